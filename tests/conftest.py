@@ -1,0 +1,18 @@
+"""What every test shares: Hypothesis profiles, and the node that CDK runs on."""
+
+import os
+import sys
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+
+# Examples may be slow on a busy machine, which says nothing about the code: no deadline, no
+# health check on time. A failure prints the blob that reproduces it.
+settings.register_profile(
+    "fast", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("proof", parent=settings.get_profile("fast"), max_examples=5000)
+settings.load_profile("fast")
+
+# `make` exports this; a bare `pytest` gets the same node.
+os.environ.setdefault("JSII_NODE", str(Path(sys.executable).parent / "node"))

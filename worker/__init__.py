@@ -1,0 +1,1 @@
+"""The daemon on the instance, around the use cases in spindown.app."""
