@@ -1,0 +1,1 @@
+"""Use cases: gather through ports, decide purely, apply; each returns what it carried out."""

@@ -1,0 +1,1 @@
+"""What crosses a process or outlives one: versioned models and their codecs."""

@@ -1,0 +1,105 @@
+"""The manifest of a job: the fence that decides who owns it, and the list of what is done.
+
+One S3 object a job, ``jobs/{job_id}/manifest.json``, written only conditionally.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+SCHEMA = 1
+
+
+def manifest_key(job_id: str) -> str:
+    """Return the S3 key of a job's manifest."""
+    return f"jobs/{job_id}/manifest.json"
+
+
+class JobState(StrEnum):
+    """What became of a job."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    #: Split into children; completed when they all are.
+    SPLIT = "split"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Results of a run of items, in one immutable object of JSON lines."""
+
+    key: str
+    #: Index of the first and the last item, both included.
+    first: int
+    last: int
+    bytes: int
+    sha256: str
+    #: Items in it whose status is "failed".
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFile:
+    """One file of the user's own checkpoint, in an immutable object."""
+
+    path: str
+    key: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One failure or loss that counted."""
+
+    at: datetime
+    instance_id: str
+    epoch: int
+    #: "failure": the job's own; "loss": an epoch that ended without a word or progress.
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Everything durable about one job."""
+
+    job_id: str
+    epoch: int
+    #: ``{instance_id}/{slot}``.
+    owner: str
+    state: JobState
+    #: Items before this index are committed.
+    next_item: int = 0
+    #: Items in all; None until the first claimer has read the input.
+    items: int | None = None
+    parts: tuple[Part, ...] = ()
+    user_state: tuple[StateFile, ...] = ()
+    #: ETag of the manifest that this one replaced.
+    previous: str | None = None
+    code_digest: str = ""
+    failures: tuple[Failure, ...] = ()
+    interruptions: int = 0
+    losses: int = 0
+    #: Whether the present epoch has ended in an orderly release.
+    released: bool = False
+    #: ``next_item`` when the present epoch began: no progress since then makes it a loss.
+    epoch_first: int = 0
+    busy_seconds: float = 0.0
+    cost_usd: float = 0.0
+    #: Random per write, so that a writer knows its own write after a lost answer.
+    nonce: str = ""
+    batch_id: str | None = None
+    tenant: str | None = None
+    parent: str | None = None
+    children: tuple[str, ...] = ()
+    claimed_at: datetime | None = None
+    finished_at: datetime | None = None
+    reason: str = ""
+    schema: int = SCHEMA
+    #: Fields that a later version wrote; carried along unread.
+    extra: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,190 @@
+"""The ledger's rows: where each lies in the table, and how a row becomes a domain value.
+
+Partition of a workload ``w#{workload}``; its finished rows ``h#{workload}``; what belongs to
+the account ``d#``. Values are the dataclasses of ``spindown.domain.fleet`` through
+``contract.codec``; rows below that have no dataclass there are defined here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from spindown.domain.offer import Pool
+
+#: The partition of what the whole deployment shares.
+DEPLOYMENT_PARTITION = "d#"
+
+
+def workload_partition(workload: str) -> str:
+    """Return the partition of a workload's live rows."""
+    return f"w#{workload}"
+
+
+def history_partition(workload: str) -> str:
+    """Return the partition of a workload's finished rows."""
+    return f"h#{workload}"
+
+
+WORKER = "worker#"
+LEASE = "lease#"
+LAUNCH = "launch#"
+UNAVAILABLE = "unavailable#"
+RATE = "rate#"
+SPEND = "spend#"
+BACKLOG = "backlog"
+LOCK = "lock"
+POLICY = "policy"
+QUOTA = "quota#"
+BREAKER = "breaker"
+DECISION = "decision"
+
+
+def worker_sort(instance_id: str) -> str:
+    """Return the sort key of a worker row."""
+    return f"{WORKER}{instance_id}"
+
+
+def lease_sort(instance_id: str, slot: int) -> str:
+    """Return the sort key of a lease row."""
+    return f"{LEASE}{instance_id}#{slot}"
+
+
+def launch_sort(launch_id: str) -> str:
+    """Return the sort key of a launch row."""
+    return f"{LAUNCH}{launch_id}"
+
+
+def unavailable_sort(pool: Pool) -> str:
+    """Return the sort key of a pool's unavailable row."""
+    return f"{UNAVAILABLE}{pool}"
+
+
+def throughput_sort(gpu_name: str, gpu_count: float) -> str:
+    """Return the sort key of the learned throughput of a GPU and count."""
+    return f"{RATE}throughput#{gpu_name}#{gpu_count:g}"
+
+
+def pool_sort(pool: Pool) -> str:
+    """Return the sort key of a pool's learned interruption rate."""
+    return f"{RATE}pool#{pool}"
+
+
+#: Learned boot times, idle gaps, items a job, checkpoint cost.
+BOOT_RATE = f"{RATE}boot"
+GAP_RATE = f"{RATE}gap"
+JOB_RATE = f"{RATE}job"
+CHECKPOINT_RATE = f"{RATE}checkpoint"
+
+
+def spend_sort(at: datetime) -> str:
+    """Return the sort key of the spend of the UTC day that ``at`` lies in."""
+    return f"{SPEND}{at:%Y-%m-%d}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRow:
+    """Who may reconcile: a fence that only grows, and until when."""
+
+    fence: int
+    holder: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogRow:
+    """What the ticks have seen of the queue."""
+
+    #: First tick that saw visible work and no claim since; None while there is none.
+    backlog_since: datetime | None = None
+    #: First tick that saw the queue empty without a break.
+    empty_since: datetime | None = None
+    visible: int = 0
+    in_flight: int = 0
+    seen_at: datetime | None = None
+    #: Raised by every claim; a change between two ticks is progress.
+    claims: int = 0
+    #: ``claims`` as the last tick saw it.
+    claims_seen: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateRow:
+    """A learned quantity as sums, so that every report is one atomic addition.
+
+    Throughput: ``count`` items, ``hours`` of busy slot time, ``reports``. Pool: ``count``
+    interruptions, ``hours`` lived. Boot, gap, job, checkpoint: ``samples``, the last ones.
+    """
+
+    count: float = 0.0
+    hours: float = 0.0
+    reports: int = 0
+    #: The newest last; at most 50. Seconds, or items for JOB_RATE.
+    samples: tuple[float, ...] = ()
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendRow:
+    """A day's account of a workload. Dollars are estimates at the price stamped at launch."""
+
+    dollars: float = 0.0
+    on_demand_dollars: float = 0.0
+    boot_seconds: float = 0.0
+    busy_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    items: int = 0
+    items_failed: int = 0
+    items_redone: int = 0
+    jobs: int = 0
+    launches: int = 0
+    instances: int = 0
+    refusals: int = 0
+    interruptions: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaRow:
+    """A quota class that EC2 said is full."""
+
+    quota_class: str
+    code: str
+    until: datetime
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerRow:
+    """Launches in a row on one image that never checked in, or an account error."""
+
+    strikes: int = 0
+    open_until: datetime | None = None
+    reason: str = ""
+    #: Template versions and code digest that the strikes belong to.
+    image: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRow:
+    """The last policy that was valid, so that an invalid edit changes nothing."""
+
+    #: JSON of the edit; empty: the policy as deployed.
+    text: str = ""
+    version: int = 0
+    refused_version: int = 0
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRow:
+    """The last decision, small; the whole of it lies in S3 under ``key``."""
+
+    at: datetime
+    digest: str
+    key: str
+    summary: str = ""
+    held_until: datetime | None = None
+    counts: Mapping[str, float] = field(default_factory=dict)
+
+
+#: Finished rows are swept by TTL this long after their end.
+HISTORY_FOR = timedelta(days=90)

@@ -1,0 +1,93 @@
+"""Where a deployment's things are: written at deploy into SSM, read by Lambda, CLI and doctor.
+
+``/spindown/{deployment}/deployment`` holds a Deployment, ``/spindown/{deployment}/workload/
+{name}`` a WorkloadSettings; both are owned by the templates. A live edit of a policy lies in
+``/spindown/{deployment}/live/{name}``, which no template knows, so no deploy can overwrite it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spindown.domain.offer import Requirements
+from spindown.domain.policy import Policy
+
+#: Environment variables of every function.
+ENV_DEPLOYMENT = "SPINDOWN_DEPLOYMENT"
+
+#: CloudWatch namespace of every metric of ours.
+NAMESPACE = "Spindown"
+
+
+def deployment_parameter(deployment: str) -> str:
+    """Return the SSM name of the deployment's settings."""
+    return f"/spindown/{deployment}/deployment"
+
+
+def workload_parameter(deployment: str, workload: str) -> str:
+    """Return the SSM name of a workload's settings as deployed."""
+    return f"/spindown/{deployment}/workload/{workload}"
+
+
+def live_parameter(deployment: str, workload: str) -> str:
+    """Return the SSM name of a workload's live policy edits."""
+    return f"/spindown/{deployment}/live/{workload}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentSettings:
+    """What all workloads of a deployment share."""
+
+    name: str
+    region: str
+    table: str
+    bucket: str
+    workloads: tuple[str, ...]
+    #: Name of the scaler function, for the nudge after a submit.
+    scaler: str
+    #: USD; launches stop when the month's spend and reservations reach it. None: no budget.
+    budget_per_month: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateRef:
+    """A launch template at one version; never ``$Latest``."""
+
+    id: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outpost:
+    """Where workers may run in one region."""
+
+    #: zone name -> subnet id; one subnet a zone.
+    subnets: Mapping[str, str]
+    #: architecture -> launch template.
+    templates: Mapping[str, TemplateRef]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """What reconcile must know of how the workload runs."""
+
+    #: "per-gpu", "per-instance" or a number.
+    slots: str = "per-gpu"
+    #: ``s3://bucket/key`` of the code archive.
+    code: str = ""
+    code_digest: str = ""
+    root_volume_gib: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadSettings:
+    """One workload as deployed."""
+
+    name: str
+    queue_url: str
+    dlq_url: str
+    log_group: str
+    #: region -> where workers may run there; the home region is one of them.
+    outposts: Mapping[str, Outpost]
+    run: RunSettings = field(default_factory=RunSettings)
+    requirements: Requirements = field(default_factory=Requirements)
+    policy: Policy = field(default_factory=Policy)

@@ -1,0 +1,157 @@
+"""The fleet as the ledger knows it: workers, leases, launches, and the backlog they serve."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from spindown.domain.offer import CapacityType, Pool
+
+
+class WorkerState(StrEnum):
+    """Where a worker is in its life; moves only downwards, except between idle and busy."""
+
+    #: EC2 has given the instance; the worker has not checked in.
+    BOOTING = "booting"
+    IDLE = "idle"
+    BUSY = "busy"
+    #: Ended its work by itself; about to power off.
+    DRAINED = "drained"
+    #: Reconcile has decided to terminate it.
+    CONDEMNED = "condemned"
+    #: EC2 says that the instance is gone.
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """One instance of ours. All money is USD, all prices whole (instance, volume, IPv4)."""
+
+    instance_id: str
+    launch_id: str
+    instance_type: str
+    region: str
+    zone: str
+    capacity_type: CapacityType
+    gpu_name: str
+    gpu_count: float
+    #: Leases that it can hold at once.
+    slots: int
+    price_per_hour: float
+    state: WorkerState
+    launched_at: datetime
+    checked_in_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+    #: Since when every slot has been without a job; None while one is busy.
+    idle_since: datetime | None = None
+    #: Slots that hold a job now.
+    busy_slots: int = 0
+    #: When EC2 takes it away: set by an interruption notice.
+    interrupted_at: datetime | None = None
+    rebalance_at: datetime | None = None
+    #: Up to where its cost has been added to the day's spend.
+    accrued_until: datetime | None = None
+    condemned_at: datetime | None = None
+    #: Why it was condemned or ended, in words for a person.
+    reason: str = ""
+    ended_at: datetime | None = None
+    #: Every conditional change of ``state`` raises it.
+    version: int = 0
+
+    @property
+    def pool(self) -> Pool:
+        """Return the capacity pool that it came from."""
+        return Pool(
+            instance_type=self.instance_type, zone=self.zone, capacity_type=self.capacity_type
+        )
+
+    @property
+    def is_live(self) -> bool:
+        """Tell whether it bills and may still do work."""
+        return self.state in {WorkerState.BOOTING, WorkerState.IDLE, WorkerState.BUSY}
+
+    @property
+    def is_interrupting(self) -> bool:
+        """Tell whether EC2 has announced that it takes the instance away."""
+        return self.interrupted_at is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """What one slot holds: a job, under an epoch, until a deadline."""
+
+    instance_id: str
+    slot: int
+    job_id: str
+    epoch: int
+    receipt_handle: str
+    #: Until when nobody else may claim the job.
+    deadline: datetime
+    #: The heartbeat never extends past this: an interruption's deadline, or SQS's 12-hour cap.
+    not_after: datetime
+    claimed_at: datetime
+    items: int = 0
+    items_done: int = 0
+
+
+class LaunchState(StrEnum):
+    """What became of a launch intent."""
+
+    INTENDED = "intended"
+    LAUNCHED = "launched"
+    #: EC2 refused, or gave nothing.
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One launch attempt: written before the call, completed after it."""
+
+    launch_id: str
+    client_token: str
+    fence: int
+    state: LaunchState
+    intended_at: datetime
+    #: The exact request, as the compute port takes it, in JSON: replayed verbatim.
+    request: str
+    #: USD set aside from the budget until the workers accrue on their own.
+    reserved_usd: float = 0.0
+    instance_ids: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unavailable:
+    """A pool that ran dry or was reclaimed, remembered for a while."""
+
+    pool: Pool
+    until: datetime
+    #: Times in a row; the memory doubles with each.
+    strikes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What the queue says now. All three are SQS's approximations."""
+
+    visible: int
+    in_flight: int
+    delayed: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing is waiting or being worked on."""
+        return self.visible + self.in_flight + self.delayed == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A half-open stretch of time."""
+
+    start: datetime
+    end: datetime
+
+    @property
+    def length(self) -> timedelta:
+        """Return its length, never negative."""
+        return max(self.end - self.start, timedelta(0))

@@ -1,0 +1,93 @@
+"""The thresholds that a person may change while the system runs, as one frozen value."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+from spindown.domain.offer import CapacityType
+
+
+class RankBy(StrEnum):
+    """What the candidate list is sorted by."""
+
+    COST_PER_ITEM = "cost_per_item"
+    PRICE = "price"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """One step of the price ladder: what may be bought once work has waited this long."""
+
+    after: timedelta
+    capacity_types: frozenset[CapacityType]
+    #: USD per hour, whole price; None: only the policy's own ceiling holds.
+    max_price_per_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Every live threshold of one workload. Defaults are those of spindown.toml."""
+
+    # When to launch, and how many.
+    #: Visible messages from which a launch is due at once; fewer wait for ``start_within``.
+    scale_up_threshold: int = 1
+    #: Longest time that work may wait before its instance is requested to be up.
+    start_within: timedelta = timedelta(minutes=5)
+    #: Time within which the present backlog should be worked off.
+    drain_within: timedelta = timedelta(hours=1)
+    max_workers: int = 4
+    warm_workers: int = 0
+    max_attempts_per_tick: int = 10
+    # What may be bought.
+    rank_by: RankBy = RankBy.COST_PER_ITEM
+    #: Offers within this share of the best cost are left to EC2's choice of capacity.
+    band: float = 0.05
+    #: USD per hour and instance, whole price.
+    max_price_per_hour: float = 2.0
+    max_price_per_gpu_hour: float | None = None
+    #: Least probability that a spot instance lives one hour.
+    min_reliability: float = 0.0
+    ladder: tuple[Rung, ...] = field(
+        default=(
+            Rung(after=timedelta(0), capacity_types=frozenset({CapacityType.SPOT})),
+            Rung(after=timedelta(minutes=15), capacity_types=frozenset(CapacityType)),
+        )
+    )
+    spot_price_ratio_estimate: float = 0.5
+    #: USD per hour for the whole workload; None: no cap.
+    max_dollars_per_hour: float | None = None
+    # How long an answer is remembered.
+    unavailable_for: timedelta = timedelta(minutes=3)
+    unavailable_at_most: timedelta = timedelta(minutes=30)
+    quota_blocked_for: timedelta = timedelta(minutes=15)
+    scale_up_timeout: timedelta = timedelta(minutes=10)
+    # When workers end.
+    #: None: learned from the workload's own gaps and boot time ("auto").
+    idle_timeout: timedelta | None = None
+    scale_down_delay: timedelta = timedelta(minutes=2)
+    max_lifetime: timedelta = timedelta(hours=24)
+    lifetime_grace: timedelta = timedelta(minutes=15)
+    heartbeat_stale_after: timedelta = timedelta(minutes=10)
+    # Lease and checkpoint.
+    heartbeat_interval: timedelta = timedelta(seconds=60)
+    lease_duration: timedelta = timedelta(minutes=5)
+    #: Results are committed this long before an interruption's deadline.
+    commit_margin: timedelta = timedelta(seconds=20)
+    checkpoint_items: int | None = None
+    #: None: "auto", Young's interval from measured cost and interruption rate.
+    checkpoint_interval: timedelta | None = None
+    # Failures.
+    max_losses: int = 3
+    max_failures: int = 5
+    #: Failures on at least two instances from which a job goes to the DLQ.
+    max_failures_on_two: int = 3
+    failures_to_quarantine: int = 3
+    # Estimates until measurements take over.
+    boot_estimate: timedelta = timedelta(minutes=3)
+    items_per_job_estimate: float = 100.0
+    #: Items per hour of one T4-class GPU.
+    throughput_estimate: float = 1000.0
+    # Limits of the contract.
+    max_items_per_job: int = 1000
+    #: The tick's period, which bounds how late anything can start.
+    tick: timedelta = timedelta(minutes=1)
