@@ -129,7 +129,7 @@ def make_environment() -> None:
     elif VENV.is_dir():
         shutil.rmtree(VENV)
     try:
-        venv.create(VENV, with_pip=True)
+        venv.create(VENV, symlinks=True, with_pip=True)
     except subprocess.CalledProcessError as error:
         message = (
             f"{sys.executable} cannot make a virtual environment with pip; "

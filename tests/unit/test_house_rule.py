@@ -1,0 +1,70 @@
+"""Each house rule catches the breach that it is there for, and lets its neighbour pass."""
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from tools.house_rule import FOLDER_MODULES_MAX, FUNCTION_LINES_MAX, MODULE_LINES_MAX, Source
+from tools.house_rule import breaches as breaches_of
+
+LONG_FUNCTION = "def f() -> None:\n" + "    g()\n" * FUNCTION_LINES_MAX
+LONG_DOCSTRING = 'def f() -> None:\n    """Say.\n' + "\n" * 60 + '    """\n'
+
+
+def breaches(path: str, text: str) -> list[str]:
+    """Return what the rules say about one file."""
+    return list(breaches_of([Source(PurePosixPath(path), text)]))
+
+
+BREACHES = [
+    pytest.param("spindown/a.py", "x = 1\n" * (MODULE_LINES_MAX + 1), id="a long module"),
+    pytest.param("worker/a.py", LONG_FUNCTION, id="a long function"),
+    pytest.param("spindown/app/utils.py", "", id="an empty file name"),
+    pytest.param("tests/fleet_helpers.py", "", id="an empty word in a file name"),
+    pytest.param("spindown/a.py", "class LeaseManager: ...\n", id="an empty class name"),
+    pytest.param("tests/a.py", "mock.patch('x')\n", id="a patch"),
+    pytest.param("tests/a.py", "from unittest.mock import patch\n", id="an imported patch"),
+    pytest.param("tests/a.py", "time.sleep(1)\n", id="a sleep"),
+    pytest.param("tests/a.py", "@pytest.mark.skip\ndef f(): ...\n", id="a skipped test"),
+    pytest.param("spindown/app/a.py", "os.environ['A']\n", id="the environment inside"),
+    pytest.param("spindown/domain/a.py", "import pydantic\n", id="a library in the domain"),
+    pytest.param("spindown/domain/a.py", "datetime.now(UTC)\n", id="a clock in the domain"),
+    pytest.param("docs/a.md", "see /ho" + "me/me/x\n", id="a private path"),
+    pytest.param("a.toml", "pypi" + ".org\n", id="a registry"),
+]
+
+NEIGHBOURS = [
+    pytest.param("spindown/a.py", "x = 1\n" * MODULE_LINES_MAX, id="a module just short enough"),
+    pytest.param("worker/a.py", LONG_DOCSTRING, id="a short function with a long docstring"),
+    pytest.param("spindown/aws/quota.py", "class ServiceQuota: ...\n", id="a word at its place"),
+    pytest.param("spindown/cli/a.py", "os.environ['A']\n", id="the environment at the edge"),
+    pytest.param(
+        "spindown/domain/a.py", "import math\nfrom spindown.domain import offer\n", id="stdlib"
+    ),
+    pytest.param(
+        "docs/a.md", "run `.venv/bin/spindown`; see infra/queue/work/\n", id="relative paths"
+    ),
+    pytest.param("worker/a.py", "time.sleep(1)\n", id="a sleep in the product"),
+]
+
+
+@pytest.mark.parametrize(("path", "text"), BREACHES)
+def test_a_breach_is_named_once_with_its_file(path: str, text: str) -> None:
+    found = breaches(path, text)
+
+    assert [line.partition(":")[0] for line in found] == [path]
+
+
+@pytest.mark.parametrize(("path", "text"), NEIGHBOURS)
+def test_what_only_resembles_a_breach_passes(path: str, text: str) -> None:
+    assert breaches(path, text) == []
+
+
+def test_a_folder_may_hold_twelve_modules_beside_its_init() -> None:
+    names = ["__init__", *(f"m{number}" for number in range(FOLDER_MODULES_MAX))]
+    full = [Source(PurePosixPath(f"spindown/app/{name}.py"), "") for name in names]
+
+    assert list(breaches_of(full)) == []
+    assert list(breaches_of([*full, Source(PurePosixPath("spindown/app/z.py"), "")])) == [
+        "spindown/app: 13 modules, at most 12: make a package"
+    ]

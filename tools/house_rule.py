@@ -1,0 +1,237 @@
+"""Check the house rules that no other tool knows; print one line for each breach.
+
+Reads what git tracks or would track. A rule takes one file and returns its breaches; `RULES` is
+the list of them. Exits 1 if there is a breach.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).resolve().parent.parent
+PRODUCT = ("spindown", "functions", "worker", "infra")
+
+#: About 300 lines a module and 40 a function are the aim; past these somebody must split.
+MODULE_LINES_MAX = 330
+FUNCTION_LINES_MAX = 45
+FOLDER_MODULES_MAX = 12
+
+#: Names that say nothing about what a thing does, so that everything ends up in it.
+EMPTY_WORDS = frozenset(
+    {
+        "base",
+        "common",
+        "constant",
+        "constants",
+        "helper",
+        "helpers",
+        "manager",
+        "misc",
+        "service",
+        "shared",
+        "util",
+        "utils",
+    }
+)
+
+#: Where the environment is read: the entry points, which pass values on.
+READS_ENVIRONMENT = (
+    "functions/*.py",
+    "infra/app.py",
+    "spindown/cli/*.py",
+    "spindown/local/*.py",
+    "worker/__main__.py",
+)
+
+#: What a test must not touch: a patch hides a missing port, a sleep hides a missing clock.
+BANNED_IN_TESTS = {
+    "mock.patch": "pass the in-memory port",
+    "monkeypatch.setattr": "pass the in-memory port",
+    "pytest.importorskip": "a test always runs",
+    "pytest.mark.skip": "a test always runs",
+    "pytest.mark.skipif": "a test always runs",
+    "pytest.mark.xfail": "a test passes or is not there",
+    "pytest.skip": "a test always runs",
+    "pytest.xfail": "a test passes or is not there",
+    "time.sleep": "move the clock by hand",
+}
+
+#: Addresses that tie the repository to one registry, and paths of one machine.
+FOREIGN = re.compile(
+    r"pypi\.org|pythonhosted\.org|registry\.npmjs|registry\.yarnpkg|[/]simple/|--(?:extra-)?index-url\b"
+    r"|(?<![\w.)}*])/(?:home/\w|root/|work/|Users/\w|tmp/sd)"
+)
+
+#: The clocks that the standard library keeps beside its pure values.
+CLOCK_READS = ("datetime.now", "datetime.today", "datetime.utcnow", "date.today")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of the repository: its path from the root and its text."""
+
+    path: PurePosixPath
+    text: str
+
+    @property
+    def is_module(self) -> bool:
+        """Tell whether this is Python."""
+        return self.path.suffix == ".py"
+
+    @property
+    def is_product(self) -> bool:
+        """Tell whether this is a module that is shipped."""
+        return self.is_module and self.path.parts[0] in PRODUCT
+
+    @property
+    def is_test(self) -> bool:
+        """Tell whether this is a module of the tests."""
+        return self.is_module and self.path.parts[0] == "tests"
+
+    @property
+    def is_domain(self) -> bool:
+        """Tell whether this is a module of the pure core."""
+        return self.is_module and self.path.parts[:2] == ("spindown", "domain")
+
+    @cached_property
+    def nodes(self) -> Sequence[ast.AST]:
+        """Every node of the module's syntax tree."""
+        return tuple(ast.walk(ast.parse(self.text, str(self.path))))
+
+
+Rule = Callable[[Source], Iterator[str]]
+
+
+def module_is_short(source: Source) -> Iterator[str]:
+    """A shipped module can be read in one sitting."""
+    lines = source.text.count("\n")
+    if source.is_product and lines > MODULE_LINES_MAX:
+        yield f"{lines} lines, at most {MODULE_LINES_MAX}: split it by what it decides"
+
+
+def function_is_short(source: Source) -> Iterator[str]:
+    """A shipped function fits on a screen, its docstring not counted."""
+    if not source.is_product:
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0]
+            documented = ast.get_docstring(node) is not None
+            told = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
+            lines = (node.end_lineno or 0) - node.lineno + 1 - told
+            if lines > FUNCTION_LINES_MAX:
+                yield f"{node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
+
+
+def name_says_something(source: Source) -> Iterator[str]:
+    """Neither a file nor a class has a name under which anything could be put."""
+    words = set(re.split(r"[_\-]", source.path.stem.lower()))
+    yield from (f"the name says nothing: {word}" for word in sorted(words & EMPTY_WORDS))
+    if source.is_module and not source.is_test:
+        for node in source.nodes:
+            if isinstance(node, ast.ClassDef):
+                last = re.findall(r"[A-Z][a-z]*", node.name)[-1:]
+                if last and last[0].lower() in EMPTY_WORDS:
+                    yield f"the name says nothing: {node.name}"
+
+
+def test_is_honest(source: Source) -> Iterator[str]:
+    """A test runs, waits for nothing and replaces nothing behind the code's back."""
+    if not source.is_test:
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.Attribute):
+            dotted = ast.unparse(node)
+            for banned, instead in BANNED_IN_TESTS.items():
+                if dotted == banned or dotted.endswith(f".{banned}"):
+                    yield f"line {node.lineno}: {banned}: {instead}"
+        elif isinstance(node, ast.ImportFrom) and node.module == "unittest.mock":
+            yield f"line {node.lineno}: unittest.mock: pass the in-memory port"
+
+
+def environment_is_read_at_the_edge(source: Source) -> Iterator[str]:
+    """Only entry points read the environment, so that everything else can be called with values."""
+    if not source.is_product or any(source.path.match(edge) for edge in READS_ENVIRONMENT):
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in {"os.environ", "os.getenv"}:
+            yield f"line {node.lineno}: reads the environment; take the value as an argument"
+
+
+def domain_is_pure(source: Source) -> Iterator[str]:
+    """The domain imports the standard library and itself, and is told the time."""
+    if not source.is_domain:
+        return
+    known = sys.stdlib_module_names | {"spindown"}
+    for node in source.nodes:
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        elif isinstance(node, ast.Attribute) and ast.unparse(node).endswith(CLOCK_READS):
+            yield f"line {node.lineno}: reads a clock; take the time as an argument"
+        foreign = [name for name in names if name.partition(".")[0] not in known]
+        yield from (f"imports {name}; the domain is stdlib only" for name in foreign)
+
+
+def text_belongs_to_no_place(source: Source) -> Iterator[str]:
+    """No file names a package registry or a directory of somebody's machine."""
+    for number, line in enumerate(source.text.splitlines(), 1):
+        found = FOREIGN.search(line)
+        if found:
+            yield f"line {number}: belongs to one place: {found[0]}"
+
+
+RULES: Sequence[Rule] = (
+    module_is_short,
+    function_is_short,
+    name_says_something,
+    test_is_honest,
+    environment_is_read_at_the_edge,
+    domain_is_pure,
+    text_belongs_to_no_place,
+)
+
+
+def breaches(sources: Sequence[Source]) -> Iterator[str]:
+    """Yield every breach of every rule, as `path: what is wrong`."""
+    for source in sources:
+        for rule in RULES:
+            yield from (f"{source.path}: {found}" for found in rule(source))
+    modules = (source for source in sources if source.is_product)
+    folders = Counter(one.path.parent for one in modules if one.path.name != "__init__.py")
+    for folder, count in folders.items():
+        if count > FOLDER_MODULES_MAX:
+            yield f"{folder}: {count} modules, at most {FOLDER_MODULES_MAX}: make a package"
+
+
+def read_sources(root: Path) -> list[Source]:
+    """Return the text files under `root` that git tracks or would track."""
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(listing, check=True, cwd=root, capture_output=True, text=True)
+    found = []
+    for name in sorted(filter(None, done.stdout.split("\0"))):
+        try:
+            text = (root / name).read_text(encoding="utf-8")
+        except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError):
+            continue
+        found.append(Source(PurePosixPath(name), text))
+    return found
+
+
+def main() -> int:
+    """Print every breach; return the exit status."""
+    found = list(breaches(read_sources(ROOT)))
+    print("\n".join(found) or "House rules kept.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
