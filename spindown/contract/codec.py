@@ -12,7 +12,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 from spindown.error import ContractError
 
@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 def encode_instant(at: datetime) -> str:
     """Return an aware datetime as fixed-width UTC text."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def decode_instant(text: str) -> datetime:
@@ -32,7 +32,7 @@ def decode_instant(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def encode(value: Any) -> Any:
+def encode(value: Any) -> Any:  # noqa: PLR0911 - one return per kind of value
     """Return ``value`` as str, int, float, bool, None, list and dict only."""
     if isinstance(value, Enum):
         return value.value
@@ -54,7 +54,7 @@ def encode(value: Any) -> Any:
 def decode(cls: type[T], row: Mapping[str, Any]) -> T:
     """Build a dataclass from a row; raise ContractError naming the field that does not fit."""
     values: dict[str, Any] = {}
-    for name, (hint, required) in _plan(cls).items():
+    for name, (hint, required) in _plan(cast("Any", cls)).items():
         if name not in row:
             if required:
                 raise ContractError(f"{cls.__name__}.{name}", None, "write this field")
@@ -70,7 +70,7 @@ def decode(cls: type[T], row: Mapping[str, Any]) -> T:
 
 
 @cache
-def _plan(cls: type) -> dict[str, tuple[Any, bool]]:
+def _plan(cls: Any) -> dict[str, tuple[Any, bool]]:
     hints = typing.get_type_hints(cls)
     return {
         f.name: (hints[f.name], f.default is MISSING and f.default_factory is MISSING)

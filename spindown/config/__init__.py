@@ -1,0 +1,71 @@
+"""spindown.toml: read, validated, and turned into domain values.
+
+Durations are text with a unit ("90s", "10m", "1h30m"), money is USD as a number, sizes of
+memory are GiB. Whatever is wrong is said in one sentence (ConfigError) that names the key,
+the value and the mend. Defaults of the policy live in ``spindown.domain.policy`` alone.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from spindown.config.check import check_policy
+from spindown.config.complaint import translate
+from spindown.config.duration import format_duration, parse_duration
+from spindown.config.schema import Config, DeploymentConfig, PolicyConfig, WorkloadConfig
+from spindown.domain.policy import Policy
+from spindown.error import ConfigError
+
+__all__ = [
+    "Config",
+    "DeploymentConfig",
+    "PolicyConfig",
+    "WorkloadConfig",
+    "check_policy",
+    "format_duration",
+    "load",
+    "merge_policy",
+    "parse",
+    "parse_duration",
+]
+
+
+def load(path: Path) -> Config:
+    """Read and validate spindown.toml (raises ConfigError)."""
+    try:
+        text = path.read_bytes().decode()
+    except OSError as exc:
+        reason = exc.strerror or "unreadable"
+        raise ConfigError("spindown.toml", str(path), f"give a readable file ({reason})") from exc
+    except UnicodeDecodeError as exc:
+        raise ConfigError("spindown.toml", str(path), "save it as UTF-8") from exc
+    try:
+        return parse(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigError("spindown.toml", str(path), f"mend its TOML: {exc}") from exc
+
+
+def parse(document: Mapping[str, Any]) -> Config:
+    """Validate a parsed spindown.toml (raises ConfigError for the first thing wrong)."""
+    try:
+        config = Config.model_validate(document)
+    except ValidationError as exc:
+        raise translate(exc, Config, document) from None
+    for name, workload in config.workload.items():
+        try:
+            workload.to_policy()
+        except ConfigError as exc:
+            raise ConfigError(f"workload.{name}.policy.{exc.field}", exc.value, exc.mend) from None
+    return config
+
+
+def merge_policy(base: Policy, edit: Mapping[str, Any]) -> Policy:
+    """Return ``base`` with a live edit (keys and values as in TOML); raises ConfigError."""
+    try:
+        changes = PolicyConfig.model_validate(edit)
+    except ValidationError as exc:
+        raise translate(exc, PolicyConfig, edit) from None
+    return check_policy(changes.apply_to(base))

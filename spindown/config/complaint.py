@@ -1,0 +1,81 @@
+"""Turn pydantic's list of errors into one sentence: key, value, mend."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from spindown.error import ConfigError
+
+#: pydantic's kind of error -> the mend, with its context filled in.
+_MENDS = {
+    "missing": "write this key",
+    "greater_than": "make it greater than {gt:g}",
+    "greater_than_equal": "make it at least {ge:g}",
+    "less_than_equal": "make it at most {le:g}",
+    "too_short": "name at least {min_length}",
+    "literal_error": "write one of {expected}",
+    "enum": "write one of {expected}",
+    "int_type": "write a whole number",
+    "int_parsing": "write a whole number",
+    "int_from_float": "write a whole number",
+    "float_type": "write a number",
+    "float_parsing": "write a number",
+    "finite_number": "write a finite number",
+    "string_type": "write a text in quotes",
+    "bool_type": "write true or false",
+    "bool_parsing": "write true or false",
+    "model_type": "write a table",
+    "dict_type": "write a table",
+    "tuple_type": "write a list",
+    "frozen_set_type": "write a list",
+}
+
+
+def translate(error: ValidationError, root: type[BaseModel], document: object) -> ConfigError:
+    """Return the first complaint of ``error`` about ``document`` in the user's words."""
+    first = error.errors()[0]
+    where = [str(step) for step in first["loc"] if not _is_branch(str(step))]
+    kind, context = first["type"], first.get("ctx", {})
+    if kind == "extra_forbidden":
+        return ConfigError(".".join(where), first["input"], _suggest_key(where[-1], root))
+    if kind == "mend":
+        where.append(str(context["field"]))
+        return ConfigError(".".join(where), _dig(document, where), str(context["mend"]))
+    value = None if kind == "missing" else first["input"]
+    return ConfigError(".".join(where), value, _word_mend(kind, context, first["msg"]))
+
+
+def _word_mend(kind: str, context: Mapping[str, Any], message: str) -> str:
+    if kind in _MENDS:
+        return _MENDS[kind].format(**context)
+    words = str(context.get("error") or message)
+    return words[:1].lower() + words[1:]
+
+
+def _is_branch(step: str) -> bool:
+    """Tell pydantic's own names of union branches from keys of the document."""
+    return any(mark in step for mark in "[]()") or step in {"int", "literal", "str"}
+
+
+def _dig(document: object, where: list[str]) -> object:
+    for step in where:
+        document = document.get(step) if isinstance(document, Mapping) else None
+    return document
+
+
+def _suggest_key(key: str, root: type[BaseModel]) -> str:
+    known = sorted(_keys_below(root))
+    close = difflib.get_close_matches(key, known, n=1)
+    return f"did you mean {close[0]}?" if close else "take this unknown key out"
+
+
+def _keys_below(model: type[BaseModel]) -> set[str]:
+    found: set[str] = set()
+    for name, info in model.model_fields.items():
+        found.add(name)
+        for part in (info.annotation, *getattr(info.annotation, "__args__", ())):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                found |= _keys_below(part)
+    return found

@@ -1,0 +1,31 @@
+"""Durations as people write them: "90s", "10m", "1h30m"."""
+
+import re
+from datetime import timedelta
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_STEP = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+def parse_duration(text: object) -> timedelta:
+    """Return the duration that text such as "1h30m" names; ValueError with the mend."""
+    if isinstance(text, timedelta):
+        return text
+    if not isinstance(text, str):
+        raise ValueError('write a duration with its unit in quotes, such as "10m"')  # noqa: TRY004 - pydantic wants ValueError
+    steps = _STEP.findall(text)
+    if not steps or "".join(n + u for n, u in steps) != text:
+        raise ValueError('write a duration such as "90s", "10m" or "1h30m" (ms, s, m, h, d)')
+    return timedelta(seconds=sum(float(n) * _UNITS[u] for n, u in steps))
+
+
+def format_duration(length: timedelta) -> str:
+    """Return the shortest text that ``parse_duration`` reads back as ``length``."""
+    rest = round(length.total_seconds() * 1000)
+    if rest == 0:
+        return "0s"
+    out = ""
+    for unit, factor in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        count, rest = divmod(rest, factor)
+        out += f"{count}{unit}" if count else ""
+    return out + (f"{rest}ms" if rest else "")

@@ -1,0 +1,241 @@
+"""spindown.toml is validated with one sentence for whatever is wrong."""
+
+import copy
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown import config
+from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Policy
+from spindown.error import ConfigError
+
+SMALLEST: Mapping[str, Any] = {
+    "deployment": {"name": "demo", "region": "us-east-1", "zones": ["us-east-1a"]},
+    "workload": {"ocr": {"run": {"entrypoint": "ocr:run", "code": "code"}}},
+}
+
+
+def with_value(path: str, value: object) -> dict[str, Any]:
+    document = copy.deepcopy(dict(SMALLEST))
+    table = document
+    *tables, key = path.split(".")
+    for name in tables:
+        table = table.setdefault(name, {})
+    table[key] = value
+    return document
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field", "mend"),
+    [
+        pytest.param(
+            "workload.ocr.policy.idel_timeout",
+            "10m",
+            "workload.ocr.policy.idel_timeout",
+            "did you mean idle_timeout?",
+            id="a misspelt key is answered with the right one",
+        ),
+        pytest.param(
+            "deployment.colour",
+            "red",
+            "deployment.colour",
+            "take this unknown key out",
+            id="a key like no other",
+        ),
+        pytest.param(
+            "workload.ocr.policy.idle_timeout",
+            10,
+            "workload.ocr.policy.idle_timeout",
+            'write a duration with its unit in quotes, such as "10m"',
+            id="no unit",
+        ),
+        pytest.param(
+            "workload.ocr.policy.start_within",
+            "5 minutes",
+            "workload.ocr.policy.start_within",
+            'write a duration such as "90s", "10m" or "1h30m" (ms, s, m, h, d)',
+            id="wrong unit",
+        ),
+        pytest.param(
+            "workload.ocr.policy.max_price_per_hour",
+            -1,
+            "workload.ocr.policy.max_price_per_hour",
+            "make it greater than 0",
+            id="negative money",
+        ),
+        pytest.param(
+            "workload.ocr.policy.max_price_per_hour",
+            float("nan"),
+            "workload.ocr.policy.max_price_per_hour",
+            "write a finite number",
+            id="no number",
+        ),
+        pytest.param(
+            "workload.ocr.requirements.gpu_count_max",
+            0.5,
+            "workload.ocr.requirements.gpu_count_max",
+            "make it at least gpu_count_min",
+            id="an impossible range",
+        ),
+        pytest.param(
+            "workload.ocr.requirements",
+            {"gpu_names": ["T4"], "gpu_names_denied": ["T4"]},
+            "workload.ocr.requirements.gpu_names_denied",
+            "take T4 out of one of the two lists",
+            id="allowed and denied at once",
+        ),
+        pytest.param(
+            "deployment.zones",
+            ["eu-west-1a"],
+            "deployment.zones",
+            "list zones of us-east-1, such as us-east-1a",
+            id="a zone of another region",
+        ),
+        pytest.param("deployment.zones", [], "deployment.zones", "name at least 1", id="no zone"),
+        pytest.param(
+            "workload.ocr.run.entrypoint",
+            "ocr.run",
+            "workload.ocr.run.entrypoint",
+            "write an entrypoint of the form module:callable",
+            id="no callable",
+        ),
+        pytest.param(
+            "workload.ocr.policy.ladder",
+            [{"after": "5m", "capacity_types": ["spot"]}],
+            "workload.ocr.policy.ladder",
+            'begin with a rung after = "0s"',
+            id="no first rung",
+        ),
+        pytest.param(
+            "workload.ocr.policy.lease_duration",
+            "30s",
+            "workload.ocr.policy.lease_duration",
+            "make it at least twice heartbeat_interval",
+            id="a lease shorter than its heartbeat",
+        ),
+        pytest.param("workload", {}, "workload", "name at least 1", id="no workload"),
+        pytest.param("deployment", 3, "deployment", "write a table", id="not a table"),
+        pytest.param(
+            "deployment.network",
+            {"vpc_id": "vpc-12", "subnets": {"us-east-1b": "subnet-1"}},
+            "deployment.network",
+            "give one subnet for each of the zones",
+            id="a zone left out",
+        ),
+    ],
+)
+def test_names_the_key_and_the_mend(path: str, value: object, field: str, mend: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.parse(with_value(path, value))
+
+    assert (caught.value.field, caught.value.mend) == (field, mend)
+
+
+def test_the_smallest_file_has_the_defaults_of_the_domain() -> None:
+    workload = config.parse(SMALLEST).workloads["ocr"]
+
+    assert workload.to_policy() == Policy()
+
+
+def test_every_threshold_of_the_domain_has_a_key() -> None:
+    assert {f.name for f in fields(Policy)} == set(config.PolicyConfig.model_fields)
+
+
+def test_memory_is_written_in_gib_and_compared_in_mib() -> None:
+    document = with_value("workload.ocr.requirements.gpu_memory_gib_min", 22.5)
+
+    requirements = config.parse(document).workloads["ocr"].requirements.to_domain()
+
+    assert requirements.gpu_memory_mib_min == 23_040
+
+
+def test_a_live_edit_changes_only_what_it_names() -> None:
+    base = Policy(max_workers=7)
+
+    merged = config.merge_policy(
+        base,
+        {
+            "idle_timeout": "2m",
+            "ladder": [{"after": "0s", "capacity_types": ["on-demand"]}],
+        },
+    )
+
+    assert merged.max_workers == 7
+    assert merged.idle_timeout == timedelta(minutes=2)
+    assert merged.ladder[0].capacity_types == {CapacityType.ON_DEMAND}
+
+
+def test_auto_gives_the_idle_timeout_back_to_learning() -> None:
+    base = Policy(idle_timeout=timedelta(minutes=2))
+
+    assert config.merge_policy(base, {"idle_timeout": "auto"}).idle_timeout is None
+
+
+def test_refuses_a_live_edit_that_contradicts_the_rest() -> None:
+    with pytest.raises(ConfigError, match="max_failures_on_two"):
+        config.merge_policy(Policy(), {"max_failures": 1})
+
+
+@given(st.integers(min_value=0, max_value=10**11))
+def test_a_duration_reads_back_as_it_was_written(milliseconds: int) -> None:
+    length = timedelta(milliseconds=milliseconds)
+
+    assert config.parse_duration(config.format_duration(length)) == length
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["deployment", "workload", "name", "region", "zones", "run", "policy", "ladder"]
+                )
+                | st.text(max_size=4),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_any_document_is_a_config_or_one_sentence(document: object) -> None:
+    if not isinstance(document, dict):
+        document = {"deployment": document}
+    sentence = complaint_about(document)
+
+    assert sentence is None or re.fullmatch(r"[^\n]+: [^\n]+", sentence)
+
+
+def complaint_about(document: dict[str, Any]) -> str | None:
+    try:
+        config.parse(document)
+    except ConfigError as exc:
+        return str(exc)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("content", "mend"),
+    [
+        pytest.param(b"\xff\xfe", "save it as UTF-8", id="not UTF-8"),
+        pytest.param(b"[deployment", "mend its TOML", id="not TOML"),
+        pytest.param(None, "give a readable file", id="not there"),
+    ],
+)
+def test_says_what_is_wrong_with_the_file(tmp_path: Path, content: bytes | None, mend: str) -> None:
+    path = tmp_path / "spindown.toml"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(ConfigError, match=mend):
+        config.load(path)

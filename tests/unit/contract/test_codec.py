@@ -1,0 +1,97 @@
+"""Rows carry dataclasses through JSON without loss."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.contract.codec import decode, encode, encode_instant
+from spindown.contract.row import RateRow
+from spindown.contract.settings import Outpost, TemplateRef, WorkloadSettings
+from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.offer import CapacityType, Requirements
+from spindown.domain.policy import Policy, RankBy
+from spindown.error import ContractError
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def a_workload() -> WorkloadSettings:
+    return WorkloadSettings(
+        name="ocr",
+        queue_url="https://queue",
+        dlq_url="https://dlq",
+        log_group="/spindown/ocr",
+        outposts={
+            "us-east-1": Outpost(
+                subnets={"us-east-1a": "subnet-1"},
+                templates={"x86_64": TemplateRef(id="lt-1", version="3")},
+            )
+        },
+        requirements=Requirements(gpu_names=frozenset({"T4", "L4"})),
+        policy=Policy(idle_timeout=timedelta(minutes=3), rank_by=RankBy.PRICE),
+    )
+
+
+def a_worker() -> Worker:
+    return Worker(
+        instance_id="i-1",
+        launch_id="l-1",
+        instance_type="g5.xlarge",
+        region="us-east-1",
+        zone="us-east-1a",
+        capacity_type=CapacityType.SPOT,
+        gpu_name="A10G",
+        gpu_count=1,
+        slots=1,
+        price_per_hour=0.5,
+        state=WorkerState.BUSY,
+        launched_at=NOON,
+        interrupted_at=NOON + timedelta(minutes=2),
+    )
+
+
+@pytest.mark.parametrize("value", [a_workload(), a_worker(), RateRow(samples=(1.5, 2.0))])
+def test_a_value_survives_json(value: object) -> None:
+    row = json.loads(json.dumps(encode(value)))
+
+    assert decode(type(value), row) == value
+
+
+def test_fields_of_a_later_version_are_ignored() -> None:
+    row = {**encode(a_worker()), "colour": "red"}
+
+    assert decode(Worker, row) == a_worker()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("state", "asleep"),
+        ("launched_at", "yesterday"),
+        ("slots", "one"),
+        ("slots", True),
+        ("price_per_hour", None),
+        ("launched_at", 3),
+    ],
+)
+def test_names_the_field_that_does_not_fit(field: str, value: object) -> None:
+    with pytest.raises(ContractError) as caught:
+        decode(Worker, {**encode(a_worker()), field: value})
+
+    assert caught.value.field == f"Worker.{field}"
+
+
+def test_names_a_field_that_is_missing() -> None:
+    row = encode(a_worker())
+    del row["zone"]
+
+    with pytest.raises(ContractError, match=r"Worker\.zone"):
+        decode(Worker, row)
+
+
+@given(st.datetimes(timezones=st.just(UTC)), st.datetimes(timezones=st.just(UTC)))
+def test_the_order_of_text_is_the_order_of_time(one: datetime, other: datetime) -> None:
+    assert (encode_instant(one) < encode_instant(other)) == (one < other)
