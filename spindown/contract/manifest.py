@@ -1,13 +1,18 @@
 """The manifest of a job: the fence that decides who owns it, and the list of what is done.
 
-One S3 object a job, ``jobs/{job_id}/manifest.json``, written only conditionally.
+One S3 object a job, ``jobs/{job_id}/manifest.json``, written only conditionally. A field that
+this version does not know is kept as it was read; a newer schema is not to be written at all.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+
+from spindown.contract.codec import decode, encode
+from spindown.error import ContractError, NewerSchema
 
 SCHEMA = 1
 
@@ -103,3 +108,26 @@ class Manifest:
     schema: int = SCHEMA
     #: Fields that a later version wrote; carried along unread.
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Return the object's bytes, the unread fields of later versions among the others."""
+    row = encode(manifest)
+    extra = row.pop("extra")
+    return json.dumps({**extra, **row}, separators=(",", ":")).encode()
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    """Read the object (raises NewerSchema, ContractError for anything truncated or foreign)."""
+    try:
+        row = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise ContractError("manifest", data[:100], "its previous version serves") from exc
+    if not isinstance(row, dict):
+        raise ContractError("manifest", row, "its previous version serves")
+    schema = row.get("schema", SCHEMA)
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise NewerSchema("manifest.schema", schema, f"this version reads schema {SCHEMA}")
+    known = {f.name for f in fields(Manifest)} - {"extra"}
+    manifest = decode(Manifest, {name: row[name] for name in row if name in known})
+    return replace(manifest, extra={name: row[name] for name in row if name not in known})

@@ -169,6 +169,10 @@ class PolicyRow:
 
     #: JSON of the edit; empty: the policy as deployed.
     text: str = ""
+    #: JSON of the codec's row of the whole ``domain.policy.Policy`` in force: what workers read.
+    effective: str = ""
+    #: What ``idle_timeout = "auto"`` has come to; None: not learned yet.
+    idle_timeout: timedelta | None = None
     version: int = 0
     refused_version: int = 0
     refusal: str = ""

@@ -1,0 +1,190 @@
+"""The message that asks for a job: what a user puts on the queue, parsed and validated.
+
+A job names its items in one of three ways, or, for what Spindown itself re-sends, by the list
+that lies stored under the job's own id::
+
+    {"items": ["a.png", {"text": "b"}]}
+    {"items_uri": "s3://bucket/items.jsonl"}
+    {"prefix_uri": "s3://bucket/images/"}
+
+with optional ``job_id``, ``batch_id``, ``tenant``, ``params`` and ``schema``. A message never
+names code. Parsing is total: any text gives a JobMessage or a ContractError in one sentence.
+"""
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NoReturn
+
+from spindown.error import ContractError, NewerSchema
+
+SCHEMA = 1
+
+#: SQS's largest message, body and attributes together (SQS API reference, SendMessage).
+MESSAGE_BYTES_MAX = 1_048_576
+
+_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}")
+_TENANT = re.compile(r"[!-~]{1,128}")
+_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^\x00-\x1f]{0,1024}")
+_SOURCES = ("items", "items_uri", "prefix_uri", "stored")
+#: Leaves room for the number of a child within the 128 characters of an id.
+_PARENT_ID_CHARACTERS = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobMessage:
+    """One job as asked for: exactly one of the four sources is set."""
+
+    items: tuple[Any, ...] | None = None
+    items_uri: str | None = None
+    prefix_uri: str | None = None
+    #: The items lie in ``items_key(job_id)``: a child of a split, or a job too large to re-send.
+    stored: bool = False
+    job_id: str | None = None
+    batch_id: str | None = None
+    tenant: str | None = None
+    #: Job that this one was split from.
+    parent: str | None = None
+    #: Handed to the user's code as they are.
+    params: Mapping[str, Any] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+
+def items_key(job_id: str) -> str:
+    """Return the S3 key of the list of items that a job has settled on, as JSON lines."""
+    return f"jobs/{job_id}/items.jsonl"
+
+
+def child_id(job_id: str, number: int) -> str:
+    """Return the id of a split job's child, the same for whoever splits it."""
+    if len(job_id) > _PARENT_ID_CHARACTERS:
+        digest = hashlib.sha256(job_id.encode()).hexdigest()[:16]
+        job_id = f"{job_id[: _PARENT_ID_CHARACTERS - 17]}-{digest}"
+    return f"{job_id}.{number:05d}"
+
+
+def derived_id(message_id: str) -> str:
+    """Return the id of a job whose message names none: the same at every receive of it."""
+    return f"job-{hashlib.sha256(message_id.encode()).hexdigest()[:24]}"
+
+
+def parse_job(body: str) -> JobMessage:
+    """Parse a message body.
+
+    Raises:
+        NewerSchema: a later version's message: put it back.
+        ContractError: it is malformed; names the field, the value and the mend.
+    """
+    row = _load_object(body)
+    schema = row.get("schema", SCHEMA)
+    if isinstance(schema, bool) or not isinstance(schema, int) or schema < 1:
+        _refuse("schema", schema, f"write {SCHEMA} or leave it out")
+    if schema > SCHEMA:
+        raise NewerSchema("message.schema", schema, f"this worker reads schema {SCHEMA}")
+    _check_keys(row)
+    given = [name for name in _SOURCES if name in row]
+    if len(given) != 1:
+        _refuse("items", given, "give exactly one of items, items_uri, prefix_uri")
+    for name, pattern, form in _TEXTS:
+        _check_text(row, name, pattern, form)
+    if not isinstance(row.get("items", []), list):
+        _refuse("items", row["items"], "write a list, one element an item")
+    if not isinstance(row.get("params", {}), dict):
+        _refuse("params", row["params"], "write an object")
+    if "stored" in row and (row["stored"] is not True or row.get("job_id") is None):
+        _refuse("stored", row["stored"], "leave it out; only Spindown writes it")
+    items = tuple(row["items"]) if "items" in row else None
+    return JobMessage(**{**row, "items": items})
+
+
+def encode_job(message: JobMessage) -> str:
+    """Return the body of a message, without what is not set."""
+    row = {f.name: getattr(message, f.name) for f in fields(message)}
+    row = {name: value for name, value in row.items() if value not in (None, False, {}, SCHEMA)}
+    if message.items is not None:
+        row["items"] = list(message.items)
+    return json.dumps(row, separators=(",", ":"))
+
+
+def with_id(message: JobMessage, message_id: str) -> JobMessage:
+    """Return the message with an id: its own, or one derived from SQS's message id."""
+    return message if message.job_id else replace(message, job_id=derived_id(message_id))
+
+
+def parse_items(data: bytes, name: str) -> tuple[Any, ...]:
+    """Parse JSON lines, one item a line, empty lines skipped (raises ContractError)."""
+    items = []
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            items.append(_load_strict(line.decode()))
+        except UnicodeDecodeError:
+            raise ContractError(name, line, f"save line {number} as UTF-8") from None
+        except (ValueError, RecursionError) as exc:
+            mend = f"write one JSON value on line {number} ({_first_words(exc)})"
+            raise ContractError(name, line.decode(), mend) from None
+    return tuple(items)
+
+
+def encode_items(items: Sequence[Any]) -> bytes:
+    """Return items as JSON lines."""
+    return "".join(json.dumps(item, separators=(",", ":")) + "\n" for item in items).encode()
+
+
+def _load_object(body: str) -> dict[str, Any]:
+    try:
+        row = _load_strict(body)
+    except (ValueError, RecursionError) as exc:
+        _refuse("body", body, f"write one JSON object ({_first_words(exc)})")
+    if not isinstance(row, dict):
+        _refuse("body", body, 'write a JSON object such as {"items": [...]}')
+    return row
+
+
+def _load_strict(text: str) -> Any:
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _first_words(exc: Exception) -> str:
+    return "too deeply nested" if isinstance(exc, RecursionError) else str(exc)[:100]
+
+
+def _check_keys(row: Mapping[str, Any]) -> None:
+    known = [f.name for f in fields(JobMessage)]
+    for name in row:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            mend = f"did you mean {close[0]}?" if close else "take this unknown key out"
+            _refuse(name[:100], row[name], mend)
+
+
+_ID_FORM = "write 1 to 128 of A-Z, a-z, 0-9, dot, underscore and hyphen"
+_TEXTS = (
+    ("job_id", _ID, _ID_FORM),
+    ("batch_id", _ID, _ID_FORM),
+    ("parent", _ID, _ID_FORM),
+    ("tenant", _TENANT, "write 1 to 128 visible ASCII characters without spaces"),
+    ("items_uri", _URI, "write it as s3://bucket/key.jsonl"),
+    ("prefix_uri", _URI, "write it as s3://bucket/prefix/"),
+)
+
+
+def _check_text(row: Mapping[str, Any], name: str, pattern: re.Pattern[str], form: str) -> None:
+    optional = name not in _SOURCES
+    value = row.get(name)
+    if name not in row or (optional and value is None):
+        return
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        _refuse(name, value, form)
+
+
+def _refuse(field_name: str, value: object, mend: str) -> NoReturn:
+    raise ContractError(f"message.{field_name}", value, mend)

@@ -1,0 +1,73 @@
+"""What a job leaves behind: one record an item, gathered into immutable parts.
+
+A part is an object of JSON lines whose key holds the epoch that wrote it. Only the parts that
+the manifest lists are results; a part that no manifest lists is an orphan of a lost lease.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from spindown.contract.codec import decode, encode
+from spindown.error import ContractError
+
+
+class ItemStatus(StrEnum):
+    """What became of an item."""
+
+    OK = "ok"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputFile:
+    """One file that an item produced, in an immutable object."""
+
+    #: Relative to the item's output directory, with forward slashes.
+    path: str
+    key: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The result of one item."""
+
+    job_id: str
+    index: int
+    #: The item as the job named it.
+    item: Any
+    status: ItemStatus
+    #: What the user's code returned, any JSON value; None when the item failed.
+    result: Any = None
+    error: str | None = None
+    outputs: tuple[OutputFile, ...] = ()
+    #: Time that the item took, as far as the user's code lets one see.
+    seconds: float = 0.0
+
+
+def part_stem(job_id: str, epoch: int, first: int, last: int) -> str:
+    """Return the S3 key of a part without its ending; output files lie below it."""
+    return f"jobs/{job_id}/parts/{epoch:08d}-{first:08d}-{last:08d}"
+
+
+def part_key(job_id: str, epoch: int, first: int, last: int) -> str:
+    """Return the S3 key of a part; ``first`` and ``last`` are both included."""
+    return f"{part_stem(job_id, epoch, first, last)}.jsonl"
+
+
+def encode_part(records: Iterable[Record]) -> bytes:
+    """Return records as JSON lines."""
+    return "".join(json.dumps(encode(r), separators=(",", ":")) + "\n" for r in records).encode()
+
+
+def decode_part(data: bytes) -> tuple[Record, ...]:
+    """Return the records of a part (raises ContractError)."""
+    try:
+        rows = [json.loads(line) for line in data.splitlines() if line.strip()]
+    except (ValueError, RecursionError) as exc:
+        raise ContractError("part", data[:100], "it is not JSON lines") from exc
+    return tuple(decode(Record, row) for row in rows)
