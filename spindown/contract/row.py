@@ -37,6 +37,7 @@ POLICY = "policy"
 QUOTA = "quota#"
 BREAKER = "breaker"
 DECISION = "decision"
+BUDGET = "budget#"
 
 
 def worker_sort(instance_id: str) -> str:
@@ -81,6 +82,23 @@ def spend_sort(at: datetime) -> str:
     return f"{SPEND}{at:%Y-%m-%d}"
 
 
+def budget_sort(at: datetime) -> str:
+    """Return the sort key of the budget of the UTC month that ``at`` lies in."""
+    return f"{BUDGET}{at:%Y-%m}"
+
+
+def quota_sort(region: str, quota_class: str) -> str:
+    """Return the sort key of a full quota class of a region."""
+    return f"{QUOTA}{region}#{quota_class}"
+
+
+#: The lock frees itself after this; longer than the scaler may run (``SCALER_TIMEOUT``).
+LOCK_LEASE = timedelta(seconds=90)
+
+#: Timeout of the scaler function; longer than a tick's own bound on its calls.
+SCALER_TIMEOUT = timedelta(seconds=75)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRow:
     """Who may reconcile: a fence that only grows, and until when."""
@@ -105,6 +123,12 @@ class BacklogRow:
     claims: int = 0
     #: ``claims`` as the last tick saw it.
     claims_seen: int = 0
+    #: When EC2 was last asked for our instances, and for spot requests that end.
+    described_at: datetime | None = None
+    reclaims_seen_at: datetime | None = None
+    #: EC2 or another service asked to slow down: no launch before this, and how often in a row.
+    backoff_until: datetime | None = None
+    throttles: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,9 +167,19 @@ class SpendRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRow:
+    """A month of the whole deployment, in USD: what is spent and what launches have set aside."""
+
+    dollars: float = 0.0
+    #: Spent and set aside together: what a launch's reservation is checked against.
+    committed: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaRow:
     """A quota class that EC2 said is full."""
 
+    region: str = ""
     quota_class: str
     code: str
     until: datetime
@@ -176,6 +210,8 @@ class PolicyRow:
     version: int = 0
     refused_version: int = 0
     refusal: str = ""
+    #: Raised by every edit, so that a tick knows that what it remembers is out of date.
+    edits: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,74 @@
+"""What the control plane's use cases are given: their ports, and what they may remember.
+
+Everything here is passed in by an entry point (``spindown.aws.wiring``, a test); a function's
+container keeps one ``ControlPorts`` from one event to the next.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from random import Random
+from typing import Generic, TypeVar
+
+from spindown.app.port import (
+    Clock,
+    Compute,
+    JobQueue,
+    Market,
+    MetricSink,
+    ObjectStore,
+    SettingsStore,
+    Table,
+)
+
+T = TypeVar("T")
+
+#: How long an answer is used again. Settings: an edit by ``spindown policy`` is seen at once
+#: all the same, through the ledger. Prices: what the offers are ranked by may be this old.
+SETTINGS_FOR = timedelta(minutes=5)
+CATALOGUE_FOR = timedelta(minutes=10)
+SPOT_PRICES_FOR = timedelta(minutes=5)
+
+
+@dataclass(slots=True)
+class Cache:
+    """Answers kept between events, each with the time at which it was read. Not thread-safe."""
+
+    _kept: dict[tuple[str, ...], tuple[datetime, object]] = field(default_factory=dict)
+
+    def recall(self, kind: "Kind[T]", key: str, now: datetime, read: Callable[[], T]) -> T:
+        """Return what was read no longer ago than its kind allows, else read it now."""
+        kept = self._kept.get((kind.name, key))
+        if kept is None or now - kept[0] >= kind.keep_for or now < kept[0]:
+            kept = (now, read())
+            self._kept[kind.name, key] = kept
+        return kept[1]  # type: ignore[return-value]  # written under the same kind
+
+    def forget(self, kind: "Kind[T]", key: str) -> None:
+        """Read it anew the next time."""
+        self._kept.pop((kind.name, key), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A kind of answer, and how long it may be used again."""
+
+    name: str
+    keep_for: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPorts:
+    """The ports of reconcile, interrupt and offers."""
+
+    clock: Clock
+    random: Random
+    table: Table
+    objects: ObjectStore
+    settings: SettingsStore
+    compute: Compute
+    market: Market
+    metrics: MetricSink
+    #: Queue URL -> queue.
+    queue: Callable[[str], JobQueue]
+    cache: Cache = field(default_factory=Cache)

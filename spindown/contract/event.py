@@ -1,0 +1,155 @@
+"""Read what AWS and Spindown itself send to the functions: alarm, tick, nudge, EC2's events.
+
+Total: any JSON value becomes an event or a ContractError that says what is wrong with it.
+Only what a use case needs is read; the rest of an envelope may change without notice.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from spindown.error import ContractError
+
+TICK = "spindown.tick"
+NUDGE = "spindown.nudge"
+ALARM = "aws.cloudwatch"
+
+#: Between a spot interruption warning and the interruption (AWS, "Spot Instance interruption
+#: notices"). The event carries no deadline of its own.
+NOTICE = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WakeUp:
+    """Somebody asks to reconcile one workload; nothing else in the payload is trusted."""
+
+    source: str
+    workload: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceEvent:
+    """Something happened to one instance, perhaps not one of ours."""
+
+    instance_id: str
+    region: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptionWarning(InstanceEvent):
+    """EC2 takes a spot instance back in two minutes (tests/events/spot_interruption.json)."""
+
+    @property
+    def deadline(self) -> datetime:
+        """Return when EC2 takes the instance away."""
+        return self.at + NOTICE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceRecommendation(InstanceEvent):
+    """A spot instance is at elevated risk (tests/events/rebalance_recommendation.json)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChange(InstanceEvent):
+    """An instance has changed its state (tests/events/instance_state_change.json)."""
+
+    #: pending, running, stopping, stopped, shutting-down, terminated.
+    state: str
+
+    @property
+    def is_end(self) -> bool:
+        """Tell whether the instance works no more."""
+        return self.state in {"shutting-down", "terminated", "stopping", "stopped"}
+
+
+def queue_name(deployment: str, workload: str) -> str:
+    """Return the name of a workload's queue."""
+    return f"{deployment}-{workload}"
+
+
+def parse_wake_up(event: object, *, deployment: str) -> WakeUp:
+    """Read a tick, a nudge or an alarm (tests/events/{tick,nudge,queue_alarm}.json).
+
+    Raises:
+        ContractError: it is none of these, or it names no queue of this deployment.
+    """
+    body = _mapping("event", event)
+    source = _text("source", body.get("source"))
+    if source in {TICK, NUDGE}:
+        return WakeUp(source=source, workload=_text("workload", body.get("workload")))
+    if source == ALARM:
+        return WakeUp(source=source, workload=_alarmed_workload(body, deployment))
+    raise ContractError("event.source", source, f"send {TICK}, {NUDGE} or a CloudWatch alarm")
+
+
+def parse_instance_event(event: object) -> InstanceEvent:
+    """Read one of the three EC2 events that Spindown subscribes to.
+
+    Raises:
+        ContractError: it is another event, or a field of it is missing or malformed.
+    """
+    body = _mapping("event", event)
+    detail = _mapping("detail", body.get("detail"))
+    instance_id = _text("detail.instance-id", detail.get("instance-id"))
+    if not _INSTANCE_ID.fullmatch(instance_id):
+        raise ContractError("event.detail.instance-id", instance_id, "send an EC2 instance id")
+    region = _text("region", body.get("region"))
+    at = _instant("time", body.get("time"))
+    match body.get("detail-type"):
+        case "EC2 Spot Instance Interruption Warning":
+            return InterruptionWarning(instance_id=instance_id, region=region, at=at)
+        case "EC2 Instance Rebalance Recommendation":
+            return RebalanceRecommendation(instance_id=instance_id, region=region, at=at)
+        case "EC2 Instance State-change Notification":
+            state = _text("detail.state", detail.get("state"))
+            return StateChange(instance_id=instance_id, region=region, at=at, state=state)
+    raise ContractError("event.detail-type", body.get("detail-type"), "route only EC2's own events")
+
+
+_INSTANCE_ID = re.compile(r"i-[0-9a-f]{1,17}")
+
+
+def _alarmed_workload(body: Mapping[str, Any], deployment: str) -> str:
+    name = _dimension(body, "QueueName")
+    prefix = queue_name(deployment, "")
+    if name is None or not name.startswith(prefix) or name == prefix or name.endswith("-dlq"):
+        raise ContractError("event.alarmData", name, f"alarm on a queue named {prefix}WORKLOAD")
+    return name.removeprefix(prefix)
+
+
+def _dimension(body: Mapping[str, Any], wanted: str) -> str | None:
+    """Return a dimension of the alarm's first metric that has it; None if none has."""
+    found = body.get("alarmData")
+    for step in ("configuration", "metrics"):
+        found = found.get(step) if isinstance(found, Mapping) else None
+    for metric in found if isinstance(found, list) else []:
+        at: Any = metric
+        for step in ("metricStat", "metric", "dimensions", wanted):
+            at = at.get(step) if isinstance(at, Mapping) else None
+        if isinstance(at, str):
+            return at
+    return None
+
+
+def _mapping(field: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ContractError(field, value, "send a JSON object")
+    return value
+
+
+def _text(field: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ContractError(f"event.{field}", value, "send a non-empty text")
+    return value
+
+
+def _instant(field: str, value: object) -> datetime:
+    try:
+        at = datetime.fromisoformat(_text(field, value))
+    except ValueError:
+        raise ContractError(f"event.{field}", value, "send an ISO 8601 instant") from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
