@@ -35,6 +35,7 @@ check: setup ## Run every static rule: format, lint, types, layers, house rules,
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python tools/house_rule.py
 	@$(BIN)/mypy
+	@$(PYTEST) -q tests/unit/test_toolchain.py
 
 synth: setup ## Synthesise the CloudFormation templates into cdk.out
 	@$(BIN)/cdk synth --quiet $(ARGS)

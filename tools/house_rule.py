@@ -65,7 +65,7 @@ BANNED_IN_TESTS = {
 #: Addresses that tie the repository to one registry, and paths of one machine.
 FOREIGN = re.compile(
     r"pypi\.org|pythonhosted\.org|registry\.npmjs|registry\.yarnpkg|[/]simple/|--(?:extra-)?index-url\b"
-    r"|(?<![\w.)}*])/(?:home/\w|root/|work/|Users/\w|tmp/sd)"
+    r"|(?<![\w.)}*])/(?:home/(?!ec2-user|ubuntu)\w|root/|work/|Users/\w|tmp/sd)"
 )
 
 #: The clocks that the standard library keeps beside its pure values.
