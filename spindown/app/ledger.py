@@ -1,0 +1,259 @@
+"""The ledger of one workload: read whole in one query, written row by row under conditions.
+
+A row that cannot be read is skipped and named, never guessed: rolling deploys mix versions, and
+one bad row must not stop a fleet. Whoever reconciles holds the lock, whose fence only grows;
+every transaction of a reconcile is conditional on it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from spindown.app.port import Key, Table, When, Write
+from spindown.contract import row as rows
+from spindown.contract.codec import Row, decode, encode, encode_instant
+from spindown.contract.row import (
+    BacklogRow,
+    BreakerRow,
+    BudgetRow,
+    DecisionRow,
+    LockRow,
+    PolicyRow,
+    QuotaRow,
+    RateRow,
+    SpendRow,
+)
+from spindown.domain.fleet import Launch, Lease, Unavailable, Worker
+from spindown.domain.offer import Pool
+from spindown.error import ContractError, PreconditionFailed
+
+T = TypeVar("T")
+
+#: DynamoDB's bound on one transaction (AWS, TransactWriteItems); one is the fence's check.
+_WRITES_AT_ONCE = 99
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerView:
+    """Everything live about one workload, as one query saw it."""
+
+    workers: Mapping[str, Worker] = field(default_factory=dict)
+    leases: tuple[Lease, ...] = ()
+    launches: Mapping[str, Launch] = field(default_factory=dict)
+    unavailable: Mapping[Pool, Unavailable] = field(default_factory=dict)
+    #: Sort key -> learned sums.
+    rates: Mapping[str, RateRow] = field(default_factory=dict)
+    #: UTC day as ``2026-11-20`` -> account of that day.
+    spend: Mapping[str, SpendRow] = field(default_factory=dict)
+    backlog: BacklogRow = field(default_factory=BacklogRow)
+    breaker: BreakerRow = field(default_factory=BreakerRow)
+    policy: PolicyRow = field(default_factory=PolicyRow)
+    decision: DecisionRow | None = None
+    #: Sort keys of rows that could not be read.
+    bad_rows: tuple[str, ...] = ()
+
+    def leases_of(self, instance_id: str) -> tuple[Lease, ...]:
+        """Return what the slots of one instance hold."""
+        return tuple(lease for lease in self.leases if lease.instance_id == instance_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountView:
+    """What all workloads of the deployment share: full quota classes and the month's budget."""
+
+    quotas: tuple[QuotaRow, ...] = ()
+    #: Sort key -> month.
+    budgets: Mapping[str, BudgetRow] = field(default_factory=dict)
+    bad_rows: tuple[str, ...] = ()
+
+    def budget_at(self, at: datetime) -> BudgetRow:
+        """Return the account of the month that ``at`` lies in."""
+        return self.budgets.get(rows.budget_sort(at), BudgetRow())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """Proof of holding the lock: good until somebody takes it after its lease."""
+
+    fence: int
+    holder: str
+
+    @property
+    def condition(self) -> When:
+        """Return the condition under which a write of this holder may happen."""
+        return When(equals={"fence": self.fence, "holder": self.holder})
+
+
+class Ledger:
+    """The rows of one workload, and of the account that it shares."""
+
+    def __init__(self, table: Table, workload: str) -> None:
+        self._table = table
+        self._live = rows.workload_partition(workload)
+        self._history = rows.history_partition(workload)
+
+    def read(self) -> LedgerView:
+        """Read all live rows in one consistent query."""
+        reader = _Reader(self._table.query(self._live))
+        leases = reader.all_of(Lease, rows.LEASE, required="job_id")
+        return LedgerView(
+            workers={w.instance_id: w for w in reader.all_of(Worker, rows.WORKER).values()},
+            leases=tuple(leases.values()),
+            launches={x.launch_id: x for x in reader.all_of(Launch, rows.LAUNCH).values()},
+            unavailable={x.pool: x for x in reader.all_of(Unavailable, rows.UNAVAILABLE).values()},
+            rates=reader.all_of(RateRow, rows.RATE),
+            spend={
+                sort.removeprefix(rows.SPEND): x
+                for sort, x in reader.all_of(SpendRow, rows.SPEND).items()
+            },
+            backlog=reader.one(BacklogRow, rows.BACKLOG) or BacklogRow(),
+            breaker=reader.one(BreakerRow, rows.BREAKER) or BreakerRow(),
+            policy=reader.one(PolicyRow, rows.POLICY) or PolicyRow(),
+            decision=reader.one(DecisionRow, rows.DECISION),
+            bad_rows=tuple(reader.bad),
+        )
+
+    def read_account(self) -> AccountView:
+        """Read what all workloads share."""
+        reader = _Reader(self._table.query(rows.DEPLOYMENT_PARTITION))
+        return AccountView(
+            quotas=tuple(reader.all_of(QuotaRow, rows.QUOTA).values()),
+            budgets=reader.all_of(BudgetRow, rows.BUDGET),
+            bad_rows=tuple(reader.bad),
+        )
+
+    def worker(self, instance_id: str) -> Worker | None:
+        """Find the live row of an instance by the index, then read it consistently."""
+        key = self._table.find_instance(instance_id)
+        if key is None or key.partition != self._live:
+            return None
+        return read_worker(self._table, key)
+
+    def take_lock(self, *, holder: str, now: datetime) -> Fence | None:
+        """Take the lock if it is free or its lease is over; None if somebody holds it."""
+        try:
+            row = self._table.write(
+                Write(
+                    key=self._key(rows.LOCK),
+                    when=When(at_most={"until": encode_instant(now)}),
+                    set={"holder": holder, "until": encode_instant(now + rows.LOCK_LEASE)},
+                    add={"fence": 1},
+                )
+            )
+        except PreconditionFailed:
+            return None
+        fence = decode(LockRow, row or {}).fence
+        return Fence(fence=fence, holder=holder)
+
+    def apply(self, fence: Fence, writes: Sequence[Write], *, release: bool = False) -> None:
+        """Carry out writes under the fence, all or none up to 99 of them.
+
+        With ``release`` the lock is given back by the same transaction. More than 99 writes
+        become several transactions, the lock's in the last.
+
+        Raises:
+            PreconditionFailed: the lock was lost, or a condition of the writes fails.
+        """
+        chunks = [
+            writes[first : first + _WRITES_AT_ONCE]
+            for first in range(0, len(writes), _WRITES_AT_ONCE)
+        ] or [()]
+        for number, chunk in enumerate(chunks, start=1):
+            last = release and number == len(chunks)
+            lock = Write(
+                key=self._key(rows.LOCK),
+                when=fence.condition,
+                set={"until": encode_instant(_FREE)} if last else {},
+            )
+            self._table.transact([lock, *chunk])
+
+    def put(self, sort: str, value: Any) -> Write:
+        """Return the write of a whole row; fields that it does not know stay."""
+        return Write(key=self._key(sort), set=encode(value))
+
+    def delete(self, sort: str) -> Write:
+        """Return the removal of a row."""
+        return Write(key=self._key(sort), delete=True)
+
+    def change(self, sort: str, changes: Mapping[str, Any], *, when: When | None = None) -> Write:
+        """Return the change of some fields of a row."""
+        return Write(key=self._key(sort), when=when or When(), set=encode(changes))
+
+    def add(self, sort: str, sums: Mapping[str, float]) -> Write:
+        """Return an atomic addition to the numbers of a row."""
+        return Write(key=self._key(sort), add={k: v for k, v in sums.items() if v})
+
+    def move_to_history(self, sort: str, value: Any, *, now: datetime) -> tuple[Write, Write]:
+        """Return the two writes that take a finished row out of the live partition."""
+        expires = int((now + rows.HISTORY_FOR).timestamp())
+        put = Write(
+            key=Key(partition=self._history, sort=sort), set={**encode(value), "expires": expires}
+        )
+        return self.delete(sort), put
+
+    def write(self, write: Write) -> Row | None:
+        """Carry out one write on its own."""
+        return self._table.write(write)
+
+    def _key(self, sort: str) -> Key:
+        return Key(partition=self._live, sort=sort)
+
+
+def account_key(sort: str) -> Key:
+    """Return the key of a row that all workloads share."""
+    return Key(partition=rows.DEPLOYMENT_PARTITION, sort=sort)
+
+
+def read_worker(table: Table, key: Key) -> Worker | None:
+    """Read a worker row; None if it is gone or cannot be read."""
+    row = table.get(key)
+    try:
+        return None if row is None else decode(Worker, row)
+    except ContractError:
+        return None
+
+
+#: Long past: the lock's lease once it is given back.
+_FREE = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _Reader:
+    """Decodes the rows of a partition, and keeps the names of those that it cannot."""
+
+    def __init__(self, partition: Mapping[str, Row]) -> None:
+        self._partition = partition
+        self.bad: list[str] = []
+
+    def all_of(self, cls: type[T], prefix: str, *, required: str = "") -> dict[str, T]:
+        """Decode the rows under a prefix; one whose ``required`` field is empty is no value."""
+        return {
+            sort: value
+            for sort, row in self._under(prefix)
+            if (not required or row.get(required))
+            and (value := self._decode(cls, sort, row)) is not None
+        }
+
+    def one(self, cls: type[T], sort: str) -> T | None:
+        """Decode a single row; None if it is not there or cannot be read."""
+        row = self._partition.get(sort)
+        return None if row is None else self._decode(cls, sort, row)
+
+    def _under(self, prefix: str) -> Iterator[tuple[str, Row]]:
+        return ((sort, row) for sort, row in self._partition.items() if sort.startswith(prefix))
+
+    def _decode(self, cls: type[T], sort: str, row: Row) -> T | None:
+        try:
+            return decode(cls, row)
+        except ContractError:
+            self.bad.append(sort)
+            return None
+
+
+def sum_spend(days: Iterable[SpendRow]) -> SpendRow:
+    """Add the accounts of several days."""
+    total: dict[str, Any] = {}
+    for day in days:
+        for name, value in encode(day).items():
+            total[name] = total.get(name, 0) + value
+    return decode(SpendRow, total)
