@@ -56,6 +56,14 @@ class Outgoing:
     #: At most 10, sent as message attributes of type String.
     attributes: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def bytes(self) -> int:
+        """Return its size as SQS counts it: body, and each attribute's name, type and value."""
+        texts = [self.body]
+        for name, value in self.attributes.items():
+            texts += [name, "String", value]
+        return sum(len(text.encode()) for text in texts)
+
 
 class JobQueue(Protocol):
     """A standard SQS queue: at least once, in no order."""
@@ -195,7 +203,11 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class When:
-    """A condition on the row as it is; all parts must hold. An empty one always holds."""
+    """A condition on the row as it is; all parts must hold. An empty one always holds.
+
+    Everywhere a missing attribute is the same as a null one, so that a row written before a
+    field was known meets the same conditions as one written after.
+    """
 
     #: True: the row must exist. False: it must not. None: either.
     exists: bool | None = None
@@ -203,12 +215,16 @@ class When:
     differs: Mapping[str, Any] = field(default_factory=dict)
     #: Attribute missing or null, or less than or equal to the value.
     at_most: Mapping[str, Any] = field(default_factory=dict)
+    #: Attribute missing or null.
     absent: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One conditional change of one row. ``delete`` excludes ``set``, ``add`` and ``remove``."""
+    """One conditional change of one row. ``delete`` excludes ``set``, ``add`` and ``remove``.
+
+    A change creates the row if there is none. Without any change it only checks the condition.
+    """
 
     key: Key
     when: When = field(default_factory=When)

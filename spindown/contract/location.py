@@ -1,0 +1,51 @@
+"""``s3://bucket/key``: where an object outside the deployment's own bucket lies."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spindown.error import AccessDenied, ContractError
+
+_SCHEME = "s3://"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """A bucket and a key, or the beginning of keys."""
+
+    bucket: str
+    key: str
+
+    def __str__(self) -> str:
+        """Return it as a URI."""
+        return f"{_SCHEME}{self.bucket}/{self.key}"
+
+
+def parse_location(uri: str) -> Location:
+    """Read ``s3://bucket/key``.
+
+    Raises:
+        ContractError: it is not one, or a segment of its key is ``.`` or ``..``: such a key is
+            lawful in S3, but must never become a path on a disk.
+    """
+    bucket, slash, key = uri.removeprefix(_SCHEME).partition("/")
+    if not uri.startswith(_SCHEME) or not bucket or not slash:
+        raise ContractError("uri", uri, "write s3://bucket/key")
+    if any(segment in {".", ".."} for segment in key.split("/")):
+        raise ContractError("uri", uri, "write a key without . and .. segments")
+    return Location(bucket=bucket, key=key)
+
+
+def check_declared(uri: str, declared: Sequence[str]) -> Location:
+    """Return the location of ``uri`` if one of the declared prefixes covers it.
+
+    Raises:
+        AccessDenied: none does.
+    """
+    location = parse_location(uri)
+    if not any(_covers(parse_location(prefix), location) for prefix in declared):
+        raise AccessDenied(f"{uri} lies outside the workload's inputs: add its prefix there")
+    return location
+
+
+def _covers(prefix: Location, location: Location) -> bool:
+    return prefix.bucket == location.bucket and location.key.startswith(prefix.key)

@@ -1,0 +1,34 @@
+"""Every port in memory, as strict as the real thing: for tests, rehearsal and simulation.
+
+Nothing waits and nothing is random but through the clock and the random numbers given.
+"""
+
+from spindown.memory.clock import MemoryClock
+from spindown.memory.compute import MemoryCompute
+from spindown.memory.instance import Bill
+from spindown.memory.interception import Interceptor, PortCall, intercept
+from spindown.memory.market import MemoryMarket, quota_code
+from spindown.memory.metadata import MemoryMetadata
+from spindown.memory.metric import MemoryMetricSink
+from spindown.memory.queue import MemoryJobQueue
+from spindown.memory.settings import MemorySettingsStore
+from spindown.memory.store import MemoryInputSource, MemoryObjectStore
+from spindown.memory.table import MemoryTable
+
+__all__ = [
+    "Bill",
+    "Interceptor",
+    "MemoryClock",
+    "MemoryCompute",
+    "MemoryInputSource",
+    "MemoryJobQueue",
+    "MemoryMarket",
+    "MemoryMetadata",
+    "MemoryMetricSink",
+    "MemoryObjectStore",
+    "MemorySettingsStore",
+    "MemoryTable",
+    "PortCall",
+    "intercept",
+    "quota_code",
+]

@@ -1,0 +1,205 @@
+"""A DynamoDB table in memory: conditional writes, transactions, an index that may lag.
+
+Rows are copied on the way in and out, so that nobody holds the table's own.
+"""
+
+import math
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from spindown.app.port import Clock, Key, When, Write
+from spindown.contract.codec import Row
+from spindown.contract.row import WORKER
+from spindown.error import ContractError, PreconditionFailed
+
+#: DynamoDB's quota of a transaction.
+TRANSACTION_WRITES_MAX = 100
+
+_INDEXED = "instance_id"
+_ATOMS = frozenset({str, bool, int, type(None)})
+
+
+class MemoryTable:
+    """Table in memory. The index shows a change ``index_lag`` after it was made."""
+
+    def __init__(self, clock: Clock, *, index_lag: timedelta = timedelta(0)) -> None:
+        self._clock = clock
+        self._index_lag = index_lag
+        self._lock = threading.RLock()
+        self._partitions: dict[str, dict[str, Row]] = {}
+        #: partition -> its sort keys, sorted.
+        self._sorts: dict[str, list[str]] = {}
+        #: instance -> key of a worker row -> when it was written and, if so, removed.
+        self._index: dict[str, dict[Key, tuple[datetime, datetime | None]]] = {}
+
+    def get(self, key: Key) -> Row | None:
+        """Read one row."""
+        with self._lock:
+            row = self._find(key)
+            return None if row is None else _copy_row(row)
+
+    def query(self, partition: str, prefix: str = "") -> Mapping[str, Row]:
+        """Read the rows of a partition whose sort key begins with ``prefix``."""
+        with self._lock:
+            rows = self._partitions.get(partition, {})
+            sorts = self._sorts.get(partition, [])
+            found: dict[str, Row] = {}
+            for index in range(bisect_left(sorts, prefix), len(sorts)):
+                if not sorts[index].startswith(prefix):
+                    break
+                found[sorts[index]] = _copy_row(rows[sorts[index]])
+            return found
+
+    def write(self, write: Write) -> Row | None:
+        """Change one row if its condition holds; return it as it is now."""
+        _check_write(write)
+        with self._lock:
+            self._check_condition(write)
+            self._put(write.key, self._changed(write))
+            return self.get(write.key)
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        """Change all rows or none."""
+        if len(writes) > TRANSACTION_WRITES_MAX:
+            raise ContractError("transaction", f"{len(writes)} writes", "write at most 100 rows")
+        if len({write.key for write in writes}) < len(writes):
+            raise ContractError("transaction", "the same row twice", "write each row once")
+        for write in writes:
+            _check_write(write)
+        with self._lock:
+            for write in writes:
+                self._check_condition(write)
+            changes = [(write.key, self._changed(write)) for write in writes]
+            for key, row in changes:
+                self._put(key, row)
+
+    def find_instance(self, instance_id: str) -> Key | None:
+        """Return the key of the worker row of an instance, as late as the index lags."""
+        seen_at = self._clock.now() - self._index_lag
+        with self._lock:
+            entries = self._index.get(instance_id, {})
+            return next(
+                (
+                    key
+                    for key, (since, until) in entries.items()
+                    if since <= seen_at and (until is None or until > seen_at)
+                ),
+                None,
+            )
+
+    def _find(self, key: Key) -> Row | None:
+        partition = self._partitions.get(key.partition)
+        return None if partition is None else partition.get(key.sort)
+
+    def _check_condition(self, write: Write) -> None:
+        row = self._find(write.key)
+        if not holds(write.when, row):
+            raise PreconditionFailed(f"{write.key.partition} {write.key.sort}: condition fails")
+
+    def _changed(self, write: Write) -> Row | None:
+        row = self._find(write.key)
+        if write.delete:
+            return None
+        if row is None and not (write.set or write.add or write.remove):
+            return None
+        changed = dict(row or {})
+        for name, value in write.set.items():
+            changed[name] = _copy(name, value)
+        for name, value in write.add.items():
+            before = changed.get(name, 0)
+            if not _is_number(before):
+                raise ContractError(name, before, "add only to a number")
+            changed[name] = before + value
+        for name in write.remove:
+            changed.pop(name, None)
+        return changed
+
+    def _put(self, key: Key, row: Row | None) -> None:
+        rows = self._partitions.setdefault(key.partition, {})
+        before = rows.get(key.sort)
+        if row is None:
+            if before is not None:
+                del rows[key.sort]
+                sorts = self._sorts[key.partition]
+                sorts.pop(bisect_left(sorts, key.sort))
+        else:
+            if before is None:
+                insort(self._sorts.setdefault(key.partition, []), key.sort)
+            rows[key.sort] = row
+        if key.sort.startswith(WORKER):
+            self._index_change(key, before or {}, row or {})
+
+    def _index_change(self, key: Key, before: Row, after: Row) -> None:
+        old, new = before.get(_INDEXED), after.get(_INDEXED)
+        if old == new:
+            return
+        now = self._clock.now()
+        if old is not None:
+            since, _ = self._index[old].pop(key)
+            if self._index_lag:
+                self._index[old][key] = (since, now)
+        if new is not None:
+            self._index.setdefault(new, {})[key] = (now, None)
+
+
+def holds(when: When, row: Row | None) -> bool:
+    """Tell whether a condition holds for a row (None: there is no row)."""
+    if when.exists is not None and when.exists != (row is not None):
+        return False
+    row = row or {}
+    return (
+        all(_same(row.get(name), value) for name, value in when.equals.items())
+        and not any(_same(row.get(name), value) for name, value in when.differs.items())
+        and all(_is_at_most(row.get(name), value) for name, value in when.at_most.items())
+        and all(row.get(name) is None for name in when.absent)
+    )
+
+
+def _same(left: object, right: object) -> bool:
+    # In DynamoDB a truth value never equals a number; in Python True == 1.
+    return left == right and isinstance(left, bool) == isinstance(right, bool)
+
+
+def _is_at_most(value: Any, limit: Any) -> bool:
+    if value is None:
+        return True
+    if isinstance(value, str) and isinstance(limit, str):
+        return value.encode() <= limit.encode()
+    return bool(_is_number(value) and _is_number(limit) and value <= limit)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_write(write: Write) -> None:
+    if write.delete and (write.set or write.add or write.remove):
+        raise ContractError("write", "delete and a change", "either delete a row or change it")
+    names = [*write.set, *write.add, *write.remove]
+    if len(set(names)) < len(names):
+        raise ContractError("write", sorted(names), "change each attribute once")
+    if _INDEXED in write.set and not (isinstance(write.set[_INDEXED], str) and write.set[_INDEXED]):
+        raise ContractError(_INDEXED, write.set[_INDEXED], "write an instance id")
+
+
+def _copy_row(row: Row) -> Row:
+    return {
+        name: value if type(value) in _ATOMS or type(value) is float else _copy(name, value)
+        for name, value in row.items()
+    }
+
+
+def _copy(name: str, value: Any) -> Any:
+    kind = type(value)
+    if kind in _ATOMS or (kind is float and math.isfinite(value)):
+        return value
+    if kind is list or kind is tuple:
+        return [_copy(name, inner) for inner in value]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {str(key): _copy(name, inner) for key, inner in value.items()}
+    if isinstance(value, str):
+        return str(value)
+    raise ContractError(name, value, "store text, a finite number, true, false, null, list or map")
