@@ -1,0 +1,123 @@
+"""What could be bought: instance types, where they are offered, and their spot prices."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from spindown.local.market.catalogue import Location, instance_types, offerings
+from spindown.local.market.operation.call import Answer, Call, Operation
+from spindown.local.market.operation.filter import Readers, page, passes
+from spindown.local.market.wire.error import ApiError
+from spindown.local.market.wire.model import output_shape
+from spindown.local.market.wire.query import known_members, timestamp
+
+_PRODUCT = "Linux/UNIX"
+_MOST_NAMES = 100
+_Raw = Mapping[str, Any]
+
+_TYPES: Readers[_Raw] = {
+    "instance-type": lambda raw: [raw["InstanceType"]],
+    "bare-metal": lambda raw: [str(raw["BareMetal"]).lower()],
+    "current-generation": lambda raw: [str(raw["CurrentGeneration"]).lower()],
+    "processor-info.supported-architecture": lambda raw: raw["ProcessorInfo"][
+        "SupportedArchitectures"
+    ],
+    "supported-usage-class": lambda raw: raw["SupportedUsageClasses"],
+    "vcpu-info.default-vcpus": lambda raw: [str(raw["VCpuInfo"]["DefaultVCpus"])],
+    "memory-info.size-in-mib": lambda raw: [str(raw["MemoryInfo"]["SizeInMiB"])],
+}
+
+
+def describe_instance_types(call: Call) -> Answer:
+    """Describe the types offered in the region, by name or by filter."""
+    asked = call.parameters
+    names = asked.get("InstanceTypes", [])
+    if len(names) > _MOST_NAMES:
+        message = f"The maximum number of instance types that can be described is {_MOST_NAMES}."
+        raise ApiError("InvalidParameterValue", message)
+    if names and asked.get("MaxResults"):
+        message = "The parameter InstanceTypes cannot be used with the parameter MaxResults"
+        raise ApiError("InvalidParameterCombination", message)
+    offered = {name for name, _ in offerings(call.region, "region")} & set(instance_types())
+    missing = [name for name in names if name not in offered]
+    if missing:
+        message = f"The following supplied instance types do not exist: [{', '.join(missing)}]"
+        raise ApiError("InvalidInstanceType", message)
+    call.refuse_dry_run()
+    found = [instance_types()[name].raw for name in names or sorted(offered)]
+    chosen = [raw for raw in found if passes(raw, asked.get("Filters", []), _TYPES)]
+    rows, token = page(chosen, asked, largest=100)
+    shape = output_shape("ec2", "DescribeInstanceTypes")
+    answer: Answer = known_members(shape, {"InstanceTypes": rows})
+    return {**answer, "NextToken": token}
+
+
+_OFFERED: Readers[tuple[str, str]] = {
+    "instance-type": lambda pair: [pair[0]],
+    "location": lambda pair: [pair[1]],
+}
+
+
+def describe_instance_type_offerings(call: Call) -> Answer:
+    """List where types are offered; by region unless the request says zones or zone ids."""
+    asked = call.parameters
+    call.refuse_dry_run()
+    location: Location = asked.get("LocationType", "region")
+    pairs = sorted(offerings(call.region, location))
+    chosen = [pair for pair in pairs if passes(pair, asked.get("Filters", []), _OFFERED)]
+    rows, token = page(chosen, asked, largest=1000)
+    return {
+        "InstanceTypeOfferings": [
+            {"InstanceType": name, "LocationType": location, "Location": place}
+            for name, place in rows
+        ],
+        "NextToken": token,
+    }
+
+
+_PRICED: Readers[dict[str, Any]] = {
+    "availability-zone": lambda row: [row["AvailabilityZone"]],
+    "instance-type": lambda row: [row["InstanceType"]],
+    "product-description": lambda row: [row["ProductDescription"]],
+    "spot-price": lambda row: [row["SpotPrice"]],
+    "timestamp": lambda row: [timestamp(row["Timestamp"])],
+}
+
+
+def describe_spot_price_history(call: Call) -> Answer:
+    """List price changes, newest first, with the last one before StartTime for every pool.
+
+    Products are the two names of Linux; a request for others alone finds nothing. The last page
+    has an empty token, as on EC2.
+    """
+    asked = call.parameters
+    call.refuse_dry_run()
+    now = call.market.now()
+    products = asked.get("ProductDescriptions") or [_PRODUCT]
+    start: datetime = asked.get("StartTime", call.market.started_at)
+    end: datetime = min(asked.get("EndTime", now), now)
+    changes = call.market.prices.history(call.region, min(start, now), end)
+    newest_first = sorted(changes, key=lambda change: change.at, reverse=True)
+    listed: list[Answer] = [
+        {
+            "AvailabilityZone": change.zone,
+            "InstanceType": change.instance_type,
+            "ProductDescription": _PRODUCT,
+            "SpotPrice": f"{change.price_per_hour:.6f}",
+            "Timestamp": change.at,
+        }
+        for change in newest_first
+        if _PRODUCT in products
+        and change.zone == asked.get("AvailabilityZone", change.zone)
+        and change.instance_type in asked.get("InstanceTypes", [change.instance_type])
+    ]
+    chosen = [row for row in listed if passes(row, asked.get("Filters", []), _PRICED)]
+    rows, token = page(chosen, asked, largest=1000)
+    return {"SpotPriceHistory": list(rows), "NextToken": token or ""}
+
+
+OPERATIONS: dict[str, Operation] = {
+    "DescribeInstanceTypes": describe_instance_types,
+    "DescribeInstanceTypeOfferings": describe_instance_type_offerings,
+    "DescribeSpotPriceHistory": describe_spot_price_history,
+}

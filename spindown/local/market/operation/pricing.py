@@ -1,0 +1,120 @@
+"""The Price List API: GetProducts for EC2, with products beside the ones a careful filter wants."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from spindown.local.market.catalogue import instance_types
+from spindown.local.market.operation.call import Answer, Call, Operation
+from spindown.local.market.operation.filter import page
+from spindown.local.market.wire.error import ApiError
+
+#: The Price List API has endpoints only here.
+REGIONS = frozenset({"us-east-1", "eu-central-1", "ap-south-1"})
+
+_PLAIN = {
+    "operatingSystem": "Linux",
+    "preInstalledSw": "NA",
+    "capacitystatus": "Used",
+    "tenancy": "Shared",
+    "usagetype": "BoxUsage",
+}
+#: What the same type costs in other guises, as a factor; without filters a reader trips on them.
+_VARIANTS: tuple[tuple[Mapping[str, str], float], ...] = (
+    ({}, 1.0),
+    ({"operatingSystem": "Windows"}, 1.4),
+    ({"tenancy": "Dedicated", "usagetype": "DedicatedUsage"}, 1.1),
+    ({"capacitystatus": "AllocatedCapacityReservation", "usagetype": "Reservation"}, 0.0),
+)
+
+_TESTS: dict[str, Callable[[str, str], bool]] = {
+    "TERM_MATCH": lambda found, wanted: found == wanted,
+    "EQUALS": lambda found, wanted: found == wanted,
+    "CONTAINS": lambda found, wanted: wanted in found,
+    "ANY_OF": lambda found, wanted: found in wanted.split(","),
+    "NONE_OF": lambda found, wanted: found not in wanted.split(","),
+}
+
+
+def get_products(call: Call) -> Answer:
+    """List the products of EC2 that match every filter, as JSON texts."""
+    asked = call.parameters
+    if asked["ServiceCode"] != "AmazonEC2":
+        message = f"The local market has no prices of {asked['ServiceCode']}."
+        raise ApiError("InvalidParameterException", message)
+    filters = asked.get("Filters", [])
+    texts = [json.dumps(product) for product in _products(call) if _matches(product, filters)]
+    rows, token = page(texts, asked, largest=100)
+    answer: Answer = {"FormatVersion": "aws_v1", "PriceList": list(rows)}
+    return {**answer, "NextToken": token} if token else answer
+
+
+def _matches(product: Mapping[str, Any], filters: Sequence[Mapping[str, str]]) -> bool:
+    fields = {
+        "servicecode": "AmazonEC2",
+        "productfamily": product["product"]["productFamily"],
+        **{key.lower(): value for key, value in product["product"]["attributes"].items()},
+    }
+    return all(
+        _TESTS[one["Type"]](fields.get(one["Field"].lower(), ""), one["Value"]) for one in filters
+    )
+
+
+def _products(call: Call) -> Iterator[dict[str, Any]]:
+    for region in call.market.scenario.regions:
+        for name in sorted(call.market.scenario.type):
+            price = call.market.prices.on_demand(name, region)
+            if price is None:
+                continue
+            for differences, factor in _VARIANTS:
+                yield _product(name, region, {**_PLAIN, **differences}, price * factor)
+
+
+def _product(name: str, region: str, attributes: Mapping[str, str], price: float) -> dict[str, Any]:
+    facts = instance_types()[name]
+    described = {
+        **attributes,
+        "servicecode": "AmazonEC2",
+        "instanceType": name,
+        "regionCode": region,
+        "locationType": "AWS Region",
+        "marketoption": "OnDemand",
+        "operation": "RunInstances",
+        "licenseModel": "No License required",
+        "vcpu": str(facts.vcpus),
+        "memory": f"{facts.memory_mib / 1024:g} GiB",
+        "gpu": str(facts.gpu_count),
+        "usagetype": f"{attributes['usagetype']}:{name}",
+    }
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+    sku = digest[:16].upper()
+    term, rate = f"{sku}.JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7"
+    return {
+        "product": {"productFamily": "Compute Instance", "attributes": described, "sku": sku},
+        "serviceCode": "AmazonEC2",
+        "terms": {
+            "OnDemand": {
+                term: {
+                    "sku": sku,
+                    "offerTermCode": "JRTCKXETXF",
+                    "priceDimensions": {
+                        rate: {
+                            "rateCode": rate,
+                            "unit": "Hrs",
+                            "beginRange": "0",
+                            "endRange": "Inf",
+                            "description": f"${price:.10f} per {name} hour",
+                            "appliesTo": [],
+                            "pricePerUnit": {"USD": f"{price:.10f}"},
+                        }
+                    },
+                    "termAttributes": {},
+                }
+            }
+        },
+        "version": "1",
+    }
+
+
+OPERATIONS: dict[str, Operation] = {"GetProducts": get_products}
