@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,13 +24,13 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".spindown-setup"
 LOG = ROOT / ".setup.log"
 
-#: What the set-up is made from; a change in any of them calls for another.
+#: What the set-up is made from, beside pyproject's `project` table; a change in any of them calls
+#: for another.
 INPUTS = (
     "locks/bootstrap.txt",
     "locks/dev.txt",
     "package-lock.json",
     "package.json",
-    "pyproject.toml",
     "tools/setup.py",
 )
 
@@ -96,6 +97,8 @@ def fingerprint() -> str:
     digest = hashlib.sha256(str(VENV).encode())
     for name in INPUTS:
         digest.update(hashlib.sha256((ROOT / name).read_bytes()).digest())
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        digest.update(repr(tomllib.load(file)["project"]).encode())
     return digest.hexdigest()
 
 
