@@ -1,10 +1,12 @@
 """The fleet as the ledger knows it: workers, leases, launches, and the backlog they serve."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.policy import Policy
 
 
 class WorkerState(StrEnum):
@@ -37,6 +39,8 @@ class Worker:
     #: Leases that it can hold at once.
     slots: int
     price_per_hour: float
+    #: Whole price of the same type on demand at the launch, USD per hour; None when unknown.
+    on_demand_price: float | None = None
     state: WorkerState
     launched_at: datetime
     checked_in_at: datetime | None = None
@@ -103,6 +107,17 @@ class LaunchState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """What a pool of a launch request was at the launch: stamped on the worker that it gives."""
+
+    price_per_hour: float
+    on_demand_price: float | None = None
+    gpu_name: str = ""
+    gpu_count: float = 0.0
+    slots: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One launch attempt: written before the call, completed after it."""
 
@@ -117,6 +132,12 @@ class Launch:
     reserved_usd: float = 0.0
     instance_ids: tuple[str, ...] = ()
     reason: str = ""
+    #: Instances asked for.
+    count: int = 1
+    #: Expected throughput of one of them, so that an open intent counts as capacity.
+    items_per_hour: float = 0.0
+    #: Leases that each of them can hold at once.
+    slots: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +149,29 @@ class Unavailable:
     #: Times in a row; the memory doubles with each.
     strikes: int
     reason: str
+
+
+def remember_unavailable(
+    pool: Pool, previous: Unavailable | None, *, reason: str, now: datetime, policy: Policy
+) -> Unavailable:
+    """Return the memory of a pool that just ran dry or reclaimed an instance.
+
+    3 minutes at first, doubled by each further strike up to 30: 3, 6, 12, 24, 30. A pool that
+    was left alone for longer than the longest memory starts anew.
+    """
+    forgotten = previous is None or now - previous.until > policy.unavailable_at_most
+    strikes = 1 if previous is None or forgotten else previous.strikes + 1
+    # Capped before the power is taken, so that no number of strikes overflows.
+    span = policy.unavailable_for * 2.0 ** min(strikes - 1, _DOUBLINGS)
+    return Unavailable(
+        pool=pool,
+        until=now + min(span, max(policy.unavailable_at_most, policy.unavailable_for)),
+        strikes=strikes,
+        reason=reason,
+    )
+
+
+_DOUBLINGS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
