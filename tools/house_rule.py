@@ -101,11 +101,20 @@ class Source:
 
     @cached_property
     def nodes(self) -> Sequence[ast.AST]:
-        """Every node of the module's syntax tree."""
-        return tuple(ast.walk(ast.parse(self.text, str(self.path))))
+        """Every node of the module's syntax tree; none if it does not parse."""
+        try:
+            return tuple(ast.walk(ast.parse(self.text)))
+        except SyntaxError:
+            return ()
 
 
 Rule = Callable[[Source], Iterator[str]]
+
+
+def module_parses(source: Source) -> Iterator[str]:
+    """The other rules can see what is in a module."""
+    if source.is_module and not source.nodes:
+        yield "is not valid Python"
 
 
 def module_is_short(source: Source) -> Iterator[str]:
@@ -190,6 +199,7 @@ def text_belongs_to_no_place(source: Source) -> Iterator[str]:
 
 
 RULES: Sequence[Rule] = (
+    module_parses,
     module_is_short,
     function_is_short,
     name_says_something,

@@ -17,6 +17,7 @@ def breaches(path: str, text: str) -> list[str]:
 
 
 BREACHES = [
+    pytest.param("worker/a.py", "def f(:\n", id="a module that does not parse"),
     pytest.param("spindown/a.py", "x = 1\n" * (MODULE_LINES_MAX + 1), id="a long module"),
     pytest.param("worker/a.py", LONG_FUNCTION, id="a long function"),
     pytest.param("spindown/app/utils.py", "", id="an empty file name"),
