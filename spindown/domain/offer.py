@@ -1,6 +1,7 @@
 """What can be bought: instance types, offers at a price, and what a workload requires of them."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -67,6 +68,10 @@ class Offer:
     estimated: bool = False
     #: The on-demand price of the same type and region, USD per hour; None when unknown.
     on_demand_price: float | None = None
+    #: Share of such instances that EC2 reclaims in a month (0 to 1); None when unpublished.
+    reclaim_share: float | None = None
+    #: USD per GiB of input and output that crosses regions; 0 in the home region.
+    transfer_price_per_gib: float = 0.0
 
     @property
     def price(self) -> float:
@@ -81,6 +86,11 @@ class Offer:
             zone=self.zone,
             capacity_type=self.capacity_type,
         )
+
+    @property
+    def quota_class(self) -> str:
+        """Return the quota that an instance of this offer counts against."""
+        return quota_class(self.instance_type.name, self.region, self.capacity_type)
 
     def __str__(self) -> str:
         """Return a short name for logs and tables."""
@@ -133,3 +143,207 @@ class SpotPrice:
     #: USD per hour.
     price: float
     seen_at: datetime
+
+
+#: USD per GiB-month of gp3 in us-east-1 (aws.amazon.com/ebs/pricing). Other regions differ by
+#: a few cents a GiB-month, which is below 0.1 cent an hour for a root volume of 100 GiB.
+GP3_PRICE_PER_GIB_MONTH = 0.08
+#: USD per hour of one public IPv4 address in use (aws.amazon.com/vpc/pricing, since 2024-02).
+PUBLIC_IPV4_PRICE_PER_HOUR = 0.005
+#: USD per GiB between two regions of AWS, the usual rate (aws.amazon.com/ec2/pricing).
+REGION_TRANSFER_PRICE_PER_GIB = 0.02
+HOURS_PER_MONTH = 730.0
+
+#: Class of EC2's vCPU quotas -> quota code (AWS, "Amazon EC2 endpoints and quotas").
+QUOTA_CODES = {
+    "G/Spot": "L-3819A6DF",
+    "P/Spot": "L-7212CCBC",
+    "P5/Spot": "L-C4BD4855",
+    "G/OnDemand": "L-DB2E81BA",
+    "P/OnDemand": "L-417A185B",
+}
+
+
+def quota_class(instance_type: str, region: str, capacity_type: CapacityType) -> str:
+    """Return ``{region}/{class}``: quotas are counted in vCPUs, per region and capacity type.
+
+    The classes are those of CloudWatch's usage metrics: G and VT types share one; P2 to P4
+    share one as spot, newer P generations have their own; all P share one on demand.
+    """
+    family = instance_type.partition(".")[0]
+    if family.startswith(("g", "vt")):
+        name = "G"
+    elif family.startswith("p"):
+        generation = family[1:2]
+        shared = capacity_type is CapacityType.ON_DEMAND or generation in {"2", "3", "4"}
+        name = "P" if shared else f"P{generation}"
+    else:
+        name = "Standard"
+    return f"{region}/{name}/{'Spot' if capacity_type is CapacityType.SPOT else 'OnDemand'}"
+
+
+def extra_price_per_hour(volume_gib: float) -> float:
+    """Return USD per hour of what comes with an instance: its gp3 root and public IPv4.
+
+    100 GiB: 100 x 0.08 / 730 + 0.005 = 0.01596.
+    """
+    return volume_gib * GP3_PRICE_PER_GIB_MONTH / HOURS_PER_MONTH + PUBLIC_IPV4_PRICE_PER_HOUR
+
+
+def slot_count(gpu_count: float, slots: str) -> int:
+    """Return how many leases an instance holds at once.
+
+    Args:
+        gpu_count: GPUs of the instance; a partition, or none, still makes one slot.
+        slots: "per-gpu", "per-instance" or a number, as the workload's ``run.slots`` says.
+    """
+    if slots == "per-instance":
+        return 1
+    if slots == "per-gpu":
+        return max(1, int(gpu_count))
+    return max(1, int(slots))
+
+
+def build_offers(
+    catalogue: Catalogue,
+    spot_prices: Iterable[SpotPrice],
+    *,
+    zones: Mapping[str, Collection[str]],
+    spot_price_ratio_estimate: float,
+    volume_gib: float,
+    home_region: str | None = None,
+) -> tuple[Offer, ...]:
+    """Price everything that can be bought, in an order that depends on the input alone.
+
+    A price that is missing, zero, negative or not a number counts as unknown: an unknown spot
+    price is estimated from on-demand, an unknown on-demand price leaves that offer out.
+
+    Args:
+        catalogue: types, where they are offered, and on-demand prices.
+        spot_prices: the latest price of each pool; the newest wins.
+        zones: region -> zones that have a subnet of ours.
+        spot_price_ratio_estimate: spot over on-demand where the spot price is unknown.
+        volume_gib: size of the root volume.
+        home_region: where queue and bucket are; elsewhere transfer is paid. None: everywhere.
+    """
+    latest: dict[tuple[str, str], SpotPrice] = {}
+    for seen in spot_prices:
+        known = latest.get((seen.zone, seen.instance_type))
+        if _is_price(seen.price) and (known is None or seen.seen_at >= known.seen_at):
+            latest[seen.zone, seen.instance_type] = seen
+    prices = {key: seen.price for key, seen in latest.items()}
+    extra = extra_price_per_hour(volume_gib)
+    return tuple(
+        offer
+        for region in sorted(zones)
+        for offer in _offers_of_region(
+            catalogue,
+            region,
+            sorted(zones[region]),
+            prices,
+            ratio=spot_price_ratio_estimate,
+            extra=extra,
+            away=home_region not in {None, region},
+        )
+    )
+
+
+def _offers_of_region(
+    catalogue: Catalogue,
+    region: str,
+    zones: list[str],
+    spot: Mapping[tuple[str, str], float],
+    *,
+    ratio: float,
+    extra: float,
+    away: bool,
+) -> Iterator[Offer]:
+    offerings = catalogue.offerings.get(region, {})
+    on_demand = catalogue.on_demand.get(region, {})
+    shares = catalogue.reclaim_share.get(region, {})
+    transfer = REGION_TRANSFER_PRICE_PER_GIB if away else 0.0
+    # Offers of one type follow each other, which lets ranking reuse what it knows of the type.
+    names = sorted({name for zone in zones for name in offerings.get(zone, ())})
+    for name in names:
+        instance_type = catalogue.instance_types.get(name)
+        if instance_type is None:
+            continue
+        listed = on_demand.get(name)
+        base = listed if listed is not None and _is_price(listed) else None
+        for zone in zones:
+            if name not in offerings.get(zone, ()):
+                continue
+            for capacity_type in sorted(instance_type.capacity_types):
+                is_spot = capacity_type is CapacityType.SPOT
+                seen = spot.get((zone, name)) if is_spot else base
+                price = base * ratio if seen is None and base is not None else seen
+                if price is None:
+                    continue
+                yield Offer(
+                    instance_type=instance_type,
+                    region=region,
+                    zone=zone,
+                    capacity_type=capacity_type,
+                    instance_price=price,
+                    extra_price=extra,
+                    estimated=seen is None,
+                    on_demand_price=base,
+                    reclaim_share=shares.get(name) if is_spot else None,
+                    transfer_price_per_gib=transfer,
+                )
+
+
+def _is_price(price: float) -> bool:
+    return math.isfinite(price) and price > 0.0
+
+
+def misfit(instance_type: InstanceType, requirements: Requirements) -> tuple[str, str] | None:
+    """Return the first requirement that a type does not meet, and how; None when it fits."""
+    return next(_misfits(instance_type, requirements), None)
+
+
+def _misfits(kind: InstanceType, wanted: Requirements) -> Iterator[tuple[str, str]]:
+    if wanted.instance_types is not None and kind.name not in wanted.instance_types:
+        yield "instance_types", f"{kind.name} is not listed"
+    if kind.family in wanted.families_denied:
+        yield "families_denied", f"family {kind.family} is left out"
+    if kind.bare_metal and not wanted.allow_bare_metal:
+        yield "allow_bare_metal", "it is bare metal"
+    if kind.architecture not in wanted.architectures:
+        yield "architectures", f"it is {kind.architecture}, not {_listed(wanted.architectures)}"
+    yield from _gpu_misfits(kind, wanted)
+    if kind.vcpus < wanted.vcpus_min:
+        yield "vcpus_min", f"{kind.vcpus} vCPUs are fewer than {wanted.vcpus_min}"
+    if kind.memory_mib < wanted.memory_mib_min:
+        yield "memory_mib_min", f"{kind.memory_mib} MiB are less than {wanted.memory_mib_min}"
+
+
+def _gpu_misfits(kind: InstanceType, wanted: Requirements) -> Iterator[tuple[str, str]]:
+    gpu = kind.gpu_name or "no GPU"
+    fraction = 0.0 < kind.gpu_count < 1.0
+    if wanted.gpu_manufacturer is not None and kind.gpu_manufacturer != wanted.gpu_manufacturer:
+        made_by = kind.gpu_manufacturer or "nobody"
+        yield "gpu_manufacturer", f"its GPU is made by {made_by}, not {wanted.gpu_manufacturer}"
+    if wanted.gpu_names is not None and kind.gpu_name not in wanted.gpu_names:
+        yield "gpu_names", f"it has {gpu}, not {_listed(wanted.gpu_names)}"
+    if kind.gpu_name in wanted.gpu_names_denied:
+        yield "gpu_names_denied", f"{gpu} is left out"
+    if fraction and not wanted.allow_fractional_gpu:
+        yield "allow_fractional_gpu", f"it has {kind.gpu_count:g} of a GPU"
+    # A partition is what was allowed, so the least count is judged as if it were one GPU.
+    if (1.0 if fraction else kind.gpu_count) < wanted.gpu_count_min:
+        yield "gpu_count_min", f"{kind.gpu_count:g} GPUs are fewer than {wanted.gpu_count_min:g}"
+    if wanted.gpu_count_max is not None and kind.gpu_count > wanted.gpu_count_max:
+        yield "gpu_count_max", f"{kind.gpu_count:g} GPUs are more than {wanted.gpu_count_max:g}"
+    if kind.gpu_memory_mib < wanted.gpu_memory_mib_min:
+        least = wanted.gpu_memory_mib_min
+        yield "gpu_memory_mib_min", f"{kind.gpu_memory_mib} MiB of VRAM are less than {least}"
+    # A partition's memory is already its own share.
+    total = kind.gpu_memory_mib * max(1.0, kind.gpu_count)
+    if total < wanted.gpu_memory_total_mib_min:
+        least = wanted.gpu_memory_total_mib_min
+        yield "gpu_memory_total_mib_min", f"{total:g} MiB of VRAM in all are less than {least}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " or ".join(sorted(names))

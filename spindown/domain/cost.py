@@ -1,0 +1,95 @@
+"""What workers have cost: paid seconds by what they were for, dollars, dollars per item."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.interruption import FREE_FOR
+from spindown.domain.offer import CapacityType
+
+#: EC2 charges at least this much of every instance (EC2 pricing, per-second billing).
+LEAST_BILLED = timedelta(seconds=60)
+
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accrual:
+    """What a worker has cost since its cost was last added up."""
+
+    #: USD at the price stamped at the launch.
+    dollars: float
+    boot_seconds: float
+    busy_seconds: float
+    idle_seconds: float
+    #: Up to where it is added up now; the row's ``accrued_until`` from here on.
+    until: datetime
+
+    @property
+    def paid_seconds(self) -> float:
+        """Return all seconds that were paid for."""
+        return self.boot_seconds + self.busy_seconds + self.idle_seconds
+
+
+def accrue(worker: Worker, until: datetime) -> Accrual:
+    """Return what a worker has cost between ``accrued_until`` and ``until``.
+
+    A worker that has ended costs nothing past its end, but at least a minute. Time before the
+    check-in is boot, time since ``idle_since`` is idle, the rest is busy.
+    """
+    start = max(worker.accrued_until or worker.launched_at, worker.launched_at)
+    end = until
+    if worker.ended_at is not None:
+        end = min(until, max(worker.ended_at, worker.launched_at + LEAST_BILLED))
+    end = max(start, end)
+    booted_at = end if worker.checked_in_at is None else worker.checked_in_at
+    booted_at = min(max(booted_at, start), end)
+    idle_from = end if worker.idle_since is None else worker.idle_since
+    idle_from = min(max(idle_from, booted_at), end)
+    return Accrual(
+        dollars=worker.price_per_hour * ((end - start) / _HOUR),
+        boot_seconds=(booted_at - start).total_seconds(),
+        busy_seconds=(idle_from - booted_at).total_seconds(),
+        idle_seconds=(end - idle_from).total_seconds(),
+        until=end,
+    )
+
+
+def reclaim_refund(worker: Worker, reclaimed_at: datetime) -> float:
+    """Return the accrued USD that EC2 does not charge: reclaimed by it within the first hour."""
+    lived = reclaimed_at - worker.launched_at
+    if worker.capacity_type is not CapacityType.SPOT or lived >= FREE_FOR:
+        return 0.0
+    accrued = (worker.accrued_until or worker.launched_at) - worker.launched_at
+    return worker.price_per_hour * (max(accrued, timedelta(0)) / _HOUR)
+
+
+def dollars_per_hour(workers: tuple[Worker, ...] | list[Worker]) -> float:
+    """Return what the workers cost an hour together, as long as they bill."""
+    return sum(w.price_per_hour for w in workers if w.state is not WorkerState.ENDED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostPerItem:
+    """USD per item, twice: for the busy time alone, and for everything that was paid."""
+
+    busy: float
+    all_in: float
+
+
+def cost_per_item(
+    *, dollars: float, items: float, busy_seconds: float, paid_seconds: float
+) -> CostPerItem | None:
+    """Return what an item has cost; None before the first item.
+
+    Worked: 2 USD, 1000 items, 6000 of 8000 paid seconds busy: 0.0015 busy, 0.0020 all-in.
+    """
+    if items <= 0.0:
+        return None
+    share = min(1.0, busy_seconds / paid_seconds) if paid_seconds > 0.0 else 0.0
+    return CostPerItem(busy=dollars * share / items, all_in=dollars / items)
+
+
+def kept_warm_dollars(price_per_hour: float, start: datetime, end: datetime) -> float:
+    """Return what one machine kept running over the same span would have cost, USD."""
+    return price_per_hour * (max(end - start, timedelta(0)) / _HOUR)

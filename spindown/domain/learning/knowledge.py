@@ -1,0 +1,244 @@
+"""What the workload's own reports say: throughput, interruptions, boot time, job size.
+
+Every estimate has one shape: reports, weighed by the hours that they took, pulled toward a prior
+that is worth a few seconds or hours of its own. With no report it *is* the prior.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from spindown.domain.fleet import Worker
+from spindown.domain.learning.prior import relative_throughput
+from spindown.domain.offer import HOURS_PER_MONTH, InstanceType, Pool, slot_count
+from spindown.domain.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThroughputRecord:
+    """What one kind of instance has done for this workload."""
+
+    items: float = 0.0
+    #: Busy slot time, hours.
+    hours: float = 0.0
+    reports: int = 0
+    #: Items per slot-hour of the last reports, newest last; may be empty.
+    rates: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRecord:
+    """What one capacity pool has done to this workload."""
+
+    interruptions: float = 0.0
+    #: Instance time lived in it, hours.
+    hours: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """Everything learned of one workload. Empty: nothing yet. Samples are newest last."""
+
+    #: (GPU name, GPU count) -> record.
+    throughput: Mapping[tuple[str, float], ThroughputRecord] = field(default_factory=dict)
+    pools: Mapping[Pool, PoolRecord] = field(default_factory=dict)
+    #: Seconds from the launch to the check-in.
+    boots: tuple[float, ...] = ()
+    #: Seconds from the moment when no work was left to the next work, seen at the queue: seen
+    #: at a worker they would end at its own idle timeout, and only ever shorten it.
+    gaps: tuple[float, ...] = ()
+    #: Items of each job.
+    items_per_job: tuple[float, ...] = ()
+    #: Seconds that computing stood still for one checkpoint.
+    checkpoints: tuple[float, ...] = ()
+    #: "per-gpu", "per-instance" or a number: how reports a slot add up to an instance.
+    slots: str = "per-gpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """Expected throughput of a whole instance with all slots busy."""
+
+    items_per_hour: float
+    #: False: the prior, scaled by what the workload showed elsewhere.
+    measured: bool
+    #: Reports behind it.
+    samples: int
+
+
+#: Busy hours that the prior is worth: 5 s. A job of half a minute outweighs it six times, so one
+#: job decides; a report of a second says more about starting up than about the GPU.
+PRIOR_BUSY_HOURS = 5.0 / 3600.0
+#: Reports from which their median bounds the mean, and by how much: one job that hung then
+#: moves the estimate by at most this factor, however long it hung.
+ROBUST_FROM = 3
+ROBUST_FACTOR = 1.2
+
+#: Instance-hours that the published reclaim share is worth: one day. One interruption on the
+#: first day lifts a pool to about 0.04 per hour, two hundred times the usual published rate.
+PRIOR_POOL_HOURS = 24.0
+#: Share reclaimed in a month of a type with no published one: the limit of the worst bucket.
+UNKNOWN_RECLAIM_SHARE = 0.2
+_RECLAIM_SHARE_AT_MOST = 0.99
+
+
+def throughput(
+    knowledge: Knowledge,
+    instance_type: InstanceType,
+    policy: Policy,
+    *,
+    scale: float | None = None,
+) -> Throughput:
+    """Return what an instance of this type is expected to do for this workload.
+
+    A measured (GPU, count): (items + prior x w) / (hours + w), w = 5 s. Worked: prior 1000 an
+    hour, one job of 150 items in 30 s: (150 + 1000 x 5/3600) / (35/3600) = 15,571 an hour. An
+    unmeasured one: its prior times what the workload showed, on the same GPU in other counts if
+    there are any, else on all.
+
+    Args:
+        knowledge: what is known.
+        instance_type: the type.
+        policy: gives the throughput of a T4.
+        scale: ``workload_scale(knowledge, policy)`` when the caller has it already.
+    """
+    return _throughput(
+        knowledge,
+        instance_type.gpu_name,
+        instance_type.gpu_count,
+        policy,
+        vcpus=instance_type.vcpus,
+        scale=scale,
+    )
+
+
+def worker_throughput(knowledge: Knowledge, worker: Worker, policy: Policy) -> Throughput:
+    """Return what a worker is expected to do with all its slots busy."""
+    return _throughput(knowledge, worker.gpu_name, worker.gpu_count, policy)
+
+
+def _throughput(
+    knowledge: Knowledge,
+    gpu_name: str,
+    gpu_count: float,
+    policy: Policy,
+    *,
+    vcpus: int = 4,
+    scale: float | None = None,
+) -> Throughput:
+    slots = slot_count(gpu_count, knowledge.slots)
+    prior = policy.throughput_estimate * relative_throughput(gpu_name, gpu_count, vcpus=vcpus)
+    record = knowledge.throughput.get((gpu_name, gpu_count))
+    if record is None or record.hours <= 0.0:
+        own = _scale(knowledge, policy, gpu_name) if knowledge.throughput else None
+        if own is None:
+            own = workload_scale(knowledge, policy) if scale is None else scale
+        return Throughput(items_per_hour=prior * own, measured=False, samples=0)
+    scale = workload_scale(knowledge, policy) if scale is None else scale
+    items = _robust_rate(record) * record.hours
+    weight = PRIOR_BUSY_HOURS
+    rate = (items + prior * scale / slots * weight) / (record.hours + weight)
+    return Throughput(items_per_hour=rate * slots, measured=True, samples=record.reports)
+
+
+def workload_scale(knowledge: Knowledge, policy: Policy) -> float:
+    """Return how much faster than its priors this workload has run, over all GPUs; 1 unknown."""
+    scale = _scale(knowledge, policy, None)
+    return 1.0 if scale is None else scale
+
+
+def _scale(knowledge: Knowledge, policy: Policy, gpu_name: str | None) -> float | None:
+    """Return the geometric mean of measured over prior; each counts up to 1 by its hours."""
+    weights = logs = 0.0
+    for (name, count), record in knowledge.throughput.items():
+        if record.hours <= 0.0 or record.items <= 0.0 or gpu_name not in {None, name}:
+            continue
+        slots = slot_count(count, knowledge.slots)
+        prior = policy.throughput_estimate * relative_throughput(name, count) / slots
+        weight = record.hours / (record.hours + PRIOR_BUSY_HOURS)
+        logs += weight * math.log(_robust_rate(record) / prior)
+        weights += weight
+    return math.exp(logs / weights) if weights > 0.0 else None
+
+
+def _robust_rate(record: ThroughputRecord) -> float:
+    """Return items per slot-hour, kept near the median of the single reports."""
+    mean = record.items / record.hours
+    if len(record.rates) < ROBUST_FROM:
+        return mean
+    middle = _quantile(record.rates, 0.5)
+    return min(max(mean, middle / ROBUST_FACTOR), middle * ROBUST_FACTOR)
+
+
+def published_rate(reclaim_share: float | None) -> float:
+    """Return reclaims per hour from a share per month: -ln(1 - f) / 730.
+
+    Worked: 20 % a month are 0.2231 / 730 = 0.000306 per hour.
+    """
+    share = UNKNOWN_RECLAIM_SHARE if reclaim_share is None else reclaim_share
+    share = min(max(share, 0.0), _RECLAIM_SHARE_AT_MOST)
+    return -math.log1p(-share) / HOURS_PER_MONTH
+
+
+def interruption_rate(
+    record: PoolRecord | None, reclaim_share: float | None
+) -> float:
+    """Return the expected interruptions per hour of a spot pool.
+
+    The mean of a Gamma posterior: the published rate counts as 24 instance-hours, then our own
+    interruptions and hours are added. Worked: 20 % a month and one interruption in 6 h:
+    (24 x 0.000306 + 1) / (24 + 6) = 0.0336 per hour.
+    """
+    published = published_rate(reclaim_share)
+    if record is None:
+        return published
+    seen = PRIOR_POOL_HOURS * published + max(record.interruptions, 0.0)
+    return seen / (PRIOR_POOL_HOURS + max(record.hours, 0.0))
+
+
+def boot_p50(knowledge: Knowledge, policy: Policy) -> timedelta:
+    """Return the usual time from launch to check-in."""
+    return _boot(knowledge, policy, 0.5)
+
+
+def boot_p95(knowledge: Knowledge, policy: Policy) -> timedelta:
+    """Return the time from launch to check-in that 19 of 20 keep."""
+    return _boot(knowledge, policy, 0.95)
+
+
+def _boot(knowledge: Knowledge, policy: Policy, share: float) -> timedelta:
+    if not knowledge.boots:
+        return policy.boot_estimate
+    return timedelta(seconds=max(0.0, _quantile(knowledge.boots, share)))
+
+
+def check_in_within(knowledge: Knowledge, policy: Policy) -> timedelta:
+    """Return how long a launch may take to check in before it counts as failed."""
+    if not knowledge.boots:
+        return policy.scale_up_timeout
+    return max(policy.scale_up_timeout, 2 * boot_p95(knowledge, policy))
+
+
+def items_per_job(knowledge: Knowledge, policy: Policy) -> float:
+    """Return the mean items of a job, at least one."""
+    sizes = knowledge.items_per_job
+    mean = sum(sizes) / len(sizes) if sizes else policy.items_per_job_estimate
+    return max(1.0, mean)
+
+
+#: Until one is measured: a small manifest and part, two requests to S3, without waiting.
+CHECKPOINT_COST_ESTIMATE = timedelta(seconds=1)
+
+
+def checkpoint_cost(knowledge: Knowledge) -> timedelta:
+    """Return how long computing stands still for a checkpoint: the median."""
+    if not knowledge.checkpoints:
+        return CHECKPOINT_COST_ESTIMATE
+    return timedelta(seconds=max(0.0, _quantile(knowledge.checkpoints, 0.5)))
+
+
+def _quantile(samples: Sequence[float], share: float) -> float:
+    """Return the smallest sample that at least ``share`` of the samples do not exceed."""
+    ordered = sorted(samples)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

@@ -1,0 +1,242 @@
+"""Who may take a job, for how long, and when a job has failed too often.
+
+The job's manifest is the fence, the lease row is the lease. Both are read through the protocols
+below, so that this module knows nothing of how they are stored.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from spindown.domain.fleet import Lease
+from spindown.domain.policy import Policy
+
+
+class FailureRecord(Protocol):
+    """One failure or loss that counted against a job."""
+
+    @property
+    def at(self) -> datetime:
+        """When it was found."""
+        ...
+
+    @property
+    def instance_id(self) -> str:
+        """Where the job was."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that it ended."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """"failure" or "loss"."""
+        ...
+
+
+class JobRecord(Protocol):
+    """The fence: what a job's manifest says of its ownership and progress."""
+
+    @property
+    def job_id(self) -> str:
+        """The job."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """How often it has been claimed."""
+        ...
+
+    @property
+    def owner(self) -> str:
+        """``{instance_id}/{slot}`` of the present epoch."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """"running", "completed", "failed", "cancelled" or "split"."""
+        ...
+
+    @property
+    def next_item(self) -> int:
+        """Items before it are committed."""
+        ...
+
+    @property
+    def epoch_first(self) -> int:
+        """``next_item`` when the present epoch began."""
+        ...
+
+    @property
+    def released(self) -> bool:
+        """Whether the present epoch ended in an orderly release."""
+        ...
+
+    @property
+    def failures(self) -> Sequence[FailureRecord]:
+        """What has counted so far, oldest first."""
+        ...
+
+
+def is_claimable(job: JobRecord | None, lease: Lease | None, now: datetime) -> bool:
+    """Tell whether a job may be claimed.
+
+    Unless its owner's lease row holds this job *and* this epoch *and* a deadline in the future.
+
+    Args:
+        job: its manifest; None: never claimed.
+        lease: the lease row of ``job.owner``, read consistently; None: there is none.
+        now: the present.
+    """
+    if job is None or lease is None:
+        return True
+    holds = lease.job_id == job.job_id and lease.epoch == job.epoch
+    return not (holds and lease.deadline > now)
+
+
+class ClaimVerdict(StrEnum):
+    """What to do with a message once its job's manifest is known."""
+
+    #: Claim it: raise the epoch.
+    CLAIM = "claim"
+    #: The job is over: delete the message.
+    DELETE = "delete"
+    #: It has failed for good: repeat the move to the DLQ, then delete.
+    DEAD_LETTER = "dead-letter"
+    #: Somebody holds it, or this instance should leave it to another: put it back.
+    PUT_BACK = "put-back"
+
+
+#: A worker leaves a job that it has failed to others for this long.
+LEAVE_FOR = timedelta(minutes=10)
+
+
+def claim_verdict(
+    job: JobRecord | None, lease: Lease | None, *, instance_id: str, now: datetime
+) -> ClaimVerdict:
+    """Decide what the receiver of a message does with it.
+
+    A split parent whose message comes again is over too: its children carry the work.
+    """
+    if job is None:
+        return ClaimVerdict.CLAIM
+    if job.state == "failed":
+        return ClaimVerdict.DEAD_LETTER
+    if job.state in {"completed", "cancelled", "split"}:
+        return ClaimVerdict.DELETE
+    if not is_claimable(job, lease, now) or is_left_to_others(job, instance_id, now):
+        return ClaimVerdict.PUT_BACK
+    return ClaimVerdict.CLAIM
+
+
+def is_left_to_others(job: JobRecord, instance_id: str, now: datetime) -> bool:
+    """Tell whether this instance has just failed the job, and nobody has had it since."""
+    if not job.failures:
+        return False
+    last = job.failures[-1]
+    ours = last.instance_id == instance_id and last.epoch == job.epoch
+    return ours and now - last.at < LEAVE_FOR
+
+
+#: Shortest and longest time that a message is put back for. SQS allows 12 h from the receive.
+PUT_BACK_AT_LEAST = timedelta(seconds=60)
+PUT_BACK_AT_MOST = timedelta(hours=11)
+#: Spread, so that those who wait for one job do not come back together.
+JITTER = timedelta(seconds=30)
+
+
+def put_back_for(lease: Lease | None, now: datetime, jitter: float) -> timedelta:
+    """Return the visibility of a message whose job cannot be claimed yet.
+
+    Args:
+        lease: who holds the job; None: nobody, it is left to others.
+        now: the present.
+        jitter: a random number of [0, 1).
+    """
+    rest = timedelta(0) if lease is None else lease.deadline - now
+    return min(max(PUT_BACK_AT_LEAST, rest) + JITTER * jitter, PUT_BACK_AT_MOST)
+
+
+def extended_until(now: datetime, not_after: datetime, policy: Policy) -> datetime:
+    """Return the deadline that a heartbeat gives a lease: never past ``not_after``."""
+    return min(now + policy.lease_duration, not_after)
+
+
+#: SQS ends every visibility 12 h after the receive; an hour before, the job is released.
+VISIBILITY_CAP = timedelta(hours=12)
+RELEASE_AFTER = timedelta(hours=11)
+
+
+def visibility_not_after(received_at: datetime) -> datetime:
+    """Return past when no heartbeat can extend a message that was received then."""
+    return received_at + VISIBILITY_CAP
+
+
+def must_release(received_at: datetime, now: datetime) -> bool:
+    """Tell whether a job has been held so long that it must be committed and released."""
+    return now - received_at >= RELEASE_AFTER
+
+
+class EpochEnd(StrEnum):
+    """How an epoch ended, as its successor finds it."""
+
+    RELEASED = "released"
+    #: EC2 took the instance: counted, never against the job.
+    INTERRUPTED = "interrupted"
+    #: Without a word, but further than it began: another try is worth it.
+    PROGRESSED = "progressed"
+    #: No release, no recorded interruption, no progress.
+    LOST = "lost"
+
+
+def epoch_end(job: JobRecord, *, interrupted: bool) -> EpochEnd:
+    """Return how the present epoch ended, once its lease has lapsed.
+
+    Args:
+        job: the manifest as the ended epoch left it.
+        interrupted: an interruption of its owner is recorded.
+    """
+    if job.released:
+        return EpochEnd.RELEASED
+    if interrupted:
+        return EpochEnd.INTERRUPTED
+    if job.next_item > job.epoch_first:
+        return EpochEnd.PROGRESSED
+    return EpochEnd.LOST
+
+
+def dead_letter_reason(failures: Sequence[FailureRecord], policy: Policy) -> str | None:
+    """Return why a job goes to the DLQ, or None while it is worth another try.
+
+    After 3 losses or failures on at least 2 instances, or 5 in all: one bad instance alone cannot
+    condemn a job soon, and a job that kills every instance cannot go on for ever.
+
+    Args:
+        failures: failures and losses that counted, the newest included; no interruptions.
+        policy: the three limits.
+    """
+    counted = len(failures)
+    instances = len({failure.instance_id for failure in failures})
+    losses = sum(failure.kind == "loss" for failure in failures)
+    if counted >= policy.max_failures:
+        return f"{counted} failures or losses in all"
+    if instances > 1 and (losses >= policy.max_losses or counted >= policy.max_failures_on_two):
+        return f"{counted} failures or losses on {instances} instances"
+    return None
+
+
+def is_quarantined(outcomes: Sequence[tuple[str, bool]], policy: Policy) -> bool:
+    """Tell whether a worker should drain and end: its last k different jobs all failed.
+
+    Args:
+        outcomes: (job id, failed) of each job it has ended, oldest first.
+        policy: gives k.
+    """
+    newest: dict[str, bool] = {}
+    for job, failed in reversed(outcomes):
+        newest.setdefault(job, failed)
+    last = list(newest.values())[: policy.failures_to_quarantine]
+    return len(last) >= policy.failures_to_quarantine and all(last)

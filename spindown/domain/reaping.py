@@ -1,0 +1,271 @@
+"""Which instances reconcile ends: only those that break their own contract.
+
+The third of four nets. A worker that is at work and says so is never ended from outside; its own
+timer and the dead-man timer on the instance bound its life.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from spindown.domain.fleet import Launch, LaunchState, Lease, Worker, WorkerState
+from spindown.domain.idle import idle_timeout
+from spindown.domain.interruption import RECLAIM_GRACE, deadline_after
+from spindown.domain.learning import Knowledge, check_in_within
+from spindown.domain.policy import Policy
+
+
+class Instance(Protocol):
+    """An instance as EC2 describes it."""
+
+    @property
+    def instance_id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """pending, running, shutting-down, terminated, stopping or stopped."""
+        ...
+
+    @property
+    def launched_at(self) -> datetime:
+        """When EC2 started it."""
+        ...
+
+    @property
+    def state_reason(self) -> str:
+        """EC2's StateReason.Code."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condemnation:
+    """A live worker to be condemned, then terminated."""
+
+    instance_id: str
+    reason: str
+    #: It never came up: its pool is marked, and the launch counts as failed.
+    never_checked_in: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """A worker whose instance is gone."""
+
+    instance_id: str
+    reason: str
+    #: EC2 took it back: an interruption of its pool.
+    reclaimed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaping:
+    """What to end, and what has ended."""
+
+    condemn: tuple[Condemnation, ...] = ()
+    #: Condemned before and still there: terminate again.
+    terminate: tuple[str, ...] = ()
+    ended: tuple[Ending, ...] = ()
+    #: Live rows that EC2 does not know, too old to be a late answer.
+    lost_rows: tuple[str, ...] = ()
+    #: Instances of ours that no row and no open intent knows.
+    orphans: tuple[str, ...] = ()
+    #: Busy and alive past their lifetime: left alone, worth an alarm.
+    overdue: tuple[str, ...] = ()
+    #: Why stale workers were left alone, in words.
+    held_back: str | None = None
+
+
+#: Stale workers condemned in one tick, at most.
+STALE_PER_TICK = 5
+#: From so many stale workers on, "most of the fleet is stale" is a fault of ours, not of theirs.
+STALE_IS_OURS_FROM = 3
+#: EC2's answers may miss an instance for a while after its launch (eventual consistency).
+UNSEEN_FOR = timedelta(minutes=5)
+#: A drained worker has powered off by then.
+DRAINED_FOR = timedelta(minutes=5)
+
+_GONE = frozenset({"shutting-down", "terminated"})
+#: StateReason.Code of an instance that EC2 took back (EC2 API reference, StateReason).
+_RECLAIMED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
+
+
+def reap(
+    *,
+    workers: Sequence[Worker],
+    instances: Sequence[Instance],
+    launches: Sequence[Launch] = (),
+    leases: Sequence[Lease] = (),
+    policy: Policy,
+    knowledge: Knowledge,
+    now: datetime,
+) -> Reaping:
+    """Decide what to end. A worker appears in at most one list."""
+    seen = {instance.instance_id: instance for instance in instances}
+    present: list[Worker] = []
+    ended: list[Ending] = []
+    lost: list[str] = []
+    for worker in workers:
+        if worker.state is WorkerState.ENDED:
+            continue
+        instance = seen.get(worker.instance_id)
+        if instance is None:
+            if now - worker.launched_at > UNSEEN_FOR:
+                lost.append(worker.instance_id)
+        elif instance.state in _GONE:
+            ended.append(_ending(worker, instance))
+        else:
+            present.append(worker)
+    leased = {lease.instance_id for lease in leases if lease.deadline > now}
+    verdicts = _Verdicts(policy, knowledge, now, leased)
+    stale, held_back = _stale(verdicts, present)
+    condemn = [*stale, *verdicts.broken(present, {c.instance_id for c in stale})]
+    return Reaping(
+        condemn=tuple(condemn),
+        terminate=tuple(w.instance_id for w in present if w.state is WorkerState.CONDEMNED),
+        ended=tuple(ended),
+        lost_rows=tuple(lost),
+        orphans=_orphans(workers, instances, launches, now),
+        overdue=tuple(w.instance_id for w in present if verdicts.is_overdue(w)),
+        held_back=held_back,
+    )
+
+
+def _ending(worker: Worker, instance: Instance) -> Ending:
+    reclaimed = instance.state_reason in _RECLAIMED or (
+        worker.is_interrupting and not instance.state_reason.startswith("Client.")
+    )
+    reason = worker.reason or instance.state_reason or instance.state
+    return Ending(instance_id=worker.instance_id, reason=reason, reclaimed=reclaimed)
+
+
+def _orphans(
+    workers: Sequence[Worker],
+    instances: Sequence[Instance],
+    launches: Sequence[Launch],
+    now: datetime,
+) -> tuple[str, ...]:
+    known = {worker.instance_id for worker in workers}
+    known.update(i for launch in launches for i in launch.instance_ids)
+    intents = [x.intended_at for x in launches if x.state is LaunchState.INTENDED]
+    # Whatever began after an intent without an outcome may be its instance, to be adopted.
+    adoptable_from = min(intents, default=now)
+    return tuple(
+        instance.instance_id
+        for instance in instances
+        if instance.instance_id not in known
+        and instance.state not in _GONE
+        and instance.launched_at < adoptable_from
+        and now - instance.launched_at > UNSEEN_FOR
+    )
+
+
+def _stale(verdicts: "_Verdicts", present: Sequence[Worker]) -> tuple[list[Condemnation], str | None]:
+    reporting = [w for w in present if w.is_live and w.checked_in_at is not None]
+    stale = [w for w in reporting if verdicts.is_stale(w) and not verdicts.is_leaving(w)]
+    if len(stale) >= STALE_IS_OURS_FROM and 2 * len(stale) > len(reporting):
+        return [], f"{len(stale)} of {len(reporting)} workers are stale at once: none is ended"
+    stale.sort(key=lambda w: (w.heartbeat_at or w.launched_at, w.instance_id))
+    condemned = [
+        Condemnation(instance_id=w.instance_id, reason=verdicts.stale_reason(w))
+        for w in stale[:STALE_PER_TICK]
+    ]
+    rest = len(stale) - len(condemned)
+    return condemned, f"{rest} more stale workers wait for the next tick" if rest else None
+
+
+class _Verdicts:
+    """What one worker's contract says at one moment."""
+
+    def __init__(
+        self, policy: Policy, knowledge: Knowledge, now: datetime, leased: set[str]
+    ) -> None:
+        self.policy = policy
+        self.now = now
+        self.leased = leased
+        self.check_in_within = check_in_within(knowledge, policy)
+        # A tick more, since a worker may have ended its idle time just after the row was read.
+        self.idle_at_most = idle_timeout(knowledge, policy) + policy.scale_down_delay + policy.tick
+
+    def broken(
+        self, present: Sequence[Worker], already: set[str]
+    ) -> list[Condemnation]:
+        """Return workers that break their contract in another way than being stale."""
+        kept_warm = self._kept_warm(present)
+        condemned = []
+        for worker in present:
+            if worker.instance_id in already or self.is_leaving(worker):
+                continue
+            reason = self._reason(worker, kept_warm)
+            if reason is not None:
+                never = worker.state is WorkerState.BOOTING
+                condemned.append(
+                    Condemnation(
+                        instance_id=worker.instance_id, reason=reason, never_checked_in=never
+                    )
+                )
+        return condemned
+
+    def is_leaving(self, worker: Worker) -> bool:
+        """Tell whether EC2 is taking it away anyway; ending it first would only be charged."""
+        if worker.interrupted_at is None:
+            return False
+        return self.now <= worker.interrupted_at + RECLAIM_GRACE
+
+    def is_stale(self, worker: Worker) -> bool:
+        """Tell whether it has given no sign of life for too long."""
+        if worker.instance_id in self.leased:
+            return False
+        return self.now - _last_sign(worker) > self.policy.heartbeat_stale_after
+
+    def stale_reason(self, worker: Worker) -> str:
+        """Say since when it has been silent."""
+        return f"no heartbeat for {_words(self.now - _last_sign(worker))}"
+
+    def is_overdue(self, worker: Worker) -> bool:
+        """Tell whether it is busy and alive past its lifetime and grace."""
+        return (
+            worker.state is WorkerState.BUSY
+            and self._is_past_lifetime(worker)
+            and not self.is_stale(worker)
+        )
+
+    def _is_past_lifetime(self, worker: Worker) -> bool:
+        age = self.now - worker.launched_at
+        return age > self.policy.max_lifetime + self.policy.lifetime_grace
+
+    def _reason(self, worker: Worker, kept_warm: set[str]) -> str | None:
+        age = self.now - worker.launched_at
+        if worker.state is WorkerState.BOOTING and age > self.check_in_within:
+            return f"never checked in within {_words(self.check_in_within)}"
+        if worker.state is WorkerState.DRAINED and self.now - _last_sign(worker) > DRAINED_FOR:
+            return "drained, but never powered off"
+        if worker.state is WorkerState.IDLE and self._is_past_lifetime(worker):
+            return f"older than its lifetime and grace ({_words(age)})"
+        if worker.state is WorkerState.IDLE and worker.idle_since is not None:
+            idle = self.now - worker.idle_since
+            if idle > self.idle_at_most and worker.instance_id not in kept_warm:
+                return f"idle for {_words(idle)}, beyond its timeout and grace"
+        return None
+
+    def _kept_warm(self, present: Sequence[Worker]) -> set[str]:
+        """Return the workers that ``warm_workers`` keeps: the youngest, which live longest."""
+        live = [w for w in present if w.is_live and not w.is_interrupting]
+        live.sort(key=lambda w: (w.launched_at, w.instance_id), reverse=True)
+        return {w.instance_id for w in live[: self.policy.warm_workers]}
+
+
+def _last_sign(worker: Worker) -> datetime:
+    signs: Mapping[str, datetime | None] = {
+        "heartbeat": worker.heartbeat_at,
+        "check-in": worker.checked_in_at,
+        "launch": worker.launched_at,
+    }
+    return max(at for at in signs.values() if at is not None)
+
+
+def _words(span: timedelta) -> str:
+    minutes, seconds = divmod(int(span.total_seconds()), 60)
+    return f"{minutes} min" if minutes and not seconds else f"{minutes} min {seconds} s"
