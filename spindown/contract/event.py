@@ -7,18 +7,15 @@ Only what a use case needs is read; the rest of an envelope may change without n
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
+from spindown.domain.interruption import deadline_after
 from spindown.error import ContractError
 
 TICK = "spindown.tick"
 NUDGE = "spindown.nudge"
 ALARM = "aws.cloudwatch"
-
-#: Between a spot interruption warning and the interruption (AWS, "Spot Instance interruption
-#: notices"). The event carries no deadline of its own.
-NOTICE = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +41,8 @@ class InterruptionWarning(InstanceEvent):
 
     @property
     def deadline(self) -> datetime:
-        """Return when EC2 takes the instance away."""
-        return self.at + NOTICE
+        """Return when EC2 takes the instance away; the event itself does not say."""
+        return deadline_after(self.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,9 +87,9 @@ def budget_sort(at: datetime) -> str:
     return f"{BUDGET}{at:%Y-%m}"
 
 
-def quota_sort(region: str, quota_class: str) -> str:
-    """Return the sort key of a full quota class of a region."""
-    return f"{QUOTA}{region}#{quota_class}"
+def quota_sort(quota_class: str) -> str:
+    """Return the sort key of a full quota class (``domain.offer.quota_class``)."""
+    return f"{QUOTA}{quota_class}"
 
 
 #: The lock frees itself after this; longer than the scaler may run (``SCALER_TIMEOUT``).
@@ -179,7 +179,6 @@ class BudgetRow:
 class QuotaRow:
     """A quota class that EC2 said is full."""
 
-    region: str = ""
     quota_class: str
     code: str
     until: datetime

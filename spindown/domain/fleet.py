@@ -52,6 +52,8 @@ class Worker:
     #: When EC2 takes it away: set by an interruption notice.
     interrupted_at: datetime | None = None
     rebalance_at: datetime | None = None
+    #: Whether the reclaim has been counted against its pool.
+    interruption_counted: bool = False
     #: Up to where its cost has been added to the day's spend.
     accrued_until: datetime | None = None
     condemned_at: datetime | None = None

@@ -1,0 +1,195 @@
+"""What one reconcile saw, decided and did, whole: kept in S3, printed by ``spindown why``.
+
+``decisions/{workload}/{day}/{time}-{digest}.json``, written only when the digest changes, so
+that an idle month leaves no objects behind.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from spindown.contract.codec import encode
+
+SCHEMA = 1
+
+
+class Outcome(StrEnum):
+    """What came of a reconcile."""
+
+    #: Another reconcile is at work.
+    LOCKED = "locked"
+    #: Nothing waits and nothing runs.
+    IDLE = "idle"
+    #: What runs or boots is enough.
+    ENOUGH = "enough"
+    #: A launch waits for more work, or for the next rung of the price ladder.
+    HELD = "held"
+    LAUNCHED = "launched"
+    #: EC2 gave nothing this time; the next tick tries on.
+    REFUSED = "refused"
+    #: No offer may be taken.
+    NOTHING_FITS = "nothing-fits"
+    #: Budget, breaker, back-off or a limit stops launches.
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateRecord:
+    """One offer of the candidate list, in its order. USD and hours."""
+
+    offer: str
+    region: str
+    price_per_hour: float
+    cost_per_item: float
+    #: Parts of the cost per item, by name; they add up to it.
+    parts: Mapping[str, float] = field(default_factory=dict)
+    items_per_hour: float = 0.0
+    measured: bool = False
+    interruptions_per_hour: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectionRecord:
+    """Why offers were not taken: one reason, how many, and the first of them."""
+
+    reason: str
+    offers: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusalRecord:
+    """One refusal of EC2's."""
+
+    kind: str
+    code: str
+    message: str
+    #: Pool as text; "": the whole request.
+    pool: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """One launch request and what came of it."""
+
+    launch_id: str
+    #: Pools in order of preference.
+    pools: tuple[str, ...]
+    count: int
+    #: "launched", "adopted", or the class of the refusal.
+    outcome: str
+    #: Instance id -> the pool that it came from.
+    instances: Mapping[str, str] = field(default_factory=dict)
+    refusals: tuple[RefusalRecord, ...] = ()
+    reserved_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndingRecord:
+    """A worker that was condemned, or whose row was ended."""
+
+    instance_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizingRecord:
+    """How many workers, and why that many."""
+
+    need_items_per_hour: float
+    wanted: int
+    waited_seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One reconcile."""
+
+    workload: str
+    at: datetime
+    outcome: Outcome
+    #: One sentence for a person.
+    summary: str = ""
+    #: "spindown.tick", "spindown.nudge", the alarm, an interruption.
+    source: str = ""
+    fence: int = 0
+    policy_version: int = 0
+    policy_refusal: str = ""
+    visible: int = 0
+    in_flight: int = 0
+    delayed: int = 0
+    backlog_since: datetime | None = None
+    #: Worker state -> how many.
+    workers: Mapping[str, int] = field(default_factory=dict)
+    sizing: SizingRecord | None = None
+    held_until: datetime | None = None
+    #: When the next try is due.
+    next_try_at: datetime | None = None
+    candidates: tuple[CandidateRecord, ...] = ()
+    rejections: tuple[RejectionRecord, ...] = ()
+    attempts: tuple[AttemptRecord, ...] = ()
+    condemned: tuple[EndingRecord, ...] = ()
+    ended: tuple[EndingRecord, ...] = ()
+    #: Further sentences: what was held back, skipped, or is out of date.
+    notes: tuple[str, ...] = ()
+    bad_rows: tuple[str, ...] = ()
+    #: USD of the month, spent and with reservations; None: not looked at.
+    month_dollars: float | None = None
+    month_committed: float | None = None
+    schema: int = SCHEMA
+
+    @property
+    def digest(self) -> str:
+        """Return a digest of what was decided, leaving out what every tick changes anyway."""
+        stable = {k: v for k, v in encode(self).items() if k not in _VOLATILE}
+        if self.sizing is not None:
+            stable["sizing"] = {"wanted": self.sizing.wanted, "reason": self.sizing.reason}
+        stable["candidates"] = [candidate.offer for candidate in self.candidates]
+        text = json.dumps(stable, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def key(self) -> str:
+        """Return the S3 key under which it is kept."""
+        return f"{decision_prefix(self.workload)}{self.at:%Y-%m-%d/%H%M%S.%f}-{self.digest}.json"
+
+    def to_json(self) -> bytes:
+        """Return the whole decision as JSON."""
+        return json.dumps(encode(self), sort_keys=True).encode()
+
+
+def decision_prefix(workload: str) -> str:
+    """Return the S3 prefix of a workload's decisions."""
+    return f"decisions/{workload}/"
+
+
+def summary_counts(decision: Decision) -> Mapping[str, Any]:
+    """Return the few numbers that the ledger keeps of the last decision."""
+    return {
+        "visible": decision.visible,
+        "in_flight": decision.in_flight,
+        "attempts": len(decision.attempts),
+        "instances": sum(len(attempt.instances) for attempt in decision.attempts),
+        **{f"workers_{state}": number for state, number in decision.workers.items()},
+    }
+
+
+_VOLATILE = frozenset(
+    {
+        "at",
+        "fence",
+        "source",
+        "visible",
+        "in_flight",
+        "delayed",
+        "month_dollars",
+        "month_committed",
+        "summary",
+        "next_try_at",
+    }
+)
