@@ -1,0 +1,78 @@
+"""What the use cases need from the world, named for the role it plays.
+
+``spindown.memory`` keeps every one of them in memory, ``spindown.aws`` on AWS; one contract
+suite a port (tests/ports) runs over both. Errors are those of ``spindown.error``; every port
+may raise Throttled, AccessDenied and Unreachable besides those it names.
+"""
+
+from spindown.app.port.compute import (
+    Compute,
+    InstanceView,
+    LaunchAnswer,
+    LaunchedInstance,
+    LaunchOverride,
+    LaunchRequest,
+    Market,
+    Refusal,
+    RefusalKind,
+)
+from spindown.app.port.object import (
+    Absent,
+    InputSource,
+    Matches,
+    ObjectStore,
+    ObjectSummary,
+    StoredObject,
+)
+from spindown.app.port.queue import (
+    JobQueue,
+    Message,
+    Outgoing,
+)
+from spindown.app.port.surrounding import (
+    Clock,
+    Datum,
+    Identity,
+    LiveEdit,
+    Metadata,
+    MetricSink,
+    SettingsStore,
+)
+from spindown.app.port.table import (
+    Key,
+    Table,
+    When,
+    Write,
+)
+
+__all__ = [
+    "Absent",
+    "Clock",
+    "Compute",
+    "Datum",
+    "Identity",
+    "InputSource",
+    "InstanceView",
+    "JobQueue",
+    "Key",
+    "LaunchAnswer",
+    "LaunchOverride",
+    "LaunchRequest",
+    "LaunchedInstance",
+    "LiveEdit",
+    "Market",
+    "Matches",
+    "Message",
+    "Metadata",
+    "MetricSink",
+    "ObjectStore",
+    "ObjectSummary",
+    "Outgoing",
+    "Refusal",
+    "RefusalKind",
+    "SettingsStore",
+    "StoredObject",
+    "Table",
+    "When",
+    "Write",
+]
