@@ -1,0 +1,171 @@
+"""``spindown submit`` and ``spindown results``: work goes in, what came of it comes out."""
+
+import glob
+import json
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from random import SystemRandom
+from typing import Annotated, Any
+
+import typer
+
+from spindown.app.result import find_jobs, read_progress, read_records
+from spindown.app.submit import Draft, name_batch, submit_items, submit_uri, upload
+from spindown.cli import option
+from spindown.cli.session import Session, open_session
+from spindown.contract.batch import Batch
+from spindown.contract.codec import encode
+from spindown.contract.job import parse_items
+from spindown.error import BadInput, NotFound
+
+
+def submit(  # noqa: PLR0913 - each is an option of the command line
+    workload: option.Workload,
+    sources: Annotated[
+        list[str] | None, typer.Argument(help="Files, directories and globs: one item a file.")
+    ] = None,
+    *,
+    items: Annotated[
+        Path | None, typer.Option(help="A file of JSON lines, one item a line; - for stdin.")
+    ] = None,
+    uri: Annotated[
+        str | None, typer.Option(help="s3://bucket/items.jsonl, or s3://bucket/prefix/.")
+    ] = None,
+    items_per_job: Annotated[int, typer.Option(min=1, help="Items in one message.")] = 200,
+    tenant: Annotated[str | None, typer.Option(help="For fair shares of one queue.")] = None,
+    param: Annotated[
+        list[str] | None, typer.Option(help="key=value, handed to the code; may be repeated.")
+    ] = None,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Put work on a workload's queue, cut into jobs of one batch."""
+    given = [
+        name for name, value in (("FILES", sources), ("--items", items), ("--uri", uri)) if value
+    ]
+    if len(given) != 1:
+        raise BadInput("sources", given, "give exactly one of FILES, --items and --uri")
+    session = open_session(config, deployment=deployment, local=local)
+    draft = Draft(
+        workload=workload,
+        batch_id=name_batch(datetime.now(UTC), SystemRandom()),
+        items_per_job=items_per_job,
+        tenant=tenant,
+        params=_read_params(param or []),
+    )
+    batch = _send(session, draft, sources=sources or [], items=items, uri=uri)
+    session.nudge(workload)
+    _announce(batch, as_json=as_json)
+
+
+def _send(
+    session: Session, draft: Draft, *, sources: list[str], items: Path | None, uri: str | None
+) -> Batch:
+    queue = session.queue(draft.workload)
+    if uri is not None:
+        kind = "prefix_uri" if uri.endswith("/") else "items_uri"
+        return submit_uri({kind: uri}, draft, queue=queue, store=session.store)
+    values = _read_items(items) if items is not None else _upload(session, draft, sources)
+    return submit_items(values, draft, queue=queue, store=session.store)
+
+
+def _read_items(path: Path) -> tuple[Any, ...]:
+    try:
+        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as exc:
+        raise BadInput("items", str(path), f"give a readable file ({exc.strerror})") from exc
+    return parse_items(data, path.name)
+
+
+def _upload(session: Session, draft: Draft, sources: list[str]) -> Iterator[str]:
+    return upload(
+        find_files(sources), store=session.store, bucket=session.bucket, batch_id=draft.batch_id
+    )
+
+
+def find_files(sources: list[str]) -> list[tuple[Path, str]]:
+    """Return the files that paths, directories and globs name, each with a name below a batch.
+
+    Raises:
+        BadInput: a source names no file.
+    """
+    found: dict[Path, str] = {}
+    for source in sources:
+        paths = sorted(Path(match) for match in glob.glob(source, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
+        files = [
+            path for top in paths for path in (sorted(top.rglob("*")) if top.is_dir() else [top])
+        ]
+        files = [path for path in files if path.is_file()]
+        if not files:
+            raise BadInput("FILES", source, "name a file, a directory or a glob that matches one")
+        found |= {path: _name(path) for path in files}
+    return list(found.items())
+
+
+def _name(path: Path) -> str:
+    parts = PurePosixPath(os.path.normpath(path)).parts
+    return "/".join(part for part in parts if part not in {"/", ".."})
+
+
+def _read_params(pairs: list[str]) -> dict[str, str]:
+    params = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise BadInput("--param", pair, "write it as key=value")
+        params[key] = value
+    return params
+
+
+def _announce(batch: Batch, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(encode(batch)))
+        return
+    items = "items still to be read" if batch.items is None else f"{batch.items:,} items"
+    print(f"{batch.batch_id}: {items} in {len(batch.jobs):,} jobs")
+    print(f"See them with: spindown results {batch.batch_id}")
+
+
+def results(
+    name: Annotated[str, typer.Argument(help="A batch or a job.")],
+    *,
+    summary: Annotated[bool, typer.Option("--summary", help="One line a job instead.")] = False,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Print what was committed so far, one JSON record an item."""
+    session = open_session(config, deployment=deployment, local=local)
+    try:
+        jobs = find_jobs(name, session.store)
+    except NotFound as exc:
+        raise BadInput("results", name, "name a batch or a job that was submitted") from exc
+    for job_id in jobs:
+        if summary:
+            _print_progress(session, job_id, as_json=as_json)
+            continue
+        try:
+            for record in read_records(job_id, session.store):
+                print(json.dumps(record, ensure_ascii=False))
+        except NotFound:
+            sys.stderr.write(f"spindown: {job_id} is waiting: no worker has claimed it yet\n")
+
+
+def _print_progress(session: Session, job_id: str, *, as_json: bool) -> None:
+    progress = read_progress(job_id, session.store)
+    if as_json:
+        print(json.dumps(encode(progress)))
+        return
+    state = progress.state or "waiting"
+    total = "?" if progress.items is None else f"{progress.items:,}"
+    failed = f", {progress.items_failed:,} failed" if progress.items_failed else ""
+    print(
+        f"{job_id}  {state}  {progress.items_done:,}/{total} items{failed}  "
+        f"${progress.cost_usd:.6f}  {progress.reason}".rstrip()
+    )

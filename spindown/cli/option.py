@@ -1,0 +1,21 @@
+"""Options that several commands share, declared once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Workload = Annotated[str, typer.Argument(help="Name of the workload in spindown.toml.")]
+Workloads = Annotated[
+    list[str] | None, typer.Argument(help="Workloads to show; all of the deployment if none.")
+]
+ConfigFile = Annotated[
+    Path, typer.Option("--config", help="The file that names the deployment and its region.")
+]
+Deployment = Annotated[
+    str | None, typer.Option("--deployment", help="Name of the deployment, instead of a file.")
+]
+Local = Annotated[bool, typer.Option("--local", help="Use the local system that is up.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+CONFIG_FILE = Path("spindown.toml")

@@ -1,0 +1,100 @@
+"""A workload on one screen: queue, workers, dollars. Renders values, gathers nothing."""
+
+from datetime import datetime, timedelta
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from spindown.app.status import Status, WorkerStatus
+from spindown.config import format_duration
+
+_COLOURS = {
+    "booting": "yellow",
+    "idle": "cyan",
+    "busy": "green",
+    "interrupting": "bold magenta",
+    "drained": "dim",
+    "condemned": "red",
+}
+
+
+def render_status(status: Status) -> RenderableType:
+    """Return the screen of one workload."""
+    parts: list[RenderableType] = [_queue_line(status), _money_line(status)]
+    if status.workers:
+        parts.append(_worker_table(status))
+    else:
+        parts.append(Text("no instances: nothing bills", style="dim"))
+    parts.append(Text(status.decision, style="dim"))
+    if status.held_until is not None and status.held_until > status.at:
+        left = format_seconds(status.held_until - status.at)
+        parts.append(Text(f"launch held for {left} more, so that work gathers", style="yellow"))
+    parts += [Text(trouble, style="bold red") for trouble in status.troubles]
+    return Panel(Group(*parts), title=status.workload, title_align="left")
+
+
+def _queue_line(status: Status) -> Text:
+    line = Text()
+    line.append("queue  ", style="bold")
+    line.append(f"{status.backlog.visible} waiting, {status.backlog.in_flight} in flight")
+    if status.waited > timedelta(0) and status.backlog.visible:
+        line.append(f", unclaimed for {format_seconds(status.waited)}")
+    if status.dead_letters:
+        line.append(f", {status.dead_letters} in the dead-letter queue", style="bold red")
+    return line
+
+
+def _money_line(status: Status) -> Text:
+    today = status.today
+    line = Text()
+    line.append("today  ", style="bold")
+    line.append(f"{today.items:,} items, ${today.dollars:.4f}")
+    if status.cost_per_item is not None:
+        line.append(f", {format_cost(status.cost_per_item)} an item", style="bold green")
+    line.append(f"; {today.interruptions} interruptions, {today.refusals} refusals by EC2")
+    if status.budget_usd is not None:
+        line.append(f"; month ${status.month_usd:.2f} of ${status.budget_usd:.2f}")
+    return line
+
+
+def _worker_table(status: Status) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("instance", "type", "zone", "capacity", "$/h", "state", "for", "work"):
+        table.add_column(name, justify="right" if name in {"$/h", "for"} else "left")
+    for entry in status.workers:
+        worker = entry.worker
+        table.add_row(
+            worker.instance_id,
+            worker.instance_type,
+            worker.zone,
+            str(worker.capacity_type),
+            f"{worker.price_per_hour:.3f}",
+            Text(entry.word, style=_COLOURS.get(entry.word, "")),
+            format_seconds(status.at - _since(entry)),
+            _work(entry),
+        )
+    return table
+
+
+def _since(entry: WorkerStatus) -> datetime:
+    worker = entry.worker
+    if worker.idle_since is not None and not worker.busy_slots:
+        return worker.idle_since
+    return worker.launched_at
+
+
+def _work(entry: WorkerStatus) -> str:
+    jobs = [f"{lease.job_id} {lease.items_done}/{lease.items or '?'}" for lease in entry.leases]
+    return ", ".join(jobs)
+
+
+def format_seconds(length: timedelta) -> str:
+    """Return a duration to the second, for people."""
+    return format_duration(timedelta(seconds=max(0, round(length.total_seconds()))))
+
+
+def format_cost(dollars: float) -> str:
+    """Return a small amount of money with three significant digits."""
+    return f"${dollars:.3g}" if dollars >= 0.001 else f"${dollars * 1000:.3g}/1000"  # noqa: PLR2004

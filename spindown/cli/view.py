@@ -1,0 +1,55 @@
+"""``spindown status`` and ``spindown watch``: one screen, once or live."""
+
+import json
+from collections.abc import Sequence
+from threading import Event
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+
+from spindown.app.status import Status
+from spindown.cli import option
+from spindown.cli.screen import render_status
+from spindown.cli.session import Session, open_session
+from spindown.contract.codec import encode
+
+
+def status(
+    workloads: option.Workloads = None,
+    *,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Show queue, workers, jobs and dollars."""
+    session = open_session(config, deployment=deployment, local=local)
+    found = _read(session, workloads)
+    if as_json:
+        print(json.dumps([encode(entry) for entry in found]))
+        return
+    Console().print(Group(*(render_status(entry) for entry in found)))
+
+
+def watch(
+    workloads: option.Workloads = None,
+    *,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 2.0,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+) -> None:
+    """Show the same live, until Ctrl-C."""
+    session = open_session(config, deployment=deployment, local=local)
+    pause = Event()
+    with Live(auto_refresh=False, screen=False) as live:
+        while True:
+            found = _read(session, workloads)
+            live.update(Group(*(render_status(entry) for entry in found)), refresh=True)
+            pause.wait(every)
+
+
+def _read(session: Session, workloads: Sequence[str] | None) -> list[Status]:
+    return [session.status(name) for name in workloads or session.deployment.workloads]
