@@ -1,0 +1,169 @@
+"""``spindown policy``: read and change every threshold while the system runs."""
+
+import json
+import tomllib
+from dataclasses import fields
+from datetime import timedelta
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from spindown.app.ledger import Ledger
+from spindown.app.policy import (
+    EffectivePolicy,
+    differences,
+    edit_policy,
+    effective_policy,
+    policy_history,
+)
+from spindown.cli import option
+from spindown.cli.session import Session, open_session
+from spindown.config import format_duration
+from spindown.contract.codec import encode
+from spindown.domain.policy import Policy, Rung
+from spindown.error import BadInput
+
+app = typer.Typer(help="Read and change the thresholds of a workload, live.", no_args_is_help=True)
+
+Settings = Annotated[
+    list[str], typer.Argument(help="key=value as in spindown.toml, for example idle_timeout=2m.")
+]
+
+
+@app.command("show")
+def show(
+    workload: option.Workload,
+    *,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Print the policy in force, every key."""
+    session = open_session(config, deployment=deployment, local=local)
+    effective = _effective(session, workload)
+    if as_json:
+        print(json.dumps(encode(effective.policy)))
+        return
+    for field in fields(Policy):
+        print(f"{field.name} = {_spell(getattr(effective.policy, field.name))}")
+    _print_refusal(effective)
+
+
+@app.command("set")
+def change(
+    workload: option.Workload,
+    settings: Settings,
+    *,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+) -> None:
+    """Change thresholds now; an invalid value changes nothing."""
+    session = open_session(config, deployment=deployment, local=local)
+    changes = dict(_read_setting(text) for text in settings)
+    edit_policy(workload, changes, settings=session.settings, table=session.table)
+    for key in changes:
+        print(f"{key} = {_spell(getattr(_effective(session, workload).policy, key))}")
+
+
+@app.command("reset")
+def reset(
+    workload: option.Workload,
+    keys: Annotated[list[str], typer.Argument(help="Keys that shall follow the deploy again.")],
+    *,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+) -> None:
+    """Give keys back to the policy as deployed."""
+    known = {field.name for field in fields(Policy)}
+    for key in keys:
+        if key not in known:
+            raise BadInput("key", key, "name a key that `spindown policy show` lists")
+    session = open_session(config, deployment=deployment, local=local)
+    edit_policy(workload, {}, clear=keys, settings=session.settings, table=session.table)
+
+
+@app.command("diff")
+def diff(
+    workload: option.Workload,
+    *,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Show in which keys the policy in force differs from the deployed one."""
+    session = open_session(config, deployment=deployment, local=local)
+    deployed, _ = session.settings.workload(workload)
+    effective = _effective(session, workload)
+    found = differences(deployed.policy, effective.policy)
+    if as_json:
+        print(json.dumps([encode(entry) for entry in found]))
+        return
+    table = Table("key", "deployed", "in force", box=None, pad_edge=False)
+    for entry in found:
+        table.add_row(entry.key, _spell(entry.deployed), _spell(entry.in_force))
+    Console().print(table if found else "The policy in force is the one deployed.")
+    _print_refusal(effective)
+
+
+@app.command("history")
+def history(
+    workload: option.Workload,
+    *,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """List the live edits that there have been, oldest first."""
+    session = open_session(config, deployment=deployment, local=local)
+    for edit in policy_history(workload, settings=session.settings):
+        if as_json:
+            print(json.dumps(encode(edit)))
+        else:
+            print(f"{edit.edited_at:%Y-%m-%d %H:%M:%S}  {edit.version}  {edit.text}")
+
+
+def _effective(session: Session, workload: str) -> EffectivePolicy:
+    deployed, edit = session.settings.workload(workload)
+    return effective_policy(deployed, edit, Ledger(session.table, workload).read().policy)
+
+
+def _print_refusal(effective: EffectivePolicy) -> None:
+    if effective.refusal:
+        print(f"The live edit is refused: {effective.refusal}. The last good one is in force.")
+
+
+def _read_setting(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    key, value = key.strip(), value.strip()
+    if not equals or not key:
+        raise BadInput("setting", text, "write it as key=value")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value
+
+
+def _spell(value: object) -> str:
+    """Return a value as spindown.toml spells it."""
+    if value is None:
+        return '"auto" or none'
+    if isinstance(value, timedelta):
+        return f'"{format_duration(value)}"'
+    if isinstance(value, Enum):
+        return f'"{value.value}"'
+    if isinstance(value, frozenset):
+        return json.dumps(sorted(str(entry) for entry in value))
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_spell(entry) for entry in value) + "]"
+    if isinstance(value, Rung):
+        keys = ((f.name, getattr(value, f.name)) for f in fields(Rung))
+        return "{ " + ", ".join(f"{k} = {_spell(v)}" for k, v in keys if v is not None) + " }"
+    return json.dumps(value)
