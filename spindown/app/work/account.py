@@ -1,0 +1,127 @@
+"""Tell the ledger and the metrics what was done: a few atomic additions for each commit.
+
+Dollars and seconds of an instance's life accrue in reconcile alone; here only what a worker
+knows better: items, jobs, throughput, and the sizes and costs that are learned from samples.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from spindown.app.port import Datum, Key, When, Write
+from spindown.app.work.held import WorkPorts
+from spindown.contract.codec import decode, encode_instant
+from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
+from spindown.contract.row import (
+    CHECKPOINT_RATE,
+    JOB_RATE,
+    RateRow,
+    spend_sort,
+    throughput_sort,
+    workload_partition,
+)
+from spindown.domain.fleet import Worker
+from spindown.error import PreconditionFailed
+
+_SAMPLES_AT_MOST = 50
+#: One worker adds to one list of samples at most this often.
+_SAMPLE_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What has been committed since the last report."""
+
+    items_ok: int = 0
+    items_failed: int = 0
+    #: Items that had been computed before and whose results were never committed.
+    items_redone: int = 0
+    #: Slot time that the committed items took.
+    busy: timedelta = timedelta(0)
+    #: Time that writing the commit took; None: nothing was written.
+    commit: timedelta | None = None
+    #: All items of the job, once it has completed.
+    job_items: int | None = None
+    #: Slot time of the whole job over all epochs, once it has completed.
+    job_busy: timedelta = timedelta(0)
+
+
+class Account:
+    """Where one worker reports to. Threads may share it."""
+
+    def __init__(self, *, deployment: str, workload: str, worker: Worker, ports: WorkPorts) -> None:
+        self._partition = workload_partition(workload)
+        self._dimensions = {DEPLOYMENT: deployment, WORKLOAD: workload}
+        self._throughput = throughput_sort(worker.gpu_name, worker.gpu_count)
+        self._ports = ports
+        self._sampled_at: dict[str, datetime] = {}
+
+    def report(self, progress: Progress) -> None:
+        """Add what was committed to the day's account, the throughput and the samples."""
+        now = self._ports.clock.now()
+        items = progress.items_ok + progress.items_failed
+        self._add(
+            spend_sort(now),
+            {
+                "items": progress.items_ok,
+                "items_failed": progress.items_failed,
+                "items_redone": progress.items_redone,
+                "jobs": 0 if progress.job_items is None else 1,
+            },
+        )
+        if items:
+            hours = progress.busy / timedelta(hours=1)
+            self._add(self._throughput, {"count": items, "hours": hours, "reports": 1})
+            if hours > 0:
+                self._sample(self._throughput, items / hours)
+        if progress.job_items is not None:
+            self._sample(JOB_RATE, float(progress.job_items))
+        if progress.commit is not None:
+            self._sample(CHECKPOINT_RATE, progress.commit.total_seconds())
+        self._emit_progress(progress)
+
+    def emit(self, values: Mapping[str, float], *, reason: str | None = None) -> None:
+        """Emit metrics of this workload by name."""
+        more = {} if reason is None else {REASON: reason}
+        dimensions = {**self._dimensions, **more}
+        self._ports.metrics.emit(
+            [Datum(name=name, value=value, dimensions=dimensions) for name, value in values.items()]
+        )
+
+    def _emit_progress(self, progress: Progress) -> None:
+        values: dict[str, float] = {
+            "ItemsDone": progress.items_ok,
+            "ItemsFailed": progress.items_failed,
+            "ItemsRedone": progress.items_redone,
+        }
+        if progress.commit is not None:
+            values["CommitSeconds"] = progress.commit.total_seconds()
+        if progress.job_items is not None:
+            values["JobsCompleted"] = 1
+            values["JobSeconds"] = progress.job_busy.total_seconds()
+        self.emit(values)
+
+    def _add(self, sort: str, sums: Mapping[str, float]) -> None:
+        changes = {name: value for name, value in sums.items() if value}
+        if changes:
+            self._ports.table.write(
+                Write(key=Key(partition=self._partition, sort=sort), add=changes)
+            )
+
+    def _sample(self, sort: str, value: float) -> None:
+        """Append to a list of samples; one that races with another worker's is dropped."""
+        now = self._ports.clock.now()
+        last = self._sampled_at.get(sort)
+        if last is not None and now - last < _SAMPLE_EVERY:
+            return
+        self._sampled_at[sort] = now
+        key = Key(partition=self._partition, sort=sort)
+        row = self._ports.table.get(key) or {}
+        kept: Sequence[float] = decode(RateRow, row).samples
+        when = When(equals={"updated_at": row.get("updated_at")})
+        samples = [*kept, value][-_SAMPLES_AT_MOST:]
+        change = {"samples": samples, "updated_at": encode_instant(now)}
+        try:
+            self._ports.table.write(Write(key=key, when=when, set=change))
+        except PreconditionFailed:
+            return

@@ -1,0 +1,296 @@
+"""Claim the job of a received message: raise the manifest's epoch, then write the lease row.
+
+Whatever stands in the way is dealt with here too, so that after ``claim`` a message is either
+held or no longer this worker's concern.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+
+from spindown.app.port import Key, Message, When, Write
+from spindown.app.work.fence import Fence, read_fence, write_fence
+from spindown.app.work.held import Held, Seat, WorkPorts, lease_identity, lease_key
+from spindown.app.work.message import (
+    bury,
+    bury_malformed,
+    delete,
+    is_worn,
+    put_back,
+    send_anew,
+)
+from spindown.app.work.presence import Condemned, Presence
+from spindown.contract.codec import decode
+from spindown.contract.job import JobMessage, parse_job, with_id
+from spindown.contract.manifest import Failure, JobState, Manifest
+from spindown.contract.row import history_partition, worker_sort, workload_partition
+from spindown.domain.fleet import Lease
+from spindown.domain.lease import (
+    ClaimVerdict,
+    EpochEnd,
+    claim_verdict,
+    dead_letter_reason,
+    epoch_end,
+    extended_until,
+    is_claimable,
+    put_back_for,
+    visibility_not_after,
+)
+from spindown.domain.policy import Policy
+from spindown.error import ContractError, NewerSchema, PreconditionFailed
+
+#: A worker of the version that can read it comes with the running deploy.
+_NEWER_SCHEMA_WAIT = timedelta(minutes=5)
+_LOSS = "its worker ended without a word and without progress"
+
+
+class Outcome(StrEnum):
+    """What became of a message that is not held."""
+
+    MALFORMED = "malformed"
+    NEWER_SCHEMA = "newer-schema"
+    SENT_ANEW = "sent-anew"
+    #: The job is over already.
+    OVER = "over"
+    DEAD_LETTERED = "dead-lettered"
+    PUT_BACK = "put-back"
+    CONDEMNED = "condemned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declined:
+    """A message that was dealt with otherwise than by working on it."""
+
+    outcome: Outcome
+    job_id: str | None = None
+    reason: str = ""
+
+
+def claim(
+    message: Message, *, seat: Seat, presence: Presence, ports: WorkPorts, policy: Policy
+) -> Held | Declined:
+    """Claim the job of a message for one slot, or say what became of the message."""
+    try:
+        job = with_id(parse_job(message.body), message.message_id)
+    except NewerSchema as exc:
+        put_back(message, _NEWER_SCHEMA_WAIT, ports.queue)
+        return Declined(outcome=Outcome.NEWER_SCHEMA, reason=str(exc))
+    except ContractError as exc:
+        bury_malformed(message, str(exc), ports)
+        return Declined(outcome=Outcome.MALFORMED, reason=str(exc))
+    if is_worn(message, ports):
+        send_anew(message, job, ports)
+        return Declined(outcome=Outcome.SENT_ANEW, job_id=job.job_id)
+    return _Claim(message, job, seat, presence, ports, policy).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """One attempt to claim; its parts share what they were given."""
+
+    message: Message
+    job: JobMessage
+    seat: Seat
+    presence: Presence
+    ports: WorkPorts
+    policy: Policy
+
+    @property
+    def job_id(self) -> str:
+        return self.job.job_id or ""
+
+    def run(self) -> Held | Declined:
+        # A message that was never received before is nearly always a new job: write first.
+        if self.message.receive_count == 1:
+            try:
+                return self._hold(write_fence(self._first_epoch(), None, self.ports))
+            except PreconditionFailed:
+                pass
+        try:
+            fence = read_fence(self.job_id, self.ports.objects)
+        except NewerSchema as exc:
+            put_back(self.message, _NEWER_SCHEMA_WAIT, self.ports.queue)
+            return self._decline(Outcome.NEWER_SCHEMA, str(exc))
+        try:
+            if fence is None:
+                return self._hold(write_fence(self._first_epoch(), None, self.ports))
+            return self._claim_over(fence)
+        except PreconditionFailed:
+            # Somebody was quicker; their lease row says for how long.
+            return self._put_back(None)
+
+    def _claim_over(self, fence: Fence) -> Held | Declined:
+        lease = self._lease_of(fence.manifest)
+        match claim_verdict(
+            fence.manifest,
+            lease,
+            instance_id=self.seat.instance_id,
+            now=self.ports.clock.now(),
+        ):
+            case ClaimVerdict.CLAIM:
+                return self._next_epoch(fence, lease)
+            case ClaimVerdict.DELETE:
+                delete(self.message.receipt_handle, self.ports.queue)
+                return self._decline(Outcome.OVER, fence.manifest.state.value)
+            case ClaimVerdict.DEAD_LETTER:
+                return self._bury(fence.manifest)
+            case ClaimVerdict.PUT_BACK:
+                is_held = not is_claimable(fence.manifest, lease, self.ports.clock.now())
+                return self._put_back(lease if is_held else None)
+
+    def _first_epoch(self) -> Manifest:
+        return self._owned(
+            Manifest(job_id=self.job_id, epoch=0, owner="", state=JobState.RUNNING), epoch=1
+        )
+
+    def _owned(self, manifest: Manifest, epoch: int) -> Manifest:
+        """Return the manifest as the beginning of an epoch of ours."""
+        count = None if self.job.items is None else len(self.job.items)
+        return replace(
+            manifest,
+            epoch=epoch,
+            owner=self.seat.owner,
+            released=False,
+            epoch_first=manifest.next_item,
+            items=manifest.items if count is None else count,
+            batch_id=self.job.batch_id or manifest.batch_id,
+            tenant=self.job.tenant or manifest.tenant,
+            parent=self.job.parent or manifest.parent,
+            code_digest=self.seat.code_digest or manifest.code_digest,
+            claimed_at=self.ports.clock.now(),
+        )
+
+    def _next_epoch(self, fence: Fence, lease: Lease | None) -> Held | Declined:
+        """Count how the last epoch ended, then begin the next or give the job up."""
+        counted = _of_same_code(self._count_end(fence.manifest), self.seat.code_digest)
+        manifest = self._owned(counted, max(fence.epoch_floor, counted.epoch) + 1)
+        reason = dead_letter_reason(manifest.failures, self.policy)
+        if reason is None:
+            return self._hold(write_fence(manifest, fence.etag, self.ports), lease)
+        failed = replace(
+            manifest,
+            state=JobState.FAILED,
+            reason=reason,
+            finished_at=self.ports.clock.now(),
+            released=True,
+        )
+        return self._bury(write_fence(failed, fence.etag, self.ports).manifest)
+
+    def _count_end(self, manifest: Manifest) -> Manifest:
+        if manifest.epoch == 0:
+            return manifest
+        match epoch_end(manifest, interrupted=self._was_interrupted(manifest)):
+            case EpochEnd.INTERRUPTED:
+                return replace(manifest, interruptions=manifest.interruptions + 1)
+            case EpochEnd.LOST:
+                loss = Failure(
+                    at=self.ports.clock.now(),
+                    instance_id=manifest.owner.rpartition("/")[0],
+                    epoch=manifest.epoch,
+                    kind="loss",
+                    reason=_LOSS,
+                )
+                return replace(
+                    manifest, losses=manifest.losses + 1, failures=(*manifest.failures, loss)
+                )
+            case _:
+                return manifest
+
+    def _was_interrupted(self, manifest: Manifest) -> bool:
+        """Tell whether the ledger knows of an interruption of the last owner."""
+        if manifest.released:
+            return False
+        sort = worker_sort(manifest.owner.rpartition("/")[0])
+        for partition in (workload_partition, history_partition):
+            row = self.ports.table.get(Key(partition=partition(self.seat.workload), sort=sort))
+            if row is not None:
+                return row.get("interrupted_at") is not None
+        return False
+
+    def _hold(self, fence: Fence, before: Lease | None = None) -> Held | Declined:
+        """Write the lease row over a manifest that is ours."""
+        now = self.ports.clock.now()
+        not_after = visibility_not_after(self.message.received_at)
+        lease = Lease(
+            instance_id=self.seat.instance_id,
+            slot=self.seat.slot,
+            job_id=self.job_id,
+            epoch=fence.manifest.epoch,
+            receipt_handle=self.message.receipt_handle,
+            deadline=extended_until(now, not_after, self.policy),
+            not_after=not_after,
+            claimed_at=now,
+            items=fence.manifest.items or 0,
+            items_done=max(fence.manifest.next_item, _done(before, self.job_id)),
+        )
+        try:
+            self.presence.occupy(self.seat, lease)
+        except Condemned:
+            self._undo(fence)
+            put_back(self.message, timedelta(0), self.ports.queue)
+            return self._decline(Outcome.CONDEMNED, "")
+        return Held(
+            message=self.message,
+            job=self.job,
+            manifest=fence.manifest,
+            etag=fence.etag,
+            lease=lease,
+        )
+
+    def _undo(self, fence: Fence) -> None:
+        """Say that the epoch which has just begun ended in order."""
+        released = replace(fence.manifest, released=True)
+        try:
+            write_fence(released, fence.etag, self.ports)
+        except PreconditionFailed:
+            return
+
+    def _lease_of(self, manifest: Manifest) -> Lease | None:
+        if not manifest.owner:
+            return None
+        row = self.ports.table.get(lease_key(self.seat.workload, manifest.owner))
+        if not row or not row.get("job_id"):
+            return None
+        try:
+            return decode(Lease, row)
+        except ContractError:
+            return None
+
+    def _put_back(self, lease: Lease | None) -> Declined:
+        if lease is not None:
+            self._hand_over(lease)
+        wait = put_back_for(lease, self.ports.clock.now(), self.ports.random.random())
+        put_back(self.message, wait, self.ports.queue)
+        return self._decline(Outcome.PUT_BACK, "held" if lease else "left to others")
+
+    def _hand_over(self, lease: Lease) -> None:
+        """Give the owner the handle that controls its message now."""
+        owner = f"{lease.instance_id}/{lease.slot}"
+        try:
+            self.ports.table.write(
+                Write(
+                    key=lease_key(self.seat.workload, owner),
+                    when=When(equals=lease_identity(lease)),
+                    set={"receipt_handle": self.message.receipt_handle},
+                )
+            )
+        except PreconditionFailed:
+            return
+
+    def _bury(self, manifest: Manifest) -> Declined:
+        bury(self.message, self.job, manifest.reason, self.seat.log_pointer, self.ports)
+        return self._decline(Outcome.DEAD_LETTERED, manifest.reason)
+
+    def _decline(self, outcome: Outcome, reason: str) -> Declined:
+        return Declined(outcome=outcome, job_id=self.job_id, reason=reason)
+
+
+def _done(before: Lease | None, job_id: str) -> int:
+    return before.items_done if before is not None and before.job_id == job_id else 0
+
+
+def _of_same_code(manifest: Manifest, digest: str) -> Manifest:
+    """Return a manifest without results of other code: one job never mixes two versions."""
+    if not digest or not manifest.code_digest or manifest.code_digest == digest:
+        return manifest
+    return replace(manifest, next_item=0, parts=(), user_state=())

@@ -1,0 +1,160 @@
+"""Commit results: files first, then the part, last the manifest that makes them count.
+
+A crash or a lost lease at any point leaves objects that no manifest lists, never half a result.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+from spindown.app.work.fence import write_fence
+from spindown.app.work.held import Finished, Held, LocalFile, Seat, WorkPorts
+from spindown.app.work.message import delete
+from spindown.app.work.presence import Presence
+from spindown.contract.codec import decode
+from spindown.contract.manifest import JobState, Manifest, Part, StateFile
+from spindown.contract.result import (
+    ItemStatus,
+    OutputFile,
+    Record,
+    encode_part,
+    part_key,
+    part_stem,
+)
+from spindown.domain.fleet import Lease
+from spindown.error import LeaseLost, PreconditionFailed
+
+_HASH_CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """What one commit makes durable. Items follow each other from ``manifest.next_item`` on."""
+
+    finished: tuple[Finished, ...] = ()
+    #: Slot time that it took.
+    busy: timedelta = timedelta(0)
+    #: The user's own checkpoint as of the last item; None: unchanged.
+    state: tuple[LocalFile, ...] | None = None
+
+
+def commit(held: Held, portion: Portion, *, seat: Seat, ports: WorkPorts) -> Held:
+    """Make a portion durable; the job is completed by the portion that holds its last item.
+
+    Raises:
+        LeaseLost: another epoch owns the job; nothing was committed.
+    """
+    return commit_as(extend_manifest(held, portion, seat=seat, ports=ports), held, ports)
+
+
+def extend_manifest(held: Held, portion: Portion, *, seat: Seat, ports: WorkPorts) -> Manifest:
+    """Upload what a portion holds; return the manifest that would list it."""
+    manifest = held.manifest
+    changes = replace(
+        manifest,
+        busy_seconds=manifest.busy_seconds + portion.busy.total_seconds(),
+        cost_usd=manifest.cost_usd + seat.price_per_hour * (portion.busy / timedelta(hours=1)),
+    )
+    if portion.state is not None:
+        changes = replace(changes, user_state=_upload_state(manifest, portion.state, ports))
+    if portion.finished:
+        part = _upload_part(manifest, portion.finished, ports)
+        changes = replace(
+            changes, parts=(*manifest.parts, part), next_item=manifest.next_item + _count(part)
+        )
+    if changes.items is not None and changes.next_item >= changes.items:
+        changes = replace(
+            changes,
+            state=JobState.COMPLETED,
+            released=True,
+            finished_at=ports.clock.now(),
+            reason="" if changes.items else "it has no items",
+        )
+    return changes
+
+
+def commit_as(manifest: Manifest, held: Held, ports: WorkPorts) -> Held:
+    """Write a manifest over the one that we hold (raises LeaseLost)."""
+    try:
+        fence = write_fence(manifest, held.etag, ports)
+    except PreconditionFailed as exc:
+        raise LeaseLost(f"{held.job_id}: epoch {held.manifest.epoch} is over") from exc
+    return replace(held, manifest=fence.manifest, etag=fence.etag)
+
+
+def complete(held: Held, *, seat: Seat, presence: Presence, ports: WorkPorts) -> None:
+    """Delete the message of a job whose manifest says that it is over; clear the lease row."""
+    delete_held(held, seat, ports)
+    presence.vacate(seat, held.lease)
+
+
+def delete_held(held: Held, seat: Seat, ports: WorkPorts) -> None:
+    """Delete the message of a job that is over.
+
+    A handle that went stale is looked up in the lease row, where a receiver of the same message
+    leaves the newer one. If none holds it, whoever receives it finds the job over.
+    """
+    if delete(held.lease.receipt_handle, ports.queue):
+        return
+    row = ports.table.get(seat.lease_key)
+    if row and row.get("job_id") == held.job_id:
+        delete(decode(Lease, row).receipt_handle, ports.queue)
+
+
+def _count(part: Part) -> int:
+    return part.last - part.first + 1
+
+
+def _upload_part(manifest: Manifest, finished: Sequence[Finished], ports: WorkPorts) -> Part:
+    first = manifest.next_item
+    last = first + len(finished) - 1
+    if [one.record.index for one in finished] != list(range(first, last + 1)):
+        raise ValueError(f"{manifest.job_id}: a portion must follow item {first} without a gap")
+    stem = part_stem(manifest.job_id, manifest.epoch, first, last)
+    records = [_with_outputs(one, stem, ports) for one in finished]
+    data = encode_part(records)
+    key = part_key(manifest.job_id, manifest.epoch, first, last)
+    ports.objects.put(key, data)
+    return Part(
+        key=key,
+        first=first,
+        last=last,
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        failed=sum(record.status is ItemStatus.FAILED for record in records),
+    )
+
+
+def _with_outputs(finished: Finished, stem: str, ports: WorkPorts) -> Record:
+    outputs = []
+    for file in finished.files:
+        key = f"{stem}/{finished.record.index}/{file.path}"
+        size, digest = measure(file.local)
+        ports.objects.put_file(key, file.local)
+        outputs.append(OutputFile(path=file.path, key=key, bytes=size, sha256=digest))
+    return replace(finished.record, outputs=tuple(outputs))
+
+
+def _upload_state(
+    manifest: Manifest, files: Sequence[LocalFile], ports: WorkPorts
+) -> tuple[StateFile, ...]:
+    stem = f"jobs/{manifest.job_id}/state/{manifest.epoch:08d}-{len(manifest.parts):08d}"
+    stored = []
+    for file in files:
+        key = f"{stem}/{file.path}"
+        size, digest = measure(file.local)
+        ports.objects.put_file(key, file.local)
+        stored.append(StateFile(path=file.path, key=key, bytes=size, sha256=digest))
+    return tuple(stored)
+
+
+def measure(path: Path) -> tuple[int, str]:
+    """Return a file's size and SHA-256, read in pieces."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while chunk := file.read(_HASH_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+    return size, digest.hexdigest()

@@ -1,0 +1,50 @@
+"""Keep a lease alive: first the row, on condition that it is still ours, then the message."""
+
+from datetime import timedelta
+
+from spindown.app.port import When, Write
+from spindown.app.work.held import Seat, WorkPorts, lease_identity
+from spindown.contract.codec import decode, encode_instant
+from spindown.domain.fleet import Lease
+from spindown.domain.lease import extended_until
+from spindown.domain.policy import Policy
+from spindown.error import LeaseLost, PreconditionFailed, StaleHandle
+
+
+def extend_lease(
+    lease: Lease, *, items_done: int, seat: Seat, ports: WorkPorts, policy: Policy
+) -> Lease:
+    """Extend a lease by the policy's duration, never past its bound; return it as it stands.
+
+    A stale handle is no loss: the message was received again, and its receiver leaves the new
+    handle in the row.
+
+    Raises:
+        LeaseLost: the row is no longer this lease's; every other error proves nothing.
+    """
+    now = ports.clock.now()
+    deadline = extended_until(now, lease.not_after, policy)
+    try:
+        row = ports.table.write(
+            Write(
+                key=seat.lease_key,
+                when=When(equals=lease_identity(lease)),
+                set={"deadline": encode_instant(deadline), "items_done": items_done},
+            )
+        )
+    except PreconditionFailed as exc:
+        raise LeaseLost(f"{lease.job_id}: epoch {lease.epoch} has no lease any more") from exc
+    standing = decode(Lease, row or {})
+    if standing.not_after < deadline:
+        # An interruption has bounded the lease since we last saw it.
+        return extend_lease(standing, items_done=items_done, seat=seat, ports=ports, policy=policy)
+    if deadline > now:
+        _hide(standing.receipt_handle, deadline - now, ports)
+    return standing
+
+
+def _hide(receipt_handle: str, length: timedelta, ports: WorkPorts) -> None:
+    try:
+        ports.queue.extend(receipt_handle, length)
+    except StaleHandle:
+        return

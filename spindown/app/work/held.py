@@ -1,0 +1,113 @@
+"""What the work use cases are given, and the job that one slot holds between them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from spindown.app.port import (
+    Clock,
+    InputSource,
+    JobQueue,
+    Key,
+    Message,
+    MetricSink,
+    ObjectStore,
+    Table,
+)
+from spindown.contract.job import JobMessage
+from spindown.contract.manifest import Manifest
+from spindown.contract.result import Record
+from spindown.contract.row import lease_sort, workload_partition
+from spindown.domain.fleet import Lease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkPorts:
+    """The ports of a worker. Shared by its threads, so each must be safe to share."""
+
+    clock: Clock
+    random: Random
+    #: Waits between tries of a conditional write.
+    pause: Callable[[timedelta], None]
+    queue: JobQueue
+    dead_letters: JobQueue
+    objects: ObjectStore
+    inputs: InputSource
+    table: Table
+    metrics: MetricSink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """Who works: one slot of one instance, for one workload."""
+
+    workload: str
+    instance_id: str
+    slot: int
+    code_digest: str = ""
+    #: USD per hour of the whole instance, over its slots.
+    price_per_hour: float = 0.0
+    #: Where a person finds what happened; goes with a dead letter.
+    log_pointer: str = ""
+
+    @property
+    def owner(self) -> str:
+        """Return the name under which a manifest knows this seat."""
+        return f"{self.instance_id}/{self.slot}"
+
+    @property
+    def lease_key(self) -> Key:
+        """Return where the seat's lease row lies."""
+        return lease_key(self.workload, self.owner)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A job under a lease of ours."""
+
+    message: Message
+    job: JobMessage
+    manifest: Manifest
+    etag: str
+    lease: Lease
+
+    @property
+    def job_id(self) -> str:
+        """Return the job's id."""
+        return self.manifest.job_id
+
+    def with_items(self, count: int) -> "Held":
+        """Return it knowing how many items there are; the next commit writes it down."""
+        return replace(self, manifest=replace(self.manifest, items=count))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalFile:
+    """A file on this machine that goes with a commit."""
+
+    #: Relative name, with forward slashes.
+    path: str
+    local: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """An item that is done: its record, and the files that it produced."""
+
+    record: Record
+    files: tuple[LocalFile, ...] = ()
+
+
+def lease_key(workload: str, owner: str) -> Key:
+    """Return where the lease row of a manifest's owner lies."""
+    instance_id, _, slot = owner.rpartition("/")
+    number = int(slot) if slot.isdecimal() else 0
+    return Key(partition=workload_partition(workload), sort=lease_sort(instance_id, number))
+
+
+def lease_identity(lease: Lease) -> dict[str, Any]:
+    """Return the attributes that tell a lease row from any later one of the same slot."""
+    return {"job_id": lease.job_id, "epoch": lease.epoch}

@@ -1,0 +1,53 @@
+"""Settle what the items of a job are, once and for good.
+
+Results are known by the index of their item, so a listing or an object that changes between
+two attempts must not move the items: the first claimer stores what it has read.
+"""
+
+from typing import Any
+
+from spindown.app.port import Absent
+from spindown.app.work.held import WorkPorts
+from spindown.contract.job import JobMessage, encode_items, items_key, parse_items
+from spindown.error import AccessDenied, ContractError, NotFound, PreconditionFailed
+
+#: A million items of 250 bytes; what a worker can hold in memory beside the user's code.
+LIST_BYTES_MAX = 256 * 1024 * 1024
+
+
+def settle_items(job: JobMessage, ports: WorkPorts) -> tuple[Any, ...]:
+    """Return the items of a job, the same at every attempt.
+
+    Raises:
+        ContractError: the list is not there, not declared, too large or not JSON lines.
+    """
+    if job.items is not None:
+        return job.items
+    key = items_key(job.job_id or "")
+    try:
+        return parse_items(ports.objects.get(key).data, key)
+    except NotFound:
+        if job.stored:
+            raise ContractError("stored", key, "submit the job again: its list is gone") from None
+    items = _read_source(job, ports)
+    try:
+        ports.objects.put(key, encode_items(items), condition=Absent())
+    except PreconditionFailed:
+        return parse_items(ports.objects.get(key).data, key)
+    return items
+
+
+def _read_source(job: JobMessage, ports: WorkPorts) -> tuple[Any, ...]:
+    name, uri = (
+        ("items_uri", job.items_uri) if job.items_uri else ("prefix_uri", job.prefix_uri or "")
+    )
+    try:
+        if job.items_uri:
+            return parse_items(ports.inputs.read(uri, at_most_bytes=LIST_BYTES_MAX), uri)
+        # Consoles create empty objects whose key ends in a slash, to show a folder.
+        return tuple(found for found in ports.inputs.list(uri) if not found.endswith("/"))
+    except NotFound:
+        raise ContractError(name, uri, "put the object there, then redrive the job") from None
+    except AccessDenied:
+        mend = "declare its prefix under the workload's inputs, deploy, then redrive the job"
+        raise ContractError(name, uri, mend) from None

@@ -1,0 +1,114 @@
+"""What is done with a message besides working on it: put back, sent anew, moved to the DLQ.
+
+Whatever leaves here carries the job's id, so a copy can never become another job. A copy is
+sent before the original is deleted: a crash in between leaves two messages of one job, of which
+the manifest lets only one do anything.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+from spindown.app.port import JobQueue, Message, Outgoing
+from spindown.app.work.held import WorkPorts
+from spindown.contract.job import (
+    MESSAGE_BYTES_MAX,
+    JobMessage,
+    encode_items,
+    encode_job,
+    items_key,
+)
+from spindown.error import StaleHandle
+
+#: SQS keeps a message at most 14 days; a copy is sent well before (DESIGN: 7 days).
+_RESEND_AFTER = timedelta(days=7)
+#: Half of the queue's maxReceiveCount, which counts every receive and never resets.
+_RESEND_RECEIVES = 50
+#: SQS allows these in attribute values besides what is printable.
+_ALLOWED_BLANKS = "\t\n"
+_ATTRIBUTE_CHARACTERS = 1000
+
+
+def put_back(message: Message, wait: timedelta, queue: JobQueue) -> None:
+    """Hide a message for ``wait`` and leave it to whoever receives it then."""
+    try:
+        queue.extend(message.receipt_handle, max(wait, timedelta(0)))
+    except StaleHandle:
+        # It is visible already, or somebody else has it.
+        return
+
+
+def delete(receipt_handle: str, queue: JobQueue) -> bool:
+    """Delete a message; False if the handle no longer holds it."""
+    try:
+        queue.delete(receipt_handle)
+    except StaleHandle:
+        return False
+    return True
+
+
+def is_worn(message: Message, ports: WorkPorts) -> bool:
+    """Tell whether a message nears one of SQS's limits and must be replaced by a copy."""
+    age = ports.clock.now() - message.sent_at
+    return age >= _RESEND_AFTER or message.receive_count >= _RESEND_RECEIVES
+
+
+def send_anew(message: Message, job: JobMessage, ports: WorkPorts) -> None:
+    """Replace a message by a fresh copy under the same job id.
+
+    One whose parameters alone fill a message has no room for the id, and is put back as it is.
+    """
+    copy = _copy(message, job, {}, ports)
+    if copy.bytes > MESSAGE_BYTES_MAX:
+        put_back(message, timedelta(0), ports.queue)
+        return
+    ports.queue.send([copy])
+    delete(message.receipt_handle, ports.queue)
+
+
+def bury(message: Message, job: JobMessage, reason: str, log: str, ports: WorkPorts) -> None:
+    """Move the message of a job that failed for good to the dead-letter queue."""
+    attributes = _clean({"reason": reason, "job_id": job.job_id or "", "log": log}, message)
+    copy = _copy(message, job, attributes, ports)
+    ports.dead_letters.send([_shorten(copy, message, ports)])
+    delete(message.receipt_handle, ports.queue)
+
+
+def bury_malformed(message: Message, reason: str, ports: WorkPorts) -> None:
+    """Move a message that is no job to the dead-letter queue, its body untouched."""
+    attributes = _clean({"reason": reason}, message)
+    outgoing = Outgoing(body=message.body, tenant=message.tenant, attributes=attributes)
+    ports.dead_letters.send([_shorten(outgoing, message, ports)])
+    delete(message.receipt_handle, ports.queue)
+
+
+def _shorten(outgoing: Outgoing, message: Message, ports: WorkPorts) -> Outgoing:
+    """Return a dead letter that SQS takes: a body without room for attributes lies in S3."""
+    if outgoing.bytes <= MESSAGE_BYTES_MAX:
+        return outgoing
+    key = f"messages/{message.message_id}"
+    ports.objects.put(key, message.body.encode())
+    return replace(outgoing, body=json.dumps({"body_key": key}))
+
+
+def _copy(
+    message: Message, job: JobMessage, attributes: Mapping[str, str], ports: WorkPorts
+) -> Outgoing:
+    """Return a copy with its job id, the items stored aside if it would be too large."""
+    tenant = job.tenant or message.tenant
+    copy = Outgoing(body=encode_job(job), tenant=tenant, attributes=attributes)
+    if copy.bytes <= MESSAGE_BYTES_MAX or job.items is None or job.job_id is None:
+        return copy
+    ports.objects.put(items_key(job.job_id), encode_items(job.items))
+    return replace(copy, body=encode_job(replace(job, items=None, stored=True)))
+
+
+def _clean(attributes: Mapping[str, str], message: Message) -> Mapping[str, str]:
+    """Return attributes that SQS takes: not empty, printable, short."""
+    shown = {**attributes, "original_message_id": message.message_id}
+    cleaned = {
+        name: "".join(c if c.isprintable() or c in _ALLOWED_BLANKS else "?" for c in value)
+        for name, value in shown.items()
+    }
+    return {name: value[:_ATTRIBUTE_CHARACTERS] for name, value in cleaned.items() if value}

@@ -1,0 +1,41 @@
+"""The policy in force, as reconcile has written it down for workers, who cannot read settings."""
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+
+from spindown.app.port import Key, Table
+from spindown.contract.codec import decode
+from spindown.contract.row import POLICY, PolicyRow, workload_partition
+from spindown.domain.idle import idle_timeout
+from spindown.domain.learning import Knowledge
+from spindown.domain.policy import Policy
+from spindown.error import ContractError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a worker goes by until it reads again."""
+
+    policy: Policy
+    #: After this long without a job the worker ends; learned if the policy says "auto".
+    idle_timeout: timedelta
+
+
+def read_standing(table: Table, workload: str, known: Standing | None = None) -> Standing:
+    """Return the policy in force; one that cannot be read leaves ``known`` in force."""
+    row = table.get(Key(partition=workload_partition(workload), sort=POLICY)) or {}
+    try:
+        stored = decode(PolicyRow, row)
+        policy = decode(Policy, json.loads(stored.effective)) if stored.effective else None
+    except (ContractError, ValueError, AttributeError):
+        stored, policy = PolicyRow(), None
+    if policy is None:
+        return known or Standing(policy=Policy(), idle_timeout=_idle(Policy(), None))
+    return Standing(policy=policy, idle_timeout=_idle(policy, stored.idle_timeout))
+
+
+def _idle(policy: Policy, learned: timedelta | None) -> timedelta:
+    if policy.idle_timeout is None and learned is not None:
+        return learned
+    return idle_timeout(Knowledge(), policy)

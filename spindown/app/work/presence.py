@@ -1,0 +1,201 @@
+"""The worker's own row: checking in, how many slots are busy, and the orderly end.
+
+Every change is conditional on the row not being condemned, so that reconcile's decision to
+terminate and the worker's decision to work can never both go through.
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from spindown.app.port import Key, When, Write
+from spindown.app.work.held import Seat, WorkPorts, lease_identity
+from spindown.contract.codec import decode, encode_instant
+from spindown.contract.codec import encode as encode_row
+from spindown.contract.row import BACKLOG, LEASE, worker_sort, workload_partition
+from spindown.domain.fleet import Lease, Worker, WorkerState
+from spindown.error import NotFound, PreconditionFailed, SpindownError, StaleHandle
+
+#: Waits for reconcile to write the row of an instance that was quicker than its launch.
+_CHECK_IN_PAUSE = timedelta(seconds=1)
+
+
+class Condemned(SpindownError):
+    """Reconcile has decided that this instance ends: take no work, keep nothing."""
+
+
+class Presence:
+    """One worker's row in the ledger. Threads may share it; its own writes are in turn."""
+
+    def __init__(self, *, workload: str, instance_id: str, ports: WorkPorts) -> None:
+        self._partition = workload_partition(workload)
+        self._instance_id = instance_id
+        self._key = Key(partition=self._partition, sort=worker_sort(instance_id))
+        self._ports = ports
+        self._lock = threading.Lock()
+        self._busy = 0
+
+    def check_in(self, *, patience: timedelta) -> Worker:
+        """Say that the instance is up; return its row.
+
+        Leases that an earlier process of this instance has left are let go.
+
+        Raises:
+            Condemned: it was given up on, or has ended already.
+            NotFound: no row within ``patience``: nobody has launched this instance for us.
+        """
+        give_up_at = self._ports.clock.now() + patience
+        while True:
+            row = self._ports.table.get(self._key)
+            if row is not None:
+                worker = decode(Worker, row)
+                if not worker.is_live:
+                    raise Condemned(f"{self._instance_id} is {worker.state}: {worker.reason}")
+                try:
+                    return self._check_in_over(worker)
+                except PreconditionFailed:
+                    continue
+            if self._ports.clock.now() >= give_up_at:
+                raise NotFound(f"no worker row of {self._instance_id} within {patience}")
+            self._ports.pause(_CHECK_IN_PAUSE)
+
+    def _check_in_over(self, worker: Worker) -> Worker:
+        now = self._ports.clock.now()
+        row = self._ports.table.write(
+            Write(
+                key=self._key,
+                when=When(exists=True, equals={"version": worker.version}),
+                set={
+                    "state": WorkerState.IDLE.value,
+                    "checked_in_at": encode_instant(worker.checked_in_at or now),
+                    "heartbeat_at": encode_instant(now),
+                    "idle_since": encode_instant(now),
+                    "busy_slots": 0,
+                },
+                add={"version": 1},
+            )
+        )
+        self._let_go_of_old_leases()
+        return decode(Worker, row or {})
+
+    def _let_go_of_old_leases(self) -> None:
+        leases = self._ports.table.query(self._partition, f"{LEASE}{self._instance_id}#")
+        for sort, row in leases.items():
+            lease = decode(Lease, row)
+            self._ports.table.write(
+                Write(key=Key(partition=self._partition, sort=sort), delete=True)
+            )
+            try:
+                self._ports.queue.extend(lease.receipt_handle, timedelta(0))
+            except StaleHandle:
+                continue
+
+    def occupy(self, seat: Seat, lease: Lease) -> None:
+        """Write the lease row, and the worker as busy, both or neither.
+
+        Raises:
+            Condemned: the job must be given back.
+        """
+        with self._lock:
+            lease_write = Write(key=seat.lease_key, set=encode_row(lease))
+            try:
+                self._ports.table.transact([lease_write, self._count_write(self._busy + 1)])
+            except PreconditionFailed as exc:
+                raise Condemned(self._instance_id) from exc
+            self._busy += 1
+        # Apart from the transaction: workers that claim at once would cancel each other's.
+        self._ports.table.write(
+            Write(key=Key(partition=self._partition, sort=BACKLOG), add={"claims": 1})
+        )
+
+    def vacate(self, seat: Seat, lease: Lease) -> None:
+        """Clear the lease row if it is still of this lease; idle when no slot is busy."""
+        with self._lock:
+            when = When(equals=lease_identity(lease))
+            clear = Write(key=seat.lease_key, when=when, delete=True)
+            count = self._count_write(self._busy - 1)
+            try:
+                self._ports.table.transact([clear, count])
+            except PreconditionFailed:
+                self._try(clear)
+                self._try(count)
+            self._busy -= 1
+
+    def _count_write(self, busy: int) -> Write:
+        """Return the write of a new number of busy slots over the one that we wrote last."""
+        now = encode_instant(self._ports.clock.now())
+        return Write(
+            key=self._key,
+            when=When(equals={"state": _state(self._busy)}),
+            set={
+                "state": _state(busy),
+                "busy_slots": busy,
+                "idle_since": None if busy else now,
+                "heartbeat_at": now,
+            },
+            add={"version": 1},
+        )
+
+    def beat(self) -> Worker:
+        """Say that the worker lives; return its row as it is (raises Condemned)."""
+        row = self._change(
+            {"heartbeat_at": encode_instant(self._ports.clock.now())},
+            When(exists=True, differs={"state": WorkerState.CONDEMNED.value}),
+        )
+        if row is None:
+            raise Condemned(self._instance_id)
+        return decode(Worker, row)
+
+    def drain(self, reason: str) -> bool:
+        """Turn idle into drained; False if a slot took a job or the row was condemned."""
+        when = When(equals={"state": WorkerState.IDLE.value, "busy_slots": 0})
+        row = self._change(
+            {"state": WorkerState.DRAINED.value, "reason": reason}, when, add={"version": 1}
+        )
+        return row is not None
+
+    def record_notice(self, deadline: datetime) -> None:
+        """Write down that EC2 takes the instance, if nobody has yet."""
+        when = When(exists=True, absent=frozenset({"interrupted_at"}))
+        self._change({"interrupted_at": encode_instant(deadline)}, when)
+
+    def record_rebalance(self, at: datetime) -> None:
+        """Write down a rebalance recommendation, if nobody has yet."""
+        when = When(exists=True, absent=frozenset({"rebalance_at"}))
+        self._change({"rebalance_at": encode_instant(at)}, when)
+
+    def bound_lease(self, seat: Seat, lease: Lease, not_after: datetime) -> Lease:
+        """Let a lease end with the instance; return it as it is then."""
+        bounded = replace(
+            lease,
+            not_after=min(lease.not_after, not_after),
+            deadline=min(lease.deadline, not_after),
+        )
+        self._try(
+            Write(
+                key=seat.lease_key,
+                when=When(equals=lease_identity(lease)),
+                set={
+                    "not_after": encode_instant(bounded.not_after),
+                    "deadline": encode_instant(bounded.deadline),
+                },
+            )
+        )
+        return bounded
+
+    def _change(
+        self, values: Mapping[str, Any], when: When, add: Mapping[str, float] | None = None
+    ) -> Mapping[str, Any] | None:
+        return self._try(Write(key=self._key, when=when, set=values, add=add or {}))
+
+    def _try(self, write: Write) -> Mapping[str, Any] | None:
+        try:
+            return self._ports.table.write(write) or {}
+        except PreconditionFailed:
+            return None
+
+
+def _state(busy: int) -> str:
+    return (WorkerState.BUSY if busy else WorkerState.IDLE).value

@@ -1,0 +1,101 @@
+"""Give a job back: to whoever comes next, or to the dead-letter queue for good.
+
+The caller holds the lock that its heartbeat takes too: a heartbeat between the two steps would
+hide the message again for nobody.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from spindown.app.port import Message
+from spindown.app.work.commit import Portion, commit_as, extend_manifest
+from spindown.app.work.held import Held, Seat, WorkPorts
+from spindown.app.work.message import bury, put_back
+from spindown.app.work.presence import Presence
+from spindown.contract.codec import decode
+from spindown.contract.manifest import Failure, JobState, Manifest
+from spindown.domain.fleet import Lease
+from spindown.domain.lease import dead_letter_reason
+from spindown.domain.policy import Policy
+from spindown.error import ContractError
+
+#: A reason is for a person; what exceeds this is in the log.
+_REASON_CHARACTERS = 1000
+
+
+def settle_release(
+    held: Held, portion: Portion, *, interrupted: bool, seat: Seat, ports: WorkPorts
+) -> Held:
+    """Commit what is done, and that this epoch ends in order (raises LeaseLost)."""
+    manifest = extend_manifest(held, portion, seat=seat, ports=ports)
+    interruptions = manifest.interruptions + interrupted
+    return commit_as(replace(manifest, released=True, interruptions=interruptions), held, ports)
+
+
+def settle_failure(
+    held: Held, portion: Portion, reason: str, *, seat: Seat, ports: WorkPorts, policy: Policy
+) -> Held:
+    """Commit what is done, and count a failure of the job's own (raises LeaseLost)."""
+    manifest = extend_manifest(held, portion, seat=seat, ports=ports)
+    if manifest.state is not JobState.RUNNING:
+        return commit_as(manifest, held, ports)
+    failure = Failure(
+        at=ports.clock.now(),
+        instance_id=seat.instance_id,
+        epoch=manifest.epoch,
+        kind="failure",
+        reason=reason[:_REASON_CHARACTERS],
+    )
+    manifest = replace(manifest, failures=(*manifest.failures, failure), released=True)
+    verdict = dead_letter_reason(manifest.failures, policy)
+    if verdict is not None:
+        return commit_as(
+            _failed(manifest, f"{verdict}; last: {failure.reason}", ports), held, ports
+        )
+    return commit_as(manifest, held, ports)
+
+
+def settle_rejection(held: Held, reason: str, *, ports: WorkPorts) -> Held:
+    """Fail a job whose input no further try can mend (raises LeaseLost)."""
+    return commit_as(_failed(held.manifest, reason, ports), held, ports)
+
+
+def release(held: Held, *, seat: Seat, presence: Presence, ports: WorkPorts) -> None:
+    """Clear the lease row, then make the message visible through the handle of the row."""
+    handle = _current_handle(held, seat, ports)
+    presence.vacate(seat, held.lease)
+    put_back(replace(held.message, receipt_handle=handle), timedelta(0), ports.queue)
+
+
+def abandon(held: Held, *, seat: Seat, presence: Presence) -> None:
+    """Clear what is ours of a job that another epoch owns; its message is theirs."""
+    presence.vacate(seat, held.lease)
+
+
+def dismiss(held: Held, *, seat: Seat, presence: Presence, ports: WorkPorts) -> None:
+    """Move the message of a job that failed for good to the dead-letter queue."""
+    handle = _current_handle(held, seat, ports)
+    message: Message = replace(held.message, receipt_handle=handle)
+    bury(message, held.job, held.manifest.reason, seat.log_pointer, ports)
+    presence.vacate(seat, held.lease)
+
+
+def _failed(manifest: Manifest, reason: str, ports: WorkPorts) -> Manifest:
+    return replace(
+        manifest,
+        state=JobState.FAILED,
+        reason=reason[:_REASON_CHARACTERS],
+        finished_at=ports.clock.now(),
+        released=True,
+    )
+
+
+def _current_handle(held: Held, seat: Seat, ports: WorkPorts) -> str:
+    """Return the receipt handle of the lease row, where a newer one may have been left."""
+    row = ports.table.get(seat.lease_key)
+    if not row or row.get("job_id") != held.job_id or row.get("epoch") != held.manifest.epoch:
+        return held.lease.receipt_handle
+    try:
+        return decode(Lease, row).receipt_handle
+    except ContractError:
+        return held.lease.receipt_handle

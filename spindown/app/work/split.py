@@ -1,0 +1,80 @@
+"""Split a job that is too large into children with ids of their own.
+
+Every step is repeatable: the children's number is pinned in the parent's manifest before the
+first child exists, so whoever goes on after a crash makes the very same ones.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from spindown.app.port import Absent, Outgoing
+from spindown.app.work.commit import commit_as, complete
+from spindown.app.work.held import Held, Seat, WorkPorts
+from spindown.app.work.presence import Presence
+from spindown.contract.job import JobMessage, child_id, encode_items, encode_job, items_key
+from spindown.contract.manifest import JobState
+from spindown.domain.policy import Policy
+from spindown.error import PreconditionFailed
+
+
+def is_too_large(held: Held, items: Sequence[Any], policy: Policy) -> bool:
+    """Tell whether a job must be split; one whose split was begun must be split on."""
+    return bool(held.manifest.children) or (
+        held.manifest.next_item == 0 and len(items) > policy.max_items_per_job
+    )
+
+
+def split(
+    held: Held,
+    items: Sequence[Any],
+    *,
+    seat: Seat,
+    presence: Presence,
+    ports: WorkPorts,
+    policy: Policy,
+) -> Held:
+    """Make the children, send their messages, then close the parent (raises LeaseLost)."""
+    held = _pin(held, len(items), policy, ports)
+    children = held.manifest.children
+    messages = []
+    for number, child in enumerate(children):
+        share = items[_bound(number, items, children) : _bound(number + 1, items, children)]
+        # An earlier attempt may have stored the same share.
+        with suppress(PreconditionFailed):
+            ports.objects.put(items_key(child), encode_items(share), condition=Absent())
+        messages.append(_child_message(held, child))
+    ports.queue.send(messages)
+    closed = replace(
+        held.manifest, state=JobState.SPLIT, released=True, finished_at=ports.clock.now()
+    )
+    held = commit_as(closed, held, ports)
+    complete(held, seat=seat, presence=presence, ports=ports)
+    return held
+
+
+def _pin(held: Held, count: int, policy: Policy, ports: WorkPorts) -> Held:
+    """Write down how many children there are, unless an earlier attempt has."""
+    if held.manifest.children:
+        return held
+    number = -(-count // policy.max_items_per_job)
+    children = tuple(child_id(held.job_id, n) for n in range(number))
+    return commit_as(replace(held.manifest, items=count, children=children), held, ports)
+
+
+def _bound(number: int, items: Sequence[Any], children: Sequence[str]) -> int:
+    """Return where the share of a child begins: shares differ by one item at most."""
+    return number * len(items) // len(children)
+
+
+def _child_message(held: Held, child: str) -> Outgoing:
+    job = JobMessage(
+        stored=True,
+        job_id=child,
+        batch_id=held.job.batch_id,
+        tenant=held.job.tenant,
+        parent=held.job_id,
+        params=held.job.params,
+    )
+    return Outgoing(body=encode_job(job), tenant=held.job.tenant or held.message.tenant)
