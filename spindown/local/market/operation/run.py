@@ -62,10 +62,7 @@ async def run_instances(call: Call) -> Answer:
         template=template,
         image_id=image(request.get("ImageId") or template.image_id),
         user_data=decoded(request.get("UserData")) or template.user_data,
-        tags={
-            **template.instance_tags,
-            **tags_of(request.get("TagSpecifications", []), "instance"),
-        },
+        tags={**template.instance_tags, **tags},
         max_price=max_price(market_options.get("SpotOptions", {}).get("MaxPrice")),
     )
     call.refuse_dry_run()

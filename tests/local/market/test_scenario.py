@@ -1,0 +1,61 @@
+"""Scenario files: those that ship, and the sentences about those that are wrong."""
+
+import pytest
+
+from spindown.local.market.catalogue import instance_types, is_offered
+from spindown.local.market.scenario import ScenarioError, load_scenario, parse_scenario
+from tests.local.market.world import PLAIN
+
+
+@pytest.mark.parametrize("name", ["default", "demo", "storm"])
+def test_shipped_scenarios_sell_what_exists_where_it_exists(name: str) -> None:
+    scenario = load_scenario(name)
+    for instance_type, market in scenario.type.items():
+        assert instance_type in instance_types()
+        for zone, price in market.spot.items():
+            assert is_offered(instance_type, zone), (instance_type, zone)
+            on_demand = market.on_demand_in(zone[:-1])
+            assert on_demand is not None
+            assert 0 < price < on_demand
+
+
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        pytest.param(
+            '\n[[dry]]\ntype = "g6.*"\nuntil = "soon"\n',
+            'test.dry.0.until is \'soon\': write a duration like "20s", "2m" or "1h30m"',
+            id="duration",
+        ),
+        pytest.param(
+            '\n[[interruption]]\nnotice = "5s"\n',
+            "state exactly one of at, after and rate_per_hour",
+            id="no-trigger",
+        ),
+        pytest.param(
+            '\n[type."g5.2xlarge"]\non_demand = 1.0\nspot = { eu-west-1a = 0.5 }\n',
+            "type g5.2xlarge has a spot price in eu-west-1a, outside of regions",
+            id="zone-elsewhere",
+        ),
+        pytest.param("\n[walks]\n", "test.walks", id="misspelt"),
+        pytest.param("\nnot toml", "mend the TOML", id="no-toml"),
+    ],
+)
+def test_a_wrong_scenario_gets_one_sentence(extra: str, sentence: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        parse_scenario(PLAIN + extra, origin="test")
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_name_lists_the_shipped_ones() -> None:
+    with pytest.raises(ScenarioError, match="default, demo, storm"):
+        load_scenario("dmeo")
+
+
+def test_durations_add_up() -> None:
+    scenario = parse_scenario(
+        PLAIN + '\n[[dry]]\ntype = "g6.*"\nuntil = "1h1m30s500ms"\n', origin="test"
+    )
+    assert scenario.dry[0].until is not None
+    assert scenario.dry[0].until.total_seconds() == 3690.5
