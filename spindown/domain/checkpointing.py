@@ -38,9 +38,7 @@ def interval_hours(policy: Policy, *, cost_hours: float, rate: float) -> float:
     return young_interval_hours(cost_hours, 1.0 / rate if rate > 0.0 else math.inf)
 
 
-def is_due(
-    policy: Policy, *, items_since: int, elapsed: timedelta, interval: timedelta
-) -> bool:
+def is_due(policy: Policy, *, items_since: int, elapsed: timedelta, interval: timedelta) -> bool:
     """Tell whether progress should be committed now: by items, or by time, whichever first.
 
     Args:

@@ -33,7 +33,7 @@ class FailureRecord(Protocol):
 
     @property
     def kind(self) -> str:
-        """"failure" or "loss"."""
+        """Either "failure" or "loss"."""
         ...
 
 
@@ -57,7 +57,7 @@ class JobRecord(Protocol):
 
     @property
     def state(self) -> str:
-        """"running", "completed", "failed", "cancelled" or "split"."""
+        """One of running, completed, failed, cancelled, split."""
         ...
 
     @property

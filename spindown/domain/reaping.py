@@ -11,7 +11,7 @@ from typing import Protocol
 
 from spindown.domain.fleet import Launch, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.idle import idle_timeout
-from spindown.domain.interruption import RECLAIM_GRACE, deadline_after
+from spindown.domain.interruption import RECLAIM_GRACE
 from spindown.domain.learning import Knowledge, check_in_within
 from spindown.domain.policy import Policy
 
@@ -162,7 +162,9 @@ def _orphans(
     )
 
 
-def _stale(verdicts: "_Verdicts", present: Sequence[Worker]) -> tuple[list[Condemnation], str | None]:
+def _stale(
+    verdicts: "_Verdicts", present: Sequence[Worker]
+) -> tuple[list[Condemnation], str | None]:
     reporting = [w for w in present if w.is_live and w.checked_in_at is not None]
     stale = [w for w in reporting if verdicts.is_stale(w) and not verdicts.is_leaving(w)]
     if len(stale) >= STALE_IS_OURS_FROM and 2 * len(stale) > len(reporting):
@@ -189,9 +191,7 @@ class _Verdicts:
         # A tick more, since a worker may have ended its idle time just after the row was read.
         self.idle_at_most = idle_timeout(knowledge, policy) + policy.scale_down_delay + policy.tick
 
-    def broken(
-        self, present: Sequence[Worker], already: set[str]
-    ) -> list[Condemnation]:
+    def broken(self, present: Sequence[Worker], already: set[str]) -> list[Condemnation]:
         """Return workers that break their contract in another way than being stale."""
         kept_warm = self._kept_warm(present)
         condemned = []

@@ -181,9 +181,7 @@ def published_rate(reclaim_share: float | None) -> float:
     return -math.log1p(-share) / HOURS_PER_MONTH
 
 
-def interruption_rate(
-    record: PoolRecord | None, reclaim_share: float | None
-) -> float:
+def interruption_rate(record: PoolRecord | None, reclaim_share: float | None) -> float:
     """Return the expected interruptions per hour of a spot pool.
 
     The mean of a Gamma posterior: the published rate counts as 24 instance-hours, then our own

@@ -1,0 +1,19 @@
+"""From offers to one sorted candidate list, with a reason for every offer that is not in it."""
+
+from spindown.domain.ranking.bill import Bill, Load, bill
+from spindown.domain.ranking.candidate import Candidate, CostParts, Demand, Rejection, bands
+from spindown.domain.ranking.score import CandidateList, price_ceilings, rank
+
+__all__ = [
+    "Bill",
+    "Candidate",
+    "CandidateList",
+    "CostParts",
+    "Demand",
+    "Load",
+    "Rejection",
+    "bands",
+    "bill",
+    "price_ceilings",
+    "rank",
+]

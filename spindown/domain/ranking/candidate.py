@@ -1,0 +1,110 @@
+"""The values of a ranking: what is wanted, what an offer would cost, why one is left out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from spindown.domain.offer import CapacityType, Offer
+from spindown.domain.policy import RankBy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What new workers are wanted for."""
+
+    #: Throughput that is missing.
+    need_items_per_hour: float
+    #: Items left for new workers.
+    backlog_items: float
+    #: Jobs that no slot of ours is free for.
+    jobs: int
+    items_per_job: float
+    #: GiB of input and output an item, paid for where it crosses regions.
+    gib_per_item: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostParts:
+    """USD per item by what it pays for. ``refund`` is subtracted."""
+
+    work: float
+    boot: float
+    redo: float
+    idle: float
+    refund: float
+    transfer: float
+
+    @property
+    def total(self) -> float:
+        """Return the cost of an item."""
+        return self.work + self.boot + self.redo + self.idle - self.refund + self.transfer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """An offer in the candidate list, with all that its place rests on."""
+
+    offer: Offer
+    #: USD.
+    cost_per_item: float
+    parts: CostParts
+    #: Of the whole instance.
+    items_per_hour: float
+    #: Whether this workload has run on such a GPU and count before.
+    measured: bool
+    #: Expected per hour; 0 on demand.
+    interruption_rate: float
+    #: How many such workers would share the backlog.
+    workers: int
+    #: Items of each.
+    items: float
+    #: Hours that EC2 is expected to charge for each.
+    charged_hours: float
+
+    @property
+    def expected_dollars(self) -> float:
+        """Return what one such worker is expected to cost: what its launch reserves."""
+        return self.offer.price * self.charged_hours
+
+    def metric(self, rank_by: RankBy) -> float:
+        """Return what the list is sorted by."""
+        return self.cost_per_item if rank_by is RankBy.COST_PER_ITEM else self.offer.price
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """An offer that is not taken now."""
+
+    offer: Offer
+    #: Name of the setting or fact that rules it out, for example ``max_price_per_hour``.
+    constraint: str
+    #: For a person, complete with numbers.
+    reason: str
+    #: When it may come back by itself; None: only by another setting, price or type.
+    retry_at: datetime | None = None
+
+
+def bands(
+    candidates: Iterable[Candidate], band: float, rank_by: RankBy
+) -> tuple[tuple[Candidate, ...], ...]:
+    """Split a sorted candidate list into what one launch request may hold each.
+
+    A band has one capacity type, one architecture and one region, and nothing dearer than its
+    first by more than the share ``band``: within it, the choice is EC2's. Bands come in the
+    order of their first candidates. With ``band`` 0 each candidate is its own, so that the list
+    is tried strictly one by one.
+    """
+    found: list[list[Candidate]] = []
+    if band <= 0.0:
+        return tuple((candidate,) for candidate in candidates)
+    open_bands: dict[tuple[CapacityType, str, str], list[Candidate]] = {}
+    for candidate in candidates:
+        offer = candidate.offer
+        key = (offer.capacity_type, offer.instance_type.architecture, offer.region)
+        current = open_bands.get(key)
+        limit = 0.0 if current is None else current[0].metric(rank_by) * (1.0 + band)
+        if current is None or candidate.metric(rank_by) > limit:
+            current = open_bands[key] = []
+            found.append(current)
+        current.append(candidate)
+    return tuple(tuple(each) for each in found)

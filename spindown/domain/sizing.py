@@ -1,0 +1,316 @@
+"""How much throughput is missing, how many workers that is, and whether to wait with them.
+
+Two steps, with the ranking between them: ``missing`` turns the queue and the fleet into a Demand,
+the ranking finds the offer to meet it with, ``size`` says how many of that offer, and when.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from spindown.domain.fleet import Backlog, Launch, LaunchState, Lease, Worker, WorkerState
+from spindown.domain.learning import (
+    Knowledge,
+    boot_p50,
+    boot_p95,
+    check_in_within,
+    items_per_job,
+    worker_throughput,
+)
+from spindown.domain.offer import InstanceType, quota_class
+from spindown.domain.policy import Policy
+from spindown.domain.ranking import Candidate, Demand
+
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """What the fleet will do with the backlog by itself. Booting workers and intents count."""
+
+    #: Throughput, each slot's weighed by the share of the window that is left to it.
+    items_per_hour: float
+    #: Slots that will take a job without waiting for another to end.
+    free_slots: int
+    #: Workers that count against ``max_workers``, open intents included.
+    workers: int
+    #: Time until the first busy slot is free; None: no slot is busy.
+    next_free: timedelta | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """How many workers to launch now, and why that many."""
+
+    need_items_per_hour: float
+    #: Launches now; 0 while holding.
+    wanted: int
+    #: Until when a launch waits for more work to gather; None: nothing is held.
+    hold_until: datetime | None
+    #: For a person.
+    reason: str
+    #: How long the backlog has been waiting.
+    waited: timedelta
+    #: What would be launched without bounds, for the alarm that says that a bound is hit.
+    unbounded: int = 0
+    #: Name of the bound that cut ``wanted``: "max_workers", "budget", ...; "" for none.
+    bound: str = ""
+
+
+def waited_for(backlog_since: datetime | None, now: datetime) -> timedelta:
+    """Return how long visible work has been waiting without a claim."""
+    return timedelta(0) if backlog_since is None else max(now - backlog_since, timedelta(0))
+
+
+def window(knowledge: Knowledge, policy: Policy) -> timedelta:
+    """Return the working time within which the backlog is planned to go.
+
+    ``max(drain_within - boot, boot)``: a target shorter than two boots would ask for more workers
+    the less time is left to them, without end.
+    """
+    boot = boot_p50(knowledge, policy)
+    return max(policy.drain_within - boot, boot, timedelta(seconds=1))
+
+
+def capacity(
+    *,
+    workers: Sequence[Worker],
+    leases: Sequence[Lease] = (),
+    launches: Sequence[Launch] = (),
+    knowledge: Knowledge,
+    policy: Policy,
+    now: datetime,
+) -> Capacity:
+    """Return what is launching, booting, idle or busy, less what EC2 is taking away.
+
+    Each slot counts with a = (window + boot - x) / window, at most 1, where x is the time until
+    it can take a job: the rest of its boot or of its present job. A worker that was launched this
+    moment has x = boot and counts in full, or the next tick would launch it again.
+    """
+    boot, span = boot_p50(knowledge, policy), window(knowledge, policy)
+    total, free, busy_ends = 0.0, 0, []
+    counted = [w for w in workers if w.is_live and not w.is_interrupting]
+    held: dict[str, list[Lease]] = {}
+    for lease in leases:
+        held.setdefault(lease.instance_id, []).append(lease)
+    for worker in counted:
+        per_slot = worker_throughput(knowledge, worker, policy).items_per_hour / worker.slots
+        rests = _rests(worker, held.get(worker.instance_id, []), per_slot, knowledge, policy)
+        if worker.state is WorkerState.BOOTING:
+            rests = [max(boot - (now - worker.launched_at), timedelta(0))] * worker.slots
+            free += worker.slots
+        else:
+            free += worker.slots - len(rests)
+            busy_ends += rests
+            rests = rests + [timedelta(0)] * (worker.slots - len(rests))
+        total += sum(per_slot * _share(rest, boot, span) for rest in rests)
+    pending = _pending(launches, check_in_within(knowledge, policy), now)
+    for launch in pending:
+        rest = max(boot - (now - launch.intended_at), timedelta(0))
+        total += launch.count * launch.items_per_hour * _share(rest, boot, span)
+        free += launch.count * launch.slots
+    return Capacity(
+        items_per_hour=total,
+        free_slots=free,
+        workers=len(counted) + sum(launch.count for launch in pending),
+        next_free=min(busy_ends, default=None),
+    )
+
+
+def _share(rest: timedelta, boot: timedelta, span: timedelta) -> float:
+    return min(max((span + boot - rest) / span, 0.0), 1.0)
+
+
+def _rests(
+    worker: Worker,
+    leases: Sequence[Lease],
+    per_slot: float,
+    knowledge: Knowledge,
+    policy: Policy,
+) -> list[timedelta]:
+    """Return the time that each busy slot still needs for its job."""
+    usual = items_per_job(knowledge, policy)
+    rests = []
+    for lease in leases[: worker.slots]:
+        # A job whose size or progress is not known yet is taken to be half done.
+        items = lease.items - lease.items_done if lease.items else usual / 2
+        rests.append(timedelta(hours=max(0.0, items) / per_slot))
+    unknown = min(worker.busy_slots, worker.slots) - len(rests)
+    return rests + [timedelta(hours=usual / 2 / per_slot)] * max(0, unknown)
+
+
+def _pending(launches: Sequence[Launch], within: timedelta, now: datetime) -> list[Launch]:
+    """Return intents without an outcome that may still turn into workers."""
+    return [
+        launch
+        for launch in launches
+        if launch.state is LaunchState.INTENDED and now - launch.intended_at <= within
+    ]
+
+
+def missing(
+    *,
+    backlog: Backlog,
+    capacity: Capacity,
+    knowledge: Knowledge,
+    policy: Policy,
+    gib_per_item: float = 0.0,
+) -> Demand:
+    """Return what new workers are wanted for.
+
+    need = visible items / window - sum of r_i a_i. Worked: 20 jobs of 100 items, drain within
+    1 h, boot 6 min: 2000 / 0.9 = 2222 an hour; one idle worker of 1000 an hour leaves 1222.
+    """
+    hours = window(knowledge, policy) / _HOUR
+    per_job = items_per_job(knowledge, policy)
+    visible = backlog.visible * per_job
+    need = visible / hours - capacity.items_per_hour
+    return Demand(
+        need_items_per_hour=need,
+        backlog_items=min(visible, max(need, 0.0) * hours),
+        jobs=max(0, backlog.visible - capacity.free_slots),
+        items_per_job=per_job,
+        gib_per_item=gib_per_item,
+    )
+
+
+def latest_launch(backlog_since: datetime, knowledge: Knowledge, policy: Policy) -> datetime:
+    """Return until when a launch may be held so that ``start_within`` is still kept.
+
+    start_within - p95 boot - one tick - one retry (a tick too), never before the work came.
+    Worked: 30 min, boot 6 min, tick 1 min: 22 min after the work came.
+    """
+    slack = policy.start_within - boot_p95(knowledge, policy) - 2 * policy.tick
+    return backlog_since + max(slack, timedelta(0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What else limits the fleet besides ``max_workers``; None: no such limit."""
+
+    #: USD that may still be reserved.
+    budget_left: float | None = None
+    #: USD per hour that the fleet may grow by.
+    headroom_per_hour: float | None = None
+    #: vCPUs left in the quota of the best offer; unknown: EC2 will say.
+    quota_vcpus_left: float | None = None
+
+
+_NO_BOUNDS = Bounds()
+
+
+def size(  # noqa: PLR0913 - the whole situation, each part with its own name
+    *,
+    backlog: Backlog,
+    backlog_since: datetime | None,
+    demand: Demand,
+    capacity: Capacity,
+    best: Candidate | None,
+    knowledge: Knowledge,
+    policy: Policy,
+    now: datetime,
+    bounds: Bounds = _NO_BOUNDS,
+) -> Sizing:
+    """Decide how many workers of the best offer to launch now.
+
+    Args:
+        backlog: the queue.
+        backlog_since: since when visible work waits without a claim; None: since now.
+        demand: what ``missing`` found.
+        capacity: what ``capacity`` found.
+        best: first of the candidate list for that demand; None: nothing may be bought.
+        knowledge: boot times.
+        policy: threshold, promise, ``max_workers``, ``warm_workers``.
+        now: the present.
+        bounds: budget, dollars per hour, quota.
+    """
+    since = now if backlog_since is None else backlog_since
+    due = latest_launch(since, knowledge, policy)
+    wanted, reason = _wanted(demand, capacity, best, policy, now=now, due=due, since=since)
+    hold_until = None
+    if wanted > 0 and backlog.visible < policy.scale_up_threshold and now < due:
+        wanted, hold_until = 0, due
+        threshold = policy.scale_up_threshold
+        reason = f"{backlog.visible} of {threshold} messages: held until {due:%H:%M:%S}"
+    # A worker kept warm is wanted with or without work, so no hold applies to it.
+    if policy.warm_workers - capacity.workers > wanted:
+        wanted = policy.warm_workers - capacity.workers
+        reason = f"{policy.warm_workers} workers are kept warm"
+    allowed, bound = _bounded(wanted, capacity, best, policy, bounds)
+    if bound:
+        reason = f"{reason}; {bound} allows {allowed} of {wanted}"
+    return Sizing(
+        need_items_per_hour=demand.need_items_per_hour,
+        wanted=allowed,
+        hold_until=hold_until,
+        reason=reason,
+        waited=waited_for(backlog_since, now),
+        unbounded=wanted,
+        bound=bound,
+    )
+
+
+def _wanted(
+    demand: Demand,
+    capacity: Capacity,
+    best: Candidate | None,
+    policy: Policy,
+    *,
+    now: datetime,
+    due: datetime,
+    since: datetime,
+) -> tuple[int, str]:
+    """Return launches without bounds or hold, and why."""
+    if demand.jobs <= 0:
+        return 0, "every waiting job has a free slot"
+    need = demand.need_items_per_hour
+    if need > 0.0:
+        count = 1 if best is None else best.workers
+        return count, f"{need:.0f} items/h are missing for {demand.jobs} jobs"
+    free_in = capacity.next_free
+    late = free_in is None or now + free_in > since + policy.start_within
+    if capacity.free_slots == 0 and now >= due and late:
+        return 1, "no slot is free within start_within"
+    return 0, "the fleet works the backlog off in time"
+
+
+def _bounded(
+    wanted: int, capacity: Capacity, best: Candidate | None, policy: Policy, bounds: Bounds
+) -> tuple[int, str]:
+    """Return what the tightest bound leaves of ``wanted``, and its name if it cuts."""
+    if wanted <= 0:
+        return 0, ""
+    limits: dict[str, float] = {"max_workers": policy.max_workers - capacity.workers}
+    if best is None:
+        limits["offers"] = 0.0
+    else:
+        if bounds.budget_left is not None:
+            limits["budget"] = bounds.budget_left / best.expected_dollars
+        if bounds.headroom_per_hour is not None:
+            limits["max_dollars_per_hour"] = bounds.headroom_per_hour / best.offer.price
+        if bounds.quota_vcpus_left is not None:
+            limits["quota"] = bounds.quota_vcpus_left / best.offer.instance_type.vcpus
+    name, limit = min(limits.items(), key=lambda item: item[1])
+    allowed = max(0, math.floor(limit + _ROUNDING))
+    return (allowed, name) if allowed < wanted else (wanted, "")
+
+
+#: So that 0.3 USD left at 0.1 USD each are three, whatever binary fractions make of it.
+_ROUNDING = 1e-9
+
+
+def vcpus_in_use(
+    workers: Sequence[Worker], instance_types: Mapping[str, InstanceType], wanted_class: str
+) -> int:
+    """Return the vCPUs that count against a quota class.
+
+    Everything that EC2 has not taken back yet counts, interrupted and condemned workers too.
+    """
+    return sum(
+        instance_types[w.instance_type].vcpus
+        for w in workers
+        if w.state is not WorkerState.ENDED
+        and w.instance_type in instance_types
+        and quota_class(w.instance_type, w.region, w.capacity_type) == wanted_class
+    )
