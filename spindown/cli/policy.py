@@ -4,7 +4,6 @@ import json
 import tomllib
 from dataclasses import fields
 from datetime import timedelta
-from enum import Enum
 from typing import Annotated, Any
 
 import typer
@@ -152,18 +151,13 @@ def _read_setting(text: str) -> tuple[str, Any]:
 
 
 def _spell(value: object) -> str:
-    """Return a value as spindown.toml spells it."""
-    if value is None:
-        return '"auto" or none'
-    if isinstance(value, timedelta):
-        return f'"{format_duration(value)}"'
-    if isinstance(value, Enum):
-        return f'"{value.value}"'
-    if isinstance(value, frozenset):
-        return json.dumps(sorted(str(entry) for entry in value))
-    if isinstance(value, tuple):
-        return "[" + ", ".join(_spell(entry) for entry in value) + "]"
+    """Return a value as spindown.toml spells it; what is not set is said in a comment."""
     if isinstance(value, Rung):
         keys = ((f.name, getattr(value, f.name)) for f in fields(Rung))
         return "{ " + ", ".join(f"{k} = {_spell(v)}" for k, v in keys if v is not None) + " }"
-    return json.dumps(value)
+    if isinstance(value, tuple | frozenset):
+        spelt = map(_spell, value)
+        return f"[{', '.join(spelt if isinstance(value, tuple) else sorted(spelt))}]"
+    if isinstance(value, timedelta):
+        return f'"{format_duration(value)}"'
+    return "# not set: learned, or without a bound" if value is None else json.dumps(value)
