@@ -2,7 +2,8 @@
 
 from spindown.domain.ranking.bill import Bill, Load, bill
 from spindown.domain.ranking.candidate import Candidate, CostParts, Demand, Rejection, bands
-from spindown.domain.ranking.score import CandidateList, price_ceilings, rank
+from spindown.domain.ranking.ladder import price_ceilings
+from spindown.domain.ranking.score import CandidateList, rank
 
 __all__ = [
     "Bill",

@@ -1,0 +1,85 @@
+"""Why an offer is not taken: the first constraint that rules it out, in order of precedence.
+
+Must agree with the one pass of ``score`` on every offer; a property test holds them together.
+"""
+
+import math
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from spindown.domain.offer import CapacityType, Offer, misfit
+from spindown.domain.ranking.terms import HIGHEST_PRICE, Terms
+
+#: Constraint, sentence, and when it may lift by itself.
+Reason = tuple[str, str, datetime | None]
+
+
+def reasons(offer: Offer, terms: Terms) -> Iterator[Reason]:
+    """Yield what rules an offer out, in order of precedence."""
+    policy, kind = terms.situation.policy, offer.instance_type
+    unfit = misfit(kind, terms.situation.requirements)
+    if unfit is not None:
+        yield (*unfit, None)
+    price = offer.price
+    if not (offer.instance_price > 0.0 and price <= HIGHEST_PRICE):
+        yield "price", f"{offer.instance_price:g} USD/h cannot be right", None
+    yield from _over_ceiling(offer, terms)
+    yield from _off_ladder(offer, terms)
+    on_demand = offer.on_demand_price
+    if (
+        offer.capacity_type is CapacityType.SPOT
+        and on_demand is not None
+        and offer.instance_price > on_demand
+    ):
+        yield (
+            "on_demand_price",
+            f"{offer.instance_price:.4f} USD/h as spot is dearer than {on_demand:.4f} on demand",
+            None,
+        )
+    alive = math.exp(-terms.rate_of(offer))
+    if offer.capacity_type is CapacityType.SPOT and alive < policy.min_reliability:
+        yield (
+            "min_reliability",
+            f"it lives an hour with probability {alive:.3f}, below {policy.min_reliability:g}",
+            None,
+        )
+    dry = terms.dry.get((kind.name, offer.zone, offer.capacity_type))
+    if dry is not None:
+        yield "unavailable", f"{dry.reason}; left alone until {dry.until:%H:%M:%S}", dry.until
+    until = terms.blocked.get(offer.quota_class)
+    if until is not None:
+        yield "quota", f"quota {offer.quota_class} is full; blocked until {until:%H:%M:%S}", until
+
+
+def _over_ceiling(offer: Offer, terms: Terms) -> Iterator[Reason]:
+    policy, price, gpus = terms.situation.policy, offer.price, offer.instance_type.gpu_count
+    if price > policy.max_price_per_hour:
+        ceiling = policy.max_price_per_hour
+        yield "max_price_per_hour", f"{price:.4f} USD/h is above {ceiling:g}", None
+    per_gpu = policy.max_price_per_gpu_hour
+    if per_gpu is not None and gpus > 0.0 and price > per_gpu * gpus:
+        each = price / gpus
+        yield "max_price_per_gpu_hour", f"{each:.4f} USD per GPU-hour is above {per_gpu:g}", None
+    if price > terms.situation.headroom_per_hour:
+        left = terms.situation.headroom_per_hour
+        yield "max_dollars_per_hour", f"{price:.4f} USD/h, and {left:.4f} are left to grow", None
+
+
+def _off_ladder(offer: Offer, terms: Terms) -> Iterator[Reason]:
+    price, capacity_type = offer.price, offer.capacity_type
+    ceiling = terms.ceilings.get(capacity_type, -math.inf)
+    if price <= ceiling:
+        return
+    policy, waited = terms.situation.policy, terms.situation.waited
+    fitting = [
+        rung.after
+        for rung in policy.ladder
+        if capacity_type in rung.capacity_types
+        and (rung.max_price_per_hour is None or price <= rung.max_price_per_hour)
+    ]
+    if not fitting:
+        yield "ladder", f"no rung allows {capacity_type} at {price:.4f} USD/h", None
+        return
+    wait = max(min(*fitting, policy.start_within) - waited, timedelta(0))
+    opens = terms.situation.now + wait
+    yield "ladder", f"{capacity_type} at {price:.4f} USD/h opens at {opens:%H:%M:%S}", opens
