@@ -123,6 +123,11 @@ class Ledger:
             bad_rows=tuple(reader.bad),
         )
 
+    def read_ended(self) -> Mapping[str, Worker]:
+        """Read the workers that have ended, as long as history keeps them."""
+        reader = _Reader(self._table.query(self._history, rows.WORKER))
+        return {w.instance_id: w for w in reader.all_of(Worker, rows.WORKER).values()}
+
     def worker(self, instance_id: str) -> Worker | None:
         """Find the live row of an instance by the index, then read it consistently."""
         key = self._table.find_instance(instance_id)
