@@ -55,7 +55,7 @@ class MemoryTable:
 
     def write(self, write: Write) -> Row | None:
         """Change one row if its condition holds; return it as it is now."""
-        _check_write(write)
+        _check_indexed(write)
         with self._lock:
             self._check_condition(write)
             self._put(write.key, self._changed(write))
@@ -68,7 +68,7 @@ class MemoryTable:
         if len({write.key for write in writes}) < len(writes):
             raise ContractError("transaction", "the same row twice", "write each row once")
         for write in writes:
-            _check_write(write)
+            _check_indexed(write)
         with self._lock:
             for write in writes:
                 self._check_condition(write)
@@ -103,8 +103,8 @@ class MemoryTable:
         row = self._find(write.key)
         if write.delete:
             return None
-        if row is None and not (write.set or write.add or write.remove):
-            return None
+        if write.is_check:
+            return row
         changed = dict(row or {})
         for name, value in write.set.items():
             changed[name] = _copy(name, value)
@@ -175,14 +175,10 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _check_write(write: Write) -> None:
-    if write.delete and (write.set or write.add or write.remove):
-        raise ContractError("write", "delete and a change", "either delete a row or change it")
-    names = [*write.set, *write.add, *write.remove]
-    if len(set(names)) < len(names):
-        raise ContractError("write", sorted(names), "change each attribute once")
-    if _INDEXED in write.set and not (isinstance(write.set[_INDEXED], str) and write.set[_INDEXED]):
-        raise ContractError(_INDEXED, write.set[_INDEXED], "write an instance id")
+def _check_indexed(write: Write) -> None:
+    value = write.set.get(_INDEXED, "unset")
+    if not (isinstance(value, str) and value):
+        raise ContractError(_INDEXED, value, "write an instance id")
 
 
 def _copy_row(row: Row) -> Row:

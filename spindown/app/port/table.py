@@ -48,6 +48,19 @@ class Write:
     remove: frozenset[str] = frozenset()
     delete: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what no table can carry out: a change beside a delete, one attribute twice."""
+        changed = len(self.set) + len(self.add) + len(self.remove)
+        if self.delete and changed:
+            raise ValueError(f"{self.key}: a write deletes the row or changes it, not both")
+        if changed > len(self.set.keys() | self.add.keys() | self.remove):
+            raise ValueError(f"{self.key}: a write changes each attribute once")
+
+    @property
+    def is_check(self) -> bool:
+        """Tell whether it only checks the condition."""
+        return not (self.delete or self.set or self.add or self.remove)
+
 
 class Table(Protocol):
     """The DynamoDB table. Rows are JSON-like dicts without their keys; reads are consistent.

@@ -1,0 +1,234 @@
+"""Instances on EC2: launched by CreateFleet, described, terminated.
+
+CreateFleet answers HTTP 200 with no instance when it could give none; what it says of each
+override then lies beside the instances, and both may be there.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from spindown.app.port import (
+    InstanceView,
+    LaunchAnswer,
+    LaunchedInstance,
+    LaunchRequest,
+    Refusal,
+)
+from spindown.aws.error import (
+    code_of,
+    is_server_fault,
+    message_of,
+    refusal_kind,
+    translate,
+    translated,
+)
+from spindown.domain.offer import CapacityType
+from spindown.error import NotFound, Unreachable
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import (
+        CreateFleetErrorTypeDef,
+        CreateFleetInstanceTypeDef,
+        FleetLaunchTemplateOverridesTypeDef,
+        InstanceTypeDef,
+    )
+
+#: Ids in one call: of TerminateInstances, as AWS advises, and values of one filter.
+TERMINATED_AT_ONCE = 1000
+FILTER_VALUES_MAX = 200
+
+#: Spot request status of an instance that EC2 takes away; it is set with the notice, while the
+#: instance still runs (EC2 user guide, "Spot request status").
+_RECLAIMED = "instance-terminated-"
+_NOT_RECLAIMED = frozenset({"instance-terminated-by-user", "instance-terminated-by-schedule"})
+_MARKED = "marked-for-termination"
+
+#: UnauthorizedOperation carries a page of encoded text.
+_MESSAGE_CHARACTERS = 400
+
+
+class Ec2Compute:
+    """Compute on EC2; ``client`` returns the client of a region."""
+
+    def __init__(self, client: "Callable[[str], EC2Client]") -> None:
+        self._client = client
+
+    def launch(self, request: LaunchRequest) -> LaunchAnswer:
+        """Ask CreateFleet once for an instant fleet."""
+        try:
+            answer = self._client(request.region).create_fleet(**_fleet(request))
+        except ClientError as error:
+            code = code_of(error)
+            kind = refusal_kind(code, is_whole_request=True)
+            if is_server_fault(error) and kind is not kind.THROTTLE:
+                raise Unreachable(f"CreateFleet: {code}: {message_of(error)}") from error
+            message = message_of(error)[:_MESSAGE_CHARACTERS]
+            return LaunchAnswer(refusals=(Refusal(kind=kind, code=code, message=message),))
+        except BotoCoreError as error:
+            raise translate(error) from error
+        return LaunchAnswer(
+            instances=tuple(
+                launched
+                for given in answer.get("Instances", [])
+                for launched in _launched(request, given)
+            ),
+            refusals=tuple(_refusal(request, error) for error in answer.get("Errors", [])),
+        )
+
+    def instances(self, *, region: str, tags: Mapping[str, str]) -> Sequence[InstanceView]:
+        """Return the instances that carry all these tags."""
+        pages = (
+            self._client(region)
+            .get_paginator("describe_instances")
+            .paginate(
+                Filters=[{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
+            )
+        )
+        with translated():
+            return [
+                _view(region, instance)
+                for page in pages
+                for reservation in page["Reservations"]
+                for instance in reservation["Instances"]
+            ]
+
+    def instance(self, *, region: str, instance_id: str) -> InstanceView:
+        """Return one instance."""
+        with translated():
+            answer = self._client(region).describe_instances(InstanceIds=[instance_id])
+        for reservation in answer["Reservations"]:
+            for instance in reservation["Instances"]:
+                return _view(region, instance)
+        raise NotFound(f"no instance {instance_id} in {region}")
+
+    def terminate(self, *, region: str, instance_ids: Sequence[str]) -> None:
+        """Terminate instances; one unknown id fails a whole call, so then each is ended alone."""
+        for some in _chunks(instance_ids, TERMINATED_AT_ONCE):
+            try:
+                self._terminate(region, some)
+            except NotFound:
+                for instance_id in some if len(some) > 1 else ():
+                    self.terminate(region=region, instance_ids=[instance_id])
+
+    def reclaimed(self, *, region: str, instance_ids: Sequence[str]) -> frozenset[str]:
+        """Return those whose spot request says that EC2 is taking them away."""
+        found: set[str] = set()
+        paginator = self._client(region).get_paginator("describe_spot_instance_requests")
+        for some in _chunks(instance_ids, FILTER_VALUES_MAX):
+            pages = paginator.paginate(Filters=[{"Name": "instance-id", "Values": some}])
+            with translated():
+                found.update(
+                    request["InstanceId"]
+                    for page in pages
+                    for request in page["SpotInstanceRequests"]
+                    if _is_reclaimed(request.get("Status", {}).get("Code", ""))
+                )
+        return frozenset(found)
+
+    def _terminate(self, region: str, instance_ids: Sequence[str]) -> None:
+        with translated():
+            self._client(region).terminate_instances(InstanceIds=instance_ids)
+
+
+def _fleet(request: LaunchRequest) -> dict[str, Any]:
+    """Return the arguments of CreateFleet; the order of the overrides is their priority."""
+    is_spot = request.capacity_type is CapacityType.SPOT
+    has_choice = len(request.overrides) > 1
+    strategy: dict[str, str] = {
+        "AllocationStrategy": "capacity-optimized-prioritized" if is_spot else "prioritized"
+    }
+    if is_spot:
+        strategy["InstanceInterruptionBehavior"] = "terminate"
+    tags = [{"Key": key, "Value": value} for key, value in request.tags.items()]
+    return {
+        "Type": "instant",
+        "ClientToken": request.client_token,
+        "LaunchTemplateConfigs": [
+            {
+                "LaunchTemplateSpecification": {
+                    "LaunchTemplateId": request.template.id,
+                    "Version": request.template.version,
+                },
+                "Overrides": [
+                    {
+                        "InstanceType": override.instance_type,
+                        "SubnetId": override.subnet_id,
+                        # Beside the subnet only so that errors name the zone.
+                        "AvailabilityZone": override.zone,
+                    }
+                    | ({"Priority": float(index)} if has_choice else {})
+                    for index, override in enumerate(request.overrides)
+                ],
+            }
+        ],
+        "SpotOptions" if is_spot else "OnDemandOptions": strategy,
+        "TargetCapacitySpecification": {
+            "TotalTargetCapacity": request.count,
+            "DefaultTargetCapacityType": request.capacity_type.value,
+        },
+        "TagSpecifications": [
+            {"ResourceType": kind, "Tags": tags} for kind in ("instance", "fleet")
+        ],
+    }
+
+
+def _launched(
+    request: LaunchRequest, given: "CreateFleetInstanceTypeDef"
+) -> Sequence[LaunchedInstance]:
+    override = given.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+    instance_type = str(given.get("InstanceType") or override.get("InstanceType", ""))
+    zone = given.get("AvailabilityZone") or _zone(request, override) or ""
+    return [
+        LaunchedInstance(
+            instance_id=instance_id,
+            instance_type=instance_type,
+            zone=zone,
+            capacity_type=request.capacity_type,
+        )
+        for instance_id in given.get("InstanceIds", [])
+    ]
+
+
+def _refusal(request: LaunchRequest, error: "CreateFleetErrorTypeDef") -> Refusal:
+    code = error.get("ErrorCode", "")
+    override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+    return Refusal(
+        kind=refusal_kind(code),
+        code=code,
+        message=error.get("ErrorMessage", "")[:_MESSAGE_CHARACTERS],
+        instance_type=override.get("InstanceType"),
+        zone=_zone(request, override),
+    )
+
+
+def _zone(request: LaunchRequest, override: "FleetLaunchTemplateOverridesTypeDef") -> str | None:
+    """Return the zone of an override in an answer, which may name its subnet only."""
+    zone = override.get("AvailabilityZone")
+    subnet = override.get("SubnetId")
+    return zone or next((o.zone for o in request.overrides if o.subnet_id == subnet), None)
+
+
+def _view(region: str, instance: "InstanceTypeDef") -> InstanceView:
+    is_spot = instance.get("InstanceLifecycle") == "spot"
+    return InstanceView(
+        instance_id=instance["InstanceId"],
+        instance_type=instance["InstanceType"],
+        region=region,
+        zone=instance["Placement"]["AvailabilityZone"],
+        capacity_type=CapacityType.SPOT if is_spot else CapacityType.ON_DEMAND,
+        state=instance["State"]["Name"],
+        launched_at=instance["LaunchTime"],
+        tags={tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])},
+        state_reason=instance.get("StateReason", {}).get("Code", ""),
+    )
+
+
+def _is_reclaimed(code: str) -> bool:
+    return code == _MARKED or (code.startswith(_RECLAIMED) and code not in _NOT_RECLAIMED)
+
+
+def _chunks(ids: Sequence[str], size: int) -> Sequence[Sequence[str]]:
+    return [ids[start : start + size] for start in range(0, len(ids), size)]

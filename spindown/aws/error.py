@@ -1,0 +1,238 @@
+"""Translate botocore's errors into those of ``spindown.error``; the only place that knows codes.
+
+What a launch was refused with becomes a ``RefusalKind`` instead, since it decides what is tried
+next. Codes are those of the botocore service models and of the AWS documentation of
+CreateFleet; the classes follow Karpenter's practice (aws/karpenter-provider-aws, pkg/errors),
+except that a full quota is not taken for a dry pool.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+from spindown.app.port import RefusalKind
+from spindown.error import (
+    AccessDenied,
+    ContractError,
+    NotFound,
+    PreconditionFailed,
+    SpindownError,
+    StaleHandle,
+    Throttled,
+    Unreachable,
+    WriteConflict,
+)
+
+_HTTP_SERVER_ERROR = 500
+
+_CODES: Mapping[type[SpindownError], tuple[str, ...]] = {
+    Throttled: (
+        "BandwidthLimitExceeded",
+        "EC2ThrottledException",
+        "KmsThrottled",
+        "LimitExceededException",
+        "OverLimit",
+        "PriorRequestNotComplete",
+        "ProvisionedThroughputExceeded",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingError",
+        "ThrottlingException",
+        "TooManyRequestsException",
+        "TooManyUpdates",
+        "Unavailable",
+    ),
+    AccessDenied: (
+        "403",
+        "AccessDenied",
+        "AccessDeniedException",
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "Forbidden",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "KmsAccessDenied",
+        "NotAuthorized",
+        "OptInRequired",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnauthorizedOperation",
+        "UnrecognizedClientException",
+    ),
+    NotFound: (
+        "404",
+        "AWS.SimpleQueueService.NonExistentQueue",
+        "InvalidInstanceID.Malformed",
+        "InvalidInstanceID.NotFound",
+        "NoSuchBucket",
+        "NoSuchKey",
+        "NoSuchResourceException",
+        "NoSuchVersion",
+        "NotFound",
+        "ParameterNotFound",
+        "QueueDoesNotExist",
+        "ResourceNotFoundException",
+    ),
+    PreconditionFailed: ("412", "ConditionalCheckFailedException", "PreconditionFailed"),
+    WriteConflict: (
+        "409",
+        "ConditionalRequestConflict",
+        "OperationAborted",
+        "TransactionConflict",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+    ),
+    StaleHandle: (
+        "AWS.SimpleQueueService.MessageNotInflight",
+        "MessageNotInflight",
+        "ReceiptHandleIsInvalid",
+    ),
+    ContractError: (
+        "AWS.SimpleQueueService.BatchRequestTooLong",
+        "BatchRequestTooLong",
+        "EntityTooLarge",
+        "InvalidMessageContents",
+        "InvalidParameterValue",
+        "ParameterMaxVersionLimitExceeded",
+        "ValidationError",
+        "ValidationException",
+    ),
+    Unreachable: (
+        "InternalError",
+        "InternalFailure",
+        "InternalServerError",
+        "RequestTimeout",
+        "RequestTimeoutException",
+    ),
+}
+
+_ERROR_OF: Mapping[str, type[SpindownError]] = {
+    code: error for error, codes in _CODES.items() for code in codes
+}
+
+_REFUSALS: Mapping[RefusalKind, tuple[str, ...]] = {
+    RefusalKind.CAPACITY: (
+        "InsufficientAddressCapacity",
+        "InsufficientCapacity",
+        "InsufficientFreeAddressesInSubnet",
+        "InsufficientHostCapacity",
+        "InsufficientInstanceCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "InternalError",
+        # For one override: its type is not offered in the zone of its subnet.
+        "InvalidFleetConfiguration",
+        "ReservationCapacityExceeded",
+        "Server.InternalError",
+        "SpotMaxPriceTooLow",
+        "UnfulfillableCapacity",
+        "Unsupported",
+    ),
+    RefusalKind.QUOTA: (
+        "InstanceLimitExceeded",
+        "MaxFleetCountExceeded",
+        "MaxSpotInstanceCountExceeded",
+        "SpotRequestLimitExceeded",
+        "VcpuLimitExceeded",
+        "VolumeLimitExceeded",
+    ),
+    RefusalKind.ACCOUNT: (
+        "AccessDenied",
+        "AuthFailure",
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+        "Blocked",
+        "DryRunOperation",
+        "IdempotentParameterMismatch",
+        "InvalidAMIID.Malformed",
+        "InvalidAMIID.NotFound",
+        "InvalidAMIID.Unavailable",
+        "InvalidFleetConfig",
+        "InvalidGroup.NotFound",
+        "InvalidKeyPair.NotFound",
+        "InvalidLaunchTemplateId.Malformed",
+        "InvalidLaunchTemplateId.NotFound",
+        "InvalidLaunchTemplateId.VersionNotFound",
+        "InvalidLaunchTemplateName.NotFoundException",
+        # Also "not eligible for Free Tier": such an account can launch no GPU type at all.
+        "InvalidParameterCombination",
+        "InvalidParameterValue",
+        "InvalidSubnetID.NotFound",
+        "InvalidUserData.Malformed",
+        "MissingParameter",
+        "OptInRequired",
+        "PendingVerification",
+        "UnauthorizedOperation",
+    ),
+    RefusalKind.THROTTLE: (
+        "EC2ThrottledException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "ServiceUnavailable",
+        "Throttling",
+        "ThrottlingException",
+        "Unavailable",
+    ),
+}
+
+_REFUSAL_OF: Mapping[str, RefusalKind] = {
+    code: kind for kind, codes in _REFUSALS.items() for code in codes
+}
+
+
+def refusal_kind(code: str, *, is_whole_request: bool = False) -> RefusalKind:
+    """Return what a CreateFleet code means, of one override or of the whole request."""
+    if is_whole_request and code == "InvalidFleetConfiguration":
+        return RefusalKind.ACCOUNT
+    return _REFUSAL_OF.get(code, RefusalKind.UNKNOWN)
+
+
+def code_of(error: ClientError) -> str:
+    """Return the error code that a service gave."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def message_of(error: ClientError) -> str:
+    """Return the sentence that a service gave."""
+    return str(error.response.get("Error", {}).get("Message", ""))
+
+
+def is_server_fault(error: ClientError) -> bool:
+    """Tell whether the service itself failed, so that what became of the call is unknown."""
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status >= _HTTP_SERVER_ERROR
+
+
+def translate(error: BotoCoreError | ClientError) -> SpindownError:
+    """Return the error of ours that says the same."""
+    if isinstance(error, NoCredentialsError):
+        return AccessDenied("no AWS credentials: give a profile, a role or environment variables")
+    if not isinstance(error, ClientError):
+        return Unreachable(f"no usable answer: {error}")
+    code, operation = code_of(error), error.operation_name
+    found = _ERROR_OF.get(code)
+    if found is None:
+        found = Unreachable if is_server_fault(error) else SpindownError
+    if found is ContractError:
+        return ContractError(operation, message_of(error), f"mend the request ({code})")
+    return found(f"{operation}: {code}: {message_of(error)}")
+
+
+@contextmanager
+def translated(exceptions: Mapping[str, type[SpindownError]] | None = None) -> Iterator[None]:
+    """Raise our errors for botocore's; ``exceptions`` says what codes mean in this place only."""
+    try:
+        yield
+    except ClientError as error:
+        here = (exceptions or {}).get(code_of(error))
+        if here is not None:
+            raise here(f"{error.operation_name}: {message_of(error)}") from error
+        raise translate(error) from error
+    except BotoCoreError as error:
+        raise translate(error) from error

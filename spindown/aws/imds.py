@@ -1,0 +1,119 @@
+"""The instance metadata service, version 2 only: who we are and what EC2 has announced."""
+
+import json
+import urllib.error
+import urllib.request
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from http.client import HTTPException
+
+from spindown.app.port import Clock, Identity
+from spindown.domain.offer import CapacityType
+from spindown.error import NotFound, Unreachable
+
+#: The link-local address of the service on every instance.
+ENDPOINT = "http://169.254.169.254"
+
+_TOKEN_SECONDS = 6 * 3600
+_TIMEOUT_SECONDS = 2.0
+
+#: EC2's promise between an interruption notice and the interruption.
+_NOTICE = timedelta(minutes=2)
+
+
+class ImdsMetadata:
+    """Metadata of the instance; ``endpoint`` is another one than the usual, if given."""
+
+    def __init__(self, clock: Clock, endpoint: str | None = None) -> None:
+        self._clock = clock
+        self._endpoint = (endpoint or ENDPOINT).rstrip("/")
+        # The service is on the machine itself: a proxy can only be in the way.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._token: str | None = None
+        self._first_seen: datetime | None = None
+
+    def identity(self) -> Identity:
+        """Return who we are.
+
+        Raises:
+            NotFound: a part of it is missing, for example tags that the template keeps out of
+                the metadata.
+        """
+        is_spot = self._require("instance-life-cycle") == CapacityType.SPOT
+        return Identity(
+            instance_id=self._require("instance-id"),
+            instance_type=self._require("instance-type"),
+            region=self._require("placement/region"),
+            zone=self._require("placement/availability-zone"),
+            capacity_type=CapacityType.SPOT if is_spot else CapacityType.ON_DEMAND,
+            tags={
+                name: self._require(f"tags/instance/{name}")
+                for name in self._require("tags/instance").splitlines()
+            },
+        )
+
+    def interruption(self) -> datetime | None:
+        """Return when EC2 takes the instance away, once announced."""
+        text = self._get("spot/instance-action")
+        if text is None:
+            return None
+        announced = _instant(text, "time")
+        if announced is not None:
+            return announced
+        # Announced all the same: count from when we first saw it, which is at most late.
+        self._first_seen = self._first_seen or self._clock.now()
+        return self._first_seen + _NOTICE
+
+    def rebalance(self) -> datetime | None:
+        """Return when a rebalance recommendation was given, if one was."""
+        text = self._get("events/recommendations/rebalance")
+        return None if text is None else _instant(text, "noticeTime") or self._clock.now()
+
+    def _require(self, path: str) -> str:
+        found = self._get(path)
+        if found is None:
+            raise NotFound(f"no {path} in the instance metadata")
+        return found
+
+    def _get(self, path: str) -> str | None:
+        """Return a leaf of the metadata, None if there is none; renew a token that has lapsed."""
+        status, text = self._read(path)
+        if status == HTTPStatus.UNAUTHORIZED:
+            self._token = None
+            status, text = self._read(path)
+        if status == HTTPStatus.NOT_FOUND:
+            return None
+        if status != HTTPStatus.OK:
+            raise Unreachable(f"instance metadata answered {status} for {path}")
+        return text
+
+    def _read(self, path: str) -> tuple[int, str]:
+        if self._token is None:
+            wanted = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_SECONDS)}
+            status, token = self._request("PUT", "api/token", wanted)
+            if status != HTTPStatus.OK:
+                raise Unreachable(f"instance metadata gave no token: {status}")
+            self._token = token
+        return self._request("GET", f"meta-data/{path}", {"X-aws-ec2-metadata-token": self._token})
+
+    def _request(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str]:
+        request = urllib.request.Request(  # noqa: S310 - the scheme is ours
+            f"{self._endpoint}/latest/{path}", method=method, headers=headers
+        )
+        try:
+            with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, ""
+        except (OSError, HTTPException) as error:
+            raise Unreachable(f"no instance metadata at {self._endpoint}: {error}") from error
+
+
+def _instant(text: str, field: str) -> datetime | None:
+    """Return the time in a notice; None if it cannot be read."""
+    try:
+        at = datetime.fromisoformat(json.loads(text)[field])
+    except (ValueError, KeyError, TypeError):
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

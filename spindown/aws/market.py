@@ -1,0 +1,171 @@
+"""What EC2 offers and at what price: EC2's own descriptions, Price List, Service Quotas."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from spindown.app.port import Clock
+from spindown.aws.error import translated
+from spindown.domain.offer import CapacityType, InstanceType, SpotPrice
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import GpuDeviceInfoTypeDef, InstanceTypeInfoTypeDef
+    from mypy_boto3_pricing import PricingClient
+    from mypy_boto3_service_quotas import ServiceQuotasClient
+
+#: Where the Price List answers (also eu-central-1 and ap-south-1); it knows every region.
+PRICING_REGION = "us-east-1"
+
+#: Linux with nothing on it, on machines that others use too, without a reservation.
+_PLAIN_LINUX = {
+    "serviceCode": "AmazonEC2",
+    "operatingSystem": "Linux",
+    "preInstalledSw": "NA",
+    "capacitystatus": "Used",
+    "marketoption": "OnDemand",
+    "tenancy": "Shared",
+    "productFamily": "Compute Instance",
+}
+_SPOT_PRODUCTS = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
+
+
+class Ec2Market:
+    """Market on EC2, Price List and Service Quotas; the first and last are regional."""
+
+    def __init__(
+        self,
+        ec2: "Callable[[str], EC2Client]",
+        pricing: "Callable[[], PricingClient]",
+        quotas: "Callable[[str], ServiceQuotasClient]",
+        clock: Clock,
+    ) -> None:
+        self._ec2 = ec2
+        self._pricing = pricing
+        self._quotas = quotas
+        self._clock = clock
+
+    def instance_types(self, *, region: str) -> Sequence[InstanceType]:
+        """Return every type with a GPU of any maker."""
+        pages = self._ec2(region).get_paginator("describe_instance_types").paginate()
+        with translated():
+            found = [
+                _instance_type(info)
+                for page in pages
+                for info in page["InstanceTypes"]
+                if info.get("GpuInfo", {}).get("Gpus")
+            ]
+        return sorted(found, key=lambda instance_type: instance_type.name)
+
+    def offerings(self, *, region: str) -> Mapping[str, frozenset[str]]:
+        """Return zone -> names of types offered there, with or without a GPU."""
+        pages = (
+            self._ec2(region)
+            .get_paginator("describe_instance_type_offerings")
+            .paginate(LocationType="availability-zone")
+        )
+        zones: dict[str, set[str]] = {}
+        with translated():
+            for page in pages:
+                for offering in page["InstanceTypeOfferings"]:
+                    zones.setdefault(offering["Location"], set()).add(offering["InstanceType"])
+        return {zone: frozenset(names) for zone, names in zones.items()}
+
+    def on_demand_prices(self, *, region: str) -> Mapping[str, float]:
+        """Return type -> USD per hour, Linux, shared tenancy."""
+        wanted = _PLAIN_LINUX | {"regionCode": region}
+        pages = (
+            self._pricing()
+            .get_paginator("get_products")
+            .paginate(
+                ServiceCode="AmazonEC2",
+                FormatVersion="aws_v1",
+                Filters=[
+                    {"Type": "TERM_MATCH", "Field": field, "Value": value}
+                    for field, value in wanted.items()
+                ],
+            )
+        )
+        with translated():
+            products = [json.loads(text) for page in pages for text in page["PriceList"]]
+        return {
+            product["product"]["attributes"]["instanceType"]: price
+            for product in products
+            for price in _hourly_prices(product)
+        }
+
+    def spot_prices(self, *, region: str, instance_types: Sequence[str]) -> Sequence[SpotPrice]:
+        """Return the present price of each type in each zone that has one."""
+        if not instance_types:
+            return []
+        # From now on: EC2 puts the last change before the start first.
+        pages = (
+            self._ec2(region)
+            .get_paginator("describe_spot_price_history")
+            .paginate(
+                InstanceTypes=list(instance_types),  # type: ignore[arg-type]  # known at run time
+                ProductDescriptions=_SPOT_PRODUCTS,
+                StartTime=self._clock.now(),
+            )
+        )
+        latest: dict[tuple[str, str], SpotPrice] = {}
+        with translated():
+            for page in pages:
+                for row in page["SpotPriceHistory"]:
+                    seen = SpotPrice(
+                        instance_type=row["InstanceType"],
+                        zone=row["AvailabilityZone"],
+                        price=float(row["SpotPrice"]),
+                        seen_at=row["Timestamp"],
+                    )
+                    key = (seen.instance_type, seen.zone)
+                    if key not in latest or latest[key].seen_at < seen.seen_at:
+                        latest[key] = seen
+        return list(latest.values())
+
+    def quotas(self, *, region: str) -> Mapping[str, float]:
+        """Return quota code -> vCPUs, for those that count the vCPUs of instances."""
+        pages = (
+            self._quotas(region).get_paginator("list_service_quotas").paginate(ServiceCode="ec2")
+        )
+        with translated():
+            return {
+                quota["QuotaCode"]: quota["Value"]
+                for page in pages
+                for quota in page["Quotas"]
+                if quota.get("UsageMetric", {}).get("MetricDimensions", {}).get("Resource")
+                == "vCPU"
+            }
+
+
+def _instance_type(info: "InstanceTypeInfoTypeDef") -> InstanceType:
+    gpu = info["GpuInfo"]["Gpus"][0]
+    architectures = info["ProcessorInfo"]["SupportedArchitectures"]
+    usage = info.get("SupportedUsageClasses", [])
+    return InstanceType(
+        name=info["InstanceType"],
+        vcpus=info["VCpuInfo"]["DefaultVCpus"],
+        memory_mib=info["MemoryInfo"]["SizeInMiB"],
+        architecture="arm64" if "arm64" in architectures else "x86_64",
+        gpu_name=gpu.get("Name", ""),
+        gpu_manufacturer=gpu.get("Manufacturer", ""),
+        gpu_count=_gpu_count(gpu),
+        gpu_memory_mib=gpu.get("MemoryInfo", {}).get("SizeInMiB", 0),
+        capacity_types=frozenset(kind for kind in CapacityType if kind.value in usage),
+        bare_metal=info.get("BareMetal", False),
+    )
+
+
+def _gpu_count(gpu: "GpuDeviceInfoTypeDef") -> float:
+    """Return GPUs; a partitioned one has Count 0 and says its share of a GPU instead."""
+    count = gpu.get("Count", 0)
+    return float(count or gpu.get("LogicalGpuCount", 0) * gpu.get("GpuPartitionSize", 0.0))
+
+
+def _hourly_prices(product: Mapping[str, Any]) -> Iterator[float]:
+    for term in product.get("terms", {}).get("OnDemand", {}).values():
+        for dimension in term["priceDimensions"].values():
+            price = float(dimension["pricePerUnit"].get("USD", 0))
+            # What is priced at nothing is not sold this way.
+            if price > 0:
+                yield price

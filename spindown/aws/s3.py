@@ -1,0 +1,134 @@
+"""The deployment's bucket, and the inputs that a workload may read, on S3.
+
+A conditional put that botocore repeated after a lost answer may meet its own first write and be
+refused with 412; the caller tells by a nonce in what it wrote.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from boto3.exceptions import Boto3Error
+
+from spindown.app.port import Absent, Matches, ObjectSummary, StoredObject
+from spindown.aws.error import translated
+from spindown.contract.location import Location, check_declared
+from spindown.error import ContractError, PreconditionFailed, SpindownError, Unreachable
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import ObjectTypeDef
+
+#: If-Match on a key that has no object is answered with 404.
+_GONE: Mapping[str, type[SpindownError]] = {"NoSuchKey": PreconditionFailed}
+
+
+class S3ObjectStore:
+    """ObjectStore on one versioned S3 bucket."""
+
+    def __init__(self, client: "S3Client", bucket: str) -> None:
+        self._client = client
+        self._bucket = bucket
+
+    def get(self, key: str, *, version: str | None = None) -> StoredObject:
+        """Read an object, or one of its older versions."""
+        which: dict[str, Any] = {} if version is None else {"VersionId": version}
+        with translated():
+            answer = self._client.get_object(Bucket=self._bucket, Key=key, **which)
+            return StoredObject(
+                data=answer["Body"].read(),
+                etag=answer["ETag"],
+                version=answer.get("VersionId", "null"),
+                modified_at=answer["LastModified"],
+            )
+
+    def put(self, key: str, data: bytes, *, condition: Absent | Matches | None = None) -> str:
+        """Write an object if the condition holds, return its ETag."""
+        which: dict[str, Any] = {}
+        if isinstance(condition, Absent):
+            which = {"IfNoneMatch": "*"}
+        elif isinstance(condition, Matches):
+            which = {"IfMatch": condition.etag}
+        with translated(_GONE if isinstance(condition, Matches) else None):
+            answer = self._client.put_object(Bucket=self._bucket, Key=key, Body=data, **which)
+        return answer["ETag"]
+
+    def put_file(self, key: str, path: Path) -> None:
+        """Upload a file, in parts if it is large."""
+        with path.open("rb") as file, _transferring():
+            self._client.upload_fileobj(file, self._bucket, key)
+
+    def get_file(self, key: str, path: Path) -> None:
+        """Download an object; the file appears only when it is whole."""
+        with _transferring():
+            self._client.download_file(self._bucket, key, str(path))
+
+    def list(self, prefix: str) -> Iterator[ObjectSummary]:
+        """List objects under a prefix in key order."""
+        for found in _list(self._client, self._bucket, prefix):
+            yield ObjectSummary(
+                key=found["Key"], bytes=found["Size"], modified_at=found["LastModified"]
+            )
+
+    def versions(self, key: str) -> Sequence[str]:
+        """Return the version ids of a key, newest first."""
+        pages = self._client.get_paginator("list_object_versions").paginate(
+            Bucket=self._bucket, Prefix=key
+        )
+        found = []
+        with translated():
+            for page in pages:
+                listed = page.get("Versions", [])
+                found += [v["VersionId"] for v in listed if v["Key"] == key]
+                # Keys come in order, so one that is longer than ours ends ours.
+                if any(version["Key"] != key for version in listed):
+                    break
+        return found
+
+
+class S3InputSource:
+    """InputSource on S3, within the prefixes that the workload declares."""
+
+    def __init__(self, client: "S3Client", declared: Sequence[str]) -> None:
+        self._client = client
+        self._declared = tuple(declared)
+
+    def read(self, uri: str, *, at_most_bytes: int) -> bytes:
+        """Read an object; one that is too large is not downloaded."""
+        at = check_declared(uri, self._declared)
+        with translated():
+            answer = self._client.get_object(Bucket=at.bucket, Key=at.key)
+            with answer["Body"] as body:
+                if answer["ContentLength"] > at_most_bytes:
+                    size = f"{answer['ContentLength']} bytes"
+                    raise ContractError(uri, size, f"keep it within {at_most_bytes} bytes")
+                return body.read()
+
+    def list(self, uri_prefix: str) -> Iterator[str]:
+        """Yield the URIs of the objects under a prefix, in key order."""
+        at = check_declared(uri_prefix, self._declared)
+        for found in _list(self._client, at.bucket, at.key):
+            yield str(Location(bucket=at.bucket, key=found["Key"]))
+
+    def fetch(self, uri: str, path: Path) -> None:
+        """Download an object to a local file."""
+        at = check_declared(uri, self._declared)
+        with _transferring():
+            self._client.download_file(at.bucket, at.key, str(path))
+
+
+def _list(client: "S3Client", bucket: str, prefix: str) -> "Iterator[ObjectTypeDef]":
+    with translated():
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+            yield from page.get("Contents", [])
+
+
+@contextmanager
+def _transferring() -> Iterator[None]:
+    """Raise our errors for those of a managed transfer."""
+    try:
+        with translated():
+            yield
+    except Boto3Error as error:
+        raise Unreachable(f"the transfer failed: {error}") from error

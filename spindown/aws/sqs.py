@@ -1,0 +1,167 @@
+"""The job queue on SQS.
+
+AWS answers a delete with an outdated receipt handle as if it had succeeded; that is the one
+promise of the port which this adapter cannot keep.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from spindown.app.port import Clock, Message, Outgoing
+from spindown.aws.error import translated
+from spindown.domain.fleet import Backlog
+from spindown.error import ContractError, StaleHandle, Throttled
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.type_defs import MessageTypeDef, SendMessageBatchRequestEntryTypeDef
+
+#: SQS quotas of one batch: entries, and bytes of all of them together.
+BATCH_ENTRIES_MAX = 10
+BATCH_BYTES_MAX = 1024 * 1024
+
+#: Rounds in which entries that SQS itself failed to take are sent again.
+_SEND_ROUNDS = 3
+
+#: What a receipt handle that lost its message is answered with. Past the twelfth hour from the
+#: receive it is InvalidParameterValue, as for a handle that never was one.
+_STALE: Mapping[str, type[StaleHandle]] = {"InvalidParameterValue": StaleHandle}
+
+
+class SqsJobQueue:
+    """JobQueue on one SQS standard queue."""
+
+    def __init__(self, client: "SQSClient", url: str, clock: Clock) -> None:
+        self._client = client
+        self._url = url
+        self._clock = clock
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        """Send messages in batches; raise if one was not accepted."""
+        for batch in _batches(messages):
+            left = [_entry(str(index), outgoing) for index, outgoing in enumerate(batch)]
+            for _ in range(_SEND_ROUNDS):
+                left = self._send_batch(left)
+                if not left:
+                    break
+            else:
+                raise Throttled(f"SQS did not take {len(left)} of {len(batch)} messages")
+
+    def receive(self, *, wait: timedelta, visibility: timedelta) -> Message | None:
+        """Take one message, waiting at most 20 s."""
+        with translated():
+            answer = self._client.receive_message(
+                QueueUrl=self._url,
+                MaxNumberOfMessages=1,
+                WaitTimeSeconds=_seconds(wait),
+                VisibilityTimeout=_seconds(visibility),
+                MessageSystemAttributeNames=[
+                    "ApproximateReceiveCount",
+                    "SentTimestamp",
+                    "MessageGroupId",
+                ],
+                MessageAttributeNames=["All"],
+            )
+        received = answer.get("Messages", [])
+        return _message(received[0], self._clock.now()) if received else None
+
+    def extend(self, receipt_handle: str, visibility: timedelta) -> None:
+        """Hide the message for ``visibility`` from now; zero requeues it."""
+        with translated(_STALE):
+            self._client.change_message_visibility(
+                QueueUrl=self._url,
+                ReceiptHandle=receipt_handle,
+                VisibilityTimeout=_seconds(visibility),
+            )
+
+    def delete(self, receipt_handle: str) -> None:
+        """Delete the message for good."""
+        with translated(_STALE):
+            self._client.delete_message(QueueUrl=self._url, ReceiptHandle=receipt_handle)
+
+    def backlog(self) -> Backlog:
+        """Return SQS's approximate numbers."""
+        with translated():
+            answer = self._client.get_queue_attributes(
+                QueueUrl=self._url,
+                AttributeNames=[
+                    "ApproximateNumberOfMessages",
+                    "ApproximateNumberOfMessagesNotVisible",
+                    "ApproximateNumberOfMessagesDelayed",
+                ],
+            )
+        counts = answer["Attributes"]
+        return Backlog(
+            visible=int(counts["ApproximateNumberOfMessages"]),
+            in_flight=int(counts["ApproximateNumberOfMessagesNotVisible"]),
+            delayed=int(counts["ApproximateNumberOfMessagesDelayed"]),
+        )
+
+    def _send_batch(
+        self, entries: "Sequence[SendMessageBatchRequestEntryTypeDef]"
+    ) -> "list[SendMessageBatchRequestEntryTypeDef]":
+        """Send one batch; return the entries that SQS failed to take."""
+        with translated():
+            answer = self._client.send_message_batch(QueueUrl=self._url, Entries=entries)
+        failed = {failure["Id"]: failure for failure in answer.get("Failed", [])}
+        for failure in failed.values():
+            if failure["SenderFault"]:
+                said = failure.get("Message", failure["Code"])
+                raise ContractError("message", said, "send what SQS accepts")
+        return [entry for entry in entries if entry["Id"] in failed]
+
+
+def _batches(messages: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
+    batch: list[Outgoing] = []
+    size = 0
+    for outgoing in messages:
+        if outgoing.bytes > BATCH_BYTES_MAX:
+            raise ContractError("message", f"{outgoing.bytes} bytes", "send at most 1 MiB")
+        if len(batch) == BATCH_ENTRIES_MAX or size + outgoing.bytes > BATCH_BYTES_MAX:
+            yield batch
+            batch, size = [], 0
+        batch.append(outgoing)
+        size += outgoing.bytes
+    if batch:
+        yield batch
+
+
+def _entry(entry_id: str, outgoing: Outgoing) -> "SendMessageBatchRequestEntryTypeDef":
+    entry: SendMessageBatchRequestEntryTypeDef = {
+        "Id": entry_id,
+        "MessageBody": outgoing.body,
+        "MessageAttributes": {
+            name: {"DataType": "String", "StringValue": value}
+            for name, value in outgoing.attributes.items()
+        },
+    }
+    if outgoing.delay:
+        entry["DelaySeconds"] = _seconds(outgoing.delay)
+    if outgoing.tenant is not None:
+        entry["MessageGroupId"] = outgoing.tenant
+    return entry
+
+
+def _message(message: "MessageTypeDef", received_at: datetime) -> Message:
+    system = message["Attributes"]
+    return Message(
+        message_id=message["MessageId"],
+        body=message["Body"],
+        receipt_handle=message["ReceiptHandle"],
+        receive_count=int(system["ApproximateReceiveCount"]),
+        sent_at=datetime.fromtimestamp(int(system["SentTimestamp"]) / 1000, UTC),
+        received_at=received_at,
+        tenant=system.get("MessageGroupId"),
+        attributes={
+            name: attribute["StringValue"]
+            for name, attribute in message.get("MessageAttributes", {}).items()
+            if "StringValue" in attribute
+        },
+    )
+
+
+def _seconds(duration: timedelta) -> int:
+    # Rounded up: half a second of visibility must not become none.
+    return math.ceil(duration.total_seconds())

@@ -1,0 +1,116 @@
+"""Settings and live policy edits in SSM's Parameter Store.
+
+Going back to the policy as deployed stores an empty edit: deleting the parameter would lose its
+history and begin its versions anew.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from spindown.app.port import LiveEdit
+from spindown.aws.error import translated
+from spindown.contract.codec import decode
+from spindown.contract.settings import (
+    DeploymentSettings,
+    WorkloadSettings,
+    deployment_parameter,
+    live_parameter,
+    workload_parameter,
+)
+from spindown.error import ContractError, NotFound
+
+if TYPE_CHECKING:
+    from mypy_boto3_ssm import SSMClient
+    from mypy_boto3_ssm.type_defs import ParameterTypeDef
+
+T = TypeVar("T")
+
+NO_EDIT = "{}"
+
+
+class SsmSettingsStore:
+    """SettingsStore of one deployment."""
+
+    def __init__(self, client: "SSMClient", deployment: str) -> None:
+        self._client = client
+        self._deployment = deployment
+
+    def deployment(self) -> DeploymentSettings:
+        """Return the deployment."""
+        name = deployment_parameter(self._deployment)
+        found = self._read(name)
+        if name not in found:
+            raise NotFound(f"no deployment {self._deployment}: no parameter {name}")
+        return _parse(DeploymentSettings, found[name])
+
+    def workload(self, name: str) -> tuple[WorkloadSettings, LiveEdit | None]:
+        """Return a workload as deployed, and its live edit, in one read."""
+        deployed = workload_parameter(self._deployment, name)
+        live = live_parameter(self._deployment, name)
+        found = self._read(deployed, live)
+        if deployed not in found:
+            raise NotFound(f"no workload {name} in deployment {self._deployment}")
+        edit = found.get(live)
+        return _parse(WorkloadSettings, found[deployed]), _edit(edit) if edit else None
+
+    def put_live(self, name: str, text: str) -> None:
+        """Store a live edit."""
+        with translated():
+            self._client.put_parameter(
+                Name=live_parameter(self._deployment, name),
+                Value=text,
+                Type="String",
+                Overwrite=True,
+            )
+
+    def delete_live(self, name: str) -> None:
+        """Go back to the policy as deployed."""
+        if self._read(live_parameter(self._deployment, name)):
+            self.put_live(name, NO_EDIT)
+
+    def history(self, name: str) -> Sequence[LiveEdit]:
+        """Return past live edits, oldest first; Parameter Store keeps the last hundred."""
+        pages = self._client.get_paginator("get_parameter_history").paginate(
+            Name=live_parameter(self._deployment, name)
+        )
+        try:
+            with translated():
+                past = [entry for page in pages for entry in page["Parameters"]]
+        except NotFound:
+            return []
+        edits = [
+            LiveEdit(
+                text=entry["Value"],
+                version=entry["Version"],
+                edited_at=entry["LastModifiedDate"],
+                edited_by=entry.get("LastModifiedUser", ""),
+            )
+            for entry in past
+        ]
+        return sorted(edits, key=lambda edit: edit.version)
+
+    def _read(self, *names: str) -> "dict[str, ParameterTypeDef]":
+        with translated():
+            answer = self._client.get_parameters(Names=names)
+        return {parameter["Name"]: parameter for parameter in answer["Parameters"]}
+
+
+def _parse(cls: type[T], parameter: "ParameterTypeDef") -> T:
+    try:
+        row = json.loads(parameter["Value"])
+    except json.JSONDecodeError as error:
+        raise ContractError(parameter["Name"], parameter["Value"], "write JSON") from error
+    if not isinstance(row, dict):
+        raise ContractError(parameter["Name"], row, "write a JSON object")
+    return decode(cls, row)
+
+
+def _edit(parameter: "ParameterTypeDef") -> LiveEdit | None:
+    if parameter["Value"] == NO_EDIT:
+        return None
+    return LiveEdit(
+        text=parameter["Value"],
+        version=parameter["Version"],
+        edited_at=parameter["LastModifiedDate"],
+    )

@@ -1,0 +1,163 @@
+"""The one place that builds ports on AWS, from one session, each client at its first use.
+
+Region, credentials and endpoints come from the session, and so from the standard AWS
+configuration; nothing here reads the environment by itself.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TextIO, TypeVar, cast
+
+import boto3
+from botocore.config import Config
+
+from spindown.app.port import Clock
+from spindown.aws.clock import SystemClock
+from spindown.aws.dynamodb import DynamoTable
+from spindown.aws.ec2 import Ec2Compute
+from spindown.aws.emf import LoggedMetricSink, PrintedMetricSink
+from spindown.aws.imds import ImdsMetadata
+from spindown.aws.market import PRICING_REGION, Ec2Market
+from spindown.aws.s3 import S3InputSource, S3ObjectStore
+from spindown.aws.sqs import SqsJobQueue
+from spindown.aws.ssm import SsmSettingsStore
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_logs import CloudWatchLogsClient
+    from mypy_boto3_pricing import PricingClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_service_quotas import ServiceQuotasClient
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_ssm import SSMClient
+
+C = TypeVar("C")
+
+#: Seconds. A call is made at most three times, so a function must outlive three of these.
+CONNECT_TIMEOUT = 3
+READ_TIMEOUT = 10
+#: CreateFleet answers only when it has tried its overrides.
+EC2_READ_TIMEOUT = 20
+#: Longer than the longest poll, 20 s.
+SQS_READ_TIMEOUT = 30
+S3_READ_TIMEOUT = 30
+#: Slots, heartbeats and prefetch of one worker use a client at the same time.
+CONNECTIONS = 32
+
+
+class Aws:
+    """Ports on AWS. Safe to use from several threads."""
+
+    def __init__(self, session: boto3.Session | None = None, *, clock: Clock | None = None) -> None:
+        self._session = session or boto3.Session()
+        self._clock = clock or SystemClock()
+        self._lock = threading.RLock()
+        self._clients: dict[tuple[str, str | None], object] = {}
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock that the ports use."""
+        return self._clock
+
+    @property
+    def region(self) -> str | None:
+        """Return the session's own region."""
+        return self._session.region_name
+
+    def queue(self, url: str) -> SqsJobQueue:
+        """Return the queue at a URL."""
+        return SqsJobQueue(self._sqs(), url, self._clock)
+
+    def object_store(self, bucket: str) -> S3ObjectStore:
+        """Return a bucket."""
+        return S3ObjectStore(self._s3(), bucket)
+
+    def input_source(self, declared: Sequence[str]) -> S3InputSource:
+        """Return the inputs under the declared ``s3://bucket/prefix``."""
+        return S3InputSource(self._s3(), declared)
+
+    def table(self, name: str) -> DynamoTable:
+        """Return a table."""
+        return DynamoTable(self._dynamodb(), name)
+
+    def compute(self) -> Ec2Compute:
+        """Return EC2 in every region."""
+        return Ec2Compute(self._ec2)
+
+    def market(self) -> Ec2Market:
+        """Return what EC2 offers in every region."""
+        return Ec2Market(self._ec2, self._pricing, self._service_quotas, self._clock)
+
+    def settings(self, deployment: str) -> SsmSettingsStore:
+        """Return the settings of a deployment."""
+        return SsmSettingsStore(self._ssm(), deployment)
+
+    def printed_metrics(self, stream: TextIO) -> PrintedMetricSink:
+        """Return metrics as lines of a stream that Lambda carries to CloudWatch Logs."""
+        return PrintedMetricSink(stream, self._clock)
+
+    def logged_metrics(self, group: str, stream: str) -> LoggedMetricSink:
+        """Return metrics as events of a log stream."""
+        return LoggedMetricSink(self._logs(), group, stream, self._clock)
+
+    def metadata(self, endpoint: str | None = None) -> ImdsMetadata:
+        """Return the metadata of this instance, from another endpoint than the usual if given."""
+        return ImdsMetadata(self._clock, endpoint)
+
+    def _sqs(self) -> "SQSClient":
+        config = _config(SQS_READ_TIMEOUT)
+        return self._once("sqs", None, lambda: self._session.client("sqs", config=config))
+
+    def _s3(self) -> "S3Client":
+        config = _config(S3_READ_TIMEOUT)
+        return self._once("s3", None, lambda: self._session.client("s3", config=config))
+
+    def _dynamodb(self) -> "DynamoDBClient":
+        config = _config()
+        return self._once("dynamodb", None, lambda: self._session.client("dynamodb", config=config))
+
+    def _ssm(self) -> "SSMClient":
+        return self._once("ssm", None, lambda: self._session.client("ssm", config=_config()))
+
+    def _logs(self) -> "CloudWatchLogsClient":
+        return self._once("logs", None, lambda: self._session.client("logs", config=_config()))
+
+    def _ec2(self, region: str) -> "EC2Client":
+        config = _config(EC2_READ_TIMEOUT)
+        return self._once(
+            "ec2",
+            region,
+            lambda: self._session.client("ec2", region_name=region, config=config),
+        )
+
+    def _pricing(self) -> "PricingClient":
+        return self._once(
+            "pricing",
+            PRICING_REGION,
+            lambda: self._session.client("pricing", region_name=PRICING_REGION, config=_config()),
+        )
+
+    def _service_quotas(self, region: str) -> "ServiceQuotasClient":
+        return self._once(
+            "service-quotas",
+            region,
+            lambda: self._session.client("service-quotas", region_name=region, config=_config()),
+        )
+
+    def _once(self, service: str, region: str | None, make: Callable[[], C]) -> C:
+        # Making a client is not thread-safe on a shared session; using one is.
+        with self._lock:
+            key = (service, region)
+            if key not in self._clients:
+                self._clients[key] = make()
+            return cast("C", self._clients[key])
+
+
+def _config(read_timeout: int = READ_TIMEOUT) -> Config:
+    return Config(
+        retries={"mode": "standard", "total_max_attempts": 3},
+        connect_timeout=CONNECT_TIMEOUT,
+        read_timeout=read_timeout,
+        max_pool_connections=CONNECTIONS,
+    )
