@@ -147,8 +147,9 @@ class Market:
 
     def bill(self) -> tuple[BillLine, ...]:
         """Return what AWS would charge for every instance so far."""
-        now = self._clock()
-        return tuple(bill_line(one, self.prices, now=now) for one in self.instances())
+        with self._lock:
+            now = self._clock()
+            return tuple(bill_line(one, self.prices, now=now) for one in self.instances())
 
     def new_id(self, prefix: str) -> str:
         """Return a fresh EC2 id: the prefix and 17 hexadecimal digits."""

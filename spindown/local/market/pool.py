@@ -135,13 +135,7 @@ def refusal(
 ) -> Refusal | None:
     """Return why EC2 would not launch one instance in the pool now; None when it would."""
     if not is_offered(pool.instance_type, pool.zone):
-        return Refusal(
-            code="InvalidFleetConfiguration",
-            message=(
-                f"Your requested instance type ({pool.instance_type}) is not supported in your "
-                f"requested Availability Zone ({pool.zone})."
-            ),
-        )
+        return _not_offered(pool)
     if price is None:
         return Refusal(
             code="UnfulfillableCapacity",
@@ -163,6 +157,16 @@ def refusal(
     if room < 1 or now < dry_until.get(pool, now):
         return Refusal(code=code, message=_capacity_text(pool, code))
     return None
+
+
+def _not_offered(pool: Pool) -> Refusal:
+    return Refusal(
+        code="InvalidFleetConfiguration",
+        message=(
+            f"Your requested instance type ({pool.instance_type}) is not supported in your "
+            f"requested Availability Zone ({pool.zone})."
+        ),
+    )
 
 
 def _over_quota(

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import boto3
 import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
@@ -148,9 +149,10 @@ def bridged(client: Any, app: App) -> Any:
     def send(request: AWSPreparedRequest, **_: object) -> AWSResponse:
         body = request.body or b""
         body = body.encode() if isinstance(body, str) else body
+        assert isinstance(body, bytes)
         scope = asgi_scope(request.method, request.url, dict(request.headers.items()))
         response = finished(call(app, scope, body))
-        headers = {"content-type": response.content_type}
+        headers = HTTPHeaders.from_dict({"content-type": response.content_type})
         return AWSResponse(request.url, response.status, headers, _Raw(response.body))
 
     client.meta.events.register_first("before-send", send)
@@ -193,7 +195,8 @@ class World:
         self.ec2 = self.client("ec2")
 
     def client(self, service: str, region: str = "us-east-1") -> Any:
-        client = boto3.client(
+        create: Any = boto3.client
+        client = create(
             service,
             region_name=region,
             aws_access_key_id="test",

@@ -96,7 +96,8 @@ def describe_spot_price_history(call: Call) -> Answer:
     products = asked.get("ProductDescriptions") or [_PRODUCT]
     start: datetime = asked.get("StartTime", call.market.started_at)
     end: datetime = min(asked.get("EndTime", now), now)
-    changes = call.market.prices.history(call.region, min(start, now), end)
+    with call.market.held():
+        changes = list(call.market.prices.history(call.region, min(start, now), end))
     newest_first = sorted(changes, key=lambda change: change.at, reverse=True)
     listed: list[Answer] = [
         {

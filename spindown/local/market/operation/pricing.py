@@ -89,31 +89,33 @@ def _product(name: str, region: str, attributes: Mapping[str, str], price: float
     }
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
     sku = digest[:16].upper()
-    term, rate = f"{sku}.JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7"
     return {
         "product": {"productFamily": "Compute Instance", "attributes": described, "sku": sku},
         "serviceCode": "AmazonEC2",
-        "terms": {
-            "OnDemand": {
-                term: {
-                    "sku": sku,
-                    "offerTermCode": "JRTCKXETXF",
-                    "priceDimensions": {
-                        rate: {
-                            "rateCode": rate,
-                            "unit": "Hrs",
-                            "beginRange": "0",
-                            "endRange": "Inf",
-                            "description": f"${price:.10f} per {name} hour",
-                            "appliesTo": [],
-                            "pricePerUnit": {"USD": f"{price:.10f}"},
-                        }
-                    },
-                    "termAttributes": {},
-                }
-            }
-        },
+        "terms": {"OnDemand": _term(sku, name, price)},
         "version": "1",
+    }
+
+
+def _term(sku: str, name: str, price: float) -> dict[str, Any]:
+    """Return an on-demand term; the codes of hourly terms are the same for every product."""
+    term, rate = f"{sku}.JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7"
+    dimension = {
+        "rateCode": rate,
+        "unit": "Hrs",
+        "beginRange": "0",
+        "endRange": "Inf",
+        "description": f"${price:.10f} per {name} hour",
+        "appliesTo": [],
+        "pricePerUnit": {"USD": f"{price:.10f}"},
+    }
+    return {
+        term: {
+            "sku": sku,
+            "offerTermCode": "JRTCKXETXF",
+            "priceDimensions": {rate: dimension},
+            "termAttributes": {},
+        }
     }
 
 

@@ -20,6 +20,8 @@ from spindown.local.market.wire.error import ApiError
 from spindown.local.market.wire.model import operation_model, output_shape
 
 _HOST = "localhost"
+#: The emulator's name for an error to EC2's.
+_CODES = {"InvalidLaunchTemplateId.NotFoundException": "InvalidLaunchTemplateId.NotFound"}
 
 
 class DeployedNetwork(Protocol):
@@ -108,7 +110,8 @@ class UpstreamNetwork:
         )
         if "Error" in parsed:
             error = parsed["Error"]
-            raise ApiError(error["Code"], error["Message"], status=response.status)
+            code = _CODES.get(error["Code"], error["Code"])
+            raise ApiError(code, error["Message"], status=response.status)
         return parsed
 
 
