@@ -16,6 +16,7 @@ from spindown.aws.clock import SystemClock
 from spindown.aws.dynamodb import DynamoTable
 from spindown.aws.ec2 import Ec2Compute
 from spindown.aws.emf import LoggedMetricSink, PrintedMetricSink
+from spindown.aws.function import LambdaScaler
 from spindown.aws.imds import ImdsMetadata
 from spindown.aws.market import PRICING_REGION, Ec2Market
 from spindown.aws.s3 import S3InputSource, S3ObjectStore
@@ -25,6 +26,7 @@ from spindown.aws.ssm import SsmSettingsStore
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_logs import CloudWatchLogsClient
     from mypy_boto3_pricing import PricingClient
     from mypy_boto3_s3 import S3Client
@@ -93,6 +95,10 @@ class Aws:
         """Return the settings of a deployment."""
         return SsmSettingsStore(self._ssm(), deployment)
 
+    def scaler(self, function: str) -> LambdaScaler:
+        """Return the function that reconciles."""
+        return LambdaScaler(self._lambda(), function)
+
     def printed_metrics(self, stream: TextIO) -> PrintedMetricSink:
         """Return metrics as lines of a stream that Lambda carries to CloudWatch Logs."""
         return PrintedMetricSink(stream, self._clock)
@@ -119,6 +125,9 @@ class Aws:
 
     def _ssm(self) -> "SSMClient":
         return self._once("ssm", None, lambda: self._session.client("ssm", config=_config()))
+
+    def _lambda(self) -> "LambdaClient":
+        return self._once("lambda", None, lambda: self._session.client("lambda", config=_config()))
 
     def _logs(self) -> "CloudWatchLogsClient":
         return self._once("logs", None, lambda: self._session.client("logs", config=_config()))

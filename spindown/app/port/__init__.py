@@ -36,6 +36,7 @@ from spindown.app.port.surrounding import (
     LiveEdit,
     Metadata,
     MetricSink,
+    Scaler,
     SettingsStore,
 )
 from spindown.app.port.table import (
@@ -70,6 +71,7 @@ __all__ = [
     "Outgoing",
     "Refusal",
     "RefusalKind",
+    "Scaler",
     "SettingsStore",
     "StoredObject",
     "Table",

@@ -1,0 +1,126 @@
+"""What a command works on: one deployment, found by file or name, and its ports."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import boto3
+import botocore.exceptions
+
+from spindown import config as configuration
+from spindown.app.ledger import Ledger
+from spindown.app.port import JobQueue, ObjectStore, SettingsStore, Table
+from spindown.app.status import Status, read_status
+from spindown.aws.wiring import Aws
+from spindown.contract.settings import DeploymentSettings, WorkloadSettings
+from spindown.error import BadInput, NotFound, SpindownError
+
+
+@dataclass(frozen=True)
+class Session:
+    """One deployment and the ports to it, each built when it is first used."""
+
+    aws: Aws
+    deployment: DeploymentSettings
+    _workloads: dict[str, WorkloadSettings] = field(default_factory=dict)
+
+    @property
+    def bucket(self) -> str:
+        """Return the name of the deployment's bucket."""
+        return self.deployment.bucket
+
+    @cached_property
+    def settings(self) -> SettingsStore:
+        """Return where policies are edited."""
+        return self.aws.settings(self.deployment.name)
+
+    @cached_property
+    def store(self) -> ObjectStore:
+        """Return the deployment's bucket."""
+        return self.aws.object_store(self.deployment.bucket)
+
+    @cached_property
+    def table(self) -> Table:
+        """Return the deployment's ledger table."""
+        return self.aws.table(self.deployment.table)
+
+    def ledger(self, workload: str) -> Ledger:
+        """Return the ledger of a workload."""
+        return Ledger(self.table, workload)
+
+    def workload(self, name: str) -> WorkloadSettings:
+        """Return a workload as deployed.
+
+        Raises:
+            BadInput: the deployment has none of this name.
+        """
+        if name not in self.deployment.workloads:
+            known = ", ".join(self.deployment.workloads)
+            raise BadInput("workload", name, f"name one of the deployment's: {known}")
+        if name not in self._workloads:
+            self._workloads[name] = self.settings.workload(name)[0]
+        return self._workloads[name]
+
+    def queue(self, workload: str) -> JobQueue:
+        """Return the queue of a workload."""
+        return self.aws.queue(self.workload(workload).queue_url)
+
+    def status(self, workload: str) -> Status:
+        """Gather the status of a workload."""
+        settings = self.workload(workload)
+        return read_status(
+            workload,
+            ledger=self.ledger(workload),
+            queue=self.aws.queue(settings.queue_url),
+            dead_letters=self.aws.queue(settings.dlq_url),
+            budget_usd=self.deployment.budget_per_month,
+            now=self.aws.clock.now(),
+        )
+
+    def nudge(self, workload: str) -> None:
+        """Wake the scaler now; a failure costs a minute at most, since it ticks anyway."""
+        try:
+            self.aws.scaler(self.deployment.scaler).nudge(workload)
+        except SpindownError as exc:
+            sys.stderr.write(f"spindown: the scaler will see it at its next tick ({exc})\n")
+
+
+def open_session(config: Path, *, deployment: str | None, local: bool) -> Session:
+    """Connect to the deployment that a file or a name stands for.
+
+    Raises:
+        BadInput: no region, no credentials, or nothing deployed under the name.
+    """
+    region = None
+    if deployment is None:
+        loaded = configuration.load(config).deployment
+        deployment, region = loaded.name, loaded.region
+    if local:
+        os.environ.update(_local_environment())
+    return connect(deployment, region)
+
+
+def connect(deployment: str, region: str | None) -> Session:
+    """Connect by the standard AWS configuration of this process."""
+    session = boto3.Session(region_name=region)
+    if session.region_name is None:
+        raise BadInput("region", None, "set AWS_REGION, or name it in spindown.toml")
+    if session.get_credentials() is None:
+        raise BadInput("credentials", None, "log in to AWS, or use --local")
+    aws = Aws(session)
+    try:
+        return Session(aws=aws, deployment=aws.settings(deployment).deployment())
+    except NotFound as exc:
+        mend = f"deploy it to {session.region_name} first, or name another"
+        raise BadInput("deployment", deployment, mend) from exc
+    except botocore.exceptions.BotoCoreError as exc:
+        raise BadInput("credentials", session.profile_name, f"mend them ({exc})") from exc
+
+
+def _local_environment() -> Mapping[str, str]:
+    from spindown.local.system import running_environment  # noqa: PLC0415 - a heavy import
+
+    return running_environment()
