@@ -11,6 +11,8 @@ SHORTEST_INTERVAL = timedelta(seconds=10)
 LONGEST_INTERVAL = timedelta(minutes=30)
 
 _HOUR = timedelta(hours=1)
+_SHORTEST = SHORTEST_INTERVAL / _HOUR
+_LONGEST = LONGEST_INTERVAL / _HOUR
 
 
 def checkpoint_interval(cost: timedelta, mean_time_between_interruptions: timedelta) -> timedelta:
@@ -24,11 +26,10 @@ def checkpoint_interval(cost: timedelta, mean_time_between_interruptions: timede
 
 def young_interval_hours(cost_hours: float, mean_hours: float) -> float:
     """Return Young's interval in hours; ``mean_hours`` may be infinite."""
-    longest = LONGEST_INTERVAL / _HOUR
     if math.isinf(mean_hours):
-        return longest
+        return _LONGEST
     best = math.sqrt(2.0 * max(0.0, cost_hours) * max(0.0, mean_hours))
-    return min(max(best, SHORTEST_INTERVAL / _HOUR), longest)
+    return min(max(best, _SHORTEST), _LONGEST)
 
 
 def interval_hours(policy: Policy, *, cost_hours: float, rate: float) -> float:

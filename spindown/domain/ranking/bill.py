@@ -56,9 +56,20 @@ class Bill:
 REFUND_SHARE_AT_MOST = 0.4
 
 
-def bill(
-    load: Load, *, rate: float, boot: float, idle: float, checkpoint: float, policy: Policy
-) -> Bill:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overhead:
+    """What every worker of a ranking pays besides its work, in hours."""
+
+    #: Billed hours of one boot, b.
+    boot: float
+    #: The idle tail, t.
+    idle: float
+    #: That computing stands still for one checkpoint, C.
+    checkpoint: float
+    policy: Policy
+
+
+def bill(load: Load, overhead: Overhead, rate: float) -> Bill:
     """Return the hours of one worker: W/r F + b + t - free.
 
     Worked, a T4 at 0.23 USD/h: r = 1000, W = 2000 items, so 2 h of work; boot 0.05 h, idle tail
@@ -72,29 +83,52 @@ def bill(
 
     Args:
         load: what the worker does.
+        overhead: boot, idle tail and checkpoints.
         rate: interruptions per hour; 0 on demand.
-        boot: billed hours of one boot, b.
-        idle: hours of the idle tail, t.
-        checkpoint: hours that computing stands still for one checkpoint, C.
-        policy: the checkpoint interval.
     """
-    work = load.work_hours
-    calm = _slowdown(load, 0.0, boot, checkpoint, policy)
-    if rate <= 0.0:
-        return Bill(work=work, redo=work * (calm - 1.0), boot=boot, idle=idle, refund=0.0)
-    factor = _slowdown(load, rate, boot, checkpoint, policy)
-    free = free_hours(rate, work * factor + boot + idle)
+    factor, calm = pace(load, overhead, rate)
+    work, boot, idle = load.work_hours, overhead.boot, overhead.idle
     return Bill(
         work=work,
         redo=work * (factor - 1.0),
         boot=boot,
         idle=idle,
-        refund=min(free, REFUND_SHARE_AT_MOST * work * max(0.0, factor - calm)),
+        refund=_refund(work, factor, calm, boot + idle, rate),
     )
 
 
-def _slowdown(load: Load, rate: float, boot: float, checkpoint: float, policy: Policy) -> float:
-    interval = interval_hours(policy, cost_hours=checkpoint, rate=rate)
+def charged_hours(work: float, rest: float, rate: float, factors: tuple[float, float]) -> float:
+    """Return ``bill(...).charged`` from parts that a ranking has at hand.
+
+    Args:
+        work: hours of useful work, W/r.
+        rest: boot and idle tail, hours.
+        rate: interruptions per hour.
+        factors: what ``pace`` says for that rate.
+    """
+    factor, calm = factors
+    return work * factor + rest - _refund(work, factor, calm, rest, rate)
+
+
+def _refund(work: float, factor: float, calm: float, rest: float, rate: float) -> float:
+    if rate <= 0.0:
+        return 0.0
+    free = free_hours(rate, work * factor + rest)
+    return min(free, REFUND_SHARE_AT_MOST * work * max(0.0, factor - calm))
+
+
+def pace(load: Load, overhead: Overhead, rate: float) -> tuple[float, float]:
+    """Return F at a rate of interruptions and F without any.
+
+    It depends on the load only where checkpoints are counted in items.
+    """
+    calm = _slowdown(load, overhead, 0.0)
+    return (_slowdown(load, overhead, rate) if rate > 0.0 else calm), calm
+
+
+def _slowdown(load: Load, overhead: Overhead, rate: float) -> float:
+    policy, cost = overhead.policy, overhead.checkpoint
+    interval = interval_hours(policy, cost_hours=cost, rate=rate)
     if policy.checkpoint_items is not None:
         interval = min(interval, max(1, policy.checkpoint_items) / load.slot_items_per_hour)
-    return slowdown(rate=rate, boot=boot, interval=interval, cost=checkpoint)
+    return slowdown(rate=rate, boot=overhead.boot, interval=interval, cost=cost)

@@ -36,8 +36,9 @@ def reasons(offer: Offer, terms: Terms) -> Iterator[Reason]:
             f"{offer.instance_price:.4f} USD/h as spot is dearer than {on_demand:.4f} on demand",
             None,
         )
-    alive = math.exp(-terms.rate_of(offer))
-    if offer.capacity_type is CapacityType.SPOT and alive < policy.min_reliability:
+    rate = terms.rate_of(offer)
+    if rate > terms.rate_at_most:
+        alive = math.exp(-rate)
         yield (
             "min_reliability",
             f"it lives an hour with probability {alive:.3f}, below {policy.min_reliability:g}",

@@ -4,7 +4,6 @@ Candidates with their cost parts, and rejections with their reasons, are built o
 asks for them.
 """
 
-import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -13,13 +12,19 @@ from typing import overload
 
 from spindown.domain.fleet import Unavailable
 from spindown.domain.learning import Knowledge
-from spindown.domain.offer import CapacityType, Offer, Requirements
+from spindown.domain.offer import CapacityType, InstanceType, Offer, Requirements
 from spindown.domain.policy import Policy, RankBy
 from spindown.domain.ranking.candidate import Candidate, CostParts, Demand, Rejection
 from spindown.domain.ranking.reason import reasons
 from spindown.domain.ranking.terms import Situation, Terms
 
-_SPOT = CapacityType.SPOT
+#: What a candidate is sorted by, its cost per item, its index among the offers. Equal keys are
+#: told apart by cost, then by the order of the offers, so that the list is always the same.
+_Score = tuple[float, float, int]
+#: Candidates that are kept at hand; a tick tries no more than a few.
+_FIRST = 64
+#: A share that no offer has.
+_UNSEEN: float | None = math.nan
 _REQUIREMENTS = frozenset(Requirements.__dataclass_fields__)
 
 
@@ -75,61 +80,70 @@ class CandidateList(Sequence[Candidate]):
     def __init__(self, offers: Sequence[Offer], situation: Situation) -> None:
         self._offers = offers
         self._terms = Terms(situation)
-        #: Index of each candidate among the offers, and beside it what it is sorted by.
-        self._indices: list[int] = []
-        self._keys: Sequence[float] | Sequence[tuple[float, float]]
-        self._costs = self._score()
-        self._keys = self._costs
-        if situation.policy.rank_by is RankBy.PRICE:
-            # Of equal prices, the cheaper item first.
-            prices = [offers[index].price for index in self._indices]
-            self._keys = list(zip(prices, self._costs, strict=True))
+        self._first = self._score(_FIRST)
 
-    def _score(self) -> list[float]:
-        """Find the candidates; return the cost per item of each.
+    def _score(self, keep: int | None = None) -> list[_Score]:  # noqa: C901, PLR0912 - one loop
+        """Return the best ``keep`` candidates, or all of them, sorted.
 
-        The hot loop: each line of it runs for every offer of every tick, so it reads attributes
-        once, calls nothing in the usual case, and leaves all words to ``reasons``.
+        The hot loop: each line of it runs for every offer of every tick. It reads an attribute
+        once, looks at a type once for as long as its offers follow each other, forgets early
+        what cannot be among the first, and leaves all words to ``reasons``.
         """
-        terms = self._terms
-        types, gib, spot = terms.types, terms.situation.demand.gib_per_item, CapacityType.SPOT
-        costs: list[float] = []
-        add_index, add_cost = self._indices.append, costs.append
+        terms, demand = self._terms, self._terms.situation.demand
+        types, gib, spot = terms.types, demand.gib_per_item, CapacityType.SPOT
+        by_price = terms.situation.policy.rank_by is RankBy.PRICE
+        instance_type: InstanceType | None = None
+        found: list[_Score] = []
+        worst, full = math.inf, math.inf if keep is None else 2 * keep
         for index, offer in enumerate(self._offers):
-            instance_type = offer.instance_type
-            known = types.get(instance_type.name) or terms.type_of(instance_type)
+            if offer.instance_type is not instance_type:
+                instance_type = offer.instance_type
+                known = types.get(instance_type.name) or terms.type_of(instance_type)
+                spot_ceiling, on_demand_ceiling = known.spot_ceiling, known.on_demand_ceiling
+                kind, watched = known.kind, known.watched
+                seen_share = _UNSEEN
             alone = offer.instance_price
             price = alone + offer.extra_price
             # Written so that a price that is not a number fails.
             if offer.capacity_type is spot:
-                if not price <= known.spot_ceiling:
+                if not price <= spot_ceiling:
                     continue
-                on_demand = offer.on_demand_price
-                if on_demand is not None and alone > on_demand:
+                listed = offer.on_demand_price
+                if listed is not None and alone > listed:
                     continue
-                share = offer.reclaim_share
-                if share in known.spot:
-                    hours = known.spot[share]
-                else:
-                    hours = terms.published(known.kind, share)
-            elif price <= known.on_demand_ceiling:
-                hours = known.on_demand
+                if offer.reclaim_share is not seen_share:
+                    seen_share = offer.reclaim_share
+                    spot_hours = terms.published(kind, seen_share)
+                hours = spot_hours
+            elif price <= on_demand_ceiling:
+                hours = kind.on_demand
             else:
                 continue
-            if known.watched:
-                hours = terms.closer(offer, known.kind)
-            if hours > 0.0 and alone > 0.0:
-                cost = price * hours
-                if gib:
-                    cost += offer.transfer_price_per_gib * gib
-                add_index(index)
-                add_cost(cost)
-        return costs
+            if watched:
+                hours = terms.closer(offer, kind)
+            if hours <= 0.0 or alone <= 0.0:
+                continue
+            cost = price * hours
+            if gib:
+                cost += offer.transfer_price_per_gib * gib
+            key = price if by_price else cost
+            if key <= worst:
+                found.append((key, cost, index))
+                if len(found) >= full:
+                    found.sort()
+                    del found[keep:]
+                    worst = found[-1][0]
+        found.sort()
+        return found[:keep]
+
+    @cached_property
+    def _all(self) -> list[_Score]:
+        return self._score()
 
     def top(self, count: int) -> tuple[Candidate, ...]:
         """Return the first candidates without sorting the rest."""
-        best = heapq.nsmallest(count, range(len(self._keys)), key=self._keys.__getitem__)
-        return tuple(self._candidate(at) for at in best)
+        scores = self._first if count <= _FIRST else self._all
+        return tuple(self._candidate(score) for score in scores[:count])
 
     @property
     def best(self) -> Candidate | None:
@@ -139,13 +153,12 @@ class CandidateList(Sequence[Candidate]):
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """Return all candidates in order."""
-        order = sorted(range(len(self._keys)), key=self._keys.__getitem__)
-        return tuple(self._candidate(at) for at in order)
+        return tuple(self._candidate(score) for score in self._all)
 
     @cached_property
     def rejected(self) -> tuple[Rejection, ...]:
         """Return all other offers with the first constraint that rules each out."""
-        taken = set(self._indices)
+        taken = {index for _, _, index in self._all}
         return tuple(
             rejection
             for index, offer in enumerate(self._offers)
@@ -172,7 +185,7 @@ class CandidateList(Sequence[Candidate]):
         )
 
     def __len__(self) -> int:
-        return len(self._indices)
+        return len(self._all)
 
     @overload
     def __getitem__(self, index: int) -> Candidate: ...
@@ -184,8 +197,9 @@ class CandidateList(Sequence[Candidate]):
     def __iter__(self) -> Iterator[Candidate]:
         return iter(self.candidates)
 
-    def _candidate(self, at: int) -> Candidate:
-        terms, offer = self._terms, self._offers[self._indices[at]]
+    def _candidate(self, score: _Score) -> Candidate:
+        _, cost, index = score
+        terms, offer = self._terms, self._offers[index]
         kind = terms.type_of(offer.instance_type).kind
         rate = terms.rate_of(offer)
         hours = terms.bill_of(kind.load, rate)
@@ -200,7 +214,7 @@ class CandidateList(Sequence[Candidate]):
         )
         return Candidate(
             offer=offer,
-            cost_per_item=self._costs[at],
+            cost_per_item=cost,
             parts=parts,
             items_per_hour=kind.throughput.items_per_hour,
             measured=kind.throughput.measured,

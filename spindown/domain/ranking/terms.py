@@ -13,6 +13,7 @@ from spindown.domain.learning import (
     boot_p50,
     checkpoint_cost,
     interruption_rate,
+    published_rate,
     throughput,
     workload_scale,
 )
@@ -25,7 +26,7 @@ from spindown.domain.offer import (
     slot_count,
 )
 from spindown.domain.policy import Policy
-from spindown.domain.ranking.bill import Bill, Load, bill
+from spindown.domain.ranking.bill import Bill, Load, Overhead, bill, charged_hours, pace
 from spindown.domain.ranking.candidate import Demand
 from spindown.domain.ranking.ladder import price_ceilings
 
@@ -33,7 +34,7 @@ _HOUR = timedelta(hours=1)
 _SPOT = CapacityType.SPOT
 _ON_DEMAND = CapacityType.ON_DEMAND
 #: A ceiling that no price meets.
-_CLOSED = -math.inf
+CLOSED = -math.inf
 #: USD per hour; a hundred times the dearest instance. More is a mistake of the source.
 HIGHEST_PRICE = 20_000.0
 
@@ -54,10 +55,12 @@ class Situation:
 
 
 @dataclass(slots=True)
-class _Kind:
+class Kind:
     """What all instance types with the same GPUs share in one ranking."""
 
     load: Load
+    #: W/r, hours.
+    work: float
     throughput: Throughput
     #: Charged hours per item on demand.
     on_demand: float
@@ -66,14 +69,12 @@ class _Kind:
 
 
 @dataclass(slots=True)
-class _Type:
+class Type:
     """What one ranking knows of one instance type."""
 
-    kind: _Kind
+    kind: Kind
     spot_ceiling: float
     on_demand_ceiling: float
-    spot: dict[float | None, float]
-    on_demand: float
     #: Whether a pool of it needs a closer look.
     watched: bool
 
@@ -98,71 +99,83 @@ class Terms:
         self.watched = {key[0] for key in self.dry} | {key[0] for key in self.records}
         self.ceilings = price_ceilings(policy, situation.waited)
         self.scale = workload_scale(knowledge, policy)
-        self.boot = boot_p50(knowledge, policy) / _HOUR
-        self.idle = idle_timeout(knowledge, policy) / _HOUR
-        self.checkpoint = checkpoint_cost(knowledge) / _HOUR
-        self.kinds: dict[tuple[str, float, int], _Kind] = {}
-        self.types: dict[str, _Type] = {}
+        self.overhead = Overhead(
+            boot=boot_p50(knowledge, policy) / _HOUR,
+            idle=idle_timeout(knowledge, policy) / _HOUR,
+            checkpoint=checkpoint_cost(knowledge) / _HOUR,
+            policy=policy,
+        )
+        self.rest = self.overhead.boot + self.overhead.idle
+        least = policy.min_reliability
+        #: A pool with more interruptions an hour is not reliable enough.
+        self.rate_at_most = -math.log(least) if least > 0.0 else math.inf
+        #: Published share -> rate.
+        self.rates: dict[float | None, float] = {}
+        #: Rate -> F, as long as it is the same for every kind of GPU.
+        self.paces: dict[float, tuple[float, float]] = {}
+        self.kinds: dict[tuple[str, float, int], Kind] = {}
+        self.types: dict[str, Type] = {}
 
-    def type_of(self, instance_type: InstanceType) -> _Type:
+    def type_of(self, instance_type: InstanceType) -> Type:
         """Return what is known of a type, worked out at its first offer."""
         known = self.types.get(instance_type.name)
         if known is None:
             known = self.types[instance_type.name] = self._look_at(instance_type)
         return known
 
-    def _look_at(self, instance_type: InstanceType) -> _Type:
+    def _look_at(self, instance_type: InstanceType) -> Type:
         gpus = instance_type.gpu_count
         key = (instance_type.gpu_name, gpus, 0 if gpus > 0.0 else instance_type.vcpus)
         kind = self.kinds.get(key)
         if kind is None:
             kind = self.kinds[key] = self._kind_of(instance_type)
-        spot = on_demand = _CLOSED
+        spot = on_demand = CLOSED
         if misfit(instance_type, self.situation.requirements) is None:
             per_gpu = self.situation.policy.max_price_per_gpu_hour
             most = math.inf if per_gpu is None or gpus <= 0.0 else per_gpu * gpus
             most = min(most, self.situation.headroom_per_hour, HIGHEST_PRICE)
-            spot = min(most, self.ceilings.get(_SPOT, _CLOSED))
-            on_demand = min(most, self.ceilings.get(_ON_DEMAND, _CLOSED))
-        return _Type(
+            spot = min(most, self.ceilings.get(_SPOT, CLOSED))
+            on_demand = min(most, self.ceilings.get(_ON_DEMAND, CLOSED))
+        return Type(
             kind=kind,
             spot_ceiling=spot,
             on_demand_ceiling=on_demand,
-            spot=kind.spot,
-            on_demand=kind.on_demand,
             watched=bool(self.blocked) or instance_type.name in self.watched,
         )
 
-    def _kind_of(self, instance_type: InstanceType) -> _Kind:
+    def _kind_of(self, instance_type: InstanceType) -> Kind:
         expected = throughput(
             self.situation.knowledge, instance_type, self.situation.policy, scale=self.scale
         )
         slots = slot_count(instance_type.gpu_count, self.situation.knowledge.slots)
         load = load_of(self.situation.demand, expected.items_per_hour, slots)
-        hours = self.bill_of(load, 0.0).charged
-        return _Kind(load=load, throughput=expected, on_demand=hours / load.items, spot={})
+        kind = Kind(load=load, work=load.work_hours, throughput=expected, on_demand=0.0, spot={})
+        kind.on_demand = self._hours_per_item(kind, 0.0)
+        return kind
 
     def bill_of(self, load: Load, rate: float) -> Bill:
         """Return the hours of a worker under a rate of interruptions."""
-        return bill(
-            load,
-            rate=rate,
-            boot=self.boot,
-            idle=self.idle,
-            checkpoint=self.checkpoint,
-            policy=self.situation.policy,
-        )
+        return bill(load, self.overhead, rate)
 
-    def published(self, kind: _Kind, share: float | None) -> float:
+    def published(self, kind: Kind, share: float | None) -> float:
         """Return charged hours per item as spot in a pool that we know nothing of ourselves."""
-        hours = self._hours_per_item(kind, interruption_rate(None, share))
-        kind.spot[share] = hours
+        hours = kind.spot.get(share)
+        if hours is None:
+            rate = self.rates.get(share)
+            if rate is None:
+                rate = self.rates[share] = published_rate(share)
+            hours = kind.spot[share] = self._hours_per_item(kind, rate)
         return hours
 
-    def _hours_per_item(self, kind: _Kind, rate: float) -> float:
-        if math.exp(-rate) < self.situation.policy.min_reliability:
+    def _hours_per_item(self, kind: Kind, rate: float) -> float:
+        if rate > self.rate_at_most:
             return 0.0
-        return self.bill_of(kind.load, rate).charged / kind.load.items
+        factors = self.paces.get(rate)
+        if factors is None:
+            factors = pace(kind.load, self.overhead, rate)
+            if self.overhead.policy.checkpoint_items is None:
+                self.paces[rate] = factors
+        return charged_hours(kind.work, self.rest, rate, factors) / kind.load.items
 
     def rate_of(self, offer: Offer) -> float:
         """Return the interruptions per hour to expect of an offer."""
@@ -171,7 +184,7 @@ class Terms:
         record = self.records.get((offer.instance_type.name, offer.zone))
         return interruption_rate(record, offer.reclaim_share)
 
-    def closer(self, offer: Offer, kind: _Kind) -> float:
+    def closer(self, offer: Offer, kind: Kind) -> float:
         """Return charged hours per item of a watched offer; 0: not now."""
         name = offer.instance_type.name
         if (name, offer.zone, offer.capacity_type) in self.dry:
