@@ -1,0 +1,117 @@
+#!/bin/sh
+# Makes an instance able to be a worker: while an image is baked, or at its start from user data.
+#
+#   install.sh [--root DIR] [--code ZIP] [--uv FILE] [--offline]
+#
+#   --root DIR   install below DIR; nothing is installed from the system's packages then
+#   --code ZIP   code archive of the workload, whose requirements the user's code will find
+#   --uv FILE    this uv instead of the one pinned in the kit
+#   --offline    take every Python package from the kit's wheels/
+#
+# It lies in the system/ directory of a kit, beside locks/ (what to install, with hashes) and
+# wheels/ (the worker, and any other wheel that should not come from an index). It starts and
+# enables nothing, so that an instance on which an image is baked never works: user data does.
+# Run twice, it leaves what running it once leaves.
+set -eu
+umask 022
+
+root='' code='' uv='' offline=''
+while [ $# -gt 0 ]; do
+    case $1 in
+        --root) root=$2 && shift 2 ;;
+        --code) code=$2 && shift 2 ;;
+        --uv) uv=$2 && shift 2 ;;
+        --offline) offline=--no-index && shift ;;
+        *) echo "install.sh: unknown option $1; see the head of the script" >&2 && exit 2 ;;
+    esac
+done
+kit=$(cd "$(dirname "$0")/.." && pwd)
+home=$root/opt/spindown
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export UV_CACHE_DIR="${UV_CACHE_DIR:-$scratch/uv-cache}" UV_LINK_MODE=copy
+export UV_PYTHON_INSTALL_DIR="$home/python" UV_NO_CONFIG=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+
+step() { echo "spindown install: $*"; }
+
+# provide PACKAGE TEST...: install a package of the system unless TEST holds already.
+provide() {
+    package=$1 && shift
+    if "$@" >/dev/null 2>&1; then return; fi
+    step "system package $package"
+    if command -v apt-get >/dev/null; then
+        # At its first start an instance may still hold the lock for its own updates.
+        apt-get -qq -o DPkg::Lock::Timeout=300 update
+        DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 \
+            install --no-install-recommends "$package"
+    else
+        dnf -q -y install "$package"
+    fi
+}
+
+if [ -z "$root" ]; then
+    provide nftables command -v nft
+    # Debian and Ubuntu package the making of environments apart; elsewhere it is there.
+    [ -n "$uv" ] || provide python3-venv python3 -c 'import ensurepip'
+fi
+
+step "users, units and rules"
+mkdir -p "$home/system" "$home/bin" "$root/etc/systemd/system" "$root/etc/sysusers.d" \
+    "$root/etc/tmpfiles.d" "$root/etc/sysctl.d"
+install -m 644 "$kit"/system/*.service "$kit"/system/*.timer "$root/etc/systemd/system/"
+for kind in sysusers tmpfiles; do
+    install -m 644 "$kit/system/$kind.conf" "$root/etc/$kind.d/spindown.conf"
+done
+# After the distribution's own files, whose names begin with lower numbers.
+install -m 644 "$kit/system/sysctl.conf" "$root/etc/sysctl.d/90-spindown.conf"
+install -m 644 "$kit/system/metadata.nft" "$home/system/"
+install -m 755 "$kit/system/deadman.sh" "$kit/system/smoke.sh" "$home/system/"
+install -m 755 "$kit/system/run-python.sh" "$home/bin/run-python"
+systemd-sysusers --root="${root:-/}" spindown.conf
+systemd-tmpfiles --root="${root:-/}" --create spindown.conf
+
+if [ -z "$uv" ]; then
+    step "uv"
+    python3 -m venv "$scratch/uv"
+    "$scratch/uv/bin/python" -m pip install --quiet $offline --find-links "$kit/wheels" \
+        --require-hashes --only-binary :all: -r "$kit/locks/bootstrap.txt"
+    uv=$scratch/uv/bin/uv
+fi
+
+# add PYTHON OPTION...: install packages for one of the two interpreters.
+add() {
+    python=$1 && shift
+    "$uv" pip install --quiet --python "$python" --compile-bytecode $offline \
+        --find-links "$kit/wheels" "$@"
+}
+
+step "the worker"
+"$uv" venv --quiet --clear --python '>=3.11' "$home/worker"
+add "$home/worker/bin/python" --require-hashes --only-binary :all: -r "$kit/locks/worker.txt"
+add "$home/worker/bin/python" --no-deps "$kit"/wheels/spindown-*.whl
+
+# The user's code has an environment of its own, in which its packages win over the worker's: so
+# no requirement can break the worker, and the child still finds Spindown.
+step "the user's code"
+"$uv" venv --quiet --clear --python "$home/worker/bin/python" "$home/run"
+packages='import sysconfig; print(sysconfig.get_path("purelib"))'
+"$home/worker/bin/python" -c "$packages" > \
+    "$("$home/run/bin/python" -c "$packages")/spindown-worker.pth"
+if [ -n "$code" ]; then
+    "$home/worker/bin/python" -m zipfile -e "$code" "$scratch/code"
+    requirements=$("$home/worker/bin/python" - "$scratch/code" <<'PYTHON'
+import sys
+from pathlib import Path
+
+from spindown.contract.run import RUN_SPEC_NAME, decode_run_spec
+
+print(decode_run_spec((Path(sys.argv[1]) / RUN_SPEC_NAME).read_bytes()).requirements or "")
+PYTHON
+    )
+    if [ -n "$requirements" ]; then
+        # From within, since a requirement may name a file or a directory beside it.
+        cd "$scratch/code"
+        add "$home/run/bin/python" -r "$requirements"
+    fi
+fi
+step "done"
