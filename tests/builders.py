@@ -1,0 +1,197 @@
+"""Domain values with sensible defaults; a test names only what its case is about."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from spindown.domain.fleet import (
+    Backlog,
+    Launch,
+    LaunchState,
+    Lease,
+    Unavailable,
+    Worker,
+    WorkerState,
+)
+from spindown.domain.learning import Knowledge
+from spindown.domain.offer import (
+    CapacityType,
+    Catalogue,
+    InstanceType,
+    Offer,
+    Pool,
+    Requirements,
+    SpotPrice,
+)
+from spindown.domain.policy import Policy
+from spindown.domain.ranking import CandidateList, Demand, rank
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+SPOT = CapacityType.SPOT
+ON_DEMAND = CapacityType.ON_DEMAND
+
+#: name -> GPU, VRAM MiB, GPUs, vCPUs: a few real types.
+_TYPES = {
+    "g4dn.xlarge": ("T4", 16384, 1.0, 4),
+    "g4dn.12xlarge": ("T4", 16384, 4.0, 48),
+    "g5.xlarge": ("A10G", 22888, 1.0, 4),
+    "g6.xlarge": ("L4", 22888, 1.0, 4),
+    "g6e.xlarge": ("L40S", 45776, 1.0, 4),
+    "p4d.24xlarge": ("A100", 40960, 8.0, 96),
+    "p4de.24xlarge": ("A100", 81920, 8.0, 96),
+}
+
+
+def minutes(count: float) -> timedelta:
+    """Return a span; shorter to read in a table of cases."""
+    return timedelta(minutes=count)
+
+
+def a_type(name: str = "g4dn.xlarge", **changes: Any) -> InstanceType:
+    """Return an instance type; the few real names above bring their own GPU."""
+    gpu, memory, count, vcpus = _TYPES.get(name, _TYPES["g4dn.xlarge"])
+    base = InstanceType(
+        name=name,
+        vcpus=vcpus,
+        memory_mib=16384 * int(count),
+        architecture="x86_64",
+        gpu_name=gpu,
+        gpu_manufacturer="NVIDIA",
+        gpu_count=count,
+        gpu_memory_mib=memory,
+    )
+    return replace(base, **changes)
+
+
+def an_offer(instance_type: InstanceType | str = "g4dn.xlarge", **changes: Any) -> Offer:
+    """Return a spot offer at 0.20 USD/h with 0.02 for volume and address."""
+    kind = a_type(instance_type) if isinstance(instance_type, str) else instance_type
+    base = Offer(
+        instance_type=kind,
+        region="us-west-2",
+        zone="us-west-2a",
+        capacity_type=SPOT,
+        instance_price=0.20,
+        extra_price=0.02,
+    )
+    return replace(base, **changes)
+
+
+def a_policy(**changes: Any) -> Policy:
+    """Return a policy whose ladder and ceiling stand in no test's way."""
+    return replace(Policy(ladder=(), max_price_per_hour=100.0), **changes)
+
+
+def a_demand(**changes: Any) -> Demand:
+    """Return a demand of 20 jobs with 100 items each, to be done in an hour."""
+    base = Demand(need_items_per_hour=2000.0, backlog_items=2000.0, jobs=20, items_per_job=100.0)
+    return replace(base, **changes)
+
+
+def a_ranking(offers: list[Offer], **changes: Any) -> CandidateList:
+    """Rank offers in a situation where nothing but the offers matters."""
+    situation: dict[str, Any] = {
+        "demand": a_demand(),
+        "knowledge": Knowledge(),
+        "policy": a_policy(),
+        "requirements": Requirements(),
+        "waited": timedelta(0),
+        "now": NOW,
+    }
+    return rank(offers, **(situation | changes))
+
+
+def a_pool(instance_type: str = "g4dn.xlarge", zone: str = "us-west-2a") -> Pool:
+    """Return a spot pool."""
+    return Pool(instance_type=instance_type, zone=zone, capacity_type=SPOT)
+
+
+def an_unavailable(pool: Pool | None = None, **changes: Any) -> Unavailable:
+    """Return a pool's memory that has three minutes to go."""
+    base = Unavailable(
+        pool=pool or a_pool(), until=NOW + minutes(3), strikes=1, reason="it ran dry"
+    )
+    return replace(base, **changes)
+
+
+def a_worker(instance_id: str = "i-1", **changes: Any) -> Worker:
+    """Return an idle T4 spot worker: up for half an hour, checked in, heard of now."""
+    base = Worker(
+        instance_id=instance_id,
+        launch_id="launch-1",
+        instance_type="g4dn.xlarge",
+        region="us-west-2",
+        zone="us-west-2a",
+        capacity_type=SPOT,
+        gpu_name="T4",
+        gpu_count=1.0,
+        slots=1,
+        price_per_hour=0.22,
+        state=WorkerState.IDLE,
+        launched_at=NOW - minutes(30),
+        checked_in_at=NOW - minutes(27),
+        heartbeat_at=NOW,
+    )
+    return replace(base, **changes)
+
+
+def a_booting_worker(instance_id: str = "i-1", *, age: timedelta, **changes: Any) -> Worker:
+    """Return a worker that has not checked in yet."""
+    since = NOW - age
+    state = {"state": WorkerState.BOOTING, "checked_in_at": None, "heartbeat_at": None}
+    return a_worker(instance_id, launched_at=since, **(state | changes))
+
+
+def a_lease(instance_id: str = "i-1", **changes: Any) -> Lease:
+    """Return the lease of slot 0 on a job of 100 items, none done."""
+    base = Lease(
+        instance_id=instance_id,
+        slot=0,
+        job_id="job-1",
+        epoch=1,
+        receipt_handle="handle-1",
+        deadline=NOW + minutes(5),
+        not_after=NOW + timedelta(hours=12),
+        claimed_at=NOW,
+        items=100,
+    )
+    return replace(base, **changes)
+
+
+def a_launch(launch_id: str = "launch-1", **changes: Any) -> Launch:
+    """Return an intent of one T4-class worker, written this moment."""
+    base = Launch(
+        launch_id=launch_id,
+        client_token="token-1",
+        fence=1,
+        state=LaunchState.INTENDED,
+        intended_at=NOW,
+        request="{}",
+        items_per_hour=1000.0,
+    )
+    return replace(base, **changes)
+
+
+def a_backlog(visible: int = 1, in_flight: int = 0) -> Backlog:
+    """Return what the queue says."""
+    return Backlog(visible=visible, in_flight=in_flight)
+
+
+def a_catalogue(*types: InstanceType, **changes: Any) -> Catalogue:
+    """Return a catalogue of one region with two zones that offer every type at 1 USD/h."""
+    named = {kind.name: kind for kind in types or (a_type(),)}
+    base = Catalogue(
+        taken_at=NOW,
+        instance_types=named,
+        offerings={
+            "us-west-2": {"us-west-2a": frozenset(named), "us-west-2b": frozenset(named)}
+        },
+        on_demand={"us-west-2": dict.fromkeys(named, 1.0)},
+    )
+    return replace(base, **changes)
+
+
+def a_spot_price(price: float, **changes: Any) -> SpotPrice:
+    """Return a price of g4dn.xlarge in us-west-2a, seen now."""
+    base = SpotPrice(instance_type="g4dn.xlarge", zone="us-west-2a", price=price, seen_at=NOW)
+    return replace(base, **changes)
