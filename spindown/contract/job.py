@@ -102,10 +102,9 @@ def parse_job(body: str) -> JobMessage:
 
 def encode_job(message: JobMessage) -> str:
     """Return the body of a message, without what is not set."""
+    unset = JobMessage()
     row = {f.name: getattr(message, f.name) for f in fields(message)}
-    row = {name: value for name, value in row.items() if value not in (None, False, {}, SCHEMA)}
-    if message.items is not None:
-        row["items"] = list(message.items)
+    row = {name: value for name, value in row.items() if value != getattr(unset, name)}
     return json.dumps(row, separators=(",", ":"))
 
 

@@ -1,0 +1,180 @@
+"""Committing: every result exactly once, whatever fails between."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from spindown.app.work.commit import Portion, commit, complete
+from spindown.app.work.held import Finished, Held, LocalFile
+from spindown.contract.manifest import JobState, manifest_key
+from spindown.contract.result import ItemStatus
+from spindown.domain.fleet import WorkerState
+from spindown.error import LeaseLost, Unreachable
+from spindown.memory.interception import PortCall
+from tests.work import WorkWorld, a_portion, a_record, a_seat, items
+
+JOB = {"job_id": "j", "items": items(5)}
+
+
+def test_lists_a_part_with_its_range_size_and_digest() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    held = commit(held, a_portion(held, 3), seat=a_seat(), ports=world.ports)
+    [part] = held.manifest.parts
+    assert part.key == "jobs/j/parts/00000001-00000000-00000002.jsonl"
+    assert (part.first, part.last, part.failed) == (0, 2, 0)
+    assert part.bytes == len(world.objects.get(part.key).data)
+    assert held.manifest.next_item == 3
+    assert [r.index for r in world.records("j")] == [0, 1, 2]
+
+
+def test_completes_the_job_with_its_last_item() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    held = commit(held, a_portion(held, 3, seconds=60), seat=a_seat(), ports=world.ports)
+    held = commit(held, a_portion(held, seconds=40), seat=a_seat(), ports=world.ports)
+    complete(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    manifest = world.manifest("j")
+    assert manifest.state is JobState.COMPLETED
+    assert manifest.busy_seconds == 100
+    assert manifest.cost_usd == pytest.approx(0.01)
+    assert world.queue.bodies() == []
+    assert world.lease() is None
+    assert world.worker().state is WorkerState.IDLE
+
+
+def test_completes_a_job_without_items() -> None:
+    world = WorkWorld()
+    held = world.hold({"job_id": "j", "items": []})
+    held = commit(held, Portion(), seat=a_seat(), ports=world.ports)
+    assert held.manifest.state is JobState.COMPLETED
+    assert held.manifest.reason == "it has no items"
+
+
+def test_counts_the_failed_items_of_a_part() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    bad = a_record("j", 0, status=ItemStatus.FAILED, result=None, error="no")
+    portion = Portion(finished=(Finished(record=bad), Finished(record=a_record("j", 1))))
+    held = commit(held, portion, seat=a_seat(), ports=world.ports)
+    assert held.manifest.parts[0].failed == 1
+
+
+def test_commits_the_files_of_an_item_before_its_part(tmp_path: Path) -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    local = tmp_path / "thumb.png"
+    local.write_bytes(b"png")
+    done = Finished(record=a_record("j", 0), files=(LocalFile(path="deep/thumb.png", local=local),))
+    order: list[str] = []
+    world.before = lambda call: order.append(call.method)
+    commit(held, Portion(finished=(done,)), seat=a_seat(), ports=world.ports)
+    assert order == ["put_file", "put", "put"]
+    [output] = world.records("j")[0].outputs
+    assert output.key == "jobs/j/parts/00000001-00000000-00000000/0/deep/thumb.png"
+    assert world.objects.get(output.key).data == b"png"
+    assert output.bytes == 3
+
+
+def test_commits_the_users_state_before_the_manifest_that_lists_it(tmp_path: Path) -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    local = tmp_path / "model.bin"
+    local.write_bytes(b"weights")
+    portion = replace(a_portion(held, 2), state=(LocalFile(path="model.bin", local=local),))
+    held = commit(held, portion, seat=a_seat(), ports=world.ports)
+    [file] = held.manifest.user_state
+    assert file.key == "jobs/j/state/00000001-00000000/model.bin"
+    assert world.objects.get(file.key).data == b"weights"
+    again = commit(held, a_portion(held, 1), seat=a_seat(), ports=world.ports)
+    assert again.manifest.user_state == held.manifest.user_state
+
+
+def test_a_fenced_off_worker_commits_nothing() -> None:
+    world = WorkWorld()
+    zombie = world.hold(JOB)
+    world.clock.advance(timedelta(minutes=6))
+    owner = world.hold(seat=a_seat("i-2"))
+    with pytest.raises(LeaseLost):
+        commit(zombie, a_portion(zombie), seat=a_seat(), ports=world.ports)
+    assert world.manifest("j").parts == ()
+    done = commit(owner, a_portion(owner), seat=a_seat("i-2"), ports=world.ports)
+    assert [part.key[:21] for part in done.manifest.parts] == ["jobs/j/parts/00000002"]
+
+
+def test_repeats_a_conflicting_write_with_the_same_etag() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.objects.conflict_next(manifest_key("j"), times=3)
+    held = commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+    assert held.manifest.state is JobState.COMPLETED
+
+
+def test_gives_up_on_a_write_that_conflicts_for_ever() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.objects.conflict_next(manifest_key("j"), times=100)
+    with pytest.raises(Unreachable):
+        commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+
+
+def test_knows_its_own_commit_again_after_a_lost_answer() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.after = fail_once(lambda call: call.args[:1] == (manifest_key("j"),))
+    held = commit(held, a_portion(held, 2), seat=a_seat(), ports=world.ports)
+    held = commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+    assert [r.index for r in world.records("j")] == [0, 1, 2, 3, 4]
+
+
+def test_refuses_a_portion_that_leaves_items_out() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    gap = Portion(finished=(Finished(record=a_record("j", 1)),))
+    with pytest.raises(ValueError, match="without a gap"):
+        commit(held, gap, seat=a_seat(), ports=world.ports)
+
+
+def test_deletes_the_message_through_the_handle_that_was_left_in_the_row() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.queue.extend(held.message.receipt_handle, timedelta(0))
+    world.claim(a_seat("i-2"))
+    held = commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+    complete(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    assert world.queue.bodies() == []
+
+
+def test_a_new_job_of_one_part_costs_this_many_requests() -> None:
+    world = WorkWorld()
+    world.presence()
+    world.send(JOB)
+    world.calls.clear()
+    message = world.receive()
+    assert message is not None
+    held = world.claim_message(message)
+    assert isinstance(held, Held)
+    held = commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+    complete(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    assert world.calls == {
+        "queue.receive": 1,
+        "queue.delete": 1,
+        # Manifest, part, manifest.
+        "objects.put": 3,
+        # Lease and worker at each end, and the count of claims.
+        "table.transact": 2,
+        "table.write": 1,
+    }
+
+
+def fail_once(match: Callable[[PortCall], bool]) -> Callable[[PortCall], None]:
+    left = iter([True])
+
+    def fail(call: PortCall) -> None:
+        if match(call) and next(left, False):
+            raise Unreachable("the answer was lost")
+
+    return fail

@@ -1,0 +1,182 @@
+"""Giving a job back: visible at once, counted right, and never a second message."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from spindown.app.work.claim import Declined
+from spindown.app.work.heartbeat import extend_lease
+from spindown.app.work.held import Held
+from spindown.app.work.release import (
+    abandon,
+    dismiss,
+    release,
+    settle_failure,
+    settle_rejection,
+    settle_release,
+)
+from spindown.contract.manifest import JobState
+from spindown.domain.fleet import WorkerState
+from spindown.error import LeaseLost
+from tests.work import WorkWorld, a_portion, a_seat, items
+
+JOB = {"job_id": "j", "items": items(5)}
+
+
+def test_makes_the_original_message_visible_at_once() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    held = settle_release(
+        held, a_portion(held, 2), interrupted=True, seat=a_seat(), ports=world.ports
+    )
+    release(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    assert world.queue.backlog().visible == 1
+    assert world.lease() is None
+    assert world.worker().state is WorkerState.IDLE
+    taken = world.hold(seat=a_seat("i-2"))
+    assert (taken.manifest.next_item, taken.manifest.interruptions) == (2, 1)
+    assert taken.manifest.losses == 0
+
+
+def test_releases_through_the_handle_that_was_left_in_the_row() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.queue.extend(held.message.receipt_handle, timedelta(0))
+    assert isinstance(world.claim(a_seat("i-2")), Declined)
+    assert world.queue.backlog().visible == 0
+    release(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    assert world.queue.backlog().visible == 1
+
+
+def test_a_release_that_finishes_the_job_completes_it() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    held = settle_release(held, a_portion(held), interrupted=True, seat=a_seat(), ports=world.ports)
+    assert held.manifest.state is JobState.COMPLETED
+
+
+def test_keeps_what_was_done_before_a_failure() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    held = fail(world, held, "segmentation fault", done=2)
+    assert held.manifest.next_item == 2
+    assert held.manifest.state is JobState.RUNNING
+    assert [f.reason for f in held.manifest.failures] == ["segmentation fault"]
+    taken = world.hold(seat=a_seat("i-2"))
+    assert taken.manifest.epoch_first == 2
+
+
+def test_fails_a_job_after_three_failures_on_two_instances() -> None:
+    world = WorkWorld()
+    world.send(JOB)
+    for instance in ("i-1", "i-2"):
+        held = world.hold(seat=a_seat(instance))
+        held = fail(world, held, "bad input", instance=instance)
+        assert held.manifest.state is JobState.RUNNING
+    held = fail(world, world.hold(seat=a_seat("i-3")), "bad input", instance="i-3")
+    assert held.manifest.state is JobState.FAILED
+    letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(minutes=1))
+    assert letter is not None
+    assert "3 failures or losses on 3 instances; last: bad input" in letter.attributes["reason"]
+    assert letter.attributes["log"] == "log/i-3"
+    assert world.queue.bodies() == []
+    assert world.lease_row("i-3/0") is None
+
+
+def test_fails_a_job_after_five_failures_on_one_instance() -> None:
+    world = WorkWorld()
+    world.send(JOB)
+    for _ in range(5):
+        held = world.hold()
+        held = fail(world, held, "bad input")
+        world.clock.advance(timedelta(minutes=11))
+    assert held.manifest.state is JobState.FAILED
+
+
+def test_rejects_input_that_no_further_try_can_mend() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    held = settle_rejection(held, "s3://inputs/x is missing", ports=world.ports)
+    dismiss(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    assert world.manifest("j").state is JobState.FAILED
+    [body] = world.dead_letters.bodies()
+    assert json.loads(body)["job_id"] == "j"
+
+
+def test_a_heartbeat_extends_the_row_and_the_message() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    lease = held.lease
+    for minute in range(20):
+        world.clock.advance(timedelta(minutes=1))
+        lease = extend_lease(
+            lease, items_done=minute, seat=a_seat(), ports=world.ports, policy=world.policy
+        )
+    assert world.queue.backlog().visible == 0
+    assert lease.deadline == world.clock.now() + world.policy.lease_duration
+    assert world.lease() == lease
+    assert lease.items_done == 19
+
+
+def test_a_heartbeat_never_extends_past_an_interruption() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    deadline = world.clock.now() + timedelta(minutes=2)
+    world.presence().bound_lease(a_seat(), held.lease, deadline)
+    lease = extend_lease(
+        held.lease, items_done=0, seat=a_seat(), ports=world.ports, policy=world.policy
+    )
+    assert lease.deadline == deadline
+    row = world.lease()
+    assert row is not None
+    assert row.deadline == deadline
+    world.clock.advance_to(deadline)
+    assert world.queue.backlog().visible == 1
+
+
+def test_a_heartbeat_finds_out_that_the_lease_is_lost() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    later = replace(held.lease, epoch=held.lease.epoch - 1)
+    with pytest.raises(LeaseLost):
+        extend_lease(later, items_done=0, seat=a_seat(), ports=world.ports, policy=world.policy)
+
+
+def test_a_stale_handle_is_no_loss() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.queue.extend(held.message.receipt_handle, timedelta(0))
+    extend_lease(held.lease, items_done=0, seat=a_seat(), ports=world.ports, policy=world.policy)
+
+
+def test_abandoning_leaves_the_message_to_its_new_owner() -> None:
+    world = WorkWorld()
+    zombie = world.hold(JOB)
+    world.clock.advance(timedelta(minutes=6))
+    world.hold(seat=a_seat("i-2"))
+    abandon(zombie, seat=a_seat(), presence=world.presence())
+    assert world.queue.backlog().in_flight == 1
+    assert world.lease() is None
+    assert world.lease_row("i-2/0") is not None
+    assert world.worker("i-1").state is WorkerState.IDLE
+
+
+def fail(
+    world: WorkWorld, held: Held, reason: str, *, done: int = 0, instance: str = "i-1"
+) -> Held:
+    seat = a_seat(instance)
+    held = settle_failure(
+        held,
+        a_portion(held, done),
+        reason,
+        seat=seat,
+        ports=world.ports,
+        policy=world.policy,
+    )
+    if held.manifest.state is JobState.FAILED:
+        dismiss(held, seat=seat, presence=world.presence(instance), ports=world.ports)
+    else:
+        release(held, seat=seat, presence=world.presence(instance), ports=world.ports)
+    return held

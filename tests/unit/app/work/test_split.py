@@ -1,0 +1,189 @@
+"""Items and splits: settled once, whoever reads them and however often somebody crashes."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spindown.app.work.claim import Declined
+from spindown.app.work.commit import commit, complete
+from spindown.app.work.held import Held
+from spindown.app.work.item import settle_items
+from spindown.app.work.split import is_too_large, split
+from spindown.contract.job import JobMessage, items_key
+from spindown.contract.manifest import JobState
+from spindown.domain.policy import Policy
+from spindown.error import ContractError, Unreachable
+from spindown.memory.interception import PortCall
+from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
+
+SMALL = Policy(max_items_per_job=4)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"items": items(10)},
+        {"items_uri": "s3://inputs/list.jsonl"},
+        {"prefix_uri": "s3://inputs/images/"},
+    ],
+    ids=lambda source: next(iter(source)),
+)
+def test_splits_a_large_job_into_children_that_hold_every_item_once(source: dict[str, Any]) -> None:
+    world = a_world()
+    do_split(world, {"job_id": "p", **source, "params": {"size": 64}, "batch_id": "b"})
+    parent = world.manifest("p")
+    assert parent.state is JobState.SPLIT
+    assert parent.children == ("p.00000", "p.00001", "p.00002")
+    found = work_off(world)
+    assert sorted(found) == ["p.00000", "p.00001", "p.00002"]
+    assert [len(found[child]) for child in sorted(found)] == [3, 3, 4]
+    assert [i for child in sorted(found) for i in found[child]] == expected(source)
+    child = world.manifest("p.00001")
+    assert (child.parent, child.batch_id) == ("p", "b")
+
+
+@pytest.mark.parametrize("effect", ["before", "after"])
+def test_a_crash_at_any_call_of_a_split_neither_loses_nor_doubles_an_item(effect: str) -> None:
+    whole = a_world()
+    points: list[PortCall] = []
+    setattr(whole, effect, points.append)
+    do_split(whole, {"job_id": "p", "items_uri": "s3://inputs/list.jsonl"})
+    assert len(points) > 10
+    for k in range(len(points)):
+        world = a_world()
+        crash_at(world, k, effect)
+        with pytest.raises(Unreachable, match="crash"):
+            do_split(world, {"job_id": "p", "items_uri": "s3://inputs/list.jsonl"})
+        world.before = world.after = None
+        world.clock.advance(2 * world.policy.lease_duration)
+        found = work_off(world)
+        assert sorted(found) == ["p.00000", "p.00001", "p.00002"], k
+        assert [i for child in sorted(found) for i in found[child]] == items(10), k
+
+
+def test_goes_on_with_a_split_that_was_begun_under_another_policy() -> None:
+    world = a_world()
+    crash_at_method(world, "send")
+    with pytest.raises(Unreachable):
+        do_split(world, {"job_id": "p", "items": items(10)})
+    world.before = None
+    world.policy = Policy(max_items_per_job=1000)
+    world.clock.advance(2 * world.policy.lease_duration)
+    assert sorted(work_off(world)) == ["p.00000", "p.00001", "p.00002"]
+
+
+def test_the_items_of_a_prefix_do_not_move_when_objects_come_later() -> None:
+    world = a_world()
+    job = JobMessage(job_id="j", prefix_uri="s3://inputs/images/")
+    first = settle_items(job, world.ports)
+    world.sources["s3://inputs/images/0.png"] = b""
+    assert settle_items(job, world.ports) == first
+
+
+def test_a_folder_marker_is_no_item() -> None:
+    world = WorkWorld(sources={"s3://inputs/d/": b"", "s3://inputs/d/a": b"a"})
+    job = JobMessage(job_id="j", prefix_uri="s3://inputs/d/")
+    assert settle_items(job, world.ports) == ("s3://inputs/d/a",)
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [
+        (JobMessage(job_id="j", items_uri="s3://inputs/none"), "put the object there"),
+        (JobMessage(job_id="j", items_uri="s3://other/x"), "declare its prefix"),
+        (JobMessage(job_id="j", prefix_uri="s3://other/"), "declare its prefix"),
+        (JobMessage(job_id="j", items_uri="s3://inputs/latin1"), "save line 2 as UTF-8"),
+        (JobMessage(job_id="j", items_uri="s3://inputs/text"), "one JSON value on line 1"),
+        (JobMessage(job_id="j", stored=True), "submit the job again"),
+    ],
+    ids=["missing", "undeclared list", "undeclared prefix", "not UTF-8", "not JSON", "gone"],
+)
+def test_says_in_one_sentence_what_is_wrong_with_a_list(job: JobMessage, says: str) -> None:
+    world = WorkWorld(
+        sources={"s3://inputs/latin1": b'"a"\n"\xe9"\n', "s3://inputs/text": b"hello\n"}
+    )
+    with pytest.raises(ContractError, match=says):
+        settle_items(job, world.ports)
+
+
+def test_reads_a_list_with_a_byte_order_mark_and_empty_lines() -> None:
+    world = WorkWorld(sources={"s3://inputs/l": b'\xef\xbb\xbf"a"\r\n\n{"b": 1}'})
+    job = JobMessage(job_id="j", items_uri="s3://inputs/l")
+    assert settle_items(job, world.ports) == ("a", {"b": 1})
+
+
+def a_world() -> WorkWorld:
+    lines = "".join(json.dumps(item) + "\n" for item in items(10)).encode()
+    images = {f"s3://inputs/images/{n}.png": b"" for n in range(10, 20)}
+    return WorkWorld(policy=SMALL, sources={"s3://inputs/list.jsonl": lines, **images})
+
+
+def expected(source: dict[str, Any]) -> list[str]:
+    if "prefix_uri" in source:
+        return [f"s3://inputs/images/{n}.png" for n in range(10, 20)]
+    return list(items(10))
+
+
+def do_split(world: WorkWorld, body: dict[str, Any]) -> None:
+    world.send(body)
+    held = world.claim()
+    assert isinstance(held, Held)
+    found = settle_items(held.job, world.ports)
+    assert is_too_large(held, found, world.policy)
+    split(
+        held,
+        found,
+        seat=a_seat(),
+        presence=world.presence(),
+        ports=world.ports,
+        policy=world.policy,
+    )
+
+
+def work_off(world: WorkWorld) -> dict[str, list[Any]]:
+    """Work until the queue is empty; return the items of each job that was completed."""
+    seat = replace(a_seat("i-2"), workload=WORKLOAD)
+    found: dict[str, list[Any]] = {}
+    while world.queue.bodies():
+        message = world.receive()
+        if message is None:
+            world.clock.advance(world.policy.lease_duration)
+            continue
+        held = world.claim_message(message, seat)
+        if isinstance(held, Declined):
+            continue
+        settled = settle_items(held.job, world.ports)
+        presence = world.presence("i-2")
+        if is_too_large(held, settled, world.policy):
+            split(
+                held, settled, seat=seat, presence=presence, ports=world.ports, policy=world.policy
+            )
+            continue
+        held = held.with_items(len(settled))
+        assert held.job_id not in found
+        held = commit(held, a_portion(held), seat=seat, ports=world.ports)
+        complete(held, seat=seat, presence=presence, ports=world.ports)
+        found[held.job_id] = list(settled)
+        assert world.objects.get(items_key(held.job_id))
+    return found
+
+
+def crash_at(world: WorkWorld, k: int, effect: str) -> None:
+    seen = iter(range(k + 1))
+
+    def crash(call: PortCall) -> None:
+        # Once dead, a process makes no further call.
+        if next(seen, None) in {k, None}:
+            raise Unreachable("crash")
+
+    setattr(world, effect, crash)
+
+
+def crash_at_method(world: WorkWorld, method: str) -> None:
+    def crash(call: PortCall) -> None:
+        if call.method == method:
+            raise Unreachable("crash")
+
+    world.before = crash

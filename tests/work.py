@@ -1,0 +1,202 @@
+"""A world in memory in which workers claim, commit and release jobs."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from spindown.app.port import Clock, Key, Message, Outgoing, Write
+from spindown.app.work.claim import Declined, claim
+from spindown.app.work.commit import Portion
+from spindown.app.work.held import Finished, Held, Seat, WorkPorts, lease_key
+from spindown.app.work.item import settle_items
+from spindown.app.work.presence import Presence
+from spindown.contract.codec import decode, encode
+from spindown.contract.manifest import Manifest, decode_manifest, manifest_key
+from spindown.contract.result import ItemStatus, Record, decode_part
+from spindown.contract.row import worker_sort, workload_partition
+from spindown.domain.fleet import Lease, Worker, WorkerState
+from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Policy
+from spindown.memory.clock import MemoryClock
+from spindown.memory.interception import PortCall, intercept
+from spindown.memory.metric import MemoryMetricSink
+from spindown.memory.queue import MemoryJobQueue
+from spindown.memory.store import MemoryInputSource, MemoryObjectStore
+from spindown.memory.table import MemoryTable
+
+WORKLOAD = "classify"
+BUCKET = "s3://inputs/"
+PRICE = 0.36
+
+
+@dataclass
+class WorkWorld:
+    """The ports of a workload in memory, its clock moved by hand, every call counted."""
+
+    clock: Any = field(default_factory=MemoryClock)
+    policy: Policy = field(default_factory=Policy)
+    calls: Counter[str] = field(default_factory=Counter)
+    sources: dict[str, bytes] = field(default_factory=dict)
+    #: Called before each port call; may raise.
+    before: Callable[[PortCall], None] | None = None
+    #: Called after each port call has had its effect; may raise.
+    after: Callable[[PortCall], None] | None = None
+
+    def __post_init__(self) -> None:
+        clock: Clock = self.clock
+        self.dead_letters = MemoryJobQueue(clock, Random(2), name="dead")
+        self.queue = MemoryJobQueue(clock, Random(1), name="queue", dead_letter=self.dead_letters)
+        self.objects = MemoryObjectStore(clock)
+        self.table = MemoryTable(clock)
+        self.metrics = MemoryMetricSink()
+        self.ports = WorkPorts(
+            clock=clock,
+            random=Random(7),
+            pause=self._pause,
+            queue=intercept(self.queue, "queue", self._count),
+            dead_letters=intercept(self.dead_letters, "dead_letters", self._count),
+            objects=intercept(self.objects, "objects", self._count),
+            inputs=MemoryInputSource(self.sources, [BUCKET]),
+            table=intercept(self.table, "table", self._count),
+            metrics=self.metrics,
+        )
+        self.presences: dict[str, Presence] = {}
+
+    def _pause(self, length: timedelta) -> None:
+        if isinstance(self.clock, MemoryClock):
+            self.clock.advance(length)
+
+    def _count(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
+        self.calls[f"{call.port}.{call.method}"] += 1
+        if self.before is not None:
+            self.before(call)
+        answer = proceed()
+        if self.after is not None:
+            self.after(call)
+        return answer
+
+    def launch(self, instance_id: str = "i-1", **changes: Any) -> Worker:
+        """Write the row of an instance that EC2 has just given."""
+        worker = a_worker(instance_id, launched_at=self.clock.now())
+        worker = replace(worker, **changes)
+        self.table.write(Write(key=self.worker_key(instance_id), set=encode(worker)))
+        return worker
+
+    def presence(self, instance_id: str = "i-1") -> Presence:
+        """Return the presence of a worker that has checked in."""
+        if instance_id not in self.presences:
+            self.launch(instance_id)
+            presence = Presence(workload=WORKLOAD, instance_id=instance_id, ports=self.ports)
+            presence.check_in(patience=timedelta(0))
+            self.presences[instance_id] = presence
+        return self.presences[instance_id]
+
+    def worker_key(self, instance_id: str) -> Key:
+        return Key(partition=workload_partition(WORKLOAD), sort=worker_sort(instance_id))
+
+    def worker(self, instance_id: str = "i-1") -> Worker:
+        return decode(Worker, self.table.get(self.worker_key(instance_id)) or {})
+
+    def change_worker(self, instance_id: str, **changes: Any) -> None:
+        self.table.write(Write(key=self.worker_key(instance_id), set=encode(changes)))
+
+    def send(self, body: Mapping[str, Any] | str) -> None:
+        text = body if isinstance(body, str) else json.dumps(body)
+        self.queue.send([Outgoing(body=text)])
+
+    def receive(self) -> Message | None:
+        return self.ports.queue.receive(
+            wait=timedelta(seconds=20), visibility=self.policy.lease_duration
+        )
+
+    def claim(self, seat: Seat | None = None) -> Held | Declined:
+        """Receive a message, which must be there, and claim its job."""
+        message = self.receive()
+        assert message is not None
+        return self.claim_message(message, seat)
+
+    def claim_message(self, message: Message, seat: Seat | None = None) -> Held | Declined:
+        seat = seat or a_seat()
+        return claim(
+            message,
+            seat=seat,
+            presence=self.presence(seat.instance_id),
+            ports=self.ports,
+            policy=self.policy,
+        )
+
+    def hold(self, body: Mapping[str, Any] | None = None, seat: Seat | None = None) -> Held:
+        """Send a job if one is given, claim it, and settle its items."""
+        if body is not None:
+            self.send(body)
+        held = self.claim(seat)
+        assert isinstance(held, Held), held
+        return held.with_items(len(settle_items(held.job, self.ports)))
+
+    def manifest(self, job_id: str) -> Manifest:
+        return decode_manifest(self.objects.get(manifest_key(job_id)).data)
+
+    def records(self, job_id: str) -> list[Record]:
+        """Return what the manifest has committed, in item order."""
+        parts = self.manifest(job_id).parts
+        return [r for part in parts for r in decode_part(self.objects.get(part.key).data)]
+
+    def lease(self, seat: Seat | None = None) -> Lease | None:
+        row = self.table.get((seat or a_seat()).lease_key)
+        return None if row is None else decode(Lease, row)
+
+    def lease_row(self, owner: str) -> Lease | None:
+        row = self.table.get(lease_key(WORKLOAD, owner))
+        return None if row is None else decode(Lease, row)
+
+
+def a_worker(instance_id: str = "i-1", **changes: Any) -> Worker:
+    values: dict[str, Any] = {
+        "instance_id": instance_id,
+        "launch_id": "launch-1",
+        "instance_type": "g4dn.xlarge",
+        "region": "us-east-1",
+        "zone": "us-east-1a",
+        "capacity_type": CapacityType.SPOT,
+        "gpu_name": "T4",
+        "gpu_count": 1.0,
+        "slots": 1,
+        "price_per_hour": PRICE,
+        "state": WorkerState.BOOTING,
+        "launched_at": MemoryClock().now(),
+    }
+    return Worker(**{**values, **changes})
+
+
+def a_seat(instance_id: str = "i-1", slot: int = 0, **changes: Any) -> Seat:
+    return Seat(
+        workload=WORKLOAD,
+        instance_id=instance_id,
+        slot=slot,
+        price_per_hour=PRICE,
+        log_pointer=f"log/{instance_id}",
+        **changes,
+    )
+
+
+def a_portion(held: Held, count: int | None = None, *, seconds: float = 10.0) -> Portion:
+    """Return the next ``count`` items of a job as finished (None: all that are left)."""
+    first = held.manifest.next_item
+    last = held.manifest.items or 0
+    if count is not None:
+        last = min(last, first + count)
+    finished = tuple(Finished(record=a_record(held.job_id, index)) for index in range(first, last))
+    return Portion(finished=finished, busy=timedelta(seconds=seconds))
+
+
+def a_record(job_id: str, index: int, **changes: Any) -> Record:
+    values: dict[str, Any] = {"status": ItemStatus.OK, "result": index * index, "seconds": 0.5}
+    return Record(job_id=job_id, index=index, item=f"item-{index}", **{**values, **changes})
+
+
+def items(count: int, start: int = 0) -> Sequence[str]:
+    return [f"item-{index}" for index in range(start, start + count)]
