@@ -193,7 +193,10 @@ def test_an_override_may_name_a_zone_with_a_default_subnet() -> None:
     ("code", "overrides", "changes"),
     [
         pytest.param(
-            "InvalidFleetConfig", [an_override(), an_override(zone="a2")], {}, id="two-subnets"
+            "InvalidFleetConfig",
+            [an_override(), an_override("g5.xlarge", "a2")],
+            {},
+            id="two-subnets",
         ),
         pytest.param("InvalidFleetConfig", [an_override(), an_override()], {}, id="same-pool"),
         pytest.param(

@@ -175,3 +175,14 @@ def test_an_instance_can_be_taken_by_hand(notice_seconds: int) -> None:
     assert len(world.events.of(WARNING)) == (1 if notice_seconds else 0)
     world.wait(notice_seconds + 2)
     assert world.state(instance_id) == "terminated"
+
+
+def test_a_second_strike_does_not_move_the_first_deadline() -> None:
+    world = a_world()
+    instance_id = world.launch()
+    world.wait(5)
+    world.market.interrupt(instance_id, notice=timedelta(seconds=30))
+    world.market.interrupt(instance_id, notice=timedelta(seconds=300))
+    assert len(world.events.of(WARNING)) == 1
+    world.wait(31)
+    assert world.state(instance_id) == "shutting-down"

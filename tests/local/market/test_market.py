@@ -7,7 +7,7 @@ from spindown.domain.offer import CapacityType, Pool
 from spindown.local.market import Market, MarketInstance, load_scenario
 from spindown.local.market.instance import LaunchTemplate, NoGuests, Subnet
 from spindown.local.market.market import LaunchOrder
-from tests.local.market.world import START, a_world
+from tests.local.market.world import START, World, a_world, an_override
 
 
 def test_racing_callers_with_one_token_launch_once() -> None:
@@ -86,3 +86,19 @@ def test_a_market_opened_anew_gives_new_ids() -> None:
     later = Market(second.market.scenario, clock=lambda: second.now)
     assert first.market.new_id("i") == second.market.new_id("i")
     assert later.new_id("i") != a_world().market.new_id("i")
+
+
+def test_a_storm_breaks_no_rule_of_ec2() -> None:
+    world = World(load_scenario("storm").model_copy(update={"fault": (), "api_rate": None}))
+    types = ("g4dn.xlarge", "g5.xlarge", "g6.xlarge")
+    for _ in range(60):
+        world.fleet(*(an_override(name) for name in types), target=2)
+        world.wait(10)
+        counted = [one for one in world.market.instances() if one.state != "terminated"]
+        assert sum(one.vcpus for one in counted) <= 24
+    starts = [name for verb, name in world.guests.calls if verb == "start"]
+    stops = [name for verb, name in world.guests.calls if verb == "stop"]
+    assert len(set(starts)) == len(starts) > 20
+    assert len(set(stops)) == len(stops)
+    for line in world.market.bill():
+        assert (line.dollars == 0) == (line.is_free or line.instance.running_at is None)
