@@ -1,0 +1,139 @@
+"""What invokes the functions: ticks, wake-up alarms, and EC2's events about instances."""
+
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import Aws, Duration, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk.aws_cloudwatch_actions import LambdaAction
+from aws_cdk.aws_events_targets import LambdaFunction
+from constructs import Construct
+
+from infra import grant
+from infra.control.function import ControlFunction
+from infra.workload.workload import Workload
+from spindown.contract.event import TICK
+from spindown.domain.interruption import NOTICE
+
+#: EC2's events that concern a worker, all of them best effort. They come for every instance of
+#: the account: whose it is, the function finds in the ledger.
+_INSTANCE_EVENTS: Mapping[str, events.EventPattern] = {
+    "Warning": events.EventPattern(
+        source=["aws.ec2"], detail_type=["EC2 Spot Instance Interruption Warning"]
+    ),
+    "Rebalance": events.EventPattern(
+        source=["aws.ec2"], detail_type=["EC2 Instance Rebalance Recommendation"]
+    ),
+    "StateChange": events.EventPattern(
+        source=["aws.ec2"],
+        detail_type=["EC2 Instance State-change Notification"],
+        detail={"state": ["shutting-down", "stopped", "terminated"]},
+    ),
+}
+
+
+class Trigger(Construct):
+    """A tick and a wake-up alarm for each workload, an hourly refresh, three event rules."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        deployment: str,
+        workloads: Sequence[Workload],
+        scaler: ControlFunction,
+        interruption: ControlFunction,
+        offers: ControlFunction,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        role = self._make_role(deployment, [scaler, offers])
+        for workload in workloads:
+            self._schedule(
+                f"Tick-{workload.name}",
+                name=f"{deployment}-{workload.name}-tick",
+                rate="rate(1 minute)",
+                function=scaler,
+                role=role,
+                event={"source": TICK, "workload": workload.name},
+            )
+            self._watch_queue(deployment, workload, scaler)
+        self._schedule(
+            "RefreshOffers",
+            name=f"{deployment}-offers",
+            rate="rate(1 hour)",
+            function=offers,
+            role=role,
+            event={"source": TICK},
+        )
+        for name, pattern in _INSTANCE_EVENTS.items():
+            target = LambdaFunction(
+                interruption.function,
+                retry_attempts=2,
+                max_event_age=Duration.seconds(NOTICE.total_seconds()),
+            )
+            events.Rule(self, name, event_pattern=pattern, targets=[target])
+
+    def _make_role(self, deployment: str, functions: Sequence[ControlFunction]) -> iam.Role:
+        role = iam.Role(
+            self,
+            "SchedulerRole",
+            description=f"Ticks of {deployment}",
+            assumed_by=iam.ServicePrincipal(
+                "scheduler.amazonaws.com",
+                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+            ),
+        )
+        arns = [one.function.function_arn for one in functions]
+        role.add_to_policy(grant.allow("InvokeFunctions", ["lambda:InvokeFunction"], arns))
+        return role
+
+    def _schedule(
+        self,
+        construct_id: str,
+        *,
+        name: str,
+        rate: str,
+        function: ControlFunction,
+        role: iam.Role,
+        event: Mapping[str, str],
+    ) -> None:
+        """Add a schedule whose late invocations are dropped: the next one does it all."""
+        target = scheduler.CfnSchedule.TargetProperty(
+            arn=function.function.function_arn,
+            role_arn=role.role_arn,
+            input=Stack.of(self).to_json_string(dict(event)),
+            retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                maximum_retry_attempts=0, maximum_event_age_in_seconds=60
+            ),
+        )
+        scheduler.CfnSchedule(
+            self,
+            construct_id,
+            name=name,
+            schedule_expression=rate,
+            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+            target=target,
+        ).node.add_dependency(role)
+
+    def _watch_queue(self, deployment: str, workload: Workload, scaler: ControlFunction) -> None:
+        """Invoke the scaler when a queue begins to hold messages.
+
+        An alarm acts on a change of its state only: it is a wake-up, the tick is the guarantee.
+        """
+        alarm = cloudwatch.Alarm(
+            self,
+            f"Backlog-{workload.name}",
+            alarm_name=f"{deployment}-{workload.name}-backlog",
+            alarm_description=f"Work waits for {workload.name}: wakes the scaler",
+            metric=workload.jobs.queue.metric_approximate_number_of_messages_visible(
+                period=Duration.minutes(1), statistic="Maximum"
+            ),
+            threshold=1,
+            evaluation_periods=1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+        alarm.add_alarm_action(LambdaAction(scaler.function))

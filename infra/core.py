@@ -1,0 +1,74 @@
+"""The core stack: everything that runs. It holds only types that the local system creates too."""
+
+from pathlib import Path
+
+from aws_cdk import Environment, IStackSynthesizer, Stack, Tags
+from constructs import Construct
+
+from infra.control.bundle import FunctionBundle, Target
+from infra.control.control import Control
+from infra.ground import Ground
+from infra.ledger import Ledger
+from infra.network import Network
+from infra.settings import Settings
+from infra.store import Store
+from infra.workload.workload import Workload
+from spindown.config import Config
+from spindown.contract import tag
+from spindown.contract.settings import DeploymentSettings
+
+
+class CoreStack(Stack):
+    """``{deployment}-core``: ledger, bucket, network, functions; queue and fleet a workload."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        config: Config,
+        root: Path,
+        target: Target,
+        synthesizer: IStackSynthesizer,
+    ) -> None:
+        """Describe ``config``; ``root`` is where its relative paths begin (ConfigError)."""
+        deployment = config.deployment
+        super().__init__(
+            scope,
+            f"{deployment.name}-core",
+            env=Environment(region=deployment.region),
+            description=f"Spindown deployment {deployment.name}: all that runs",
+            synthesizer=synthesizer,
+        )
+        # The stack works with a bound copy, which cannot be reached from here; both keep one
+        # list of assets, so that the code archives can be added through the original.
+        synthesizer.bind(self)
+        Tags.of(self).add(tag.DEPLOYMENT, deployment.name)
+        ground = Ground(
+            deployment=deployment,
+            ledger=Ledger(self, "Ledger", deployment=deployment.name),
+            store=Store(self, "Store"),
+            network=Network(self, "Network", deployment=deployment),
+        )
+        workloads = [
+            Workload(self, f"Workload-{name}", name=name, config=one, root=root, ground=ground)
+            for name, one in config.workloads.items()
+        ]
+        bundle = FunctionBundle(target)
+        try:
+            control = Control(self, "Control", ground=ground, workloads=workloads, code=bundle.code)
+        except RuntimeError as exc:
+            raise bundle.failure or exc from exc
+        Settings(
+            self,
+            "Settings",
+            deployment=DeploymentSettings(
+                name=deployment.name,
+                region=deployment.region,
+                table=ground.ledger.table.table_name,
+                bucket=ground.store.bucket.bucket_name,
+                workloads=tuple(config.workloads),
+                scaler=control.scaler.function.function_name,
+                budget_per_month=deployment.budget_per_month,
+            ),
+            workloads={one.name: one.settings for one in workloads},
+        )

@@ -1,0 +1,52 @@
+"""The deployment that spindown.toml describes, as a CDK app of stacks.
+
+Context keys choose what is not spindown.toml's to say: ``config``, the path of another one;
+``bundle``, ``lambda`` or ``host``; ``synthesizer``, ``default`` or ``cli-credentials``, which
+deploys as the caller instead of through the roles that ``cdk bootstrap`` makes.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from aws_cdk import App, CliCredentialsStackSynthesizer, DefaultStackSynthesizer
+
+from infra.control.bundle import Target
+from infra.core import CoreStack
+from spindown import config
+from spindown.error import ConfigError
+
+T = TypeVar("T")
+
+_TARGETS = {target.value: target for target in Target}
+_SYNTHESIZERS = {
+    "default": DefaultStackSynthesizer,
+    "cli-credentials": CliCredentialsStackSynthesizer,
+}
+
+
+def synthesise() -> None:
+    """Write the templates where the CDK command line wants them (raises ConfigError)."""
+    app = App()
+    describe(app)
+    app.synth()
+
+
+def describe(app: App) -> CoreStack:
+    """Add the stacks of the deployment to ``app``, return the core stack (raises ConfigError)."""
+    path = Path(app.node.try_get_context("config") or "spindown.toml")
+    return CoreStack(
+        app,
+        config=config.load(path),
+        root=path.resolve().parent,
+        target=_choose(app, "bundle", _TARGETS),
+        synthesizer=_choose(app, "synthesizer", _SYNTHESIZERS)(),
+    )
+
+
+def _choose(app: App, key: str, choices: Mapping[str, T]) -> T:
+    """Return what a context key chooses; its first choice when it is not given."""
+    chosen = app.node.try_get_context(key) or next(iter(choices))
+    if chosen not in choices:
+        raise ConfigError(f"context {key}", chosen, f"write one of {', '.join(choices)}")
+    return choices[chosen]

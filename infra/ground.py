@@ -1,0 +1,18 @@
+"""What all workloads of a deployment stand on."""
+
+from dataclasses import dataclass
+
+from infra.ledger import Ledger
+from infra.network import Network
+from infra.store import Store
+from spindown.config import DeploymentConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """The shared parts that each workload is wired to."""
+
+    deployment: DeploymentConfig
+    ledger: Ledger
+    store: Store
+    network: Network

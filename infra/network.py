@@ -1,0 +1,113 @@
+"""Where workers run: the subnets that were named, or a small network of public ones."""
+
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network
+
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
+
+from spindown.config import DeploymentConfig
+
+_RANGE = IPv4Network("10.0.0.0/16")
+#: 32 blocks of 2,043 usable addresses: one for each letter that can end a zone's name.
+_SUBNET_PREFIX = 21
+
+
+class Network(Construct):
+    """A VPC, one subnet a zone, and the security group of the workers.
+
+    A network of our own costs nothing while no worker runs: public subnets, an internet
+    gateway, gateway endpoints for S3 and DynamoDB, no NAT. A zone's address block follows from
+    its letter, so that zones can come and go without moving the others.
+    """
+
+    #: Zone -> subnet id.
+    subnets: Mapping[str, str]
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, deployment: DeploymentConfig
+    ) -> None:
+        super().__init__(scope, construct_id)
+        if deployment.network is not None:
+            self.vpc_id: str = deployment.network.vpc_id
+            self.subnets = dict(deployment.network.subnets)
+        else:
+            self.vpc_id = self._make_vpc(deployment.name)
+            route_table, subnets = self._make_subnets(deployment.zones)
+            self.subnets = subnets
+            self._make_gateways(deployment.region, route_table)
+        self.security_group_id = self._make_security_group()
+
+    def _make_vpc(self, name: str) -> str:
+        vpc = ec2.CfnVPC(
+            self,
+            "Vpc",
+            cidr_block=str(_RANGE),
+            enable_dns_hostnames=True,
+            enable_dns_support=True,
+            tags=[{"key": "Name", "value": name}],
+        )
+        return vpc.attr_vpc_id
+
+    def _make_subnets(self, zones: Sequence[str]) -> tuple[str, Mapping[str, str]]:
+        route_table = ec2.CfnRouteTable(self, "Routes", vpc_id=self.vpc_id)
+        blocks = list(_RANGE.subnets(new_prefix=_SUBNET_PREFIX))
+        subnets = {}
+        for zone in zones:
+            letter = zone[-1]
+            subnet = ec2.CfnSubnet(
+                self,
+                f"Subnet{letter.upper()}",
+                vpc_id=self.vpc_id,
+                availability_zone=zone,
+                cidr_block=str(blocks[ord(letter) - ord("a")]),
+                map_public_ip_on_launch=True,
+            )
+            ec2.CfnSubnetRouteTableAssociation(
+                self,
+                f"Routes{letter.upper()}",
+                route_table_id=route_table.attr_route_table_id,
+                subnet_id=subnet.attr_subnet_id,
+            )
+            subnets[zone] = subnet.attr_subnet_id
+        return route_table.attr_route_table_id, subnets
+
+    def _make_gateways(self, region: str, route_table: str) -> None:
+        gateway = ec2.CfnInternetGateway(self, "Gateway")
+        attachment = ec2.CfnVPCGatewayAttachment(
+            self,
+            "GatewayAttachment",
+            vpc_id=self.vpc_id,
+            internet_gateway_id=gateway.attr_internet_gateway_id,
+        )
+        ec2.CfnRoute(
+            self,
+            "ToInternet",
+            route_table_id=route_table,
+            destination_cidr_block="0.0.0.0/0",
+            gateway_id=gateway.attr_internet_gateway_id,
+        ).add_resource_dependency(attachment)
+        for service, name in (("S3", "s3"), ("DynamoDb", "dynamodb")):
+            ec2.CfnVPCEndpoint(
+                self,
+                f"{service}Endpoint",
+                vpc_id=self.vpc_id,
+                service_name=f"com.amazonaws.{region}.{name}",
+                vpc_endpoint_type="Gateway",
+                route_table_ids=[route_table],
+            )
+
+    def _make_security_group(self) -> str:
+        """Make the group of all workers: out to anywhere, in from nowhere."""
+        group = ec2.CfnSecurityGroup(
+            self,
+            "Workers",
+            group_description="Spindown workers: nothing comes in",
+            vpc_id=self.vpc_id,
+            security_group_egress=[
+                ec2.CfnSecurityGroup.EgressProperty(
+                    ip_protocol="-1", cidr_ip="0.0.0.0/0", description="AWS and what code fetches"
+                )
+            ],
+        )
+        return group.attr_group_id

@@ -1,0 +1,1 @@
+"""One workload of a deployment: its queue, its code, its fleet."""

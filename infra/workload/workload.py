@@ -1,0 +1,63 @@
+"""One workload: its queue, its code, its fleet, and its settings as deployed."""
+
+from pathlib import Path
+
+from constructs import Construct
+
+from infra.ground import Ground
+from infra.workload.code import CodeArchive
+from infra.workload.fleet import Fleet
+from infra.workload.queue import JobQueue
+from spindown.config import WorkloadConfig
+from spindown.contract.settings import Outpost, RunSettings, WorkloadSettings
+
+
+class Workload(Construct):
+    """What a ``[workload.NAME]`` of spindown.toml becomes."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        name: str,
+        config: WorkloadConfig,
+        root: Path,
+        ground: Ground,
+    ) -> None:
+        """Describe ``config``; ``root`` is where its relative paths begin (ConfigError)."""
+        super().__init__(scope, construct_id)
+        self.name = name
+        self._config = config
+        self._ground = ground
+        self.jobs = JobQueue(self, "Jobs", deployment=ground.deployment.name, workload=name)
+        self.archive = CodeArchive(self, "Code", root=root, name=name, workload=config)
+        self.fleet = Fleet(
+            self,
+            "Fleet",
+            name=name,
+            workload=config,
+            jobs=self.jobs,
+            archive=self.archive,
+            ground=ground,
+        )
+
+    @property
+    def settings(self) -> WorkloadSettings:
+        """Return what those need to know who work with it."""
+        outpost = Outpost(subnets=self._ground.network.subnets, templates=self.fleet.template_refs)
+        return WorkloadSettings(
+            name=self.name,
+            queue_url=self.jobs.queue.queue_url,
+            dlq_url=self.jobs.dead_letters.queue_url,
+            log_group=self.fleet.log_group.log_group_name,
+            outposts={self._ground.deployment.region: outpost},
+            run=RunSettings(
+                slots=str(self._config.run.slots),
+                code=self.archive.uri,
+                code_digest=self.archive.digest,
+                root_volume_gib=self._config.image.root_volume_gib,
+            ),
+            requirements=self._config.requirements.to_domain(),
+            policy=self._config.to_policy(),
+        )
