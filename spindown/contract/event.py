@@ -59,8 +59,8 @@ class StateChange(InstanceEvent):
 
     @property
     def is_end(self) -> bool:
-        """Tell whether the instance works no more."""
-        return self.state in {"shutting-down", "terminated", "stopping", "stopped"}
+        """Tell whether the instance is gone for good."""
+        return self.state in {"shutting-down", "terminated"}
 
 
 def queue_name(deployment: str, workload: str) -> str:

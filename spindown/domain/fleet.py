@@ -140,6 +140,8 @@ class Launch:
     items_per_hour: float = 0.0
     #: Leases that each of them can hold at once.
     slots: int = 1
+    #: Pool as text -> what it was at the launch.
+    offered: Mapping[str, Offered] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,187 @@
+"""What follows when an instance is taken away or gone: count it, end its row, free its jobs.
+
+Used by reconcile and by the events alike. Whichever comes first acts; the writes are
+conditional, so the later ones change nothing.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from spindown.app.ledger import Ledger
+from spindown.app.port import JobQueue, When, Write
+from spindown.app.spend import Charge, charge
+from spindown.contract import row as rows
+from spindown.contract.codec import encode
+from spindown.domain.fleet import (
+    Launch,
+    Lease,
+    Unavailable,
+    Worker,
+    WorkerState,
+    remember_unavailable,
+)
+from spindown.domain.interruption import not_after
+from spindown.domain.policy import Policy
+from spindown.error import PreconditionFailed, StaleHandle
+
+RECLAIMED = "EC2 has reclaimed it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """One worker that is no more."""
+
+    worker: Worker
+    charge: Charge
+    writes: tuple[Write, ...]
+
+
+def end_worker(
+    worker: Worker,
+    *,
+    at: datetime,
+    reason: str,
+    reclaimed: bool,
+    launch: Launch | None,
+    unavailable: Unavailable | None,
+    policy: Policy,
+    ledger: Ledger,
+) -> End:
+    """Return the writes that end a worker's row, charge the rest and count a reclaim once.
+
+    Args:
+        worker: as the ledger holds it.
+        at: when it ended, as far as is known.
+        reason: in words for a person.
+        reclaimed: EC2 took it back.
+        launch: the launch that it came from, for its reservation.
+        unavailable: what is remembered of its pool.
+        policy: how long a pool is remembered.
+        ledger: makes the writes.
+    """
+    ended = replace(
+        worker,
+        state=WorkerState.ENDED,
+        ended_at=at,
+        reason=worker.reason or reason,
+        interrupted_at=worker.interrupted_at or (at if reclaimed else None),
+        interruption_counted=worker.interruption_counted or reclaimed,
+        busy_slots=0,
+        version=worker.version + 1,
+    )
+    due = charge(ended, launch, until=at, ledger=ledger, reclaimed=reclaimed)
+    row = Write(
+        key=due.worker_write.key,
+        when=replace(
+            due.worker_write.when,
+            equals={**due.worker_write.when.equals, "version": worker.version},
+        ),
+        set={
+            **{name: encode(getattr(ended, name)) for name in _ENDED_FIELDS},
+            **due.worker_write.set,
+        },
+    )
+    writes = [row, *due.writes]
+    if reclaimed and not worker.interruption_counted:
+        writes += _count_interruption(worker, unavailable, at, policy, ledger)
+    return End(worker=ended, charge=due, writes=tuple(writes))
+
+
+_ENDED_FIELDS = (
+    "state",
+    "ended_at",
+    "reason",
+    "interrupted_at",
+    "interruption_counted",
+    "busy_slots",
+    "version",
+)
+
+
+def note_interruption(
+    worker: Worker,
+    deadline: datetime,
+    *,
+    unavailable: Unavailable | None,
+    now: datetime,
+    policy: Policy,
+    ledger: Ledger,
+) -> tuple[Write, ...]:
+    """Return the writes that mark a worker as being taken away and count it once.
+
+    The worker itself may have written the deadline first; the pool is still counted here.
+    """
+    when = When(exists=True, differs={"interruption_counted": True})
+    changes: dict[str, object] = {"interruption_counted": True}
+    if worker.interrupted_at is None:
+        when = replace(when, absent=frozenset({"interrupted_at"}))
+        changes["interrupted_at"] = deadline
+    row = ledger.change(rows.worker_sort(worker.instance_id), changes, when=when)
+    return (row, *_count_interruption(worker, unavailable, now, policy, ledger))
+
+
+def bound_leases(leases: tuple[Lease, ...], deadline: datetime, ledger: Ledger) -> None:
+    """Let no lease of an instance outlive it."""
+    for lease in leases:
+        bound = not_after(lease.not_after, deadline)
+        if bound >= lease.not_after:
+            continue
+        changes = {"not_after": bound, "deadline": min(lease.deadline, bound)}
+        write = ledger.change(
+            rows.lease_sort(lease.instance_id, lease.slot), changes, when=_still(lease)
+        )
+        _try(ledger, write)
+
+
+def free_leases(leases: tuple[Lease, ...], ledger: Ledger, queue: JobQueue) -> int:
+    """Clear the leases of an instance that is gone and requeue its messages; return how many.
+
+    A lease whose row has just got a newer handle stays for the next tick.
+    """
+    freed = 0
+    for lease in leases:
+        sort = rows.lease_sort(lease.instance_id, lease.slot)
+        if not _try(ledger, replace(ledger.delete(sort), when=_still_held_by(lease))):
+            continue
+        freed += 1
+        try:
+            queue.extend(lease.receipt_handle, timedelta(0))
+        except StaleHandle:
+            # Visible again already, or another worker has it.
+            continue
+    return freed
+
+
+def _still(lease: Lease) -> When:
+    return When(exists=True, equals={"job_id": lease.job_id, "epoch": lease.epoch})
+
+
+def _still_held_by(lease: Lease) -> When:
+    """Return the condition that nobody has received the message again since."""
+    still = _still(lease)
+    return replace(still, equals={**still.equals, "receipt_handle": lease.receipt_handle})
+
+
+def _try(ledger: Ledger, write: Write) -> bool:
+    try:
+        ledger.write(write)
+    except PreconditionFailed:
+        return False
+    return True
+
+
+def _count_interruption(
+    worker: Worker,
+    unavailable: Unavailable | None,
+    now: datetime,
+    policy: Policy,
+    ledger: Ledger,
+) -> list[Write]:
+    memory = remember_unavailable(
+        worker.pool, unavailable, reason="interrupted", now=now, policy=policy
+    )
+    return [
+        ledger.add(rows.pool_sort(worker.pool), {"count": 1}),
+        ledger.add(rows.spend_sort(now), {"interruptions": 1}),
+        ledger.put(rows.unavailable_sort(worker.pool), memory),
+    ]

@@ -1,0 +1,70 @@
+"""Turn the ledger's learned sums into what the domain calls knowledge."""
+
+from collections.abc import Mapping
+
+from spindown.contract import row as rows
+from spindown.contract.row import RateRow
+from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
+from spindown.domain.offer import CapacityType, Pool
+
+_THROUGHPUT = f"{rows.RATE}throughput#"
+_POOL = f"{rows.RATE}pool#"
+
+
+def read_knowledge(rates: Mapping[str, RateRow], *, slots: str) -> Knowledge:
+    """Return what a workload has shown so far.
+
+    Args:
+        rates: sort key -> row, as the ledger holds them; an unknown key is left out.
+        slots: ``run.slots`` of the workload.
+    """
+    empty = RateRow()
+    return Knowledge(
+        throughput=dict(_throughputs(rates)),
+        pools=dict(_pools(rates)),
+        boots=rates.get(rows.BOOT_RATE, empty).samples,
+        gaps=rates.get(rows.GAP_RATE, empty).samples,
+        items_per_job=rates.get(rows.JOB_RATE, empty).samples,
+        checkpoints=rates.get(rows.CHECKPOINT_RATE, empty).samples,
+        slots=slots,
+    )
+
+
+def _throughputs(
+    rates: Mapping[str, RateRow],
+) -> list[tuple[tuple[str, float], ThroughputRecord]]:
+    found = []
+    for sort, row in rates.items():
+        gpu_name, mark, count = sort.removeprefix(_THROUGHPUT).rpartition("#")
+        if not sort.startswith(_THROUGHPUT) or not mark or not _is_number(count):
+            continue
+        record = ThroughputRecord(
+            items=row.count, hours=row.hours, reports=row.reports, rates=row.samples
+        )
+        found.append(((gpu_name, float(count)), record))
+    return found
+
+
+def _pools(rates: Mapping[str, RateRow]) -> list[tuple[Pool, PoolRecord]]:
+    found = []
+    for sort, row in rates.items():
+        pool = parse_pool(sort.removeprefix(_POOL)) if sort.startswith(_POOL) else None
+        if pool is not None:
+            found.append((pool, PoolRecord(interruptions=row.count, hours=row.hours)))
+    return found
+
+
+def parse_pool(text: str) -> Pool | None:
+    """Return the pool that ``str(pool)`` wrote; None if it is no such text."""
+    parts = text.split("/")
+    if len(parts) != len(("type", "zone", "capacity type")) or parts[2] not in set(CapacityType):
+        return None
+    return Pool(instance_type=parts[0], zone=parts[1], capacity_type=CapacityType(parts[2]))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

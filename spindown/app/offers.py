@@ -1,0 +1,241 @@
+"""The market as Spindown knows it: a catalogue that is refreshed whole, and live spot prices.
+
+Each source of the catalogue is read on its own. One that fails leaves its last good part in
+place, with the time at which that was read, so that a fault in one API never empties the list.
+"""
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+from spindown.app.control import CATALOGUE_FOR, SETTINGS_FOR, SPOT_PRICES_FOR, ControlPorts, Kind
+from spindown.app.port import Datum, ObjectStore
+from spindown.contract.codec import decode, encode
+from spindown.contract.metric import DEPLOYMENT, SOURCE
+from spindown.contract.settings import DeploymentSettings, Outpost, WorkloadSettings
+from spindown.domain.offer import (
+    CapacityType,
+    Catalogue,
+    InstanceType,
+    Offer,
+    SpotPrice,
+    build_offers,
+    misfit,
+)
+from spindown.domain.policy import Policy
+from spindown.error import ContractError, NotFound, SpindownError
+
+T = TypeVar("T")
+
+CATALOGUE_KEY = "offers/catalogue.json"
+SCHEMA = 1
+
+_CATALOGUE: Kind[Catalogue] = Kind("catalogue", CATALOGUE_FOR)
+_SPOT: Kind[Sequence[SpotPrice]] = Kind("spot", SPOT_PRICES_FOR)
+_DEPLOYMENT: Kind[DeploymentSettings] = Kind("deployment", SETTINGS_FOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refreshed:
+    """What a refresh has read."""
+
+    catalogue: Catalogue
+    #: Source as ``{region}/{part}`` -> why it could not be read.
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+
+def refresh(ports: ControlPorts) -> Refreshed:
+    """Read the market in every region where workers may run; write the catalogue.
+
+    Raises:
+        SpindownError: nothing at all could be read, and there is no older catalogue.
+    """
+    now = ports.clock.now()
+    deployment = ports.cache.recall(_DEPLOYMENT, "", now, ports.settings.deployment)
+    regions = _regions(deployment, ports)
+    known = load_catalogue(ports.objects)
+    reading = _Reading(ports, known, now)
+    for region in regions:
+        reading.read(region)
+    refreshed = reading.result()
+    body = {**encode(refreshed.catalogue), "schema": SCHEMA}
+    ports.objects.put(CATALOGUE_KEY, json.dumps(body, sort_keys=True).encode())
+    ports.cache.forget(_CATALOGUE, "")
+    ports.metrics.emit(_data(deployment.name, refreshed, regions))
+    return refreshed
+
+
+def load_catalogue(objects: ObjectStore) -> Catalogue | None:
+    """Return the catalogue as written; None if there is none that this version can read."""
+    try:
+        body = json.loads(objects.get(CATALOGUE_KEY).data)
+        if body.get("schema") != SCHEMA:
+            return None
+        return decode(Catalogue, body)
+    except (NotFound, ContractError, ValueError, AttributeError):
+        return None
+
+
+def current_catalogue(ports: ControlPorts, now: datetime) -> Catalogue:
+    """Return the catalogue, remembered for a while; read the market if there is none yet."""
+
+    def read() -> Catalogue:
+        return load_catalogue(ports.objects) or refresh(ports).catalogue
+
+    return ports.cache.recall(_CATALOGUE, "", now, read)
+
+
+def current_offers(
+    settings: WorkloadSettings,
+    policy: Policy,
+    *,
+    home_region: str,
+    ports: ControlPorts,
+    now: datetime,
+) -> tuple[Offer, ...]:
+    """Return all that a workload could be run on, priced; spot prices are a few minutes old."""
+    catalogue = current_catalogue(ports, now)
+    prices = [
+        price
+        for region, outpost in sorted(settings.outposts.items())
+        for price in _spot_prices(region, outpost, settings, catalogue, ports, now)
+    ]
+    offers = build_offers(
+        catalogue,
+        prices,
+        zones={region: tuple(outpost.subnets) for region, outpost in settings.outposts.items()},
+        spot_price_ratio_estimate=policy.spot_price_ratio_estimate,
+        volume_gib=settings.run.root_volume_gib,
+        home_region=home_region,
+    )
+    return tuple(
+        offer
+        for offer in offers
+        if offer.instance_type.architecture in settings.outposts[offer.region].templates
+    )
+
+
+def _spot_prices(
+    region: str,
+    outpost: Outpost,
+    settings: WorkloadSettings,
+    catalogue: Catalogue,
+    ports: ControlPorts,
+    now: datetime,
+) -> Sequence[SpotPrice]:
+    offerings = catalogue.offerings.get(region, {})
+    names = {name for zone in outpost.subnets for name in offerings.get(zone, ())}
+    wanted = [
+        kind.name
+        for kind in _known_types(names, catalogue)
+        if CapacityType.SPOT in kind.capacity_types and misfit(kind, settings.requirements) is None
+    ]
+    if not wanted:
+        return ()
+    return ports.cache.recall(
+        _SPOT,
+        f"{region} {' '.join(wanted)}",
+        now,
+        lambda: ports.market.spot_prices(region=region, instance_types=wanted),
+    )
+
+
+def _known_types(names: Collection[str], catalogue: Catalogue) -> list[InstanceType]:
+    types = catalogue.instance_types
+    return [types[name] for name in sorted(names) if name in types]
+
+
+def _regions(deployment: DeploymentSettings, ports: ControlPorts) -> tuple[str, ...]:
+    found = {deployment.region}
+    for name in deployment.workloads:
+        settings, _ = ports.settings.workload(name)
+        found.update(settings.outposts)
+    return tuple(sorted(found))
+
+
+class _Reading:
+    """One refresh under way: parts read now, or kept with their age."""
+
+    def __init__(self, ports: ControlPorts, known: Catalogue | None, now: datetime) -> None:
+        self._market = ports.market
+        self._known = known
+        self._now = now
+        self._first_error: SpindownError | None = None
+        self._types: dict[str, InstanceType] = {}
+        self._offerings: dict[str, Mapping[str, frozenset[str]]] = {}
+        self._on_demand: dict[str, Mapping[str, float]] = {}
+        self._stale: dict[str, datetime] = {}
+        self._failures: dict[str, str] = {}
+
+    def read(self, region: str) -> None:
+        """Read all sources of one region."""
+        market, known = self._market, self._known
+        types = self._part(
+            f"{region}/instance_types",
+            lambda: {kind.name: kind for kind in market.instance_types(region=region)},
+            known.instance_types if known else None,
+        )
+        self._types.update(types)
+        self._offerings[region] = self._part(
+            f"{region}/offerings",
+            lambda: market.offerings(region=region),
+            known.offerings.get(region) if known else None,
+        )
+        self._on_demand[region] = self._part(
+            f"{region}/on_demand",
+            lambda: market.on_demand_prices(region=region),
+            known.on_demand.get(region) if known else None,
+        )
+
+    def result(self) -> Refreshed:
+        """Return the catalogue; raise the first error if there is nothing to offer."""
+        if not self._types and self._first_error is not None:
+            raise self._first_error
+        catalogue = Catalogue(
+            taken_at=self._now,
+            instance_types=self._types,
+            offerings=self._offerings,
+            on_demand=self._on_demand,
+            reclaim_share=self._known.reclaim_share if self._known else {},
+            stale_since=self._stale,
+        )
+        return Refreshed(catalogue=catalogue, failures=self._failures)
+
+    def _part(
+        self, source: str, read: Callable[[], Mapping[str, T]], last: Mapping[str, T] | None
+    ) -> Mapping[str, T]:
+        try:
+            part = read()
+            if part:
+                return part
+            reason = "it is empty"
+        except SpindownError as exc:
+            self._first_error = self._first_error or exc
+            reason = str(exc)
+        self._failures[source] = reason
+        if self._known is not None and last:
+            self._stale[source] = self._known.stale_since.get(source, self._known.taken_at)
+        return last or {}
+
+
+def _data(deployment: str, refreshed: Refreshed, regions: Sequence[str]) -> list[Datum]:
+    catalogue = refreshed.catalogue
+    dimensions: dict[str, Any] = {DEPLOYMENT: deployment}
+    data = [
+        Datum(name="CatalogueTypes", value=len(catalogue.instance_types), dimensions=dimensions)
+    ]
+    for region in regions:
+        for part in ("instance_types", "offerings", "on_demand"):
+            source = f"{region}/{part}"
+            since = catalogue.stale_since.get(source, catalogue.taken_at)
+            age = (catalogue.taken_at - since).total_seconds()
+            data.append(
+                Datum(
+                    name="CatalogueSourceAge",
+                    value=age,
+                    dimensions={**dimensions, SOURCE: source},
+                )
+            )
+    return data

@@ -1,0 +1,81 @@
+"""Find out what became of launches whose answer was lost.
+
+An intent without an outcome means that its reconcile died, or that EC2's answer did. Its
+instances are found by their launch tag; if EC2 shows none, the very same request is made again
+under the same client token, which gives the first answer if there was one. An intent too old
+for EC2 to be merely slow in showing its instances never happened.
+"""
+
+import json
+from datetime import timedelta
+
+from spindown.app.port import LaunchedInstance, LaunchRequest, RefusalKind
+from spindown.app.reconcile.outcome import give_up, record_outcome
+from spindown.app.reconcile.tick import Tick
+from spindown.contract import tag
+from spindown.contract.codec import decode, encode
+from spindown.domain.fleet import Launch, LaunchState
+from spindown.domain.reaping import UNSEEN_FOR
+from spindown.error import ContractError, Unreachable
+
+#: Replaying later could launch for a backlog that is long gone; EC2's tokens live far longer.
+_REPLAY_WITHIN: timedelta = UNSEEN_FOR
+
+
+def adopt(tick: Tick) -> None:
+    """Complete every open intent of earlier reconciles, as far as EC2 answers."""
+    for launch in list(tick.launches.values()):
+        if launch.state is not LaunchState.INTENDED:
+            continue
+        try:
+            _adopt_one(tick, launch)
+        except Unreachable as exc:
+            tick.notes.append(f"launch {launch.launch_id} is still without an answer: {exc}")
+
+
+def _adopt_one(tick: Tick, launch: Launch) -> None:
+    request = decode_request(launch)
+    if request is None:
+        give_up(tick, launch, "its request cannot be read")
+        return
+    found = [
+        LaunchedInstance(
+            instance_id=instance.instance_id,
+            instance_type=instance.instance_type,
+            zone=instance.zone,
+            capacity_type=instance.capacity_type,
+        )
+        for instance in tick.ports.compute.instances(
+            region=request.region, tags={tag.LAUNCH: launch.launch_id}
+        )
+    ]
+    if found:
+        record_outcome(tick, launch, request, found, (), adopted=True)
+    elif tick.now - launch.intended_at <= _REPLAY_WITHIN:
+        _replay(tick, launch, request)
+    else:
+        give_up(tick, launch, "it never reached EC2")
+
+
+def _replay(tick: Tick, launch: Launch, request: LaunchRequest) -> None:
+    answer = tick.ports.compute.launch(request)
+    kinds = {refusal.kind for refusal in answer.refusals}
+    if not answer.instances and kinds & {RefusalKind.ACCOUNT, RefusalKind.THROTTLE}:
+        # This says why the replay was refused, and nothing of the first request.
+        codes = sorted({refusal.code for refusal in answer.refusals})
+        tick.notes.append(f"launch {launch.launch_id}: asked again, answered {', '.join(codes)}")
+        return
+    record_outcome(tick, launch, request, answer.instances, answer.refusals, adopted=True)
+
+
+def decode_request(launch: Launch) -> LaunchRequest | None:
+    """Return the request of an intent; None if it cannot be read."""
+    try:
+        return decode(LaunchRequest, json.loads(launch.request))
+    except (ContractError, ValueError, TypeError):
+        return None
+
+
+def encode_request(request: LaunchRequest) -> str:
+    """Return a request as text, to be replayed verbatim."""
+    return json.dumps(encode(request), sort_keys=True)

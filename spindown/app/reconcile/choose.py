@@ -1,0 +1,174 @@
+"""Decide how many workers are missing, and which offers they could come from.
+
+Reads prices and the account only once a launch is due; a quiet tick and a held launch decide on
+what the ledger and the queue say.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from spindown.app.offers import current_catalogue, current_offers
+from spindown.app.reconcile.tick import CATALOGUE_STALE_AFTER, Tick
+from spindown.domain.cost import dollars_per_hour
+from spindown.domain.fleet import Backlog
+from spindown.domain.ranking import CandidateList, Demand, rank
+from spindown.domain.sizing import Bounds, Capacity, Sizing, capacity, missing, size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """How many, of what, and why not now."""
+
+    demand: Demand
+    capacity: Capacity
+    sizing: Sizing
+    #: None: prices were not looked at, since no launch is due.
+    candidates: CandidateList | None = None
+    #: Why no launch may happen although one is due; "": it may.
+    stopped: str = ""
+    #: When the stop, the hold or the dry spell may end.
+    retry_at: datetime | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Tell whether workers are wanted now, whatever may prevent them."""
+        return self.sizing.unbounded > 0
+
+
+def weigh(tick: Tick) -> Choice:
+    """Size the fleet by the queue and the ledger alone."""
+    work = waiting_work(tick)
+    present = capacity(
+        workers=list(tick.workers.values()),
+        leases=tick.leases,
+        launches=list(tick.launches.values()),
+        knowledge=tick.knowledge,
+        policy=tick.policy,
+        now=tick.now,
+    )
+    demand = missing(backlog=work, capacity=present, knowledge=tick.knowledge, policy=tick.policy)
+    sizing = size(
+        backlog=work,
+        backlog_since=tick.seen.backlog_since,
+        demand=demand,
+        capacity=present,
+        best=None,
+        knowledge=tick.knowledge,
+        policy=tick.policy,
+        now=tick.now,
+    )
+    return Choice(demand=demand, capacity=present, sizing=sizing, retry_at=sizing.hold_until)
+
+
+def choose(tick: Tick, weighed: Choice) -> Choice:
+    """Rank what is on sale for a launch that is due, and size it within all bounds."""
+    if not weighed.is_due:
+        return weighed
+    stopped, until = _stop(tick, weighed)
+    if stopped:
+        return replace(weighed, stopped=stopped, retry_at=until)
+    tick.account = tick.ledger.read_account()
+    tick.catalogue_age = _catalogue_age(tick)
+    headroom = _headroom(tick)
+    candidates = rank(
+        current_offers(
+            tick.settings,
+            tick.policy,
+            home_region=tick.deployment.region,
+            ports=tick.ports,
+            now=tick.now,
+        ),
+        demand=weighed.demand,
+        knowledge=tick.knowledge,
+        unavailable=tick.unavailable.values(),
+        blocked={quota.quota_class: quota.until for quota in tick.account.quotas},
+        policy=tick.policy,
+        requirements=tick.settings.requirements,
+        waited=weighed.sizing.waited,
+        now=tick.now,
+        headroom_per_hour=headroom,
+    )
+    sizing = size(
+        backlog=waiting_work(tick),
+        backlog_since=tick.seen.backlog_since,
+        demand=weighed.demand,
+        capacity=weighed.capacity,
+        best=candidates.best,
+        knowledge=tick.knowledge,
+        policy=tick.policy,
+        now=tick.now,
+        bounds=Bounds(budget_left=budget_left(tick), headroom_per_hour=headroom),
+    )
+    return replace(
+        weighed,
+        sizing=sizing,
+        candidates=candidates,
+        stopped=_bound_words(tick, sizing),
+        retry_at=_retry_at(candidates) if candidates.best is None else None,
+    )
+
+
+def waiting_work(tick: Tick) -> Backlog:
+    """Return the queue, with what interrupted workers hold counted as visible already.
+
+    Their jobs come back within two minutes, less than any boot takes: the replacement is due
+    at the notice, not at the deadline.
+    """
+    leaving = {w.instance_id for w in tick.workers.values() if w.is_interrupting and w.is_live}
+    soon = sum(lease.instance_id in leaving for lease in tick.leases)
+    return replace(
+        tick.backlog,
+        visible=tick.backlog.visible + soon,
+        in_flight=max(0, tick.backlog.in_flight - soon),
+    )
+
+
+def budget_left(tick: Tick) -> float | None:
+    """Return the USD that launches may still reserve this month; None: no budget."""
+    if tick.deployment.budget_per_month is None or tick.account is None:
+        return None
+    committed = tick.account.budget_at(tick.now).committed
+    return max(0.0, tick.deployment.budget_per_month - committed)
+
+
+def _stop(tick: Tick, weighed: Choice) -> tuple[str, datetime | None]:
+    if weighed.capacity.workers >= tick.policy.max_workers:
+        return f"max_workers is {tick.policy.max_workers}", None
+    breaker, backoff = tick.breaker, tick.seen.backoff_until
+    is_open = breaker.open_until is not None and breaker.open_until > tick.now
+    if is_open and breaker.image == tick.image:
+        return f"launching is stopped: {breaker.reason}", breaker.open_until
+    if backoff is not None and backoff > tick.now:
+        return "EC2 asked to slow down", backoff
+    return "", None
+
+
+def _bound_words(tick: Tick, sizing: Sizing) -> str:
+    if sizing.wanted > 0:
+        return ""
+    tick.budget_stopped = sizing.bound == "budget"
+    return {
+        "budget": f"the budget of {tick.deployment.budget_per_month} USD a month is used up",
+        "max_dollars_per_hour": f"the workload costs {tick.policy.max_dollars_per_hour} USD/h",
+    }.get(sizing.bound, "")
+
+
+def _headroom(tick: Tick) -> float | None:
+    most = tick.policy.max_dollars_per_hour
+    if most is None:
+        return None
+    return max(0.0, most - dollars_per_hour(list(tick.workers.values())))
+
+
+def _retry_at(candidates: CandidateList) -> datetime | None:
+    nearest = candidates.nearest
+    return None if nearest is None else nearest.retry_at
+
+
+def _catalogue_age(tick: Tick) -> timedelta:
+    catalogue = current_catalogue(tick.ports, tick.now)
+    oldest = min([catalogue.taken_at, *catalogue.stale_since.values()])
+    age = tick.now - oldest
+    if age > CATALOGUE_STALE_AFTER:
+        tick.notes.append(f"part of the catalogue of offers was last read {age} ago")
+    return age

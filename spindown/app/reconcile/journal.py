@@ -1,0 +1,128 @@
+"""The writes of one tick, gathered so that a quiet tick costs one transaction.
+
+A *unit* is a few writes that hold together: all of them or none. Units wait in the journal until
+something must be durable (an intent, a condemnation, the end of the tick) and then go in one
+transaction under the fence. If that fails, each goes on its own: a unit whose condition no
+longer holds lost a race against a worker or an event, and is dropped; the next tick sees why.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from spindown.app.ledger import Fence, Ledger
+from spindown.app.port import Key, When, Write
+from spindown.error import PreconditionFailed
+
+Unit = tuple[Write, ...]
+
+#: Below DynamoDB's 100 writes a transaction, with room for the lock and one more unit.
+_ROOM = 80
+
+
+class FenceLost(PreconditionFailed):
+    """Another reconcile has taken the lock: nothing more may be decided here."""
+
+
+class Journal:
+    """Units of writes that wait to be carried out under a fence."""
+
+    def __init__(self, ledger: Ledger, fence: Fence) -> None:
+        self._ledger = ledger
+        self._fence = fence
+        self._units: list[Unit] = []
+        #: Units that lost a race.
+        self.lost = 0
+
+    @property
+    def fence(self) -> int:
+        """Return the fence's number."""
+        return self._fence.fence
+
+    def note(self, *unit: Write) -> None:
+        """Let a unit wait for the next transaction."""
+        if unit:
+            self._units.append(unit)
+
+    def commit(self, *unit: Write) -> bool:
+        """Make a unit durable now, with all that wait; False if its own condition fails.
+
+        Raises:
+            FenceLost: another reconcile is at work.
+        """
+        waiting, self._units = self._units, []
+        together = [*waiting, unit]
+        if _fits(together) and self._try(together):
+            return True
+        self._flush_one_by_one(waiting)
+        return self._try([unit])
+
+    def flush(self, *, release: bool = False) -> None:
+        """Carry out what waits; with ``release`` give the lock back in the last transaction.
+
+        Raises:
+            FenceLost: another reconcile is at work.
+        """
+        waiting, self._units = self._units, []
+        if not _fits(waiting) or not self._try(waiting, release=release):
+            self._flush_one_by_one(waiting)
+            if release and not self._try([], release=True):
+                raise FenceLost("the lock was taken over")
+
+    def _flush_one_by_one(self, units: Sequence[Unit]) -> None:
+        for unit in units:
+            if not self._try([unit]):
+                self.lost += 1
+
+    def _try(self, units: Sequence[Unit], *, release: bool = False) -> bool:
+        try:
+            self._ledger.apply(self._fence, merge(units), release=release)
+        except PreconditionFailed as exc:
+            self._check_fence(exc)
+            return False
+        return True
+
+    def _check_fence(self, cause: PreconditionFailed) -> None:
+        try:
+            self._ledger.apply(self._fence, ())
+        except PreconditionFailed:
+            raise FenceLost("the lock was taken over") from cause
+
+
+def merge(units: Sequence[Unit]) -> list[Write]:
+    """Return the writes of several units as one transaction, in which each row comes once."""
+    merged: dict[Key, Write] = {}
+    for unit in units:
+        for write in unit:
+            known = merged.get(write.key)
+            merged[write.key] = write if known is None else _join(known, write)
+    return list(merged.values())
+
+
+def _join(first: Write, second: Write) -> Write:
+    if first.delete or second.delete:
+        return second
+    sums = dict(first.add)
+    for name, number in second.add.items():
+        sums[name] = sums.get(name, 0) + number
+    changed = {**first.set, **second.set}
+    return replace(
+        first,
+        when=_join_conditions(first.when, second.when),
+        set=changed,
+        add=sums,
+        remove=(first.remove | second.remove) - changed.keys(),
+    )
+
+
+def _join_conditions(first: When, second: When) -> When:
+    return When(
+        exists=first.exists if second.exists is None else second.exists,
+        equals={**second.equals, **first.equals},
+        differs={**second.differs, **first.differs},
+        at_most={**second.at_most, **first.at_most},
+        absent=first.absent | second.absent,
+    )
+
+
+def _fits(units: Sequence[Unit]) -> bool:
+    return sum(len(unit) for unit in units) <= _ROOM

@@ -1,0 +1,217 @@
+"""Walk the candidate list: one band of equal offers a request, until the need is met.
+
+Each request is written down as an intent, under the fence and within the budget, before EC2
+hears of it; its answer after it. The walk is bounded in tries and in time.
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from spindown.app.ledger import account_key
+from spindown.app.port import LaunchOverride, LaunchRequest, RefusalKind, When, Write
+from spindown.app.reconcile.adopt import encode_request
+from spindown.app.reconcile.choose import Choice, budget_left
+from spindown.app.reconcile.outcome import back_off, record_outcome
+from spindown.app.reconcile.tick import Tick
+from spindown.contract import row as rows
+from spindown.contract import tag
+from spindown.domain.fleet import Launch, LaunchState, Offered
+from spindown.domain.offer import slot_count
+from spindown.domain.ranking import Candidate, bands
+from spindown.error import Throttled, Unreachable
+
+#: No further request is begun after this: what is under way still ends within SCALER_TIMEOUT.
+_BEGIN_WITHIN = timedelta(seconds=40)
+#: Pools in one request; EC2 takes more, a person reads no more.
+_POOLS_AT_MOST = 60
+
+
+@dataclass(slots=True, kw_only=True)
+class _Walk:
+    """How far the walk has come."""
+
+    #: Workers that may still be launched, by every bound but the price.
+    left: int
+    #: Share of the need that is still missing.
+    share: float = 1.0
+    tries: int = 0
+    #: Quota classes that refused in this walk.
+    full: set[str] = field(default_factory=set)
+    ended: str = ""
+
+
+def launch(tick: Tick, choice: Choice) -> str:
+    """Launch what the choice wants; return why it ended early, "" if it did not."""
+    candidates = choice.candidates
+    if choice.stopped or candidates is None or choice.sizing.wanted <= 0:
+        return choice.stopped
+    walk = _Walk(left=_left(tick, choice))
+    listed = list(candidates) if tick.policy.band else candidates.top(_listed_at_most(tick))
+    for band in bands(listed, tick.policy.band, tick.policy.rank_by):
+        if _is_over(tick, walk):
+            break
+        usable = [c for c in band if _is_usable(tick, walk, c)][:_POOLS_AT_MOST]
+        if usable:
+            _try_band(tick, walk, usable, _planned(choice, usable[0]))
+    return walk.ended
+
+
+def _left(tick: Tick, choice: Choice) -> int:
+    """Return how many workers all bounds together allow; ``max_workers`` holds for any offer."""
+    if choice.sizing.bound not in {"", "max_workers"}:
+        return choice.sizing.wanted
+    return tick.policy.max_workers - choice.capacity.workers
+
+
+def _listed_at_most(tick: Tick) -> int:
+    return 4 * tick.policy.max_attempts_per_tick
+
+
+def _is_over(tick: Tick, walk: _Walk) -> bool:
+    if walk.ended or walk.left <= 0 or walk.share <= _NOTHING:
+        return True
+    if walk.tries >= tick.policy.max_attempts_per_tick:
+        walk.ended = f"{walk.tries} requests were made, the next tick goes on"
+    elif tick.ports.clock.now() - tick.now > _BEGIN_WITHIN:
+        walk.ended = "time is up, the next tick goes on"
+    return bool(walk.ended)
+
+
+#: A missing share that is a rounding error.
+_NOTHING = 1e-9
+
+
+def _is_usable(tick: Tick, walk: _Walk, candidate: Candidate) -> bool:
+    """Tell whether nothing learned in this walk rules a candidate out."""
+    offer = candidate.offer
+    dry = tick.unavailable.get(offer.pool)
+    is_dry = dry is not None and dry.until > tick.now
+    return not is_dry and offer.quota_class not in walk.full
+
+
+def _planned(choice: Choice, candidate: Candidate) -> int:
+    """Return how many workers of a candidate meet the whole need.
+
+    A slower offer needs more for the same need; workers to be kept warm are counted as such.
+    """
+    best = choice.candidates.best if choice.candidates else None
+    unbounded = choice.sizing.unbounded
+    kept_warm = unbounded if best is None or unbounded > best.workers else 0
+    return max(candidate.workers, kept_warm, 1)
+
+
+def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], planned: int) -> None:
+    walk.tries += 1
+    count = min(walk.left, math.ceil(walk.share * planned - _NOTHING))
+    intent, request = _intend(tick, walk, band, count)
+    if not _write_intent(tick, intent):
+        tick.budget_stopped = True
+        walk.ended = "the budget of the month has no room for another launch"
+        return
+    tick.launches[intent.launch_id] = intent
+    try:
+        answer = tick.ports.compute.launch(request)
+    except Unreachable as exc:
+        walk.ended = f"EC2 gave no answer ({exc}); the next tick finds out what became of it"
+        return
+    except Throttled:
+        back_off(tick)
+        walk.ended = "EC2 asked to slow down"
+        return
+    record_outcome(tick, intent, request, answer.instances, answer.refusals)
+    walk.left -= len(answer.instances)
+    walk.share -= len(answer.instances) / planned
+    _heed(tick, walk, band[0], {refusal.kind for refusal in answer.refusals})
+
+
+def _heed(tick: Tick, walk: _Walk, best: Candidate, kinds: set[RefusalKind]) -> None:
+    if RefusalKind.ACCOUNT in kinds:
+        walk.ended = f"launching is stopped: {tick.breaker.reason}"
+    elif RefusalKind.THROTTLE in kinds:
+        walk.ended = "EC2 asked to slow down"
+    elif RefusalKind.QUOTA in kinds:
+        walk.full.add(best.offer.quota_class)
+
+
+def _intend(
+    tick: Tick, walk: _Walk, band: list[Candidate], count: int
+) -> tuple[Launch, LaunchRequest]:
+    first = band[0].offer
+    outpost = tick.settings.outposts[first.region]
+    launch_id = f"{tick.workload}-{tick.journal.fence}-{walk.tries}"
+    request = LaunchRequest(
+        client_token=client_token(tick, launch_id),
+        region=first.region,
+        template=outpost.templates[first.instance_type.architecture],
+        capacity_type=first.capacity_type,
+        overrides=tuple(
+            LaunchOverride(
+                instance_type=c.offer.instance_type.name,
+                zone=c.offer.zone,
+                subnet_id=outpost.subnets[c.offer.zone],
+            )
+            for c in band
+        ),
+        count=count,
+        tags={tag.LAUNCH: launch_id},
+    )
+    slots = {str(c.offer.pool): _slots(tick, c) for c in band}
+    intent = Launch(
+        launch_id=launch_id,
+        client_token=request.client_token,
+        fence=tick.journal.fence,
+        state=LaunchState.INTENDED,
+        intended_at=tick.now,
+        request=encode_request(request),
+        reserved_usd=max(c.expected_dollars for c in band) * count,
+        count=count,
+        items_per_hour=min(c.items_per_hour for c in band),
+        slots=min(slots.values()),
+        offered={str(c.offer.pool): _offered(c, slots[str(c.offer.pool)]) for c in band},
+    )
+    return intent, request
+
+
+def client_token(tick: Tick, launch_id: str) -> str:
+    """Return EC2's idempotency token, at most 64 characters: one launch, one token.
+
+    The launch id holds workload, fence and number. The time is in it too, since a table that
+    was made anew counts its fences from 1 while EC2 still remembers the tokens of the old one.
+    """
+    text = f"{tick.deployment.name}/{launch_id}/{tick.now.isoformat()}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _write_intent(tick: Tick, intent: Launch) -> bool:
+    """Write an intent and its reservation, all or none; False if the budget has no room."""
+    put = tick.ledger.put(rows.launch_sort(intent.launch_id), intent)
+    budget = tick.deployment.budget_per_month
+    limit: dict[str, float] = {}
+    if budget is not None:
+        if (budget_left(tick) or 0.0) < intent.reserved_usd:
+            return False
+        limit = {"committed": budget - intent.reserved_usd}
+    reserve = Write(
+        key=account_key(rows.budget_sort(intent.intended_at)),
+        when=When(at_most=limit),
+        add={"committed": intent.reserved_usd},
+    )
+    return tick.journal.commit(put, reserve)
+
+
+def _slots(tick: Tick, candidate: Candidate) -> int:
+    return slot_count(candidate.offer.instance_type.gpu_count, tick.settings.run.slots)
+
+
+def _offered(candidate: Candidate, slots: int) -> Offered:
+    offer = candidate.offer
+    on_demand = offer.on_demand_price
+    return Offered(
+        price_per_hour=offer.price,
+        on_demand_price=None if on_demand is None else on_demand + offer.extra_price,
+        gpu_name=offer.instance_type.gpu_name,
+        gpu_count=offer.instance_type.gpu_count,
+        slots=slots,
+    )

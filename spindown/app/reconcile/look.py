@@ -1,0 +1,114 @@
+"""Look at EC2, at most once a tick and region: what lives, and what is being taken away.
+
+Events say the same sooner; this is for the event that never came. Two questions take turns,
+since each costs a call: are our instances still there, and does a spot request say that EC2 is
+taking one away. A tick that launches leaves both out, unless they have been left out for long.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from spindown.app.ending import bound_leases, note_interruption
+from spindown.app.port import InstanceView
+from spindown.app.reconcile.tick import Tick
+from spindown.contract import tag
+from spindown.domain.fleet import LaunchState, Worker, WorkerState
+from spindown.domain.interruption import deadline_after
+from spindown.domain.offer import CapacityType
+
+#: How long a launching tick may leave the look out.
+_AT_LATEST = timedelta(minutes=4)
+#: How often EC2 is asked for instances that no row knows, while no row expects any.
+_ORPHANS_EVERY = timedelta(minutes=15)
+#: Ticks come a little early at times.
+_EARLY = timedelta(seconds=10)
+
+_NEVER = timedelta.max
+
+
+def look(tick: Tick, *, is_launch_due: bool) -> Sequence[InstanceView] | None:
+    """Ask EC2 what is due; return our instances, or None if that was not asked."""
+    question = _due(tick, is_launch_due=is_launch_due)
+    if question == "reclaims":
+        _look_for_reclaims(tick)
+    if question != "instances":
+        return None
+    tick.seen = replace(tick.seen, described_at=tick.now)
+    tags = {tag.DEPLOYMENT: tick.deployment.name, tag.WORKLOAD: tick.workload}
+    return [
+        instance
+        for region in sorted(tick.settings.outposts)
+        for instance in tick.ports.compute.instances(region=region, tags=tags)
+    ]
+
+
+def assumed(worker: Worker) -> InstanceView:
+    """Return a worker's instance as if it were running, for a tick that has not looked."""
+    return InstanceView(
+        instance_id=worker.instance_id,
+        instance_type=worker.instance_type,
+        region=worker.region,
+        zone=worker.zone,
+        capacity_type=worker.capacity_type,
+        state="running",
+        launched_at=worker.launched_at,
+    )
+
+
+def _due(tick: Tick, *, is_launch_due: bool) -> str:
+    described = _age(tick.seen.described_at, tick.now)
+    if not _expected(tick):
+        return "instances" if described >= _ORPHANS_EVERY else ""
+    ages = {"instances": described}
+    if _watched(tick):
+        ages["reclaims"] = _age(tick.seen.reclaims_seen_at, tick.now)
+    question, age = max(ages.items(), key=lambda item: item[1])
+    least = _AT_LATEST if is_launch_due else tick.policy.tick - _EARLY
+    return question if age >= least else ""
+
+
+def _expected(tick: Tick) -> bool:
+    return any(w.state is not WorkerState.ENDED for w in tick.workers.values()) or any(
+        x.state is LaunchState.INTENDED for x in tick.launches.values()
+    )
+
+
+def _watched(tick: Tick) -> list[Worker]:
+    return [
+        w
+        for w in tick.workers.values()
+        if w.is_live and w.capacity_type is CapacityType.SPOT and not w.is_interrupting
+    ]
+
+
+def _age(at: datetime | None, now: datetime) -> timedelta:
+    return _NEVER if at is None else now - at
+
+
+def _look_for_reclaims(tick: Tick) -> None:
+    tick.seen = replace(tick.seen, reclaims_seen_at=tick.now)
+    watched = _watched(tick)
+    for region in sorted({w.region for w in watched}):
+        ids = [w.instance_id for w in watched if w.region == region]
+        for instance_id in sorted(tick.ports.compute.reclaimed(region=region, instance_ids=ids)):
+            _note_reclaim(tick, tick.workers[instance_id])
+
+
+def _note_reclaim(tick: Tick, worker: Worker) -> None:
+    deadline = deadline_after(tick.now)
+    unit = note_interruption(
+        worker,
+        deadline,
+        unavailable=tick.unavailable.get(worker.pool),
+        now=tick.now,
+        policy=tick.policy,
+        ledger=tick.ledger,
+    )
+    if tick.journal.commit(*unit):
+        tick.tally.interruptions += 1
+        tick.notes.append(f"{worker.instance_id}: its spot request says that EC2 takes it away")
+        bound_leases(tick.leases_of(worker.instance_id), deadline, tick.ledger)
+    tick.workers[worker.instance_id] = replace(
+        worker, interrupted_at=deadline, interruption_counted=True
+    )

@@ -1,0 +1,249 @@
+"""Write down what EC2 answered to a launch: workers, dry pools, full quotas, or a stop.
+
+Used for a fresh answer, for a replayed one, and for instances found by their launch tag.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from spindown.app.ledger import account_key
+from spindown.app.port import LaunchedInstance, LaunchRequest, Refusal, RefusalKind, When, Write
+from spindown.app.reconcile.tick import Tick
+from spindown.app.spend import add_to_budget
+from spindown.contract import row as rows
+from spindown.contract.codec import encode
+from spindown.contract.decision import AttemptRecord, RefusalRecord
+from spindown.contract.row import BreakerRow, QuotaRow
+from spindown.domain.fleet import (
+    Launch,
+    LaunchState,
+    Offered,
+    Unavailable,
+    Worker,
+    WorkerState,
+    remember_unavailable,
+)
+from spindown.domain.offer import Pool, quota_class
+
+#: An account error is tried again after this, so that a mend needs no second action.
+_ACCOUNT_RETRY = timedelta(minutes=15)
+#: Backing off from a throttle: this long, doubled by each further one, at most this.
+_BACKOFF = timedelta(seconds=15)
+_BACKOFF_AT_MOST = timedelta(minutes=5)
+
+
+def record_outcome(
+    tick: Tick,
+    launch: Launch,
+    request: LaunchRequest,
+    instances: Sequence[LaunchedInstance],
+    refusals: Sequence[Refusal],
+    *,
+    adopted: bool = False,
+) -> AttemptRecord:
+    """Let the journal complete a launch; bring the tick's rows up to date."""
+    worker_writes = [_put_worker(tick, launch, request, found) for found in instances]
+    done = replace(
+        launch,
+        state=LaunchState.LAUNCHED if instances else LaunchState.REFUSED,
+        instance_ids=tuple(found.instance_id for found in instances),
+        reserved_usd=launch.reserved_usd * min(1.0, len(instances) / max(1, launch.count)),
+        reason="; ".join(sorted({f"{r.code}: {r.message}" for r in refusals}))[:500],
+    )
+    tick.launches[launch.launch_id] = done
+    tick.journal.note(
+        _complete(tick, done),
+        *worker_writes,
+        add_to_budget(launch.intended_at, {"committed": done.reserved_usd - launch.reserved_usd}),
+        tick.ledger.add(
+            rows.spend_sort(tick.now),
+            {
+                "launches": 1,
+                "instances": len(instances),
+                "refusals": len(refusals),
+            },
+        ),
+    )
+    _forget_unavailable(tick, instances)
+    for refusal in refusals:
+        _learn_from(tick, request, refusal)
+    record = AttemptRecord(
+        launch_id=launch.launch_id,
+        pools=tuple(str(pool) for pool in pools_of(request)),
+        count=request.count,
+        outcome=_outcome(instances, refusals, adopted=adopted),
+        instances={found.instance_id: str(_pool(found)) for found in instances},
+        refusals=tuple(_record(request, refusal) for refusal in refusals),
+        reserved_usd=done.reserved_usd,
+    )
+    tick.attempts.append(record)
+    return record
+
+
+def give_up(tick: Tick, launch: Launch, reason: str) -> None:
+    """Let the journal close an intent that never became a launch."""
+    done = replace(launch, state=LaunchState.REFUSED, reserved_usd=0.0, reason=reason)
+    tick.launches[launch.launch_id] = done
+    tick.journal.note(
+        _complete(tick, done),
+        add_to_budget(launch.intended_at, {"committed": -launch.reserved_usd}),
+    )
+    tick.notes.append(f"launch {launch.launch_id}: {reason}")
+
+
+def pools_of(request: LaunchRequest) -> tuple[Pool, ...]:
+    """Return the pools of a request in order of preference."""
+    return tuple(
+        Pool(instance_type=o.instance_type, zone=o.zone, capacity_type=request.capacity_type)
+        for o in request.overrides
+    )
+
+
+def _put_worker(
+    tick: Tick, launch: Launch, request: LaunchRequest, found: LaunchedInstance
+) -> Write:
+    offered = launch.offered.get(str(_pool(found)), Offered(price_per_hour=0.0))
+    worker = Worker(
+        instance_id=found.instance_id,
+        launch_id=launch.launch_id,
+        instance_type=found.instance_type,
+        region=request.region,
+        zone=found.zone,
+        capacity_type=found.capacity_type,
+        gpu_name=offered.gpu_name,
+        gpu_count=offered.gpu_count,
+        slots=offered.slots,
+        price_per_hour=offered.price_per_hour,
+        on_demand_price=offered.on_demand_price,
+        state=WorkerState.BOOTING,
+        launched_at=tick.now if launch.fence == tick.journal.fence else launch.intended_at,
+    )
+    tick.workers[worker.instance_id] = worker
+    row = tick.ledger.put(rows.worker_sort(worker.instance_id), worker)
+    return replace(row, when=When(exists=False))
+
+
+def _complete(tick: Tick, launch: Launch) -> Write:
+    changes = {
+        name: getattr(launch, name) for name in ("state", "instance_ids", "reserved_usd", "reason")
+    }
+    when = When(exists=True, equals={"state": LaunchState.INTENDED.value})
+    return tick.ledger.change(rows.launch_sort(launch.launch_id), changes, when=when)
+
+
+def _outcome(
+    instances: Sequence[LaunchedInstance], refusals: Sequence[Refusal], *, adopted: bool
+) -> str:
+    if instances:
+        return "adopted" if adopted else "launched"
+    kinds = {refusal.kind for refusal in refusals}
+    # The gravest names the attempt.
+    for kind in (
+        RefusalKind.ACCOUNT,
+        RefusalKind.THROTTLE,
+        RefusalKind.QUOTA,
+        RefusalKind.CAPACITY,
+    ):
+        if kind in kinds:
+            return kind.value
+    return RefusalKind.UNKNOWN.value
+
+
+def _forget_unavailable(tick: Tick, instances: Sequence[LaunchedInstance]) -> None:
+    served = {_pool(found) for found in instances}
+    for pool in served & tick.unavailable.keys():
+        del tick.unavailable[pool]
+        tick.journal.note(tick.ledger.delete(rows.unavailable_sort(pool)))
+
+
+def _learn_from(tick: Tick, request: LaunchRequest, refusal: Refusal) -> None:
+    if refusal.kind is RefusalKind.ACCOUNT:
+        _open_breaker(tick, refusal)
+    elif refusal.kind is RefusalKind.THROTTLE:
+        back_off(tick)
+    elif refusal.kind is RefusalKind.QUOTA:
+        _block_quota(tick, request, refusal)
+    else:
+        for pool in _refused_pools(request, refusal):
+            mark_unavailable(tick, pool, refusal.code)
+
+
+def mark_unavailable(tick: Tick, pool: Pool, reason: str) -> Unavailable:
+    """Remember that a pool gives nothing for a while, longer with each time in a row."""
+    memory = remember_unavailable(
+        pool, tick.unavailable.get(pool), reason=reason, now=tick.now, policy=tick.policy
+    )
+    tick.unavailable[pool] = memory
+    tick.journal.note(tick.ledger.put(rows.unavailable_sort(pool), memory))
+    return memory
+
+
+def back_off(tick: Tick) -> None:
+    """Launch nothing for a while, since EC2 asks to slow down; jittered, doubled in a row."""
+    throttles = tick.seen.throttles + 1
+    span = min(_BACKOFF * 2.0 ** min(throttles - 1, 10), _BACKOFF_AT_MOST)
+    until = tick.now + span * (0.5 + 0.5 * tick.ports.random.random())
+    tick.seen = replace(tick.seen, throttles=throttles, backoff_until=until)
+
+
+def _open_breaker(tick: Tick, refusal: Refusal) -> None:
+    tick.breaker = BreakerRow(
+        strikes=tick.breaker.strikes,
+        open_until=tick.now + _ACCOUNT_RETRY,
+        reason=f"{refusal.code}: {refusal.message}",
+        image=tick.image,
+    )
+    tick.journal.note(tick.ledger.put(rows.BREAKER, tick.breaker))
+
+
+def _block_quota(tick: Tick, request: LaunchRequest, refusal: Refusal) -> None:
+    """Block the class, unless an instance of ours is just giving some of it back."""
+    for name in {_class(request, pool) for pool in _refused_pools(request, refusal)}:
+        if any(_is_ending_in(worker, name) for worker in tick.workers.values()):
+            tick.notes.append(f"quota {name} is full while one of ours is ending: tried again soon")
+            continue
+        row = QuotaRow(
+            quota_class=name,
+            code=refusal.code,
+            until=tick.now + tick.policy.quota_blocked_for,
+            message=refusal.message,
+        )
+        tick.journal.note(Write(key=account_key(rows.quota_sort(name)), set=encode(row)))
+        if tick.account is not None:
+            kept = tuple(q for q in tick.account.quotas if q.quota_class != name)
+            tick.account = replace(tick.account, quotas=(*kept, row))
+
+
+def _is_ending_in(worker: Worker, name: str) -> bool:
+    is_ending = not worker.is_live or worker.is_interrupting
+    return is_ending and name == quota_class(
+        worker.instance_type, worker.region, worker.capacity_type
+    )
+
+
+def _class(request: LaunchRequest, pool: Pool) -> str:
+    return quota_class(pool.instance_type, request.region, pool.capacity_type)
+
+
+def _refused_pools(request: LaunchRequest, refusal: Refusal) -> tuple[Pool, ...]:
+    """Return the pools that a refusal is about; all, if it names none."""
+    return tuple(
+        pool
+        for pool in pools_of(request)
+        if refusal.instance_type in {None, pool.instance_type} and refusal.zone in {None, pool.zone}
+    )
+
+
+def _pool(found: LaunchedInstance) -> Pool:
+    return Pool(
+        instance_type=found.instance_type, zone=found.zone, capacity_type=found.capacity_type
+    )
+
+
+def _record(request: LaunchRequest, refusal: Refusal) -> RefusalRecord:
+    named = refusal.instance_type is not None and refusal.zone is not None
+    pool = f"{refusal.instance_type}/{refusal.zone}/{request.capacity_type}" if named else ""
+    return RefusalRecord(
+        kind=refusal.kind.value, code=refusal.code, message=refusal.message, pool=pool
+    )

@@ -1,0 +1,170 @@
+"""Compare what is wanted with what is there, and repair: the whole pipeline, told once.
+
+1. Take the lock; whoever finds it taken leaves at once (``ledger``).
+2. Gather: the ledger, the settings, the queue itself, never an event's payload (``tick``).
+3. Follow the queue: since when work waits, since when there is none (``track``).
+4. Adopt launches whose answer was lost (``adopt``).
+5. Weigh what is missing by what is known already (``choose``).
+6. Look at EC2, in turns and not in a tick that launches (``look``); end what breaks its own
+   contract, free the jobs of what is gone (``reap``).
+7. Charge the fleet (``account``), weigh again, rank what is on sale if a launch is due
+   (``choose``), walk the list (``launch``).
+8. Write down what was decided (``report``) and give the lock back, in one transaction with all
+   that this tick has learned (``journal``).
+
+It is idempotent and driven by the level: doing it twice, or not at all for a while, changes
+only how soon. A tick that launches nothing makes at most three calls besides the lock's two
+(the ledger, the queue, EC2); a launch that succeeds first time adds three (intent, request,
+decision). What is older than a few minutes costs a call more now and then: settings, prices,
+catalogue.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from spindown.app.control import ControlPorts
+from spindown.app.ledger import Fence, Ledger
+from spindown.app.port import Datum
+from spindown.app.reconcile.account import charge_fleet, tidy
+from spindown.app.reconcile.adopt import adopt
+from spindown.app.reconcile.choose import Choice, choose, weigh
+from spindown.app.reconcile.journal import FenceLost
+from spindown.app.reconcile.launch import launch
+from spindown.app.reconcile.look import look
+from spindown.app.reconcile.outcome import back_off
+from spindown.app.reconcile.reap import reap_fleet
+from spindown.app.reconcile.report import decide, measure
+from spindown.app.reconcile.tick import Tick, gather
+from spindown.app.reconcile.track import follow_backlog, seen_changes
+from spindown.contract import row as rows
+from spindown.contract.decision import Decision, Outcome, summary_counts
+from spindown.contract.metric import DEPLOYMENT, WORKLOAD
+from spindown.contract.row import DecisionRow
+from spindown.error import PreconditionFailed, SpindownError, Throttled, Unreachable
+
+
+def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = "") -> Decision:
+    """Bring the fleet of one workload to what its queue and policy ask for.
+
+    Args:
+        workload: whose.
+        ports: the world.
+        holder: who asks, unique among those who may ask at once.
+        source: what woke it, for the record only.
+
+    Raises:
+        NotFound: there is no such workload.
+        SpindownError: the ledger, the settings or the queue could not be read; the next tick
+            tries again.
+    """
+    now = ports.clock.now()
+    ledger = Ledger(ports.table, workload)
+    fence = ledger.take_lock(holder=holder, now=now)
+    if fence is None:
+        return _locked_out(workload, ports, source)
+    try:
+        tick = gather(workload, ports, fence=fence, ledger=ledger, source=source, now=now)
+        return _carry_out(tick)
+    except FenceLost:
+        return _locked_out(workload, ports, source)
+    except SpindownError:
+        _let_go(ledger, fence)
+        raise
+
+
+def _carry_out(tick: Tick) -> Decision:
+    follow_backlog(tick)
+    _patiently(tick, "adopting launches", adopt)
+    weighed = weigh(tick)
+    _patiently(tick, "looking at EC2", lambda t: _repair(t, is_launch_due=weighed.is_due))
+    charge_fleet(tick)
+    tidy(tick)
+    choice, ended_early = _launch(tick)
+    decision = decide(tick, choice, ended_early)
+    _remember(tick, decision)
+    tick.journal.flush(release=True)
+    tick.ports.metrics.emit(measure(tick, decision))
+    return decision
+
+
+def _repair(tick: Tick, *, is_launch_due: bool) -> None:
+    reap_fleet(tick, look(tick, is_launch_due=is_launch_due))
+
+
+def _launch(tick: Tick) -> tuple[Choice, str]:
+    weighed = weigh(tick)
+    try:
+        choice = choose(tick, weighed)
+    except (Throttled, Unreachable) as exc:
+        return replace(weighed, stopped=f"prices could not be read: {exc}"), ""
+    ended_early = launch(tick, choice)
+    if any(attempt.instances for attempt in tick.attempts) and tick.seen.throttles:
+        tick.seen = replace(tick.seen, throttles=0, backoff_until=None)
+    return choice, ended_early
+
+
+def _patiently(tick: Tick, what: str, step: Callable[[Tick], None]) -> None:
+    """Carry out a step that may fail on EC2's side without stopping the rest."""
+    try:
+        step(tick)
+    except Throttled:
+        back_off(tick)
+        tick.notes.append(f"{what}: EC2 asked to slow down")
+    except Unreachable as exc:
+        tick.notes.append(f"{what}: no answer ({exc})")
+
+
+def _remember(tick: Tick, decision: Decision) -> None:
+    """Keep the decision: whole in S3 if it differs from the last one, in short in its row."""
+    known = tick.view.decision
+    key = decision.key
+    if known is not None and known.digest == decision.digest:
+        key = known.key
+    else:
+        tick.ports.objects.put(key, decision.to_json())
+    row = DecisionRow(
+        at=decision.at,
+        digest=decision.digest,
+        key=key,
+        summary=decision.summary,
+        held_until=decision.held_until,
+        counts=summary_counts(decision),
+    )
+    ledger = tick.ledger
+    tick.journal.note(ledger.put(rows.DECISION, row))
+    tick.journal.note(ledger.change(rows.BACKLOG, seen_changes(tick.seen)))
+    if tick.effective.row != tick.view.policy:
+        policy = {
+            name: getattr(tick.effective.row, name)
+            for name in ("text", "version", "refused_version", "refusal")
+        }
+        tick.journal.note(ledger.change(rows.POLICY, policy))
+
+
+def _locked_out(workload: str, ports: ControlPorts, source: str) -> Decision:
+    now = ports.clock.now()
+    deployment = ports.settings.deployment().name
+    ports.metrics.emit(
+        [
+            Datum(
+                name="LockBusy",
+                value=1,
+                dimensions={DEPLOYMENT: deployment, WORKLOAD: workload},
+            )
+        ]
+    )
+    return Decision(
+        workload=workload,
+        at=now,
+        outcome=Outcome.LOCKED,
+        summary="another reconcile is at work",
+        source=source,
+    )
+
+
+def _let_go(ledger: Ledger, fence: Fence) -> None:
+    """Give the lock back after a fault, as far as that can be reached."""
+    try:
+        ledger.apply(fence, (), release=True)
+    except (PreconditionFailed, SpindownError):
+        return

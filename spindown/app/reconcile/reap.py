@@ -1,0 +1,165 @@
+"""End what breaks its own contract, and clear up after what is gone.
+
+Two steps: a worker is condemned under the version of its row that was read, which fails if it
+has just taken a job or begun to leave; only then its instance is terminated, and again in every
+tick until EC2 says that it is gone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from spindown.app.ending import end_worker, free_leases
+from spindown.app.port import InstanceView, When
+from spindown.app.reconcile.look import assumed
+from spindown.app.reconcile.outcome import mark_unavailable
+from spindown.app.reconcile.tick import Tick
+from spindown.contract import row as rows
+from spindown.contract.decision import EndingRecord
+from spindown.contract.row import BreakerRow
+from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.reaping import Condemnation, reap
+
+#: Launches in a row on one image that never checked in, from which launching stops.
+STRIKES = 3
+#: Then one launch is tried again, unless the image has changed before.
+_BREAKER_FOR = timedelta(hours=1)
+
+
+def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
+    """Condemn, terminate, end and requeue; without a look at EC2 every row is taken as running."""
+    seen = [assumed(w) for w in tick.workers.values()] if instances is None else instances
+    reaping = reap(
+        workers=list(tick.workers.values()),
+        instances=seen,
+        launches=list(tick.launches.values()),
+        leases=tick.leases,
+        policy=tick.policy,
+        knowledge=tick.knowledge,
+        now=tick.now,
+    )
+    by_id = {instance.instance_id: instance for instance in seen}
+    for ending in reaping.ended:
+        _end(tick, ending.instance_id, reason=ending.reason, reclaimed=ending.reclaimed)
+    for instance_id in reaping.lost_rows:
+        _end(tick, instance_id, reason="EC2 does not know it any more", reclaimed=False)
+    condemned = [c.instance_id for c in reaping.condemn if _condemn(tick, c)]
+    doomed = [tick.workers[i] for i in (*reaping.terminate, *condemned)]
+    orphans = [by_id[i] for i in reaping.orphans]
+    _terminate(tick, [(w.region, w.instance_id) for w in doomed])
+    _terminate(tick, [(i.region, i.instance_id) for i in orphans])
+    tick.condemned += [
+        EndingRecord(instance_id=i.instance_id, reason="no row knows it") for i in orphans
+    ]
+    if reaping.held_back:
+        tick.held_back = True
+        tick.notes.append(reaping.held_back)
+    tick.notes += [f"{i} is busy past its lifetime: left alone" for i in reaping.overdue]
+    _free_abandoned(tick)
+
+
+def _condemn(tick: Tick, condemnation: Condemnation) -> bool:
+    worker = tick.workers[condemnation.instance_id]
+    changes = {
+        "state": WorkerState.CONDEMNED,
+        "condemned_at": tick.now,
+        "reason": condemnation.reason,
+        "version": worker.version + 1,
+    }
+    when = When(exists=True, equals={"version": worker.version, "state": worker.state.value})
+    row = tick.ledger.change(rows.worker_sort(worker.instance_id), changes, when=when)
+    if not tick.journal.commit(row):
+        return False
+    tick.workers[worker.instance_id] = replace(
+        worker,
+        state=WorkerState.CONDEMNED,
+        condemned_at=tick.now,
+        reason=condemnation.reason,
+        version=worker.version + 1,
+    )
+    tick.condemned.append(EndingRecord(instance_id=worker.instance_id, reason=condemnation.reason))
+    if condemnation.never_checked_in:
+        mark_unavailable(tick, worker.pool, "its instance never checked in")
+        _strike(tick, worker)
+    return True
+
+
+def _strike(tick: Tick, worker: Worker) -> None:
+    """Count a launch that came to nothing; three in a row on one image stop launching."""
+    tick.tally.check_ins_missed += 1
+    same = tick.breaker.image == tick.image
+    strikes = (tick.breaker.strikes if same else 0) + 1
+    is_open = strikes >= STRIKES
+    tick.breaker = BreakerRow(
+        strikes=strikes,
+        open_until=tick.now + _BREAKER_FOR if is_open else None,
+        reason=(
+            f"{strikes} instances in a row never checked in, the last one {worker.instance_id}:"
+            " look at its console output and at the image, then deploy a mended one"
+            if is_open
+            else ""
+        ),
+        image=tick.image,
+    )
+    tick.journal.note(tick.ledger.put(rows.BREAKER, tick.breaker))
+
+
+def close_breaker(tick: Tick) -> None:
+    """Forget strikes: an instance has checked in."""
+    if tick.breaker.strikes or tick.breaker.open_until is not None:
+        tick.breaker = BreakerRow(image=tick.image)
+        tick.journal.note(tick.ledger.put(rows.BREAKER, tick.breaker))
+
+
+def _terminate(tick: Tick, instances: Sequence[tuple[str, str]]) -> None:
+    by_region: dict[str, list[str]] = {}
+    for region, instance_id in instances:
+        by_region.setdefault(region, []).append(instance_id)
+    for region, instance_ids in sorted(by_region.items()):
+        tick.ports.compute.terminate(region=region, instance_ids=instance_ids)
+
+
+def _end(tick: Tick, instance_id: str, *, reason: str, reclaimed: bool) -> None:
+    worker = tick.workers[instance_id]
+    launch = tick.launch_of(worker)
+    end = end_worker(
+        worker,
+        at=_ended_at(worker, tick.now),
+        reason=reason,
+        reclaimed=reclaimed,
+        launch=launch,
+        unavailable=tick.unavailable.get(worker.pool),
+        policy=tick.policy,
+        ledger=tick.ledger,
+    )
+    if not tick.journal.commit(*end.writes):
+        return
+    tick.workers[instance_id] = end.worker
+    if launch is not None:
+        left = launch.reserved_usd - end.charge.released_usd
+        tick.launches[launch.launch_id] = replace(launch, reserved_usd=left)
+    tick.ended.append(EndingRecord(instance_id=instance_id, reason=end.worker.reason))
+    tally = tick.tally
+    tally.dollars += end.charge.dollars
+    tally.on_demand_dollars += end.charge.on_demand_dollars
+    tally.idle_seconds += end.charge.idle_seconds
+    tally.interruptions += reclaimed and not worker.interruption_counted
+
+
+def _ended_at(worker: Worker, now: datetime) -> datetime:
+    """Return when an instance that is found gone has ended: at its deadline, if it had one."""
+    deadline = worker.interrupted_at
+    return now if deadline is None else max(min(now, deadline), worker.accrued_until or deadline)
+
+
+def _free_abandoned(tick: Tick) -> None:
+    """Requeue what the slots of instances without a live row still hold."""
+    gone = [lease for lease in tick.leases if _is_gone(tick.workers, lease.instance_id)]
+    if gone:
+        tick.tally.leases_freed += free_leases(tuple(gone), tick.ledger, tick.queue)
+        tick.leases = tuple(lease for lease in tick.leases if lease not in gone)
+
+
+def _is_gone(workers: Mapping[str, Worker], instance_id: str) -> bool:
+    worker = workers.get(instance_id)
+    return worker is None or worker.state is WorkerState.ENDED

@@ -1,0 +1,146 @@
+"""What one reconcile knows, what it has done so far, and what waits to be written."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from spindown.app.control import CATALOGUE_FOR, SETTINGS_FOR, ControlPorts, Kind
+from spindown.app.knowledge import read_knowledge
+from spindown.app.ledger import AccountView, Fence, Ledger, LedgerView
+from spindown.app.policy import EffectivePolicy, effective_policy
+from spindown.app.port import JobQueue, LiveEdit
+from spindown.app.reconcile.journal import Journal
+from spindown.contract.decision import AttemptRecord, EndingRecord
+from spindown.contract.row import BacklogRow, BreakerRow
+from spindown.contract.settings import DeploymentSettings, WorkloadSettings
+from spindown.domain.fleet import Backlog, Launch, Lease, Unavailable, Worker
+from spindown.domain.learning import Knowledge
+from spindown.domain.offer import Pool
+from spindown.domain.policy import Policy
+
+_DEPLOYMENT: Kind[DeploymentSettings] = Kind("deployment", SETTINGS_FOR)
+_WORKLOAD: Kind[tuple[WorkloadSettings, LiveEdit | None, int]] = Kind("workload", SETTINGS_FOR)
+
+#: Older than this the catalogue is worth a note.
+CATALOGUE_STALE_AFTER = 12 * CATALOGUE_FOR
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Numbers of this tick that no row tells, for its metrics."""
+
+    dollars: float = 0.0
+    on_demand_dollars: float = 0.0
+    idle_seconds: float = 0.0
+    boots: list[float] = field(default_factory=list)
+    #: Sort key of a learned quantity -> its samples as this tick leaves them.
+    samples: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    interruptions: int = 0
+    check_ins_missed: int = 0
+    leases_freed: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Tick:
+    """One reconcile under way. Rows as read, and then as this tick has changed them."""
+
+    now: datetime
+    workload: str
+    source: str
+    ports: ControlPorts
+    ledger: Ledger
+    journal: Journal
+    deployment: DeploymentSettings
+    settings: WorkloadSettings
+    effective: EffectivePolicy
+    view: LedgerView
+    queue: JobQueue
+    backlog: Backlog
+    knowledge: Knowledge
+    #: By instance id; ended ones leave.
+    workers: dict[str, Worker]
+    launches: dict[str, Launch]
+    leases: tuple[Lease, ...]
+    unavailable: dict[Pool, Unavailable]
+    #: The row of the backlog as this tick leaves it.
+    seen: BacklogRow
+    breaker: BreakerRow
+    #: What all workloads share; read only when a launch is due.
+    account: AccountView | None = None
+    attempts: list[AttemptRecord] = field(default_factory=list)
+    condemned: list[EndingRecord] = field(default_factory=list)
+    ended: list[EndingRecord] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    held_back: bool = False
+    budget_stopped: bool = False
+    catalogue_age: timedelta | None = None
+    tally: Tally = field(default_factory=Tally)
+
+    @property
+    def policy(self) -> Policy:
+        """Return the policy in force."""
+        return self.effective.policy
+
+    @property
+    def image(self) -> str:
+        """Return what a launch boots, for the breaker: templates with version, and code."""
+        templates = sorted(
+            f"{template.id}@{template.version}"
+            for outpost in self.settings.outposts.values()
+            for template in outpost.templates.values()
+        )
+        return " ".join([*templates, self.settings.run.code_digest])
+
+    def leases_of(self, instance_id: str) -> tuple[Lease, ...]:
+        """Return what the slots of one instance hold."""
+        return tuple(lease for lease in self.leases if lease.instance_id == instance_id)
+
+    def launch_of(self, worker: Worker) -> Launch | None:
+        """Return the live launch row that a worker came from."""
+        return self.launches.get(worker.launch_id)
+
+
+def gather(
+    workload: str, ports: ControlPorts, *, fence: Fence, ledger: Ledger, source: str, now: datetime
+) -> Tick:
+    """Read the world as far as every tick needs it: the ledger, the settings, the queue."""
+    view = ledger.read()
+    deployment = ports.cache.recall(_DEPLOYMENT, "", now, ports.settings.deployment)
+    settings, edit = _read_settings(workload, ports, view, now)
+    effective = effective_policy(settings, edit, view.policy)
+    queue = ports.queue(settings.queue_url)
+    return Tick(
+        now=now,
+        workload=workload,
+        source=source,
+        ports=ports,
+        ledger=ledger,
+        journal=Journal(ledger, fence),
+        deployment=deployment,
+        settings=settings,
+        effective=effective,
+        view=view,
+        queue=queue,
+        backlog=queue.backlog(),
+        knowledge=read_knowledge(view.rates, slots=settings.run.slots),
+        workers=dict(view.workers),
+        launches=dict(view.launches),
+        leases=view.leases,
+        unavailable=dict(view.unavailable),
+        seen=view.backlog,
+        breaker=view.breaker,
+    )
+
+
+def _read_settings(
+    workload: str, ports: ControlPorts, view: LedgerView, now: datetime
+) -> tuple[WorkloadSettings, LiveEdit | None]:
+    """Recall the settings, unless the ledger says that they were edited since."""
+
+    def read() -> tuple[WorkloadSettings, LiveEdit | None, int]:
+        return (*ports.settings.workload(workload), view.policy.edits)
+
+    found = ports.cache.recall(_WORKLOAD, workload, now, read)
+    if found[2] != view.policy.edits:
+        ports.cache.forget(_WORKLOAD, workload)
+        found = ports.cache.recall(_WORKLOAD, workload, now, read)
+    return found[0], found[1]

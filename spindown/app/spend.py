@@ -1,0 +1,102 @@
+"""Account for what workers cost: once, since ``accrued_until`` only moves by condition.
+
+Dollars go to the day of the workload and to the month of the deployment; what a launch had set
+aside from the budget is given back as its workers accrue on their own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from spindown.app.ledger import Ledger, account_key
+from spindown.app.port import When, Write
+from spindown.contract import row as rows
+from spindown.contract.codec import encode
+from spindown.domain.cost import accrue, reclaim_refund
+from spindown.domain.fleet import Launch, Worker
+from spindown.domain.interruption import FREE_FOR
+from spindown.domain.offer import CapacityType
+
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """What one worker is charged for a stretch of its life, and the writes that do it."""
+
+    dollars: float
+    on_demand_dollars: float
+    idle_seconds: float
+    #: Taken out of the launch's reservation.
+    released_usd: float
+    #: The worker's row, to be joined with another change of it.
+    worker_write: Write
+    #: Day, month, pool and launch.
+    writes: tuple[Write, ...]
+
+
+def charge(
+    worker: Worker,
+    launch: Launch | None,
+    *,
+    until: datetime,
+    ledger: Ledger,
+    reclaimed: bool = False,
+) -> Charge:
+    """Return what a worker has cost since it was last charged.
+
+    Args:
+        worker: as the ledger holds it, or with ``ended_at`` about to be written.
+        launch: the launch that it came from, for its reservation.
+        until: up to where it is charged.
+        ledger: makes the writes.
+        reclaimed: EC2 took it back; within the first hour all of it is free.
+    """
+    accrual = accrue(worker, until)
+    start = worker.accrued_until or worker.launched_at
+    hours = (accrual.until - start) / _HOUR
+    is_free = reclaimed and _is_within_free_hour(worker, until)
+    dollars = -reclaim_refund(worker, until) if is_free else accrual.dollars
+    on_demand = (worker.on_demand_price or worker.price_per_hour) * hours
+    released = min(launch.reserved_usd, max(dollars, 0.0)) if launch else 0.0
+    day: dict[str, float] = {
+        "dollars": dollars,
+        "on_demand_dollars": on_demand,
+        "boot_seconds": accrual.boot_seconds,
+        "busy_seconds": accrual.busy_seconds,
+        "idle_seconds": accrual.idle_seconds,
+    }
+    writes = [
+        ledger.add(rows.spend_sort(accrual.until), day),
+        ledger.add(rows.pool_sort(worker.pool), {"hours": hours}),
+        add_to_budget(accrual.until, {"dollars": dollars, "committed": dollars}),
+    ]
+    if launch is not None and released:
+        writes.append(add_to_budget(launch.intended_at, {"committed": -released}))
+        writes.append(ledger.add(rows.launch_sort(launch.launch_id), {"reserved_usd": -released}))
+    return Charge(
+        dollars=dollars,
+        on_demand_dollars=on_demand,
+        idle_seconds=accrual.idle_seconds,
+        released_usd=released,
+        worker_write=ledger.change(
+            rows.worker_sort(worker.instance_id),
+            {"accrued_until": accrual.until},
+            when=When(exists=True, equals={"accrued_until": encode(worker.accrued_until)}),
+        ),
+        writes=tuple(writes),
+    )
+
+
+def _is_within_free_hour(worker: Worker, until: datetime) -> bool:
+    is_spot = worker.capacity_type is CapacityType.SPOT
+    return is_spot and until - worker.launched_at < FREE_FOR
+
+
+def add_to_budget(at: datetime, sums: Mapping[str, Any]) -> Write:
+    """Return an addition to the deployment's month that ``at`` lies in."""
+    return Write(
+        key=account_key(rows.budget_sort(at)),
+        add={name: value for name, value in sums.items() if value},
+    )
