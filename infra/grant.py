@@ -137,7 +137,7 @@ def read_settings(*, deployment: str) -> iam.PolicyStatement:
     """Return the reading of the deployment's parameters."""
     return allow(
         "ReadSettings",
-        ["ssm:GetParameter", "ssm:GetParameters"],
+        ["ssm:GetParameters"],
         [_regional("ssm", f"parameter/spindown/{deployment}/*")],
     )
 
@@ -150,11 +150,6 @@ def see_queues(queue_arns: Sequence[str]) -> iam.PolicyStatement:
 def requeue_jobs(queue_arns: Sequence[str]) -> iam.PolicyStatement:
     """Return the requeueing of what an ended worker held."""
     return allow("RequeueJobs", ["sqs:ChangeMessageVisibility"], queue_arns)
-
-
-def read_offers(*, bucket_arn: str) -> iam.PolicyStatement:
-    """Return the reading of the catalogue of offers."""
-    return allow("ReadOffers", ["s3:GetObject"], [f"{bucket_arn}/offers/*"])
 
 
 def keep_offers(*, bucket_arn: str) -> iam.PolicyStatement:
@@ -182,9 +177,7 @@ def see_market() -> list[iam.PolicyStatement]:
     return [
         _see("SeeTypes", ["DescribeInstanceTypeOfferings", "DescribeInstanceTypes"]),
         allow("SeeListPrices", ["pricing:GetProducts"], ["*"]),
-        allow(
-            "SeeQuotas", ["servicequotas:GetServiceQuota", "servicequotas:ListServiceQuotas"], ["*"]
-        ),
+        allow("SeeQuotas", ["servicequotas:ListServiceQuotas"], ["*"]),
     ]
 
 
@@ -250,7 +243,7 @@ def launch_workers(
         ),
         allow(
             "ResolveImages",
-            ["ssm:GetParameter", "ssm:GetParameters"],
+            ["ssm:GetParameters"],
             [_image_parameter(name) for name in sorted(set(image_parameters))],
         ),
         allow(

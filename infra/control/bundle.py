@@ -19,6 +19,7 @@ from aws_cdk import AssetHashType, BundlingOptions, ILocalBundling
 from aws_cdk import aws_lambda as lambda_
 from uv import find_uv_bin
 
+from infra.control import model
 from spindown.error import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,8 +40,11 @@ _PACKAGES = (
     "spindown/domain",
 )
 
+#: How the package is made decides its content too.
+_OWN_MAKING = (Path(__file__).resolve(), Path(model.__file__).resolve())
+
 #: What uv installs besides the packages themselves and no function reads.
-_LEFT_OUT = ("bin", ".lock", "boto3/examples")
+_LEFT_OUT = ("bin", ".lock", "boto3/data")
 
 
 class Target(StrEnum):
@@ -67,7 +71,7 @@ class Target(StrEnum):
 def digest(target: Target) -> str:
     """Return the SHA-256 of everything that the package is made from."""
     found = hashlib.sha256(target.fingerprint.encode())
-    for path in (LOCK, Path(__file__), *sources()):
+    for path in (LOCK, *_OWN_MAKING, *sources()):
         found.update(f"\0{path.relative_to(ROOT)}\0".encode())
         found.update(path.read_bytes())
     return found.hexdigest()
@@ -103,6 +107,7 @@ def make_bundle(directory: Path, target: Target) -> None:
     for name in _LEFT_OUT:
         path = directory / name
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+    model.trim_models(directory / "botocore" / "data")
     for path in sources():
         copy = directory / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)

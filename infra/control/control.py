@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -71,8 +72,7 @@ class Control(Construct):
             statements=[
                 grant.read_settings(deployment=ground.deployment.name),
                 grant.keep_ledger(table_arn=self._table_arn),
-                grant.see_missing_objects(bucket_arn=self._bucket_arn),
-                grant.read_offers(bucket_arn=self._bucket_arn),
+                *self._read_market(),
                 grant.keep_decisions(bucket_arn=self._bucket_arn),
                 grant.see_queues(
                     [*self._queue_arns, *(one.jobs.dead_letters.queue_arn for one in workloads)]
@@ -131,9 +131,7 @@ class Control(Construct):
             statements=[
                 grant.read_settings(deployment=deployment),
                 grant.keep_ledger(table_arn=self._table_arn),
-                grant.see_missing_objects(bucket_arn=self._bucket_arn),
-                grant.keep_offers(bucket_arn=self._bucket_arn),
-                *grant.see_market(),
+                *self._read_market(),
             ],
             memory_mib=512,
             timeout=Duration.minutes(5),
@@ -141,3 +139,11 @@ class Control(Construct):
             oldest_event=Duration.hours(1),
             failed_events=self.failed_events,
         )
+
+    def _read_market(self) -> list[iam.PolicyStatement]:
+        """Return the renewal of the catalogue, by offers or by the first reconcile of all."""
+        return [
+            grant.see_missing_objects(bucket_arn=self._bucket_arn),
+            grant.keep_offers(bucket_arn=self._bucket_arn),
+            *grant.see_market(),
+        ]

@@ -96,6 +96,7 @@ def run_spec(workload: WorkloadConfig) -> RunSpec:
         item_timeout=run.item_timeout,
         setup_timeout=run.setup_timeout,
         slots=str(run.slots),
+        inputs=workload.inputs,
         env=run.env,
     )
 
