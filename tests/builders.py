@@ -183,9 +183,7 @@ def a_catalogue(*types: InstanceType, **changes: Any) -> Catalogue:
     base = Catalogue(
         taken_at=NOW,
         instance_types=named,
-        offerings={
-            "us-west-2": {"us-west-2a": frozenset(named), "us-west-2b": frozenset(named)}
-        },
+        offerings={"us-west-2": {"us-west-2a": frozenset(named), "us-west-2b": frozenset(named)}},
         on_demand={"us-west-2": dict.fromkeys(named, 1.0)},
     )
     return replace(base, **changes)

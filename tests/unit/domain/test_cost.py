@@ -1,0 +1,139 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.cost import (
+    CostPerItem,
+    accrue,
+    cost_per_item,
+    dollars_per_hour,
+    kept_warm_dollars,
+    reclaim_refund,
+)
+from spindown.domain.fleet import WorkerState
+from tests.builders import NOW, ON_DEMAND, a_booting_worker, a_worker, minutes
+
+
+def test_splits_paid_time_into_boot_busy_and_idle() -> None:
+    worker = a_worker(
+        launched_at=NOW - minutes(30),
+        checked_in_at=NOW - minutes(27),
+        idle_since=NOW - minutes(5),
+        price_per_hour=0.60,
+    )
+
+    accrual = accrue(worker, NOW)
+
+    assert accrual.dollars == pytest.approx(0.30)
+    assert (accrual.boot_seconds, accrual.busy_seconds, accrual.idle_seconds) == (180, 1320, 300)
+    assert accrual.paid_seconds == 1800
+    assert accrual.until == NOW
+
+
+def test_accrues_only_what_is_new() -> None:
+    worker = a_worker(accrued_until=NOW - minutes(1), price_per_hour=0.60)
+
+    accrual = accrue(worker, NOW)
+
+    assert accrual.dollars == pytest.approx(0.01)
+    assert (accrual.boot_seconds, accrual.busy_seconds) == (0, 60)
+
+
+def test_a_worker_that_never_checked_in_only_boots() -> None:
+    accrual = accrue(a_booting_worker(age=minutes(2)), NOW)
+
+    assert (accrual.boot_seconds, accrual.busy_seconds, accrual.idle_seconds) == (120, 0, 0)
+
+
+def test_nothing_accrues_past_the_end() -> None:
+    worker = a_worker(ended_at=NOW - minutes(10), state=WorkerState.ENDED)
+
+    accrual = accrue(worker, NOW)
+
+    assert accrual.paid_seconds == 20 * 60
+    assert accrue(replace(worker, accrued_until=accrual.until), NOW).dollars == 0
+
+
+def test_an_instance_is_charged_for_a_minute_at_least() -> None:
+    worker = a_booting_worker(age=minutes(5), ended_at=NOW - minutes(4.9))
+
+    assert accrue(worker, NOW).paid_seconds == 60
+
+
+def test_a_clock_that_went_back_accrues_nothing() -> None:
+    worker = a_worker(accrued_until=NOW + minutes(1))
+
+    accrual = accrue(worker, NOW)
+
+    assert accrual.dollars == 0
+    assert accrual.until == NOW + minutes(1)
+
+
+@given(st.lists(st.floats(0, 3600), min_size=1, max_size=10), st.floats(0, 1800))
+def test_any_ticks_add_up_to_the_same_bill(ticks: list[float], booted: float) -> None:
+    start = NOW - timedelta(hours=1)
+    worker = a_worker(
+        launched_at=start,
+        checked_in_at=start + timedelta(seconds=booted),
+        ended_at=NOW,
+        price_per_hour=1.0,
+    )
+    total = 0.0
+    for at in [*sorted(start + timedelta(seconds=s) for s in ticks), NOW]:
+        accrual = accrue(worker, at)
+        total += accrual.dollars
+        worker = replace(worker, accrued_until=accrual.until)
+
+    assert total == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("age", "capacity", "dollars"),
+    [
+        pytest.param(59, {}, 0.59, id="reclaimed in its first hour"),
+        pytest.param(60, {}, 0.0, id="an hour is over"),
+        pytest.param(30, {"capacity_type": ON_DEMAND}, 0.0, id="on demand"),
+    ],
+)
+def test_the_first_hour_is_refunded_when_ec2_takes_the_instance(
+    age: float, capacity: dict[str, object], dollars: float
+) -> None:
+    worker = a_worker(
+        launched_at=NOW - minutes(age), accrued_until=NOW, price_per_hour=0.60, **capacity
+    )
+
+    assert reclaim_refund(worker, NOW) == pytest.approx(dollars)
+
+
+def test_a_refund_is_no_more_than_was_accrued() -> None:
+    worker = a_worker(accrued_until=None)
+
+    assert reclaim_refund(worker, NOW) == 0.0
+
+
+def test_cost_per_item_busy_and_all_in() -> None:
+    found = cost_per_item(dollars=2.0, items=1000, busy_seconds=6000, paid_seconds=8000)
+
+    assert found == CostPerItem(busy=0.0015, all_in=0.002)
+
+
+def test_there_is_no_cost_per_item_before_the_first_item() -> None:
+    assert cost_per_item(dollars=2.0, items=0, busy_seconds=0, paid_seconds=100) is None
+
+
+def test_workers_cost_until_they_have_ended() -> None:
+    workers = [
+        a_worker(price_per_hour=0.2),
+        a_worker(price_per_hour=0.3, state=WorkerState.CONDEMNED),
+        a_worker(price_per_hour=0.5, state=WorkerState.ENDED),
+    ]
+
+    assert dollars_per_hour(workers) == pytest.approx(0.5)
+
+
+def test_one_machine_kept_warm() -> None:
+    assert kept_warm_dollars(0.526, NOW, NOW + timedelta(hours=10)) == pytest.approx(5.26)
+    assert kept_warm_dollars(0.526, NOW, NOW - minutes(1)) == 0.0

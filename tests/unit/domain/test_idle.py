@@ -1,0 +1,88 @@
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.idle import (
+    LONGEST_TIMEOUT,
+    SHORTEST_TIMEOUT,
+    cheapest_timeout,
+    idle_timeout,
+    poll_wait,
+)
+from spindown.domain.learning import Knowledge
+from spindown.domain.policy import Policy
+from tests.builders import minutes
+
+gaps = st.lists(st.floats(0.0, 1e5), min_size=1, max_size=40)
+
+
+def mean_cost(timeout: float, samples: list[float], boot: float) -> float:
+    return sum(gap if gap <= timeout else timeout + boot for gap in samples) / len(samples)
+
+
+def test_a_fixed_timeout_is_taken_as_it_is() -> None:
+    policy = Policy(idle_timeout=minutes(45))
+
+    assert idle_timeout(Knowledge(gaps=(1.0,) * 9), policy) == minutes(45)
+
+
+def test_without_samples_the_timeout_is_the_boot_time() -> None:
+    assert idle_timeout(Knowledge(), Policy(boot_estimate=minutes(3))) == minutes(3)
+    assert idle_timeout(Knowledge(boots=(90.0,)), Policy()) == timedelta(seconds=90)
+
+
+def test_a_few_gaps_are_not_yet_a_distribution() -> None:
+    assert idle_timeout(Knowledge(gaps=(30.0,) * 4, boots=(90.0,)), Policy()) == minutes(1.5)
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        pytest.param((30.0,) * 5, 30.0, id="short gaps are bridged"),
+        pytest.param((3600.0,) * 5, 20.0, id="long ones are not, but one long poll is"),
+        pytest.param((30.0, 30.0, 30.0, 30.0, 600.0), 30.0, id="the long one is let go"),
+        pytest.param((1.0, 2.0, 3.0, 2.0, 1.0), 20.0, id="never below one long poll"),
+        pytest.param((60.0,) * 50 + (1e6,), 60.0, id="a weekend does not count"),
+    ],
+)
+def test_learns_the_timeout_from_gaps(samples: tuple[float, ...], expected: float) -> None:
+    knowledge = Knowledge(gaps=samples, boots=(180.0,))
+
+    assert idle_timeout(knowledge, Policy()).total_seconds() == expected
+
+
+def test_the_worked_example() -> None:
+    assert cheapest_timeout([30, 30, 30, 600], 180) == 30
+    assert mean_cost(0, [30, 30, 30, 600], 180) * 4 == 720
+    assert mean_cost(30, [30, 30, 30, 600], 180) * 4 == 300
+    assert mean_cost(600, [30, 30, 30, 600], 180) * 4 == 690
+
+
+@given(samples=gaps, boot=st.floats(0.0, 1e4), other=st.floats(0.0, 2e5))
+def test_no_other_timeout_costs_less(samples: list[float], boot: float, other: float) -> None:
+    best = cheapest_timeout(samples, boot)
+
+    cost = mean_cost(best, samples, boot)
+    assert cost <= mean_cost(other, samples, boot) * (1 + 1e-9) + 1e-9
+
+
+@given(samples=gaps, boot=st.floats(0.0, 1e5))
+def test_a_learned_timeout_stays_within_bounds(samples: list[float], boot: float) -> None:
+    found = idle_timeout(Knowledge(gaps=tuple(samples), boots=(boot,)), Policy())
+
+    assert SHORTEST_TIMEOUT <= found <= LONGEST_TIMEOUT
+
+
+def test_a_worker_that_was_just_busy_polls_without_a_pause() -> None:
+    assert poll_wait(timedelta(0)) == timedelta(0)
+    assert poll_wait(timedelta(seconds=20)) == timedelta(0)
+
+
+@given(st.floats(0, 1e5), st.floats(0, 1e5))
+def test_the_longer_idle_the_rarer_the_poll(first: float, second: float) -> None:
+    shorter, longer = sorted((first, second))
+
+    waits = poll_wait(timedelta(seconds=shorter)), poll_wait(timedelta(seconds=longer))
+    assert timedelta(0) <= waits[0] <= waits[1] <= timedelta(seconds=20)

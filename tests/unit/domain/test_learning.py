@@ -1,0 +1,248 @@
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.learning import (
+    GPU_PRIORS,
+    Knowledge,
+    PoolRecord,
+    ThroughputRecord,
+    boot_p50,
+    boot_p95,
+    check_in_within,
+    checkpoint_cost,
+    interruption_rate,
+    items_per_job,
+    published_rate,
+    relative_throughput,
+    throughput,
+    worker_throughput,
+)
+from spindown.domain.policy import Policy
+from tests.builders import a_type, a_worker, minutes
+
+POLICY = Policy(throughput_estimate=1000.0)
+
+
+def measured(*jobs: tuple[float, float]) -> ThroughputRecord:
+    """Return the record of jobs of (items, seconds)."""
+    return ThroughputRecord(
+        items=sum(items for items, _ in jobs),
+        hours=sum(seconds for _, seconds in jobs) / 3600,
+        reports=len(jobs),
+        rates=tuple(items / seconds * 3600 for items, seconds in jobs),
+    )
+
+
+def rate(knowledge: Knowledge, name: str) -> float:
+    return throughput(knowledge, a_type(name), POLICY).items_per_hour
+
+
+def test_without_reports_throughput_is_the_prior() -> None:
+    expected = throughput(Knowledge(), a_type("g4dn.xlarge"), POLICY)
+
+    assert expected.items_per_hour == 1000.0
+    assert not expected.measured
+    assert expected.samples == 0
+
+
+def test_the_prior_is_the_geometric_mean_of_compute_and_bandwidth() -> None:
+    l4 = relative_throughput("L4", 1.0)
+
+    assert l4 == pytest.approx(math.sqrt(121 / 65 * 300 / 320))
+    assert l4 == pytest.approx(1.32, abs=0.005)
+
+
+def test_every_prior_has_a_source() -> None:
+    assert all(prior.source and prior.tflops > 0 for prior in GPU_PRIORS.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "vcpus", "expected"),
+    [
+        pytest.param("T4", 1.0, 4, 1.0, id="the measure of all"),
+        pytest.param("T4", 4.0, 48, 4.0, id="four of them"),
+        pytest.param("T4", 0.125, 4, 0.125, id="an eighth"),
+        pytest.param("T4", 0.0, 4, 0.08, id="Count 0 counts vCPUs"),
+        pytest.param("", 0.0, 8, 0.16, id="no GPU"),
+        pytest.param("", 0.0, 0, 0.02, id="nothing at all"),
+        pytest.param("Unheard-of", 1.0, 4, 1.0, id="unknown GPU"),
+    ],
+)
+def test_the_prior_never_divides_by_a_count(
+    name: str, count: float, vcpus: int, expected: float
+) -> None:
+    assert relative_throughput(name, count, vcpus=vcpus) == pytest.approx(expected)
+
+
+def test_a_measured_gpu_is_pulled_toward_the_prior_by_five_seconds() -> None:
+    # Two GPUs measured at half and at twice their priors leave the scale at 1.
+    l4 = relative_throughput("L4", 1.0) * 1000
+    knowledge = Knowledge(
+        throughput={
+            ("T4", 1.0): measured((500 * 35 / 3600, 35.0)),
+            ("L4", 1.0): measured((l4 * 2 * 35 / 3600, 35.0)),
+        }
+    )
+
+    expected = throughput(knowledge, a_type("g4dn.xlarge"), POLICY)
+
+    assert expected.items_per_hour == pytest.approx((500 * 35 + 1000 * 5) / 40)
+    assert expected.measured
+    assert expected.samples == 1
+
+
+def test_one_job_on_each_of_two_gpus_makes_the_ranking_follow_the_measurement() -> None:
+    # By the priors the A10G is 1.9 times as fast; this workload runs at half its speed there.
+    knowledge = Knowledge(
+        throughput={
+            ("T4", 1.0): measured((300, 30.0)),
+            ("A10G", 1.0): measured((150, 30.0)),
+        }
+    )
+
+    assert rate(Knowledge(), "g5.xlarge") > rate(Knowledge(), "g4dn.xlarge")
+    assert rate(knowledge, "g5.xlarge") < rate(knowledge, "g4dn.xlarge")
+
+
+@given(
+    factor=st.floats(0.001, 1000.0),
+    usual=st.integers(3, 30),
+    items=st.floats(1.0, 1e6),
+)
+def test_one_outlier_does_not_flip_the_order(factor: float, usual: int, items: float) -> None:
+    # The T4 does 1.5 times what the A10G does, and one job anywhere says otherwise.
+    a10g = measured(*[(items, 60.0)] * usual)
+    t4 = measured(*[(items * 1.5, 60.0)] * usual, (items * 1.5, 60.0 * factor))
+    knowledge = Knowledge(throughput={("T4", 1.0): t4, ("A10G", 1.0): a10g})
+
+    assert rate(knowledge, "g4dn.xlarge") > rate(knowledge, "g5.xlarge")
+
+
+def test_an_unmeasured_gpu_takes_its_prior_times_what_others_have_shown() -> None:
+    knowledge = Knowledge(throughput={("T4", 1.0): measured((3000 * 10, 36000.0))})
+
+    expected = throughput(knowledge, a_type("g6.xlarge"), POLICY)
+
+    assert expected.items_per_hour == pytest.approx(3000 * relative_throughput("L4", 1.0), rel=1e-6)
+    assert not expected.measured
+
+
+def test_the_same_gpu_in_another_count_says_more_than_other_gpus() -> None:
+    knowledge = Knowledge(
+        throughput={
+            ("T4", 1.0): measured((2000, 3600.0)),
+            ("L4", 1.0): measured((100, 3600.0)),
+        }
+    )
+
+    assert rate(knowledge, "g4dn.12xlarge") == pytest.approx(8000.0)
+
+
+def test_reports_are_by_slot_and_add_up_to_the_instance() -> None:
+    record = {("T4", 4.0): measured((1000, 3600.0))}
+
+    per_gpu = throughput(Knowledge(throughput=record), a_type("g4dn.12xlarge"), POLICY)
+    whole = Knowledge(throughput=record, slots="per-instance")
+
+    assert per_gpu.items_per_hour == pytest.approx(4000.0)
+    assert throughput(whole, a_type("g4dn.12xlarge"), POLICY).items_per_hour == pytest.approx(1000)
+
+
+def test_a_worker_is_expected_to_do_what_its_type_does() -> None:
+    knowledge = Knowledge(throughput={("T4", 1.0): measured((1234, 3600.0))})
+
+    assert worker_throughput(knowledge, a_worker(), POLICY) == throughput(
+        knowledge, a_type(), POLICY
+    )
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(ThroughputRecord(), id="nothing"),
+        pytest.param(ThroughputRecord(items=5.0, hours=0.0, reports=1), id="no time"),
+        pytest.param(ThroughputRecord(items=0.0, hours=1.0, reports=1), id="no items"),
+    ],
+)
+def test_an_odd_record_still_gives_a_throughput_above_zero(record: ThroughputRecord) -> None:
+    assert rate(Knowledge(throughput={("T4", 1.0): record}), "g4dn.xlarge") > 0.0
+
+
+@pytest.mark.parametrize(
+    ("share", "per_hour"),
+    [
+        pytest.param(0.2, 0.000305675, id="a fifth a month"),
+        pytest.param(0.0, 0.0, id="never"),
+        pytest.param(1.0, -math.log(0.01) / 730, id="all of them counts as 99 %"),
+        pytest.param(None, 0.000305675, id="unknown is not never"),
+    ],
+)
+def test_a_monthly_share_becomes_an_hourly_rate(share: float | None, per_hour: float) -> None:
+    assert published_rate(share) == pytest.approx(per_hour, rel=1e-5)
+
+
+def test_a_pool_learns_from_its_own_interruptions() -> None:
+    record = PoolRecord(interruptions=1, hours=6.0)
+
+    assert interruption_rate(record, 0.2) == pytest.approx((24 * 0.000305675 + 1) / 30, rel=1e-5)
+    assert interruption_rate(None, 0.2) == published_rate(0.2)
+
+
+@given(
+    share=st.none() | st.floats(0.0, 1.0),
+    interruptions=st.floats(0.0, 100.0),
+    hours=st.floats(0.0, 10000.0),
+)
+def test_an_interruption_raises_the_rate_and_a_calm_hour_lowers_it(
+    share: float | None, interruptions: float, hours: float
+) -> None:
+    now = interruption_rate(PoolRecord(interruptions=interruptions, hours=hours), share)
+
+    assert interruption_rate(PoolRecord(interruptions=interruptions + 1, hours=hours), share) > now
+    assert interruption_rate(PoolRecord(interruptions=interruptions, hours=hours + 1), share) <= now
+
+
+@pytest.mark.parametrize(
+    ("boots", "p50", "p95"),
+    [
+        pytest.param((), 180.0, 180.0, id="estimate"),
+        pytest.param((60.0,), 60.0, 60.0, id="one"),
+        pytest.param(tuple(float(n) for n in range(100, 0, -1)), 50.0, 95.0, id="a hundred"),
+    ],
+)
+def test_boot_times(boots: tuple[float, ...], p50: float, p95: float) -> None:
+    knowledge = Knowledge(boots=boots)
+
+    assert boot_p50(knowledge, POLICY).total_seconds() == p50
+    assert boot_p95(knowledge, POLICY).total_seconds() == p95
+
+
+@pytest.mark.parametrize(
+    ("boots", "expected"),
+    [
+        pytest.param((), minutes(10), id="not learned"),
+        pytest.param((60.0,), minutes(10), id="fast"),
+        pytest.param((900.0,), minutes(30), id="twice the slow boot"),
+    ],
+)
+def test_a_launch_has_until_twice_its_usual_boot(
+    boots: tuple[float, ...], expected: timedelta
+) -> None:
+    assert check_in_within(Knowledge(boots=boots), POLICY) == expected
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"), [((), 100.0), ((10.0, 30.0), 20.0), ((0.0,), 1.0)]
+)
+def test_items_of_a_job_are_at_least_one(samples: tuple[float, ...], expected: float) -> None:
+    assert items_per_job(Knowledge(items_per_job=samples), POLICY) == expected
+
+
+@pytest.mark.parametrize(("samples", "seconds"), [((), 1.0), ((2.0, 4.0, 90.0), 4.0)])
+def test_checkpoint_cost_is_the_median(samples: Any, seconds: float) -> None:
+    assert checkpoint_cost(Knowledge(checkpoints=samples)).total_seconds() == seconds

@@ -1,0 +1,231 @@
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spindown.domain.offer import (
+    CapacityType,
+    Offer,
+    Requirements,
+    build_offers,
+    extra_price_per_hour,
+    misfit,
+    quota_class,
+    slot_count,
+)
+from tests.builders import (
+    ON_DEMAND,
+    SPOT,
+    a_catalogue,
+    a_spot_price,
+    a_type,
+    an_offer,
+    minutes,
+)
+
+ZONES = {"us-west-2": ["us-west-2a", "us-west-2b"]}
+
+
+def built(catalogue: Any = None, prices: Any = (), **changes: Any) -> tuple[Offer, ...]:
+    arguments: dict[str, Any] = {
+        "zones": ZONES,
+        "spot_price_ratio_estimate": 0.5,
+        "volume_gib": 100,
+    }
+    return build_offers(catalogue or a_catalogue(), prices, **(arguments | changes))
+
+
+def found(offers: tuple[Offer, ...]) -> Mapping[str, float]:
+    return {str(offer): offer.instance_price for offer in offers}
+
+
+def test_prices_every_zone_with_a_subnet_as_spot_and_on_demand() -> None:
+    offers = built(prices=[a_spot_price(0.3), a_spot_price(0.4, zone="us-west-2b")])
+
+    assert found(offers) == {
+        "g4dn.xlarge/us-west-2a/on-demand": 1.0,
+        "g4dn.xlarge/us-west-2a/spot": 0.3,
+        "g4dn.xlarge/us-west-2b/on-demand": 1.0,
+        "g4dn.xlarge/us-west-2b/spot": 0.4,
+    }
+
+
+def test_leaves_out_zones_without_a_subnet_and_regions_without_offers() -> None:
+    assert built(zones={"us-west-2": [], "eu-west-1": ["eu-west-1a"]}) == ()
+
+
+def test_whole_price_adds_the_root_volume_and_the_public_address() -> None:
+    (offer, *_) = built(volume_gib=100)
+
+    assert offer.extra_price == pytest.approx(100 * 0.08 / 730 + 0.005)
+    assert offer.price == offer.instance_price + offer.extra_price
+    assert extra_price_per_hour(100) == pytest.approx(0.01596, abs=1e-5)
+
+
+@pytest.mark.parametrize("price", [0.0, -1.0, float("nan"), float("inf")])
+def test_estimates_a_spot_price_that_is_missing_or_absurd(price: float) -> None:
+    offers = built(prices=[a_spot_price(price)])
+
+    spot = {offer for offer in offers if offer.capacity_type is SPOT}
+    assert {offer.instance_price for offer in spot} == {0.5}
+    assert all(offer.estimated for offer in spot)
+
+
+@pytest.mark.parametrize("price", [None, 0.0, -2.0, float("nan")])
+def test_an_unknown_on_demand_price_leaves_only_priced_spot(price: float | None) -> None:
+    listed = {} if price is None else {"g4dn.xlarge": price}
+    catalogue = a_catalogue(on_demand={"us-west-2": listed})
+
+    offers = built(catalogue, [a_spot_price(0.3)])
+
+    assert found(offers) == {"g4dn.xlarge/us-west-2a/spot": 0.3}
+    assert offers[0].on_demand_price is None
+
+
+def test_the_newest_of_several_spot_prices_counts() -> None:
+    newest = a_spot_price(0.3)
+    older = replace(newest, price=0.1, seen_at=newest.seen_at - minutes(5))
+
+    for prices in ([newest, older], [older, newest]):
+        assert found(built(prices=prices))["g4dn.xlarge/us-west-2a/spot"] == 0.3
+
+
+def test_a_type_without_spot_has_no_spot_offer() -> None:
+    kind = a_type(capacity_types=frozenset({ON_DEMAND}))
+
+    assert {o.capacity_type for o in built(a_catalogue(kind))} == {ON_DEMAND}
+
+
+def test_an_offered_type_without_a_description_is_left_out() -> None:
+    assert built(a_catalogue(instance_types={})) == ()
+
+
+def test_the_published_share_goes_to_spot_offers_only() -> None:
+    catalogue = a_catalogue(reclaim_share={"us-west-2": {"g4dn.xlarge": 0.15}})
+
+    shares = {o.capacity_type: o.reclaim_share for o in built(catalogue)}
+
+    assert shares == {SPOT: 0.15, ON_DEMAND: None}
+
+
+@pytest.mark.parametrize(
+    ("home", "price"),
+    [
+        pytest.param(None, 0.0, id="one region is everywhere at home"),
+        pytest.param("us-west-2", 0.0, id="at home"),
+        pytest.param("eu-west-1", 0.02, id="away"),
+    ],
+)
+def test_transfer_is_paid_away_from_home(home: str | None, price: float) -> None:
+    assert {o.transfer_price_per_gib for o in built(home_region=home)} == {price}
+
+
+def test_the_order_of_offers_depends_on_the_input_alone() -> None:
+    prices = [a_spot_price(0.3), a_spot_price(0.4, zone="us-west-2b")]
+    flipped = {"us-west-2": ["us-west-2b", "us-west-2a"]}
+
+    assert built(prices=prices) == built(prices=prices[::-1], zones=flipped)
+
+
+FITTING = Requirements()
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted", "constraint"),
+    [
+        pytest.param({}, {}, None, id="fits"),
+        pytest.param({}, {"gpu_names": frozenset({"T4", "L4"})}, None, id="allowed GPU"),
+        pytest.param({}, {"gpu_names": frozenset({"L4"})}, "gpu_names", id="other GPU"),
+        pytest.param({}, {"gpu_names_denied": frozenset({"T4"})}, "gpu_names_denied", id="denied"),
+        pytest.param({"gpu_manufacturer": "AMD"}, {}, "gpu_manufacturer", id="AMD"),
+        pytest.param({"gpu_manufacturer": "AMD"}, {"gpu_manufacturer": None}, None, id="any maker"),
+        pytest.param({"architecture": "arm64"}, {}, "architectures", id="arm64"),
+        pytest.param({}, {"gpu_count_min": 2.0}, "gpu_count_min", id="too few GPUs"),
+        pytest.param({"gpu_count": 8.0}, {"gpu_count_max": 4.0}, "gpu_count_max", id="too many"),
+        pytest.param({"gpu_count": 0.125}, {}, "allow_fractional_gpu", id="a partition"),
+        pytest.param(
+            {"gpu_count": 0.125}, {"allow_fractional_gpu": True}, None, id="an allowed partition"
+        ),
+        pytest.param({"gpu_count": 0.0}, {}, "gpu_count_min", id="Count 0"),
+        pytest.param({}, {"gpu_memory_mib_min": 20000}, "gpu_memory_mib_min", id="VRAM"),
+        pytest.param(
+            {"gpu_name": "A100", "gpu_memory_mib": 40960},
+            {"gpu_memory_mib_min": 80000},
+            "gpu_memory_mib_min",
+            id="the smaller A100",
+        ),
+        pytest.param(
+            {"gpu_name": "A100", "gpu_memory_mib": 81920},
+            {"gpu_memory_mib_min": 80000},
+            None,
+            id="the larger A100",
+        ),
+        pytest.param(
+            {"gpu_count": 4.0},
+            {"gpu_memory_total_mib_min": 65537},
+            "gpu_memory_total_mib_min",
+            id="VRAM in all",
+        ),
+        pytest.param(
+            {"gpu_count": 4.0}, {"gpu_memory_total_mib_min": 65536}, None, id="just enough VRAM"
+        ),
+        pytest.param({}, {"vcpus_min": 8}, "vcpus_min", id="vCPUs"),
+        pytest.param({}, {"memory_mib_min": 65536}, "memory_mib_min", id="memory"),
+        pytest.param({"bare_metal": True}, {}, "allow_bare_metal", id="metal"),
+        pytest.param({"bare_metal": True}, {"allow_bare_metal": True}, None, id="allowed metal"),
+        pytest.param(
+            {}, {"families_denied": frozenset({"g4dn"})}, "families_denied", id="family left out"
+        ),
+        pytest.param(
+            {}, {"instance_types": frozenset({"g5.xlarge"})}, "instance_types", id="not listed"
+        ),
+    ],
+)
+def test_names_the_requirement_that_a_type_does_not_meet(
+    kind: dict[str, Any], wanted: dict[str, Any], constraint: str | None
+) -> None:
+    unfit = misfit(a_type(**kind), replace(FITTING, **wanted))
+
+    assert (None if unfit is None else unfit[0]) == constraint
+
+
+def test_the_sentence_of_a_misfit_has_both_sides() -> None:
+    unfit = misfit(a_type(), Requirements(gpu_names=frozenset({"L4", "A10G"})))
+
+    assert unfit == ("gpu_names", "it has T4, not A10G or L4")
+
+
+@pytest.mark.parametrize(
+    ("name", "capacity_type", "expected"),
+    [
+        ("g5.xlarge", SPOT, "r/G/Spot"),
+        ("gr6.4xlarge", ON_DEMAND, "r/G/OnDemand"),
+        ("vt1.3xlarge", SPOT, "r/G/Spot"),
+        ("p3.2xlarge", SPOT, "r/P/Spot"),
+        ("p4d.24xlarge", SPOT, "r/P/Spot"),
+        ("p5.4xlarge", SPOT, "r/P5/Spot"),
+        ("p6-b200.48xlarge", SPOT, "r/P6/Spot"),
+        ("p5.4xlarge", ON_DEMAND, "r/P/OnDemand"),
+        ("c7i.large", SPOT, "r/Standard/Spot"),
+    ],
+)
+def test_quota_classes(name: str, capacity_type: CapacityType, expected: str) -> None:
+    assert quota_class(name, "r", capacity_type) == expected
+    offer = an_offer(a_type(name), region="r", capacity_type=capacity_type)
+    assert offer.quota_class == expected
+
+
+@pytest.mark.parametrize(
+    ("gpus", "slots", "expected"),
+    [
+        (4.0, "per-gpu", 4),
+        (4.0, "per-instance", 1),
+        (4.0, "6", 6),
+        (0.125, "per-gpu", 1),
+        (0.0, "per-gpu", 1),
+        (1.0, "0", 1),
+    ],
+)
+def test_an_instance_has_at_least_one_slot(gpus: float, slots: str, expected: int) -> None:
+    assert slot_count(gpus, slots) == expected
