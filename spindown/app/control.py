@@ -20,6 +20,7 @@ from spindown.app.port import (
     SettingsStore,
     Table,
 )
+from spindown.contract.settings import DeploymentSettings
 
 T = TypeVar("T")
 
@@ -57,6 +58,9 @@ class Kind(Generic[T]):
     keep_for: timedelta
 
 
+DEPLOYMENT: Kind[DeploymentSettings] = Kind("deployment", SETTINGS_FOR)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPorts:
     """The ports of reconcile, interrupt and offers."""
@@ -72,3 +76,7 @@ class ControlPorts:
     #: Queue URL -> queue.
     queue: Callable[[str], JobQueue]
     cache: Cache = field(default_factory=Cache)
+
+    def deployment(self) -> DeploymentSettings:
+        """Return the deployment's settings, remembered for a while."""
+        return self.cache.recall(DEPLOYMENT, "", self.clock.now(), self.settings.deployment)

@@ -6,7 +6,7 @@ every transaction of a reconcile is conditional on it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -201,6 +201,14 @@ class Ledger:
         """Carry out one write on its own."""
         return self._table.write(write)
 
+    def transact(self, writes: Sequence[Write]) -> None:
+        """Carry out writes together, without the lock: for events, each conditional by itself.
+
+        Raises:
+            PreconditionFailed: a condition does not hold; nothing has changed.
+        """
+        self._table.transact(merge(writes))
+
     def _key(self, sort: str) -> Key:
         return Key(partition=self._live, sort=sort)
 
@@ -253,6 +261,41 @@ class _Reader:
         except ContractError:
             self.bad.append(sort)
             return None
+
+
+def merge(writes: Iterable[Write]) -> list[Write]:
+    """Return writes as one transaction takes them, with each row once."""
+    merged: dict[Key, Write] = {}
+    for write in writes:
+        known = merged.get(write.key)
+        merged[write.key] = write if known is None else _join(known, write)
+    return list(merged.values())
+
+
+def _join(first: Write, second: Write) -> Write:
+    if first.delete or second.delete:
+        return second
+    sums = dict(first.add)
+    for name, number in second.add.items():
+        sums[name] = sums.get(name, 0) + number
+    changed = {**first.set, **second.set}
+    return replace(
+        first,
+        when=_join_conditions(first.when, second.when),
+        set=changed,
+        add=sums,
+        remove=(first.remove | second.remove) - changed.keys(),
+    )
+
+
+def _join_conditions(first: When, second: When) -> When:
+    return When(
+        exists=first.exists if second.exists is None else second.exists,
+        equals={**second.equals, **first.equals},
+        differs={**second.differs, **first.differs},
+        at_most={**second.at_most, **first.at_most},
+        absent=first.absent | second.absent,
+    )
 
 
 def sum_spend(days: Iterable[SpendRow]) -> SpendRow:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from spindown.app.control import CATALOGUE_FOR, SETTINGS_FOR, SPOT_PRICES_FOR, ControlPorts, Kind
+from spindown.app.control import CATALOGUE_FOR, SPOT_PRICES_FOR, ControlPorts, Kind
 from spindown.app.port import Datum, ObjectStore
 from spindown.contract.codec import decode, encode
 from spindown.contract.metric import DEPLOYMENT, SOURCE
@@ -34,7 +34,6 @@ SCHEMA = 1
 
 _CATALOGUE: Kind[Catalogue] = Kind("catalogue", CATALOGUE_FOR)
 _SPOT: Kind[Sequence[SpotPrice]] = Kind("spot", SPOT_PRICES_FOR)
-_DEPLOYMENT: Kind[DeploymentSettings] = Kind("deployment", SETTINGS_FOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,7 @@ def refresh(ports: ControlPorts) -> Refreshed:
         SpindownError: nothing at all could be read, and there is no older catalogue.
     """
     now = ports.clock.now()
-    deployment = ports.cache.recall(_DEPLOYMENT, "", now, ports.settings.deployment)
+    deployment = ports.deployment()
     regions = _regions(deployment, ports)
     known = load_catalogue(ports.objects)
     reading = _Reading(ports, known, now)

@@ -93,10 +93,10 @@ def quota_sort(quota_class: str) -> str:
 
 
 #: The lock frees itself after this; longer than the scaler may run (``SCALER_TIMEOUT``).
-LOCK_LEASE = timedelta(seconds=90)
+LOCK_LEASE = timedelta(seconds=180)
 
 #: Timeout of the scaler function; longer than a tick's own bound on its calls.
-SCALER_TIMEOUT = timedelta(seconds=75)
+SCALER_TIMEOUT = timedelta(seconds=150)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

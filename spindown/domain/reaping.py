@@ -115,7 +115,7 @@ def reap(
             if now - worker.launched_at > UNSEEN_FOR:
                 lost.append(worker.instance_id)
         elif instance.state in _GONE:
-            ended.append(_ending(worker, instance))
+            ended.append(ending_of(worker, instance))
         else:
             present.append(worker)
     leased = {lease.instance_id for lease in leases if lease.deadline > now}
@@ -133,7 +133,8 @@ def reap(
     )
 
 
-def _ending(worker: Worker, instance: Instance) -> Ending:
+def ending_of(worker: Worker, instance: Instance) -> Ending:
+    """Say why an instance that is gone has ended, and whether EC2 took it back."""
     reclaimed = instance.state_reason in _RECLAIMED or (
         worker.is_interrupting and not instance.state_reason.startswith("Client.")
     )

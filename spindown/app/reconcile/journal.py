@@ -7,10 +7,9 @@ longer holds lost a race against a worker or an event, and is dropped; the next 
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from spindown.app.ledger import Fence, Ledger
-from spindown.app.port import Key, When, Write
+from spindown.app.ledger import Fence, Ledger, merge
+from spindown.app.port import Write
 from spindown.error import PreconditionFailed
 
 Unit = tuple[Write, ...]
@@ -75,7 +74,9 @@ class Journal:
 
     def _try(self, units: Sequence[Unit], *, release: bool = False) -> bool:
         try:
-            self._ledger.apply(self._fence, merge(units), release=release)
+            self._ledger.apply(
+                self._fence, merge(write for unit in units for write in unit), release=release
+            )
         except PreconditionFailed as exc:
             self._check_fence(exc)
             return False
@@ -86,42 +87,6 @@ class Journal:
             self._ledger.apply(self._fence, ())
         except PreconditionFailed:
             raise FenceLost("the lock was taken over") from cause
-
-
-def merge(units: Sequence[Unit]) -> list[Write]:
-    """Return the writes of several units as one transaction, in which each row comes once."""
-    merged: dict[Key, Write] = {}
-    for unit in units:
-        for write in unit:
-            known = merged.get(write.key)
-            merged[write.key] = write if known is None else _join(known, write)
-    return list(merged.values())
-
-
-def _join(first: Write, second: Write) -> Write:
-    if first.delete or second.delete:
-        return second
-    sums = dict(first.add)
-    for name, number in second.add.items():
-        sums[name] = sums.get(name, 0) + number
-    changed = {**first.set, **second.set}
-    return replace(
-        first,
-        when=_join_conditions(first.when, second.when),
-        set=changed,
-        add=sums,
-        remove=(first.remove | second.remove) - changed.keys(),
-    )
-
-
-def _join_conditions(first: When, second: When) -> When:
-    return When(
-        exists=first.exists if second.exists is None else second.exists,
-        equals={**second.equals, **first.equals},
-        differs={**second.differs, **first.differs},
-        at_most={**second.at_most, **first.at_most},
-        absent=first.absent | second.absent,
-    )
 
 
 def _fits(units: Sequence[Unit]) -> bool:

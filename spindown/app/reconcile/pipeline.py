@@ -143,7 +143,7 @@ def _remember(tick: Tick, decision: Decision) -> None:
 
 def _locked_out(workload: str, ports: ControlPorts, source: str) -> Decision:
     now = ports.clock.now()
-    deployment = ports.settings.deployment().name
+    deployment = ports.deployment().name
     ports.metrics.emit(
         [
             Datum(

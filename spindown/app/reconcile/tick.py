@@ -17,7 +17,6 @@ from spindown.domain.learning import Knowledge
 from spindown.domain.offer import Pool
 from spindown.domain.policy import Policy
 
-_DEPLOYMENT: Kind[DeploymentSettings] = Kind("deployment", SETTINGS_FOR)
 _WORKLOAD: Kind[tuple[WorkloadSettings, LiveEdit | None, int]] = Kind("workload", SETTINGS_FOR)
 
 #: Older than this the catalogue is worth a note.
@@ -104,7 +103,7 @@ def gather(
 ) -> Tick:
     """Read the world as far as every tick needs it: the ledger, the settings, the queue."""
     view = ledger.read()
-    deployment = ports.cache.recall(_DEPLOYMENT, "", now, ports.settings.deployment)
+    deployment = ports.deployment()
     settings, edit = _read_settings(workload, ports, view, now)
     effective = effective_policy(settings, edit, view.policy)
     queue = ports.queue(settings.queue_url)

@@ -1,0 +1,43 @@
+"""Act on interruption warnings, rebalance recommendations and state changes of instances.
+
+Trigger: EventBridge rules on EC2's events; every instance of the account, ours or not.
+Input: the instance; whether it is ours, the ledger says.
+Effects: marks and ends worker rows, requeues jobs of what is gone, reconciles at once.
+"""
+
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from functions.malformed import acknowledge
+from functions.port import control_ports, deployment_name
+from spindown.app.control import ControlPorts
+from spindown.app.interrupt import react
+from spindown.contract.event import parse_instance_event
+from spindown.error import ContractError
+
+logger = Logger(service="interruption")
+
+
+def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) -> dict[str, Any]:
+    """Act on an event; return what came of it."""
+    try:
+        reaction = react(parse_instance_event(event), ports, holder=holder)
+    except ContractError as exc:
+        return acknowledge(exc, function="interruption", deployment=deployment, ports=ports)
+    return {
+        "instance_id": reaction.instance_id,
+        "workload": reaction.workload,
+        "acted": reaction.acted,
+        "leases_freed": reaction.leases_freed,
+        "summary": reaction.decision.summary if reaction.decision else "",
+    }
+
+
+@logger.inject_lambda_context
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Answer Lambda."""
+    holder = context.aws_request_id
+    said = handle(event, deployment=deployment_name(), holder=holder, ports=control_ports())
+    logger.info("reacted", extra={"action": "reacted", **said})
+    return said

@@ -1,0 +1,37 @@
+"""The ports of the functions: made once for each container, each AWS client at its first use."""
+
+import os
+import sys
+from functools import cache
+from random import Random
+
+from spindown.app.control import DEPLOYMENT, Cache, ControlPorts
+from spindown.aws.wiring import Aws
+from spindown.contract.settings import ENV_DEPLOYMENT
+
+
+@cache
+def deployment_name() -> str:
+    """Return the deployment that this function belongs to."""
+    return os.environ[ENV_DEPLOYMENT]
+
+
+@cache
+def control_ports() -> ControlPorts:
+    """Return the ports on AWS of this container."""
+    aws = Aws()
+    settings = aws.settings(deployment_name())
+    cache = Cache()
+    deployment = cache.recall(DEPLOYMENT, "", aws.clock.now(), settings.deployment)
+    return ControlPorts(
+        clock=aws.clock,
+        random=Random(),
+        table=aws.table(deployment.table),
+        objects=aws.object_store(deployment.bucket),
+        settings=settings,
+        compute=aws.compute(),
+        market=aws.market(),
+        metrics=aws.printed_metrics(sys.stdout),
+        queue=aws.queue,
+        cache=cache,
+    )

@@ -1,0 +1,42 @@
+"""Reconcile one workload.
+
+Trigger: the backlog alarm, the tick of every minute, the nudge after a submit.
+Input: which workload; nothing else in the event is trusted.
+Effects: launches and ends instances, writes the ledger and the decision.
+"""
+
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from functions.malformed import acknowledge
+from functions.port import control_ports, deployment_name
+from spindown.app.control import ControlPorts
+from spindown.app.reconcile import reconcile
+from spindown.contract.event import parse_wake_up
+from spindown.error import ContractError, NotFound
+
+logger = Logger(service="scaler")
+
+
+def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) -> dict[str, str]:
+    """Reconcile the workload that an event names; return what was decided."""
+    try:
+        wake_up = parse_wake_up(event, deployment=deployment)
+        decision = reconcile(wake_up.workload, ports, holder=holder, source=wake_up.source)
+    except (ContractError, NotFound) as exc:
+        return acknowledge(exc, function="scaler", deployment=deployment, ports=ports)
+    return {
+        "workload": decision.workload,
+        "outcome": decision.outcome.value,
+        "summary": decision.summary,
+    }
+
+
+@logger.inject_lambda_context
+def handler(event: dict[str, Any], context: Any) -> dict[str, str]:
+    """Answer Lambda."""
+    holder = context.aws_request_id
+    said = handle(event, deployment=deployment_name(), holder=holder, ports=control_ports())
+    logger.info("reconciled", extra={"action": "reconciled", **said})
+    return said
