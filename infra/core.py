@@ -48,6 +48,7 @@ class CoreStack(Stack):
             ledger=Ledger(self, "Ledger", deployment=deployment.name),
             store=Store(self, "Store"),
             network=Network(self, "Network", deployment=deployment),
+            assets=synthesizer,
         )
         workloads = [
             Workload(self, f"Workload-{name}", name=name, config=one, root=root, ground=ground)

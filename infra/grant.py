@@ -10,8 +10,14 @@ from typing import Any
 from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
+from infra.ledger import INSTANCE_INDEX
 from spindown.contract import row, tag
 from spindown.contract.location import parse_location
+from spindown.contract.settings import (
+    deployment_parameter,
+    live_parameter,
+    workload_parameter,
+)
 
 _READ_ROWS = ["dynamodb:GetItem", "dynamodb:Query"]
 _CHANGE_ROWS = [
@@ -106,17 +112,16 @@ def read_inputs(uris: Sequence[str]) -> list[iam.PolicyStatement]:
 
 
 def keep_own_rows(*, table_arn: str, workload: str) -> iam.PolicyStatement:
-    """Return the worker's part of the ledger: the rows of its workload."""
+    """Return the worker's part of the ledger: the rows of its workload.
+
+    Each of these actions names its keys, so the condition always has something to compare.
+    """
     partitions = [row.workload_partition(workload), row.history_partition(workload)]
     return allow(
         "KeepOwnRows",
         [*_READ_ROWS, *_CHANGE_ROWS],
         [table_arn],
-        {
-            "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": partitions},
-            # Without keys the line above would hold for nothing compared.
-            "Null": {"dynamodb:LeadingKeys": "false"},
-        },
+        {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": partitions}},
     )
 
 
@@ -130,16 +135,21 @@ def write_log(*, log_group_arn: str) -> iam.PolicyStatement:
 
 def keep_ledger(*, table_arn: str) -> iam.PolicyStatement:
     """Return the whole ledger and its index."""
-    return allow("KeepLedger", [*_READ_ROWS, *_CHANGE_ROWS], [table_arn, f"{table_arn}/index/*"])
-
-
-def read_settings(*, deployment: str) -> iam.PolicyStatement:
-    """Return the reading of the deployment's parameters."""
     return allow(
-        "ReadSettings",
-        ["ssm:GetParameters"],
-        [_regional("ssm", f"parameter/spindown/{deployment}/*")],
+        "KeepLedger",
+        [*_READ_ROWS, *_CHANGE_ROWS],
+        [table_arn, f"{table_arn}/index/{INSTANCE_INDEX}"],
     )
+
+
+def read_settings(*, deployment: str, workloads: Sequence[str]) -> iam.PolicyStatement:
+    """Return the reading of the deployment's parameters, live edits among them."""
+    names = [
+        deployment_parameter(deployment),
+        *(workload_parameter(deployment, name) for name in workloads),
+        *(live_parameter(deployment, name) for name in workloads),
+    ]
+    return allow("ReadSettings", ["ssm:GetParameters"], [_parameter(name) for name in names])
 
 
 def see_queues(queue_arns: Sequence[str]) -> iam.PolicyStatement:
@@ -244,7 +254,7 @@ def launch_workers(
         allow(
             "ResolveImages",
             ["ssm:GetParameters"],
-            [_image_parameter(name) for name in sorted(set(image_parameters))],
+            [_parameter(name) for name in sorted(set(image_parameters))],
         ),
         allow(
             "MakeSpotRole",
@@ -290,7 +300,7 @@ def _spot_role() -> str:
     return f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:role/{path}"
 
 
-def _image_parameter(name: str) -> str:
-    """Return the ARN of an image's parameter; those below /aws/ belong to no account."""
+def _parameter(name: str) -> str:
+    """Return the ARN of a parameter; those below /aws/ belong to no account."""
     make = _public if name.startswith("/aws/") else _regional
     return make("ssm", f"parameter/{name.removeprefix('/')}")

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from aws_cdk import IStackSynthesizer
+
 from infra.ledger import Ledger
 from infra.network import Network
 from infra.store import Store
@@ -16,3 +18,5 @@ class Ground:
     ledger: Ledger
     store: Store
     network: Network
+    #: Where the stack's assets are added.
+    assets: IStackSynthesizer

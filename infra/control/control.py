@@ -36,6 +36,9 @@ class Control(Construct):
         self._code = code
         self._table_arn = ground.ledger.table.table_arn
         self._bucket_arn = ground.store.bucket.bucket_arn
+        self._read_settings = grant.read_settings(
+            deployment=ground.deployment.name, workloads=[one.name for one in workloads]
+        )
         self._queue_arns = [one.jobs.queue.queue_arn for one in workloads]
         #: Events that a function has failed on for good, for a person to look at.
         self.failed_events = sqs.Queue(
@@ -70,13 +73,11 @@ class Control(Construct):
             description="Reconciles a workload: sizes its fleet, launches and ends workers",
             code=self._code,
             statements=[
-                grant.read_settings(deployment=ground.deployment.name),
+                self._read_settings,
                 grant.keep_ledger(table_arn=self._table_arn),
                 *self._read_market(),
                 grant.keep_decisions(bucket_arn=self._bucket_arn),
-                grant.see_queues(
-                    [*self._queue_arns, *(one.jobs.dead_letters.queue_arn for one in workloads)]
-                ),
+                grant.see_queues(self._queue_arns),
                 grant.requeue_jobs(self._queue_arns),
                 grant.see_instances(),
                 grant.see_prices(),
@@ -107,7 +108,7 @@ class Control(Construct):
             description="Bounds the leases of a worker that EC2 takes; requeues what it held",
             code=self._code,
             statements=[
-                grant.read_settings(deployment=deployment),
+                self._read_settings,
                 grant.keep_ledger(table_arn=self._table_arn),
                 grant.requeue_jobs(self._queue_arns),
                 grant.see_instances(),
@@ -129,7 +130,7 @@ class Control(Construct):
             description="Refreshes the catalogue: types, zones, on-demand prices, quotas",
             code=self._code,
             statements=[
-                grant.read_settings(deployment=deployment),
+                self._read_settings,
                 grant.keep_ledger(table_arn=self._table_arn),
                 *self._read_market(),
             ],

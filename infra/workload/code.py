@@ -10,7 +10,7 @@ import io
 import zipfile
 from pathlib import Path, PurePosixPath
 
-from aws_cdk import FileAssetPackaging, Stack, Stage
+from aws_cdk import FileAssetPackaging, IStackSynthesizer, Stage
 from constructs import Construct
 
 from spindown.config import WorkloadConfig
@@ -41,6 +41,7 @@ class CodeArchive(Construct):
         root: Path,
         name: str,
         workload: WorkloadConfig,
+        assets: IStackSynthesizer,
     ) -> None:
         super().__init__(scope, construct_id)
         data = pack(find_code(root, name, workload), run_spec(workload))
@@ -50,7 +51,7 @@ class CodeArchive(Construct):
         assert stage is not None  # noqa: S101 - an app is a stage, and every stack is in one
         path = Path(stage.asset_outdir) / f"asset.{self.digest}.zip"
         path.write_bytes(data)
-        place = Stack.of(self).synthesizer.add_file_asset(
+        place = assets.add_file_asset(
             source_hash=self.digest,
             file_name=path.name,
             packaging=FileAssetPackaging.FILE,

@@ -31,7 +31,9 @@ class Workload(Construct):
         self._config = config
         self._ground = ground
         self.jobs = JobQueue(self, "Jobs", deployment=ground.deployment.name, workload=name)
-        self.archive = CodeArchive(self, "Code", root=root, name=name, workload=config)
+        self.archive = CodeArchive(
+            self, "Code", root=root, name=name, workload=config, assets=ground.assets
+        )
         self.fleet = Fleet(
             self,
             "Fleet",
