@@ -1,0 +1,90 @@
+"""A bill on paper: what was done, by which instances and why, at what cost an item."""
+
+from datetime import timedelta
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from spindown.app.bill import Bill
+from spindown.cli.screen import format_cost, format_seconds
+
+
+def render_bill(bill: Bill) -> RenderableType:
+    """Return a bill as tables and sentences."""
+    parts: list[RenderableType] = [_instance_table(bill), Text()]
+    if bill.refusals:
+        parts += [Text("Refused by EC2", style="bold"), _refusal_table(bill), Text()]
+    if bill.ranking is not None:
+        parts += [Text(ranking_sentence(bill)), Text()]
+    parts.append(_cost_table(bill))
+    return Group(*parts)
+
+
+def _instance_table(bill: Bill) -> Table:
+    table = Table(title="Instances", title_justify="left", box=None, pad_edge=False)
+    for name in ("instance", "offer", "$/h", "lived", "why this offer", "ended"):
+        table.add_column(name, justify="right" if name in {"$/h", "lived"} else "left")
+    for entry in bill.instances:
+        lived = (entry.ended_at or bill.end) - entry.launched_at
+        table.add_row(
+            entry.instance_id,
+            entry.offer,
+            f"{entry.price_per_hour:.3f}",
+            format_seconds(lived),
+            entry.why,
+            entry.ended_because or "running",
+        )
+    return table
+
+
+def _refusal_table(bill: Bill) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for refusal in bill.refusals:
+        table.add_row(f"{refusal.times} x", refusal.code, refusal.pool)
+    return table
+
+
+def ranking_sentence(bill: Bill) -> str:
+    """Say what learning has done to the order of offers."""
+    ranking = bill.ranking
+    if ranking is None:
+        return "No offer was ranked."
+    best = f"{ranking.last} at {format_cost(ranking.last_cost)} an item"
+    if not ranking.differs_from_price:
+        return f"The best offer is {best}; it is also the cheapest by the hour."
+    sentence = f"The best offer is {best}, not {ranking.cheapest}, the cheapest by the hour."
+    if ranking.first_cost is not None and ranking.first_cost > ranking.last_cost:
+        factor = ranking.first_cost / ranking.last_cost
+        sentence += f" Before anything was measured {ranking.first} was expected to be the best;"
+        sentence += f" it costs {factor:.1f} times as much an item."
+    return sentence
+
+
+def _cost_table(bill: Bill) -> Table:
+    spend, paid = bill.spend, bill.paid_seconds
+    table = Table(title="Cost", title_justify="left", box=None, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column()
+    table.add_row("items committed", f"{spend.items:,}", f"{spend.items_failed:,} failed")
+    table.add_row("items computed again", f"{spend.items_redone:,}", "after interruptions")
+    for name, seconds in (
+        ("boot", spend.boot_seconds),
+        ("busy", spend.busy_seconds),
+        ("idle", spend.idle_seconds),
+    ):
+        share = seconds / paid if paid else 0.0
+        table.add_row(f"paid for {name}", f"{seconds:,.0f} s", f"{share:.0%}")
+    table.add_row("dollars", f"${spend.dollars:.5f}", f"over {format_seconds(_span(bill))}")
+    if bill.cost is not None:
+        table.add_row("cost per item, busy", format_cost(bill.cost.busy))
+        table.add_row("cost per item, all in", format_cost(bill.cost.all_in), style="bold green")
+    if bill.kept_warm is not None:
+        note = "the first instance's type on demand, over the same span"
+        table.add_row("one machine kept warm", f"${bill.kept_warm:.5f}", note)
+    return table
+
+
+def _span(bill: Bill) -> timedelta:
+    return bill.end - bill.start

@@ -1,0 +1,150 @@
+"""The status of a workload is what the ledger and the queue say, for a person."""
+
+from datetime import timedelta
+from random import Random
+
+import pytest
+from rich.console import Console
+
+from spindown.app.ledger import Ledger
+from spindown.app.port import Key, Outgoing, Table, Write
+from spindown.app.status import Status, read_status
+from spindown.cli.screen import format_cost, format_seconds, render_status
+from spindown.contract import row as rows
+from spindown.contract.codec import encode
+from spindown.contract.row import BacklogRow, BreakerRow, DecisionRow, PolicyRow, SpendRow
+from spindown.domain.fleet import WorkerState
+from spindown.memory.clock import MemoryClock
+from spindown.memory.queue import MemoryJobQueue
+from spindown.memory.table import MemoryTable
+from tests.builders import NOW, a_lease, a_worker
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = MemoryClock(NOW)
+        self.table = MemoryTable(self.clock)
+        self.queue = MemoryJobQueue(self.clock, Random(1))
+        self.dead_letters = MemoryJobQueue(self.clock, Random(1))
+
+    def put(self, sort: str, value: object) -> None:
+        put_row(self.table, sort, value)
+
+    def status(self) -> Status:
+        return read_status(
+            "ocr",
+            ledger=Ledger(self.table, "ocr"),
+            queue=self.queue,
+            dead_letters=self.dead_letters,
+            budget_usd=100.0,
+            now=NOW,
+        )
+
+
+def put_row(table: Table, sort: str, value: object) -> None:
+    key = Key(partition=rows.workload_partition("ocr"), sort=sort)
+    table.write(Write(key=key, set=encode(value)))
+
+
+def screen_of(status: Status) -> str:
+    console = Console(width=140)
+    with console.capture() as captured:
+        console.print(render_status(status))
+    return captured.get()
+
+
+def test_an_empty_deployment_is_quiet_and_says_that_nothing_bills() -> None:
+    status = World().status()
+
+    assert status.is_quiet
+    assert "nothing bills" in screen_of(status)
+
+
+def test_shows_workers_with_their_jobs_and_price() -> None:
+    world = World()
+    world.put(
+        rows.worker_sort("i-1"),
+        a_worker(instance_id="i-1", state=WorkerState.BUSY, price_per_hour=0.123),
+    )
+    world.put(
+        rows.lease_sort("i-1", 0), a_lease(instance_id="i-1", job_id="j-7", items=9, items_done=4)
+    )
+
+    shown = screen_of(world.status())
+
+    for part in ("i-1", "0.123", "busy", "j-7 4/9"):
+        assert part in shown
+
+
+def test_an_interruption_is_shown_before_the_state() -> None:
+    world = World()
+    world.put(
+        rows.worker_sort("i-1"),
+        a_worker(instance_id="i-1", state=WorkerState.BUSY, interrupted_at=NOW),
+    )
+
+    assert world.status().workers[0].word == "interrupting"
+
+
+def test_says_how_long_work_waits_and_until_when_a_launch_is_held() -> None:
+    world = World()
+    world.queue.send([Outgoing(body="{}")])
+    world.put(rows.BACKLOG, BacklogRow(backlog_since=NOW - timedelta(seconds=90)))
+    world.put(
+        rows.DECISION,
+        DecisionRow(
+            at=NOW,
+            digest="d",
+            key="k",
+            summary="1 of 5 messages",
+            held_until=NOW + timedelta(seconds=30),
+        ),
+    )
+
+    shown = screen_of(world.status())
+
+    assert "unclaimed for 1m30s" in shown
+    assert "launch held for 30s more" in shown
+
+
+def test_the_cost_of_an_item_is_of_today_and_the_month_sums_its_days() -> None:
+    world = World()
+    world.put(rows.spend_sort(NOW), SpendRow(dollars=2.0, items=1000))
+    world.put(rows.spend_sort(NOW - timedelta(days=1)), SpendRow(dollars=3.0, items=1))
+    world.put(rows.spend_sort(NOW - timedelta(days=60)), SpendRow(dollars=50.0))
+
+    status = world.status()
+
+    assert status.cost_per_item == pytest.approx(0.002)
+    assert status.month_usd == pytest.approx(5.0)
+
+
+def test_names_what_a_person_must_mend() -> None:
+    world = World()
+    world.dead_letters.send([Outgoing(body="{}")])
+    world.put(
+        rows.BREAKER,
+        BreakerRow(open_until=NOW + timedelta(hours=1), reason="the role may not be passed"),
+    )
+    world.put(rows.POLICY, PolicyRow(refusal="max_workers is -1"))
+    world.put(rows.worker_sort("i-2"), {"instance_id": "i-2"})
+
+    status = world.status()
+
+    assert [trouble.split(":")[0] for trouble in status.troubles] == [
+        "launching is stopped",
+        "the live policy is refused",
+        "1 ledger rows cannot be read",
+    ]
+    assert "1 in the dead-letter queue" in screen_of(status)
+
+
+@pytest.mark.parametrize(
+    ("dollars", "text"), [(1.234, "$1.23"), (0.0123, "$0.0123"), (0.0000123, "$0.0123/1000")]
+)
+def test_small_money_is_said_for_a_thousand(dollars: float, text: str) -> None:
+    assert format_cost(dollars) == text
+
+
+def test_durations_are_shown_to_the_second() -> None:
+    assert format_seconds(timedelta(minutes=2, seconds=3.4)) == "2m3s"
