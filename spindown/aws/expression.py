@@ -67,10 +67,10 @@ class Expression:
 
     def condition(self, when: When, *, is_required: bool = False) -> str:
         """Return a condition expression; "" if it always holds and none is required."""
-        key = self._name(PARTITION)
         parts = []
         if when.exists is not None:
-            parts.append(f"attribute{'' if when.exists else '_not'}_exists({key})")
+            verb = "attribute_exists" if when.exists else "attribute_not_exists"
+            parts.append(f"{verb}({self._name(PARTITION)})")
         parts += [self._is(name, value) for name, value in when.equals.items()]
         parts += [f"NOT {self._is(name, value)}" for name, value in when.differs.items()]
         parts += [
@@ -79,9 +79,8 @@ class Expression:
         ]
         parts += [self._is_null(name) for name in sorted(when.absent)]
         if not parts and is_required:
+            key = self._name(PARTITION)
             parts.append(f"(attribute_exists({key}) OR attribute_not_exists({key}))")
-        if not parts:
-            del self._names[key]
         return " AND ".join(parts)
 
     def update(self, write: Write) -> str:

@@ -1,0 +1,192 @@
+"""What every Compute promises, on EC2 as in memory."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Protocol
+
+import boto3
+import pytest
+
+from spindown.app.port import Compute, LaunchOverride, LaunchRequest
+from spindown.aws.wiring import Aws
+from spindown.contract.settings import TemplateRef
+from spindown.domain.offer import CapacityType, InstanceType
+from spindown.error import NotFound
+from spindown.memory import MemoryClock, MemoryCompute, MemoryMarket
+
+REGION = "us-east-1"
+SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
+NOWHERE = "i-0fffffffffffffff0"
+
+_tokens = (f"token-{number}" for number in itertools.count())
+
+
+class World(Protocol):
+    compute: Compute
+    template: TemplateRef
+    subnets: Mapping[str, str]
+
+
+class Memory:
+    def __init__(self, clock: MemoryClock) -> None:
+        self.template = TemplateRef(id="lt-1", version="3")
+        self.subnets = {"us-east-1a": "subnet-a", "us-east-1b": "subnet-b"}
+        market = MemoryMarket(clock)
+        for name in ("g4dn.xlarge", "g6.xlarge"):
+            market.offer(
+                InstanceType(name=name, vcpus=4, memory_mib=16384, architecture="x86_64"),
+                region=REGION,
+                zones=self.subnets,
+                on_demand=1.0,
+                spot=0.4,
+            )
+        self.compute: Compute = MemoryCompute(
+            clock,
+            market,
+            ending=timedelta(minutes=1),
+            template_tags={"lt-1": {"spindown:workload": "ocr"}},
+        )
+
+
+class Ec2:
+    def __init__(self, session: boto3.Session, aws: Aws) -> None:
+        client = session.client("ec2")
+        made = client.create_launch_template(
+            LaunchTemplateName=f"workers-{next(_tokens)}",
+            LaunchTemplateData={
+                "ImageId": "ami-12c6146b",
+                "TagSpecifications": [
+                    {
+                        "ResourceType": "instance",
+                        "Tags": [{"Key": "spindown:workload", "Value": "ocr"}],
+                    }
+                ],
+            },
+        )
+        self.template = TemplateRef(id=made["LaunchTemplate"]["LaunchTemplateId"], version="1")
+        self.subnets = {
+            subnet["AvailabilityZone"]: subnet["SubnetId"]
+            for subnet in client.describe_subnets()["Subnets"]
+        }
+        self.compute: Compute = aws.compute()
+
+
+@pytest.fixture(params=["memory", "ec2"])
+def world(request: pytest.FixtureRequest) -> World:
+    fixture = request.getfixturevalue
+    make: dict[str, Callable[[], World]] = {
+        "memory": lambda: Memory(fixture("clock")),
+        "ec2": lambda: Ec2(fixture("session"), fixture("aws")),
+    }
+    return make[str(request.param)]()
+
+
+def _request(
+    world: World, *, capacity_type: CapacityType = SPOT, count: int = 1, launch: str = "l-1"
+) -> LaunchRequest:
+    return LaunchRequest(
+        client_token=next(_tokens),
+        region=REGION,
+        template=world.template,
+        capacity_type=capacity_type,
+        overrides=tuple(
+            LaunchOverride(instance_type=name, zone=zone, subnet_id=world.subnets[zone])
+            for name, zone in (("g6.xlarge", "us-east-1b"), ("g4dn.xlarge", "us-east-1a"))
+        ),
+        count=count,
+        tags={"spindown:launch": launch},
+    )
+
+
+@pytest.mark.parametrize("capacity_type", CapacityType)
+def test_launches_the_first_override_that_has_capacity(
+    world: World, capacity_type: CapacityType
+) -> None:
+    answer = world.compute.launch(_request(world, capacity_type=capacity_type))
+
+    (given,) = answer.instances
+    assert answer.refusals == ()
+    assert (given.instance_type, given.zone) == ("g6.xlarge", "us-east-1b")
+    assert given.capacity_type is capacity_type
+
+
+def test_describes_what_it_launched(world: World) -> None:
+    (given,) = world.compute.launch(_request(world, launch="l-described")).instances
+    seen = world.compute.instance(region=REGION, instance_id=given.instance_id)
+
+    assert (seen.instance_type, seen.region, seen.zone) == ("g6.xlarge", REGION, "us-east-1b")
+    assert seen.capacity_type is SPOT
+    assert seen.state in {"pending", "running"}
+    assert seen.launched_at.tzinfo is not None
+    assert (
+        seen.tags.items()
+        >= {
+            "spindown:workload": "ocr",
+            "spindown:launch": "l-described",
+        }.items()
+    )
+
+
+def test_tells_on_demand_from_spot(world: World) -> None:
+    (given,) = world.compute.launch(_request(world, capacity_type=ON_DEMAND)).instances
+
+    seen = world.compute.instance(region=REGION, instance_id=given.instance_id)
+    assert seen.capacity_type is ON_DEMAND
+
+
+def test_launches_several_at_once(world: World) -> None:
+    answer = world.compute.launch(_request(world, count=3))
+
+    assert len({given.instance_id for given in answer.instances}) == 3
+
+
+def test_finds_instances_by_all_of_their_tags(world: World) -> None:
+    tags = {"spindown:workload": "ocr", "spindown:launch": "l-found"}
+    launched = world.compute.launch(_request(world, count=2, launch="l-found")).instances
+    world.compute.launch(_request(world, launch="l-other"))
+    found = world.compute.instances(region=REGION, tags=tags)
+
+    assert {seen.instance_id for seen in found} == {given.instance_id for given in launched}
+    assert not world.compute.instances(region=REGION, tags={**tags, "spindown:workload": "x"})
+    assert not world.compute.instances(region="eu-west-1", tags=tags)
+
+
+def test_an_instance_that_never_was_is_not_found(world: World) -> None:
+    with pytest.raises(NotFound):
+        world.compute.instance(region=REGION, instance_id=NOWHERE)
+
+
+def test_terminates_what_is_there_whatever_else_is_asked(world: World) -> None:
+    launched = world.compute.launch(_request(world, count=2)).instances
+    ids = [given.instance_id for given in launched]
+    world.compute.terminate(region=REGION, instance_ids=[ids[0], NOWHERE, ids[1]])
+    world.compute.terminate(region=REGION, instance_ids=ids)
+    world.compute.terminate(region=REGION, instance_ids=[NOWHERE])
+    world.compute.terminate(region=REGION, instance_ids=[])
+
+    for instance_id in ids:
+        seen = world.compute.instance(region=REGION, instance_id=instance_id)
+        assert seen.state in {"shutting-down", "terminated"}
+        assert seen.state_reason == "Client.UserInitiatedShutdown"
+
+
+def test_takes_nothing_away_by_itself(world: World) -> None:
+    (given,) = world.compute.launch(_request(world)).instances
+
+    assert (
+        world.compute.reclaimed(region=REGION, instance_ids=[given.instance_id, NOWHERE])
+        == frozenset()
+    )
+    assert world.compute.reclaimed(region=REGION, instance_ids=[]) == frozenset()
+
+
+def test_a_template_that_is_not_there_refuses_the_whole_request(world: World) -> None:
+    world.template = TemplateRef(id="lt-0123456789abcdef0", version="1")
+    answer = world.compute.launch(_request(world))
+
+    assert answer.instances == ()
+    (refusal,) = answer.refusals
+    assert refusal.kind == "account"
+    assert refusal.code == "InvalidLaunchTemplateId.NotFound"
+    assert (refusal.instance_type, refusal.zone) == (None, None)

@@ -1,0 +1,116 @@
+"""How DynamoDB refuses, and what is tried again."""
+
+from collections.abc import Iterator
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from spindown.app.port import Key, When, Write
+from spindown.aws.dynamodb import DynamoTable
+from spindown.error import (
+    ContractError,
+    PreconditionFailed,
+    SpindownError,
+    Throttled,
+    Unreachable,
+    WriteConflict,
+)
+
+KEY = Key(partition="w#a", sort="lock")
+WRITE = Write(key=KEY, when=When(equals={"fence": 1}), set={"fence": 2})
+
+
+@pytest.fixture
+def both(session: boto3.Session) -> Iterator[tuple[DynamoTable, Stubber]]:
+    client = session.client("dynamodb")
+    with Stubber(client) as stub:
+        yield DynamoTable(client, "ledger"), stub
+        stub.assert_no_pending_responses()
+
+
+def _cancel(stub: Stubber, *codes: str) -> None:
+    stub.add_client_error(
+        "transact_write_items",
+        "TransactionCanceledException",
+        modeled_fields={"CancellationReasons": [{"Code": c, "Message": c} for c in codes]},
+    )
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        (("None", "ConditionalCheckFailed"), PreconditionFailed),
+        (("TransactionConflict", "ConditionalCheckFailed"), PreconditionFailed),
+        (("ThrottlingError", "None"), Throttled),
+        (("ProvisionedThroughputExceeded",), Throttled),
+        (("ValidationError",), ContractError),
+    ],
+)
+def test_a_cancelled_transaction_says_why(
+    both: tuple[DynamoTable, Stubber], codes: tuple[str, ...], expected: type[SpindownError]
+) -> None:
+    table, stub = both
+    _cancel(stub, *codes)
+    with pytest.raises(expected):
+        table.transact([WRITE])
+
+
+def test_tries_again_while_another_transaction_holds_the_row(
+    both: tuple[DynamoTable, Stubber],
+) -> None:
+    table, stub = both
+    _cancel(stub, "TransactionConflict")
+    stub.add_response("transact_write_items", {})
+    table.transact([WRITE])
+
+    stub.add_client_error("update_item", "TransactionConflictException")
+    stub.add_response("update_item", {"Attributes": {"fence": {"N": "2"}}})
+    assert table.write(WRITE) == {"fence": 2}
+
+
+def test_gives_up_on_a_row_that_stays_held(both: tuple[DynamoTable, Stubber]) -> None:
+    table, stub = both
+    for _ in range(5):
+        _cancel(stub, "TransactionConflict")
+    with pytest.raises(WriteConflict):
+        table.transact([WRITE])
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "expected"),
+    [
+        ("ConditionalCheckFailedException", 400, PreconditionFailed),
+        ("ThrottlingException", 400, Throttled),
+        ("InternalServerError", 500, Unreachable),
+    ],
+)
+def test_errors_of_a_write(
+    both: tuple[DynamoTable, Stubber], code: str, status: int, expected: type[SpindownError]
+) -> None:
+    table, stub = both
+    stub.add_client_error("update_item", code, http_status_code=status)
+    with pytest.raises(expected):
+        table.write(WRITE)
+
+
+def test_reads_consistently(both: tuple[DynamoTable, Stubber]) -> None:
+    table, stub = both
+    key = {"pk": {"S": "w#a"}, "sk": {"S": "lock"}}
+    stub.add_response(
+        "get_item", {"Item": key}, {"TableName": "ledger", "Key": key, "ConsistentRead": True}
+    )
+    stub.add_response(
+        "query",
+        {"Items": [key | {"n": {"N": "1"}}]},
+        {
+            "TableName": "ledger",
+            "ConsistentRead": True,
+            "KeyConditionExpression": "#pk = :partition AND begins_with(#sk, :prefix)",
+            "ExpressionAttributeNames": {"#pk": "pk", "#sk": "sk"},
+            "ExpressionAttributeValues": {":partition": {"S": "w#a"}, ":prefix": {"S": "lo"}},
+        },
+    )
+
+    assert table.get(KEY) == {}
+    assert table.query("w#a", "lo") == {"lock": {"n": 1}}

@@ -1,0 +1,296 @@
+"""What CreateFleet is asked and how its answers are read, beyond what a simulated EC2 shows."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+from botocore.stub import Stubber
+
+from spindown.app.port import LaunchOverride, LaunchRequest, RefusalKind
+from spindown.aws.ec2 import Ec2Compute
+from spindown.contract.settings import TemplateRef
+from spindown.domain.offer import CapacityType
+from spindown.error import AccessDenied, Unreachable
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+REGION = "eu-west-1"
+Answer = tuple[Any, Mapping[str, Any]]
+
+
+class _Http:
+    def __init__(self, status_code: int) -> None:
+        self.status_code = status_code
+        self.headers: Mapping[str, str] = {}
+
+
+class Ec2:
+    """A client whose CreateFleet is answered here: after validation, before any network."""
+
+    def __init__(self, client: "EC2Client") -> None:
+        self.client = client
+        self.asked: list[Mapping[str, str]] = []
+        self.answer: Callable[[], Answer] | None = None
+        client.meta.events.register("before-call.ec2.CreateFleet", self._answer)
+        self.compute = Ec2Compute(lambda _: client)
+
+    def gives(self, **answer: Any) -> None:
+        self.answer = lambda: (_Http(200), {"FleetId": "fleet-1", **answer})
+
+    def fails(self, code: str, status: int = 400, message: str = "no") -> None:
+        said = {
+            "Error": {"Code": code, "Message": message},
+            "ResponseMetadata": {"HTTPStatusCode": status},
+        }
+        self.answer = lambda: (_Http(status), said)
+
+    def raises(self, error: Exception) -> None:
+        def answer() -> Answer:
+            raise error
+
+        self.answer = answer
+
+    def _answer(self, params: Mapping[str, Any], **_: Any) -> Answer | None:
+        self.asked.append(params["body"])
+        return self.answer() if self.answer else None
+
+
+@pytest.fixture
+def ec2(session: boto3.Session) -> Ec2:
+    return Ec2(session.client("ec2", region_name=REGION))
+
+
+def _request(capacity_type: CapacityType = CapacityType.SPOT, overrides: int = 2) -> LaunchRequest:
+    pools = (("g6.xlarge", "eu-west-1a"), ("g5.xlarge", "eu-west-1b"))
+    return LaunchRequest(
+        client_token="token-1",
+        region=REGION,
+        template=TemplateRef(id="lt-1", version="7"),
+        capacity_type=capacity_type,
+        overrides=tuple(
+            LaunchOverride(instance_type=name, zone=zone, subnet_id=f"subnet-{zone[-1]}")
+            for name, zone in pools[:overrides]
+        ),
+        count=2,
+        tags={"spindown:launch": "l-1"},
+    )
+
+
+def _asked(ec2: Ec2, request: LaunchRequest) -> Mapping[str, str]:
+    ec2.gives(Instances=[], Errors=[])
+    ec2.compute.launch(request)
+    return ec2.asked[-1]
+
+
+def test_asks_for_spot_in_the_order_of_the_offers(ec2: Ec2) -> None:
+    asked = _asked(ec2, _request())
+
+    first = "LaunchTemplateConfigs.1.Overrides.1."
+    assert (
+        asked.items()
+        >= {
+            "Type": "instant",
+            "ClientToken": "token-1",
+            "LaunchTemplateConfigs.1.LaunchTemplateSpecification.LaunchTemplateId": "lt-1",
+            "LaunchTemplateConfigs.1.LaunchTemplateSpecification.Version": "7",
+            f"{first}InstanceType": "g6.xlarge",
+            f"{first}SubnetId": "subnet-a",
+            f"{first}AvailabilityZone": "eu-west-1a",
+            f"{first}Priority": 0.0,
+            "LaunchTemplateConfigs.1.Overrides.2.Priority": 1.0,
+            "SpotOptions.AllocationStrategy": "capacity-optimized-prioritized",
+            "SpotOptions.InstanceInterruptionBehavior": "terminate",
+            "TargetCapacitySpecification.TotalTargetCapacity": 2,
+            "TargetCapacitySpecification.DefaultTargetCapacityType": "spot",
+            "TagSpecification.1.ResourceType": "instance",
+            "TagSpecification.1.Tag.1.Key": "spindown:launch",
+            "TagSpecification.1.Tag.1.Value": "l-1",
+            "TagSpecification.2.ResourceType": "fleet",
+        }.items()
+    )
+    assert not [name for name in asked if name.startswith("OnDemandOptions")]
+
+
+def test_asks_for_on_demand_in_the_order_of_the_offers(ec2: Ec2) -> None:
+    asked = _asked(ec2, _request(CapacityType.ON_DEMAND))
+
+    assert asked["OnDemandOptions.AllocationStrategy"] == "prioritized"
+    assert asked["TargetCapacitySpecification.DefaultTargetCapacityType"] == "on-demand"
+    assert not [name for name in asked if name.startswith("SpotOptions")]
+
+
+def test_one_override_needs_no_priority(ec2: Ec2) -> None:
+    assert not [name for name in _asked(ec2, _request(overrides=1)) if "Priority" in name]
+
+
+def test_reads_instances_and_errors_side_by_side(ec2: Ec2) -> None:
+    ec2.gives(
+        Instances=[
+            {
+                "LaunchTemplateAndOverrides": {"Overrides": {"SubnetId": "subnet-b"}},
+                "Lifecycle": "spot",
+                "InstanceIds": ["i-1", "i-2"],
+                "InstanceType": "g5.xlarge",
+            }
+        ],
+        Errors=[
+            {
+                "LaunchTemplateAndOverrides": {
+                    "Overrides": {
+                        "InstanceType": "g6.xlarge",
+                        "SubnetId": "subnet-a",
+                        "AvailabilityZone": "eu-west-1a",
+                    }
+                },
+                "Lifecycle": "spot",
+                "ErrorCode": "InsufficientInstanceCapacity",
+                "ErrorMessage": "none left",
+            },
+            {
+                "LaunchTemplateAndOverrides": {
+                    "Overrides": {"InstanceType": "g5.xlarge", "SubnetId": "subnet-b"}
+                },
+                "ErrorCode": "MaxSpotInstanceCountExceeded",
+                "ErrorMessage": "Max spot instance count exceeded",
+            },
+        ],
+    )
+    answer = ec2.compute.launch(_request())
+
+    assert [(i.instance_id, i.instance_type, i.zone) for i in answer.instances] == [
+        ("i-1", "g5.xlarge", "eu-west-1b"),
+        ("i-2", "g5.xlarge", "eu-west-1b"),
+    ]
+    assert [(r.kind, r.instance_type, r.zone, r.message) for r in answer.refusals] == [
+        (RefusalKind.CAPACITY, "g6.xlarge", "eu-west-1a", "none left"),
+        (RefusalKind.QUOTA, "g5.xlarge", "eu-west-1b", "Max spot instance count exceeded"),
+    ]
+
+
+def test_an_answer_without_instances_is_no_error(ec2: Ec2) -> None:
+    ec2.gives(Errors=[{"ErrorCode": "UnfulfillableCapacity"}])
+    answer = ec2.compute.launch(_request())
+
+    assert answer.instances == ()
+    (refusal,) = answer.refusals
+    assert (refusal.kind, refusal.instance_type, refusal.zone) == (
+        RefusalKind.CAPACITY,
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        ("RequestLimitExceeded", 503, RefusalKind.THROTTLE),
+        ("UnauthorizedOperation", 403, RefusalKind.ACCOUNT),
+        ("InvalidFleetConfig", 400, RefusalKind.ACCOUNT),
+        ("InvalidFleetConfiguration", 400, RefusalKind.ACCOUNT),
+        ("InsufficientInstanceCapacity", 400, RefusalKind.CAPACITY),
+        ("VcpuLimitExceeded", 400, RefusalKind.QUOTA),
+        ("NeverHeardOf", 400, RefusalKind.UNKNOWN),
+    ],
+)
+def test_an_error_of_the_call_refuses_the_whole_request(
+    ec2: Ec2, code: str, status: int, kind: RefusalKind
+) -> None:
+    ec2.fails(code, status, message="x" * 5000)
+    answer = ec2.compute.launch(_request())
+
+    assert answer.instances == ()
+    (refusal,) = answer.refusals
+    assert (refusal.kind, refusal.code) == (kind, code)
+    assert (refusal.instance_type, refusal.zone) == (None, None)
+    assert len(refusal.message) < 500
+
+
+def test_a_fault_of_ec2_leaves_open_what_became_of_the_request(ec2: Ec2) -> None:
+    ec2.fails("InternalError", 500)
+    with pytest.raises(Unreachable):
+        ec2.compute.launch(_request())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ReadTimeoutError(endpoint_url="http://x"),
+        EndpointConnectionError(endpoint_url="http://x"),
+    ],
+    ids=["timeout", "no connection"],
+)
+def test_no_answer_leaves_open_what_became_of_the_request(ec2: Ec2, error: Exception) -> None:
+    ec2.raises(error)
+    with pytest.raises(Unreachable):
+        ec2.compute.launch(_request())
+
+
+@pytest.fixture
+def stub(ec2: Ec2) -> Iterator[Stubber]:
+    with Stubber(ec2.client) as stub:
+        yield stub
+        stub.assert_no_pending_responses()
+
+
+def test_ends_the_others_when_one_id_fails_the_call(ec2: Ec2, stub: Stubber) -> None:
+    code = "InvalidInstanceID.NotFound"
+    stub.add_client_error("terminate_instances", code, expected_params={"InstanceIds": ["a", "b"]})
+    stub.add_client_error("terminate_instances", code, expected_params={"InstanceIds": ["a"]})
+    stub.add_response("terminate_instances", {}, {"InstanceIds": ["b"]})
+
+    ec2.compute.terminate(region=REGION, instance_ids=["a", "b"])
+
+
+def test_says_when_it_may_not_terminate(ec2: Ec2, stub: Stubber) -> None:
+    stub.add_client_error("terminate_instances", "UnauthorizedOperation")
+    with pytest.raises(AccessDenied, match="TerminateInstances"):
+        ec2.compute.terminate(region=REGION, instance_ids=["a"])
+
+
+@pytest.mark.parametrize(
+    ("code", "is_reclaimed"),
+    [
+        ("fulfilled", False),
+        ("marked-for-termination", True),
+        ("instance-terminated-no-capacity", True),
+        ("instance-terminated-by-price", True),
+        ("instance-terminated-capacity-oversubscribed", True),
+        ("instance-terminated-by-user", False),
+    ],
+)
+def test_knows_by_the_spot_request_that_ec2_takes_an_instance(
+    ec2: Ec2, stub: Stubber, code: str, *, is_reclaimed: bool
+) -> None:
+    request = {"InstanceId": "i-1", "Status": {"Code": code}}
+    stub.add_response(
+        "describe_spot_instance_requests",
+        {"SpotInstanceRequests": [request]},
+        {"Filters": [{"Name": "instance-id", "Values": ["i-1", "i-2"]}]},
+    )
+
+    found = ec2.compute.reclaimed(region=REGION, instance_ids=["i-1", "i-2"])
+    assert found == ({"i-1"} if is_reclaimed else set())
+
+
+def test_describes_over_many_pages(ec2: Ec2, stub: Stubber) -> None:
+    for number, token in ((1, {"NextToken": "more"}), (2, {})):
+        instance = {
+            "InstanceId": f"i-{number}",
+            "InstanceType": "g6.xlarge",
+            "Placement": {"AvailabilityZone": "eu-west-1a"},
+            "State": {"Name": "terminated"},
+            "LaunchTime": "2026-01-01T00:00:00Z",
+            "InstanceLifecycle": "spot",
+            "StateReason": {"Code": "Server.SpotInstanceTermination"},
+        }
+        stub.add_response(
+            "describe_instances", {"Reservations": [{"Instances": [instance]}], **token}
+        )
+    found = ec2.compute.instances(region=REGION, tags={"a": "b"})
+
+    assert [seen.instance_id for seen in found] == ["i-1", "i-2"]
+    assert found[0].state_reason == "Server.SpotInstanceTermination"
+    assert found[0].capacity_type is CapacityType.SPOT

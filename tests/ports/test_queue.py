@@ -1,0 +1,194 @@
+"""What every JobQueue promises, on SQS as in memory."""
+
+import itertools
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+
+import boto3
+import pytest
+
+from spindown.app.port import JobQueue, Outgoing
+from spindown.aws.wiring import Aws
+from spindown.domain.fleet import Backlog
+from spindown.error import ContractError, StaleHandle
+from spindown.memory import MemoryClock, MemoryJobQueue
+
+NOW = timedelta(0)
+MINUTES = timedelta(minutes=5)
+
+_names = (f"queue-{number}" for number in itertools.count())
+
+
+class Memory:
+    def __init__(self, clock: MemoryClock) -> None:
+        self.clock = clock
+        self.dead_letter = MemoryJobQueue(clock, Random(2), name="dead")
+        self.queue: JobQueue = MemoryJobQueue(
+            clock, Random(1), dead_letter=self.dead_letter, max_receive_count=2
+        )
+
+    def let_pass(self, time: timedelta) -> None:
+        self.clock.advance(time)
+
+
+class Sqs:
+    def __init__(self, session: boto3.Session, aws: Aws) -> None:
+        client = session.client("sqs")
+        dead = client.create_queue(QueueName=next(_names))["QueueUrl"]
+        arn = client.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])
+        redrive = (
+            f'{{"deadLetterTargetArn": "{arn["Attributes"]["QueueArn"]}", "maxReceiveCount": 2}}'
+        )
+        url = client.create_queue(QueueName=next(_names), Attributes={"RedrivePolicy": redrive})
+        self.dead_letter: JobQueue = aws.queue(dead)
+        self.queue: JobQueue = aws.queue(url["QueueUrl"])
+
+    def let_pass(self, time: timedelta) -> None:
+        # Real time passes while `receive` waits.
+        assert time < timedelta(seconds=2)
+
+
+@pytest.fixture(params=["memory", "sqs"])
+def world(request: pytest.FixtureRequest) -> Memory | Sqs:
+    make: dict[str, Callable[[], Memory | Sqs]] = {
+        "memory": lambda: Memory(request.getfixturevalue("clock")),
+        "sqs": lambda: Sqs(request.getfixturevalue("session"), request.getfixturevalue("aws")),
+    }
+    return make[str(request.param)]()
+
+
+@pytest.fixture
+def queue(world: Memory | Sqs) -> JobQueue:
+    return world.queue
+
+
+def test_gives_back_a_message_as_it_was_sent(queue: JobQueue) -> None:
+    queue.send([Outgoing(body='{"items": []}', tenant="acme", attributes={"reason": "none, yet"})])
+    message = queue.receive(wait=NOW, visibility=MINUTES)
+
+    assert message is not None
+    assert message.body == '{"items": []}'
+    assert message.tenant == "acme"
+    assert message.attributes == {"reason": "none, yet"}
+    assert message.receive_count == 1
+    assert message.sent_at.utcoffset() == timedelta(0)
+    assert message.received_at.utcoffset() == timedelta(0)
+
+
+def test_an_empty_queue_gives_nothing(queue: JobQueue) -> None:
+    assert queue.receive(wait=NOW, visibility=MINUTES) is None
+
+
+def test_hides_a_message_that_was_received(queue: JobQueue) -> None:
+    queue.send([Outgoing(body="a")])
+    queue.receive(wait=NOW, visibility=MINUTES)
+
+    assert queue.receive(wait=NOW, visibility=MINUTES) is None
+    assert queue.backlog() == Backlog(visible=0, in_flight=1)
+
+
+def test_shows_a_message_again_once_its_timeout_has_passed(world: Memory | Sqs) -> None:
+    world.queue.send([Outgoing(body="a")])
+    first = world.queue.receive(wait=NOW, visibility=timedelta(seconds=1))
+    world.let_pass(timedelta(seconds=1))
+    again = world.queue.receive(wait=timedelta(seconds=5), visibility=MINUTES)
+
+    assert first is not None
+    assert again is not None
+    assert again.message_id == first.message_id
+    assert again.receipt_handle != first.receipt_handle
+    assert again.receive_count == 2
+
+
+def test_a_message_extended_by_nothing_is_visible_at_once(queue: JobQueue) -> None:
+    queue.send([Outgoing(body="a")])
+    message = queue.receive(wait=NOW, visibility=MINUTES)
+    assert message is not None
+    queue.extend(message.receipt_handle, NOW)
+
+    assert queue.backlog() == Backlog(visible=1, in_flight=0)
+    again = queue.receive(wait=NOW, visibility=MINUTES)
+    assert again is not None
+    assert again.receive_count == 2
+
+
+def test_a_deleted_message_is_gone(queue: JobQueue) -> None:
+    queue.send([Outgoing(body="a")])
+    message = queue.receive(wait=NOW, visibility=MINUTES)
+    assert message is not None
+    queue.delete(message.receipt_handle)
+
+    assert queue.backlog().is_empty
+    with pytest.raises(StaleHandle):
+        queue.extend(message.receipt_handle, MINUTES)
+
+
+def test_a_handle_that_never_was_one_is_stale(queue: JobQueue) -> None:
+    with pytest.raises(StaleHandle):
+        queue.extend("no such handle", MINUTES)
+
+
+def test_never_extends_past_twelve_hours_from_the_receive(queue: JobQueue) -> None:
+    queue.send([Outgoing(body="a")])
+    message = queue.receive(wait=NOW, visibility=MINUTES)
+    assert message is not None
+
+    with pytest.raises((StaleHandle, ContractError)):
+        queue.extend(message.receipt_handle, timedelta(hours=12, seconds=1))
+
+
+def test_keeps_a_delayed_message_out_of_sight(queue: JobQueue) -> None:
+    queue.send([Outgoing(body="a", delay=timedelta(minutes=15))])
+
+    assert queue.receive(wait=NOW, visibility=MINUTES) is None
+    assert queue.backlog() == Backlog(visible=0, in_flight=0, delayed=1)
+
+
+def test_moves_a_message_that_was_received_too_often_to_the_dead_letters(
+    world: Memory | Sqs,
+) -> None:
+    world.queue.send([Outgoing(body="a", attributes={"reason": "kept"})])
+    for _ in range(2):
+        message = world.queue.receive(wait=NOW, visibility=MINUTES)
+        assert message is not None
+        world.queue.extend(message.receipt_handle, NOW)
+
+    assert world.queue.receive(wait=NOW, visibility=MINUTES) is None
+    dead = world.dead_letter.receive(wait=NOW, visibility=MINUTES)
+    assert dead is not None
+    assert dead.body == "a"
+    assert dead.message_id == message.message_id
+    assert dead.attributes == {"reason": "kept"}
+    assert world.queue.backlog().is_empty
+
+
+def test_sends_more_messages_than_one_batch_holds(queue: JobQueue) -> None:
+    queue.send([Outgoing(body=str(number)) for number in range(23)])
+
+    assert queue.backlog() == Backlog(visible=23, in_flight=0)
+
+
+def test_sends_messages_that_together_pass_the_size_of_a_batch(queue: JobQueue) -> None:
+    queue.send([Outgoing(body="x" * 600_000) for _ in range(3)])
+
+    assert queue.backlog().visible == 3
+
+
+@pytest.mark.parametrize(
+    "outgoing",
+    [
+        pytest.param(Outgoing(body="x" * (1024 * 1024 + 1)), id="larger than 1 MiB"),
+        pytest.param(Outgoing(body="é" * (512 * 1024 + 1)), id="larger in bytes, not in letters"),
+        pytest.param(Outgoing(body="x", delay=timedelta(minutes=16)), id="delayed too long"),
+    ],
+)
+def test_refuses_a_message_that_sqs_does_not_take(queue: JobQueue, outgoing: Outgoing) -> None:
+    with pytest.raises(ContractError):
+        queue.send([outgoing])
+    assert queue.backlog().is_empty
+
+
+def test_sending_nothing_is_no_error(queue: JobQueue) -> None:
+    queue.send([])
+    assert queue.backlog().is_empty

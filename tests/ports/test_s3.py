@@ -1,0 +1,86 @@
+"""What S3 answers and a simulated one does not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from spindown.app.port import Absent, Matches
+from spindown.aws.s3 import S3ObjectStore
+from spindown.error import AccessDenied, NotFound, Throttled, Unreachable, WriteConflict
+
+
+@pytest.fixture
+def both(session: boto3.Session) -> Iterator[tuple[S3ObjectStore, Stubber]]:
+    client = session.client("s3")
+    with Stubber(client) as stub:
+        yield S3ObjectStore(client, "bucket"), stub
+        stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize("condition", [Absent(), Matches(etag='"1"')])
+def test_a_racing_write_is_a_conflict(
+    both: tuple[S3ObjectStore, Stubber], condition: Absent | Matches
+) -> None:
+    store, stub = both
+    stub.add_client_error("put_object", "ConditionalRequestConflict", http_status_code=409)
+    with pytest.raises(WriteConflict):
+        store.put("a", b"", condition=condition)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "expected"),
+    [
+        ("SlowDown", 503, Throttled),
+        ("AccessDenied", 403, AccessDenied),
+        ("InternalError", 500, Unreachable),
+        ("NoSuchBucket", 404, NotFound),
+    ],
+)
+def test_other_errors_of_a_put(
+    both: tuple[S3ObjectStore, Stubber], code: str, status: int, expected: type[Exception]
+) -> None:
+    store, stub = both
+    stub.add_client_error("put_object", code, http_status_code=status)
+    with pytest.raises(expected):
+        store.put("a", b"")
+
+
+def test_lists_over_many_pages(both: tuple[S3ObjectStore, Stubber]) -> None:
+    store, stub = both
+    at = "2026-01-01T00:00:00Z"
+    for key, more in (("a", {"IsTruncated": True, "NextContinuationToken": "t"}), ("b", {})):
+        found = {"Key": key, "Size": 1, "LastModified": at}
+        stub.add_response("list_objects_v2", {"Contents": [found], **more})
+
+    assert [found.key for found in store.list("")] == ["a", "b"]
+
+
+def test_reads_versions_of_one_key_only(both: tuple[S3ObjectStore, Stubber]) -> None:
+    store, stub = both
+    stub.add_response(
+        "list_object_versions",
+        {
+            "IsTruncated": True,
+            "NextKeyMarker": "ab",
+            "Versions": [
+                {"Key": "a", "VersionId": "2"},
+                {"Key": "a", "VersionId": "1"},
+                {"Key": "ab", "VersionId": "9"},
+            ],
+        },
+    )
+
+    assert store.versions("a") == ["2", "1"]
+
+
+def test_a_transfer_that_is_refused_leaves_no_file(
+    both: tuple[S3ObjectStore, Stubber], tmp_path: Path
+) -> None:
+    store, stub = both
+    stub.add_client_error("head_object", "403", http_status_code=403)
+    with pytest.raises(AccessDenied):
+        store.get_file("a", tmp_path / "a")
+    assert not (tmp_path / "a").exists()

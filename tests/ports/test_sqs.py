@@ -1,0 +1,118 @@
+"""What SQS answers and a simulated one does not."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from spindown.app.port import Outgoing
+from spindown.aws.sqs import SqsJobQueue
+from spindown.error import AccessDenied, ContractError, NotFound, StaleHandle, Throttled
+from spindown.memory import MemoryClock
+
+URL = "https://sqs.us-east-1.amazonaws.com/1/q"
+
+
+@pytest.fixture
+def both(session: boto3.Session, clock: MemoryClock) -> Iterator[tuple[SqsJobQueue, Stubber]]:
+    client = session.client("sqs")
+    with Stubber(client) as stub:
+        yield SqsJobQueue(client, URL, clock), stub
+        stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize(
+    "code", ["MessageNotInflight", "ReceiptHandleIsInvalid", "InvalidParameterValue"]
+)
+def test_a_handle_that_lost_its_message_is_stale(
+    both: tuple[SqsJobQueue, Stubber], code: str
+) -> None:
+    queue, stub = both
+    stub.add_client_error("change_message_visibility", code)
+    stub.add_client_error("delete_message", code)
+
+    with pytest.raises(StaleHandle):
+        queue.extend("handle", timedelta(0))
+    with pytest.raises(StaleHandle):
+        queue.delete("handle")
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("RequestThrottled", Throttled),
+        ("AWS.SimpleQueueService.NonExistentQueue", NotFound),
+        ("AccessDenied", AccessDenied),
+        ("OverLimit", Throttled),
+    ],
+)
+def test_an_error_of_the_queue_is_no_stale_handle(
+    both: tuple[SqsJobQueue, Stubber], code: str, expected: type[Exception]
+) -> None:
+    queue, stub = both
+    stub.add_client_error("change_message_visibility", code)
+    with pytest.raises(expected):
+        queue.extend("handle", timedelta(0))
+
+
+def test_a_part_of_a_second_is_not_rounded_to_nothing(
+    both: tuple[SqsJobQueue, Stubber],
+) -> None:
+    queue, stub = both
+    stub.add_response(
+        "change_message_visibility",
+        {},
+        {"QueueUrl": URL, "ReceiptHandle": "handle", "VisibilityTimeout": 1},
+    )
+    queue.extend("handle", timedelta(milliseconds=1))
+
+
+def _sent(*ids: str) -> dict[str, object]:
+    return {
+        "QueueUrl": URL,
+        "Entries": [
+            {"Id": entry_id, "MessageBody": f"body {entry_id}", "MessageAttributes": {}}
+            for entry_id in ids
+        ],
+    }
+
+
+def _failed(*ids: str, is_ours: bool = False) -> dict[str, object]:
+    return {
+        "Successful": [],
+        "Failed": [
+            {"Id": i, "SenderFault": is_ours, "Code": "InternalError", "Message": "not taken"}
+            for i in ids
+        ],
+    }
+
+
+THREE = [Outgoing(body=f"body {number}") for number in range(3)]
+
+
+def test_sends_again_only_what_sqs_failed_to_take(both: tuple[SqsJobQueue, Stubber]) -> None:
+    queue, stub = both
+    stub.add_response("send_message_batch", _failed("0", "2"), _sent("0", "1", "2"))
+    stub.add_response("send_message_batch", _failed("2"), _sent("0", "2"))
+    stub.add_response("send_message_batch", _failed(), _sent("2"))
+
+    queue.send(THREE)
+
+
+def test_gives_up_when_sqs_goes_on_failing(both: tuple[SqsJobQueue, Stubber]) -> None:
+    queue, stub = both
+    for _ in range(3):
+        stub.add_response("send_message_batch", _failed("0"))
+
+    with pytest.raises(Throttled, match="1 of 3"):
+        queue.send(THREE)
+
+
+def test_says_what_was_wrong_with_a_message(both: tuple[SqsJobQueue, Stubber]) -> None:
+    queue, stub = both
+    stub.add_response("send_message_batch", _failed("1", is_ours=True))
+
+    with pytest.raises(ContractError, match="not taken"):
+        queue.send(THREE)
