@@ -48,6 +48,8 @@ def trim_models(data: Path) -> None:
 
 def _rewrite(path: Path, operations: Sequence[str]) -> None:
     model = trim(json.loads(gzip.decompress(path.read_bytes())), operations)
+    # uv may have linked the file from its cache, which is shared with everything it installs.
+    path.unlink()
     # No time in the file: the same model gives the same bytes.
     path.write_bytes(gzip.compress(json.dumps(model, separators=(",", ":")).encode(), mtime=0))
 
