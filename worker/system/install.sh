@@ -11,6 +11,7 @@
 # It lies in the system/ directory of a kit, beside locks/ (what to install, with hashes) and
 # wheels/ (the worker, and any other wheel that should not come from an index). It starts and
 # enables nothing, so that an instance on which an image is baked never works: user data does.
+# Last, smoke.sh checks what is there.
 # Run twice, it leaves what running it once leaves.
 set -eu
 umask 022
@@ -30,7 +31,7 @@ home=$root/opt/spindown
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export UV_CACHE_DIR="${UV_CACHE_DIR:-$scratch/uv-cache}" UV_LINK_MODE=copy
-export UV_PYTHON_INSTALL_DIR="$home/python" UV_NO_CONFIG=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+export UV_PYTHON_INSTALL_DIR="$home/python" PIP_DISABLE_PIP_VERSION_CHECK=1
 
 step() { echo "spindown install: $*"; }
 
@@ -43,7 +44,7 @@ provide() {
         # At its first start an instance may still hold the lock for its own updates.
         apt-get -qq -o DPkg::Lock::Timeout=300 update
         DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 \
-            install --no-install-recommends "$package"
+            install --no-install-recommends "$package" >/dev/null
     else
         dnf -q -y install "$package"
     fi
@@ -114,4 +115,6 @@ PYTHON
         add "$home/run/bin/python" -r "$requirements"
     fi
 fi
-step "done"
+
+step "check"
+"$home/system/smoke.sh"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Checks that what install.sh left can work: the last step of an image, and of a start from user data.
+# Checks that what install.sh left can work, so that no image is published and no worker started
+# that cannot.
 set -eu
 home=$(cd "$(dirname "$0")/.." && pwd)
 
@@ -14,7 +15,7 @@ check() {
 }
 
 check "worker" "$home/worker/bin/python" -m worker --version
-check "imports" "$home/worker/bin/python" -c 'import spindown.app, spindown.aws, worker'
+check "imports" "$home/worker/bin/python" -c 'import boto3, spindown.aws'
 check "user's code" "$home/bin/run-python" -c 'import spindown.contract.run'
 check "metadata rule" nft --check --file "$home/system/metadata.nft"
 # 0x10de is NVIDIA's vendor number; an instance without a GPU may bake an image.

@@ -32,8 +32,8 @@ class Kit:
     #: ``s3://bucket/key``; the worker's role may read it.
     uri: str
     sha256: str
-    #: Every wheel of the lock files is in it, so that a start needs no package index for the worker.
-    #: A workload's requirements must then be in it as well.
+    #: Every wheel that a start needs is in it, those of the workload's requirements as well, so
+    #: that no package index is asked.
     is_complete: bool = False
 
 

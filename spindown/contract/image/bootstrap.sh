@@ -26,4 +26,3 @@ fetch "$code" "$work/code.zip"
 python3 -m zipfile -e "$work/kit.zip" "$work/kit"
 sh "$work/kit/system/install.sh" --code "$work/code.zip"@options@
 rm -rf "$work"
-/opt/spindown/system/smoke.sh

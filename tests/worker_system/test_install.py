@@ -1,0 +1,157 @@
+"""The install script, run below a directory: real environments, the real wheel, no network."""
+
+from pathlib import Path
+
+import pytest
+from uv import find_uv_bin
+
+import spindown
+from tests.worker_system.kit import (
+    Stubs,
+    build_wheel,
+    lend_packages,
+    make_kit,
+    make_wheel,
+    zip_code,
+)
+
+SHOW_ORIGIN = "import {0}; print({0}.__file__ or list({0}.__path__))"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+class Prefix:
+    """A root directory, a kit, and stubs for the programs that would touch more than that root."""
+
+    def __init__(self, directory: Path, wheel: Path) -> None:
+        self.root = directory / "root"
+        self.root.mkdir()
+        self.home = self.root / "opt" / "spindown"
+        self.kit = make_kit(directory / "kit", wheel)
+        lend_packages(self.kit)
+        self.stubs = Stubs(directory)
+        for name in ("nft", "systemctl", "systemd-sysusers", "systemd-tmpfiles", "useradd"):
+            self.stubs.add(name)
+        self.stubs.add("setpriv", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
+        self.said = ""
+
+    def install(self, *options: object) -> int:
+        options = ("--root", self.root, "--uv", find_uv_bin(), "--offline", *options)
+        done = self.stubs.run(self.kit / "system" / "install.sh", *options)
+        self.said = done.stdout + done.stderr
+        return done.returncode
+
+    def run_worker(self, *arguments: str) -> str:
+        return self._run(self.home / "worker" / "bin" / "python", *arguments)
+
+    def run_user_code(self, *arguments: str) -> str:
+        return self._run(self.home / "bin" / "run-python", *arguments)
+
+    def _run(self, *command: object) -> str:
+        done = self.stubs.run(*command)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+
+@pytest.fixture
+def prefix(tmp_path: Path, wheel: Path) -> Prefix:
+    return Prefix(tmp_path, wheel)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Prefix:
+    prefix = Prefix(tmp_path_factory.mktemp("installed"), wheel)
+    assert prefix.install() == 0, prefix.said
+    return prefix
+
+
+def test_the_installed_worker_starts(installed: Prefix) -> None:
+    said = installed.run_worker("-m", "worker", "--version")
+
+    assert said.split()[-1] == spindown.__version__
+    assert str(installed.home) in installed.run_worker("-c", SHOW_ORIGIN.format("worker"))
+
+
+def test_an_install_starts_and_enables_nothing(installed: Prefix) -> None:
+    units = installed.root / "etc" / "systemd" / "system"
+
+    assert not installed.stubs.calls_of("systemctl")
+    assert sorted(path.name for path in units.iterdir()) == [
+        "spindown-deadman.service",
+        "spindown-deadman.timer",
+        "spindown-worker.service",
+    ]
+
+
+def test_a_second_install_leaves_what_the_first_left(prefix: Prefix) -> None:
+    prefix.install()
+    first = sorted(path.relative_to(prefix.root) for path in prefix.root.rglob("*"))
+
+    status = prefix.install()
+
+    assert status == 0, prefix.said
+    assert sorted(path.relative_to(prefix.root) for path in prefix.root.rglob("*")) == first
+
+
+def test_the_users_packages_win_for_the_users_code_and_for_it_alone(
+    prefix: Prefix, tmp_path: Path
+) -> None:
+    (tmp_path / "wheels").mkdir()
+    theirs = make_wheel(tmp_path / "wheels", "boto3", {"boto3/__init__.py": "KIND = 'theirs'\n"})
+    needs: dict[str, str | bytes] = {
+        "needs.txt": f"./wheels/{theirs.name}\n",
+        f"wheels/{theirs.name}": theirs.read_bytes(),
+    }
+    code = zip_code(tmp_path / "code.zip", needs, requirements="needs.txt")
+
+    status = prefix.install("--code", code)
+
+    assert status == 0, prefix.said
+    assert prefix.run_user_code("-c", "import boto3; print(boto3.KIND)") == "theirs"
+    assert prefix.run_worker("-c", "import boto3; print(hasattr(boto3, 'KIND'))") == "False"
+    assert str(prefix.home) in prefix.run_user_code("-c", SHOW_ORIGIN.format("spindown.user"))
+
+
+def test_code_without_requirements_needs_none(prefix: Prefix, tmp_path: Path) -> None:
+    code = zip_code(tmp_path / "code.zip", {}, requirements=None)
+
+    assert prefix.install("--code", code) == 0, prefix.said
+
+
+def test_a_package_that_is_not_the_locked_one_is_not_installed(prefix: Prefix) -> None:
+    make_wheel(prefix.kit / "wheels", "lent", {"lent.py": "raise SystemExit('replaced')\n"})
+
+    status = prefix.install()
+
+    assert status != 0
+    assert "hash" in prefix.said.lower()
+
+
+def test_a_worker_that_does_not_start_fails_the_install(prefix: Prefix) -> None:
+    make_wheel(prefix.kit / "wheels", "lent", {})
+    (prefix.kit / "locks" / "worker.txt").write_text("")
+
+    status = prefix.install()
+
+    assert status != 0
+    assert ": failed: " in prefix.said
+
+
+def test_a_metadata_rule_that_cannot_be_loaded_fails_the_install(prefix: Prefix) -> None:
+    prefix.stubs.add("nft", "exit 1")
+
+    status = prefix.install()
+
+    assert status != 0
+    assert "spindown smoke: metadata rule: failed" in prefix.said
+
+
+def test_an_unknown_option_is_refused(prefix: Prefix) -> None:
+    status = prefix.install("--prefix", "/opt")
+
+    assert status == 2
+    assert "unknown option --prefix" in prefix.said
+    assert not prefix.home.exists()
