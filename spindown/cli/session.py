@@ -121,6 +121,9 @@ def connect(deployment: str, region: str | None) -> Session:
 
 
 def _local_environment() -> Mapping[str, str]:
-    from spindown.local.system import running_environment  # noqa: PLC0415 - a heavy import
+    from spindown.local import daemon, environment  # noqa: PLC0415 - heavy, and only for --local
 
-    return running_environment()
+    status = daemon.status()
+    if status is None:
+        raise BadInput("--local", str(Path.cwd()), "start it here with `spindown local up` first")
+    return environment.aws_environment(status.endpoint, status.region)

@@ -1,0 +1,248 @@
+"""``spindown demo``: the main job on this machine, from a message to the bill.
+
+Deploys the core stack into the local system, classifies real files with a real model on spot
+workers that the scenario takes away, and checks what was committed against what was put in.
+"""
+
+import json
+import shutil
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from threading import Event
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from spindown.app.bill import Bill, read_bill
+from spindown.app.result import JobProgress, read_progress, read_records
+from spindown.app.submit import Draft, name_batch, submit_items, upload
+from spindown.cli import option
+from spindown.cli.screen import render_status
+from spindown.cli.session import Session, connect
+from spindown.cli.summary import render_bill
+from spindown.contract.batch import Batch
+from spindown.contract.codec import encode
+from spindown.error import SpindownError
+from spindown.local.system import LocalSystem
+
+WORKLOAD = "classify"
+ITEMS_PER_JOB = 240
+_LONGEST_FILE_BYTES = 200_000
+_LOOK_SECONDS = 0.5
+
+
+class DemoError(SpindownError):
+    """The demo did not do what it promises."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What was committed, held against what was put in."""
+
+    items: int
+    committed_once: int
+    missing: int
+    repeated: int
+    failed: int
+    kinds: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Tell whether every item has exactly one result."""
+        return self.committed_once == self.items and not self.missing and not self.repeated
+
+
+def demo(
+    *,
+    jobs: Annotated[int, typer.Option(min=1, max=200, help="Jobs of 240 files each.")] = 12,
+    scenario: Annotated[
+        str, typer.Option(help="What the market does: a file, or default, demo, storm.")
+    ] = "demo",
+    config: Annotated[Path, typer.Option(help="The deployment to run.")] = Path(
+        "examples/demo.toml"
+    ),
+    keep: Annotated[Path | None, typer.Option(help="Keep logs and results here.")] = None,
+    within: Annotated[float, typer.Option(help="Seconds after which it gives up.")] = 300.0,
+    as_json: option.Json = False,
+) -> None:
+    """Run the main job here: a queue, spot workers, interruptions, a bill in dollars per item."""
+    console = Console(stderr=as_json)
+    with _state(keep) as state:
+        console.print("Starting the local system and deploying the core stack into it ...")
+        with LocalSystem(config, scenario=scenario, state=state) as system:
+            system.deploy()
+            session = connect(system.deployment, system.region)
+            run = _Run(session=session, system=system, console=console, within=within)
+            batch, inputs = run.submit(jobs)
+            run.watch(batch)
+            check, bill = run.check(batch, inputs), run.bill()
+            _report(console, check, bill, system, as_json=as_json)
+            if keep is not None:
+                _keep_results(session, batch, state)
+    _judge(check, bill)
+
+
+@contextmanager
+def _state(keep: Path | None) -> Iterator[Path]:
+    path = keep or Path(tempfile.mkdtemp(prefix="spindown-demo-"))
+    try:
+        yield path
+    finally:
+        if keep is None:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def pick_files(count: int) -> list[Path]:
+    """Return ``count`` files spread evenly over this Python's installation, in order of name."""
+    roots = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")}
+    found = sorted(
+        path
+        for root in roots
+        for path in root.rglob("*")
+        if path.is_file() and 0 < path.stat().st_size <= _LONGEST_FILE_BYTES
+    )
+    if len(found) < count:
+        raise DemoError(f"This Python has only {len(found)} files; ask for fewer jobs.")
+    return [found[n * len(found) // count] for n in range(count)]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """One run of the demo against a local system that is up."""
+
+    session: Session
+    system: LocalSystem
+    console: Console
+    within: float
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def submit(self, jobs: int) -> tuple[Batch, Sequence[str]]:
+        """Upload the files and send the jobs; return the batch and the items put in."""
+        files = pick_files(jobs * ITEMS_PER_JOB)
+        now = datetime.now(UTC)
+        draft = Draft(
+            workload=WORKLOAD,
+            batch_id=name_batch(now, Random()),
+            items_per_job=ITEMS_PER_JOB,
+        )
+        self.console.print(f"Uploading {len(files):,} files of {sysconfig.get_path('stdlib')} ...")
+        pairs = [(path, f"{n:06d}{path.suffix}") for n, path in enumerate(files)]
+        store, bucket = self.session.store, self.session.bucket
+        inputs = list(upload(pairs, store=store, bucket=bucket, batch_id=draft.batch_id))
+        self.started_at = datetime.now(UTC)
+        queue = self.session.queue(WORKLOAD)
+        return submit_items(inputs, draft, queue=queue, store=store), inputs
+
+    def watch(self, batch: Batch) -> None:
+        """Show the run live until all jobs are over and the workers have ended themselves."""
+        progress = Progress(
+            TextColumn("items committed"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        )
+        task = progress.add_task("items", total=batch.items)
+        pause, deadline = Event(), datetime.now(UTC) + timedelta(seconds=self.within)
+        with Live(console=self.console, auto_refresh=False, transient=True) as live:
+            while True:
+                jobs = [read_progress(job_id, self.session.store) for job_id in batch.jobs]
+                progress.update(task, completed=sum(job.items_done for job in jobs))
+                live.update(self._screen(progress), refresh=True)
+                if self._is_over(jobs):
+                    return
+                if datetime.now(UTC) > deadline:
+                    raise DemoError(self._excuse(jobs))
+                pause.wait(_LOOK_SECONDS)
+
+    def _screen(self, progress: Progress) -> RenderableType:
+        return Group(render_status(self.session.status(WORKLOAD)), progress)
+
+    def _is_over(self, jobs: Sequence[JobProgress]) -> bool:
+        running = any(line.state != "terminated" for line in self.system.status().instances)
+        return all(job.is_over for job in jobs) and not running
+
+    def _excuse(self, jobs: Sequence[JobProgress]) -> str:
+        over = sum(job.is_over for job in jobs)
+        decision = self.session.status(WORKLOAD).decision
+        return (
+            f"After {self.within:g} s {over} of {len(jobs)} jobs were over; "
+            f"the last decision: {decision}. Run it with --keep DIR to keep the logs."
+        )
+
+    def check(self, batch: Batch, inputs: Sequence[str]) -> Check:
+        """Hold the committed records against the inputs, each by each."""
+        seen: dict[str, int] = {}
+        kinds: set[str] = set()
+        failed = 0
+        for job_id in batch.jobs:
+            for record in read_records(job_id, self.session.store):
+                seen[record["item"]] = seen.get(record["item"], 0) + 1
+                failed += record["status"] != "ok"
+                kinds.add(str((record.get("result") or {}).get("label")))
+        return Check(
+            items=len(inputs),
+            committed_once=sum(seen.get(item) == 1 for item in inputs),
+            missing=sum(item not in seen for item in inputs),
+            repeated=sum(times > 1 for times in seen.values()),
+            failed=failed,
+            kinds=len(kinds),
+        )
+
+    def bill(self) -> Bill:
+        """Return the bill from the first message until now, once the last instance is charged."""
+        return read_bill(
+            WORKLOAD,
+            ledger=self.session.ledger(WORKLOAD),
+            store=self.session.store,
+            start=self.started_at,
+            end=datetime.now(UTC),
+        )
+
+
+def _report(
+    console: Console, check: Check, bill: Bill, system: LocalSystem, *, as_json: bool
+) -> None:
+    if as_json:
+        print(json.dumps(_to_json(check, bill, system)))
+        return
+    console.print(render_bill(bill))
+    console.print(
+        f"\n{check.committed_once:,} of {check.items:,} items have exactly one result "
+        f"({check.missing} missing, {check.repeated} repeated, {check.failed} failed), "
+        f"{check.kinds} kinds of file found."
+    )
+    console.print("No instance runs: the workers have ended themselves.")
+
+
+def _to_json(check: Check, bill: Bill, system: LocalSystem) -> dict[str, Any]:
+    charged = system.market.bill()
+    return {
+        "check": encode(check),
+        "bill": encode(bill),
+        "paid_seconds": bill.paid_seconds,
+        "cost_per_item": encode(bill.cost),
+        "charged_by_ec2": {
+            "dollars": sum(line.dollars for line in charged),
+            "paid_seconds": sum(line.paid_seconds for line in charged),
+        },
+    }
+
+
+def _keep_results(session: Session, batch: Batch, state: Path) -> None:
+    with (state / "results.jsonl").open("w", encoding="utf-8") as out:
+        for job_id in batch.jobs:
+            for record in read_records(job_id, session.store):
+                out.write(json.dumps(record) + "\n")
+
+
+def _judge(check: Check, bill: Bill) -> None:
+    if not check.is_exact:
+        raise DemoError(f"Items were lost or repeated: {check.missing}, {check.repeated}.")
+    if not bill.instances:
+        raise DemoError("No instance was launched.")

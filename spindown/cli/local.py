@@ -1,0 +1,92 @@
+"""``spindown local``: the deployed template, run on this machine."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from spindown.cli import option
+from spindown.error import BadInput
+from spindown.local import daemon
+from spindown.local.status import SystemStatus
+from spindown.local.system import TICK
+
+app = typer.Typer(help="Run a deployment on this machine.", no_args_is_help=True)
+
+State = Annotated[Path, typer.Option(help="Directory for logs and generated files.")]
+STATE = Path(".spindown")
+
+
+@app.command("up")
+def up(
+    *,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    scenario: Annotated[
+        str, typer.Option(help="What the market does: a file, or default, demo, storm.")
+    ] = "default",
+    port: Annotated[
+        int | None, typer.Option(help="Loopback port; the usual one, or any that is free.")
+    ] = None,
+    tick: Annotated[
+        float, typer.Option(min=0.5, help="Seconds that stand for a minute of the tick.")
+    ] = TICK.total_seconds(),
+    state: State = STATE,
+    as_json: option.Json = False,
+) -> None:
+    """Start the local system in the background and deploy into it."""
+    status = daemon.start(
+        config,
+        scenario=scenario,
+        state=state,
+        port=port,
+        tick=timedelta(seconds=tick),
+    )
+    if as_json:
+        print(json.dumps(status.to_json()))
+        return
+    print(f"{status.deployment} is up at {status.endpoint}. Its queues:")
+    for queue in status.queues:
+        print(f"  {queue.url}")
+    print("Give --local to other commands, or from the aws command line and any SDK after:")
+    print(daemon.exports(state))
+
+
+@app.command("down")
+def down(*, state: State = STATE) -> None:
+    """End the local system and everything that it runs."""
+    print("The local system is down." if daemon.stop(state) else "No local system was up.")
+
+
+@app.command("status")
+def status(*, state: State = STATE, as_json: option.Json = False) -> None:
+    """Show queues, functions and instances of the local system."""
+    found = daemon.status(state)
+    if found is None:
+        raise BadInput("local system", str(state), "start it with `spindown local up` first")
+    if as_json:
+        print(json.dumps(found.to_json()))
+    else:
+        _print(found)
+
+
+def _print(status: SystemStatus) -> None:
+    print(f"{status.deployment} at {status.endpoint}, process {status.pid}")
+    for queue in status.queues:
+        print(f"  {queue.name}: {queue.visible} waiting, {queue.in_flight} in flight")
+    table = Table("instance", "type", "zone", "capacity", "$/h", "state", "console", box=None)
+    for instance in status.instances:
+        table.add_row(
+            instance.instance_id,
+            instance.instance_type,
+            instance.zone,
+            instance.capacity_type,
+            f"{instance.price_per_hour:.4f}",
+            instance.state,
+            instance.console,
+        )
+    if status.instances:
+        Console().print(table)
