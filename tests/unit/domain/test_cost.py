@@ -1,5 +1,6 @@
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -99,7 +100,7 @@ def test_any_ticks_add_up_to_the_same_bill(ticks: list[float], booted: float) ->
     ],
 )
 def test_the_first_hour_is_refunded_when_ec2_takes_the_instance(
-    age: float, capacity: dict[str, object], dollars: float
+    age: float, capacity: dict[str, Any], dollars: float
 ) -> None:
     worker = a_worker(
         launched_at=NOW - minutes(age), accrued_until=NOW, price_per_hour=0.60, **capacity

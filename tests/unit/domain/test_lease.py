@@ -1,0 +1,239 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.contract.manifest import Failure, JobState, Manifest
+from spindown.domain.fleet import Lease
+from spindown.domain.lease import (
+    ClaimVerdict,
+    EpochEnd,
+    JobRecord,
+    claim_verdict,
+    dead_letter_reason,
+    epoch_end,
+    extended_until,
+    is_claimable,
+    is_left_to_others,
+    is_quarantined,
+    must_release,
+    put_back_for,
+    visibility_not_after,
+)
+from spindown.domain.policy import Policy
+from tests.builders import NOW, a_lease, minutes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    at: datetime = NOW
+    instance_id: str = "i-1"
+    epoch: int = 1
+    kind: str = "failure"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    job_id: str = "job-1"
+    epoch: int = 1
+    owner: str = "i-1/0"
+    state: str = "running"
+    next_item: int = 0
+    epoch_first: int = 0
+    released: bool = False
+    failures: Sequence[Fault] = ()
+
+
+def test_a_manifest_is_a_job_record() -> None:
+    failure = Failure(at=NOW, instance_id="i-1", epoch=1, kind="loss", reason="gone")
+    manifest: JobRecord = Manifest(
+        job_id="job-1", epoch=1, owner="i-1/0", state=JobState.FAILED, failures=(failure,)
+    )
+
+    verdict = claim_verdict(manifest, None, instance_id="i-2", now=NOW)
+
+    assert verdict is ClaimVerdict.DEAD_LETTER
+
+
+@pytest.mark.parametrize(
+    ("job", "lease", "expected"),
+    [
+        pytest.param(None, None, True, id="never claimed"),
+        pytest.param(Job(), None, True, id="released: no lease row"),
+        pytest.param(Job(), a_lease(), False, id="held"),
+        pytest.param(Job(), a_lease(deadline=NOW), True, id="lapsed this moment"),
+        pytest.param(Job(), a_lease(job_id="job-2"), True, id="its owner has gone on"),
+        pytest.param(Job(epoch=2), a_lease(epoch=1), True, id="the lease is of an older epoch"),
+        pytest.param(Job(epoch=1), a_lease(epoch=2), True, id="the manifest fell back"),
+    ],
+)
+def test_a_job_is_claimable_unless_its_owner_holds_it(
+    job: Job | None, lease: Lease | None, expected: bool
+) -> None:
+    assert is_claimable(job, lease, NOW) is expected
+
+
+OURS = (Fault(at=NOW - minutes(9)),)
+
+
+@pytest.mark.parametrize(
+    ("job", "lease", "expected"),
+    [
+        pytest.param(None, None, ClaimVerdict.CLAIM, id="new"),
+        pytest.param(Job(), None, ClaimVerdict.CLAIM, id="free"),
+        pytest.param(Job(), a_lease(), ClaimVerdict.PUT_BACK, id="held"),
+        pytest.param(Job(state="completed"), a_lease(), ClaimVerdict.DELETE, id="completed"),
+        pytest.param(Job(state="cancelled"), None, ClaimVerdict.DELETE, id="cancelled"),
+        pytest.param(Job(state="split"), None, ClaimVerdict.DELETE, id="split"),
+        pytest.param(Job(state="failed"), None, ClaimVerdict.DEAD_LETTER, id="failed"),
+        pytest.param(Job(failures=OURS), None, ClaimVerdict.PUT_BACK, id="we have just failed it"),
+    ],
+)
+def test_what_the_receiver_of_a_message_does(
+    job: Job | None, lease: Lease | None, expected: ClaimVerdict
+) -> None:
+    assert claim_verdict(job, lease, instance_id="i-1", now=NOW) is expected
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        pytest.param(Job(), False, id="never failed"),
+        pytest.param(Job(failures=OURS), True, id="failed here nine minutes ago"),
+        pytest.param(Job(failures=OURS, epoch=2), False, id="another has had it"),
+        pytest.param(Job(failures=(Fault(instance_id="i-2"),)), False, id="failed elsewhere"),
+        pytest.param(
+            Job(failures=(Fault(at=NOW - minutes(10)),)), False, id="ten minutes have passed"
+        ),
+        pytest.param(
+            Job(failures=(*OURS, Fault(instance_id="i-2", epoch=2)), epoch=2),
+            False,
+            id="failed here, then elsewhere",
+        ),
+    ],
+)
+def test_a_worker_leaves_a_job_that_it_has_failed_to_others(job: Job, expected: bool) -> None:
+    assert is_left_to_others(job, "i-1", NOW) is expected
+
+
+@pytest.mark.parametrize(
+    ("lease", "jitter", "seconds"),
+    [
+        pytest.param(None, 0.0, 60, id="nobody holds it"),
+        pytest.param(a_lease(deadline=NOW + timedelta(seconds=9)), 0.0, 60, id="at least a minute"),
+        pytest.param(a_lease(), 0.0, 300, id="the rest of the lease"),
+        pytest.param(a_lease(), 0.5, 315, id="with jitter"),
+        pytest.param(
+            a_lease(deadline=NOW + timedelta(days=2)), 0.9, 39600, id="within SQS's limit"
+        ),
+    ],
+)
+def test_a_held_message_is_put_back_for_the_rest_of_its_lease(
+    lease: Lease | None, jitter: float, seconds: float
+) -> None:
+    assert put_back_for(lease, NOW, jitter).total_seconds() == seconds
+
+
+@given(st.integers(0, 10**6), st.floats(0.0, 1.0, exclude_max=True))
+def test_a_message_never_comes_back_before_its_lease_has_lapsed(rest: int, jitter: float) -> None:
+    lease = a_lease(deadline=NOW + timedelta(seconds=rest))
+
+    found = put_back_for(lease, NOW, jitter)
+
+    assert found >= min(timedelta(seconds=max(60, rest)), timedelta(hours=11))
+    assert found <= timedelta(hours=11)
+
+
+def test_a_heartbeat_extends_by_the_lease_duration_and_never_past_its_bound() -> None:
+    policy = Policy(lease_duration=minutes(5))
+
+    assert extended_until(NOW, NOW + minutes(60), policy) == NOW + minutes(5)
+    assert extended_until(NOW, NOW + minutes(2), policy) == NOW + minutes(2)
+
+
+def test_visibility_ends_after_twelve_hours_and_the_job_is_released_an_hour_before() -> None:
+    assert visibility_not_after(NOW) == NOW + timedelta(hours=12)
+    assert not must_release(NOW - timedelta(hours=10, minutes=59), NOW)
+    assert must_release(NOW - timedelta(hours=11), NOW)
+
+
+@pytest.mark.parametrize(
+    ("job", "interrupted", "expected"),
+    [
+        pytest.param(Job(released=True), False, EpochEnd.RELEASED, id="released"),
+        pytest.param(Job(released=True), True, EpochEnd.RELEASED, id="released at the notice"),
+        pytest.param(Job(), True, EpochEnd.INTERRUPTED, id="interrupted"),
+        pytest.param(
+            Job(next_item=50, epoch_first=0), False, EpochEnd.PROGRESSED, id="got further"
+        ),
+        pytest.param(
+            Job(next_item=50, epoch_first=50), False, EpochEnd.LOST, id="no further than before"
+        ),
+    ],
+)
+def test_how_an_epoch_ended(job: Job, interrupted: bool, expected: EpochEnd) -> None:
+    assert epoch_end(job, interrupted=interrupted) is expected
+
+
+def faults(*where: str) -> list[Fault]:
+    """Return one fault a word: the instance, with a leading minus for a loss."""
+    return [
+        Fault(instance_id=w.removeprefix("-"), kind="loss" if w.startswith("-") else "failure")
+        for w in where
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "dead"),
+    [
+        pytest.param((), False, id="none"),
+        pytest.param(("a", "b"), False, id="two on two"),
+        pytest.param(("a", "a", "b"), True, id="three on two"),
+        pytest.param(("-a", "-a", "-b"), True, id="three losses on two"),
+        pytest.param(("-a", "a", "-b"), True, id="three of either kind on two"),
+        pytest.param(("a", "a", "a", "a"), False, id="four on one instance"),
+        pytest.param(("a", "a", "a", "a", "a"), True, id="five in all"),
+        pytest.param(("-a",) * 5, True, id="five losses in all"),
+    ],
+)
+def test_a_job_goes_to_the_dlq_after_three_on_two_instances_or_five_in_all(
+    where: tuple[str, ...], dead: bool
+) -> None:
+    reason = dead_letter_reason(faults(*where), Policy())
+
+    assert (reason is not None) is dead
+    assert reason is None or str(len(where)) in reason
+
+
+def test_losses_have_a_limit_of_their_own() -> None:
+    policy = Policy(max_losses=2, max_failures_on_two=4)
+
+    assert dead_letter_reason(faults("-a", "-b"), policy)
+    assert dead_letter_reason(faults("a", "b"), policy) is None
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        pytest.param([], False, id="none yet"),
+        pytest.param([("a", True), ("b", True)], False, id="too few"),
+        pytest.param([("a", True), ("b", True), ("c", True)], True, id="three different"),
+        pytest.param([("a", True), ("a", True), ("a", True)], False, id="one job three times"),
+        pytest.param(
+            [("a", True), ("b", True), ("c", False), ("d", True)], False, id="one succeeded"
+        ),
+        pytest.param(
+            [("z", False), ("a", True), ("b", True), ("c", True)], True, id="the last three"
+        ),
+        pytest.param(
+            [("a", True), ("b", True), ("a", False), ("c", True)], False, id="its latest counts"
+        ),
+    ],
+)
+def test_a_worker_whose_last_different_jobs_all_failed_ends(
+    outcomes: list[tuple[str, bool]], expected: bool
+) -> None:
+    assert is_quarantined(outcomes, Policy(failures_to_quarantine=3)) is expected
