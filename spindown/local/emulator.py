@@ -1,0 +1,281 @@
+"""MiniStack, embedded: every touch of its private API is in this file.
+
+It has one state for the process, so there is one local system in a process at a time. What it
+leaves out (queue metrics, alarms by dimensions, alarm actions on functions, metrics embedded in
+log lines) is added by `monitor` and `schedule` through the functions below, and what it does in
+another way is switched off. All of them must be called on the event loop that serves `app`.
+
+Pinned: ministack==1.5.33. Each function has a test that fails when that API changes.
+"""
+
+# Private members are this file's subject; imports wait for `load`, since MiniStack reads the
+# environment when it is imported.
+# ruff: noqa: PLC0415, SLF001
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from spindown.local.environment import ACCOUNT
+from spindown.local.market.wire.asgi import App
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def settings(port: int) -> dict[str, str]:
+    """Return the environment variables that MiniStack and its functions run with."""
+    return {
+        "GATEWAY_PORT": str(port),
+        "MINISTACK_ACCOUNT_ID": ACCOUNT,
+        "LAMBDA_EXECUTOR": "local",
+        "LOG_LEVEL": "WARNING",
+        # Listeners of services that nobody uses here.
+        "IOT_MTLS_ENABLED": "0",
+        "SFTP_ENABLED": "0",
+    }
+
+
+def load(port: int) -> App:
+    """Import MiniStack for a gateway on `port`; return its app with an empty state.
+
+    Call it within the environment of `settings`: much of it is read at the first import.
+    """
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    from ministack import app as gateway
+    from ministack.services import (
+        cloudwatch,
+        cloudwatch_logs,
+        eventbridge,
+        scheduler,
+        sqs,
+    )
+
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    gateway._reset_all_state()
+    # Queue URLs in templates carry the port of the first import otherwise.
+    sqs.DEFAULT_PORT = str(port)
+    sqs._CANONICAL_NETLOC = f"{sqs.DEFAULT_HOST}:{port}"
+    # Its own evaluation mixes all dimensions of a metric; its tickers know no faster minute.
+    cloudwatch._evaluate_alarm = _leave_to_monitor
+    eventbridge.start_scheduler = scheduler.start_scheduler = _leave_to_schedule
+    cloudwatch_logs._append_log_events = _recording(
+        getattr(cloudwatch_logs._append_log_events, "original", cloudwatch_logs._append_log_events)
+    )
+    app: App = gateway.app
+    return app
+
+
+def _leave_to_monitor(alarm: Mapping[str, Any]) -> None:
+    del alarm
+
+
+def _leave_to_schedule() -> None:
+    _LOGGER.debug("tickers are left to schedule")
+
+
+def stop_functions() -> None:
+    """End every function's process."""
+    from ministack.core import lambda_runtime
+
+    lambda_runtime.reset()
+
+
+@contextmanager
+def _in_region(region: str) -> Iterator[None]:
+    from ministack.core.responses import request_scope
+
+    with request_scope(ACCOUNT, region):
+        yield
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDepth:
+    """What SQS would report of one queue; the age is that of the oldest waiting message."""
+
+    name: str
+    visible: int
+    in_flight: int
+    delayed: int
+    oldest_seconds: float
+
+
+#: SQS leaves out of the age what was received this often (AWS, "Available CloudWatch metrics").
+_RECEIVES_OUT_OF_AGE = 3
+
+
+def queue_depths(region: str, now: datetime) -> tuple[QueueDepth, ...]:
+    """Return the depth of every queue of a region."""
+    from ministack.services import sqs
+
+    depths = []
+    with _in_region(region):
+        for queue in list(sqs._queues.values()):
+            sqs._refresh_counts(queue)
+            attributes = queue["attributes"]
+            sent = [
+                message["sent_at"]
+                for message in queue["messages"]
+                if message["receive_count"] < _RECEIVES_OUT_OF_AGE
+            ]
+            depths.append(
+                QueueDepth(
+                    name=queue["name"],
+                    visible=int(attributes["ApproximateNumberOfMessages"]),
+                    in_flight=int(attributes["ApproximateNumberOfMessagesNotVisible"]),
+                    delayed=int(attributes["ApproximateNumberOfMessagesDelayed"]),
+                    oldest_seconds=max(now.timestamp() - min(sent), 0.0) if sent else 0.0,
+                )
+            )
+    return tuple(depths)
+
+
+def put_metric(
+    region: str, namespace: str, name: str, value: float, dimensions: Mapping[str, str]
+) -> None:
+    """Store one data point as of now, AWS's own namespaces included."""
+    from ministack.services import cloudwatch
+
+    with _in_region(region):
+        cloudwatch.record_metric(namespace, name, value, dimensions=dict(dimensions))
+
+
+def alarms(region: str) -> tuple[Mapping[str, Any], ...]:
+    """Return every metric alarm as PutMetricAlarm made it, with its state."""
+    from ministack.services import cloudwatch
+
+    with _in_region(region):
+        return tuple(dict(alarm) for alarm in cloudwatch._alarms.values())
+
+
+def statistic(region: str, alarm: Mapping[str, Any], *, after: float, until: float) -> float | None:
+    """Return the alarm's statistic over (after, until], by its dimensions; None without data.
+
+    The bounds are seconds since the epoch.
+    """
+    from ministack.services import cloudwatch
+
+    dimensions = {one["Name"]: one["Value"] for one in alarm["Dimensions"]}
+    key = (alarm["Namespace"], alarm["MetricName"], cloudwatch._dims_key(dimensions))
+    with _in_region(region):
+        stored = cloudwatch._metrics.get(key) or []
+    points = [one for one in reversed(stored) if after < one["Timestamp"] <= until]
+    if not points:
+        return None
+    name = alarm.get("ExtendedStatistic") or alarm["Statistic"]
+    value = cloudwatch._stat_value(cloudwatch._calc_stats(points), name, points)
+    return None if value is None else float(value)
+
+
+def set_alarm_state(region: str, name: str, state: str, reason: str, data: str) -> None:
+    """Move an alarm to a state with its history and SNS actions, as SetAlarmState does."""
+    from ministack.services import cloudwatch
+
+    wanted = {"AlarmName": name, "StateValue": state, "StateReason": reason}
+    with _in_region(region):
+        cloudwatch._set_alarm_state(
+            {}, {**wanted, "StateReasonData": data}, is_cbor=False, is_json=True
+        )
+
+
+def may_invoke(region: str, function_arn: str, principal: str) -> bool:
+    """Tell whether a function's resource policy lets a service principal invoke it."""
+    from ministack.services import lambda_svc
+
+    with _in_region(region):
+        found = lambda_svc.function_policy_for_arn(function_arn)
+    statements: Sequence[Mapping[str, Any]] = found[0].get("Statement", []) if found else []
+    return any(
+        statement.get("Effect") == "Allow"
+        and isinstance(statement.get("Principal"), dict)
+        and statement["Principal"].get("Service") == principal
+        for statement in statements
+    )
+
+
+def put_event(
+    region: str, *, source: str, detail_type: str, detail: Mapping[str, Any], resources: list[str]
+) -> None:
+    """Put an event of an AWS service on the default bus, where deployed rules route it."""
+    from ministack.services import eventbridge
+
+    entry = {
+        "Source": source,
+        "DetailType": detail_type,
+        "Detail": json.dumps(dict(detail)),
+        "Resources": resources,
+    }
+    with _in_region(region):
+        eventbridge._put_events({"Entries": [entry]}, allow_aws_source=True)
+
+
+def schedules() -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Return every schedule of EventBridge Scheduler with its region."""
+    from ministack.services import scheduler
+
+    return tuple(
+        (region, dict(schedule))
+        for (_, region, _), schedule in list(scheduler._schedules._data.items())
+    )
+
+
+def rate_seconds(expression: str) -> int | None:
+    """Return the seconds of a rate() expression, None of any other."""
+    from ministack.services import eventbridge
+
+    seconds: int | None = eventbridge._parse_rate_seconds(expression)
+    return seconds
+
+
+def _recording(append: Any) -> Any:
+    """Return the log store's append that also extracts embedded metrics, as CloudWatch does."""
+
+    def append_and_extract(stream: Any, events: Sequence[Mapping[str, Any]]) -> None:
+        append(stream, events)
+        for event in events:
+            if '"_aws"' in event["message"]:
+                _extract(event["message"])
+
+    append_and_extract.original = append  # type: ignore[attr-defined]
+    return append_and_extract
+
+
+def _extract(message: str) -> None:
+    from ministack.services import cloudwatch
+
+    for namespace, name, dimensions, value, at in embedded_metrics(message):
+        values = value if isinstance(value, list) else None
+        cloudwatch._store_datum(namespace, name, dimensions, at, "None", value, values, None, None)
+
+
+def embedded_metrics(
+    message: str,
+) -> Iterator[tuple[str, str, dict[str, str], float | list[float], float]]:
+    """Yield (namespace, name, dimensions, value or values, epoch seconds) of an EMF log line.
+
+    Embedded Metric Format: AWS, "Specification: Embedded metric format". What is not well-formed
+    is a plain log line, as in CloudWatch.
+    """
+    start = message.find("{")
+    try:
+        line: Any = json.loads(message[start:]) if start >= 0 else None
+        directives = line["_aws"]["CloudWatchMetrics"]
+        at = line["_aws"].get("Timestamp", datetime.now(UTC).timestamp() * 1000) / 1000
+        found = [
+            (directive["Namespace"], metric["Name"], names)
+            for directive in directives
+            for metric in directive["Metrics"]
+            for names in directive.get("Dimensions") or [[]]
+        ]
+        rows = [
+            (space, name, {one: str(line[one]) for one in names}, line[name], at)
+            for space, name, names in found
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return
+    yield from rows

@@ -1,0 +1,5 @@
+"""Instances as processes: the market decides that one runs, the hypervisor runs its guest."""
+
+from spindown.local.hypervisor.hypervisor import Hypervisor, Machine
+
+__all__ = ["Hypervisor", "Machine"]

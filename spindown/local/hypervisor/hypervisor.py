@@ -1,0 +1,170 @@
+"""Runs the guests of the market's instances as processes of this machine.
+
+The market calls `start` and `stop` from any thread; all work is done by `step`, which one thread
+calls every few hundredths of a second.
+"""
+
+import logging
+import queue
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from spindown.local.hypervisor.guest import Guest
+from spindown.local.market.instance import MarketInstance
+
+_LOGGER = logging.getLogger(__name__)
+
+#: How often the processes that guests have started are looked for.
+_LOOK_SECONDS = 0.5
+#: What a guest may write to its console that a caller gets to see: EC2 keeps 64 KB.
+_CONSOLE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What every guest is started with."""
+
+    command: Sequence[str]
+    #: Holds one directory for each instance.
+    directory: Path
+    #: Environment of every guest; those of its instance come on top.
+    environment: Mapping[str, str]
+    #: Base address of the metadata service; the instance's id is appended.
+    metadata: str
+    #: Cores that a speed of 1.0 stands for.
+    cores: float = 1.0
+    #: Between the power button and the end. 0: the end comes without a word, the worst case.
+    grace_seconds: float = 0.0
+    #: The instance's own timer powers it off this long after its worker has gone.
+    dead_man_seconds: float = 10.0
+
+
+@dataclass(slots=True)
+class _Life:
+    """A guest and the moments that end it, by the monotonic clock."""
+
+    guest: Guest
+    kill_at: float | None = None
+    gone_at: float | None = None
+    is_reported: bool = False
+
+
+class Hypervisor:
+    """The market's `InstanceDriver` over processes."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        powered_off: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start guests on `machine`; `powered_off` hears of those that switch themselves off."""
+        self._machine = machine
+        self._powered_off = powered_off
+        self._clock = clock
+        self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._lives: dict[str, _Life] = {}
+        self._looked_at = 0.0
+
+    def start(self, instance: MarketInstance) -> None:
+        """Boot the guest of an instance."""
+        self._orders.put(partial(self._start, instance))
+
+    def stop(self, instance_id: str) -> None:
+        """Switch an instance off; harmless when its guest has already ended."""
+        self._orders.put(partial(self._stop, instance_id))
+
+    def console(self, instance_id: str) -> str:
+        """Return the last that the guest has printed."""
+        path = self._directory(instance_id) / "console.log"
+        try:
+            return path.read_bytes()[-_CONSOLE_BYTES:].decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def console_path(self, instance_id: str) -> Path:
+        """Return where the guest's output is kept, also after its end."""
+        return self._directory(instance_id) / "console.log"
+
+    def step(self) -> None:
+        """Carry out what was ordered, see who has ended, and slow every guest to its speed."""
+        while not self._orders.empty():
+            self._orders.get()()
+        now = self._clock()
+        is_time_to_look = now - self._looked_at >= _LOOK_SECONDS
+        if is_time_to_look:
+            self._looked_at = now
+        for instance_id, life in list(self._lives.items()):
+            if life.kill_at is not None:
+                self._end(instance_id, life, now)
+                continue
+            if is_time_to_look:
+                life.guest.look()
+            self._listen(instance_id, life, now)
+            life.guest.throttle(now)
+
+    def close(self) -> None:
+        """Kill every guest."""
+        while not self._orders.empty():
+            self._orders.get()
+        for life in self._lives.values():
+            life.guest.kill()
+        self._lives.clear()
+
+    def _start(self, instance: MarketInstance) -> None:
+        instance_id = instance.instance_id
+        directory = self._directory(instance_id)
+        directory.mkdir(parents=True)
+        poweroff = shlex.join(["touch", str(directory / "poweroff")])
+        environment = {
+            **self._machine.environment,
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{self._machine.metadata}/{instance_id}",
+            "SPINDOWN_POWEROFF": poweroff,
+        }
+        guest = Guest(
+            self._machine.command,
+            directory=directory,
+            environment=environment,
+            speed=instance.speed * self._machine.cores,
+        )
+        self._lives[instance_id] = _Life(guest)
+        _LOGGER.info("guest started: %s", instance_id)
+
+    def _stop(self, instance_id: str) -> None:
+        life = self._lives.get(instance_id)
+        if life is not None and life.kill_at is None:
+            life.kill_at = self._clock() + self._machine.grace_seconds
+            if self._machine.grace_seconds > 0:
+                life.guest.shut_down()
+
+    def _end(self, instance_id: str, life: _Life, now: float) -> None:
+        if now < (life.kill_at or 0.0) and life.guest.is_running:
+            return
+        life.guest.kill()
+        del self._lives[instance_id]
+        shutil.rmtree(life.guest.directory / "tmp", ignore_errors=True)
+        _LOGGER.info("guest ended: %s", instance_id)
+
+    def _listen(self, instance_id: str, life: _Life, now: float) -> None:
+        """Hear a guest's power-off: its own, or that of its timer once its program is gone."""
+        if life.is_reported:
+            return
+        if not life.guest.is_running and life.gone_at is None:
+            life.gone_at = now
+        is_overdue = (
+            life.gone_at is not None and now - life.gone_at >= self._machine.dead_man_seconds
+        )
+        if life.guest.has_powered_off or is_overdue:
+            life.is_reported = True
+            if is_overdue:
+                _LOGGER.warning("powered off, its worker is gone: %s", instance_id)
+            self._powered_off(instance_id)
+
+    def _directory(self, instance_id: str) -> Path:
+        return self._machine.directory / instance_id

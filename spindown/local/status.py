@@ -1,0 +1,105 @@
+"""What the local system is doing, as plain values for a screen or JSON."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from spindown.local.market import Market
+
+if TYPE_CHECKING:
+    from mypy_boto3_lambda import LambdaClient
+    from mypy_boto3_sqs import SQSClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStatus:
+    """One queue and how many messages wait in it or are being worked on."""
+
+    name: str
+    url: str
+    visible: int
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceStatus:
+    """One instance of the market, ended ones included; the price in USD per hour at launch."""
+
+    instance_id: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    state: str
+    price_per_hour: float
+    #: File with what its guest has printed.
+    console: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemStatus:
+    """The whole local system."""
+
+    endpoint: str
+    region: str
+    deployment: str
+    pid: int
+    queues: tuple[QueueStatus, ...]
+    functions: tuple[str, ...]
+    instances: tuple[InstanceStatus, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it in JSON's own types."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Read what `to_json` returned."""
+        parts = {
+            "queues": tuple(QueueStatus(**one) for one in value["queues"]),
+            "functions": tuple(value["functions"]),
+            "instances": tuple(InstanceStatus(**one) for one in value["instances"]),
+        }
+        return cls(**{**value, **parts})
+
+
+def queue_statuses(sqs: "SQSClient") -> tuple[QueueStatus, ...]:
+    """Ask SQS for every queue."""
+    found = []
+    for page in sqs.get_paginator("list_queues").paginate():
+        for url in page.get("QueueUrls", []):
+            answer = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+            attributes = answer["Attributes"]
+            found.append(
+                QueueStatus(
+                    name=url.rpartition("/")[2],
+                    url=url,
+                    visible=int(attributes["ApproximateNumberOfMessages"]),
+                    in_flight=int(attributes["ApproximateNumberOfMessagesNotVisible"]),
+                )
+            )
+    return tuple(sorted(found, key=lambda one: one.name))
+
+
+def function_names(functions: "LambdaClient") -> tuple[str, ...]:
+    """Ask Lambda for every function."""
+    pages = functions.get_paginator("list_functions").paginate()
+    return tuple(sorted(one["FunctionName"] for page in pages for one in page["Functions"]))
+
+
+def instance_statuses(
+    market: Market, console_path: Callable[[str], Path]
+) -> tuple[InstanceStatus, ...]:
+    """Return every instance that ever was, oldest first."""
+    return tuple(
+        InstanceStatus(
+            instance_id=one.instance_id,
+            instance_type=one.instance_type,
+            zone=one.zone,
+            capacity_type=one.capacity_type.value,
+            state=one.state.value,
+            price_per_hour=one.price_per_hour,
+            console=str(console_path(one.instance_id)),
+        )
+        for one in market.instances()
+    )

@@ -1,0 +1,319 @@
+"""The local system: the deployed template, the market and the guests, in this process."""
+
+import logging
+import secrets
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import boto3
+from botocore.config import Config as ClientConfig
+
+from spindown import config
+from spindown.error import BadInput
+from spindown.local import emulator, environment
+from spindown.local.deployment import bootstrap, deploy, project_root
+from spindown.local.gateway import METADATA_PATH, Gateway, Router, bind
+from spindown.local.hypervisor import Hypervisor, Machine
+from spindown.local.market import (
+    Market,
+    MarketApp,
+    MarketInstance,
+    MetadataApp,
+    RoleCredentials,
+    Scenario,
+    load_scenario,
+)
+from spindown.local.monitor import Monitor
+from spindown.local.reaper import TOKEN_VARIABLE, Reaper
+from spindown.local.schedule import Ticker
+from spindown.local.state import StateDirectory
+from spindown.local.status import (
+    SystemStatus,
+    function_names,
+    instance_statuses,
+    queue_statuses,
+)
+
+_LOGGER = logging.getLogger(__name__)
+
+TICK = timedelta(seconds=2)
+WORKER = (sys.executable, "-m", "worker")
+
+#: How often the market's time passes and guests are looked after.
+_PULSE_SECONDS = 0.05
+_SCHEDULE_SECONDS = 0.1
+#: Queue metrics are published and alarms evaluated a few times in each local minute.
+_LOOKS_A_TICK = 4
+_INVOCATION_SECONDS = 900
+_CREDENTIALS_FOR = timedelta(hours=6)
+#: All that a guest gets of the environment of this process.
+_GUEST_KNOWS = frozenset({"PATH", "LANG", "LC_ALL", "TZ"})
+
+
+class LocalSystem:
+    """A context: up when entered, and nothing of it is left when it is left."""
+
+    def __init__(
+        self,
+        config_path: Path,
+        *,
+        scenario: Scenario | str | Path = "default",
+        state: Path | None = None,
+        port: int | None = None,
+        tick: timedelta = TICK,
+        guest: Sequence[str] = WORKER,
+        cores: float = 1.0,
+    ) -> None:
+        """Prepare the system for a spindown.toml.
+
+        Args:
+            config_path: The deployment to run.
+            scenario: What the market does: a `Scenario`, a file, or the name of a shipped one.
+            state: Directory for logs and generated files; `.spindown` beside the caller.
+            port: Loopback port of the endpoint; None takes the usual one, or any that is free.
+            tick: How long a minute of alarms and schedules takes here.
+            guest: The program that every instance runs.
+            cores: Cores of this machine that an instance type of speed 1.0 may use.
+        """
+        deployment = config.load(config_path).deployment
+        self.config_path = config_path
+        self.deployment = deployment.name
+        self.region = deployment.region
+        self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+        if self.region not in self.scenario.regions:
+            known = ", ".join(self.scenario.regions)
+            raise BadInput(
+                "deployment.region", self.region, f"use a region of the scenario: {known}"
+            )
+        self.state = StateDirectory(state or Path(".spindown"))
+        self._port = port
+        self._tick = tick
+        self._guest = tuple(guest)
+        self._cores = cores
+        self._stack = ExitStack()
+        self._token = secrets.token_hex(16)
+
+    def __enter__(self) -> Self:
+        """Bring the system up; nothing is deployed yet."""
+        self.up()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Take the system down."""
+        self.down()
+
+    def up(self) -> None:
+        """Start everything; raise `BadInput` when the port or the state directory is in use."""
+        with ExitStack() as stack:
+            stack.enter_context(self.state.held())
+            self.gateway = Gateway(bind(self._port))
+            stack.callback(self.gateway.stop)
+            outer = environment.outer_environment()
+            stack.enter_context(Reaper(self._token, environment=outer))
+            stack.enter_context(environment.environment_of_process(self._environment()))
+            self._start(stack, outer)
+            self.state.tell(endpoint=self.endpoint, region=self.region, deployment=self.deployment)
+            self._stack = stack.pop_all()
+
+    def deploy(self) -> None:
+        """Deploy the core stack with `cdk`; raise `DeployError` with one sentence."""
+        bootstrap(self.client("s3"), self.client("ssm"), self.region)
+        deploy(
+            self.config_path,
+            stack=f"{self.deployment}-core",
+            state=self.state.path,
+            environment=environment.outer_environment() | self._environment(),
+            log=self.state.log_path("deploy"),
+        )
+
+    def down(self) -> None:
+        """End everything: guests, functions, the endpoint; harmless when it is down."""
+        self._stack.close()
+
+    @property
+    def endpoint(self) -> str:
+        """The address at which everything is served."""
+        return self.gateway.endpoint
+
+    def client(self, service: str, region: str | None = None) -> Any:
+        """Return a boto3 client of a service of the local system."""
+        return self._session.client(
+            service,
+            region_name=region or self.region,
+            endpoint_url=self.endpoint,
+            config=ClientConfig(
+                read_timeout=_INVOCATION_SECONDS, retries={"total_max_attempts": 1}
+            ),
+        )
+
+    def status(self) -> SystemStatus:
+        """Return what the system is doing now."""
+        return SystemStatus(
+            endpoint=self.endpoint,
+            region=self.region,
+            deployment=self.deployment,
+            pid=self.state.pid,
+            queues=queue_statuses(self.client("sqs")),
+            functions=function_names(self.client("lambda")),
+            instances=instance_statuses(self.market, self.hypervisor.console_path),
+        )
+
+    def exports(self) -> str:
+        """Return the shell lines that point the aws command line and every SDK here."""
+        return environment.export_lines(self.state.profile_path)
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **environment.aws_environment(self.endpoint, self.region),
+            **emulator.settings(self.gateway.port),
+            TOKEN_VARIABLE: self._token,
+        }
+
+    def _start(self, stack: ExitStack, outer: dict[str, str]) -> None:
+        self._session = boto3.Session(
+            aws_access_key_id=environment.ACCESS_KEY,
+            aws_secret_access_key=environment.SECRET_KEY,
+            region_name=self.region,
+        )
+        app = emulator.load(self.gateway.port)
+        self.hypervisor = Hypervisor(self._machine(outer), powered_off=self._powered_off)
+        self.market = Market(
+            self.scenario,
+            clock=_now,
+            driver=self.hypervisor,
+            emit=self._emit,
+            account=environment.ACCOUNT,
+        )
+        router = Router(
+            emulator=app,
+            market=MarketApp(self.market, app),
+            metadata=MetadataApp(self.market, credentials=_credentials),
+            status=lambda: self.status().to_json(),
+        )
+        pool = stack.enter_context(_pool())
+
+        def notify(region: str, function_arn: str, payload: bytes) -> None:
+            pool.submit(self._invoke, "Event", region, function_arn, payload)
+
+        monitor = Monitor(region=self.region, tick=self._tick, invoke=notify, clock=_now)
+        ticker = Ticker(
+            tick=self._tick, invoke=partial(self._invoke, "RequestResponse"), clock=_now
+        )
+        every = {
+            monitor.evaluate: self._tick.total_seconds() / _LOOKS_A_TICK,
+            ticker.fire: _SCHEDULE_SECONDS,
+        }
+        self.gateway.start(router, every=every)
+        stack.callback(emulator.stop_functions)
+        stack.callback(self.hypervisor.close)
+        stack.enter_context(_pulse(self._step))
+        environment.write_profile(
+            self.state.profile_path, endpoint=self.endpoint, region=self.region
+        )
+
+    def _machine(self, outer: dict[str, str]) -> Machine:
+        directory = self.state.path.resolve() / "instances"
+        shutil.rmtree(directory, ignore_errors=True)
+        aws = environment.aws_environment(self.endpoint, self.region)
+        shared = {name: text for name, text in outer.items() if name in _GUEST_KNOWS}
+        mine = {name: aws[name] for name in ("AWS_ENDPOINT_URL", "NO_PROXY", "no_proxy")}
+        return Machine(
+            command=self._guest,
+            directory=directory,
+            environment={
+                **shared,
+                **mine,
+                "PYTHONPATH": str(project_root()),
+                "PYTHONUNBUFFERED": "1",
+                TOKEN_VARIABLE: self._token,
+            },
+            metadata=f"{self.endpoint}{METADATA_PATH}",
+            cores=self._cores,
+        )
+
+    def _step(self) -> None:
+        self.market.run_due()
+        self.hypervisor.step()
+
+    def _powered_off(self, instance_id: str) -> None:
+        self.market.guest_powered_off(instance_id)
+
+    def _emit(self, *, source: str, detail_type: str, detail: Any, resources: list[str]) -> None:
+        region = resources[0].split(":")[3]
+        self.gateway.post(
+            partial(
+                emulator.put_event,
+                region,
+                source=source,
+                detail_type=detail_type,
+                detail=detail,
+                resources=resources,
+            )
+        )
+
+    def _invoke(self, how: str, region: str, function_arn: str, payload: bytes) -> None:
+        client = self.client("lambda", region)
+        answer = client.invoke(FunctionName=function_arn, InvocationType=how, Payload=payload)
+        if "FunctionError" in answer:
+            said = answer["Payload"].read()[:300].decode(errors="replace")
+            _LOGGER.error("function failed: %s: %s", function_arn, said)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _credentials(instance: MarketInstance) -> RoleCredentials:
+    name = (instance.profile_arn or "").rpartition("/")[2]
+    return RoleCredentials(
+        role=name,
+        access_key=environment.ACCESS_KEY,
+        secret_key=environment.SECRET_KEY,
+        token="local",  # noqa: S106 - the emulator takes any
+        expires_at=_now() + _CREDENTIALS_FOR,
+    )
+
+
+@contextmanager
+def _pool() -> Iterator[ThreadPoolExecutor]:
+    pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="invoke")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _pulse(step: Callable[[], None]) -> Iterator[None]:
+    """Call `step` every few hundredths of a second, in one thread, until the context is left."""
+    stop = threading.Event()
+
+    def beat() -> None:
+        while not stop.wait(_PULSE_SECONDS):
+            try:
+                step()
+            except Exception:
+                # The thread's edge: one guest that cannot start must not stop the others.
+                _LOGGER.exception("the market or a guest failed")
+
+    thread = threading.Thread(target=beat, name="pulse", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
