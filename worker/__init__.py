@@ -1,1 +1,1 @@
-"""The daemon on the instance, around the use cases in spindown.app."""
+"""The daemon on an instance: threads and processes around ``spindown.app.work``."""

@@ -37,6 +37,8 @@ class RunSpec:
     setup_timeout: timedelta = timedelta(minutes=15)
     #: "per-gpu", "per-instance" or a number: how many children share an instance.
     slots: str = "per-gpu"
+    #: ``s3://bucket/prefix`` that jobs may read, besides what ``submit`` uploads.
+    inputs: tuple[str, ...] = ()
     #: Added to the environment of the children.
     env: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA

@@ -4,6 +4,7 @@ Dollars and seconds of an instance's life accrue in reconcile alone; here only w
 knows better: items, jobs, throughput, and the sizes and costs that are learned from samples.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -55,6 +56,8 @@ class Account:
         self._throughput = throughput_sort(worker.gpu_name, worker.gpu_count)
         self._ports = ports
         self._sampled_at: dict[str, datetime] = {}
+        self._lock = threading.Lock()
+        self._waiting: list[Datum] = []
 
     def report(self, progress: Progress) -> None:
         """Add what was committed to the day's account, the throughput and the samples."""
@@ -81,12 +84,21 @@ class Account:
         self._emit_progress(progress)
 
     def emit(self, values: Mapping[str, float], *, reason: str | None = None) -> None:
-        """Emit metrics of this workload by name."""
+        """Keep metrics of this workload, by name, for the next ``flush``."""
         more = {} if reason is None else {REASON: reason}
         dimensions = {**self._dimensions, **more}
-        self._ports.metrics.emit(
-            [Datum(name=name, value=value, dimensions=dimensions) for name, value in values.items()]
-        )
+        with self._lock:
+            self._waiting += [
+                Datum(name=name, value=value, dimensions=dimensions)
+                for name, value in values.items()
+            ]
+
+    def flush(self) -> None:
+        """Send the metrics that wait: one request for many jobs."""
+        with self._lock:
+            data, self._waiting = self._waiting, []
+        if data:
+            self._ports.metrics.emit(data)
 
     def _emit_progress(self, progress: Progress) -> None:
         values: dict[str, float] = {

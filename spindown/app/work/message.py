@@ -15,6 +15,7 @@ from spindown.app.work.held import WorkPorts
 from spindown.contract.job import (
     MESSAGE_BYTES_MAX,
     JobMessage,
+    derived_id,
     encode_items,
     encode_job,
     items_key,
@@ -87,7 +88,7 @@ def _shorten(outgoing: Outgoing, message: Message, ports: WorkPorts) -> Outgoing
     """Return a dead letter that SQS takes: a body without room for attributes lies in S3."""
     if outgoing.bytes <= MESSAGE_BYTES_MAX:
         return outgoing
-    key = f"messages/{message.message_id}"
+    key = f"jobs/{derived_id(message.message_id)}/message"
     ports.objects.put(key, message.body.encode())
     return replace(outgoing, body=json.dumps({"body_key": key}))
 

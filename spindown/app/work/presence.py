@@ -5,7 +5,7 @@ terminate and the worker's decision to work can never both go through.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,6 +22,9 @@ from spindown.error import NotFound, PreconditionFailed, SpindownError, StaleHan
 _CHECK_IN_PAUSE = timedelta(seconds=1)
 
 
+_NOT_CONDEMNED = When(exists=True, differs={"state": WorkerState.CONDEMNED.value})
+
+
 class Condemned(SpindownError):
     """Reconcile has decided that this instance ends: take no work, keep nothing."""
 
@@ -30,12 +33,15 @@ class Presence:
     """One worker's row in the ledger. Threads may share it; its own writes are in turn."""
 
     def __init__(self, *, workload: str, instance_id: str, ports: WorkPorts) -> None:
+        self.workload = workload
         self._partition = workload_partition(workload)
         self._instance_id = instance_id
         self._key = Key(partition=self._partition, sort=worker_sort(instance_id))
         self._ports = ports
         self._lock = threading.Lock()
-        self._busy = 0
+        self._busy: set[int] = set()
+        #: A write of the busy slots has failed; the next heartbeat makes up for it.
+        self._is_behind = False
 
     def check_in(self, *, patience: timedelta) -> Worker:
         """Say that the instance is up; return its row.
@@ -99,12 +105,13 @@ class Presence:
             Condemned: the job must be given back.
         """
         with self._lock:
+            busy = self._busy | {seat.slot}
             lease_write = Write(key=seat.lease_key, set=encode_row(lease))
             try:
-                self._ports.table.transact([lease_write, self._count_write(self._busy + 1)])
+                self._transact([lease_write, self._count_write(busy)])
             except PreconditionFailed as exc:
                 raise Condemned(self._instance_id) from exc
-            self._busy += 1
+            self._busy = busy
         # Apart from the transaction: workers that claim at once would cancel each other's.
         self._ports.table.write(
             Write(key=Key(partition=self._partition, sort=BACKLOG), add={"claims": 1})
@@ -113,25 +120,39 @@ class Presence:
     def vacate(self, seat: Seat, lease: Lease) -> None:
         """Clear the lease row if it is still of this lease; idle when no slot is busy."""
         with self._lock:
+            self._busy = self._busy - {seat.slot}
             when = When(equals=lease_identity(lease))
             clear = Write(key=seat.lease_key, when=when, delete=True)
-            count = self._count_write(self._busy - 1)
+            count = self._count_write(self._busy)
             try:
-                self._ports.table.transact([clear, count])
+                self._transact([clear, count])
             except PreconditionFailed:
                 self._try(clear)
                 self._try(count)
-            self._busy -= 1
 
-    def _count_write(self, busy: int) -> Write:
-        """Return the write of a new number of busy slots over the one that we wrote last."""
+    def free(self, seat: Seat) -> None:
+        """Count a slot as free whose row could not be cleared; the next heartbeat says so."""
+        with self._lock:
+            self._busy = self._busy - {seat.slot}
+            self._is_behind = True
+
+    def _transact(self, writes: Sequence[Write]) -> None:
+        self._is_behind = True
+        try:
+            self._ports.table.transact(writes)
+        except PreconditionFailed:
+            self._is_behind = False
+            raise
+        self._is_behind = False
+
+    def _count_write(self, busy: set[int]) -> Write:
         now = encode_instant(self._ports.clock.now())
         return Write(
             key=self._key,
-            when=When(equals={"state": _state(self._busy)}),
+            when=_NOT_CONDEMNED,
             set={
-                "state": _state(busy),
-                "busy_slots": busy,
+                "state": (WorkerState.BUSY if busy else WorkerState.IDLE).value,
+                "busy_slots": len(busy),
                 "idle_since": None if busy else now,
                 "heartbeat_at": now,
             },
@@ -140,10 +161,11 @@ class Presence:
 
     def beat(self) -> Worker:
         """Say that the worker lives; return its row as it is (raises Condemned)."""
-        row = self._change(
-            {"heartbeat_at": encode_instant(self._ports.clock.now())},
-            When(exists=True, differs={"state": WorkerState.CONDEMNED.value}),
-        )
+        with self._lock:
+            now = encode_instant(self._ports.clock.now())
+            beat = Write(key=self._key, when=_NOT_CONDEMNED, set={"heartbeat_at": now})
+            row = self._try(self._count_write(self._busy) if self._is_behind else beat)
+            self._is_behind = False
         if row is None:
             raise Condemned(self._instance_id)
         return decode(Worker, row)
@@ -195,7 +217,3 @@ class Presence:
             return self._ports.table.write(write) or {}
         except PreconditionFailed:
             return None
-
-
-def _state(busy: int) -> str:
-    return (WorkerState.BUSY if busy else WorkerState.IDLE).value

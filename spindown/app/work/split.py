@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from spindown.app.port import Absent, Outgoing
-from spindown.app.work.commit import commit_as, complete
-from spindown.app.work.held import Held, Seat, WorkPorts
-from spindown.app.work.presence import Presence
+from spindown.app.work.commit import commit_as
+from spindown.app.work.held import Held, WorkPorts
 from spindown.contract.job import JobMessage, child_id, encode_items, encode_job, items_key
 from spindown.contract.manifest import JobState
 from spindown.domain.policy import Policy
@@ -26,16 +25,11 @@ def is_too_large(held: Held, items: Sequence[Any], policy: Policy) -> bool:
     )
 
 
-def split(
-    held: Held,
-    items: Sequence[Any],
-    *,
-    seat: Seat,
-    presence: Presence,
-    ports: WorkPorts,
-    policy: Policy,
-) -> Held:
-    """Make the children, send their messages, then close the parent (raises LeaseLost)."""
+def split(held: Held, items: Sequence[Any], *, ports: WorkPorts, policy: Policy) -> Held:
+    """Make the children, send their messages, then close the parent (raises LeaseLost).
+
+    The parent's message is deleted afterwards, as that of any job that is over.
+    """
     held = _pin(held, len(items), policy, ports)
     children = held.manifest.children
     messages = []
@@ -49,9 +43,7 @@ def split(
     closed = replace(
         held.manifest, state=JobState.SPLIT, released=True, finished_at=ports.clock.now()
     )
-    held = commit_as(closed, held, ports)
-    complete(held, seat=seat, presence=presence, ports=ports)
-    return held
+    return commit_as(closed, held, ports)
 
 
 def _pin(held: Held, count: int, policy: Policy, ports: WorkPorts) -> Held:

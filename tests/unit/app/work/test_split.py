@@ -132,14 +132,8 @@ def do_split(world: WorkWorld, body: dict[str, Any]) -> None:
     assert isinstance(held, Held)
     found = settle_items(held.job, world.ports)
     assert is_too_large(held, found, world.policy)
-    split(
-        held,
-        found,
-        seat=a_seat(),
-        presence=world.presence(),
-        ports=world.ports,
-        policy=world.policy,
-    )
+    held = split(held, found, ports=world.ports, policy=world.policy)
+    complete(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
 
 
 def work_off(world: WorkWorld) -> dict[str, list[Any]]:
@@ -157,9 +151,8 @@ def work_off(world: WorkWorld) -> dict[str, list[Any]]:
         settled = settle_items(held.job, world.ports)
         presence = world.presence("i-2")
         if is_too_large(held, settled, world.policy):
-            split(
-                held, settled, seat=seat, presence=presence, ports=world.ports, policy=world.policy
-            )
+            held = split(held, settled, ports=world.ports, policy=world.policy)
+            complete(held, seat=seat, presence=presence, ports=world.ports)
             continue
         held = held.with_items(len(settled))
         assert held.job_id not in found

@@ -1,0 +1,170 @@
+"""Start the worker of this instance: ``python -m worker``.
+
+Trigger: the instance's boot. Input: instance metadata, whose tags say where home is. Effects:
+works until there is nothing more to do, then powers the instance off. The environment holds
+what belongs to the machine:
+
+SPINDOWN_POWEROFF           command that ends the instance (default: systemctl poweroff)
+SPINDOWN_PYTHON             interpreter of the user's code (default: this one)
+SPINDOWN_ALIVE              file written at every heartbeat, for the dead-man check
+SPINDOWN_METADATA_INTERVAL  seconds between two looks at the metadata (default: 5)
+
+and the standard AWS variables for another endpoint or region.
+"""
+
+import os
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import boto3
+
+import spindown
+from spindown.app.port import Identity, Metadata
+from spindown.app.work.held import WorkPorts
+from spindown.aws.clock import SystemClock
+from spindown.aws.imds import ImdsMetadata
+from spindown.aws.wiring import Aws
+from spindown.domain.fleet import Worker
+from spindown.error import SpindownError
+from worker.child.code import Code, fetch_code
+from worker.child.runner import ChildRunner, Runner
+from worker.daemon import Daemon, Parts
+from worker.home import Home, WorkerSettings, find_home
+from worker.log import EventLog, open_log
+
+_IDENTITY_TRIES = 30
+_IDENTITY_PAUSE = timedelta(seconds=2)
+
+
+def main(arguments: list[str], environment: Mapping[str, str]) -> int:
+    """Run the worker; return the exit status."""
+    if arguments == ["--version"]:
+        print(spindown.__version__)  # noqa: T201 - asked for by a person
+        return 0
+    log = open_log(sys.stdout)
+    scratch = Path(tempfile.mkdtemp(prefix="spindown-"))
+    settings = read_settings(environment, scratch)
+    try:
+        return _work(settings, environment, log)
+    except SpindownError as exc:
+        log.warning("worker_cannot_work", reason=str(exc))
+        return _give_up(settings)
+    except Exception:
+        log.exception("worker_crashed")
+        return _give_up(settings)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def read_settings(environment: Mapping[str, str], scratch: Path) -> WorkerSettings:
+    """Return the settings of this machine."""
+    alive = environment.get("SPINDOWN_ALIVE")
+    interval = float(environment.get("SPINDOWN_METADATA_INTERVAL") or 5)
+    return WorkerSettings(
+        scratch=scratch,
+        python=environment.get("SPINDOWN_PYTHON") or sys.executable,
+        env=environment,
+        poweroff=tuple(shlex.split(environment.get("SPINDOWN_POWEROFF") or "systemctl poweroff")),
+        alive=Path(alive) if alive else None,
+        metadata_interval=timedelta(seconds=interval),
+    )
+
+
+def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLog) -> int:
+    metadata = ImdsMetadata(SystemClock(), environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT"))
+    identity = _identify(metadata, log)
+    home = find_home(identity)
+    log = log.bind(instance_id=identity.instance_id, workload=home.workload)
+    aws = Aws(boto3.Session(region_name=identity.region))
+    code = fetch_code(home.code, aws.input_source([home.code]).fetch, settings.scratch)
+    daemon = Daemon(
+        Parts(
+            home=home,
+            identity=identity,
+            settings=settings,
+            ports=open_ports(aws, home, identity, code),
+            metadata=metadata,
+            code=code,
+            log=log,
+            make_runner=lambda worker, slot: make_runner(worker, slot, code, settings, log),
+        )
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # In a thread of its own: a handler may interrupt whoever holds a lock that it needs.
+        signal.signal(number, lambda *_: threading.Thread(target=daemon.stop).start())
+    worker = daemon.run()
+    daemon.power_off(worker)
+    return 0
+
+
+def open_ports(aws: Aws, home: Home, identity: Identity, code: Code) -> WorkPorts:
+    """Return the ports of a worker at home."""
+    return WorkPorts(
+        clock=aws.clock,
+        random=random.SystemRandom(),
+        pause=_pause,
+        queue=aws.queue(home.queue_url),
+        dead_letters=aws.queue(home.dead_letter_url),
+        objects=aws.object_store(home.bucket),
+        inputs=aws.input_source([*code.spec.inputs, home.uploads]),
+        table=aws.table(home.table),
+        metrics=aws.logged_metrics(home.log_group, f"{identity.instance_id}/metrics"),
+    )
+
+
+def make_runner(
+    worker: Worker, slot: int, code: Code, settings: WorkerSettings, log: EventLog
+) -> Runner:
+    """Return what runs the user's code in one slot: a child that sees only its GPUs."""
+    return ChildRunner(
+        code,
+        slot=slot,
+        scratch=settings.scratch / f"slot-{slot}" / "setup",
+        python=settings.python,
+        env={**settings.env, **code.spec.env, **visible_gpus(worker, slot)},
+        log=log.bind(slot=slot),
+    )
+
+
+def visible_gpus(worker: Worker, slot: int) -> Mapping[str, str]:
+    """Return the variable that shares the GPUs out: each slot its own, or all if there is one."""
+    gpus = int(worker.gpu_count)
+    if gpus == 0 or worker.slots == 1:
+        return {}
+    own = [gpu for gpu in range(gpus) if gpu % worker.slots == slot % min(worker.slots, gpus)]
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, own))}
+
+
+def _identify(metadata: Metadata, log: EventLog) -> Identity:
+    """Ask who we are; the metadata of an instance that is just up may not answer yet."""
+    for left in range(_IDENTITY_TRIES - 1, -1, -1):
+        try:
+            return metadata.identity()
+        except SpindownError as exc:
+            if left == 0:
+                raise
+            log.warning("no_identity_yet", reason=str(exc))
+            _pause(_IDENTITY_PAUSE)
+    raise AssertionError
+
+
+def _pause(length: timedelta) -> None:
+    threading.Event().wait(length.total_seconds())
+
+
+def _give_up(settings: WorkerSettings) -> int:
+    subprocess.run(settings.poweroff, check=False)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

@@ -1,0 +1,44 @@
+"""The user's code on this machine: fetched once, unpacked without leaving its directory."""
+
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from spindown.contract.run import RUN_SPEC_NAME, RunSpec, decode_run_spec
+from spindown.error import ContractError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """Unpacked code: where it lies, how it is called, and which version it is."""
+
+    root: Path
+    spec: RunSpec
+    digest: str
+
+
+def fetch_code(uri: str, fetch: Callable[[str, Path], None], scratch: Path) -> Code:
+    """Fetch and unpack the archive of a workload (raises NotFound, ContractError)."""
+    digest = PurePosixPath(uri).stem
+    scratch.mkdir(parents=True, exist_ok=True)
+    archive, root = scratch / "code.zip", scratch / "code"
+    fetch(uri, archive)
+    unpack(archive, root)
+    spec_path = root / RUN_SPEC_NAME
+    if not spec_path.is_file():
+        raise ContractError("code", uri, f"deploy again: the archive has no {RUN_SPEC_NAME}")
+    return Code(root=root, spec=decode_run_spec(spec_path.read_bytes()), digest=digest)
+
+
+def unpack(archive: Path, root: Path) -> None:
+    """Unpack a zip file below ``root``; refuse it whole if one name would leave it."""
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            for name in opened.namelist():
+                path = PurePosixPath(name)
+                if path.is_absolute() or ".." in path.parts or "\\" in name:
+                    raise ContractError("code", name, "deploy again: it leaves the archive")
+            opened.extractall(root)
+    except zipfile.BadZipFile as exc:
+        raise ContractError("code", archive.name, "deploy again: it is not a zip file") from exc

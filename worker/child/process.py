@@ -1,0 +1,125 @@
+"""A child process and the three pipes to it: frames down, frames up, and its output."""
+
+import os
+import queue
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from worker.child.frame import Frame, encode_frame, read_frame, write_within
+from worker.log import EventLog
+
+#: A child that stands ready reads at once; more means that it hangs.
+_WRITE_SECONDS = 60.0
+#: The line closes an instant before the process is reaped.
+_AFTER_END_SECONDS = 2.0
+_LINE_CHARACTERS = 4000
+_LAST_LINES = 5
+
+
+class Child:
+    """One process, in a session of its own."""
+
+    def __init__(
+        self,
+        command: Callable[[int, int], list[str]],
+        cwd: Path,
+        env: Mapping[str, str],
+        log: EventLog,
+    ) -> None:
+        self._log = log
+        self.job_id = ""
+        self.is_ready = False
+        self._frames: queue.Queue[Frame] = queue.Queue()
+        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+        down_read, self._down = os.pipe()
+        up, up_write = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                command(down_read, up_write),
+                cwd=cwd,
+                env={**env, "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(down_read, up_write),
+                # Its own session: a signal to the worker's group is not the child's, and its
+                # own children end with it.
+                start_new_session=True,
+            )
+        finally:
+            os.close(down_read)
+            os.close(up_write)
+        os.set_blocking(self._down, False)
+        self._threads = [
+            threading.Thread(target=self._read_frames, args=(up,), daemon=True),
+            threading.Thread(target=self._read_output, daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame; a child that does not read it is killed, which ends the line."""
+        if not write_within(self._down, encode_frame(frame), _WRITE_SECONDS):
+            self._kill_session()
+
+    def next_frame(self, seconds: float) -> Frame | None:
+        """Return the next frame, ``{"type": "end"}`` at the end of the line, None in time."""
+        try:
+            return self._frames.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def describe_end(self) -> str:
+        """Return why the process is gone, with the last thing that it said."""
+        self.kill()
+        status = self._process.returncode
+        last = next((line for line in reversed(self._last_lines) if line.strip()), "")
+        said = f'; its last output was "{last[:300]}"' if last else ""
+        if status == -signal.SIGKILL:
+            return f"the process was killed (SIGKILL), most likely for want of memory{said}"
+        if status < 0:
+            return f"the process was killed by {signal.Signals(-status).name}{said}"
+        return f"the process ended with status {status}{said}"
+
+    def kill(self) -> None:
+        """End the process and all that it has started; reap it and close the pipes."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=_AFTER_END_SECONDS if self._has_ended else 0)
+        self._kill_session()
+        self._process.wait()
+        for thread in self._threads:
+            thread.join(timeout=_AFTER_END_SECONDS)
+        if self._down >= 0:
+            os.close(self._down)
+            self._down = -1
+
+    @property
+    def _has_ended(self) -> bool:
+        return not self._threads[0].is_alive()
+
+    def _kill_session(self) -> None:
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+    def _read_frames(self, fd: int) -> None:
+        with os.fdopen(fd, "rb") as stream:
+            while (frame := read_frame(stream)) is not None:
+                self._frames.put(frame)
+        self._frames.put({"type": "end"})
+
+    def _read_output(self) -> None:
+        stream = self._process.stdout
+        if stream is None:
+            return
+        with stream:
+            while line := stream.readline(_LINE_CHARACTERS):
+                text = line.decode(errors="replace").rstrip("\n")
+                self._last_lines.append(text)
+                self._log.info("user_output", job_id=self.job_id, text=text)

@@ -1,0 +1,220 @@
+"""The worker's end of the line to a child: start it, feed it, time it, bury it.
+
+Whatever happens to the child, a crash, a hang, a kill by the kernel, becomes one ``Broken``
+event with a reason that a person understands; the next batch starts a new child.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+import worker
+from spindown.user import Item
+from worker.child.code import Code
+from worker.child.frame import Frame
+from worker.child.process import Child
+from worker.log import EventLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What a batch is part of."""
+
+    job_id: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    #: Where the items leave their files.
+    outputs: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemDone:
+    """One item's answer: a value, or an error."""
+
+    index: int
+    value: Any = None
+    error: str | None = None
+    seconds: float = 0.0
+    #: Relative to the item's output directory.
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDone:
+    """Every item of the batch has been answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The child cannot go on; the rest of the batch has no answer."""
+
+    reason: str
+
+
+Event = ItemDone | BatchDone | Broken
+
+
+#: Our own modules come last on the path: the user's packages win over the worker's. Without -P the
+#: directory that the child starts in, the user's, would come first of all.
+_BOOT = (
+    "import runpy, sys; sys.path.append(sys.argv.pop(1)); "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+_ROOT = str(Path(worker.__file__ or "").resolve().parent.parent)
+
+
+class Runner(Protocol):
+    """What runs the user's code for one slot."""
+
+    def warm(self) -> None:
+        """Start loading the user's code, without waiting for it."""
+        ...
+
+    def begin(self, task: Task, batch: Sequence[Item]) -> None:
+        """Hand over a batch; its answers come from ``poll``."""
+        ...
+
+    def poll(self, timeout: timedelta) -> Event | None:
+        """Return the next event of the batch, None if there is none within ``timeout``."""
+        ...
+
+    def kill(self) -> None:
+        """End the child at once, with whatever it has started; the next batch gets a new one."""
+        ...
+
+
+class ChildRunner:
+    """Runs the user's code in a child process of its own session."""
+
+    def __init__(
+        self,
+        code: Code,
+        *,
+        slot: int,
+        scratch: Path,
+        python: str,
+        env: Mapping[str, str],
+        log: EventLog,
+    ) -> None:
+        """Run ``code`` for one slot.
+
+        Args:
+            code: the user's code, unpacked.
+            slot: which slot of the instance it is.
+            scratch: where the code may leave files before its first job.
+            python: the interpreter that has the code's requirements.
+            env: the whole environment of the child.
+            log: where the child's output goes.
+        """
+        self._code = code
+        self._python = python
+        self._slot = slot
+        self._scratch = scratch
+        self._env = dict(env)
+        self._log = log
+        self._child: Child | None = None
+        self._batch: tuple[Task, Sequence[Item]] | None = None
+        self._give_up_at = 0.0
+
+    def warm(self) -> None:
+        """Start the child if none runs."""
+        if self._child is None:
+            self._child = Child(self._command, self._code.root, self._env, self._log)
+            self._give_up_at = time.monotonic() + self._code.spec.setup_timeout.total_seconds()
+
+    def begin(self, task: Task, batch: Sequence[Item]) -> None:
+        """Hand over a batch, at once or as soon as the child is ready."""
+        self.warm()
+        self._batch = (task, batch)
+        if self._child is not None:
+            self._child.job_id = task.job_id
+            if self._child.is_ready:
+                self._hand_over()
+
+    def poll(self, timeout: timedelta) -> Event | None:
+        """Return the next event; a child out of time is killed."""
+        child = self._child
+        if child is None:
+            return Broken("the process was ended")
+        left = self._give_up_at - time.monotonic()
+        if left <= 0:
+            return self._break(self._overdue(child))
+        frame = child.next_frame(min(timeout.total_seconds(), left))
+        return None if frame is None else self._take(child, frame)
+
+    def _take(self, child: Child, frame: Frame) -> Event | None:
+        match frame["type"]:
+            case "result":
+                return _item_done(frame)
+            case "done":
+                self._batch = None
+                return BatchDone()
+            case "ready":
+                child.is_ready = True
+                self._hand_over()
+                return None
+            case "broken":
+                return self._break(f"the code cannot be loaded: {frame['reason']}")
+            case _:
+                return self._break(child.describe_end())
+
+    def kill(self) -> None:
+        """End the child and its whole session."""
+        if self._child is not None:
+            self._child.kill()
+        self._child = None
+        self._batch = None
+
+    def _command(self, read_fd: int, write_fd: int) -> list[str]:
+        return [
+            *(self._python, "-P", "-c", _BOOT, _ROOT, "worker.child"),
+            *(str(read_fd), str(write_fd), str(self._code.root), self._code.spec.entrypoint),
+            *(str(self._slot), str(self._scratch)),
+        ]
+
+    def _hand_over(self) -> None:
+        if self._batch is None or self._child is None:
+            return
+        task, batch = self._batch
+        seconds = self._code.spec.item_timeout.total_seconds() * len(batch)
+        self._give_up_at = time.monotonic() + seconds
+        self._child.send(
+            {
+                "type": "batch",
+                "job_id": task.job_id,
+                "params": dict(task.params),
+                "outputs": str(task.outputs),
+                "items": [
+                    {
+                        "index": item.index,
+                        "value": item.value,
+                        "path": None if item.path is None else str(item.path),
+                    }
+                    for item in batch
+                ],
+            }
+        )
+
+    def _overdue(self, child: Child) -> str:
+        spec = self._code.spec
+        if not child.is_ready:
+            return f"setup took longer than {spec.setup_timeout.total_seconds():g} s"
+        count = 0 if self._batch is None else len(self._batch[1])
+        limit = spec.item_timeout.total_seconds() * count
+        return f"a batch of {count} items took longer than {limit:g} s (item_timeout times items)"
+
+    def _break(self, reason: str) -> Broken:
+        self.kill()
+        return Broken(reason)
+
+
+def _item_done(frame: Frame) -> ItemDone:
+    return ItemDone(
+        index=frame["index"],
+        value=frame.get("value"),
+        error=frame.get("error"),
+        seconds=frame["seconds"],
+        files=tuple(frame.get("files", ())),
+    )

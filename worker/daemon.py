@@ -1,0 +1,227 @@
+"""The worker as a whole: check in, run the slots, watch over them, end in order.
+
+Ends when it has been idle for long enough, at its lifetime, at SIGTERM, when EC2 or reconcile
+takes the instance away, or when its last jobs all failed. Takes no new job then, lets the
+present ones finish or gives them back, stops the heartbeat, and powers the instance off, unless
+EC2 is about to reclaim it for free.
+"""
+
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from spindown.app.port import Identity, Key, Metadata
+from spindown.app.work.account import Account
+from spindown.app.work.held import Seat, WorkPorts
+from spindown.app.work.policy import read_standing
+from spindown.app.work.presence import Presence
+from spindown.contract.codec import decode
+from spindown.contract.row import RateRow, pool_sort, workload_partition
+from spindown.domain.fleet import Worker
+from spindown.domain.interruption import should_power_off
+from spindown.domain.learning import PoolRecord, interruption_rate
+from spindown.domain.offer import CapacityType
+from worker.child.code import Code
+from worker.child.runner import Runner
+from worker.handover import Bench
+from worker.home import Home, WorkerSettings
+from worker.keeper import Keeper
+from worker.life import Life
+from worker.log import EventLog
+from worker.slot import Slot
+from worker.watch import Watch
+
+#: How long the last poll before the end waits.
+_LAST_POLL = timedelta(seconds=1)
+#: How often the main thread looks at the clock.
+_LOOK_UP = timedelta(seconds=1)
+#: Beyond the time to leave, for slots whose last requests hang.
+_JOIN_GRACE = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a daemon is made of."""
+
+    home: Home
+    identity: Identity
+    settings: WorkerSettings
+    ports: WorkPorts
+    metadata: Metadata
+    code: Code
+    log: EventLog
+    #: Makes what runs the user's code in one slot of a worker.
+    make_runner: Callable[[Worker, int], Runner]
+
+
+class Daemon:
+    """One worker, from its check-in to its end."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._ports = parts.ports
+        self._log = parts.log
+        self._presence = Presence(
+            workload=parts.home.workload, instance_id=parts.identity.instance_id, ports=parts.ports
+        )
+        standing = read_standing(parts.ports.table, parts.home.workload)
+        self._life = Life(clock=parts.ports.clock, standing=standing)
+        self._slots: Sequence[Slot] = ()
+        self._asked = threading.Event()
+
+    def run(self) -> Worker:
+        """Work until the end; return the worker's row as it was at the check-in.
+
+        Raises:
+            Condemned, NotFound: it was never ours to work; see ``Presence.check_in``.
+        """
+        worker = self._presence.check_in(patience=self._parts.settings.check_in_patience)
+        account = self._open_account(worker)
+        self._slots = self._make_slots(worker, account)
+        watch = self._make_watch(account)
+        watch.beat()
+        watch.start()
+        for slot in self._slots:
+            slot.thread.start()
+        while not self._life.is_finishing:
+            self._life.wait(_LOOK_UP)
+            self._end_if_old(worker)
+            self._end_if_idle()
+        self._log.info("draining", reason=self._life.reason)
+        self._join_slots()
+        self._presence.drain(self._life.reason)
+        watch.stop()
+        self._log.info("drained", reason=self._life.reason)
+        return worker
+
+    def stop(self) -> None:
+        """Drain because somebody asks for it, as systemd does by SIGTERM."""
+        self._life.leave(self._ports.clock.now() + self._parts.settings.stop_grace, "stopped")
+        self._asked.set()
+
+    def power_off(self, worker: Worker) -> None:
+        """End the instance, or wait for EC2 to do it where that is free of charge."""
+        while not should_power_off(
+            launched_at=worker.launched_at,
+            deadline=self._life.deadline,
+            capacity_type=worker.capacity_type,
+            now=self._ports.clock.now(),
+        ):
+            self._log.info("waiting_to_be_reclaimed", deadline=self._life.deadline)
+            if self._asked.wait(self._parts.settings.metadata_interval.total_seconds()):
+                # The system is going down already.
+                return
+        self._log.info("powering_off")
+        subprocess.run(self._parts.settings.poweroff, check=False)
+
+    def _open_account(self, worker: Worker) -> Account:
+        home = self._parts.home
+        account = Account(
+            deployment=home.deployment, workload=home.workload, worker=worker, ports=self._ports
+        )
+        booted = self._ports.clock.now() - worker.launched_at
+        self._log.info("checked_in", slots=worker.slots, boot_seconds=booted.total_seconds())
+        account.emit({"BootSeconds": booted.total_seconds()})
+        return account
+
+    def _make_slots(self, worker: Worker, account: Account) -> Sequence[Slot]:
+        rate = self._interruption_rate(worker)
+        return [self._make_slot(worker, slot, account, rate) for slot in range(worker.slots)]
+
+    def _make_slot(self, worker: Worker, slot: int, account: Account, rate: float) -> Slot:
+        parts = self._parts
+        seat = Seat(
+            workload=parts.home.workload,
+            instance_id=worker.instance_id,
+            slot=slot,
+            code_digest=parts.code.digest,
+            price_per_hour=worker.price_per_hour / max(worker.slots, 1),
+            log_pointer=f"{parts.home.log_group}:{worker.instance_id}",
+        )
+        bench = Bench(
+            seat=seat,
+            presence=self._presence,
+            ports=self._ports,
+            runner=parts.make_runner(worker, slot),
+            life=self._life,
+            account=account,
+            keeper=Keeper(seat, self._presence, self._ports),
+            log=self._log.bind(slot=slot),
+            batch_size=parts.code.spec.batch_size,
+            scratch=parts.settings.scratch / f"slot-{slot}" / "job",
+            interruption_rate=rate,
+        )
+        return Slot(bench, poll_at_most=parts.settings.poll_at_most)
+
+    def _make_watch(self, account: Account) -> Watch:
+        return Watch(
+            life=self._life,
+            presence=self._presence,
+            keepers=[slot.keeper for slot in self._slots],
+            metadata=self._parts.metadata,
+            ports=self._ports,
+            account=account,
+            settings=self._parts.settings,
+            log=self._log,
+        )
+
+    def _interruption_rate(self, worker: Worker) -> float:
+        if worker.capacity_type is not CapacityType.SPOT:
+            return 0.0
+        partition = workload_partition(self._parts.home.workload)
+        row = self._ports.table.get(Key(partition=partition, sort=pool_sort(worker.pool)))
+        rate = decode(RateRow, row or {})
+        return interruption_rate(PoolRecord(interruptions=rate.count, hours=rate.hours), None)
+
+    def _end_if_old(self, worker: Worker) -> None:
+        policy = self._life.standing.policy
+        ends_at = worker.launched_at + policy.max_lifetime
+        if self._ports.clock.now() >= ends_at and not self._life.is_finishing:
+            self._log.info("lifetime_over", hours=policy.max_lifetime / timedelta(hours=1))
+            self._life.leave(ends_at + policy.lifetime_grace - policy.commit_margin, "lifetime")
+
+    def _end_if_idle(self) -> None:
+        """End if every slot has been free for the idle timeout and one last poll finds nothing."""
+        timeout = self._life.standing.idle_timeout
+        if self._life.is_finishing or not self._is_idle_for(timeout):
+            return
+        with self._life.polling:
+            if self._life.inbox or not self._is_idle_for(timeout):
+                return
+            visibility = self._life.standing.policy.lease_duration
+            message = self._ports.queue.receive(wait=_LAST_POLL, visibility=visibility)
+            if message is not None:
+                self._life.inbox.append(message)
+            elif self._presence.drain("idle"):
+                self._life.finish("idle")
+                words = f"No work for {say_duration(timeout)}. Shutting down."
+                self._log.info("idle_timeout", message=words)
+        self._life.wake()
+
+    def _is_idle_for(self, length: timedelta) -> bool:
+        now = self._ports.clock.now()
+        return all(
+            slot.free_since is not None and now - slot.free_since >= length for slot in self._slots
+        )
+
+    def _join_slots(self) -> None:
+        """Wait for the slots to end; past the time to leave, one that hangs is left behind."""
+        for slot in self._slots:
+            while slot.thread.is_alive():
+                slot.thread.join(_LOOK_UP.total_seconds())
+                by = self._life.leave_by
+                if by is not None and self._ports.clock.now() > by + _JOIN_GRACE:
+                    self._log.warning("slot_left_behind", thread=slot.thread.name)
+                    break
+
+
+def say_duration(length: timedelta) -> str:
+    """Return a duration in words: "10 minutes", "1 hour", "90 seconds"."""
+    seconds = length.total_seconds()
+    for unit, size in (("hour", 3600), ("minute", 60), ("second", 1)):
+        if seconds >= size and seconds % size == 0:
+            count = int(seconds // size)
+            return f"{count} {unit}" + ("" if count == 1 else "s")
+    return f"{seconds:g} seconds"

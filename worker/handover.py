@@ -1,0 +1,150 @@
+"""How a held job leaves its slot: the last steps of every ending, each told to log and account."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from spindown.app.work.account import Account, Progress
+from spindown.app.work.commit import Portion, complete
+from spindown.app.work.held import Held, Seat, WorkPorts
+from spindown.app.work.presence import Presence
+from spindown.app.work.release import abandon, dismiss, release
+from spindown.app.work.split import split
+from spindown.contract.manifest import JobState
+from spindown.contract.result import ItemStatus
+from spindown.domain.policy import Policy
+from spindown.error import SpindownError
+from worker.child.runner import Runner
+from worker.keeper import Keeper
+from worker.life import Life
+from worker.log import EventLog
+
+
+class Ending(StrEnum):
+    """How an attempt ended."""
+
+    COMPLETED = "completed"
+    SPLIT = "split"
+    #: Given back with what was done; somebody goes on from there.
+    RELEASED = "released"
+    #: Given back, and counted against the job.
+    FAILED = "failed"
+    DEAD_LETTERED = "dead-lettered"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What a slot works with, the same from job to job."""
+
+    seat: Seat
+    presence: Presence
+    ports: WorkPorts
+    runner: Runner
+    life: Life
+    account: Account
+    keeper: Keeper
+    log: EventLog
+    batch_size: int
+    #: A directory of this slot alone.
+    scratch: Path
+    #: Interruptions per hour of the pool that the instance came from.
+    interruption_rate: float = 0.0
+
+    @property
+    def policy(self) -> Policy:
+        """Return the policy in force."""
+        return self.life.standing.policy
+
+
+class Handover:
+    """The last steps of one attempt. The lease's lock is held, so no heartbeat comes between."""
+
+    def __init__(self, bench: Bench, log: EventLog) -> None:
+        self._bench = bench
+        self._log = log
+
+    def complete(self, held: Held) -> Ending:
+        """Delete the message of a job that is completed."""
+        with self._letting_go(held) as job:
+            complete(job, **self._ours)
+        manifest = held.manifest
+        self._log.info(
+            "job_completed",
+            items=manifest.items,
+            items_failed=sum(part.failed for part in manifest.parts),
+            busy_seconds=round(manifest.busy_seconds, 3),
+            cost_usd=round(manifest.cost_usd, 6),
+        )
+        return Ending.COMPLETED
+
+    def split(self, held: Held, values: Sequence[Any]) -> Ending:
+        """Replace a job that is too large by its children."""
+        held = split(held, values, ports=self._bench.ports, policy=self._bench.policy)
+        with self._letting_go(held) as job:
+            complete(job, **self._ours)
+        self._log.info("job_split", children=len(held.manifest.children), items=len(values))
+        return Ending.SPLIT
+
+    def release(self, held: Held) -> Ending:
+        """Give a job back to whoever comes next."""
+        with self._letting_go(held) as job:
+            release(job, **self._ours)
+        self._log.info("job_released", next_item=held.manifest.next_item)
+        return Ending.RELEASED
+
+    def dismiss(self, held: Held, why: str) -> Ending:
+        """Move a job that failed for good to the dead-letter queue; ``why`` classes the reason."""
+        with self._letting_go(held) as job:
+            dismiss(job, **self._ours)
+        self._bench.account.emit({"DeadLettered": 1}, reason=why)
+        self._log.warning("job_dead_lettered", reason=held.manifest.reason)
+        return Ending.DEAD_LETTERED
+
+    def abandon(self, held: Held) -> Ending:
+        """Clear what is ours of a job that somebody else owns."""
+        with self._letting_go(held) as job:
+            abandon(job, seat=self._bench.seat, presence=self._bench.presence)
+        return Ending.LOST
+
+    def tell(self, held: Held, portion: Portion, took: timedelta, *, redone: int = 0) -> None:
+        """Report a commit; ``redone`` items were computed in vain."""
+        failed = sum(one.record.status is ItemStatus.FAILED for one in portion.finished)
+        is_completed = held.manifest.state is JobState.COMPLETED
+        self.report(
+            Progress(
+                items_ok=len(portion.finished) - failed,
+                items_failed=failed,
+                items_redone=redone,
+                busy=portion.busy,
+                commit=took if portion.finished else None,
+                job_items=held.manifest.items if is_completed else None,
+                job_busy=timedelta(seconds=held.manifest.busy_seconds),
+            )
+        )
+
+    def report(self, progress: Progress) -> None:
+        """Report progress; the work is safe even if its account falls short."""
+        try:
+            self._bench.account.report(progress)
+        except SpindownError as exc:
+            self._log.warning("report_failed", reason=str(exc))
+
+    @property
+    def _ours(self) -> dict[str, Any]:
+        bench = self._bench
+        return {"seat": bench.seat, "presence": bench.presence, "ports": bench.ports}
+
+    @contextmanager
+    def _letting_go(self, held: Held) -> Iterator[Held]:
+        with self._bench.keeper.letting_go() as lease:
+            try:
+                yield replace(held, lease=lease)
+            except SpindownError:
+                # What was not cleared runs out by itself; the slot is free all the same.
+                self._bench.presence.free(self._bench.seat)
+                raise

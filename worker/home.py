@@ -1,0 +1,75 @@
+"""Where a worker belongs, from the tags of its instance, and how it behaves, from its entry."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from spindown.app.port import Identity
+from spindown.contract import tag
+from spindown.error import ContractError
+
+#: Where ``spindown submit`` puts files, in the deployment's own bucket.
+_UPLOADS = "inputs/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """The things of the workload that an instance was launched for."""
+
+    deployment: str
+    workload: str
+    queue_url: str
+    dead_letter_url: str
+    table: str
+    bucket: str
+    #: ``s3://bucket/key`` of the code archive.
+    code: str
+    log_group: str
+
+    @property
+    def uploads(self) -> str:
+        """Return the prefix of what ``submit`` uploads, which every job may read."""
+        return f"s3://{self.bucket}/{_UPLOADS}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """How the daemon behaves on this machine: no setting changes what becomes of a job."""
+
+    #: Jobs' inputs and outputs lie here while they are worked on.
+    scratch: Path
+    #: The interpreter of the user's code.
+    python: str
+    #: The environment of the user's code, before its own settings.
+    env: Mapping[str, str] = field(default_factory=dict)
+    #: Ends the instance.
+    poweroff: tuple[str, ...] = ("systemctl", "poweroff")
+    #: Written at every heartbeat; None: nobody watches it.
+    alive: Path | None = None
+    #: EC2's advice is to look every 5 s.
+    metadata_interval: timedelta = timedelta(seconds=5)
+    #: The longest poll that SQS allows.
+    poll_at_most: timedelta = timedelta(seconds=20)
+    #: How long reconcile may take to write our row after the launch.
+    check_in_patience: timedelta = timedelta(minutes=10)
+    #: How long work in hand may go on after SIGTERM; its results are committed all the same.
+    stop_grace: timedelta = timedelta(seconds=20)
+
+
+def find_home(identity: Identity) -> Home:
+    """Return where an instance belongs (ContractError: a tag is missing)."""
+    names = {
+        "deployment": tag.DEPLOYMENT,
+        "workload": tag.WORKLOAD,
+        "queue_url": tag.QUEUE_URL,
+        "dead_letter_url": tag.DLQ_URL,
+        "table": tag.TABLE,
+        "bucket": tag.BUCKET,
+        "code": tag.CODE,
+        "log_group": tag.LOG_GROUP,
+    }
+    for name in names.values():
+        if not identity.tags.get(name):
+            raise ContractError(f"tag {name}", None, "launch workers from Spindown's own template")
+    return Home(**{field_name: identity.tags[name] for field_name, name in names.items()})

@@ -1,0 +1,81 @@
+"""What the threads of a worker tell each other: go on, finish, or leave by a certain time."""
+
+import threading
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from spindown.app.port import Clock, Message
+from spindown.app.work.policy import Standing
+
+
+@dataclass(slots=True)
+class Life:
+    """The common state of a worker's threads. Every change wakes those who wait.
+
+    A worker goes on until somebody says ``finish`` (take no new job, end the present ones) or
+    ``leave`` (besides, commit and release what is held by a certain time).
+    """
+
+    clock: Clock
+    standing: Standing
+    #: Held while a message is received, so that an idle worker asks with one poll, not with one
+    #: for each slot, and so that nobody receives between the last poll and the end.
+    polling: threading.Lock = field(default_factory=threading.Lock)
+    #: Messages received for whichever slot is free.
+    inbox: list[Message] = field(default_factory=list)
+    #: (job id, failed) of each job that a slot has ended, oldest first.
+    outcomes: list[tuple[str, bool]] = field(default_factory=list)
+    #: When EC2 takes the instance, once it has said so.
+    deadline: datetime | None = None
+    #: By when held jobs must be committed and released.
+    leave_by: datetime | None = None
+    #: Why no new job is taken; "" while jobs are taken.
+    reason: str = ""
+    #: EC2 announced the interruption; or it is ours to leave.
+    interrupted: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _changed: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def is_finishing(self) -> bool:
+        """Tell whether no new job may be taken."""
+        return bool(self.reason)
+
+    def finish(self, reason: str) -> bool:
+        """Take no new job; tell whether this was news."""
+        with self._lock:
+            is_news = not self.reason
+            self.reason = self.reason or reason
+        self._changed.set()
+        return is_news
+
+    def leave(self, by: datetime, reason: str) -> bool:
+        """Take no new job and give back what is held by ``by``; tell whether this was news."""
+        with self._lock:
+            is_news = self.leave_by is None or by < self.leave_by
+            self.leave_by = min(by, self.leave_by or by)
+            self.reason = self.reason or reason
+        self._changed.set()
+        return is_news
+
+    def interrupt(self, deadline: datetime) -> bool:
+        """Note when EC2 takes the instance and leave before; tell whether this was news."""
+        with self._lock:
+            is_news = self.deadline is None
+            self.deadline = min(deadline, self.deadline or deadline)
+            self.interrupted = True
+        self.leave(deadline - self.standing.policy.commit_margin, "interrupted")
+        return is_news
+
+    def must_leave(self) -> bool:
+        """Tell whether held jobs must be given back now."""
+        return self.leave_by is not None and self.clock.now() >= self.leave_by
+
+    def wake(self) -> None:
+        """Wake whoever waits."""
+        self._changed.set()
+
+    def wait(self, length: timedelta) -> None:
+        """Wait, at most until something changes."""
+        if self._changed.wait(max(length.total_seconds(), 0)):
+            self._changed.clear()

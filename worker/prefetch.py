@@ -1,0 +1,88 @@
+"""Fetch the inputs of the next batch while the present one computes."""
+
+import re
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future, wait
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from spindown.app.port import InputSource
+from spindown.error import AccessDenied, ContractError, NotFound
+from spindown.user import Item
+
+_SCHEME = "s3://"
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+_NAME_CHARACTERS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Items that are ready to be computed, and those whose input cannot be had."""
+
+    items: tuple[Item, ...]
+    #: Index -> why.
+    failed: dict[int, str]
+
+
+class Prefetch:
+    """Brings the inputs of one job's items to this machine, one batch ahead."""
+
+    def __init__(
+        self, values: Sequence[Any], *, inputs: InputSource, scratch: Path, executor: Executor
+    ) -> None:
+        self._values = values
+        self._inputs = inputs
+        self._scratch = scratch
+        self._executor = executor
+        self._next: tuple[range, Future[Batch]] | None = None
+
+    def begin(self, indexes: range) -> None:
+        """Start to fetch a batch."""
+        if indexes:
+            self._next = (indexes, self._executor.submit(self._fetch, indexes))
+
+    def is_ready(self, indexes: range, timeout: timedelta) -> bool:
+        """Tell whether a batch has come within ``timeout``; begin it if nobody has."""
+        if self._next is None or self._next[0] != indexes:
+            self._next = (indexes, self._executor.submit(self._fetch, indexes))
+        return not wait([self._next[1]], timeout.total_seconds()).not_done
+
+    def take(self, indexes: range) -> Batch:
+        """Return a batch that is ready.
+
+        Raises:
+            Unreachable: S3 gives no answer, which says nothing about the items.
+        """
+        if self._next is None or self._next[0] != indexes:
+            raise ValueError(f"{indexes} was not begun")
+        _, future = self._next
+        self._next = None
+        return future.result()
+
+    def clear(self, indexes: range) -> None:
+        """Remove the local copies of a batch."""
+        for index in indexes:
+            shutil.rmtree(self._scratch / str(index), ignore_errors=True)
+
+    def _fetch(self, indexes: range) -> Batch:
+        items, failed = [], {}
+        for index in indexes:
+            try:
+                items.append(self._fetch_item(index))
+            except (NotFound, AccessDenied, ContractError) as exc:
+                failed[index] = str(exc)
+        return Batch(items=tuple(items), failed=failed)
+
+    def _fetch_item(self, index: int) -> Item:
+        value = self._values[index]
+        if not isinstance(value, str) or not value.startswith(_SCHEME):
+            return Item(index, value)
+        directory = self._scratch / str(index)
+        directory.mkdir(parents=True, exist_ok=True)
+        name = _UNSAFE.sub("_", value.rpartition("/")[2])[-_NAME_CHARACTERS:].lstrip(".")
+        path = directory / (name or "input")
+        self._inputs.fetch(value, path)
+        return Item(index, value, path)

@@ -1,0 +1,159 @@
+"""One slot: receive, claim, work, and again, until the worker finishes."""
+
+import math
+import threading
+from datetime import datetime, timedelta
+
+from spindown.app.port import Message
+from spindown.app.work.claim import Declined, Outcome, claim
+from spindown.app.work.held import Held
+from spindown.app.work.message import put_back
+from spindown.domain.idle import poll_wait
+from spindown.domain.lease import is_quarantined
+from spindown.error import SpindownError
+from worker.attempt import Attempt
+from worker.handover import Bench, Ending
+
+_FIRST_BACK_OFF = timedelta(seconds=1)
+_LONGEST_BACK_OFF = timedelta(seconds=30)
+#: Faults of our own code in a row after which a slot is not to be trusted.
+_CRASHES_AT_MOST = 3
+_COUNTED = {Ending.COMPLETED, Ending.FAILED, Ending.DEAD_LETTERED}
+
+
+class Slot:
+    """A slot of the worker, driven by its own thread or, in tests, step by step."""
+
+    def __init__(self, bench: Bench, *, poll_at_most: timedelta) -> None:
+        self._bench = bench
+        self._poll_at_most = poll_at_most
+        self._back_off = _FIRST_BACK_OFF
+        self._crashes = 0
+        self.keeper = bench.keeper
+        #: Since when it has had no job; None while it deals with a message.
+        self.free_since: datetime | None = bench.ports.clock.now()
+        self.thread = threading.Thread(target=self._run, name=f"slot-{bench.seat.slot}")
+        self.thread.daemon = True
+
+    def _run(self) -> None:
+        bench = self._bench
+        bench.runner.warm()
+        while not bench.life.is_finishing:
+            try:
+                had_message = self.step()
+                self._crashes, self._back_off = 0, _FIRST_BACK_OFF
+            except SpindownError as exc:
+                bench.log.warning("slot_backs_off", reason=str(exc))
+                self._wait_longer()
+            except Exception:
+                bench.log.exception("slot_crashed")
+                self._crashes += 1
+                if self._crashes >= _CRASHES_AT_MOST:
+                    bench.life.finish("faults of its own")
+                self._wait_longer()
+            else:
+                if not had_message:
+                    bench.life.wait(poll_wait(self._idle_for()))
+        bench.runner.kill()
+        bench.life.wake()
+
+    def step(self) -> bool:
+        """Deal with one message, if there is one; tell whether there was."""
+        since = self.free_since
+        message = self._receive()
+        if message is None:
+            return False
+        try:
+            if self._bench.life.is_finishing:
+                put_back(message, timedelta(0), self._bench.ports.queue)
+            elif self._take(message):
+                since = None
+        finally:
+            self.free_since = since or self._bench.ports.clock.now()
+            self._bench.life.wake()
+        return True
+
+    def _receive(self) -> Message | None:
+        """Wait for a message, alone among the slots; none can come unseen past ``polling``."""
+        bench = self._bench
+        with bench.life.polling:
+            if bench.life.is_finishing:
+                return None
+            if bench.life.inbox:
+                message: Message | None = bench.life.inbox.pop()
+            else:
+                message = bench.ports.queue.receive(
+                    wait=self._poll_length(), visibility=bench.policy.lease_duration
+                )
+            if message is not None:
+                self.free_since = None
+            return message
+
+    def _poll_length(self) -> timedelta:
+        """Return how long to poll: not past the idle timeout, in whole seconds as SQS counts."""
+        rest = self._bench.life.standing.idle_timeout - self._idle_for()
+        seconds = math.ceil(max(rest, timedelta(0)).total_seconds())
+        return min(timedelta(seconds=seconds), self._poll_at_most)
+
+    def _idle_for(self) -> timedelta:
+        now = self._bench.ports.clock.now()
+        return now - (self.free_since or now)
+
+    def _take(self, message: Message) -> bool:
+        """Claim a message's job and work on it; tell whether it was ours to work on."""
+        bench = self._bench
+        claimed = claim(
+            message,
+            seat=bench.seat,
+            presence=bench.presence,
+            ports=bench.ports,
+            policy=bench.policy,
+        )
+        if isinstance(claimed, Declined):
+            self._note(claimed)
+            return False
+        self._work(claimed)
+        return True
+
+    def _work(self, held: Held) -> None:
+        bench = self._bench
+        manifest = held.manifest
+        bench.log.info(
+            "job_claimed",
+            job_id=held.job_id,
+            epoch=manifest.epoch,
+            next_item=manifest.next_item,
+            receive_count=held.message.receive_count,
+        )
+        if manifest.epoch == 1:
+            waited = bench.ports.clock.now() - held.message.sent_at
+            bench.account.emit({"WaitSeconds": waited.total_seconds()})
+        bench.keeper.take(held, bench.life.deadline)
+        attempt = Attempt(held, bench)
+        ending = attempt.run()
+        bench.log.info("job_left", job_id=held.job_id, ending=ending.value)
+        if ending in _COUNTED:
+            failed = ending is not Ending.COMPLETED or attempt.all_failed
+            bench.life.outcomes.append((held.job_id, failed))
+            if is_quarantined(bench.life.outcomes, bench.policy):
+                bench.log.warning("quarantined", jobs=bench.policy.failures_to_quarantine)
+                bench.life.finish("its last jobs all failed")
+
+    def _note(self, declined: Declined) -> None:
+        bench = self._bench
+        bench.log.info(
+            "job_declined",
+            job_id=declined.job_id,
+            outcome=declined.outcome.value,
+            reason=declined.reason,
+        )
+        if declined.outcome is Outcome.MALFORMED:
+            bench.account.emit({"DeadLettered": 1}, reason="malformed")
+        elif declined.outcome is Outcome.DEAD_LETTERED:
+            bench.account.emit({"DeadLettered": 1}, reason="failures")
+        elif declined.outcome is Outcome.CONDEMNED:
+            bench.life.leave(bench.ports.clock.now(), "condemned")
+
+    def _wait_longer(self) -> None:
+        self._bench.life.wait(self._back_off)
+        self._back_off = min(2 * self._back_off, _LONGEST_BACK_OFF)

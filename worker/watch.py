@@ -1,0 +1,133 @@
+"""What looks after the slots: the heartbeat, and the metadata that announces the end.
+
+Each look is one method, which its own thread repeats; a failed look is logged and repeated, for
+it proves nothing.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+
+from spindown.app.port import Metadata
+from spindown.app.work.account import Account
+from spindown.app.work.held import WorkPorts
+from spindown.app.work.policy import read_standing
+from spindown.app.work.presence import Condemned, Presence
+from spindown.domain.fleet import Worker
+from spindown.domain.policy import Policy
+from spindown.error import SpindownError
+from worker.home import WorkerSettings
+from worker.keeper import Keeper
+from worker.life import Life
+from worker.log import EventLog
+
+
+class Watch:
+    """Extends the leases, says that the worker lives, and hears what EC2 announces."""
+
+    def __init__(
+        self,
+        *,
+        life: Life,
+        presence: Presence,
+        keepers: Sequence[Keeper],
+        metadata: Metadata,
+        ports: WorkPorts,
+        account: Account,
+        settings: WorkerSettings,
+        log: EventLog,
+    ) -> None:
+        self._life = life
+        self._presence = presence
+        self._keepers = keepers
+        self._metadata = metadata
+        self._ports = ports
+        self._account = account
+        self._settings = settings
+        self._log = log
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(look, length), name=name, daemon=True)
+            for name, look, length in (
+                ("heartbeat", self.beat, self._heartbeat_interval),
+                ("metadata", self.look, lambda: settings.metadata_interval),
+            )
+        ]
+
+    def start(self) -> None:
+        """Begin to look."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Look no more; return when the last look is over."""
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join()
+        self._account.flush()
+
+    def beat(self) -> None:
+        """Extend each lease, write the worker's heartbeat, follow the policy in force."""
+        for keeper in self._keepers:
+            self._try("lease_not_extended", partial(keeper.beat, self._policy))
+        try:
+            self._hear(self._presence.beat())
+        except Condemned:
+            self._life.leave(self._ports.clock.now(), "condemned")
+        self._life.standing = read_standing(
+            self._ports.table, self._presence.workload, self._life.standing
+        )
+        self._account.flush()
+        self._show_life()
+
+    def look(self) -> None:
+        """Ask the metadata whether EC2 takes the instance away, or advises to leave it."""
+        deadline = self._metadata.interruption()
+        if deadline is not None:
+            self.interrupt(deadline, "metadata")
+        advised = self._metadata.rebalance()
+        if advised is not None and self._life.finish("rebalance"):
+            self._log.warning("rebalance_recommended", at=advised)
+            self._presence.record_rebalance(advised)
+
+    def interrupt(self, deadline: datetime, source: str) -> None:
+        """Drain every slot by the deadline; only the first of several notices does anything."""
+        if not self._life.interrupt(deadline):
+            return
+        self._log.warning("interruption_noticed", deadline=deadline, source=source)
+        for keeper in self._keepers:
+            self._try("lease_not_bounded", partial(keeper.bound, deadline))
+        self._try("notice_not_recorded", partial(self._presence.record_notice, deadline))
+
+    def _hear(self, worker: Worker) -> None:
+        """Take from our own row what EventBridge has told the control plane."""
+        if worker.interrupted_at is not None:
+            self.interrupt(worker.interrupted_at, "ledger")
+        if worker.rebalance_at is not None and self._life.finish("rebalance"):
+            self._log.warning("rebalance_recommended", at=worker.rebalance_at)
+
+    def _show_life(self) -> None:
+        """Tell the dead-man check that we live, and for how long the policy lets us."""
+        if self._settings.alive is not None:
+            longest = self._policy.max_lifetime + self._policy.lifetime_grace
+            self._settings.alive.write_text(f"{int(longest.total_seconds())}\n")
+
+    @property
+    def _policy(self) -> Policy:
+        return self._life.standing.policy
+
+    def _heartbeat_interval(self) -> timedelta:
+        return self._policy.heartbeat_interval
+
+    def _repeat(self, look: Callable[[], None], interval: Callable[[], timedelta]) -> None:
+        while not self._stopped.wait(interval().total_seconds()):
+            self._try(f"{threading.current_thread().name}_failed", look)
+
+    def _try(self, event: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except SpindownError as exc:
+            self._log.warning(event, reason=str(exc))
+        except Exception:  # noqa: BLE001 - the edge of the thread: it must go on looking
+            self._log.exception(event)
