@@ -2,8 +2,8 @@
 
 import itertools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 
 import boto3
 import pytest
@@ -22,62 +22,61 @@ NOWHERE = "i-0fffffffffffffff0"
 _tokens = (f"token-{number}" for number in itertools.count())
 
 
-class World(Protocol):
+@dataclass
+class World:
     compute: Compute
     template: TemplateRef
     subnets: Mapping[str, str]
 
 
-class Memory:
-    def __init__(self, clock: MemoryClock) -> None:
-        self.template = TemplateRef(id="lt-1", version="3")
-        self.subnets = {"us-east-1a": "subnet-a", "us-east-1b": "subnet-b"}
-        market = MemoryMarket(clock)
-        for name in ("g4dn.xlarge", "g6.xlarge"):
-            market.offer(
-                InstanceType(name=name, vcpus=4, memory_mib=16384, architecture="x86_64"),
-                region=REGION,
-                zones=self.subnets,
-                on_demand=1.0,
-                spot=0.4,
-            )
-        self.compute: Compute = MemoryCompute(
-            clock,
-            market,
-            ending=timedelta(minutes=1),
-            template_tags={"lt-1": {"spindown:workload": "ocr"}},
+def _in_memory(clock: MemoryClock) -> World:
+    subnets = {"us-east-1a": "subnet-a", "us-east-1b": "subnet-b"}
+    market = MemoryMarket(clock)
+    for name in ("g4dn.xlarge", "g6.xlarge"):
+        market.offer(
+            InstanceType(name=name, vcpus=4, memory_mib=16384, architecture="x86_64"),
+            region=REGION,
+            zones=subnets,
+            on_demand=1.0,
+            spot=0.4,
         )
+    compute = MemoryCompute(
+        clock,
+        market,
+        ending=timedelta(minutes=1),
+        template_tags={"lt-1": {"spindown:workload": "ocr"}},
+    )
+    return World(compute, TemplateRef(id="lt-1", version="3"), subnets)
 
 
-class Ec2:
-    def __init__(self, session: boto3.Session, aws: Aws) -> None:
-        client = session.client("ec2")
-        made = client.create_launch_template(
-            LaunchTemplateName=f"workers-{next(_tokens)}",
-            LaunchTemplateData={
-                "ImageId": "ami-12c6146b",
-                "TagSpecifications": [
-                    {
-                        "ResourceType": "instance",
-                        "Tags": [{"Key": "spindown:workload", "Value": "ocr"}],
-                    }
-                ],
-            },
-        )
-        self.template = TemplateRef(id=made["LaunchTemplate"]["LaunchTemplateId"], version="1")
-        self.subnets = {
-            subnet["AvailabilityZone"]: subnet["SubnetId"]
-            for subnet in client.describe_subnets()["Subnets"]
-        }
-        self.compute: Compute = aws.compute()
+def _on_ec2(session: boto3.Session, aws: Aws) -> World:
+    client = session.client("ec2")
+    made = client.create_launch_template(
+        LaunchTemplateName=f"workers-{next(_tokens)}",
+        LaunchTemplateData={
+            "ImageId": "ami-12c6146b",
+            "TagSpecifications": [
+                {
+                    "ResourceType": "instance",
+                    "Tags": [{"Key": "spindown:workload", "Value": "ocr"}],
+                }
+            ],
+        },
+    )
+    subnets = {
+        subnet["AvailabilityZone"]: subnet["SubnetId"]
+        for subnet in client.describe_subnets()["Subnets"]
+    }
+    template = TemplateRef(id=made["LaunchTemplate"]["LaunchTemplateId"], version="1")
+    return World(aws.compute(), template, subnets)
 
 
 @pytest.fixture(params=["memory", "ec2"])
 def world(request: pytest.FixtureRequest) -> World:
     fixture = request.getfixturevalue
     make: dict[str, Callable[[], World]] = {
-        "memory": lambda: Memory(fixture("clock")),
-        "ec2": lambda: Ec2(fixture("session"), fixture("aws")),
+        "memory": lambda: _in_memory(fixture("clock")),
+        "ec2": lambda: _on_ec2(fixture("session"), fixture("aws")),
     }
     return make[str(request.param)]()
 

@@ -34,7 +34,7 @@ class Ec2:
         self.client = client
         self.asked: list[Mapping[str, str]] = []
         self.answer: Callable[[], Answer] | None = None
-        client.meta.events.register("before-call.ec2.CreateFleet", self._answer)
+        client.meta.events.register("before-call.ec2.CreateFleet", self._answer)  # type: ignore[arg-type]  # a handler may answer
         self.compute = Ec2Compute(lambda _: client)
 
     def gives(self, **answer: Any) -> None:

@@ -157,8 +157,9 @@ def test_moves_a_message_that_was_received_too_often_to_the_dead_letters(
     assert world.queue.receive(wait=NOW, visibility=MINUTES) is None
     dead = world.dead_letter.receive(wait=NOW, visibility=MINUTES)
     assert dead is not None
-    assert dead.body == "a"
+    assert message is not None
     assert dead.message_id == message.message_id
+    assert dead.body == "a"
     assert dead.attributes == {"reason": "kept"}
     assert world.queue.backlog().is_empty
 

@@ -1,0 +1,150 @@
+"""Metrics in the embedded metric format, printed and logged, and in memory."""
+
+import io
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import EndpointConnectionError
+from botocore.stub import Stubber
+
+from spindown.app.port import Datum
+from spindown.aws.emf import LoggedMetricSink, PrintedMetricSink, metric_events
+from spindown.aws.wiring import Aws
+from spindown.memory import MemoryClock, MemoryMetricSink
+
+OCR = {"Deployment": "prod", "Workload": "ocr"}
+BACKLOG = Datum(name="Backlog", value=3, dimensions=OCR)
+BOOT = Datum(name="BootSeconds", value=41.5, dimensions=OCR)
+DRY = Datum(name="LaunchAttempts", value=2, dimensions=OCR | {"Outcome": "capacity"})
+
+
+def _printed(clock: MemoryClock, data: Sequence[Datum]) -> list[Mapping[str, Any]]:
+    stream = io.StringIO()
+    PrintedMetricSink(stream, clock).emit(data)
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_prints_one_line_for_each_set_of_dimensions(clock: MemoryClock) -> None:
+    first, second = _printed(clock, [BACKLOG, DRY, BOOT])
+
+    assert first == {
+        "_aws": {
+            "Timestamp": int(clock.now().timestamp() * 1000),
+            "CloudWatchMetrics": [
+                {
+                    "Namespace": "Spindown",
+                    "Dimensions": [["Deployment", "Workload"]],
+                    "Metrics": [
+                        {"Name": "Backlog", "Unit": "Count"},
+                        {"Name": "BootSeconds", "Unit": "Seconds"},
+                    ],
+                }
+            ],
+        },
+        "Deployment": "prod",
+        "Workload": "ocr",
+        "Backlog": 3,
+        "BootSeconds": 41.5,
+    }
+    assert second["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [
+        ["Deployment", "Outcome", "Workload"]
+    ]
+    assert (second["Outcome"], second["LaunchAttempts"]) == ("capacity", 2)
+
+
+def test_values_of_one_metric_go_together(clock: MemoryClock) -> None:
+    (event,) = _printed(clock, [BOOT] * 3)
+    assert event["BootSeconds"] == [41.5, 41.5, 41.5]
+
+
+def test_no_event_holds_more_values_than_the_format_allows(clock: MemoryClock) -> None:
+    events = _printed(clock, [BOOT] * 250)
+    assert [len(event["BootSeconds"]) for event in events] == [100, 100, 50]
+
+
+def test_no_data_is_no_event(clock: MemoryClock) -> None:
+    assert _printed(clock, []) == []
+
+
+def test_drops_a_metric_that_no_table_knows(
+    clock: MemoryClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    stray = Datum(name="Stray", value=1, dimensions=OCR)
+
+    assert len(metric_events([stray, BACKLOG], clock.now())) == 1
+    assert metric_events([stray], clock.now()) == []
+    assert "Stray" in caplog.text
+
+
+def test_logs_events_in_a_stream_that_it_makes(session: boto3.Session, aws: Aws) -> None:
+    client = session.client("logs")
+    client.create_log_group(logGroupName="/spindown/ocr")
+    sink = aws.logged_metrics("/spindown/ocr", "i-1")
+    sink.emit([BACKLOG])
+    sink.emit([DRY])
+    sink.emit([])
+    events = client.get_log_events(
+        logGroupName="/spindown/ocr", logStreamName="i-1", startFromHead=True
+    )["events"]
+
+    assert [json.loads(event["message"])["Workload"] for event in events] == ["ocr", "ocr"]
+
+
+@pytest.mark.parametrize(
+    "code", ["ThrottlingException", "AccessDeniedException", "ServiceUnavailableException"]
+)
+def test_no_work_fails_for_a_metric(
+    session: boto3.Session, clock: MemoryClock, caplog: pytest.LogCaptureFixture, code: str
+) -> None:
+    client = session.client("logs")
+    with Stubber(client) as stub:
+        stub.add_client_error("put_log_events", code)
+        LoggedMetricSink(client, "group", "stream", clock).emit([BACKLOG])
+        stub.assert_no_pending_responses()
+
+    assert "metrics dropped" in caplog.text
+
+
+def test_no_work_fails_for_a_stream_that_cannot_be_made(
+    session: boto3.Session, clock: MemoryClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = session.client("logs")
+    with Stubber(client) as stub:
+        stub.add_client_error("put_log_events", "ResourceNotFoundException")
+        stub.add_client_error("create_log_stream", "ResourceNotFoundException")
+        stub.add_client_error("put_log_events", "ResourceNotFoundException")
+        stub.add_client_error("create_log_stream", "ResourceAlreadyExistsException")
+        stub.add_client_error("put_log_events", "ThrottlingException")
+        sink = LoggedMetricSink(client, "group", "stream", clock)
+        sink.emit([BACKLOG])
+        sink.emit([BACKLOG])
+        stub.assert_no_pending_responses()
+
+    assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
+
+
+def test_no_work_fails_for_a_broken_connection(
+    session: boto3.Session, clock: MemoryClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = session.client("logs")
+
+    def break_connection(**_: object) -> None:
+        raise EndpointConnectionError(endpoint_url="http://logs")
+
+    client.meta.events.register("before-call.logs.PutLogEvents", break_connection)
+    LoggedMetricSink(client, "group", "stream", clock).emit([BACKLOG])
+
+    assert "metrics dropped" in caplog.text
+
+
+def test_memory_keeps_metrics_to_be_looked_at() -> None:
+    sink = MemoryMetricSink()
+    sink.emit([BACKLOG, BOOT])
+    sink.emit([DRY])
+
+    assert sink.data == (BACKLOG, BOOT, DRY)
+    assert sink.values("Backlog") == [3]
