@@ -1,0 +1,241 @@
+"""Why an item costs more than it used to: the part that moved most, and what to change.
+
+The cost of an item is ``price x (work + redo + (boot + idle) / items per launch)``. The rise over
+the usual cost splits exactly into what each factor did, so the parts add up to the whole and the
+largest of them is the cause.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from statistics import median
+
+#: Rise over the usual cost from which a person is told.
+FACTOR = 1.5
+#: Percent of GPU and of VRAM under which a machine is more than the work needs.
+LITTLE_USE = 30.0
+
+_SECONDS_PER_HOUR = 3600.0
+
+
+class Cause(StrEnum):
+    """What drove the cost up, and the name of it in an alarm."""
+
+    PRICE = "price"
+    BOOT = "boot"
+    IDLE = "idle"
+    REDO = "redo"
+    THROUGHPUT = "throughput"
+    SPARSE_QUEUE = "sparse queue"
+    OVERKILL = "overkill"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostWindow:
+    """What a span of time cost and gave, as the account of a day says."""
+
+    #: USD.
+    dollars: float
+    items: int
+    items_redone: int
+    #: Instances that were launched; those from before the span are not among them.
+    launches: int
+    boot_seconds: float
+    busy_seconds: float
+    idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostShape:
+    """The factors of the cost of an item. Hours are of instances."""
+
+    #: USD per paid hour, over all instances.
+    price_per_hour: float
+    #: Of computing that counts, per item: the inverse of the throughput.
+    work_hours: float
+    #: Of computing again what an interruption lost, per item.
+    redo_hours: float
+    #: Per launch.
+    boot_hours: float
+    #: Per launch.
+    idle_hours: float
+    items_per_launch: float
+
+    @property
+    def hours(self) -> float:
+        """Return the paid hours of an item."""
+        once = (self.boot_hours + self.idle_hours) / self.items_per_launch
+        return self.work_hours + self.redo_hours + once
+
+    @property
+    def cost_per_item(self) -> float:
+        """Return USD per item, all in."""
+        return self.price_per_hour * self.hours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """How much of the machines was used, and what else would do."""
+
+    #: Percent.
+    gpu_mean: float
+    #: Percent.
+    vram_max: float
+    #: USD per hour of the cheapest offer that fits the requirements; None: there is none.
+    cheapest_price: float | None
+    #: Its name, for the text.
+    cheapest_offer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The cause of a dear item."""
+
+    cause: Cause
+    #: USD per item that the cause adds; for overkill, that the cheaper offer would save.
+    dollars: float
+    #: Every part; all but overkill add up to the rise over the usual cost.
+    parts: Mapping[Cause, float]
+    #: USD per item.
+    cost: float
+    usual: float
+    #: What happened and which setting to change, for a person.
+    text: str
+
+
+def shape_of(window: CostWindow) -> CostShape | None:
+    """Return the factors of a span; None when nothing was done or nothing was paid.
+
+    A span without a launch lived on earlier ones: it counts as one launch.
+    """
+    paid = window.boot_seconds + window.busy_seconds + window.idle_seconds
+    if window.items <= 0 or paid <= 0.0 or window.dollars <= 0.0:
+        return None
+    launches = max(window.launches, 1)
+    redone = min(window.items_redone / (window.items + window.items_redone), 1.0)
+    busy = window.busy_seconds / _SECONDS_PER_HOUR
+    return CostShape(
+        price_per_hour=window.dollars / (paid / _SECONDS_PER_HOUR),
+        work_hours=busy * (1.0 - redone) / window.items,
+        redo_hours=busy * redone / window.items,
+        boot_hours=window.boot_seconds / _SECONDS_PER_HOUR / launches,
+        idle_hours=window.idle_seconds / _SECONDS_PER_HOUR / launches,
+        items_per_launch=window.items / launches,
+    )
+
+
+def usual_shape(shapes: Sequence[CostShape]) -> CostShape | None:
+    """Return the median of each factor, so that one odd day moves nothing; None without any."""
+    if not shapes:
+        return None
+    return CostShape(
+        **{f.name: median(getattr(shape, f.name) for shape in shapes) for f in fields(CostShape)}
+    )
+
+
+def diagnose(
+    now: CostShape, usual: CostShape, *, fit: Fit | None = None, factor: float = FACTOR
+) -> Diagnosis | None:
+    """Return why an item costs more than ``factor`` times the usual; None if it does not."""
+    if now.cost_per_item <= factor * usual.cost_per_item:
+        return None
+    parts = split_rise(now, usual)
+    if fit is not None:
+        parts[Cause.OVERKILL] = _overkill(now, fit)
+    cause = max(parts, key=lambda each: parts[each])
+    return Diagnosis(
+        cause=cause,
+        dollars=parts[cause],
+        parts=parts,
+        cost=now.cost_per_item,
+        usual=usual.cost_per_item,
+        text=_explain(cause, now, usual, fit),
+    )
+
+
+def split_rise(now: CostShape, usual: CostShape) -> dict[Cause, float]:
+    """Return what each factor adds to the cost of an item, USD; the parts sum to the rise.
+
+    Worked: boots of 0.1 h for 100 items a launch at 1 USD/h become boots of 0.1 h for 10 items:
+    0.001 becomes 0.01 USD an item, and all of the rise belongs to the sparse queue. Had the boot
+    grown to 1 h at 100 items a launch, all of it would belong to the boot.
+    """
+    price = now.price_per_hour
+    rarer = 1.0 / now.items_per_launch - 1.0 / usual.items_per_launch
+    return {
+        Cause.PRICE: (price - usual.price_per_hour) * usual.hours,
+        Cause.BOOT: price * (now.boot_hours - usual.boot_hours) / usual.items_per_launch,
+        Cause.IDLE: price * (now.idle_hours - usual.idle_hours) / usual.items_per_launch,
+        Cause.REDO: price * (now.redo_hours - usual.redo_hours),
+        Cause.THROUGHPUT: price * (now.work_hours - usual.work_hours),
+        Cause.SPARSE_QUEUE: price * (now.boot_hours + now.idle_hours) * rarer,
+    }
+
+
+def _overkill(now: CostShape, fit: Fit) -> float:
+    """Return what the cheaper offer would save an item, were it as fast; 0 if it may not be."""
+    if fit.cheapest_price is None or max(fit.gpu_mean, fit.vram_max) >= LITTLE_USE:
+        return 0.0
+    return max(0.0, (now.price_per_hour - fit.cheapest_price) * now.hours)
+
+
+def _explain(cause: Cause, now: CostShape, usual: CostShape, fit: Fit | None) -> str:
+    head = f"An item costs {now.cost_per_item:.6f} USD, usually {usual.cost_per_item:.6f}. "
+    return head + _SENTENCES[cause].format(
+        now=now,
+        usual=usual,
+        fit=fit,
+        boot_minutes=60.0 * now.boot_hours,
+        usual_boot_minutes=60.0 * usual.boot_hours,
+        idle_minutes=60.0 * now.idle_hours,
+        usual_idle_minutes=60.0 * usual.idle_hours,
+        redo_share=100.0 * _redo_share(now),
+        usual_redo_share=100.0 * _redo_share(usual),
+        throughput=_throughput(now),
+        usual_throughput=_throughput(usual),
+    )
+
+
+def _redo_share(shape: CostShape) -> float:
+    busy = shape.work_hours + shape.redo_hours
+    return shape.redo_hours / busy if busy > 0.0 else 0.0
+
+
+def _throughput(shape: CostShape) -> float:
+    return 1.0 / shape.work_hours if shape.work_hours > 0.0 else 0.0
+
+
+_SENTENCES: Mapping[Cause, str] = {
+    Cause.PRICE: (
+        "Price: a paid hour costs {now.price_per_hour:.3f} USD instead of "
+        "{usual.price_per_hour:.3f}. Lower max_price_per_hour, or let work wait longer on the "
+        "first rung of the ladder."
+    ),
+    Cause.BOOT: (
+        "Boot: an instance takes {boot_minutes:.1f} minutes instead of {usual_boot_minutes:.1f} "
+        "to take its first job. Bake requirements and models into the image, or shorten setup."
+    ),
+    Cause.IDLE: (
+        "Idle: an instance idles {idle_minutes:.1f} minutes instead of "
+        '{usual_idle_minutes:.1f}. Set idle_timeout to "auto", or make it shorter.'
+    ),
+    Cause.REDO: (
+        "Redo: {redo_share:.0f} % of the computing repeats lost work instead of "
+        "{usual_redo_share:.0f} %. Shorten checkpoint_interval, or raise min_reliability."
+    ),
+    Cause.THROUGHPUT: (
+        "Throughput: a paid hour of work does {throughput:,.0f} items instead of "
+        "{usual_throughput:,.0f}. Look for larger items or a slower release of the code; "
+        "a larger batch_size may help."
+    ),
+    Cause.SPARSE_QUEUE: (
+        "Sparse queue: a launch serves {now.items_per_launch:,.0f} items instead of "
+        "{usual.items_per_launch:,.0f}. Raise start_within or scale_up_threshold, so that work "
+        "gathers before an instance starts."
+    ),
+    Cause.OVERKILL: (
+        "Overkill: the GPU is used {fit.gpu_mean:.0f} % and its memory {fit.vram_max:.0f} % while "
+        "{fit.cheapest_offer} fits for {fit.cheapest_price:.3f} USD an hour. Lower "
+        "gpu_memory_gib_min, or widen gpu_names."
+    ),
+}

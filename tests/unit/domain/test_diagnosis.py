@@ -1,0 +1,184 @@
+"""A dear item is explained by the part of its cost that moved most."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.diagnosis import (
+    Cause,
+    CostShape,
+    CostWindow,
+    Fit,
+    diagnose,
+    shape_of,
+    split_rise,
+    usual_shape,
+)
+
+#: 0.5 USD/h, 1000 items an hour, boots of 6 and idle tails of 3 minutes for 500 items each:
+#: 0.00066 USD an item.
+USUAL = CostShape(
+    price_per_hour=0.5,
+    work_hours=0.001,
+    redo_hours=0.00002,
+    boot_hours=0.1,
+    idle_hours=0.05,
+    items_per_launch=500.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("now", "cause", "said"),
+    [
+        pytest.param(
+            replace(USUAL, price_per_hour=1.5, idle_hours=0.06),
+            Cause.PRICE,
+            "max_price_per_hour",
+            id="the hour became dearer",
+        ),
+        pytest.param(
+            replace(USUAL, boot_hours=0.6, price_per_hour=0.52),
+            Cause.BOOT,
+            "Bake requirements",
+            id="boots became longer",
+        ),
+        pytest.param(
+            replace(USUAL, idle_hours=0.55, boot_hours=0.11),
+            Cause.IDLE,
+            "idle_timeout",
+            id="workers idle longer",
+        ),
+        pytest.param(
+            replace(USUAL, redo_hours=0.001, work_hours=0.0011),
+            Cause.REDO,
+            "checkpoint_interval",
+            id="more work is lost and repeated",
+        ),
+        pytest.param(
+            replace(USUAL, work_hours=0.003, boot_hours=0.12),
+            Cause.THROUGHPUT,
+            "batch_size",
+            id="items take longer",
+        ),
+        pytest.param(
+            replace(USUAL, items_per_launch=25.0, price_per_hour=0.55),
+            Cause.SPARSE_QUEUE,
+            "start_within",
+            id="a launch serves few items",
+        ),
+    ],
+)
+def test_names_the_part_that_moved_most(now: CostShape, cause: Cause, said: str) -> None:
+    found = diagnose(now, USUAL)
+
+    assert found is not None
+    assert found.cause is cause
+    assert found.dollars == max(found.parts.values())
+    assert said in found.text
+
+
+def test_names_overkill_when_a_cheaper_fitting_offer_would_save_more_than_anything_moved() -> None:
+    dear = replace(USUAL, price_per_hour=1.0)
+    fit = Fit(gpu_mean=12.0, vram_max=20.0, cheapest_price=0.2, cheapest_offer="g4dn.xlarge")
+
+    found = diagnose(dear, USUAL, fit=fit)
+
+    assert found is not None
+    assert found.cause is Cause.OVERKILL
+    assert found.dollars == pytest.approx((1.0 - 0.2) * dear.hours)
+    assert "g4dn.xlarge fits for 0.200 USD an hour" in found.text
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        pytest.param(Fit(gpu_mean=30.0, vram_max=20.0, cheapest_price=0.2), id="the GPU is used"),
+        pytest.param(Fit(gpu_mean=12.0, vram_max=85.0, cheapest_price=0.2), id="VRAM is used"),
+        pytest.param(Fit(gpu_mean=12.0, vram_max=20.0, cheapest_price=None), id="nothing fits"),
+        pytest.param(Fit(gpu_mean=12.0, vram_max=20.0, cheapest_price=1.1), id="it is dearer"),
+    ],
+)
+def test_does_not_blame_a_machine_that_is_needed(fit: Fit) -> None:
+    found = diagnose(replace(USUAL, price_per_hour=1.0), USUAL, fit=fit)
+
+    assert found is not None
+    assert found.cause is Cause.PRICE
+    assert found.parts[Cause.OVERKILL] == 0.0
+
+
+def test_says_nothing_until_the_cost_exceeds_the_factor() -> None:
+    assert diagnose(replace(USUAL, price_per_hour=0.75), USUAL, factor=1.5) is None
+    assert diagnose(replace(USUAL, price_per_hour=0.76), USUAL, factor=1.5) is not None
+
+
+SHAPES = st.builds(
+    CostShape,
+    price_per_hour=st.floats(0.05, 50.0),
+    work_hours=st.floats(1e-6, 1.0),
+    redo_hours=st.floats(0.0, 1.0),
+    boot_hours=st.floats(0.0, 1.0),
+    idle_hours=st.floats(0.0, 1.0),
+    items_per_launch=st.floats(1.0, 1e6),
+)
+
+
+@given(now=SHAPES, usual=SHAPES)
+def test_the_parts_sum_to_the_rise(now: CostShape, usual: CostShape) -> None:
+    rise = now.cost_per_item - usual.cost_per_item
+
+    assert sum(split_rise(now, usual).values()) == pytest.approx(rise, abs=1e-9, rel=1e-6)
+
+
+def a_window(**changes: Any) -> CostWindow:
+    base = CostWindow(
+        dollars=2.0,
+        items=900,
+        items_redone=100,
+        launches=3,
+        boot_seconds=1080.0,
+        busy_seconds=5400.0,
+        idle_seconds=720.0,
+    )
+    return replace(base, **changes)
+
+
+def test_the_shape_of_a_window_costs_what_the_window_cost() -> None:
+    shape = shape_of(a_window())
+
+    assert shape is not None
+    assert shape.cost_per_item == pytest.approx(2.0 / 900)
+    assert shape.price_per_hour == pytest.approx(1.0)
+    assert shape.boot_hours == pytest.approx(0.1)
+    assert shape.items_per_launch == 300.0
+    assert shape.redo_hours / (shape.redo_hours + shape.work_hours) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"items": 0}, id="no item was done"),
+        pytest.param({"dollars": 0.0}, id="nothing was paid"),
+        pytest.param(
+            {"boot_seconds": 0.0, "busy_seconds": 0.0, "idle_seconds": 0.0}, id="nothing ran"
+        ),
+    ],
+)
+def test_a_window_without_cost_or_items_has_no_shape(changes: dict[str, Any]) -> None:
+    assert shape_of(a_window(**changes)) is None
+
+
+def test_a_window_that_lived_on_earlier_launches_counts_as_one_launch() -> None:
+    shape = shape_of(a_window(launches=0))
+
+    assert shape is not None
+    assert shape.items_per_launch == 900.0
+
+
+def test_one_odd_day_does_not_move_the_usual_cost() -> None:
+    odd = replace(USUAL, price_per_hour=40.0, boot_hours=5.0)
+
+    assert usual_shape([USUAL, USUAL, odd, USUAL, USUAL]) == USUAL
+    assert usual_shape([]) is None
