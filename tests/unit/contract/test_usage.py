@@ -1,0 +1,71 @@
+"""Usage records lie where the table looks for them, and come back as written."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from spindown.contract.usage import (
+    UsageEnd,
+    UsageRecord,
+    decode_usage,
+    encode_usage,
+    usage_key,
+    usage_prefix,
+)
+from spindown.error import ContractError
+
+RECORD = UsageRecord(
+    job_id="scan-7",
+    epoch=3,
+    workload="ocr",
+    instance_id="i-0abc",
+    instance_type="g5.12xlarge",
+    zone="us-east-1a",
+    capacity_type="spot",
+    gpu="A10G",
+    gpu_count=1.0,
+    slots=4,
+    price_per_hour=2.0,
+    started_at=datetime(2026, 3, 9, 23, 50, tzinfo=UTC),
+    end=UsageEnd.INTERRUPTED,
+    seconds=900.0,
+    items=120,
+    items_redone=8,
+    cpu_mean=40.0,
+    cpu_max=97.5,
+    memory_max=31.0,
+    gpu_mean=71.0,
+    gpu_max=100.0,
+    vram_max=64.0,
+)
+
+
+def test_a_record_lies_in_the_partition_of_its_workload_and_first_day() -> None:
+    assert usage_key(RECORD) == "usage/workload=ocr/day=2026-03-09/scan-7-00000003.jsonl"
+    assert usage_key(RECORD).startswith(usage_prefix("ocr"))
+
+
+def test_a_slot_pays_its_share_of_the_instance() -> None:
+    assert RECORD.dollars == pytest.approx(2.0 / 4 * 0.25)
+
+
+def test_records_come_back_as_written() -> None:
+    bare = replace(RECORD, epoch=4, gpu="", gpu_mean=None, gpu_max=None, vram_max=None)
+
+    data = encode_usage([RECORD, bare])
+
+    assert decode_usage(data, workload="ocr") == (RECORD, bare)
+
+
+def test_a_row_holds_the_dollars_but_no_column_that_is_a_partition() -> None:
+    row = json.loads(encode_usage([RECORD]))
+
+    assert row["dollars"] == pytest.approx(0.125)
+    assert "workload" not in row
+
+
+def test_what_is_no_record_is_refused() -> None:
+    with pytest.raises(ContractError, match="not JSON lines"):
+        decode_usage(b"{", workload="ocr")
