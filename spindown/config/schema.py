@@ -49,6 +49,14 @@ Name = Annotated[
     _name_pattern("a name", r"[a-z][a-z0-9-]{0,30}", "a-z, 0-9 and -, 31 characters at most"),
 ]
 S3Uri = Annotated[str, _name_pattern("an S3 prefix", r"s3://[a-z0-9.-]{3,63}/.*", "s3://bucket/…/")]
+EmailAddress = Annotated[
+    str,
+    _name_pattern(
+        "an email address",
+        r"[^@\s<>\"',;]+@[^@\s<>\"',;]+\.[^@\s<>\"',;]+",
+        "the form you@example.com",
+    ),
+]
 Architecture = Literal["x86_64", "arm64"]
 
 
@@ -238,6 +246,8 @@ class DeploymentConfig(_Table):
     ]
     zones: tuple[str, ...] = Field(min_length=1)
     budget_per_month: Positive | None = None
+    #: Who gets the alarms; AWS asks this address to confirm. None: nobody is told.
+    alarm_email: EmailAddress | None = None
     network: NetworkConfig | None = None
 
     @model_validator(mode="after")

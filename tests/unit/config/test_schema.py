@@ -101,6 +101,13 @@ def with_value(path: str, value: object) -> dict[str, Any]:
         ),
         pytest.param("deployment.zones", [], "deployment.zones", "name at least 1", id="no zone"),
         pytest.param(
+            "deployment.alarm_email",
+            "the ops team",
+            "deployment.alarm_email",
+            "write an email address of the form you@example.com",
+            id="no email address",
+        ),
+        pytest.param(
             "workload.ocr.run.entrypoint",
             "ocr.run",
             "workload.ocr.run.entrypoint",
