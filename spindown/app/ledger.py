@@ -273,12 +273,16 @@ def merge(writes: Iterable[Write]) -> list[Write]:
 
 
 def _join(first: Write, second: Write) -> Write:
+    """Return one write with the effect of both, the second after the first."""
     if first.delete or second.delete:
         return second
-    sums = dict(first.add)
-    for name, number in second.add.items():
-        sums[name] = sums.get(name, 0) + number
     changed = {**first.set, **second.set}
+    sums = {name: number for name, number in first.add.items() if name not in second.set}
+    for name, number in second.add.items():
+        if name in first.set:
+            changed[name] = first.set[name] + number
+        else:
+            sums[name] = sums.get(name, 0) + number
     return replace(
         first,
         when=_join_conditions(first.when, second.when),

@@ -148,7 +148,7 @@ class Decision:
         """Return a digest of what was decided, leaving out what every tick changes anyway."""
         stable = {k: v for k, v in encode(self).items() if k not in _VOLATILE}
         if self.sizing is not None:
-            stable["sizing"] = {"wanted": self.sizing.wanted, "reason": self.sizing.reason}
+            stable["sizing"] = self.sizing.wanted
         stable["candidates"] = [candidate.offer for candidate in self.candidates]
         text = json.dumps(stable, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -187,6 +187,8 @@ _VOLATILE = frozenset(
         "visible",
         "in_flight",
         "delayed",
+        "backlog_since",
+        "workers",
         "month_dollars",
         "month_committed",
         "summary",

@@ -42,9 +42,7 @@ def _learn_boot(tick: Tick, worker: Worker) -> None:
     checked_in = worker.checked_in_at
     if checked_in is None or (worker.accrued_until or worker.launched_at) > checked_in:
         return
-    seconds = (checked_in - worker.launched_at).total_seconds()
-    tick.tally.boots.append(seconds)
-    add_sample(tick, rows.BOOT_RATE, seconds)
+    add_sample(tick, rows.BOOT_RATE, (checked_in - worker.launched_at).total_seconds())
     close_breaker(tick)
 
 

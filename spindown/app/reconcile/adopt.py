@@ -10,7 +10,7 @@ import json
 from datetime import timedelta
 
 from spindown.app.port import LaunchedInstance, LaunchRequest, RefusalKind
-from spindown.app.reconcile.outcome import give_up, record_outcome
+from spindown.app.reconcile.outcome import give_up, is_backing_off, record_outcome
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import tag
 from spindown.contract.codec import decode, encode
@@ -52,7 +52,10 @@ def _adopt_one(tick: Tick, launch: Launch) -> None:
     if found:
         record_outcome(tick, launch, request, found, (), adopted=True)
     elif tick.now - launch.intended_at <= _REPLAY_WITHIN:
-        _replay(tick, launch, request)
+        if is_backing_off(tick):
+            tick.notes.append(f"launch {launch.launch_id} waits: EC2 asked to slow down")
+        else:
+            _replay(tick, launch, request)
     else:
         give_up(tick, launch, "it never reached EC2")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.app.offers import current_catalogue, current_offers
+from spindown.app.reconcile.outcome import is_backing_off
 from spindown.app.reconcile.tick import CATALOGUE_STALE_AFTER, Tick
 from spindown.domain.cost import dollars_per_hour
 from spindown.domain.fleet import Backlog
@@ -134,12 +135,12 @@ def budget_left(tick: Tick) -> float | None:
 def _stop(tick: Tick, weighed: Choice) -> tuple[str, datetime | None]:
     if weighed.capacity.workers >= tick.policy.max_workers:
         return f"max_workers is {tick.policy.max_workers}", None
-    breaker, backoff = tick.breaker, tick.seen.backoff_until
+    breaker = tick.breaker
     is_open = breaker.open_until is not None and breaker.open_until > tick.now
     if is_open and breaker.image == tick.image:
         return f"launching is stopped: {breaker.reason}", breaker.open_until
-    if backoff is not None and backoff > tick.now:
-        return "EC2 asked to slow down", backoff
+    if is_backing_off(tick):
+        return "EC2 asked to slow down", tick.seen.backoff_until
     return "", None
 
 

@@ -17,14 +17,12 @@ from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.interruption import deadline_after
 from spindown.domain.offer import CapacityType
 
-#: How long a launching tick may leave the look out.
-_AT_LATEST = timedelta(minutes=4)
+#: How long launching ticks may leave the look out.
+_AT_LATEST = timedelta(minutes=10)
 #: How often EC2 is asked for instances that no row knows, while no row expects any.
 _ORPHANS_EVERY = timedelta(minutes=15)
 #: Ticks come a little early at times.
 _EARLY = timedelta(seconds=10)
-
-_NEVER = timedelta.max
 
 
 def look(tick: Tick, *, is_launch_due: bool) -> Sequence[InstanceView] | None:
@@ -57,15 +55,18 @@ def assumed(worker: Worker) -> InstanceView:
 
 
 def _due(tick: Tick, *, is_launch_due: bool) -> str:
-    described = _age(tick.seen.described_at, tick.now)
+    """Return the question that has not been asked for longest, or "" if none is due."""
+    described = tick.seen.described_at
     if not _expected(tick):
-        return "instances" if described >= _ORPHANS_EVERY else ""
-    ages = {"instances": described}
+        return "instances" if _is_older(described, _ORPHANS_EVERY, tick.now) else ""
+    # What nobody has asked yet counts from the first launch that it could be about.
+    begun = min((w.launched_at for w in tick.workers.values()), default=tick.now)
+    asked = {"instances": max(described or begun, begun)}
     if _watched(tick):
-        ages["reclaims"] = _age(tick.seen.reclaims_seen_at, tick.now)
-    question, age = max(ages.items(), key=lambda item: item[1])
+        asked["reclaims"] = max(tick.seen.reclaims_seen_at or begun, begun)
+    question, at = min(asked.items(), key=lambda item: item[1])
     least = _AT_LATEST if is_launch_due else tick.policy.tick - _EARLY
-    return question if age >= least else ""
+    return question if tick.now - at >= least else ""
 
 
 def _expected(tick: Tick) -> bool:
@@ -82,8 +83,8 @@ def _watched(tick: Tick) -> list[Worker]:
     ]
 
 
-def _age(at: datetime | None, now: datetime) -> timedelta:
-    return _NEVER if at is None else now - at
+def _is_older(at: datetime | None, least: timedelta, now: datetime) -> bool:
+    return at is None or now - at >= least
 
 
 def _look_for_reclaims(tick: Tick) -> None:

@@ -187,6 +187,12 @@ def back_off(tick: Tick) -> None:
     tick.seen = replace(tick.seen, throttles=throttles, backoff_until=until)
 
 
+def is_backing_off(tick: Tick) -> bool:
+    """Tell whether EC2 is left alone after a throttle."""
+    until = tick.seen.backoff_until
+    return until is not None and until > tick.now
+
+
 def _open_breaker(tick: Tick, refusal: Refusal) -> None:
     tick.breaker = BreakerRow(
         strikes=tick.breaker.strikes,

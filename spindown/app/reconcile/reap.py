@@ -155,9 +155,17 @@ def _ended_at(worker: Worker, now: datetime) -> datetime:
 def _free_abandoned(tick: Tick) -> None:
     """Requeue what the slots of instances without a live row still hold."""
     gone = [lease for lease in tick.leases if _is_gone(tick.workers, lease.instance_id)]
-    if gone:
-        tick.tally.leases_freed += free_leases(tuple(gone), tick.ledger, tick.queue)
-        tick.leases = tuple(lease for lease in tick.leases if lease not in gone)
+    if not gone:
+        return
+    freed = free_leases(tuple(gone), tick.ledger, tick.queue)
+    tick.tally.leases_freed += freed
+    tick.leases = tuple(lease for lease in tick.leases if lease not in gone)
+    # The queue was read before: what has just become visible is work for this very tick.
+    tick.backlog = replace(
+        tick.backlog,
+        visible=tick.backlog.visible + freed,
+        in_flight=max(0, tick.backlog.in_flight - freed),
+    )
 
 
 def _is_gone(workers: Mapping[str, Worker], instance_id: str) -> bool:

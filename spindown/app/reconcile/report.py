@@ -183,12 +183,7 @@ def measure(tick: Tick, decision: Decision) -> list[Datum]:
     data += _split(workload, "Workers", names.STATE, _states(tick))
     data += _split(workload, "LiveWorkers", names.CAPACITY_TYPE, _capacity_types(tick))
     outcomes = Counter(attempt.outcome for attempt in tick.attempts)
-    data += _split(workload, "LaunchAttempts", names.OUTCOME, outcomes)
-    data += [
-        Datum(name="BootSeconds", value=seconds, dimensions=workload)
-        for seconds in tick.tally.boots
-    ]
-    return data
+    return data + _split(workload, "LaunchAttempts", names.OUTCOME, outcomes)
 
 
 def _split(

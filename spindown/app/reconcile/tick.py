@@ -30,7 +30,6 @@ class Tally:
     dollars: float = 0.0
     on_demand_dollars: float = 0.0
     idle_seconds: float = 0.0
-    boots: list[float] = field(default_factory=list)
     #: Sort key of a learned quantity -> its samples as this tick leaves them.
     samples: dict[str, tuple[float, ...]] = field(default_factory=dict)
     interruptions: int = 0

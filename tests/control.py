@@ -1,0 +1,246 @@
+"""A deployment in memory: the control plane's ports, a market of a few types, time by hand."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+from spindown.app.control import ControlPorts
+from spindown.app.ledger import Ledger, LedgerView
+from spindown.app.port import Key, Outgoing, Write
+from spindown.app.reconcile import reconcile
+from spindown.contract import tag
+from spindown.contract.codec import encode
+from spindown.contract.decision import Decision
+from spindown.contract.row import BACKLOG, lease_sort, worker_sort, workload_partition
+from spindown.contract.settings import (
+    DeploymentSettings,
+    Outpost,
+    RunSettings,
+    TemplateRef,
+    WorkloadSettings,
+)
+from spindown.domain.fleet import Lease, Worker, WorkerState
+from spindown.domain.offer import CapacityType, Pool, Requirements
+from spindown.domain.policy import Policy
+from spindown.memory import (
+    MemoryClock,
+    MemoryCompute,
+    MemoryJobQueue,
+    MemoryMarket,
+    MemoryMetricSink,
+    MemoryObjectStore,
+    MemorySettingsStore,
+    MemoryTable,
+    PortCall,
+    intercept,
+)
+from tests.builders import NOW, a_type
+
+DEPLOYMENT = "demo"
+WORKLOAD = "classify"
+REGION = "us-west-2"
+ZONES = ("us-west-2a", "us-west-2b")
+TEMPLATE = TemplateRef(id="lt-1", version="3")
+
+#: name -> on-demand price, spot price in both zones.
+PRICES = {
+    "g4dn.xlarge": (0.526, 0.20),
+    "g6.xlarge": (0.805, 0.35),
+    "g5.xlarge": (1.006, 0.45),
+}
+
+
+def a_pool_of(name: str, zone: str = ZONES[0], kind: CapacityType = CapacityType.SPOT) -> Pool:
+    return Pool(instance_type=name, zone=zone, capacity_type=kind)
+
+
+@dataclass
+class ControlWorld:
+    """One workload of one deployment; every port call is counted and can be interfered with."""
+
+    policy: Policy = field(default_factory=Policy)
+    budget: float | None = None
+    requirements: Requirements = field(default_factory=Requirements)
+    #: Called with each port call and what carries it out.
+    interfere: Callable[[PortCall, Callable[[], Any]], Any] | None = None
+    calls: Counter[str] = field(default_factory=Counter)
+    ticks: int = 0
+
+    def __post_init__(self) -> None:
+        self.clock = MemoryClock(NOW)
+        self.table = MemoryTable(self.clock)
+        self.objects = MemoryObjectStore(self.clock)
+        self.market = MemoryMarket(self.clock)
+        self.queue = MemoryJobQueue(self.clock, Random(1))
+        self.metrics = MemoryMetricSink()
+        self.compute = MemoryCompute(
+            self.clock,
+            self.market,
+            template_tags={
+                TEMPLATE.id: {tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD},
+            },
+        )
+        for name, (on_demand, spot) in PRICES.items():
+            self.market.offer(
+                a_type(name), region=REGION, zones=ZONES, on_demand=on_demand, spot=spot
+            )
+        self.settings = MemorySettingsStore(
+            self.clock,
+            DeploymentSettings(
+                name=DEPLOYMENT,
+                region=REGION,
+                table="demo-ledger",
+                bucket="demo-bucket",
+                workloads=(WORKLOAD,),
+                scaler="demo-scaler",
+                budget_per_month=self.budget,
+            ),
+            {WORKLOAD: self.workload_settings()},
+        )
+        self.ports = ControlPorts(
+            clock=self.clock,
+            random=Random(3),
+            table=intercept(self.table, "table", self._call),
+            objects=intercept(self.objects, "objects", self._call),
+            settings=intercept(self.settings, "settings", self._call),
+            compute=intercept(self.compute, "compute", self._call),
+            market=intercept(self.market, "market", self._call),
+            metrics=self.metrics,
+            queue=lambda url: intercept(self.queue, "queue", self._call),
+        )
+
+    def workload_settings(self) -> WorkloadSettings:
+        return WorkloadSettings(
+            name=WORKLOAD,
+            queue_url="https://sqs/demo-classify",
+            dlq_url="https://sqs/demo-classify-dlq",
+            log_group="/spindown/demo/classify",
+            outposts={
+                REGION: Outpost(
+                    subnets={zone: f"subnet-{zone[-1]}" for zone in ZONES},
+                    templates={"x86_64": TEMPLATE},
+                )
+            },
+            run=RunSettings(code_digest="abc"),
+            requirements=self.requirements,
+            policy=self.policy,
+        )
+
+    def _call(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
+        self.calls[f"{call.port}.{call.method}"] += 1
+        return proceed() if self.interfere is None else self.interfere(call, proceed)
+
+    @property
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def send(self, jobs: int = 1) -> None:
+        self.queue.send([Outgoing(body=f'{{"items": [{n}]}}') for n in range(jobs)])
+
+    def tick(self, after: timedelta = timedelta(0), *, source: str = "spindown.tick") -> Decision:
+        """Move on, then reconcile once."""
+        self.clock.advance(after)
+        self.ticks += 1
+        return reconcile(WORKLOAD, self.ports, holder=f"tick-{self.ticks}", source=source)
+
+    def run(self, minutes: int) -> list[Decision]:
+        """Reconcile every minute."""
+        return [self.tick(timedelta(minutes=1)) for _ in range(minutes)]
+
+    def view(self) -> LedgerView:
+        return Ledger(self.table, WORKLOAD).read()
+
+    def workers(self, *states: WorkerState) -> list[Worker]:
+        found = self.view().workers.values()
+        return [w for w in found if not states or w.state in states]
+
+    def row(self, sort: str) -> dict[str, Any] | None:
+        return self.table.get(Key(partition=workload_partition(WORKLOAD), sort=sort))
+
+    def put(self, sort: str, **values: Any) -> None:
+        """Change a row as another process would."""
+        key = Key(partition=workload_partition(WORKLOAD), sort=sort)
+        self.table.write(Write(key=key, set=encode(values)))
+
+    def remove(self, sort: str) -> None:
+        """Lose a row."""
+        key = Key(partition=workload_partition(WORKLOAD), sort=sort)
+        self.table.write(Write(key=key, delete=True))
+
+    def check_in(self, instance_id: str) -> None:
+        self.change(
+            instance_id,
+            state=WorkerState.IDLE,
+            checked_in_at=self.now,
+            heartbeat_at=self.now,
+            idle_since=self.now,
+        )
+
+    def beat(self) -> None:
+        """Let every worker that has checked in show that it lives, and keep its jobs."""
+        for lease in self.view().leases:
+            self.queue.extend(lease.receipt_handle, timedelta(minutes=5))
+            deadline = self.now + timedelta(minutes=5)
+            self.put(lease_sort(lease.instance_id, lease.slot), deadline=deadline)
+        for worker in self.workers(WorkerState.IDLE, WorkerState.BUSY):
+            self.put(worker_sort(worker.instance_id), heartbeat_at=self.now)
+
+    def finish(self, lease: Lease) -> None:
+        """Let a worker complete its job."""
+        self.queue.delete(lease.receipt_handle)
+        self.remove(lease_sort(lease.instance_id, lease.slot))
+        self.change(lease.instance_id, state=WorkerState.IDLE, busy_slots=0, idle_since=self.now)
+
+    def claim(self, instance_id: str, job_id: str = "job-1") -> Lease:
+        """Let a worker take a job off the queue, as far as the ledger sees it."""
+        message = self.queue.receive(wait=timedelta(0), visibility=timedelta(minutes=5))
+        assert message is not None
+        lease = Lease(
+            instance_id=instance_id,
+            slot=0,
+            job_id=job_id,
+            epoch=1,
+            receipt_handle=message.receipt_handle,
+            deadline=self.now + timedelta(minutes=5),
+            not_after=self.now + timedelta(hours=11),
+            claimed_at=self.now,
+        )
+        self.put(lease_sort(instance_id, 0), **encode(lease))
+        self.change(instance_id, state=WorkerState.BUSY, busy_slots=1, idle_since=None)
+        key = Key(partition=workload_partition(WORKLOAD), sort=BACKLOG)
+        self.table.write(Write(key=key, add={"claims": 1}))
+        return lease
+
+    def change(self, instance_id: str, **values: Any) -> None:
+        """Change a worker's state as the worker itself would."""
+        version = self.view().workers[instance_id].version
+        self.put(worker_sort(instance_id), **values, version=version + 1)
+
+    def launched(self, jobs: int = 1, **policy: Any) -> Worker:
+        """Let work arrive and one worker come up for it; return it, checked in."""
+        self.send(jobs)
+        decision = self.tick()
+        (instance_id,) = [i for a in decision.attempts for i in a.instances]
+        self.clock.advance(timedelta(minutes=2))
+        self.check_in(instance_id)
+        return self.view().workers[instance_id]
+
+    def dry(self, *pools: Pool) -> None:
+        for pool in pools:
+            self.compute.set_capacity(pool, 0)
+
+    def metric(self, name: str) -> float:
+        """Return the last value of a metric."""
+        return self.metrics.values(name)[-1]
+
+
+def pools(decision: Decision) -> list[str]:
+    """Return the pools that a decision's instances came from."""
+    return [pool for attempt in decision.attempts for pool in attempt.instances.values()]
+
+
+def with_policy(**changes: Any) -> ControlWorld:
+    return ControlWorld(policy=replace(Policy(), **changes))

@@ -1,0 +1,265 @@
+"""Ending: only what breaks its own contract, in two steps, until EC2 says that it is gone."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.app.reconcile import reconcile
+from spindown.contract import row as rows
+from spindown.contract.decision import Outcome
+from spindown.contract.row import worker_sort
+from spindown.contract.settings import RunSettings
+from spindown.domain.fleet import WorkerState
+from spindown.error import Unreachable
+from spindown.memory import PortCall
+from tests.builders import minutes
+from tests.control import WORKLOAD, ControlWorld, a_pool_of, with_policy
+
+
+def test_ends_an_instance_that_never_checked_in_and_tries_the_next_offer() -> None:
+    world = with_policy(band=0.0, rank_by="price")
+    world.send()
+    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+
+    decisions = world.run(11)
+
+    condemned = [e for d in decisions for e in d.condemned]
+    assert [(e.instance_id, e.reason) for e in condemned] == [
+        (instance_id, "never checked in within 10 min")
+    ]
+    assert world.compute.instance(region="us-west-2", instance_id=instance_id).state == "terminated"
+    assert world.view().unavailable[a_pool_of("g4dn.xlarge")].strikes == 1
+    assert sum(world.metrics.values("CheckInsMissed")) == 1
+    (replacement,) = world.workers(WorkerState.BOOTING)
+    assert replacement.pool == a_pool_of("g4dn.xlarge", "us-west-2b")
+
+
+def test_three_missed_check_ins_in_a_row_open_the_breaker_until_the_image_changes() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+
+    decisions = [world.tick(), *world.run(45)]
+    launched = [i for d in decisions for a in d.attempts for i in a.instances]
+
+    assert len(launched) == 3
+    assert decisions[-1].outcome is Outcome.STOPPED
+    assert "3 instances in a row never checked in" in decisions[-1].summary
+    world.settings.deploy(replace(world.workload_settings(), run=RunSettings(code_digest="mended")))
+    assert any(d.outcome is Outcome.LAUNCHED for d in world.run(6))
+
+
+def test_a_check_in_makes_the_strikes_start_anew() -> None:
+    world = ControlWorld()
+    world.put(rows.BREAKER, strikes=2, image="lt-1@3 abc", reason="", open_until=None)
+
+    world.launched()
+    world.tick(minutes(1))
+
+    assert world.view().breaker.strikes == 0
+    assert world.view().rates[rows.BOOT_RATE].samples == (120.0,)
+
+
+def test_an_open_breaker_lets_one_launch_through_after_an_hour() -> None:
+    world = ControlWorld()
+    world.put(
+        rows.BREAKER,
+        strikes=3,
+        image="lt-1@3 abc",
+        reason="bad image",
+        open_until=world.now + minutes(60),
+    )
+    world.send()
+
+    stopped, tried = world.tick(), world.tick(minutes(61))
+
+    assert stopped.outcome is Outcome.STOPPED
+    assert tried.outcome is Outcome.LAUNCHED
+
+
+def test_terminates_only_after_the_row_says_condemned_and_again_until_it_is_gone() -> None:
+    world = ControlWorld()
+    world.compute._ending = minutes(30)
+    worker = world.launched()
+    log: list[str] = []
+
+    def watch(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "terminate":
+            log.append((world.row(worker_sort(worker.instance_id)) or {})["state"])
+            # The first call is lost.
+            return None if len(log) == 1 else proceed()
+        return proceed()
+
+    world.interfere = watch
+    _empty(world)
+    world.run(12)
+
+    assert log[:2] == ["condemned", "condemned"]
+    (row,) = world.workers()
+    assert row.state is WorkerState.ENDED
+
+
+def test_a_worker_that_takes_a_job_at_the_last_moment_is_not_condemned() -> None:
+    world = ControlWorld()
+    worker = world.launched(2)
+    world.run(1)
+    stale_from = world.now + minutes(20)
+    world.clock.advance_to(stale_from)
+
+    def wake(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        # It writes its row after the tick has read it and before the tick condemns it.
+        if call.method == "backlog" and world.interfere is not None:
+            world.interfere = None
+            world.claim(worker.instance_id)
+        return proceed()
+
+    world.interfere = wake
+    decision = world.tick()
+
+    assert decision.condemned == ()
+    (row,) = world.workers(WorkerState.BUSY)
+    assert row.instance_id == worker.instance_id
+    assert world.calls["compute.terminate"] == 0
+
+
+def test_ends_nothing_when_most_of_the_fleet_looks_stale_at_once() -> None:
+    world = with_policy(max_workers=4, drain_within=minutes(10))
+    world.send(40)
+    world.tick()
+    for worker in world.workers():
+        world.check_in(worker.instance_id)
+        world.claim(worker.instance_id, f"job-{worker.instance_id}")
+    assert len(world.workers()) == 4
+
+    decision = world.tick(minutes(20))
+
+    assert decision.condemned == ()
+    assert world.metric("ReapingHeldBack") == 1
+    assert any("stale at once" in note for note in decision.notes)
+
+
+def test_ends_one_silent_worker_and_requeues_its_job() -> None:
+    world = with_policy(max_workers=4, drain_within=minutes(10))
+    world.send(40)
+    world.tick()
+    first, *rest = world.workers()
+    for worker in (first, *rest):
+        world.check_in(worker.instance_id)
+    world.claim(first.instance_id)
+    for _ in range(16):
+        world.clock.advance(minutes(1))
+        for worker in rest:
+            world.put(worker_sort(worker.instance_id), heartbeat_at=world.now, idle_since=world.now)
+        world.tick()
+
+    ended = [w for w in world.workers() if w.instance_id == first.instance_id]
+    assert [w.state for w in ended] == [WorkerState.ENDED]
+    assert "no heartbeat" in ended[0].reason
+    assert world.view().leases == ()
+    assert {w.state for w in world.workers()} == {WorkerState.IDLE, WorkerState.ENDED} | {
+        w.state for w in world.workers(WorkerState.BOOTING)
+    }
+
+
+def test_an_instance_without_a_row_is_terminated_after_a_grace() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.remove(worker_sort(worker.instance_id))
+    launch = next(iter(world.view().launches))
+    world.remove(f"launch#{launch}")
+
+    decisions = world.run(20)
+
+    ended = [e for d in decisions for e in d.condemned]
+    assert (worker.instance_id, "no row knows it") in {(e.instance_id, e.reason) for e in ended}
+    assert {b.instance_id for b in world.compute.bills()} >= {worker.instance_id}
+    view = world.compute.instance(region="us-west-2", instance_id=worker.instance_id)
+    assert view.state == "terminated"
+
+
+def test_a_row_without_an_instance_is_ended_and_its_job_requeued() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    del world.compute._instances[worker.instance_id]
+
+    decisions = [world.tick(minutes(4)), world.tick(minutes(1)), world.tick(minutes(1))]
+
+    assert [e.reason for d in decisions for e in d.ended] == ["EC2 does not know it any more"]
+    assert world.view().leases == ()
+    assert sum(world.metrics.values("LeasesFreed")) == 1
+    # The freed job is work for a new worker at once.
+    assert len(world.workers(WorkerState.BOOTING)) == 1
+
+
+def test_notices_an_interruption_by_the_spot_request_when_the_event_was_lost() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.tick()
+    world.compute.reclaim(worker.instance_id)
+
+    decisions = world.run(2)
+
+    row = world.view().workers[worker.instance_id]
+    assert row.interruption_counted
+    assert world.view().rates[rows.pool_sort(worker.pool)].count == 1
+    assert sum(world.metrics.values("Interruptions")) == 1
+    assert any("spot request" in note for d in decisions for note in d.notes)
+    assert any(d.outcome is Outcome.LAUNCHED for d in decisions)
+
+
+def test_a_fault_of_ec2_stops_no_other_step() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+
+    def fail(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.port == "compute" and call.method != "launch":
+            raise Unreachable("connection reset")
+        return proceed()
+
+    world.interfere = fail
+    decisions = world.run(2)
+    world.send(50)
+    decisions += world.run(1)
+
+    assert any(d.outcome is Outcome.LAUNCHED for d in decisions)
+    assert any("no answer" in note for d in decisions for note in d.notes)
+
+
+def test_a_drained_worker_is_left_to_power_off_by_itself() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    _empty(world)
+    world.change(worker.instance_id, state=WorkerState.DRAINED, reason="no work for 3 minutes")
+    world.compute.power_off(worker.instance_id)
+
+    decisions = world.run(2)
+
+    assert world.calls["compute.terminate"] == 0
+    assert [e.reason for d in decisions for e in d.ended] == ["no work for 3 minutes"]
+    assert world.view().rates[rows.pool_sort(worker.pool)].count == 0
+
+
+@pytest.mark.parametrize("again", [1, 3])
+def test_ending_the_same_instance_again_changes_nothing(again: int) -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    _empty(world)
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+    world.run(2)
+    before = world.view().spend, world.view().rates
+
+    for _ in range(again):
+        reconcile(WORKLOAD, world.ports, holder="again")
+
+    assert (world.view().spend, world.view().rates) == before
+
+
+def _empty(world: ControlWorld) -> None:
+    while message := world.queue.receive(wait=timedelta(0), visibility=minutes(1)):
+        world.queue.delete(message.receipt_handle)

@@ -1,0 +1,139 @@
+"""Accounting: every second once, refunds included, the budget's reservations given back."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.app.port import Key
+from spindown.contract import row as rows
+from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort
+from spindown.memory import PortCall
+from tests.builders import minutes
+from tests.control import ControlWorld
+
+PRICE = 0.20 + 100 * 0.08 / 730 + 0.005
+
+
+def test_charges_every_second_of_a_worker_once() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    lease = world.claim(worker.instance_id)
+    for _ in range(4):
+        world.tick(minutes(1))
+        world.beat()
+    world.finish(lease)
+    world.compute.power_off(worker.instance_id)
+    world.run(10)
+
+    # EC2 is asked every other minute: what it says is late by that at most.
+    lived = world.compute.bills()[0].seconds / 3600
+    assert PRICE * lived <= _dollars(world) <= PRICE * (lived + 2 / 60) + 1e-9
+    day = _day(world)
+    paid = day.boot_seconds + day.busy_seconds + day.idle_seconds
+    assert paid / 3600 * PRICE == pytest.approx(_dollars(world))
+    assert sum(world.metrics.values("Spend")) == pytest.approx(_dollars(world))
+
+
+def test_splits_paid_time_into_boot_and_busy() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.tick(minutes(3))
+
+    day = _day(world)
+    assert (day.boot_seconds, day.busy_seconds, day.idle_seconds) == (120, 180, 0)
+
+
+def test_a_charge_that_loses_a_race_is_made_by_the_next_tick() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+
+    def race(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        # Another charge moves accrued_until between our read and our write.
+        if call.method == "backlog":
+            world.interfere = None
+            world.put(rows.worker_sort(worker.instance_id), accrued_until=world.now - minutes(1))
+        return proceed()
+
+    world.interfere = race
+    lost = world.tick(minutes(1))
+    before = _day(world).dollars
+    world.tick(minutes(1))
+
+    assert any("lost a race" in note for note in lost.notes) or before == 0
+    assert _day(world).dollars == pytest.approx(PRICE * 2 / 60)
+
+
+def test_the_first_hour_of_a_reclaimed_spot_instance_is_free() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    lease = world.claim(worker.instance_id)
+    for _ in range(20):
+        world.tick(minutes(1))
+        world.beat()
+    world.finish(lease)
+    charged = _day(world).dollars
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+    world.run(3)
+
+    assert charged == pytest.approx(PRICE * 22 / 60)
+    assert _day(world).dollars == pytest.approx(0.0, abs=1e-9)
+
+
+def test_after_the_first_hour_a_reclaimed_instance_is_charged() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    for _ in range(20):
+        world.tick(minutes(4))
+        world.beat()
+    charged = _day(world).dollars
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+    world.run(2)
+
+    assert _day(world).dollars >= charged > PRICE
+
+
+def test_a_reservation_is_given_back_as_the_worker_accrues_and_when_it_ends() -> None:
+    world = ControlWorld(budget=50.0)
+    worker = world.launched()
+    reserved = _budget(world)["committed"]
+    lease = world.claim(worker.instance_id)
+    world.tick(minutes(1))
+    while_running = _budget(world)
+    world.finish(lease)
+    world.compute.power_off(worker.instance_id)
+    world.run(30)
+    after = _budget(world)
+
+    assert reserved > 0
+    # What has accrued comes out of the reservation, not on top of it.
+    assert while_running["committed"] == pytest.approx(reserved)
+    assert after["committed"] == pytest.approx(after["dollars"])
+    assert after["dollars"] == pytest.approx(_dollars(world))
+
+
+def test_counts_what_the_same_hours_would_have_cost_on_demand() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.tick(minutes(1))
+
+    day = _day(world)
+    assert day.on_demand_dollars / day.dollars == pytest.approx((PRICE - 0.20 + 0.526) / PRICE)
+
+
+def _day(world: ControlWorld) -> Any:
+    return world.view().spend[f"{world.now:%Y-%m-%d}"]
+
+
+def _dollars(world: ControlWorld) -> float:
+    return sum(day.dollars for day in world.view().spend.values())
+
+
+def _budget(world: ControlWorld) -> dict[str, Any]:
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(world.now))
+    return world.table.get(key) or {}
