@@ -58,8 +58,9 @@ class MemoryTable:
         _check_indexed(write)
         with self._lock:
             self._check_condition(write)
-            self._put(write.key, self._changed(write))
-            return self.get(write.key)
+            changed = self._changed(write)
+            self._put(write.key, changed)
+            return None if changed is None else _copy_row(changed)
 
     def transact(self, writes: Sequence[Write]) -> None:
         """Change all rows or none."""
@@ -106,8 +107,7 @@ class MemoryTable:
         if write.is_check:
             return row
         changed = dict(row or {})
-        for name, value in write.set.items():
-            changed[name] = _copy(name, value)
+        changed.update({n: v if type(v) in _ATOMS else _copy(n, v) for n, v in write.set.items()})
         for name, value in write.add.items():
             before = changed.get(name, 0)
             if not _is_number(before):
@@ -150,12 +150,16 @@ def holds(when: When, row: Row | None) -> bool:
     if when.exists is not None and when.exists != (row is not None):
         return False
     row = row or {}
-    return (
-        all(_same(row.get(name), value) for name, value in when.equals.items())
-        and not any(_same(row.get(name), value) for name, value in when.differs.items())
-        and all(_is_at_most(row.get(name), value) for name, value in when.at_most.items())
-        and all(row.get(name) is None for name in when.absent)
-    )
+    for name, value in when.equals.items():
+        if not _same(row.get(name), value):
+            return False
+    for name, value in when.differs.items():
+        if _same(row.get(name), value):
+            return False
+    for name, value in when.at_most.items():
+        if not _is_at_most(row.get(name), value):
+            return False
+    return all(row.get(name) is None for name in when.absent)
 
 
 def _same(left: object, right: object) -> bool:

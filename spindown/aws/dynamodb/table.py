@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from botocore.exceptions import BotoCoreError, ClientError
 
 from spindown.app.port import Key, Write
+from spindown.aws.dynamodb.expression import PARTITION, SORT, Expression, from_item
 from spindown.aws.error import code_of, message_of, translate, translated
-from spindown.aws.expression import PARTITION, SORT, Expression, from_item
 from spindown.contract.codec import Row
 from spindown.contract.row import WORKER
 from spindown.error import (

@@ -1,0 +1,5 @@
+"""The ledger's table on DynamoDB."""
+
+from spindown.aws.dynamodb.table import DynamoTable
+
+__all__ = ["DynamoTable"]
