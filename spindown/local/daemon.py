@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -60,18 +61,23 @@ def start(
             start_new_session=True,
         )
     try:
-        line = process.stdout.readline() if process.stdout is not None else b""
-        answer: dict[str, Any] = json.loads(line) if line else {}
-        if "status" in answer:
-            return SystemStatus.from_json(answer["status"])
-        said = answer.get("error", f"it ended early; {log.name} has the details.")
-        raise DaemonError(f"The local system did not start: {said}")
+        return _ready(process)
     except BaseException:
         _end(process)
         raise
     finally:
         if process.stdout is not None:
             process.stdout.close()
+
+
+def _ready(process: "subprocess.Popen[bytes]") -> SystemStatus:
+    """Wait for the one line that the process answers with."""
+    line = process.stdout.readline() if process.stdout is not None else b""
+    answer: dict[str, Any] = json.loads(line) if line else {}
+    if "status" not in answer:
+        said = answer.get("error", "it ended early; daemon.log has the details.")
+        raise DaemonError(f"The local system did not start: {said}")
+    return SystemStatus.from_json(answer["status"])
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -89,6 +95,7 @@ def stop(state: Path | None = None) -> bool:
     told = directory.holder()
     if told is None:
         return False
+    waiting = threading.Event()
     for number in (signal.SIGTERM, signal.SIGKILL):
         if "pid" in told:
             with suppress(ProcessLookupError):
@@ -97,7 +104,7 @@ def stop(state: Path | None = None) -> bool:
         while time.monotonic() < deadline:
             if directory.holder() is None:
                 return True
-            signal.sigtimedwait((), _POLL_SECONDS)
+            waiting.wait(_POLL_SECONDS)
     raise DaemonError(f"The local system (process {told.get('pid', 'unknown')}) does not end.")
 
 

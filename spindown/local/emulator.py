@@ -176,11 +176,14 @@ def set_alarm_state(region: str, name: str, state: str, reason: str, data: str) 
     """Move an alarm to a state with its history and SNS actions, as SetAlarmState does."""
     from ministack.services import cloudwatch
 
-    wanted = {"AlarmName": name, "StateValue": state, "StateReason": reason}
+    wanted = {
+        "AlarmName": name,
+        "StateValue": state,
+        "StateReason": reason,
+        "StateReasonData": data,
+    }
     with _in_region(region):
-        cloudwatch._set_alarm_state(
-            {}, {**wanted, "StateReasonData": data}, is_cbor=False, is_json=True
-        )
+        cloudwatch._set_alarm_state({}, wanted, is_cbor=False, is_json=True)
 
 
 def may_invoke(region: str, function_arn: str, principal: str) -> bool:

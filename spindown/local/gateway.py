@@ -150,6 +150,7 @@ class Gateway:
         config.accesslog = config.errorlog = None
         config.graceful_timeout = 0.2
         config.shutdown_timeout = 2.0
+        self._loop.set_exception_handler(_report)
         beats = [asyncio.create_task(_beat(act, pause)) for act, pause in every.items()]
         self._loop.call_soon(self._ready.set)
         # The same protocol in other types: hypercorn has one for each kind of message.
@@ -159,6 +160,12 @@ class Gateway:
         finally:
             for beat in beats:
                 beat.cancel()
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what went wrong on the loop; a connection that was given up at the end did not."""
+    if not isinstance(context.get("exception"), asyncio.CancelledError):
+        loop.default_exception_handler(context)
 
 
 async def _beat(act: Callable[[], None], pause: float) -> None:

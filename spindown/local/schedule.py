@@ -7,6 +7,7 @@ once. A firing is left out while the one before it still runs, which on AWS woul
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,6 +18,17 @@ _MINUTE_SECONDS = 60
 
 #: Invokes a function (region, ARN, payload) and returns when it has answered.
 InvokeAndWait = Callable[[str, str, bytes], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Firing:
+    """What a schedule does when its time has come, and how often that is."""
+
+    schedule: str
+    region: str
+    function: str
+    payload: bytes
+    seconds: float
 
 
 class Ticker:
@@ -32,39 +44,54 @@ class Ticker:
         self._fired_at: dict[str, float] = {}
         self._running: set[str] = set()
         self._refused: set[str] = set()
+        self._is_over = False
+
+    def stop(self) -> None:
+        """Fire no more; a firing under way may fail without a word."""
+        self._is_over = True
 
     def fire(self) -> None:
         """Fire every enabled schedule whose time has come."""
+        if self._is_over:
+            return
         now = self._clock().timestamp()
-        for region, schedule in emulator.schedules():
-            arn = schedule["Arn"]
-            seconds = emulator.rate_seconds(schedule["ScheduleExpression"])
-            target: Mapping[str, Any] = schedule.get("Target") or {}
-            if schedule.get("State") != "ENABLED":
+        for firing in self.firings():
+            last = self._fired_at.setdefault(firing.schedule, now)
+            if now - last < firing.seconds * self._pace or firing.schedule in self._running:
                 continue
-            if seconds is None or not target.get("Arn", "").startswith("arn:aws:lambda:"):
-                self._refuse(arn)
-                continue
-            last = self._fired_at.setdefault(arn, now)
-            if now - last < seconds * self._pace or arn in self._running:
-                continue
-            self._fired_at[arn] = now
-            self._running.add(arn)
-            threading.Thread(
-                target=self._run,
-                args=(arn, region, target["Arn"], target.get("Input", "{}").encode()),
-                name="schedule",
-                daemon=True,
-            ).start()
+            self._fired_at[firing.schedule] = now
+            self._running.add(firing.schedule)
+            threading.Thread(target=self._run, args=(firing,), name="schedule", daemon=True).start()
 
-    def _run(self, arn: str, region: str, function_arn: str, payload: bytes) -> None:
+    def firings(self) -> list[Firing]:
+        """Return the enabled schedules that can be played, the rarest first."""
+        found = []
+        for region, schedule in emulator.schedules():
+            target: Mapping[str, Any] = schedule.get("Target") or {}
+            seconds = emulator.rate_seconds(schedule["ScheduleExpression"])
+            is_function = target.get("Arn", "").startswith("arn:aws:lambda:")
+            if seconds is None or not is_function:
+                self._refuse(schedule["Arn"])
+            elif schedule.get("State") == "ENABLED":
+                firing = Firing(
+                    schedule=schedule["Arn"],
+                    region=region,
+                    function=target["Arn"],
+                    payload=target.get("Input", "{}").encode(),
+                    seconds=seconds,
+                )
+                found.append(firing)
+        return sorted(found, key=lambda firing: -firing.seconds)
+
+    def _run(self, firing: Firing) -> None:
         try:
-            self._invoke(region, function_arn, payload)
+            self._invoke(firing.region, firing.function, firing.payload)
         except Exception:
             # The thread's edge: Scheduler drops a firing whose retries are used up.
-            _LOGGER.exception("schedule failed: %s", arn)
+            if not self._is_over:
+                _LOGGER.exception("schedule failed: %s", firing.schedule)
         finally:
-            self._running.discard(arn)
+            self._running.discard(firing.schedule)
 
     def _refuse(self, arn: str) -> None:
         if arn not in self._refused:

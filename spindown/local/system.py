@@ -130,7 +130,11 @@ class LocalSystem:
             self._stack = stack.pop_all()
 
     def deploy(self) -> None:
-        """Deploy the core stack with `cdk`; raise `DeployError` with one sentence."""
+        """Deploy the core stack with `cdk`; raise `DeployError` with one sentence.
+
+        Every schedule fires once before this returns, the rarest first, as in the first hour of a
+        deployment: then there is a catalogue of offers, and the functions are warm.
+        """
         bootstrap(self.client("s3"), self.client("ssm"), self.region)
         deploy(
             self.config_path,
@@ -139,6 +143,8 @@ class LocalSystem:
             environment=environment.outer_environment() | self._environment(),
             log=self.state.log_path("deploy"),
         )
+        for firing in self.gateway.call(self._ticker.firings):
+            self._invoke("RequestResponse", firing.region, firing.function, firing.payload)
 
     def down(self) -> None:
         """End everything: guests, functions, the endpoint; harmless when it is down."""
@@ -151,7 +157,9 @@ class LocalSystem:
 
     def client(self, service: str, region: str | None = None) -> Any:
         """Return a boto3 client of a service of the local system."""
-        return self._session.client(
+        # boto3's stubs have an overload for each service; here the name is the caller's.
+        create: Any = self._session.client
+        return create(
             service,
             region_name=region or self.region,
             endpoint_url=self.endpoint,
@@ -210,17 +218,18 @@ class LocalSystem:
             pool.submit(self._invoke, "Event", region, function_arn, payload)
 
         monitor = Monitor(region=self.region, tick=self._tick, invoke=notify, clock=_now)
-        ticker = Ticker(
+        self._ticker = Ticker(
             tick=self._tick, invoke=partial(self._invoke, "RequestResponse"), clock=_now
         )
         every = {
             monitor.evaluate: self._tick.total_seconds() / _LOOKS_A_TICK,
-            ticker.fire: _SCHEDULE_SECONDS,
+            self._ticker.fire: _SCHEDULE_SECONDS,
         }
         self.gateway.start(router, every=every)
         stack.callback(emulator.stop_functions)
         stack.callback(self.hypervisor.close)
         stack.enter_context(_pulse(self._step))
+        stack.callback(self._ticker.stop)
         environment.write_profile(
             self.state.profile_path, endpoint=self.endpoint, region=self.region
         )
