@@ -92,10 +92,11 @@ def throughput(
 ) -> Throughput:
     """Return what an instance of this type is expected to do for this workload.
 
-    A measured (GPU, count): (items + prior x w) / (hours + w), w = 5 s. Worked: prior 1000 an
-    hour, one job of 150 items in 30 s: (150 + 1000 x 5/3600) / (35/3600) = 15,571 an hour. An
-    unmeasured one: its prior times what the workload showed, on the same GPU in other counts if
-    there are any, else on all.
+    A measured (GPU, count) is pulled toward its prior, scaled by what the workload showed over
+    all: (items + prior x w) / (hours + w), w = 5 s. Worked, a scale of 1: prior 1000 an hour, one
+    job of 35 s at 500 an hour: (500 x 35 + 1000 x 5) / 40 = 562.5 an hour. An unmeasured one is
+    its prior times what the workload showed, on the same GPU in other counts if there are any,
+    else on all.
 
     Args:
         knowledge: what is known.

@@ -69,7 +69,9 @@ class Overhead:
     policy: Policy
 
 
-def bill(load: Load, overhead: Overhead, rate: float) -> Bill:
+def bill(
+    load: Load, overhead: Overhead, rate: float, factors: tuple[float, float] | None = None
+) -> Bill:
     """Return the hours of one worker: W/r F + b + t - free.
 
     Worked, a T4 at 0.23 USD/h: r = 1000, W = 2000 items, so 2 h of work; boot 0.05 h, idle tail
@@ -85,8 +87,9 @@ def bill(load: Load, overhead: Overhead, rate: float) -> Bill:
         load: what the worker does.
         overhead: boot, idle tail and checkpoints.
         rate: interruptions per hour; 0 on demand.
+        factors: ``pace(load, overhead, rate)`` when the caller has it already.
     """
-    factor, calm = pace(load, overhead, rate)
+    factor, calm = factors or pace(load, overhead, rate)
     work, boot, idle = load.work_hours, overhead.boot, overhead.idle
     return Bill(
         work=work,

@@ -22,7 +22,7 @@ from spindown.domain.ranking.terms import Situation, Terms
 #: told apart by cost, then by the order of the offers, so that the list is always the same.
 _Score = tuple[float, float, int]
 #: Candidates that are kept at hand; a tick tries no more than a few.
-_FIRST = 64
+_FIRST = 32
 #: A share that no offer has.
 _UNSEEN: float | None = math.nan
 _REQUIREMENTS = frozenset(Requirements.__dataclass_fields__)
@@ -82,7 +82,7 @@ class CandidateList(Sequence[Candidate]):
         self._terms = Terms(situation)
         self._first = self._score(_FIRST)
 
-    def _score(self, keep: int | None = None) -> list[_Score]:  # noqa: C901, PLR0912 - one loop
+    def _score(self, keep: int | None = None) -> list[_Score]:  # noqa: C901 - one loop
         """Return the best ``keep`` candidates, or all of them, sorted.
 
         The hot loop: each line of it runs for every offer of every tick. It reads an attribute
@@ -113,21 +113,20 @@ class CandidateList(Sequence[Candidate]):
                     continue
                 if offer.reclaim_share is not seen_share:
                     seen_share = offer.reclaim_share
-                    spot_hours = terms.published(kind, seen_share)
+                    spot_hours = kind.spot.get(seen_share) or terms.published(kind, seen_share)
                 hours = spot_hours
             elif price <= on_demand_ceiling:
                 hours = kind.on_demand
             else:
                 continue
-            if watched:
+            if watched and (offer.zone in watched or offer.region in watched):
                 hours = terms.closer(offer, kind)
-            if hours <= 0.0 or alone <= 0.0:
-                continue
             cost = price * hours
             if gib:
                 cost += offer.transfer_price_per_gib * gib
             key = price if by_price else cost
-            if key <= worst:
+            # Hours are 0 for what must not be taken; a price of 0 or below is a mistake.
+            if key <= worst and hours > 0.0 and alone > 0.0:
                 found.append((key, cost, index))
                 if len(found) >= full:
                     found.sort()

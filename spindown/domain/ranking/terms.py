@@ -75,8 +75,23 @@ class Type:
     kind: Kind
     spot_ceiling: float
     on_demand_ceiling: float
-    #: Whether a pool of it needs a closer look.
-    watched: bool
+    #: Zones and regions in which its offers need a closer look.
+    watched: frozenset[str]
+
+
+#: Any type that does not meet the requirements: no price is low enough, nothing is worked out.
+_MISFIT = Type(
+    kind=Kind(
+        load=Load(items_per_hour=1.0, workers=1, items=1.0, slot_items_per_hour=1.0),
+        work=1.0,
+        throughput=Throughput(items_per_hour=1.0, measured=False, samples=0),
+        on_demand=0.0,
+        spot={},
+    ),
+    spot_ceiling=CLOSED,
+    on_demand_ceiling=CLOSED,
+    watched=frozenset(),
+)
 
 
 class Terms:
@@ -96,7 +111,9 @@ class Terms:
             for pool, record in knowledge.pools.items()
             if pool.capacity_type is _SPOT
         }
-        self.watched = {key[0] for key in self.dry} | {key[0] for key in self.records}
+        self.zones_watched: dict[str, frozenset[str]] = {}
+        for name, zone, *_ in (*self.dry, *self.records):
+            self.zones_watched[name] = self.zones_watched.get(name, frozenset()) | {zone}
         self.ceilings = price_ceilings(policy, situation.waited)
         self.scale = workload_scale(knowledge, policy)
         self.overhead = Overhead(
@@ -124,24 +141,27 @@ class Terms:
         return known
 
     def _look_at(self, instance_type: InstanceType) -> Type:
+        situation = self.situation
+        if misfit(instance_type, situation.requirements) is not None:
+            return _MISFIT
         gpus = instance_type.gpu_count
         key = (instance_type.gpu_name, gpus, 0 if gpus > 0.0 else instance_type.vcpus)
         kind = self.kinds.get(key)
         if kind is None:
             kind = self.kinds[key] = self._kind_of(instance_type)
-        spot = on_demand = CLOSED
-        if misfit(instance_type, self.situation.requirements) is None:
-            per_gpu = self.situation.policy.max_price_per_gpu_hour
-            most = math.inf if per_gpu is None or gpus <= 0.0 else per_gpu * gpus
-            most = min(most, self.situation.headroom_per_hour, HIGHEST_PRICE)
-            spot = min(most, self.ceilings.get(_SPOT, CLOSED))
-            on_demand = min(most, self.ceilings.get(_ON_DEMAND, CLOSED))
+        per_gpu = situation.policy.max_price_per_gpu_hour
+        most = math.inf if per_gpu is None or gpus <= 0.0 else per_gpu * gpus
+        most = min(most, situation.headroom_per_hour, HIGHEST_PRICE)
         return Type(
             kind=kind,
-            spot_ceiling=spot,
-            on_demand_ceiling=on_demand,
-            watched=bool(self.blocked) or instance_type.name in self.watched,
+            spot_ceiling=min(most, self.ceilings.get(_SPOT, CLOSED)),
+            on_demand_ceiling=min(most, self.ceilings.get(_ON_DEMAND, CLOSED)),
+            watched=self._watched(instance_type.name),
         )
+
+    def _watched(self, name: str) -> frozenset[str]:
+        blocked = (blocked.partition("/")[0] for blocked in self.blocked)
+        return self.zones_watched.get(name, frozenset()).union(blocked)
 
     def _kind_of(self, instance_type: InstanceType) -> Kind:
         expected = throughput(
@@ -155,7 +175,7 @@ class Terms:
 
     def bill_of(self, load: Load, rate: float) -> Bill:
         """Return the hours of a worker under a rate of interruptions."""
-        return bill(load, self.overhead, rate)
+        return bill(load, self.overhead, rate, self._pace(load, rate))
 
     def published(self, kind: Kind, share: float | None) -> float:
         """Return charged hours per item as spot in a pool that we know nothing of ourselves."""
@@ -170,12 +190,16 @@ class Terms:
     def _hours_per_item(self, kind: Kind, rate: float) -> float:
         if rate > self.rate_at_most:
             return 0.0
+        factors = self._pace(kind.load, rate)
+        return charged_hours(kind.work, self.rest, rate, factors) / kind.load.items
+
+    def _pace(self, load: Load, rate: float) -> tuple[float, float]:
         factors = self.paces.get(rate)
         if factors is None:
-            factors = pace(kind.load, self.overhead, rate)
+            factors = pace(load, self.overhead, rate)
             if self.overhead.policy.checkpoint_items is None:
                 self.paces[rate] = factors
-        return charged_hours(kind.work, self.rest, rate, factors) / kind.load.items
+        return factors
 
     def rate_of(self, offer: Offer) -> float:
         """Return the interruptions per hour to expect of an offer."""

@@ -244,7 +244,11 @@ def test_a_reclaimed_pool_sinks(
     assert cost(after) >= cost(before) * (1 - 1e-12)
 
 
-@given(st.lists(st.floats(0.05, 2.0), min_size=2, max_size=9, unique=True), demands, knowledges)
+@given(
+    st.lists(st.integers(500, 20000).map(lambda n: n / 10000), min_size=2, max_size=9, unique=True),
+    demands,
+    knowledges,
+)
 def test_with_equal_throughput_and_risk_the_order_is_by_price(
     prices: list[float], demand: Any, knowledge: Knowledge
 ) -> None:
