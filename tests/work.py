@@ -1,6 +1,7 @@
 """A world in memory in which workers claim, commit and release jobs."""
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from spindown.app.work.presence import Presence
 from spindown.contract.codec import decode, encode
 from spindown.contract.manifest import Manifest, decode_manifest, manifest_key
 from spindown.contract.result import ItemStatus, Record, decode_part
-from spindown.contract.row import worker_sort, workload_partition
+from spindown.contract.row import POLICY, worker_sort, workload_partition
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
@@ -69,6 +70,8 @@ class WorkWorld:
     def _pause(self, length: timedelta) -> None:
         if isinstance(self.clock, MemoryClock):
             self.clock.advance(length)
+        else:
+            threading.Event().wait(length.total_seconds())
 
     def _count(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
         self.calls[f"{call.port}.{call.method}"] += 1
@@ -103,6 +106,12 @@ class WorkWorld:
 
     def change_worker(self, instance_id: str, **changes: Any) -> None:
         self.table.write(Write(key=self.worker_key(instance_id), set=encode(changes)))
+
+    def set_policy(self, policy: Policy | str) -> None:
+        """Write the policy in force as reconcile does."""
+        text = policy if isinstance(policy, str) else json.dumps(encode(policy))
+        key = Key(partition=workload_partition(WORKLOAD), sort=POLICY)
+        self.table.write(Write(key=key, set={"effective": text}))
 
     def send(self, body: Mapping[str, Any] | str) -> None:
         text = body if isinstance(body, str) else json.dumps(body)

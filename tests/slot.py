@@ -1,0 +1,135 @@
+"""A slot in memory that is driven step by step, with a runner that follows a script."""
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from spindown.app.port import Identity
+from spindown.app.work.account import Account
+from spindown.app.work.policy import Standing
+from spindown.domain.policy import Policy
+from spindown.memory.metadata import MemoryMetadata
+from spindown.user import Item
+from tests.work import WORKLOAD, WorkWorld, a_seat
+from worker.child.runner import BatchDone, Event, ItemDone, Task
+from worker.handover import Bench
+from worker.home import WorkerSettings
+from worker.keeper import Keeper
+from worker.life import Life
+from worker.log import EventLog, open_log
+from worker.slot import Slot
+from worker.watch import Watch
+
+#: Answers a batch with events; None is a poll that finds nothing yet.
+Script = Callable[[Task, Sequence[Item]], Sequence[Event | None]]
+
+
+def square(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+    """Answer every item with its index squared."""
+    return [ItemDone(index=item.index, value=item.index**2) for item in batch] + [BatchDone()]
+
+
+@dataclass
+class ScriptedRunner:
+    """Runner that answers from a script; each poll may be preceded by a happening."""
+
+    script: Script = square
+    before_poll: Callable[[int], None] | None = None
+    batches: list[list[int]] = field(default_factory=list)
+    paths: list[Path | None] = field(default_factory=list)
+    kills: int = 0
+    polls: int = 0
+    _events: list[Event | None] = field(default_factory=list)
+
+    def warm(self) -> None:
+        """Do nothing: a script is always ready."""
+
+    def begin(self, task: Task, batch: Sequence[Item]) -> None:
+        self.batches.append([item.index for item in batch])
+        self.paths += [item.path for item in batch]
+        self._events = list(self.script(task, batch))
+
+    def poll(self, timeout: timedelta) -> Event | None:
+        self.polls += 1
+        if self.before_poll is not None:
+            self.before_poll(self.polls)
+        return self._events.pop(0) if self._events else None
+
+    def kill(self) -> None:
+        self.kills += 1
+        self._events = []
+
+
+class SlotWorld:
+    """A slot, its watch and the world that they live in."""
+
+    def __init__(
+        self,
+        scratch: Path,
+        *,
+        runner: ScriptedRunner | None = None,
+        policy: Policy | None = None,
+        batch_size: int = 2,
+        instance_id: str = "i-1",
+        world: WorkWorld | None = None,
+        idle_timeout: timedelta = timedelta(minutes=10),
+    ) -> None:
+        self.world = world or WorkWorld(policy=policy or Policy())
+        self.runner = runner or ScriptedRunner()
+        self.output = io.StringIO()
+        ports, clock = self.world.ports, self.world.clock
+        presence = self.world.presence(instance_id)
+        seat = replace(a_seat(instance_id), code_digest="d")
+        standing = Standing(policy=self.world.policy, idle_timeout=idle_timeout)
+        self.life = Life(clock=clock, standing=standing)
+        self.log: EventLog = open_log(self.output)
+        self.keeper = Keeper(seat, presence, ports)
+        self.account = Account(
+            deployment="test",
+            workload=WORKLOAD,
+            worker=self.world.worker(instance_id),
+            ports=ports,
+        )
+        self.bench = Bench(
+            seat=seat,
+            presence=presence,
+            ports=ports,
+            runner=self.runner,
+            life=self.life,
+            account=self.account,
+            keeper=self.keeper,
+            log=self.log,
+            batch_size=batch_size,
+            scratch=scratch / instance_id,
+        )
+        self.slot = Slot(self.bench, poll_at_most=timedelta(seconds=20))
+        worker = self.world.worker(instance_id)
+        self.metadata = MemoryMetadata(
+            Identity(
+                instance_id=instance_id,
+                instance_type=worker.instance_type,
+                region=worker.region,
+                zone=worker.zone,
+                capacity_type=worker.capacity_type,
+                tags={},
+            )
+        )
+        self.watch = Watch(
+            life=self.life,
+            presence=presence,
+            keepers=[self.keeper],
+            metadata=self.metadata,
+            ports=ports,
+            account=self.account,
+            settings=WorkerSettings(scratch=scratch, python="python", alive=scratch / "alive"),
+            log=self.log,
+        )
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """Return the log's events of one name."""
+        lines = [json.loads(line) for line in self.output.getvalue().splitlines()]
+        return [line for line in lines if line["event"] == name]
