@@ -238,7 +238,8 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
         wanted = policy.warm_workers - capacity.workers
         reason = f"{policy.warm_workers} workers are kept warm"
     allowed, bound = _bounded(wanted, capacity, best, policy, bounds)
-    if bound:
+    # That no offer is at hand says nothing of the need; the ranking tells it with reasons.
+    if bound and bound != "offers":
         reason = f"{reason}; {bound} allows {allowed} of {wanted}"
     return Sizing(
         need_items_per_hour=demand.need_items_per_hour,

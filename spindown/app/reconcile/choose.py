@@ -35,6 +35,11 @@ class Choice:
         """Tell whether workers are wanted now, whatever may prevent them."""
         return self.sizing.unbounded > 0
 
+    @property
+    def is_open(self) -> bool:
+        """Tell whether workers are wanted now and nothing known prevents them."""
+        return self.is_due and not self.stopped
+
 
 def weigh(tick: Tick) -> Choice:
     """Size the fleet by the queue and the ledger alone."""
@@ -58,16 +63,20 @@ def weigh(tick: Tick) -> Choice:
         policy=tick.policy,
         now=tick.now,
     )
-    return Choice(demand=demand, capacity=present, sizing=sizing, retry_at=sizing.hold_until)
+    stopped, until = _stop(tick, present) if sizing.unbounded > 0 else ("", None)
+    return Choice(
+        demand=demand,
+        capacity=present,
+        sizing=sizing,
+        stopped=stopped,
+        retry_at=until or sizing.hold_until,
+    )
 
 
 def choose(tick: Tick, weighed: Choice) -> Choice:
     """Rank what is on sale for a launch that is due, and size it within all bounds."""
-    if not weighed.is_due:
+    if not weighed.is_open:
         return weighed
-    stopped, until = _stop(tick, weighed)
-    if stopped:
-        return replace(weighed, stopped=stopped, retry_at=until)
     tick.account = tick.ledger.read_account()
     tick.catalogue_age = _catalogue_age(tick)
     headroom = _headroom(tick)
@@ -132,8 +141,8 @@ def budget_left(tick: Tick) -> float | None:
     return max(0.0, tick.deployment.budget_per_month - committed)
 
 
-def _stop(tick: Tick, weighed: Choice) -> tuple[str, datetime | None]:
-    if weighed.capacity.workers >= tick.policy.max_workers:
+def _stop(tick: Tick, present: Capacity) -> tuple[str, datetime | None]:
+    if present.workers >= tick.policy.max_workers:
         return f"max_workers is {tick.policy.max_workers}", None
     breaker = tick.breaker
     is_open = breaker.open_until is not None and breaker.open_until > tick.now

@@ -31,6 +31,10 @@ _ACCOUNT_RETRY = timedelta(minutes=15)
 #: Backing off from a throttle: this long, doubled by each further one, at most this.
 _BACKOFF = timedelta(seconds=15)
 _BACKOFF_AT_MOST = timedelta(minutes=5)
+#: Characters that a row keeps of EC2's words.
+_REASON_AT_MOST = 500
+#: Reason on a launch whose workers had no row for a while.
+ADOPTED = "adopted"
 
 
 def record_outcome(
@@ -49,7 +53,7 @@ def record_outcome(
         state=LaunchState.LAUNCHED if instances else LaunchState.REFUSED,
         instance_ids=tuple(found.instance_id for found in instances),
         reserved_usd=launch.reserved_usd * min(1.0, len(instances) / max(1, launch.count)),
-        reason="; ".join(sorted({f"{r.code}: {r.message}" for r in refusals}))[:500],
+        reason=ADOPTED if adopted else _reasons(refusals),
     )
     tick.launches[launch.launch_id] = done
     tick.journal.note(
@@ -79,6 +83,10 @@ def record_outcome(
     )
     tick.attempts.append(record)
     return record
+
+
+def _reasons(refusals: Sequence[Refusal]) -> str:
+    return "; ".join(sorted({f"{r.code}: {r.message}" for r in refusals}))[:_REASON_AT_MOST]
 
 
 def give_up(tick: Tick, launch: Launch, reason: str) -> None:

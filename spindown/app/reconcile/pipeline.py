@@ -19,8 +19,9 @@ decision). What is older than a few minutes costs a call more now and then: sett
 catalogue.
 """
 
+import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from spindown.app.control import ControlPorts
 from spindown.app.ledger import Fence, Ledger
@@ -37,9 +38,11 @@ from spindown.app.reconcile.report import decide, measure
 from spindown.app.reconcile.tick import Tick, gather
 from spindown.app.reconcile.track import follow_backlog, seen_changes
 from spindown.contract import row as rows
+from spindown.contract.codec import encode
 from spindown.contract.decision import Decision, Outcome, summary_counts
 from spindown.contract.metric import DEPLOYMENT, WORKLOAD
-from spindown.contract.row import DecisionRow
+from spindown.contract.row import DecisionRow, PolicyRow
+from spindown.domain.idle import idle_timeout
 from spindown.error import PreconditionFailed, SpindownError, Throttled, Unreachable
 
 
@@ -76,7 +79,7 @@ def _carry_out(tick: Tick) -> Decision:
     follow_backlog(tick)
     _patiently(tick, "adopting launches", adopt)
     weighed = weigh(tick)
-    _patiently(tick, "looking at EC2", lambda t: _repair(t, is_launch_due=weighed.is_due))
+    _patiently(tick, "looking at EC2", lambda t: _repair(t, is_launch_due=weighed.is_open))
     charge_fleet(tick)
     tidy(tick)
     choice, ended_early = _launch(tick)
@@ -133,12 +136,19 @@ def _remember(tick: Tick, decision: Decision) -> None:
     ledger = tick.ledger
     tick.journal.note(ledger.put(rows.DECISION, row))
     tick.journal.note(ledger.change(rows.BACKLOG, seen_changes(tick.seen)))
-    if tick.effective.row != tick.view.policy:
-        policy = {
-            name: getattr(tick.effective.row, name)
-            for name in ("text", "version", "refused_version", "refusal")
-        }
-        tick.journal.note(ledger.change(rows.POLICY, policy))
+    policy = _policy_row(tick)
+    if policy != tick.view.policy:
+        changes = {f.name: getattr(policy, f.name) for f in fields(policy) if f.name != "edits"}
+        tick.journal.note(ledger.change(rows.POLICY, changes))
+
+
+def _policy_row(tick: Tick) -> PolicyRow:
+    """Return the policy in force as workers read it, who cannot read settings."""
+    return replace(
+        tick.effective.row,
+        effective=json.dumps(encode(tick.policy), sort_keys=True),
+        idle_timeout=idle_timeout(tick.knowledge, tick.policy),
+    )
 
 
 def _locked_out(workload: str, ports: ControlPorts, source: str) -> Decision:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from spindown.app.ending import end_worker, free_leases
 from spindown.app.port import InstanceView, When
 from spindown.app.reconcile.look import assumed
-from spindown.app.reconcile.outcome import mark_unavailable
+from spindown.app.reconcile.outcome import ADOPTED, mark_unavailable
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import row as rows
 from spindown.contract.decision import EndingRecord
@@ -60,6 +60,9 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
 
 def _condemn(tick: Tick, condemnation: Condemnation) -> bool:
     worker = tick.workers[condemnation.instance_id]
+    if worker.instance_id not in tick.view.workers:
+        # Adopted in this very tick: it could not check in before it had a row.
+        return False
     changes = {
         "state": WorkerState.CONDEMNED,
         "condemned_at": tick.now,
@@ -78,7 +81,9 @@ def _condemn(tick: Tick, condemnation: Condemnation) -> bool:
         version=worker.version + 1,
     )
     tick.condemned.append(EndingRecord(instance_id=worker.instance_id, reason=condemnation.reason))
-    if condemnation.never_checked_in:
+    launch = tick.launch_of(worker)
+    was_adopted = launch is not None and launch.reason == ADOPTED
+    if condemnation.never_checked_in and not was_adopted:
         mark_unavailable(tick, worker.pool, "its instance never checked in")
         _strike(tick, worker)
     return True

@@ -90,7 +90,9 @@ def _summary(tick: Tick, choice: Choice, outcome: Outcome, ended_early: str) -> 
     match outcome:
         case Outcome.LAUNCHED:
             pools = Counter(p for a in tick.attempts for p in a.instances.values())
-            said = "launched " + ", ".join(f"{n} {pool}" for pool, n in sorted(pools.items()))
+            is_new = any(a.outcome == "launched" for a in tick.attempts)
+            said = "launched " if is_new else "adopted "
+            said += ", ".join(f"{n} {pool}" for pool, n in sorted(pools.items()))
         case Outcome.HELD if choice.sizing.hold_until is None:
             said = f"no offer may be taken before {_clock(choice.retry_at)}"
         case Outcome.STOPPED:

@@ -51,6 +51,20 @@ def test_three_missed_check_ins_in_a_row_open_the_breaker_until_the_image_change
     assert any(d.outcome is Outcome.LAUNCHED for d in world.run(6))
 
 
+def test_an_instance_that_had_no_row_for_too_long_is_no_strike_against_its_image() -> None:
+    world = ControlWorld()
+    world.send()
+    world.compute.lose_next_answer(is_carried_out=True)
+    world.tick()
+
+    adopted, condemned = world.tick(minutes(12)), world.tick(minutes(1))
+
+    assert [a.outcome for a in adopted.attempts] == ["adopted"]
+    assert adopted.condemned == ()
+    assert len(condemned.condemned) == 1
+    assert world.view().breaker.strikes == 0
+
+
 def test_a_check_in_makes_the_strikes_start_anew() -> None:
     world = ControlWorld()
     world.put(rows.BREAKER, strikes=2, image="lt-1@3 abc", reason="", open_until=None)

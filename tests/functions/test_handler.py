@@ -1,0 +1,150 @@
+"""The functions: an event in, one use case, an answer out; nothing that repeats a bad event."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from functions import interruption, offers, scaler
+from spindown.app.offers import load_catalogue
+from spindown.error import Unreachable
+from tests.builders import minutes
+from tests.control import DEPLOYMENT, ControlWorld
+
+EVENTS = Path(__file__).parents[1] / "events"
+
+
+def load(name: str) -> Any:
+    return json.loads((EVENTS / f"{name}.json").read_text())
+
+
+def scale(world: ControlWorld, event: object) -> dict[str, str]:
+    return scaler.handle(event, deployment=DEPLOYMENT, holder="request-1", ports=world.ports)
+
+
+@pytest.mark.parametrize("name", ["tick", "nudge", "queue_alarm"])
+def test_whatever_wakes_the_scaler_launches_for_the_work_that_waits(name: str) -> None:
+    world = ControlWorld()
+    world.send()
+
+    said = scale(world, load(name))
+
+    assert said["outcome"] == "launched"
+    assert said["workload"] == "classify"
+    assert len(world.workers()) == 1
+
+
+def test_a_duplicated_alarm_launches_nothing_more() -> None:
+    world = ControlWorld()
+    world.send()
+
+    answers = [scale(world, load("queue_alarm"))["outcome"] for _ in range(3)]
+
+    assert answers == ["launched", "enough", "enough"]
+    assert len(world.compute.bills()) == 1
+
+
+@pytest.mark.parametrize(
+    "event",
+    [{}, [], None, "tick", {"source": "spindown.tick"}, {"source": "aws.s3"}],
+    ids=repr,
+)
+def test_an_event_that_cannot_be_read_is_counted_and_let_go(event: object) -> None:
+    world = ControlWorld()
+
+    said = scale(world, event)
+
+    assert said["outcome"] == "ignored"
+    assert world.metrics.values("MalformedEvents") == [1]
+
+
+def test_a_tick_of_a_workload_that_is_no_more_is_let_go() -> None:
+    world = ControlWorld()
+
+    said = scale(world, {"source": "spindown.tick", "workload": "gone"})
+
+    assert said["outcome"] == "ignored"
+    assert "gone" in said["summary"]
+
+
+def test_a_fault_of_aws_is_an_error_of_the_function() -> None:
+    world = ControlWorld()
+
+    def fail(call: Any, proceed: Any) -> Any:
+        if call.method == "query":
+            raise Unreachable("no answer")
+        return proceed()
+
+    world.interfere = fail
+
+    with pytest.raises(Unreachable):
+        scale(world, load("tick"))
+
+
+def test_a_warning_of_our_own_instance_is_acted_on() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    event = load("spot_interruption")
+    event["detail"]["instance-id"] = worker.instance_id
+    event["time"] = world.now.isoformat()
+
+    said = interruption.handle(event, deployment=DEPLOYMENT, holder="r", ports=world.ports)
+
+    assert (said["acted"], said["workload"]) == (True, "classify")
+    assert "launched 1" in said["summary"]
+
+
+@pytest.mark.parametrize(
+    "name", ["spot_interruption", "rebalance_recommendation", "instance_state_change"]
+)
+def test_events_of_other_instances_are_no_case(name: str) -> None:
+    world = ControlWorld()
+
+    said = interruption.handle(load(name), deployment=DEPLOYMENT, holder="r", ports=world.ports)
+
+    assert (said["acted"], said["workload"]) == (False, "")
+
+
+def test_a_malformed_event_of_ec2_is_counted_and_let_go() -> None:
+    world = ControlWorld()
+
+    said = interruption.handle({"detail": 1}, deployment=DEPLOYMENT, holder="r", ports=world.ports)
+
+    assert said["outcome"] == "ignored"
+    assert world.metrics.data[-1].dimensions == {
+        "Deployment": DEPLOYMENT,
+        "Function": "interruption",
+    }
+
+
+def test_the_end_of_an_instance_frees_its_job() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+    world.clock.advance(minutes(1))
+    event = load("instance_state_change")
+    event["detail"]["instance-id"] = worker.instance_id
+    event["time"] = world.now.isoformat()
+
+    said = interruption.handle(event, deployment=DEPLOYMENT, holder="r", ports=world.ports)
+
+    assert said["leases_freed"] == 1
+
+
+def test_offers_are_refreshed() -> None:
+    world = ControlWorld()
+
+    assert offers.handle(world.ports) == {"types": 3, "failures": {}}
+    assert load_catalogue(world.objects) is not None
+
+
+@pytest.mark.parametrize("module", ["scaler", "interruption", "offers", "malformed"])
+def test_a_function_stays_thin(module: str) -> None:
+    lines = (Path(__file__).parents[2] / "functions" / f"{module}.py").read_text().splitlines()
+    code = [line for line in lines if line.strip() and not line.lstrip().startswith(("#", '"""'))]
+
+    assert len(code) <= 40

@@ -1,0 +1,166 @@
+"""The catalogue: read whole, kept part by part, remembered for a while."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.app.offers import CATALOGUE_KEY, current_catalogue, load_catalogue, refresh
+from spindown.domain.offer import Pool
+from spindown.error import Throttled, Unreachable
+from spindown.memory import PortCall
+from tests.builders import a_type, minutes
+from tests.control import PRICES, REGION, ZONES, ControlWorld, a_pool_of
+
+
+def test_a_refresh_writes_types_zones_and_prices() -> None:
+    world = ControlWorld()
+
+    refreshed = refresh(world.ports)
+
+    stored = load_catalogue(world.objects)
+    assert stored == refreshed.catalogue
+    assert set(stored.instance_types) == {"g4dn.xlarge", "g5.xlarge", "g6.xlarge"}
+    assert stored.offerings[REGION][ZONES[0]] == frozenset(stored.instance_types)
+    assert stored.on_demand[REGION]["g5.xlarge"] == 1.006
+    assert refreshed.failures == {}
+
+
+@pytest.mark.parametrize("source", ["instance_types", "offerings", "on_demand_prices"])
+def test_a_source_that_fails_keeps_its_last_good_part_with_its_age(source: str) -> None:
+    world = ControlWorld()
+    first = refresh(world.ports).catalogue
+    taken_at = first.taken_at
+    world.market.offer(a_type("g6e.xlarge"), region=REGION, zones=ZONES, on_demand=1.861, spot=0.9)
+
+    world.interfere = _failing(source)
+    for _ in range(2):
+        world.clock.advance(minutes(60))
+        refreshed = refresh(world.ports)
+
+    name = f"{REGION}/{source.removesuffix('_prices')}"
+    catalogue = refreshed.catalogue
+    assert list(refreshed.failures) == [name]
+    assert catalogue.stale_since == {name: taken_at}
+    is_known = {
+        "instance_types": "g6e.xlarge" in catalogue.instance_types,
+        "offerings": "g6e.xlarge" in catalogue.offerings[REGION][ZONES[0]],
+        "on_demand_prices": "g6e.xlarge" in catalogue.on_demand[REGION],
+    }
+    assert [part for part, known in is_known.items() if not known] == [source]
+    ages = {
+        datum.dimensions["Source"]: datum.value
+        for datum in world.metrics.data
+        if datum.name == "CatalogueSourceAge"
+    }
+    assert ages[name] == timedelta(hours=2).total_seconds()
+
+
+def test_a_source_that_recovers_is_fresh_again() -> None:
+    world = ControlWorld()
+    refresh(world.ports)
+    world.interfere = _failing("offerings")
+    refresh(world.ports)
+    world.interfere = None
+
+    assert refresh(world.ports).catalogue.stale_since == {}
+
+
+def test_an_empty_answer_does_not_empty_the_catalogue() -> None:
+    world = ControlWorld()
+    refresh(world.ports)
+
+    def empty(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        return [] if call.method == "instance_types" else proceed()
+
+    world.interfere = empty
+    refreshed = refresh(world.ports)
+
+    assert len(refreshed.catalogue.instance_types) == 3
+    assert refreshed.failures == {f"{REGION}/instance_types": "it is empty"}
+
+
+def test_a_first_refresh_that_reads_nothing_is_an_error_and_writes_nothing() -> None:
+    world = ControlWorld()
+    world.interfere = _failing("instance_types", "offerings", "on_demand_prices")
+
+    with pytest.raises(Unreachable):
+        refresh(world.ports)
+
+    assert list(world.objects.list("offers/")) == []
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b'{"schema": 2}', b'{"schema": 1}', b"\xff"], ids=repr
+)
+def test_a_catalogue_of_another_version_or_none_is_read_anew(data: bytes) -> None:
+    world = ControlWorld()
+    world.objects.put(CATALOGUE_KEY, data)
+
+    catalogue = current_catalogue(world.ports, world.now)
+
+    assert len(catalogue.instance_types) == 3
+    assert load_catalogue(world.objects) == catalogue
+
+
+def test_the_catalogue_and_spot_prices_are_remembered_for_a_few_minutes() -> None:
+    world = ControlWorld()
+    world.send(1)
+    world.dry(*_every_pool())
+    for _ in range(10):
+        world.tick(minutes(1))
+
+    assert 2 <= world.calls["market.spot_prices"] <= 3
+    assert world.calls["market.instance_types"] == 1
+    assert world.calls["objects.get"] <= 2
+
+
+def test_asks_for_spot_prices_of_fitting_types_alone() -> None:
+    world = ControlWorld()
+    world.market.offer(
+        a_type("p3.2xlarge", gpu_manufacturer="AMD"),
+        region=REGION,
+        zones=ZONES,
+        on_demand=3.0,
+        spot=1.0,
+    )
+    asked: list[Any] = []
+
+    def record(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "spot_prices":
+            asked.append(call.kwargs["instance_types"])
+        return proceed()
+
+    world.interfere = record
+    world.send()
+    world.tick()
+
+    assert asked == [["g4dn.xlarge", "g5.xlarge", "g6.xlarge"]]
+
+
+def _failing(*methods: str) -> Callable[[PortCall, Callable[[], Any]], Any]:
+    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method in methods:
+            raise Unreachable(f"{call.method}: no answer")
+        return proceed()
+
+    return interfere
+
+
+def _every_pool() -> list[Pool]:
+    return [a_pool_of(name, zone) for name in PRICES for zone in ZONES]
+
+
+def test_a_throttled_source_is_a_failed_source() -> None:
+    world = ControlWorld()
+    refresh(world.ports)
+
+    def throttle(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "on_demand_prices":
+            raise Throttled("slow down")
+        return proceed()
+
+    world.interfere = throttle
+
+    assert refresh(world.ports).failures == {f"{REGION}/on_demand": "slow down"}

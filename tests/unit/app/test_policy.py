@@ -1,0 +1,114 @@
+"""The policy in force: deployed, plus a live edit if that is valid."""
+
+from datetime import timedelta
+
+import pytest
+
+from spindown.app.policy import (
+    differences,
+    edit_policy,
+    effective_policy,
+    policy_history,
+)
+from spindown.app.port import LiveEdit
+from spindown.contract.row import PolicyRow
+from spindown.domain.policy import Policy
+from spindown.error import ConfigError
+from tests.builders import NOW
+from tests.control import WORKLOAD, ControlWorld
+
+
+def an_edit(text: str, version: int = 2) -> LiveEdit:
+    return LiveEdit(text=text, version=version, edited_at=NOW)
+
+
+GOOD = PolicyRow(text='{"max_workers": 7}', version=1)
+
+
+def test_an_edit_changes_only_its_keys() -> None:
+    settings = ControlWorld().workload_settings()
+
+    found = effective_policy(settings, an_edit('{"idle_timeout": "2m"}'), PolicyRow())
+
+    changed = differences(settings.policy, found.policy)
+    assert [(d.key, d.in_force) for d in changed] == [("idle_timeout", timedelta(minutes=2))]
+    assert (found.version, found.refusal) == (2, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{"max_workers": -1}', id="a-value-out-of-range"),
+        pytest.param('{"max_wrokers": 1}', id="an-unknown-key"),
+        pytest.param('{"idle_timeout": 10}', id="a-number-without-unit"),
+        pytest.param("[]", id="no-object"),
+        pytest.param("{", id="no-json"),
+        pytest.param("", id="nothing"),
+    ],
+)
+def test_an_invalid_edit_leaves_the_last_good_one_in_force(text: str) -> None:
+    settings = ControlWorld().workload_settings()
+
+    found = effective_policy(settings, an_edit(text), GOOD)
+
+    assert found.policy.max_workers == 7
+    assert found.version == 1
+    assert found.refusal
+    assert (found.row.text, found.row.refused_version) == (GOOD.text, 2)
+
+
+def test_without_a_good_edit_an_invalid_one_leaves_the_deployed_policy() -> None:
+    settings = ControlWorld().workload_settings()
+
+    assert effective_policy(settings, an_edit("{"), PolicyRow()).policy == settings.policy
+
+
+def test_taking_the_edit_back_restores_the_deployed_policy() -> None:
+    settings = ControlWorld().workload_settings()
+
+    found = effective_policy(settings, None, GOOD)
+
+    assert found.policy == settings.policy
+    assert found.row.text == ""
+
+
+def test_an_edit_adds_to_the_one_before_and_gives_keys_back() -> None:
+    world = ControlWorld()
+    ports = {"settings": world.settings, "table": world.table}
+    edit_policy(WORKLOAD, {"max_workers": 7, "idle_timeout": "2m"}, **ports)  # type: ignore[arg-type]
+
+    edit_policy(WORKLOAD, {"band": 0.1}, clear=["max_workers"], **ports)  # type: ignore[arg-type]
+
+    settings, edit = world.settings.workload(WORKLOAD)
+    found = effective_policy(settings, edit, PolicyRow())
+    assert {d.key for d in differences(settings.policy, found.policy)} == {"idle_timeout", "band"}
+    assert len(policy_history(WORKLOAD, settings=world.settings)) == 2
+
+
+def test_a_refused_edit_stores_nothing() -> None:
+    world = ControlWorld()
+
+    with pytest.raises(ConfigError, match="max_workers"):
+        edit_policy(WORKLOAD, {"max_workers": -1}, settings=world.settings, table=world.table)
+
+    assert world.settings.workload(WORKLOAD)[1] is None
+
+
+def test_a_mend_replaces_an_edit_that_cannot_be_read() -> None:
+    world = ControlWorld()
+    world.settings.put_live(WORKLOAD, "{")
+
+    edit_policy(WORKLOAD, {"max_workers": 3}, settings=world.settings, table=world.table)
+
+    settings, edit = world.settings.workload(WORKLOAD)
+    assert effective_policy(settings, edit, PolicyRow()).policy.max_workers == 3
+
+
+def test_giving_the_last_key_back_deletes_the_edit() -> None:
+    world = ControlWorld()
+    edit_policy(WORKLOAD, {"max_workers": 3}, settings=world.settings, table=world.table)
+    edit_policy(WORKLOAD, {}, clear=["max_workers"], settings=world.settings, table=world.table)
+
+    settings, edit = world.settings.workload(WORKLOAD)
+    assert edit is None
+    assert effective_policy(settings, edit, PolicyRow()).policy == Policy()

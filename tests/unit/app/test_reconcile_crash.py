@@ -1,0 +1,94 @@
+"""A reconcile that dies at any port call, before its effect or after it, is made good."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK_LEASE, budget_sort
+from spindown.domain.fleet import LaunchState, WorkerState
+from spindown.error import SpindownError
+from spindown.memory import PortCall
+from tests.builders import minutes
+from tests.control import ControlWorld
+
+
+class Crashed(BaseException):
+    """The process is gone: no code of ours may catch it."""
+
+
+def crash_at(number: int, *, after: bool) -> Callable[[PortCall, Callable[[], Any]], Any]:
+    count = [0]
+
+    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        count[0] += 1
+        if count[0] == number and not after:
+            raise Crashed
+        if count[0] != number:
+            return proceed()
+        with suppress(SpindownError):
+            proceed()
+        raise Crashed
+
+    return interfere
+
+
+def a_world_with_all_to_do() -> ControlWorld:
+    """Return a world whose next tick adopts, ends, requeues, charges and launches."""
+    world = ControlWorld(budget=100.0)
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.run(2)
+    world.send(300)
+    world.compute.lose_next_answer(is_carried_out=True)
+    world.tick(minutes(1))
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+    world.clock.advance(minutes(11))
+    return world
+
+
+def calls_of_that_tick() -> int:
+    world = a_world_with_all_to_do()
+    before = world.calls.total()
+    world.tick()
+    return world.calls.total() - before
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before-its-effect", "after-its-effect"])
+@pytest.mark.parametrize("number", range(1, calls_of_that_tick() + 1))
+def test_recovers_from_a_crash_at_this_call(number: int, after: bool) -> None:
+    world = a_world_with_all_to_do()
+    world.interfere = crash_at(number, after=after)
+    with pytest.raises(Crashed):
+        world.tick()
+    world.interfere = None
+
+    world.tick(LOCK_LEASE)
+    for _ in range(3):
+        for booting in world.workers(WorkerState.BOOTING):
+            world.check_in(booting.instance_id)
+        world.beat()
+        world.tick(minutes(1))
+
+    view = world.view()
+    states = {i.instance_id: i.state(world.now) for i in world.compute._instances.values()}
+    live = {w.instance_id for w in view.workers.values() if w.is_live}
+    assert {name for name, state in states.items() if state == "running"} == live
+    assert not any(x.state is LaunchState.INTENDED for x in view.launches.values())
+    assert len(live) <= world.policy.max_workers
+    assert view.leases == ()
+    budget = world.table.query(DEPLOYMENT_PARTITION, budget_sort(world.now))
+    (month,) = budget.values()
+    days = sum(day.dollars for day in view.spend.values())
+    reserved = sum(x.reserved_usd for x in view.launches.values())
+    assert month["dollars"] == pytest.approx(days)
+    assert month["committed"] == pytest.approx(days + reserved)
+    charged = sum(
+        w.price_per_hour * ((w.accrued_until or w.launched_at) - w.launched_at) / minutes(60)
+        for w in view.workers.values()
+        if not w.interruption_counted
+    )
+    # The reclaimed one was free; each other one is charged from its launch on, once.
+    assert days == pytest.approx(charged)

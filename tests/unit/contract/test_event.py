@@ -1,0 +1,145 @@
+"""Events: the real ones are read, everything else is refused with a reason."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.contract.event import (
+    ALARM,
+    InterruptionWarning,
+    RebalanceRecommendation,
+    StateChange,
+    WakeUp,
+    parse_instance_event,
+    parse_wake_up,
+    queue_name,
+)
+from spindown.error import ContractError
+
+EVENTS = Path(__file__).parents[2] / "events"
+AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+INSTANCE: dict[str, Any] = {"instance_id": "i-0123456789abcdef0", "region": "us-west-2", "at": AT}
+
+
+def load(name: str) -> Any:
+    return json.loads((EVENTS / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "wake_up"),
+    [
+        ("tick", WakeUp(source="spindown.tick", workload="classify")),
+        ("nudge", WakeUp(source="spindown.nudge", workload="classify")),
+        ("queue_alarm", WakeUp(source=ALARM, workload="classify")),
+    ],
+)
+def test_reads_what_wakes_the_scaler(name: str, wake_up: WakeUp) -> None:
+    assert parse_wake_up(load(name), deployment="demo") == wake_up
+
+
+@pytest.mark.parametrize(
+    ("name", "event"),
+    [
+        ("spot_interruption", InterruptionWarning(**INSTANCE)),
+        ("rebalance_recommendation", RebalanceRecommendation(**INSTANCE)),
+        ("instance_state_change", StateChange(**INSTANCE, state="terminated")),
+    ],
+)
+def test_reads_the_events_of_instances(name: str, event: object) -> None:
+    assert parse_instance_event(load(name)) == event
+
+
+def test_a_warning_gives_two_minutes_from_its_own_time() -> None:
+    event = parse_instance_event(load("spot_interruption"))
+
+    assert isinstance(event, InterruptionWarning)
+    assert event.deadline == datetime(2026, 11, 20, 12, 2, tzinfo=UTC)
+
+
+def test_a_workload_may_have_dashes_in_its_name() -> None:
+    event = load("queue_alarm")
+    dimensions = event["alarmData"]["configuration"]["metrics"][0]["metricStat"]["metric"]
+    dimensions["dimensions"]["QueueName"] = queue_name("demo", "classify-big-files")
+
+    assert parse_wake_up(event, deployment="demo").workload == "classify-big-files"
+
+
+@pytest.mark.parametrize("queue", ["other-classify", "demo-", "demo-classify-dlq", "democlassify"])
+def test_an_alarm_on_another_queue_wakes_nobody(queue: str) -> None:
+    event = load("queue_alarm")
+    metric = event["alarmData"]["configuration"]["metrics"][0]["metricStat"]["metric"]
+    metric["dimensions"]["QueueName"] = queue
+
+    with pytest.raises(ContractError, match="alarm on a queue named demo-WORKLOAD"):
+        parse_wake_up(event, deployment="demo")
+
+
+def test_a_composite_alarm_names_no_queue() -> None:
+    event = load("queue_alarm")
+    event["alarmData"]["configuration"] = {"alarmRule": "ALARM(a)"}
+
+    with pytest.raises(ContractError):
+        parse_wake_up(event, deployment="demo")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("detail", "instance-id"), "../../etc"),
+        (("detail", "instance-id"), None),
+        (("detail",), "i-1"),
+        (("time",), "yesterday"),
+        (("region",), ""),
+        (("detail-type",), "EC2 Spot Instance Request Fulfillment"),
+    ],
+    ids=str,
+)
+def test_says_which_field_of_an_event_is_wrong(path: tuple[str, ...], value: object) -> None:
+    event = load("spot_interruption")
+    at = event
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = value
+
+    with pytest.raises(ContractError) as refused:
+        parse_instance_event(event)
+
+    assert path[-1] in refused.value.field
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+KEYS = st.sampled_from(
+    [
+        "source",
+        "workload",
+        "detail",
+        "detail-type",
+        "time",
+        "region",
+        "alarmData",
+        "configuration",
+        "metrics",
+    ]
+)
+SHAPED = st.dictionaries(KEYS, JSON | st.dictionaries(KEYS, JSON), max_size=6)
+SOURCES = st.sampled_from(["spindown.tick", "aws.cloudwatch", "aws.ec2"])
+
+
+@given(JSON | SHAPED, SOURCES)
+def test_any_json_is_an_event_or_a_reason(value: Any, source: str) -> None:
+    if isinstance(value, dict):
+        value = {**value, "source": source}
+    for parse in (parse_instance_event, lambda event: parse_wake_up(event, deployment="demo")):
+        try:
+            assert parse(value) is not None
+        except ContractError as reason:
+            assert str(reason)  # noqa: PT017 - either way is right, and both are checked
