@@ -51,7 +51,7 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
         print(spindown.__version__)  # noqa: T201 - asked for by a person
         return 0
     log = open_log(sys.stdout)
-    scratch = Path(tempfile.mkdtemp(prefix="spindown-"))
+    scratch = make_scratch()
     settings = read_settings(environment, scratch)
     try:
         return _work(settings, environment, log)
@@ -63,6 +63,16 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
         return _give_up(settings)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def make_scratch() -> Path:
+    """Make the directory that the worker shares with the user's code.
+
+    On an instance that is another user's; what lies in the directory belongs to their group.
+    """
+    scratch = Path(tempfile.mkdtemp(prefix="spindown-"))
+    scratch.chmod(0o2770)
+    return scratch
 
 
 def read_settings(environment: Mapping[str, str], scratch: Path) -> WorkerSettings:

@@ -37,6 +37,7 @@ from worker.watch import Watch
 _LAST_POLL = timedelta(seconds=1)
 #: How often the main thread looks at the clock.
 _LOOK_UP = timedelta(seconds=1)
+_SHORTEST_LOOK = timedelta(milliseconds=10)
 #: Beyond the time to leave, for slots whose last requests hang.
 _JOIN_GRACE = timedelta(seconds=30)
 
@@ -86,7 +87,7 @@ class Daemon:
         for slot in self._slots:
             slot.thread.start()
         while not self._life.is_finishing:
-            self._life.wait(_LOOK_UP)
+            self._life.wait(self._next_look())
             self._end_if_old(worker)
             self._end_if_idle()
         self._log.info("draining", reason=self._life.reason)
@@ -199,6 +200,12 @@ class Daemon:
                 words = f"No work for {say_duration(timeout)}. Shutting down."
                 self._log.info("idle_timeout", message=words)
         self._life.wake()
+
+    def _next_look(self) -> timedelta:
+        """Return how long to wait before the next look: no longer than until the idle timeout."""
+        now, timeout = self._ports.clock.now(), self._life.standing.idle_timeout
+        rests = [timeout - (now - (slot.free_since or now)) for slot in self._slots]
+        return min(max(*rests, _SHORTEST_LOOK), _LOOK_UP)
 
     def _is_idle_for(self, length: timedelta) -> bool:
         now = self._ports.clock.now()

@@ -1,0 +1,352 @@
+"""The whole worker with its threads and real children, over ports in memory and a real clock."""
+
+import io
+import json
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spindown.app.port import Identity, Message
+from spindown.app.work.presence import Condemned
+from spindown.aws.clock import SystemClock
+from spindown.contract.manifest import JobState
+from spindown.contract.run import RunSpec
+from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.policy import Policy
+from spindown.error import NotFound
+from spindown.memory.metadata import MemoryMetadata
+from tests.work import WORKLOAD, WorkWorld, items
+from worker.child.code import Code
+from worker.child.runner import ChildRunner, Runner
+from worker.daemon import Daemon, Parts, say_duration
+from worker.home import Home, WorkerSettings
+from worker.log import open_log
+
+QUICK = Policy(
+    heartbeat_interval=timedelta(seconds=0.05),
+    lease_duration=timedelta(seconds=30),
+    commit_margin=timedelta(seconds=1),
+    idle_timeout=timedelta(seconds=0.3),
+)
+PATIENCE = 20.0
+
+SLEEPER = """
+    import threading
+    from spindown.user import Result
+    def run(batch, ctx):
+        for item in batch:
+            if item.index >= 2:
+                threading.Event().wait()
+            yield Result(item, ctx.slot)
+"""
+ECHO = """
+    from spindown.user import Result
+    def run(batch, ctx):
+        return [Result(item, item.value) for item in batch]
+"""
+
+
+class Plant:
+    """A daemon, its thread, and the world around it."""
+
+    def __init__(self, scratch: Path, source: str = ECHO, *, policy: Policy = QUICK) -> None:
+        self.world = WorkWorld(clock=SystemClock(), policy=policy)
+        self.world.set_policy(policy)
+        queue = self.world.ports.queue
+        patient = replace(self.world.ports, queue=PatientQueue(queue))  # type: ignore[arg-type]
+        self.output = io.StringIO()
+        self.scratch = scratch
+        self.ended = scratch / "ended"
+        code = scratch / "code"
+        code.mkdir()
+        (code / "job.py").write_text(textwrap.dedent(source))
+        self.log = open_log(self.output)
+        spec = RunSpec(entrypoint="job:run", batch_size=1, item_timeout=timedelta(seconds=60))
+        self.code = Code(root=code, spec=spec, digest="d")
+        identity = Identity(
+            instance_id="i-1",
+            instance_type="g4dn.12xlarge",
+            region="us-east-1",
+            zone="us-east-1a",
+            capacity_type=self.world.launch("i-0").capacity_type,
+            tags={},
+        )
+        self.metadata = MemoryMetadata(identity)
+        self.daemon = Daemon(
+            Parts(
+                home=Home(
+                    deployment="test",
+                    workload=WORKLOAD,
+                    queue_url="q",
+                    dead_letter_url="d",
+                    table="t",
+                    bucket="b",
+                    code="s3://c/d.zip",
+                    log_group="g",
+                ),
+                identity=identity,
+                settings=WorkerSettings(
+                    scratch=scratch,
+                    python=sys.executable,
+                    poweroff=("touch", str(self.ended)),
+                    metadata_interval=timedelta(seconds=0.05),
+                    poll_at_most=timedelta(seconds=0.2),
+                    check_in_patience=timedelta(seconds=0.2),
+                    stop_grace=timedelta(seconds=0.3),
+                ),
+                ports=patient,
+                metadata=self.metadata,
+                code=self.code,
+                log=self.log,
+                make_runner=self._make_runner,
+            )
+        )
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def _make_runner(self, worker: Worker, slot: int) -> Runner:
+        return ChildRunner(
+            self.code, slot=slot, scratch=self.scratch, python=sys.executable, env={}, log=self.log
+        )
+
+    def _run(self) -> None:
+        worker = self.daemon.run()
+        self.daemon.power_off(worker)
+
+    def start(self, **worker: Any) -> None:
+        self.world.launch("i-1", **worker)
+        self.thread.start()
+
+    def join(self) -> None:
+        self.thread.join(PATIENCE)
+        assert not self.thread.is_alive(), self.output.getvalue()
+
+    def stop(self) -> None:
+        self.daemon.stop()
+        self.thread.join(PATIENCE)
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        for _ in range(int(PATIENCE / 0.02)):
+            if holds():
+                return
+            threading.Event().wait(0.02)
+        raise AssertionError(self.output.getvalue())
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.output.getvalue().splitlines()]
+        return [line for line in lines if line["event"] == name]
+
+    def items_done(self, slot: int) -> int:
+        """Return what the lease row of a slot says: the heartbeat writes it."""
+        lease = self.world.lease_row(f"i-1/{slot}")
+        return 0 if lease is None else lease.items_done
+
+    def next_item(self, job_id: str) -> int:
+        try:
+            return self.world.manifest(job_id).next_item
+        except NotFound:
+            return -1
+
+    @property
+    def has_powered_off(self) -> bool:
+        return self.ended.exists()
+
+
+class PatientQueue:
+    """Waits for a message as SQS does; everything else is the queue's own."""
+
+    def __init__(self, queue: Any) -> None:
+        self._queue = queue
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    def receive(self, *, wait: timedelta, visibility: timedelta) -> Message | None:
+        for _ in range(max(int(wait.total_seconds() / 0.02), 1)):
+            message: Message | None = self._queue.receive(wait=timedelta(0), visibility=visibility)
+            if message is not None:
+                return message
+            threading.Event().wait(0.02)
+        return None
+
+
+@pytest.fixture
+def plant(tmp_path: Path) -> Iterator[Callable[..., Plant]]:
+    made: list[Plant] = []
+
+    def make(*arguments: Any, **more: Any) -> Plant:
+        made.append(Plant(tmp_path, *arguments, **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        if one.thread.is_alive():
+            one.stop()
+
+
+def test_works_until_there_is_nothing_more_and_ends_itself(plant: Callable[..., Plant]) -> None:
+    one = plant()
+    for name in ("a", "b", "c"):
+        one.world.send({"job_id": name, "items": items(3)})
+    one.start()
+    one.join()
+    for name in ("a", "b", "c"):
+        assert one.world.manifest(name).state is JobState.COMPLETED
+    assert one.world.queue.bodies() == []
+    worker = one.world.worker()
+    assert (worker.state, worker.reason) == (WorkerState.DRAINED, "idle")
+    assert worker.checked_in_at is not None
+    [line] = one.events("idle_timeout")
+    assert line["message"] == "No work for 0.3 seconds. Shutting down."
+    assert one.has_powered_off
+    assert one.world.metrics.values("ItemsDone") == [3, 3, 3]
+    assert len(one.world.metrics.values("BootSeconds")) == 1
+
+
+def test_one_notice_drains_all_four_slots(plant: Callable[..., Plant]) -> None:
+    one = plant(SLEEPER)
+    names = ["a", "b", "c", "d"]
+    for name in names:
+        one.world.send({"job_id": name, "items": items(5)})
+    launched_at = one.world.clock.now() - timedelta(hours=2)
+    one.start(slots=4, gpu_count=4.0, launched_at=launched_at)
+    one.until(lambda: one.world.worker().busy_slots == 4)
+    one.until(lambda: sum(one.items_done(slot) for slot in range(4)) == 8)
+    one.metadata.announce_interruption(one.world.clock.now() + timedelta(seconds=1.5))
+    one.join()
+    for name in names:
+        manifest = one.world.manifest(name)
+        assert (manifest.next_item, manifest.released, manifest.interruptions) == (2, True, 1)
+    assert one.world.queue.backlog().visible == 4
+    assert [one.world.lease_row(f"i-1/{slot}") for slot in range(4)] == [None] * 4
+    assert {r.result for name in names for r in one.world.records(name)} == {0, 1, 2, 3}
+    assert one.world.worker().state is WorkerState.DRAINED
+    assert len(one.events("interruption_noticed")) == 1
+    # After the first hour nothing is free of charge.
+    assert one.has_powered_off
+
+
+def test_waits_to_be_reclaimed_within_the_first_hour(plant: Callable[..., Plant]) -> None:
+    one = plant()
+    one.start()
+    one.until(lambda: one.world.worker().state is WorkerState.IDLE)
+    one.metadata.announce_interruption(one.world.clock.now() + timedelta(seconds=1.2))
+    one.until(lambda: bool(one.events("waiting_to_be_reclaimed")))
+    assert not one.has_powered_off
+    one.stop()
+    assert not one.has_powered_off
+
+
+def test_a_request_to_stop_commits_and_gives_back_what_is_held(
+    plant: Callable[..., Plant],
+) -> None:
+    one = plant(SLEEPER)
+    one.world.send({"job_id": "a", "items": items(5)})
+    one.start()
+    one.until(lambda: one.items_done(0) == 2)
+    one.daemon.stop()
+    one.join()
+    manifest = one.world.manifest("a")
+    assert (manifest.next_item, manifest.released, manifest.interruptions) == (2, True, 0)
+    assert one.world.queue.backlog().visible == 1
+    assert one.has_powered_off
+
+
+def test_waits_for_its_row_if_it_was_quicker_than_its_launch(plant: Callable[..., Plant]) -> None:
+    one = plant()
+    one.thread.start()
+    one.until(lambda: one.world.calls["table.get"] >= 2)
+    one.world.launch("i-1")
+    one.join()
+    assert one.world.worker().state is WorkerState.DRAINED
+
+
+def test_gives_up_when_nobody_has_launched_it(plant: Callable[..., Plant]) -> None:
+    one = plant()
+    with pytest.raises(NotFound, match="no worker row of i-1"):
+        one.daemon.run()
+
+
+def test_does_not_work_when_it_was_condemned_before_it_checked_in(
+    plant: Callable[..., Plant],
+) -> None:
+    one = plant()
+    one.world.launch("i-1", state=WorkerState.CONDEMNED, reason="never checked in")
+    with pytest.raises(Condemned, match="never checked in"):
+        one.daemon.run()
+
+
+def test_a_restarted_worker_lets_its_old_leases_go(plant: Callable[..., Plant]) -> None:
+    one = plant()
+    one.world.presence("i-1")
+    one.world.hold({"job_id": "a", "items": items(2)})
+    one.thread.start()
+    one.join()
+    manifest = one.world.manifest("a")
+    assert (manifest.state, manifest.epoch, manifest.losses) == (JobState.COMPLETED, 2, 1)
+
+
+def test_leaves_at_its_lifetime(plant: Callable[..., Plant]) -> None:
+    policy = replace(
+        QUICK, max_lifetime=timedelta(seconds=0.5), lifetime_grace=timedelta(seconds=2)
+    )
+    one = plant(SLEEPER, policy=policy)
+    one.world.send({"job_id": "a", "items": items(5)})
+    one.start()
+    one.join()
+    assert one.world.worker().reason == "lifetime"
+    assert one.world.manifest("a").released
+
+
+def test_a_slot_whose_code_cannot_be_loaded_fails_the_job_and_the_worker_lives(
+    plant: Callable[..., Plant],
+) -> None:
+    one = plant("raise RuntimeError('no licence')")
+    one.world.send({"job_id": "a", "items": items(2)})
+    one.start()
+    one.join()
+    [failure] = one.world.manifest("a").failures
+    assert failure.reason == "the code cannot be loaded: RuntimeError: no licence"
+    assert one.world.worker().reason == "idle"
+
+
+def test_takes_a_job_that_arrives_at_the_last_poll(plant: Callable[..., Plant]) -> None:
+    one = plant()
+    sent = iter([True])
+
+    def arrive(call: Any) -> None:
+        if call.method == "receive" and has_waited(one) and next(sent, False):
+            one.world.send({"job_id": "late", "items": items(1)})
+
+    one.world.before = arrive
+    one.start()
+    one.join()
+    assert one.next_item("late") == 1
+    assert one.world.worker().state is WorkerState.DRAINED
+
+
+def has_waited(one: Plant) -> bool:
+    row = one.world.table.get(one.world.worker_key("i-1"))
+    since = None if row is None else one.world.worker().idle_since
+    return since is not None and one.world.clock.now() - since >= timedelta(seconds=0.25)
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (timedelta(minutes=10), "10 minutes"),
+        (timedelta(minutes=1), "1 minute"),
+        (timedelta(hours=1), "1 hour"),
+        (timedelta(seconds=90), "90 seconds"),
+        (timedelta(seconds=2.5), "2.5 seconds"),
+    ],
+    ids=str,
+)
+def test_says_a_duration_as_people_do(length: timedelta, words: str) -> None:
+    assert say_duration(length) == words

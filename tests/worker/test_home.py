@@ -1,0 +1,116 @@
+"""Where a worker belongs, and what its machine tells it."""
+
+import io
+import json
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from spindown.app.port import Identity
+from spindown.contract import tag
+from spindown.domain.offer import CapacityType
+from spindown.error import ContractError
+from tests.work import a_worker
+from worker.__main__ import main, read_settings, visible_gpus
+from worker.home import find_home
+from worker.log import open_log
+
+TAGS = {
+    tag.DEPLOYMENT: "demo",
+    tag.WORKLOAD: "classify",
+    tag.QUEUE_URL: "https://queue",
+    tag.DLQ_URL: "https://dead",
+    tag.TABLE: "demo-ledger",
+    tag.BUCKET: "demo-bucket",
+    tag.CODE: "s3://assets/abc.zip",
+    tag.LOG_GROUP: "/spindown/demo",
+}
+
+
+def identity(tags: dict[str, str]) -> Identity:
+    return Identity(
+        instance_id="i-1",
+        instance_type="g5.xlarge",
+        region="us-east-1",
+        zone="us-east-1a",
+        capacity_type=CapacityType.SPOT,
+        tags=tags,
+    )
+
+
+def test_finds_home_by_the_tags_of_the_instance() -> None:
+    home = find_home(identity(TAGS))
+    assert (home.workload, home.table) == ("classify", "demo-ledger")
+    assert home.uploads == "s3://demo-bucket/inputs/"
+
+
+@pytest.mark.parametrize("name", list(TAGS))
+def test_names_the_tag_that_is_missing(name: str) -> None:
+    with pytest.raises(ContractError, match=name):
+        find_home(identity({key: value for key, value in TAGS.items() if key != name}))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "slots", "shown"),
+    [
+        (1.0, 1, [None]),
+        (4.0, 1, [None]),
+        (4.0, 4, ["0", "1", "2", "3"]),
+        (4.0, 2, ["0,2", "1,3"]),
+        (1.0, 2, ["0", "0"]),
+        (2.0, 4, ["0", "1", "0", "1"]),
+        (3.0, 5, ["0", "1", "2", "0", "1"]),
+        (0.125, 2, [None, None]),
+    ],
+)
+def test_shares_the_gpus_out_among_the_slots(
+    gpus: float, slots: int, shown: list[str | None]
+) -> None:
+    worker = a_worker(gpu_count=gpus, slots=slots)
+    found = [visible_gpus(worker, slot).get("CUDA_VISIBLE_DEVICES") for slot in range(slots)]
+    assert found == shown
+
+
+def test_reads_what_belongs_to_the_machine(tmp_path: Path) -> None:
+    environment = {
+        "SPINDOWN_POWEROFF": "sh -c 'echo off'",
+        "SPINDOWN_ALIVE": "/run/alive",
+        "SPINDOWN_PYTHON": "/opt/python",
+        "SPINDOWN_METADATA_INTERVAL": "0.5",
+    }
+    settings = read_settings(environment, tmp_path)
+    assert settings.poweroff == ("sh", "-c", "echo off")
+    assert settings.alive == Path("/run/alive")
+    assert settings.python == "/opt/python"
+    assert settings.metadata_interval == timedelta(seconds=0.5)
+    assert read_settings({}, tmp_path).poweroff == ("systemctl", "poweroff")
+    assert read_settings({}, tmp_path).metadata_interval == timedelta(seconds=5)
+
+
+def test_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"], {}) == 0
+    assert capsys.readouterr().out.count(".") == 2
+
+
+def test_a_child_imports_the_users_contract_without_aws_or_pydantic() -> None:
+    program = "import sys, worker.child.__main__; print([m for m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert not {"boto3", "botocore", "pydantic", "urllib3"} & set(eval(done.stdout))  # noqa: S307 - a list that we print
+
+
+def test_logs_one_json_object_a_line() -> None:
+    stream = io.StringIO()
+    log = open_log(stream).bind(instance_id="i-1")
+    log.info("job_claimed", job_id="j")
+    try:
+        int("no\nnumber")
+    except ValueError:
+        log.exception("slot_crashed")
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert (first["event"], first["job_id"], first["instance_id"]) == ("job_claimed", "j", "i-1")
+    assert "ValueError" in second["traceback"]
