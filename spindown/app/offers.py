@@ -22,9 +22,9 @@ from spindown.domain.offer import (
     Offer,
     SpotPrice,
     build_offers,
-    misfit,
 )
 from spindown.domain.policy import Policy
+from spindown.domain.requirement import misfit
 from spindown.error import ContractError, NotFound, SpindownError
 
 T = TypeVar("T")

@@ -153,7 +153,9 @@ def _scale(knowledge: Knowledge, policy: Policy, gpu_name: str | None) -> float 
     """Return the geometric mean of measured over prior; each counts up to 1 by its hours."""
     weights = logs = 0.0
     for (name, count), record in knowledge.throughput.items():
-        if record.hours <= 0.0 or record.items <= 0.0 or gpu_name not in {None, name}:
+        if gpu_name is not None and name != gpu_name:
+            continue
+        if record.hours <= 0.0 or record.items <= 0.0:
             continue
         slots = slot_count(count, knowledge.slots)
         prior = policy.throughput_estimate * relative_throughput(name, count) / slots

@@ -7,8 +7,9 @@ import math
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from spindown.domain.offer import CapacityType, Offer, misfit
+from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.ranking.terms import HIGHEST_PRICE, Terms
+from spindown.domain.requirement import misfit
 
 #: Constraint, sentence, and when it may lift by itself.
 Reason = tuple[str, str, datetime | None]

@@ -18,13 +18,11 @@ from spindown.domain.ranking.candidate import Candidate, CostParts, Demand, Reje
 from spindown.domain.ranking.reason import reasons
 from spindown.domain.ranking.terms import Situation, Terms
 
-#: What a candidate is sorted by, its cost per item, its index among the offers. Equal keys are
-#: told apart by cost, then by the order of the offers, so that the list is always the same.
-_Score = tuple[float, float, int]
+#: What a candidate is sorted by, its cost per item, its turn, its offer. Equal keys are told apart
+#: by cost, then by the order of the offers, so that the list is always the same.
+_Score = tuple[float, float, int, Offer]
 #: Candidates that are kept at hand; a tick tries no more than a few.
 _FIRST = 32
-#: A share that no offer has.
-_UNSEEN: float | None = math.nan
 _REQUIREMENTS = frozenset(Requirements.__dataclass_fields__)
 
 
@@ -85,23 +83,22 @@ class CandidateList(Sequence[Candidate]):
     def _score(self, keep: int | None = None) -> list[_Score]:  # noqa: C901 - one loop
         """Return the best ``keep`` candidates, or all of them, sorted.
 
-        The hot loop: each line of it runs for every offer of every tick. It reads an attribute
-        once, looks at a type once for as long as its offers follow each other, forgets early
-        what cannot be among the first, and leaves all words to ``reasons``.
+        The hot loop, run for every offer of every tick: it looks at a type once for as long as its
+        offers follow each other, and forgets early what cannot be among the first.
         """
         terms, demand = self._terms, self._terms.situation.demand
         types, gib, spot = terms.types, demand.gib_per_item, CapacityType.SPOT
         by_price = terms.situation.policy.rank_by is RankBy.PRICE
         instance_type: InstanceType | None = None
+        seen_share: float | None = None
         found: list[_Score] = []
-        worst, full = math.inf, math.inf if keep is None else 2 * keep
-        for index, offer in enumerate(self._offers):
+        worst, full, order = math.inf, math.inf if keep is None else 2 * keep, 0
+        for offer in self._offers:
             if offer.instance_type is not instance_type:
                 instance_type = offer.instance_type
                 known = types.get(instance_type.name) or terms.type_of(instance_type)
                 spot_ceiling, on_demand_ceiling = known.spot_ceiling, known.on_demand_ceiling
-                kind, watched = known.kind, known.watched
-                seen_share = _UNSEEN
+                kind, watched, seen_share = known.kind, known.watched, math.nan
             alone = offer.instance_price
             price = alone + offer.extra_price
             # Written so that a price that is not a number fails.
@@ -121,19 +118,17 @@ class CandidateList(Sequence[Candidate]):
                 continue
             if watched and (offer.zone in watched or offer.region in watched):
                 hours = terms.closer(offer, kind)
-            cost = price * hours
-            if gib:
-                cost += offer.transfer_price_per_gib * gib
+            cost = price * hours + (offer.transfer_price_per_gib * gib if gib else 0.0)
             key = price if by_price else cost
             # Hours are 0 for what must not be taken; a price of 0 or below is a mistake.
             if key <= worst and hours > 0.0 and alone > 0.0:
-                found.append((key, cost, index))
+                order += 1
+                found.append((key, cost, order, offer))
                 if len(found) >= full:
                     found.sort()
                     del found[keep:]
                     worst = found[-1][0]
-        found.sort()
-        return found[:keep]
+        return sorted(found)[:keep]
 
     @cached_property
     def _all(self) -> list[_Score]:
@@ -157,11 +152,11 @@ class CandidateList(Sequence[Candidate]):
     @cached_property
     def rejected(self) -> tuple[Rejection, ...]:
         """Return all other offers with the first constraint that rules each out."""
-        taken = {index for _, _, index in self._all}
+        taken = {id(offer) for *_, offer in self._all}
         return tuple(
             rejection
-            for index, offer in enumerate(self._offers)
-            if index not in taken
+            for offer in self._offers
+            if id(offer) not in taken
             for rejection in [self._rejection(offer)]
         )
 
@@ -197,8 +192,8 @@ class CandidateList(Sequence[Candidate]):
         return iter(self.candidates)
 
     def _candidate(self, score: _Score) -> Candidate:
-        _, cost, index = score
-        terms, offer = self._terms, self._offers[index]
+        _, cost, _, offer = score
+        terms = self._terms
         kind = terms.type_of(offer.instance_type).kind
         rate = terms.rate_of(offer)
         hours = terms.bill_of(kind.load, rate)

@@ -22,19 +22,20 @@ from spindown.domain.offer import (
     InstanceType,
     Offer,
     Requirements,
-    misfit,
     slot_count,
 )
 from spindown.domain.policy import Policy
 from spindown.domain.ranking.bill import Bill, Load, Overhead, bill, charged_hours, pace
 from spindown.domain.ranking.candidate import Demand
 from spindown.domain.ranking.ladder import price_ceilings
+from spindown.domain.requirement import misfit
 
 _HOUR = timedelta(hours=1)
 _SPOT = CapacityType.SPOT
 _ON_DEMAND = CapacityType.ON_DEMAND
 #: A ceiling that no price meets.
 CLOSED = -math.inf
+_NOWHERE: frozenset[str] = frozenset()
 #: USD per hour; a hundred times the dearest instance. More is a mistake of the source.
 HIGHEST_PRICE = 20_000.0
 
@@ -90,7 +91,7 @@ _MISFIT = Type(
     ),
     spot_ceiling=CLOSED,
     on_demand_ceiling=CLOSED,
-    watched=frozenset(),
+    watched=_NOWHERE,
 )
 
 
@@ -113,8 +114,11 @@ class Terms:
         }
         self.zones_watched: dict[str, frozenset[str]] = {}
         for name, zone, *_ in (*self.dry, *self.records):
-            self.zones_watched[name] = self.zones_watched.get(name, frozenset()) | {zone}
+            self.zones_watched[name] = self.zones_watched.get(name, _NOWHERE) | {zone}
         self.ceilings = price_ceilings(policy, situation.waited)
+        most = min(situation.headroom_per_hour, HIGHEST_PRICE)
+        self.spot_ceiling = min(most, self.ceilings.get(_SPOT, CLOSED))
+        self.on_demand_ceiling = min(most, self.ceilings.get(_ON_DEMAND, CLOSED))
         self.scale = workload_scale(knowledge, policy)
         self.overhead = Overhead(
             boot=boot_p50(knowledge, policy) / _HOUR,
@@ -149,19 +153,22 @@ class Terms:
         kind = self.kinds.get(key)
         if kind is None:
             kind = self.kinds[key] = self._kind_of(instance_type)
+        spot, on_demand = self.spot_ceiling, self.on_demand_ceiling
         per_gpu = situation.policy.max_price_per_gpu_hour
-        most = math.inf if per_gpu is None or gpus <= 0.0 else per_gpu * gpus
-        most = min(most, situation.headroom_per_hour, HIGHEST_PRICE)
+        if per_gpu is not None and gpus > 0.0:
+            spot, on_demand = min(spot, per_gpu * gpus), min(on_demand, per_gpu * gpus)
         return Type(
             kind=kind,
-            spot_ceiling=min(most, self.ceilings.get(_SPOT, CLOSED)),
-            on_demand_ceiling=min(most, self.ceilings.get(_ON_DEMAND, CLOSED)),
+            spot_ceiling=spot,
+            on_demand_ceiling=on_demand,
             watched=self._watched(instance_type.name),
         )
 
     def _watched(self, name: str) -> frozenset[str]:
-        blocked = (blocked.partition("/")[0] for blocked in self.blocked)
-        return self.zones_watched.get(name, frozenset()).union(blocked)
+        zones = self.zones_watched.get(name, _NOWHERE)
+        if not self.blocked:
+            return zones
+        return zones.union(blocked.partition("/")[0] for blocked in self.blocked)
 
     def _kind_of(self, instance_type: InstanceType) -> Kind:
         expected = throughput(

@@ -10,10 +10,10 @@ from spindown.domain.offer import (
     Requirements,
     build_offers,
     extra_price_per_hour,
-    misfit,
     quota_class,
     slot_count,
 )
+from spindown.domain.requirement import misfit
 from tests.builders import (
     ON_DEMAND,
     SPOT,

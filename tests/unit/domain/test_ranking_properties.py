@@ -8,9 +8,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
-from spindown.domain.offer import CapacityType, Offer, Pool, Requirements, misfit
+from spindown.domain.offer import CapacityType, Offer, Pool, Requirements
 from spindown.domain.policy import Policy, RankBy, Rung
 from spindown.domain.ranking import CandidateList, bands, price_ceilings
+from spindown.domain.requirement import misfit
 from tests.builders import (
     NOW,
     SPOT,
