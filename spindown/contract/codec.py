@@ -22,6 +22,26 @@ Value = str | int | float | bool | list[Any] | dict[str, Any] | None
 Row = dict[str, Any]
 
 
+#: Levels of lists and objects within each other; more would break writers on the way.
+DEPTH_MAX = 64
+
+
+def is_too_deep(value: Any) -> bool:
+    """Tell whether a JSON value nests deeper than ``DEPTH_MAX``."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        below: list[Any] = []
+        for found in level:
+            if isinstance(found, dict):
+                below += found.values()
+            elif isinstance(found, list | tuple):
+                below += found
+        if not below:
+            return False
+        level = below
+    return True
+
+
 def encode_instant(at: datetime) -> str:
     """Return an aware datetime as fixed-width UTC text."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

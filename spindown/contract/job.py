@@ -14,11 +14,13 @@ names code. Parsing is total: any text gives a JobMessage or a ContractError in 
 import difflib
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
+from spindown.contract.codec import is_too_deep
 from spindown.error import ContractError, NewerSchema
 
 SCHEMA = 1
@@ -145,11 +147,20 @@ def _load_object(body: str) -> dict[str, Any]:
 
 
 def _load_strict(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse_constant)
+    """Parse JSON, and only what can be written as JSON again wherever it goes."""
+    value = json.loads(text, parse_constant=_refuse_number, parse_float=_finite)
+    if is_too_deep(value):
+        raise RecursionError
+    return value
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse_number(text)
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no finite number")
 
 
 def _first_words(exc: Exception) -> str:

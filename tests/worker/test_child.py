@@ -154,6 +154,7 @@ def test_an_item_that_raises_fails_alone(make: Make, tmp_path: Path) -> None:
     [
         ("return [Result(batch[0], {1, 2})]", "the result is not JSON: TypeError"),
         ("return [Result(batch[0], float('nan'))]", "the result is not JSON: ValueError"),
+        ("x = []\n    for _ in range(200): x = [x]\n    return [Result(batch[0], x)]", "64 levels"),
         ("return []", "gave no result for this item"),
         ("return [Result(batch[0], 1), Result(batch[0], 2)]", None),
         ("return [42]", "must give spindown.user.Result, not int"),
@@ -161,7 +162,7 @@ def test_an_item_that_raises_fails_alone(make: Make, tmp_path: Path) -> None:
         ("raise MemoryError", "MemoryError"),
         ("return [Result(batch[0], error='not today')]", "not today"),
     ],
-    ids=["not JSON", "NaN", "none", "two", "no Result", "exit", "memory", "error"],
+    ids=["not JSON", "NaN", "deep", "none", "two", "no Result", "exit", "memory", "error"],
 )
 def test_says_what_is_wrong_with_a_result(
     make: Make, tmp_path: Path, body: str, says: str | None

@@ -22,7 +22,11 @@ def pack(path: Path, members: dict[str, bytes]) -> Path:
 
 
 def fetch(archive: Path, scratch: Path) -> None:
-    code = fetch_code(URI, lambda _, path: Path(shutil.copy(archive, path)), scratch)
+    def copy(uri: str, path: Path) -> None:
+        assert uri == URI
+        shutil.copy(archive, path)
+
+    code = fetch_code(URI, copy, scratch)
     assert code.spec == SPEC
     assert code.digest == "abc123"
     assert (code.root / "pkg" / "job.py").read_bytes() == b"x = 1"

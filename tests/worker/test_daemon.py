@@ -60,7 +60,7 @@ class Plant:
         self.world = WorkWorld(clock=SystemClock(), policy=policy)
         self.world.set_policy(policy)
         queue = self.world.ports.queue
-        patient = replace(self.world.ports, queue=PatientQueue(queue))  # type: ignore[arg-type]
+        patient = replace(self.world.ports, queue=PatientQueue(queue))
         self.output = io.StringIO()
         self.scratch = scratch
         self.ended = scratch / "ended"

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from spindown.contract.codec import DEPTH_MAX, is_too_deep
 from spindown.user import Context, Item, Result
 from worker.child.frame import Frame, encode_frame, read_frame
 
@@ -167,6 +168,8 @@ def _answer_frame(item: Item, result: Result, seconds: float, context: Context) 
         encode_frame({"value": result.value})
     except (TypeError, ValueError, RecursionError) as exc:
         return {**frame, "error": f"the result is not JSON: {describe(exc)}"}
+    if is_too_deep(result.value):
+        return {**frame, "error": f"the result nests deeper than {DEPTH_MAX} levels"}
     files = _files(context.outputs / str(item.index))
     return {**frame, "value": result.value, "files": files}
 

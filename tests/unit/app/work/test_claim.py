@@ -201,7 +201,7 @@ def test_another_worker_may_try_a_failed_job_at_once() -> None:
         ('{"items": [], "items_uri": "s3://bucket/k"}', "exactly one"),
         ('{"items_uri": "http://169.254.169.254/"}', "write it as s3://"),
         ("[" * 100_000, "too deeply nested"),
-        ('{"items": [NaN]}', "NaN is not JSON"),
+        ('{"items": [NaN]}', "NaN is no finite number"),
     ],
     ids=lambda value: value[:24],
 )

@@ -1,0 +1,130 @@
+"""Job messages: whatever the text, a job or one sentence."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spindown.contract.job import (
+    JobMessage,
+    child_id,
+    encode_items,
+    encode_job,
+    parse_items,
+    parse_job,
+    with_id,
+)
+from spindown.error import ContractError, NewerSchema
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(
+    [
+        *("items", "items_uri", "prefix_uri", "stored", "job_id", "batch_id"),
+        *("tenant", "parent", "params", "schema", "itens"),
+    ]
+)
+
+
+@given(st.text() | st.dictionaries(NAMES, JSON).map(json.dumps))
+@example('{"items": [1]}')
+@example("[" * 50_000)
+@example('{"items": [1e999]}')
+@example('{"items": ["\\ud800"]}')
+@example('{"items": ' + "[" * 900 + "]" * 900 + "}")
+@example('{"items": ' + "9" * 5000 + "}")
+@example('{"job_id": null, "items": []}')
+def test_any_text_is_a_job_or_one_sentence(text: str) -> None:
+    try:
+        job = parse_job(text)
+    except ContractError as exc:
+        sentence = str(exc)
+        assert sentence.startswith("message.")
+        assert len(sentence) < 600
+        assert "\n" not in sentence.split(": ", 1)[1]
+        return
+    assert parse_job(encode_job(job)) == job
+
+
+@given(st.lists(JSON))
+def test_items_come_back_from_json_lines(items: list[Any]) -> None:
+    assert parse_items(encode_items(items), "list") == tuple(items)
+
+
+@given(st.binary())
+def test_any_bytes_are_items_or_a_contract_error(data: bytes) -> None:
+    with suppress(ContractError):
+        assert all(json.dumps(item) for item in parse_items(data, "list"))
+
+
+@pytest.mark.parametrize(
+    ("body", "job"),
+    [
+        ({"items": []}, JobMessage(items=())),
+        ({"items": [1, {"a": None}]}, JobMessage(items=(1, {"a": None}))),
+        ({"items_uri": "s3://bucket/a b.jsonl"}, JobMessage(items_uri="s3://bucket/a b.jsonl")),
+        ({"prefix_uri": "s3://bucket/"}, JobMessage(prefix_uri="s3://bucket/")),
+        ({"stored": True, "job_id": "p.00001"}, JobMessage(stored=True, job_id="p.00001")),
+        (
+            {"items": [], "job_id": "a.b-c_1", "tenant": "x@y", "params": {"k": 1}, "schema": 1},
+            JobMessage(items=(), job_id="a.b-c_1", tenant="x@y", params={"k": 1}),
+        ),
+    ],
+    ids=["empty", "inline", "list", "prefix", "stored", "all"],
+)
+def test_reads_every_form_of_a_job(body: dict[str, Any], job: JobMessage) -> None:
+    assert parse_job(json.dumps(body)) == job
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"stored": True}, "message.stored is True: leave it out; only Spindown writes it"),
+        ({}, "exactly one of items, items_uri, prefix_uri"),
+        ({"items": [], "tenant": "two words"}, "message.tenant is 'two words'"),
+        ({"items": [], "params": []}, "message.params is []: write an object"),
+        ({"items": [], "schema": "1"}, "message.schema is '1'"),
+        ({"items": [], "schema": True}, "message.schema is True"),
+        ({"items": [], "job_id": "x" * 129}, "1 to 128 of"),
+        ({"items": [], "job_id": "a/b"}, "message.job_id is 'a/b'"),
+        ({"items_uri": "s3://B/k"}, "write it as s3://bucket/key.jsonl"),
+        ({"items_uri": "file:///etc/passwd"}, "write it as s3://bucket/key.jsonl"),
+        ({"items": [], "command": "rm"}, "message.command is 'rm': take this unknown key out"),
+        ({"items": [], "jobid": "x"}, "did you mean job_id?"),
+    ],
+    ids=lambda value: json.dumps(value)[:30] if isinstance(value, dict) else "",
+)
+def test_names_the_field_the_value_and_the_mend(body: dict[str, Any], says: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        parse_job(json.dumps(body))
+    assert says in str(caught.value)
+
+
+def test_leaves_a_later_schema_to_a_later_version() -> None:
+    with pytest.raises(NewerSchema):
+        parse_job('{"schema": 2, "anything": 1}')
+
+
+def test_children_have_ids_of_their_own_within_the_limit() -> None:
+    long = "x" * 128
+    ids = {child_id(parent, n) for parent in ("a", long, long[:-1] + "y") for n in (0, 1, 99_999)}
+    assert len(ids) == 9
+    assert max(map(len, ids)) <= 128
+    assert all(parse_job(encode_job(JobMessage(items=(), job_id=i))).job_id == i for i in ids)
+
+
+def test_an_id_that_is_given_is_kept() -> None:
+    assert with_id(JobMessage(items=(), job_id="mine"), "message-1").job_id == "mine"
+    derived = with_id(JobMessage(items=()), "message-1").job_id
+    assert derived == with_id(JobMessage(items=()), "message-1").job_id
+    assert derived != with_id(JobMessage(items=()), "message-2").job_id

@@ -1,0 +1,102 @@
+"""Manifests, parts and run specs: what is written is read back, and nothing else is believed."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.contract.manifest import (
+    Failure,
+    JobState,
+    Manifest,
+    Part,
+    StateFile,
+    decode_manifest,
+    encode_manifest,
+)
+from spindown.contract.result import ItemStatus, OutputFile, Record, decode_part, encode_part
+from spindown.contract.run import RunSpec, decode_run_spec, encode_run_spec
+from spindown.error import ContractError, NewerSchema
+
+AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
+WHOLE = Manifest(
+    job_id="j",
+    epoch=3,
+    owner="i-1/0",
+    state=JobState.RUNNING,
+    next_item=2,
+    items=5,
+    parts=(Part(key="k", first=0, last=1, bytes=10, sha256="s", failed=1),),
+    user_state=(StateFile(path="p", key="k", bytes=1, sha256="s"),),
+    failures=(Failure(at=AT, instance_id="i-1", epoch=1, kind="loss", reason="r"),),
+    claimed_at=AT,
+    children=("a", "b"),
+    extra={"later": {"a": 1}},
+)
+
+
+def test_a_manifest_comes_back_with_what_later_versions_wrote() -> None:
+    data = encode_manifest(WHOLE)
+    assert decode_manifest(data) == WHOLE
+    assert json.loads(data)["later"] == {"a": 1}
+    assert "extra" not in json.loads(data)
+
+
+def test_a_manifest_cut_at_any_byte_is_never_believed() -> None:
+    data = encode_manifest(WHOLE)
+    for cut in range(len(data)):
+        with pytest.raises(ContractError):
+            decode_manifest(data[:cut])
+
+
+@given(
+    st.binary() | st.recursive(st.integers() | st.text(), st.lists).map(json.dumps).map(str.encode)
+)
+def test_any_bytes_are_a_manifest_or_an_error(data: bytes) -> None:
+    with pytest.raises(ContractError):
+        decode_manifest(data)
+
+
+def test_a_manifest_of_a_newer_schema_is_not_read() -> None:
+    with pytest.raises(NewerSchema):
+        decode_manifest(encode_manifest(WHOLE).replace(b'"schema":1', b'"schema":2'))
+
+
+def test_records_come_back_from_a_part() -> None:
+    records = (
+        Record(
+            job_id="j",
+            index=0,
+            item={"a": 1},
+            status=ItemStatus.OK,
+            result=[1, None],
+            outputs=(OutputFile(path="a/b", key="k", bytes=1, sha256="s"),),
+            seconds=0.5,
+        ),
+        Record(job_id="j", index=1, item="x", status=ItemStatus.FAILED, error="no"),
+    )
+    assert decode_part(encode_part(records)) == records
+
+
+def test_a_part_that_is_no_part_is_an_error() -> None:
+    with pytest.raises(ContractError):
+        decode_part(b"{")
+
+
+def test_a_run_spec_comes_back_and_is_the_same_bytes_for_equal_values() -> None:
+    spec = RunSpec(
+        entrypoint="a.b:run",
+        item_timeout=timedelta(seconds=90),
+        env={"B": "1", "A": "2"},
+        inputs=("s3://bucket/x/",),
+    )
+    assert decode_run_spec(encode_run_spec(spec)) == spec
+    other = RunSpec(
+        entrypoint="a.b:run",
+        item_timeout=timedelta(seconds=90),
+        env={"A": "2", "B": "1"},
+        inputs=("s3://bucket/x/",),
+    )
+    assert encode_run_spec(spec) == encode_run_spec(other)
