@@ -1,0 +1,1 @@
+"""What a deployment costs a month while nothing happens, from its templates."""

@@ -1,0 +1,86 @@
+"""The insight stack: what people see. Nothing that runs depends on it."""
+
+from aws_cdk import Environment, IStackSynthesizer, Stack, Tags
+from constructs import Construct
+
+from infra.insight.alarm import make_alarm
+from infra.insight.deployment_alarm import watch_deployment
+from infra.insight.overview import Overview
+from infra.insight.query import SavedQueries
+from infra.insight.series import Series
+from infra.insight.topic import AlarmTopic
+from infra.insight.usage_table import UsageTable
+from infra.insight.workload_alarm import watch_workload
+from infra.insight.workload_dashboard import WorkloadDashboard
+from spindown.config import Config
+from spindown.contract import tag
+
+
+class InsightStack(Stack):
+    """``{deployment}-insight``: dashboards, alarms to people, saved queries, the usage table."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        config: Config,
+        bucket_name: str,
+        synthesizer: IStackSynthesizer | None = None,
+    ) -> None:
+        """Describe what is to be seen of ``config``; usage records lie in ``bucket_name``."""
+        deployment = config.deployment
+        super().__init__(
+            scope,
+            f"{deployment.name}-insight",
+            env=Environment(region=deployment.region),
+            description=f"Spindown deployment {deployment.name}: all that people see",
+            synthesizer=synthesizer,
+        )
+        Tags.of(self).add(tag.DEPLOYMENT, deployment.name)
+        self._config = config
+        self._topic = AlarmTopic(
+            self, "Alarms", deployment=deployment.name, email=deployment.alarm_email
+        ).topic
+        workloads = tuple(config.workloads)
+        for name in workloads:
+            self._show_workload(name)
+        self._show_deployment()
+        SavedQueries(self, "Queries", deployment=deployment.name, workloads=workloads)
+        UsageTable(
+            self,
+            "Usage",
+            deployment=deployment.name,
+            workloads=workloads,
+            bucket_name=bucket_name,
+        )
+
+    def _show_workload(self, name: str) -> None:
+        deployment = self._config.deployment
+        series = Series(deployment=deployment.name, workload=name)
+        policy = self._config.workloads[name].to_policy()
+        scope = Construct(self, f"Workload-{name}")
+        alarms = [
+            make_alarm(scope, watch, prefix=f"{deployment.name}-{name}", topic=self._topic)
+            for watch in watch_workload(series, policy)
+        ]
+        WorkloadDashboard(
+            scope,
+            "Dashboard",
+            series=series,
+            policy=policy,
+            budget_per_month=deployment.budget_per_month,
+            alarms=alarms,
+        )
+
+    def _show_deployment(self) -> None:
+        deployment = self._config.deployment
+        watches = watch_deployment(
+            deployment.name,
+            tuple(self._config.workloads),
+            budget_per_month=deployment.budget_per_month,
+        )
+        scope = Construct(self, "Deployment")
+        alarms = [
+            make_alarm(scope, watch, prefix=deployment.name, topic=self._topic) for watch in watches
+        ]
+        Overview(scope, "Overview", series=Series(deployment=deployment.name), alarms=alarms)

@@ -1,0 +1,49 @@
+"""Where alarms go: one topic, and whoever spindown.toml names."""
+
+from aws_cdk import Acknowledgment, Aws, Validations
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+
+class AlarmTopic(Construct):
+    """The topic ``{deployment}-alarms``; AWS asks the address of a subscription to confirm."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, deployment: str, email: str | None
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.topic = sns.Topic(
+            self,
+            "Topic",
+            topic_name=f"{deployment}-alarms",
+            display_name=f"Spindown {deployment}",
+            enforce_ssl=True,
+        )
+        Validations.of(self.topic).acknowledge(
+            Acknowledgment(
+                id="AwsSolutions-SNS2",
+                reason=(
+                    "CloudWatch publishes to an encrypted topic only through a customer-managed "
+                    "key, which costs 1 USD a month; alarm texts hold names and settings, no "
+                    "secret."
+                ),
+            )
+        )
+        self.topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="TakeAlarms",
+                actions=["sns:Publish"],
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                resources=[self.topic.topic_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+            )
+        )
+        if email is not None:
+            sns.Subscription(
+                self,
+                "Email",
+                topic=self.topic,
+                protocol=sns.SubscriptionProtocol.EMAIL,
+                endpoint=email,
+            )
