@@ -1,5 +1,6 @@
 """The core stack: everything that runs. It holds only types that the local system creates too."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from aws_cdk import Environment, IStackSynthesizer, Stack, Tags
@@ -54,22 +55,28 @@ class CoreStack(Stack):
             Workload(self, f"Workload-{name}", name=name, config=one, root=root, ground=ground)
             for name, one in config.workloads.items()
         ]
-        bundle = FunctionBundle(target)
+        control = self._add_control(ground, workloads, FunctionBundle(target))
+        self._write_settings(config, ground, workloads, control)
+
+    def _add_control(
+        self, ground: Ground, workloads: Sequence[Workload], bundle: FunctionBundle
+    ) -> Control:
         try:
-            control = Control(self, "Control", ground=ground, workloads=workloads, code=bundle.code)
+            return Control(self, "Control", ground=ground, workloads=workloads, code=bundle.code)
         except RuntimeError as exc:
             raise bundle.failure or exc from exc
-        Settings(
-            self,
-            "Settings",
-            deployment=DeploymentSettings(
-                name=deployment.name,
-                region=deployment.region,
-                table=ground.ledger.table.table_name,
-                bucket=ground.store.bucket.bucket_name,
-                workloads=tuple(config.workloads),
-                scaler=control.scaler.function.function_name,
-                budget_per_month=deployment.budget_per_month,
-            ),
-            workloads={one.name: one.settings for one in workloads},
+
+    def _write_settings(
+        self, config: Config, ground: Ground, workloads: Sequence[Workload], control: Control
+    ) -> None:
+        settings = DeploymentSettings(
+            name=config.deployment.name,
+            region=config.deployment.region,
+            table=ground.ledger.table.table_name,
+            bucket=ground.store.bucket.bucket_name,
+            workloads=tuple(one.name for one in workloads),
+            scaler=control.scaler.function.function_name,
+            budget_per_month=config.deployment.budget_per_month,
         )
+        of_workloads = {one.name: one.settings for one in workloads}
+        Settings(self, "Settings", deployment=settings, workloads=of_workloads)

@@ -78,10 +78,11 @@ def digest(target: Target) -> str:
 
 
 def sources() -> Iterator[Path]:
-    """Yield our own modules that go into the package, in a fixed order."""
+    """Yield our own files that go into the package, in a fixed order."""
     for name in _PACKAGES:
         path = ROOT / name
-        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        found = sorted(path.rglob("*")) if path.is_dir() else [path]
+        yield from (one for one in found if one.is_file() and "__pycache__" not in one.parts)
 
 
 def make_bundle(directory: Path, target: Target) -> None:

@@ -8,15 +8,14 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra import grant
 from infra.control.function import ControlFunction
 from infra.control.trigger import Trigger
+from infra.grant import control as grant
+from infra.grant import launch
+from infra.grant.statement import see_missing_objects
 from infra.ground import Ground
 from infra.workload.workload import Workload
 from spindown.domain.interruption import NOTICE
-
-#: A notice is worth nothing after the interruption.
-_NOTICE = Duration.seconds(NOTICE.total_seconds())
 
 
 class Control(Construct):
@@ -33,13 +32,8 @@ class Control(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._ground = ground
+        self._workloads = workloads
         self._code = code
-        self._table_arn = ground.ledger.table.table_arn
-        self._bucket_arn = ground.store.bucket.bucket_arn
-        self._read_settings = grant.read_settings(
-            deployment=ground.deployment.name, workloads=[one.name for one in workloads]
-        )
-        self._queue_arns = [one.jobs.queue.queue_arn for one in workloads]
         #: Events that a function has failed on for good, for a person to look at.
         self.failed_events = sqs.Queue(
             self,
@@ -49,7 +43,7 @@ class Control(Construct):
             retention_period=Duration.days(14),
             removal_policy=RemovalPolicy.DESTROY,
         )
-        self.scaler = self._make_scaler(workloads)
+        self.scaler = self._make_scaler()
         self.interruption = self._make_interruption()
         self.offers = self._make_offers()
         Trigger(
@@ -62,36 +56,17 @@ class Control(Construct):
             offers=self.offers,
         )
 
-    def _make_scaler(self, workloads: Sequence[Workload]) -> ControlFunction:
-        ground = self._ground
-        fleets = [workload.fleet for workload in workloads]
+    def _make_scaler(self) -> ControlFunction:
         return ControlFunction(
             self,
             "Scaler",
-            deployment=ground.deployment.name,
+            deployment=self._ground.deployment.name,
             name="scaler",
             description="Reconciles a workload: sizes its fleet, launches and ends workers",
             code=self._code,
-            statements=[
-                self._read_settings,
-                grant.keep_ledger(table_arn=self._table_arn),
-                *self._read_market(),
-                grant.keep_decisions(bucket_arn=self._bucket_arn),
-                grant.see_queues(self._queue_arns),
-                grant.requeue_jobs(self._queue_arns),
-                grant.see_instances(),
-                grant.see_prices(),
-                *grant.launch_workers(
-                    deployment=ground.deployment.name,
-                    template_ids=[ref.id for one in fleets for ref in one.template_refs.values()],
-                    subnet_ids=list(ground.network.subnets.values()),
-                    security_group_id=ground.network.security_group_id,
-                    image_parameters=[name for one in fleets for name in one.image_parameters],
-                    worker_role_arns=[one.role.role_arn for one in fleets],
-                ),
-                grant.end_workers(deployment=ground.deployment.name),
-            ],
+            statements=self._reconcile(),
             memory_mib=512,
+            # More than all tries of one slow CreateFleet, less than the lock's lease.
             timeout=Duration.seconds(90),
             # The next tick does again what one has failed to do.
             retries=0,
@@ -99,41 +74,31 @@ class Control(Construct):
         )
 
     def _make_interruption(self) -> ControlFunction:
-        deployment = self._ground.deployment.name
         return ControlFunction(
             self,
             "Interruption",
-            deployment=deployment,
+            deployment=self._ground.deployment.name,
             name="interruption",
-            description="Bounds the leases of a worker that EC2 takes; requeues what it held",
+            description="Answers EC2's notices: bounds leases, requeues, reconciles at once",
             code=self._code,
-            statements=[
-                self._read_settings,
-                grant.keep_ledger(table_arn=self._table_arn),
-                grant.requeue_jobs(self._queue_arns),
-                grant.see_instances(),
-            ],
-            memory_mib=256,
-            timeout=Duration.seconds(30),
+            statements=self._reconcile(),
+            memory_mib=512,
+            timeout=Duration.seconds(90),
             retries=2,
-            oldest_event=_NOTICE,
+            # A notice is worth nothing after the interruption.
+            oldest_event=Duration.seconds(NOTICE.total_seconds()),
             failed_events=self.failed_events,
         )
 
     def _make_offers(self) -> ControlFunction:
-        deployment = self._ground.deployment.name
         return ControlFunction(
             self,
             "Offers",
-            deployment=deployment,
+            deployment=self._ground.deployment.name,
             name="offers",
             description="Refreshes the catalogue: types, zones, on-demand prices, quotas",
             code=self._code,
-            statements=[
-                self._read_settings,
-                grant.keep_ledger(table_arn=self._table_arn),
-                *self._read_market(),
-            ],
+            statements=self._refresh_offers(),
             memory_mib=512,
             timeout=Duration.minutes(5),
             retries=1,
@@ -141,10 +106,44 @@ class Control(Construct):
             failed_events=self.failed_events,
         )
 
-    def _read_market(self) -> list[iam.PolicyStatement]:
-        """Return the renewal of the catalogue, by offers or by the first reconcile of all."""
+    def _reconcile(self) -> list[iam.PolicyStatement]:
+        """Return what a reconcile does; the first of all refreshes the offers, too."""
+        queue_arns = [one.jobs.queue.queue_arn for one in self._workloads]
         return [
-            grant.see_missing_objects(bucket_arn=self._bucket_arn),
-            grant.keep_offers(bucket_arn=self._bucket_arn),
+            *self._refresh_offers(),
+            grant.keep_ledger(table_arn=self._ground.ledger.table.table_arn),
+            grant.keep_decisions(bucket_arn=self._ground.store.bucket.bucket_arn),
+            grant.see_queues(queue_arns),
+            grant.requeue_jobs(queue_arns),
+            grant.see_instances(),
+            grant.see_prices(),
+            *self._launch(),
+            grant.end_workers(deployment=self._ground.deployment.name),
+        ]
+
+    def _refresh_offers(self) -> list[iam.PolicyStatement]:
+        bucket_arn = self._ground.store.bucket.bucket_arn
+        return [
+            grant.read_settings(
+                deployment=self._ground.deployment.name,
+                workloads=[one.name for one in self._workloads],
+            ),
+            see_missing_objects(bucket_arn=bucket_arn),
+            grant.keep_offers(bucket_arn=bucket_arn),
             *grant.see_market(),
+        ]
+
+    def _launch(self) -> list[iam.PolicyStatement]:
+        network, deployment = self._ground.network, self._ground.deployment.name
+        fleets = [one.fleet for one in self._workloads]
+        templates = [ref.id for fleet in fleets for ref in fleet.template_refs.values()]
+        return [
+            *launch.use_parts(
+                template_ids=templates,
+                subnet_ids=list(network.subnets.values()),
+                security_group_id=network.security_group_id,
+            ),
+            *launch.make_tagged(deployment=deployment, template_ids=templates),
+            *launch.pass_roles(worker_role_arns=[fleet.role.role_arn for fleet in fleets]),
+            launch.resolve_images([name for fleet in fleets for name in fleet.image_parameters]),
         ]

@@ -11,8 +11,8 @@ from aws_cdk.aws_cloudwatch_actions import LambdaAction
 from aws_cdk.aws_events_targets import LambdaFunction
 from constructs import Construct
 
-from infra import grant
 from infra.control.function import ControlFunction
+from infra.grant.statement import allow, make_role
 from infra.workload.workload import Workload
 from spindown.contract.event import TICK
 from spindown.domain.interruption import NOTICE
@@ -77,18 +77,16 @@ class Trigger(Construct):
             events.Rule(self, name, event_pattern=pattern, targets=[target])
 
     def _make_role(self, deployment: str, functions: Sequence[ControlFunction]) -> iam.Role:
-        role = iam.Role(
+        arns = [one.function.function_arn for one in functions]
+        return make_role(
             self,
-            "SchedulerRole",
             description=f"Ticks of {deployment}",
-            assumed_by=iam.ServicePrincipal(
+            trusted=iam.ServicePrincipal(
                 "scheduler.amazonaws.com",
                 conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
             ),
+            statements=[allow("InvokeFunctions", ["lambda:InvokeFunction"], arns)],
         )
-        arns = [one.function.function_arn for one in functions]
-        role.add_to_policy(grant.allow("InvokeFunctions", ["lambda:InvokeFunction"], arns))
-        return role
 
     def _schedule(
         self,

@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import CfnTag, Fn, RemovalPolicy
+from aws_cdk import CfnTag, Fn
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra import grant
+from infra.grant import worker as grant
+from infra.grant.statement import make_role, write_log
 from infra.ground import Ground
+from infra.log import make_log
 from infra.workload.code import CodeArchive
 from infra.workload.queue import JobQueue
 from spindown.config import WorkloadConfig
 from spindown.contract import tag
+from spindown.contract.image import render_user_data
 from spindown.contract.settings import TemplateRef
 
 #: What carries tags at a launch besides the instance, for the bill and for the grants.
@@ -21,11 +23,6 @@ _BESIDES = ("network-interface", "spot-instances-request", "volume")
 
 #: Root device of the Ubuntu images, which the default image is one of.
 _ROOT_DEVICE = "/dev/sda1"
-
-#: An image without a worker ends at once instead of billing for nothing.
-_USER_DATA = """#!/bin/sh
-systemctl start spindown-worker.service || systemctl poweroff
-"""
 
 
 class Fleet(Construct):
@@ -44,39 +41,16 @@ class Fleet(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         deployment = ground.deployment.name
-        self.log_group = logs.LogGroup(
+        self.log_group = make_log(self, f"/spindown/{deployment}/worker/{name}")
+        self.role = make_role(
             self,
-            "Log",
-            log_group_name=f"/spindown/{deployment}/worker/{name}",
-            retention=logs.RetentionDays.ONE_MONTH,
-            removal_policy=RemovalPolicy.DESTROY,
-        )
-        self.role = self._make_role(
-            f"Workers of {name} in {deployment}",
-            [
-                *grant.work_jobs(
-                    queue_arn=jobs.queue.queue_arn, dead_letters_arn=jobs.dead_letters.queue_arn
-                ),
-                *grant.keep_results(bucket_arn=ground.store.bucket.bucket_arn),
-                grant.read_code(bucket=archive.bucket, key=archive.key),
-                *grant.read_inputs(workload.inputs),
-                grant.keep_own_rows(table_arn=ground.ledger.table.table_arn, workload=name),
-                grant.write_log(log_group_arn=self.log_group.log_group_arn),
-            ],
+            description=f"Workers of {name} in {deployment}",
+            trusted=iam.ServicePrincipal("ec2.amazonaws.com"),
+            statements=self._grants(name, workload, jobs, archive, ground),
         )
         profile = iam.CfnInstanceProfile(self, "Profile", roles=[self.role.role_name])
         #: Tags by which a worker finds home.
-        self.tags: Mapping[str, str] = {
-            tag.DEPLOYMENT: deployment,
-            tag.WORKLOAD: name,
-            tag.QUEUE_URL: jobs.queue.queue_url,
-            tag.DLQ_URL: jobs.dead_letters.queue_url,
-            tag.TABLE: ground.ledger.table.table_name,
-            tag.BUCKET: ground.store.bucket.bucket_name,
-            tag.CODE: archive.uri,
-            tag.LOG_GROUP: self.log_group.log_group_name,
-            "Name": f"{deployment}-{name}",
-        }
+        self.tags = self._home_tags(name, jobs, archive, ground)
         #: Architecture -> SSM parameter of the image that is booted.
         self._images = {
             architecture: workload.image.parameters[architecture]
@@ -114,16 +88,38 @@ class Fleet(Construct):
         """Return the SSM parameters of its images."""
         return tuple(self._images.values())
 
-    def _make_role(self, description: str, statements: Sequence[iam.PolicyStatement]) -> iam.Role:
-        role = iam.Role(
-            self,
-            "Role",
-            description=description,
-            assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
-        )
-        for statement in statements:
-            role.add_to_policy(statement)
-        return role
+    def _grants(
+        self,
+        name: str,
+        workload: WorkloadConfig,
+        jobs: JobQueue,
+        archive: CodeArchive,
+        ground: Ground,
+    ) -> list[iam.PolicyStatement]:
+        dead_letters_arn = jobs.dead_letters.queue_arn
+        return [
+            *grant.work_jobs(queue_arn=jobs.queue.queue_arn, dead_letters_arn=dead_letters_arn),
+            *grant.keep_results(bucket_arn=ground.store.bucket.bucket_arn),
+            grant.read_code(bucket=archive.bucket, key=archive.key),
+            *grant.read_inputs(workload.inputs),
+            grant.keep_own_rows(table_arn=ground.ledger.table.table_arn, workload=name),
+            write_log(log_group_arn=self.log_group.log_group_arn),
+        ]
+
+    def _home_tags(
+        self, name: str, jobs: JobQueue, archive: CodeArchive, ground: Ground
+    ) -> Mapping[str, str]:
+        return {
+            tag.DEPLOYMENT: ground.deployment.name,
+            tag.WORKLOAD: name,
+            tag.QUEUE_URL: jobs.queue.queue_url,
+            tag.DLQ_URL: jobs.dead_letters.queue_url,
+            tag.TABLE: ground.ledger.table.table_name,
+            tag.BUCKET: ground.store.bucket.bucket_name,
+            tag.CODE: archive.uri,
+            tag.LOG_GROUP: self.log_group.log_group_name,
+            "Name": f"{ground.deployment.name}-{name}",
+        }
 
 
 def _template_data(
@@ -166,7 +162,7 @@ def _template_data(
             _tag("instance", tags),
             *(_tag(kind, kept) for kind in _BESIDES),
         ],
-        user_data=Fn.base64(_USER_DATA),
+        user_data=Fn.base64(render_user_data(None)),
     )
 
 

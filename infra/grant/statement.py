@@ -1,0 +1,71 @@
+"""How a grant is written: a named statement, the ARN that bounds it, the role that has it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aws_cdk import Aws
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+READ_ROWS = ["dynamodb:GetItem", "dynamodb:Query"]
+CHANGE_ROWS = [
+    "dynamodb:ConditionCheckItem",
+    "dynamodb:DeleteItem",
+    "dynamodb:UpdateItem",
+]
+
+
+def make_role(
+    scope: Construct,
+    *,
+    description: str,
+    trusted: iam.IPrincipal,
+    statements: Sequence[iam.PolicyStatement],
+) -> iam.Role:
+    """Add a role to ``scope`` that may do what its statements say and nothing else."""
+    role = iam.Role(scope, "Role", description=description, assumed_by=trusted)
+    for statement in statements:
+        role.add_to_policy(statement)
+    return role
+
+
+def allow(
+    sid: str,
+    actions: Sequence[str],
+    resources: Sequence[str],
+    conditions: Mapping[str, Any] | None = None,
+) -> iam.PolicyStatement:
+    """Return one statement that allows ``actions`` on ``resources``."""
+    return iam.PolicyStatement(
+        sid=sid, actions=list(actions), resources=list(resources), conditions=conditions
+    )
+
+
+def see_missing_objects(*, bucket_arn: str, versions: bool = False) -> iam.PolicyStatement:
+    """Return the listing of our bucket, without which a missing key answers 403, not 404.
+
+    It bears no condition on the prefix, because reading an object has none to compare.
+    """
+    actions = ["s3:ListBucket", "s3:ListBucketVersions"] if versions else ["s3:ListBucket"]
+    return allow("SeeMissingObjects", actions, [bucket_arn])
+
+
+def write_log(*, log_group_arn: str) -> iam.PolicyStatement:
+    """Return the writing of one log group, which carries the metrics too (EMF)."""
+    return allow("WriteLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [log_group_arn])
+
+
+def regional(service: str, resource: str) -> str:
+    """Return the ARN of something of this account and region."""
+    return f"arn:{Aws.PARTITION}:{service}:{Aws.REGION}:{Aws.ACCOUNT_ID}:{resource}"
+
+
+def public(service: str, resource: str) -> str:
+    """Return the ARN of something that may belong to AWS: its account is left out."""
+    return f"arn:{Aws.PARTITION}:{service}:{Aws.REGION}::{resource}"
+
+
+def parameter(name: str) -> str:
+    """Return the ARN of a parameter; those below /aws/ belong to no account."""
+    make = public if name.startswith("/aws/") else regional
+    return make("ssm", f"parameter/{name.removeprefix('/')}")

@@ -1,0 +1,83 @@
+"""What a worker may do: its jobs, its results, its rows. Nothing about instances."""
+
+from collections.abc import Sequence
+
+from aws_cdk import Aws
+from aws_cdk import aws_iam as iam
+
+from infra.grant.statement import CHANGE_ROWS, READ_ROWS, allow, see_missing_objects
+from spindown.contract import row
+from spindown.contract.location import parse_location
+
+
+def work_jobs(*, queue_arn: str, dead_letters_arn: str) -> list[iam.PolicyStatement]:
+    """Return what a worker does with messages: take, extend, end, re-send, give up."""
+    return [
+        allow(
+            "WorkQueue",
+            [
+                "sqs:ChangeMessageVisibility",
+                "sqs:DeleteMessage",
+                "sqs:GetQueueAttributes",
+                "sqs:ReceiveMessage",
+                "sqs:SendMessage",
+            ],
+            [queue_arn],
+        ),
+        allow("GiveUpJobs", ["sqs:SendMessage"], [dead_letters_arn]),
+    ]
+
+
+def keep_results(*, bucket_arn: str) -> list[iam.PolicyStatement]:
+    """Return what a worker does with objects: manifests, parts, checkpoints, usage."""
+    prefixes = [f"{bucket_arn}/{prefix}/*" for prefix in ("batches", "jobs", "usage")]
+    return [
+        allow(
+            "KeepResults",
+            ["s3:AbortMultipartUpload", "s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"],
+            prefixes,
+        ),
+        see_missing_objects(bucket_arn=bucket_arn, versions=True),
+    ]
+
+
+def read_code(*, bucket: str, key: str) -> iam.PolicyStatement:
+    """Return the reading of one code archive, and of nothing else beside it."""
+    return allow("ReadCode", ["s3:GetObject"], [f"arn:{Aws.PARTITION}:s3:::{bucket}/{key}"])
+
+
+def read_inputs(uris: Sequence[str]) -> list[iam.PolicyStatement]:
+    """Return the reading of a workload's declared inputs, ``s3://bucket/prefix``."""
+    places = [parse_location(uri) for uri in uris]
+    if not places:
+        return []
+    prefixes: dict[str, list[str]] = {}
+    for place in places:
+        prefixes.setdefault(place.bucket, []).append(f"{place.key}*")
+    objects = [f"arn:{Aws.PARTITION}:s3:::{place.bucket}/{place.key}*" for place in places]
+    return [
+        allow("ReadInputs", ["s3:GetObject"], objects),
+        *(
+            allow(
+                f"ListInputs{number}",
+                ["s3:ListBucket"],
+                [f"arn:{Aws.PARTITION}:s3:::{bucket}"],
+                {"StringLike": {"s3:prefix": keys}},
+            )
+            for number, (bucket, keys) in enumerate(sorted(prefixes.items()), 1)
+        ),
+    ]
+
+
+def keep_own_rows(*, table_arn: str, workload: str) -> iam.PolicyStatement:
+    """Return the worker's part of the ledger: the rows of its workload.
+
+    Each of these actions names its keys, so the condition always has something to compare.
+    """
+    partitions = [row.workload_partition(workload), row.history_partition(workload)]
+    return allow(
+        "KeepOwnRows",
+        [*READ_ROWS, *CHANGE_ROWS],
+        [table_arn],
+        {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": partitions}},
+    )

@@ -1,0 +1,170 @@
+"""Synthesises a deployment in this process, and reads what came to be."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import App, Validations
+from cdk_nag import AwsSolutionsChecks
+
+from infra.deployment import describe
+
+ROOT = Path(__file__).parents[2]
+
+#: Two workloads: the plainest one, and one that uses what there is.
+CONFIG = """
+[deployment]
+name = "lab"
+region = "eu-west-1"
+zones = ["eu-west-1a", "eu-west-1c"]
+budget_per_month = 75.0
+
+[workload.plain.run]
+entrypoint = "job:run"
+code = "code"
+
+[workload.rich]
+inputs = ["s3://papers/2026/", "s3://papers/2025/", "s3://models/ocr/"]
+
+[workload.rich.run]
+entrypoint = "job:run"
+code = "code"
+slots = 2
+env = { LEVEL = "3" }
+
+[workload.rich.requirements]
+architectures = ["x86_64", "arm64"]
+gpu_names = ["T4", "L4"]
+
+[workload.rich.policy]
+idle_timeout = "3m"
+max_price_per_hour = 1.25
+
+[workload.rich.image]
+root_volume_gib = 60
+parameters = { x86_64 = "/images/rich/x86_64", arm64 = "/images/rich/arm64" }
+"""
+
+
+def write_project(directory: Path, config: str = CONFIG) -> Path:
+    """Write spindown.toml and its code; return the path of the former."""
+    (directory / "code").mkdir(exist_ok=True)
+    (directory / "code" / "job.py").write_text("def run(batch, ctx): return []\n")
+    path = directory / "spindown.toml"
+    path.write_text(config)
+    return path
+
+
+def recommended_flags() -> Mapping[str, Any]:
+    """Return the feature flags of cdk.json, as the command line passes them."""
+    context: Mapping[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]
+    return context
+
+
+def make_app(
+    project: Path,
+    directory: Path,
+    *,
+    checked: bool = False,
+    context: Mapping[str, str] | None = None,
+) -> App:
+    """Return an app whose functions' package is not made."""
+    given = {"config": str(project), "aws:cdk:bundling-stacks": [], **(context or {})}
+    return App(
+        outdir=str(directory),
+        context={**recommended_flags(), **given},
+        builtin_cloud_formation_validation=checked,
+        analytics_reporting=False,
+    )
+
+
+def synthesise(project: Path, directory: Path) -> "Assembly":
+    """Return the templates that spindown.toml gives."""
+    app = make_app(project, directory)
+    core = describe(app)
+    app.synth()
+    return Assembly(project, directory, core.stack_name)
+
+
+def report_findings(project: Path, directory: Path) -> Iterator[tuple[str, str]]:
+    """Yield (rule, path of the construct) of all that CDK's validator and cdk-nag find."""
+    app = make_app(project, directory, checked=True)
+    describe(app)
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    try:
+        app.synth()
+    except RuntimeError as exc:
+        if "ValidationFailed" not in str(exc):
+            raise
+    report = json.loads((directory / "validation-report.json").read_text())
+    for plugin in report["pluginReports"]:
+        for violation in plugin["violations"]:
+            for construct in violation["violatingConstructs"]:
+                yield violation["ruleName"], construct["constructPath"]
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What was synthesised."""
+
+    #: Path of spindown.toml.
+    project: Path
+    directory: Path
+    stack_name: str
+
+    @cached_property
+    def template(self) -> Mapping[str, Any]:
+        """The core stack's template."""
+        path = self.directory / f"{self.stack_name}.template.json"
+        template: Mapping[str, Any] = json.loads(path.read_text())
+        return template
+
+    @property
+    def resources(self) -> Mapping[str, Mapping[str, Any]]:
+        """The template's resources by logical id."""
+        resources: Mapping[str, Mapping[str, Any]] = self.template["Resources"]
+        return resources
+
+    def all_of(self, kind: str) -> list[Mapping[str, Any]]:
+        """Return the properties of the resources of one type, in the template's order."""
+        return [one["Properties"] for one in self.resources.values() if one["Type"] == kind]
+
+    def one_of(self, kind: str, **properties: object) -> Mapping[str, Any]:
+        """Return the properties of the only resource of a type that has these properties."""
+        (one,) = (
+            found
+            for found in self.all_of(kind)
+            if all(found.get(name) == value for name, value in properties.items())
+        )
+        return one
+
+    def statements(self, role: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the statements of the role whose logical id begins with ``role``, by their id."""
+        found = {}
+        for name, resource in self.resources.items():
+            if resource["Type"] == "AWS::IAM::Policy" and name.startswith(role):
+                for statement in resource["Properties"]["PolicyDocument"]["Statement"]:
+                    found[statement.get("Sid", "")] = statement
+        return found
+
+
+def words(value: Any) -> str:
+    """Return a template's value as text, references as ``<what they refer to>``."""
+    match value:
+        case {"Fn::Join": [str(glue), list(parts)]}:
+            return glue.join(words(part) for part in parts)
+        case {"Ref": str(name)}:
+            return f"<{name}>"
+        case {"Fn::GetAtt": [str(name), str(attribute)]}:
+            return f"<{name}.{attribute}>"
+        case {"Fn::Sub": str(text)}:
+            return text
+    return str(value)
+
+
+def listed(value: Any) -> list[Any]:
+    """Return a value that a template may give alone or as a list, as a list."""
+    return value if isinstance(value, list) else [value]

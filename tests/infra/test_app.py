@@ -1,0 +1,86 @@
+"""The app as CDK runs it, and what it says to a person whose input is wrong."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.deployment import describe
+from spindown.error import ConfigError
+from tests.infra.assembly import ROOT, make_app, recommended_flags, write_project
+
+
+def run_app(**environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "infra.app"],
+        check=False,
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_good_deployment_is_synthesised_without_a_word(tmp_path: Path) -> None:
+    context = {
+        **recommended_flags(),
+        "config": str(write_project(tmp_path)),
+        "aws:cdk:bundling-stacks": [],
+    }
+
+    done = run_app(
+        CDK_OUTDIR=str(tmp_path / "out"),
+        CDK_CONTEXT_JSON=json.dumps(context),
+        # The rules are checked in test_rule.py.
+        CDK_VALIDATION="false",
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "out" / "lab-core.template.json").is_file()
+
+
+def test_without_node_it_says_what_to_install() -> None:
+    done = run_app(JSII_NODE="/nowhere/node")
+
+    assert done.returncode == 1
+    assert done.stderr == (
+        "spindown: JSII_NODE is '/nowhere/node': run make setup, or install Node.js 22 or newer\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("context", "sentence"),
+    [
+        ({"bundle": "docker"}, "context bundle is 'docker': write one of lambda, host"),
+        (
+            {"synthesizer": "none"},
+            "context synthesizer is 'none': write one of default, cli-credentials",
+        ),
+        ({"config": "absent.toml"}, "spindown.toml is 'absent.toml': give a readable file"),
+    ],
+    ids=["bundle", "synthesizer", "config"],
+)
+def test_a_wrong_context_value_names_the_right_ones(
+    tmp_path: Path, context: dict[str, str], sentence: str
+) -> None:
+    app = make_app(write_project(tmp_path), tmp_path / "out", context=context)
+
+    with pytest.raises(ConfigError) as caught:
+        describe(app)
+
+    assert str(caught.value).startswith(sentence)
+
+
+def test_the_caller_s_own_credentials_can_deploy_it(tmp_path: Path) -> None:
+    context = {"synthesizer": "cli-credentials"}
+    app = make_app(write_project(tmp_path), tmp_path / "out", context=context)
+    describe(app)
+    app.synth()
+
+    assets = json.loads((tmp_path / "out" / "lab-core.assets.json").read_text())
+    manifest = (tmp_path / "out" / "manifest.json").read_text()
+    assert len([one for one in assets["files"].values() if "Code of" in one["displayName"]]) == 2
+    assert "assumeRoleArn" not in manifest + json.dumps(assets)

@@ -1,0 +1,121 @@
+"""The functions' package: made once for Lambda and once for this machine, without Docker."""
+
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.control.bundle import Target, digest, make_bundle, sources
+from infra.control.model import CALLED, trim
+from tests.infra.assembly import ROOT
+
+MIB = 1024 * 1024
+
+#: ELF: the file's machine at byte 18, 183 for 64-bit Arm (ELF-64 Object File Format, e_machine).
+ARM_64 = 183
+
+#: What every function does at its start.
+MAKE_CLIENTS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import boto3, functions.interruption, functions.offers, functions.scaler
+session = boto3.Session("key", "secret", region_name="us-east-1")
+for service in sys.argv[2:]:
+    session.client(service)
+"""
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("package")
+    make_bundle(directory, Target.LAMBDA)
+    return directory
+
+
+def test_what_is_compiled_is_for_the_python_and_the_processor_of_lambda(package: Path) -> None:
+    compiled = list(package.rglob("*.so"))
+
+    assert compiled
+    for library in compiled:
+        assert library.name.endswith(".cpython-314-aarch64-linux-gnu.so")
+        assert int.from_bytes(library.read_bytes()[18:20], "little") == ARM_64
+
+
+def test_the_package_is_far_below_what_lambda_takes(package: Path) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in package.rglob("*"):
+            archive.write(path, path.relative_to(package))
+
+    assert len(packed.getvalue()) < 8 * MIB
+
+
+def test_the_package_holds_our_code_without_what_no_function_runs(package: Path) -> None:
+    assert (package / "functions" / "__init__.py").is_file()
+    assert (package / "spindown" / "aws" / "wiring.py").is_file()
+    for absent in ("cli", "local", "memory"):
+        assert not (package / "spindown" / absent).exists()
+    assert not list(package.rglob("__pycache__"))
+
+
+def test_the_package_for_this_machine_runs_alone_and_makes_every_client(tmp_path: Path) -> None:
+    make_bundle(tmp_path, Target.HOST)
+    # Isolated and without site-packages: what is not in the package is not there.
+    command = [sys.executable, "-I", "-S", "-c", MAKE_CLIENTS, str(tmp_path), *CALLED]
+
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_unchanged_package_keeps_its_name_and_each_target_has_its_own() -> None:
+    assert digest(Target.LAMBDA) == digest(Target.LAMBDA)
+    assert digest(Target.LAMBDA) != digest(Target.HOST)
+
+
+def test_what_goes_into_the_package_is_source_alone() -> None:
+    names = [str(path.relative_to(ROOT)) for path in sources()]
+
+    assert "functions/scaler.py" in names
+    assert "spindown/error.py" in names
+    assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+
+
+MODEL: dict[str, Any] = {
+    "metadata": {"apiVersion": "1"},
+    "documentation": "for people",
+    "operations": {
+        "Tell": {"input": {"shape": "TellRequest"}, "documentation": "for people"},
+        "Ask": {"input": {"shape": "AskRequest"}, "errors": [{"shape": "Busy"}]},
+    },
+    "shapes": {
+        "TellRequest": {"type": "structure", "members": {}},
+        "AskRequest": {
+            "type": "structure",
+            "members": {
+                "documentation": {"shape": "Text", "documentation": "for people"},
+                "again": {"shape": "AskRequest"},
+            },
+        },
+        "Text": {"type": "string", "documentation": "for people"},
+        "Busy": {"type": "structure", "members": {}},
+    },
+}
+
+
+def test_a_trimmed_model_has_all_that_its_operations_need_and_no_more() -> None:
+    trimmed = trim(MODEL, ["Ask"])
+
+    assert set(trimmed["operations"]) == {"Ask"}
+    assert set(trimmed["shapes"]) == {"AskRequest", "Busy", "Text"}
+    assert trimmed["shapes"]["AskRequest"]["members"]["documentation"] == {"shape": "Text"}
+    assert "for people" not in str(trimmed)
+    assert trimmed["metadata"] == MODEL["metadata"]
+
+
+def test_a_model_without_a_list_of_operations_keeps_them_all() -> None:
+    assert set(trim(MODEL, ())["operations"]) == {"Ask", "Tell"}

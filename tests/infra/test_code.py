@@ -1,0 +1,150 @@
+"""The archive of a workload's code: same content, same bytes, nothing from beside it."""
+
+import hashlib
+import io
+import json
+import os
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from infra.workload.code import find_code, pack, run_spec
+from spindown import config
+from spindown.config import WorkloadConfig
+from spindown.contract.run import RUN_SPEC_NAME, RunSpec, decode_run_spec
+from spindown.error import ConfigError
+from tests.infra.assembly import CONFIG, Assembly, write_project
+
+SPEC = RunSpec(entrypoint="job:run")
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    directory = tmp_path / "code"
+    (directory / "model").mkdir(parents=True)
+    (directory / "job.py").write_text("def run(batch, ctx): return []\n")
+    (directory / "model" / "weights.bin").write_bytes(bytes(range(256)))
+    return directory
+
+
+def members(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert archive.testzip() is None
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def rich() -> WorkloadConfig:
+    return config.parse(tomllib.loads(CONFIG)).workload["rich"]
+
+
+def test_the_archive_holds_the_code_and_how_to_call_it(code: Path) -> None:
+    found = members(pack(code, SPEC))
+
+    assert set(found) == {"job.py", "model/weights.bin", RUN_SPEC_NAME}
+    assert found["model/weights.bin"] == bytes(range(256))
+    assert decode_run_spec(found[RUN_SPEC_NAME]) == SPEC
+
+
+def test_the_same_code_gives_the_same_bytes_whenever_it_is_packed(code: Path) -> None:
+    first = pack(code, SPEC)
+    for path in code.rglob("*"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    (code / "job.py").chmod(0o600)
+
+    assert pack(code, SPEC) == first
+
+
+def test_another_way_to_call_it_is_another_archive(code: Path) -> None:
+    assert pack(code, SPEC) != pack(code, RunSpec(entrypoint="job:run", batch_size=2))
+
+
+def test_a_program_stays_one(code: Path) -> None:
+    (code / "convert").write_text("#!/bin/sh\n")
+    (code / "convert").chmod(0o755)
+
+    with zipfile.ZipFile(io.BytesIO(pack(code, SPEC))) as archive:
+        modes = {one.filename: one.external_attr >> 16 for one in archive.infolist()}
+
+    assert modes["convert"] & 0o111
+    assert not modes["job.py"] & 0o111
+
+
+@pytest.mark.parametrize(
+    "left",
+    [".git/config", ".env", "__pycache__/job.cpython-314.pyc", "old.pyc", "a.egg-info/PKG-INFO"],
+)
+def test_what_tools_leave_beside_code_stays_at_home(code: Path, left: str) -> None:
+    before = pack(code, SPEC)
+    (code / left).parent.mkdir(exist_ok=True)
+    (code / left).write_text("left")
+
+    assert pack(code, SPEC) == before
+
+
+def test_a_link_out_of_the_code_is_refused(code: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("key")
+    (code / "data").symlink_to(tmp_path / "secret")
+
+    with pytest.raises(ConfigError, match="'data': replace this link"):
+        pack(code, SPEC)
+
+
+def test_a_file_that_looks_like_ours_is_refused(code: Path) -> None:
+    (code / RUN_SPEC_NAME).write_text("{}")
+
+    with pytest.raises(ConfigError, match="rename this file"):
+        pack(code, SPEC)
+
+
+def test_the_archive_says_what_spindown_toml_says() -> None:
+    spec = run_spec(rich())
+
+    assert (spec.entrypoint, spec.slots, spec.env) == ("job:run", "2", {"LEVEL": "3"})
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        pytest.param(
+            ('code = "code"', 'code = "absent"'),
+            "workload.plain.run.code is 'absent': name a directory beside spindown.toml",
+            id="no such directory",
+        ),
+        pytest.param(
+            ('entrypoint = "job:run"', 'entrypoint = "jobs.main:run"'),
+            "workload.plain.run.entrypoint is 'jobs.main:run': name a module below code/",
+            id="no such module",
+        ),
+        pytest.param(
+            ('code = "code"', 'code = "code"\nrequirements = "needs.txt"'),
+            "workload.plain.run.requirements is 'needs.txt': name a file below code/",
+            id="no such requirements",
+        ),
+    ],
+)
+def test_code_that_is_not_there_is_one_sentence(
+    tmp_path: Path, change: tuple[str, str], sentence: str
+) -> None:
+    project = write_project(tmp_path, CONFIG.replace(*change, 1))
+    workload = config.load(project).workload["plain"]
+
+    with pytest.raises(ConfigError) as caught:
+        find_code(tmp_path, "plain", workload)
+
+    assert str(caught.value) == sentence
+
+
+def test_an_archive_is_uploaded_under_its_own_digest(assembly: Assembly) -> None:
+    assets = json.loads((assembly.directory / "lab-core.assets.json").read_text())["files"]
+    archives = {
+        digest: one for digest, one in assets.items() if one["displayName"].startswith("Code of")
+    }
+
+    assert len(archives) == 2
+    for digest, one in archives.items():
+        data = (assembly.directory / one["source"]["path"]).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == digest
+        (destination,) = one["destinations"].values()
+        assert destination["objectKey"] == f"{digest}.zip"

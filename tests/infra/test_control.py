@@ -1,0 +1,187 @@
+"""The functions, and what invokes them."""
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.contract.event import InterruptionWarning, parse_instance_event, parse_wake_up
+from tests.infra.assembly import ROOT, Assembly, words
+
+FUNCTIONS = ["lab-interruption", "lab-offers", "lab-scaler"]
+EVENTS = ROOT / "tests" / "events"
+
+
+def function(assembly: Assembly, name: str) -> Any:
+    return assembly.one_of("AWS::Lambda::Function", FunctionName=name)
+
+
+def reference(assembly: Assembly, name: str) -> str:
+    (logical_id,) = (
+        key
+        for key, one in assembly.resources.items()
+        if one["Properties"].get("FunctionName") == name
+    )
+    return f"<{logical_id}.Arn>"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_runs_on_the_newest_python_and_the_cheaper_processor(
+    assembly: Assembly, name: str
+) -> None:
+    made = function(assembly, name)
+
+    assert (made["Runtime"], made["Architectures"]) == ("python3.14", ["arm64"])
+    assert made["Handler"] == f"functions.{name.removeprefix('lab-')}.handler"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_is_told_its_deployment_and_nothing_else(assembly: Assembly, name: str) -> None:
+    variables = function(assembly, name)["Environment"]["Variables"]
+
+    assert variables == {"SPINDOWN_DEPLOYMENT": "lab"}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_takes_none_of_the_concurrency_that_a_new_account_has(
+    assembly: Assembly, name: str
+) -> None:
+    assert "ReservedConcurrentExecutions" not in function(assembly, name)
+
+
+def test_the_functions_share_one_package(assembly: Assembly) -> None:
+    packages = {json.dumps(function(assembly, name)["Code"]) for name in FUNCTIONS}
+
+    assert len(packages) == 1
+
+
+def async_config(assembly: Assembly, name: str) -> Mapping[str, Any]:
+    logical_id = reference(assembly, name).removesuffix(".Arn>").removeprefix("<")
+    return assembly.one_of("AWS::Lambda::EventInvokeConfig", FunctionName={"Ref": logical_id})
+
+
+@pytest.mark.parametrize(
+    ("name", "retries", "age", "is_kept"),
+    [
+        pytest.param("lab-scaler", 0, 60, False, id="the next tick does it again"),
+        pytest.param("lab-interruption", 2, 120, True, id="worth nothing after the notice"),
+        pytest.param("lab-offers", 1, 3600, True, id="until the next refresh"),
+    ],
+)
+def test_an_event_is_not_retried_longer_than_it_is_worth(
+    assembly: Assembly, name: str, retries: int, age: int, is_kept: bool
+) -> None:
+    found = async_config(assembly, name)
+
+    assert found["MaximumRetryAttempts"] == retries
+    assert found["MaximumEventAgeInSeconds"] == age
+    assert ("OnFailure" in found.get("DestinationConfig", {})) is is_kept
+
+
+@pytest.mark.parametrize("workload", ["plain", "rich"])
+def test_every_minute_a_tick_comes_for_each_workload(assembly: Assembly, workload: str) -> None:
+    schedule = assembly.one_of("AWS::Scheduler::Schedule", Name=f"lab-{workload}-tick")
+    target = schedule["Target"]
+
+    assert schedule["ScheduleExpression"] == "rate(1 minute)"
+    assert schedule["FlexibleTimeWindow"] == {"Mode": "OFF"}
+    assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
+    assert words(target["Arn"]) == reference(assembly, "lab-scaler")
+    wake_up = parse_wake_up(json.loads(target["Input"]), deployment="lab")
+    assert (wake_up.source, wake_up.workload) == ("spindown.tick", workload)
+
+
+def test_every_hour_the_catalogue_is_refreshed(assembly: Assembly) -> None:
+    schedule = assembly.one_of("AWS::Scheduler::Schedule", Name="lab-offers")
+
+    assert schedule["ScheduleExpression"] == "rate(1 hour)"
+    assert words(schedule["Target"]["Arn"]) == reference(assembly, "lab-offers")
+
+
+@pytest.mark.parametrize("workload", ["plain", "rich"])
+def test_the_first_message_of_a_queue_wakes_the_scaler(assembly: Assembly, workload: str) -> None:
+    alarm = assembly.one_of("AWS::CloudWatch::Alarm", AlarmName=f"lab-{workload}-backlog")
+
+    assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"], alarm["Period"]) == (
+        "AWS/SQS",
+        "ApproximateNumberOfMessagesVisible",
+        "Maximum",
+        60,
+    )
+    assert (alarm["ComparisonOperator"], alarm["Threshold"], alarm["EvaluationPeriods"]) == (
+        "GreaterThanOrEqualToThreshold",
+        1,
+        1,
+    )
+    assert alarm["TreatMissingData"] == "notBreaching"
+    assert [words(action) for action in alarm["AlarmActions"]] == [
+        reference(assembly, "lab-scaler")
+    ]
+    (dimension,) = alarm["Dimensions"]
+    assert dimension["Name"] == "QueueName"
+    assert words(dimension["Value"]).startswith(f"<Workload{workload}JobsQueue")
+
+
+def test_each_alarm_may_invoke_the_scaler(assembly: Assembly) -> None:
+    alarms = {
+        f"<{name}.Arn>"
+        for name, one in assembly.resources.items()
+        if one["Type"] == "AWS::CloudWatch::Alarm"
+    }
+    allowed = {
+        words(one["SourceArn"])
+        for one in assembly.all_of("AWS::Lambda::Permission")
+        if one["Principal"] == "lambda.alarms.cloudwatch.amazonaws.com"
+        and words(one["FunctionName"]) == reference(assembly, "lab-scaler")
+    }
+
+    assert allowed == alarms
+
+
+def matches(pattern: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
+    """Tell whether EventBridge would take an event: every named field has a listed value."""
+    return all(
+        matches(wanted, event.get(field, {}))
+        if isinstance(wanted, dict)
+        else event.get(field) in wanted
+        for field, wanted in pattern.items()
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["instance_state_change", "rebalance_recommendation", "spot_interruption"]
+)
+def test_exactly_one_rule_takes_an_event_of_ec2_to_the_interruption_function(
+    assembly: Assembly, name: str
+) -> None:
+    event = json.loads((EVENTS / f"{name}.json").read_text())
+
+    (rule,) = (
+        one for one in assembly.all_of("AWS::Events::Rule") if matches(one["EventPattern"], event)
+    )
+
+    (target,) = rule["Targets"]
+    assert words(target["Arn"]) == reference(assembly, "lab-interruption")
+    assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": 120, "MaximumRetryAttempts": 2}
+    assert parse_instance_event(event).instance_id.startswith("i-")
+
+
+@pytest.mark.parametrize("state", ["pending", "running"])
+def test_no_rule_takes_the_beginning_of_an_instance(assembly: Assembly, state: str) -> None:
+    event = json.loads((EVENTS / "instance_state_change.json").read_text())
+    event["detail"]["state"] = state
+
+    rules = assembly.all_of("AWS::Events::Rule")
+
+    assert not [one for one in rules if matches(one["EventPattern"], event)]
+
+
+def test_a_notice_is_kept_as_long_as_it_lasts(assembly: Assembly) -> None:
+    event = json.loads((EVENTS / "spot_interruption.json").read_text())
+    warning = parse_instance_event(event)
+
+    assert isinstance(warning, InterruptionWarning)
+    age = async_config(assembly, "lab-interruption")["MaximumEventAgeInSeconds"]
+    assert timedelta(seconds=age) == warning.deadline - warning.at

@@ -1,0 +1,202 @@
+"""What comes to be for a deployment: the parts that must hold whatever else changes."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from ministack.services.cloudformation import provisioners
+
+from spindown import config
+from spindown.contract import tag
+from spindown.contract.codec import decode
+from spindown.contract.settings import DeploymentSettings, WorkloadSettings
+from spindown.domain.offer import CapacityType
+from tests.infra.assembly import CONFIG, Assembly, synthesise, words, write_project
+
+MINUTE = 60
+DAY = 24 * 60 * MINUTE
+#: Characters of a parameter that costs nothing.
+PARAMETER_MAX = 4096
+
+
+def queue(assembly: Assembly, name: str) -> Any:
+    return assembly.one_of("AWS::SQS::Queue", QueueName=name)
+
+
+def test_a_job_is_kept_twelve_days_and_received_a_hundred_times_at_most(
+    assembly: Assembly,
+) -> None:
+    jobs = queue(assembly, "lab-plain")
+
+    assert jobs["MessageRetentionPeriod"] == 12 * DAY
+    assert jobs["VisibilityTimeout"] == 5 * MINUTE
+    assert jobs["ReceiveMessageWaitTimeSeconds"] == 20
+    assert jobs["RedrivePolicy"]["maxReceiveCount"] == 100
+    assert "FifoQueue" not in jobs
+
+
+def test_a_dead_letter_outlives_the_queue_it_came_from(assembly: Assembly) -> None:
+    for name in ("plain", "rich"):
+        dead = queue(assembly, f"lab-{name}-dlq")
+        assert dead["MessageRetentionPeriod"] == 14 * DAY > 12 * DAY
+
+
+def test_every_queue_is_encrypted_and_refuses_plain_http(assembly: Assembly) -> None:
+    queues = [name for name, one in assembly.resources.items() if one["Type"] == "AWS::SQS::Queue"]
+    refused = {
+        words(queue)
+        for policy in assembly.all_of("AWS::SQS::QueuePolicy")
+        for queue in policy["Queues"]
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Deny"
+        and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    }
+
+    assert {f"<{name}>" for name in queues} == refused
+    assert all(one["SqsManagedSseEnabled"] for one in assembly.all_of("AWS::SQS::Queue"))
+
+
+def test_the_bucket_is_private_versioned_and_stays(assembly: Assembly) -> None:
+    (bucket,) = (one for one in assembly.resources.values() if one["Type"] == "AWS::S3::Bucket")
+    properties = bucket["Properties"]
+
+    assert bucket["DeletionPolicy"] == bucket["UpdateReplacePolicy"] == "Retain"
+    assert properties["VersioningConfiguration"] == {"Status": "Enabled"}
+    assert set(properties["PublicAccessBlockConfiguration"].values()) == {True}
+    assert "BucketEncryption" in properties
+    rules = {rule["Id"]: rule for rule in properties["LifecycleConfiguration"]["Rules"]}
+    assert rules["expire-old-versions"]["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
+    assert "Prefix" not in rules["expire-old-versions"]
+    assert not any("ExpirationInDays" in rule for rule in rules.values() if "Prefix" not in rule)
+
+
+def test_the_ledger_can_be_restored_and_finds_workers_by_instance(assembly: Assembly) -> None:
+    table = assembly.one_of("AWS::DynamoDB::GlobalTable", TableName="lab-ledger")
+
+    assert table["BillingMode"] == "PAY_PER_REQUEST"
+    assert [key["AttributeName"] for key in table["KeySchema"]] == ["pk", "sk"]
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "expires", "Enabled": True}
+    (replica,) = table["Replicas"]
+    assert replica["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    (index,) = table["GlobalSecondaryIndexes"]
+    assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
+    assert [key["AttributeName"] for key in index["KeySchema"]] == ["instance_id"]
+
+
+def test_a_network_of_our_own_costs_nothing_while_no_worker_runs(assembly: Assembly) -> None:
+    assert assembly.all_of("AWS::EC2::NatGateway") == []
+    endpoints = assembly.all_of("AWS::EC2::VPCEndpoint")
+    assert {one["VpcEndpointType"] for one in endpoints} == {"Gateway"}
+    assert {one["ServiceName"] for one in endpoints} == {
+        "com.amazonaws.eu-west-1.s3",
+        "com.amazonaws.eu-west-1.dynamodb",
+    }
+
+
+def test_a_zone_keeps_its_addresses_when_others_come_and_go(
+    assembly: Assembly, tmp_path: Path
+) -> None:
+    wider = CONFIG.replace('"eu-west-1a", ', '"eu-west-1b", ')
+    other = synthesise(write_project(tmp_path, wider), tmp_path / "out")
+
+    def blocks(of: Assembly) -> dict[str, str]:
+        return {one["AvailabilityZone"]: one["CidrBlock"] for one in of.all_of("AWS::EC2::Subnet")}
+
+    before, after = blocks(assembly), blocks(other)
+    assert before["eu-west-1c"] == after["eu-west-1c"]
+    assert len({*before.values(), *after.values()}) == 3
+
+
+def test_a_named_network_is_used_and_none_is_made(tmp_path: Path) -> None:
+    named = CONFIG + (
+        '[deployment.network]\nvpc_id = "vpc-0abc"\n'
+        'subnets = { eu-west-1a = "subnet-0a", eu-west-1c = "subnet-0c" }\n'
+    )
+    assembly = synthesise(write_project(tmp_path, named), tmp_path / "out")
+
+    kinds = {one["Type"] for one in assembly.resources.values()}
+    assert {kind for kind in kinds if kind.startswith("AWS::EC2::")} == {
+        "AWS::EC2::LaunchTemplate",
+        "AWS::EC2::SecurityGroup",
+    }
+    assert assembly.one_of("AWS::EC2::SecurityGroup")["VpcId"] == "vpc-0abc"
+    outposts = read_settings(assembly, "plain").outposts
+    assert outposts["eu-west-1"].subnets == {"eu-west-1a": "subnet-0a", "eu-west-1c": "subnet-0c"}
+
+
+def test_nothing_may_come_in_to_a_worker(assembly: Assembly) -> None:
+    group = assembly.one_of("AWS::EC2::SecurityGroup")
+
+    assert "SecurityGroupIngress" not in group
+    assert assembly.all_of("AWS::EC2::SecurityGroupIngress") == []
+
+
+def read_settings(assembly: Assembly, workload: str) -> WorkloadSettings:
+    name = f"/spindown/lab/workload/{workload}"
+    parameter = assembly.one_of("AWS::SSM::Parameter", Name=name)
+    return decode(WorkloadSettings, json.loads(words(parameter["Value"])))
+
+
+def test_the_settings_of_a_workload_are_those_of_spindown_toml(assembly: Assembly) -> None:
+    settings = read_settings(assembly, "rich")
+    wanted = config.load(assembly.project).workload["rich"]
+
+    assert settings.policy == wanted.to_policy()
+    assert settings.policy.idle_timeout == timedelta(minutes=3)
+    assert settings.policy.ladder[0].capacity_types == {CapacityType.SPOT}
+    assert settings.requirements == wanted.requirements.to_domain()
+    assert (settings.run.slots, settings.run.root_volume_gib) == ("2", 60)
+    assert settings.log_group.startswith("<WorkloadrichFleetLog")
+    assert set(settings.outposts["eu-west-1"].subnets) == {"eu-west-1a", "eu-west-1c"}
+
+
+def test_workers_are_launched_from_the_version_that_was_deployed(assembly: Assembly) -> None:
+    templates = read_settings(assembly, "rich").outposts["eu-west-1"].templates
+
+    assert set(templates) == {"arm64", "x86_64"}
+    for architecture, ref in templates.items():
+        short = architecture.replace("_", "")
+        assert ref.id.startswith(f"<WorkloadrichFleetTemplate{short}")
+        assert ref.version == ref.id.replace("LaunchTemplateId", "LatestVersionNumber")
+
+
+def test_the_deployment_names_what_its_workloads_share(assembly: Assembly) -> None:
+    parameter = assembly.one_of("AWS::SSM::Parameter", Name="/spindown/lab/deployment")
+    settings = decode(DeploymentSettings, json.loads(words(parameter["Value"])))
+
+    assert (settings.name, settings.region) == ("lab", "eu-west-1")
+    assert settings.workloads == ("plain", "rich")
+    assert settings.budget_per_month == 75.0
+    assert settings.table.startswith("<Ledger")
+    assert settings.bucket.startswith("<Store")
+
+
+def test_no_template_knows_the_parameter_of_a_live_edit(assembly: Assembly) -> None:
+    names = [one["Name"] for one in assembly.all_of("AWS::SSM::Parameter")]
+
+    assert not [name for name in names if "/live/" in name]
+
+
+def test_settings_fit_into_a_parameter_that_costs_nothing(assembly: Assembly) -> None:
+    for parameter in assembly.all_of("AWS::SSM::Parameter"):
+        assert len(words(parameter["Value"])) < PARAMETER_MAX
+
+
+def test_core_holds_only_what_the_local_system_creates_too(assembly: Assembly) -> None:
+    kinds = {one["Type"] for one in assembly.resources.values()}
+
+    assert kinds - set(provisioners._RESOURCE_HANDLERS) == set()
+
+
+def test_whatever_can_bear_a_tag_says_which_deployment_it_belongs_to(assembly: Assembly) -> None:
+    for kind in ("AWS::SQS::Queue", "AWS::S3::Bucket", "AWS::Lambda::Function", "AWS::EC2::VPC"):
+        for properties in assembly.all_of(kind):
+            assert {"Key": tag.DEPLOYMENT, "Value": "lab"} in properties["Tags"]
+
+
+def test_logs_do_not_pile_up_for_ever(assembly: Assembly) -> None:
+    groups = assembly.all_of("AWS::Logs::LogGroup")
+
+    assert len(groups) == 5
+    assert {group["RetentionInDays"] for group in groups} == {30}

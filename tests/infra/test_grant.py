@@ -1,0 +1,231 @@
+"""What each role may do, and above all what it may not."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from infra.control.model import CALLED
+from spindown.contract import tag
+from tests.infra.assembly import Assembly, listed, words
+
+WORKERS = ["WorkloadplainFleetRole", "WorkloadrichFleetRole"]
+FUNCTIONS = ["ControlScalerRole", "ControlInterruptionRole", "ControlOffersRole"]
+ROLES = [*WORKERS, *FUNCTIONS, "ControlTriggerRole"]
+
+#: The scaler, and the interruption function that replaces a worker at once.
+RECONCILES = ["ControlScalerRole", "ControlInterruptionRole"]
+
+#: Statements on all resources, since their actions know none.
+UNBOUND = {"SeeInstances", "SeeListPrices", "SeePrices", "SeeQuotas", "SeeTypes"}
+
+DEFAULT_IMAGE = (
+    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
+)
+
+#: EC2 asks the caller for these while it carries out CreateFleet; nobody calls them.
+WITHIN_A_LAUNCH = {"ec2:CreateTags", "ec2:RunInstances"}
+
+
+def actions(statements: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    return {action for one in statements.values() for action in listed(one["Action"])}
+
+
+def resources(statement: Mapping[str, Any]) -> list[str]:
+    return [words(one) for one in listed(statement["Resource"])]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_role_has_an_action_by_pattern(assembly: Assembly, role: str) -> None:
+    found = actions(assembly.statements(role))
+
+    assert found
+    assert not [action for action in found if "*" in action]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_all_resources_are_granted_only_where_actions_know_none(
+    assembly: Assembly, role: str
+) -> None:
+    statements = assembly.statements(role)
+
+    unbound = {name for name, one in statements.items() if "*" in resources(one)}
+
+    assert unbound <= UNBOUND
+    for name in unbound - {"SeeListPrices", "SeeQuotas"}:
+        assert statements[name]["Condition"] == {
+            "StringEquals": {"aws:RequestedRegion": {"Ref": "AWS::Region"}}
+        }
+
+
+@pytest.mark.parametrize("role", WORKERS)
+def test_a_worker_may_do_its_work_and_nothing_to_the_fleet(assembly: Assembly, role: str) -> None:
+    services = {action.partition(":")[0] for action in actions(assembly.statements(role))}
+
+    assert services == {"dynamodb", "logs", "s3", "sqs"}
+
+
+@pytest.mark.parametrize("role", WORKERS)
+def test_a_worker_touches_the_rows_of_its_workload_alone(assembly: Assembly, role: str) -> None:
+    workload = role.removeprefix("Workload").removesuffix("FleetRole")
+    statement = assembly.statements(role)["KeepOwnRows"]
+
+    assert statement["Condition"] == {
+        "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"w#{workload}", f"h#{workload}"]}
+    }
+    # Neither names keys, so the condition would not hold them.
+    assert not {"dynamodb:Scan", "dynamodb:PartiQLSelect"} & set(statement["Action"])
+
+
+def test_a_worker_reads_the_queue_of_its_workload_alone(assembly: Assembly) -> None:
+    statements = assembly.statements("WorkloadrichFleetRole")
+
+    (queue,) = resources(statements["WorkQueue"])
+    (dead_letters,) = resources(statements["GiveUpJobs"])
+    assert queue.startswith("<WorkloadrichJobsQueue")
+    assert dead_letters.startswith("<WorkloadrichJobsDeadLetters")
+    assert statements["GiveUpJobs"]["Action"] == "sqs:SendMessage"
+
+
+def test_a_worker_reads_its_declared_inputs_and_writes_none(assembly: Assembly) -> None:
+    statements = assembly.statements("WorkloadrichFleetRole")
+
+    assert statements["ReadInputs"]["Action"] == "s3:GetObject"
+    assert resources(statements["ReadInputs"]) == [
+        "arn:<AWS::Partition>:s3:::models/ocr/*",
+        "arn:<AWS::Partition>:s3:::papers/2025/*",
+        "arn:<AWS::Partition>:s3:::papers/2026/*",
+    ]
+    assert statements["ListInputs1"]["Condition"] == {"StringLike": {"s3:prefix": ["ocr/*"]}}
+    assert statements["ListInputs2"]["Condition"] == {
+        "StringLike": {"s3:prefix": ["2026/*", "2025/*"]}
+    }
+    assert "ReadInputs" not in assembly.statements("WorkloadplainFleetRole")
+
+
+def test_a_worker_reads_one_code_archive_and_no_other_asset(assembly: Assembly) -> None:
+    (archive,) = resources(assembly.statements("WorkloadplainFleetRole")["ReadCode"])
+
+    assert archive.startswith("arn:<AWS::Partition>:s3:::cdk-hnb659fds-assets-")
+    assert archive.endswith(".zip")
+    assert "*" not in archive
+
+
+def test_only_what_reconciles_launches_and_ends(assembly: Assembly) -> None:
+    for role in ROLES:
+        found = actions(assembly.statements(role))
+        powers = {"ec2:CreateFleet", "ec2:TerminateInstances", "iam:PassRole"} & found
+        assert bool(powers) is (role in RECONCILES)
+
+
+def test_a_notice_may_be_answered_by_all_that_a_reconcile_does(assembly: Assembly) -> None:
+    scaler, interruption = (actions(assembly.statements(role)) for role in RECONCILES)
+
+    assert scaler <= interruption
+
+
+def test_a_launch_comes_from_our_templates_with_our_tag(assembly: Assembly) -> None:
+    statements = assembly.statements("ControlScalerRole")
+    templates = resources(statements["LaunchFromTemplates"])
+    ours = {"StringEquals": {f"aws:RequestTag/{tag.DEPLOYMENT}": "lab"}}
+
+    assert len(templates) == 3
+    assert all("launch-template/<Workload" in one for one in templates)
+    assert statements["RequestTaggedFleets"]["Condition"] == ours
+    assert statements["LaunchTaggedParts"]["Condition"] == ours
+    instances = statements["LaunchTaggedInstances"]["Condition"]
+    assert instances["StringEquals"] == ours["StringEquals"]
+    assert [words(one) for one in instances["ArnEquals"]["ec2:LaunchTemplate"]] == templates
+
+
+def test_a_launch_goes_into_our_subnets_behind_our_security_group(assembly: Assembly) -> None:
+    parts = resources(assembly.statements("ControlScalerRole")["LaunchWithParts"])
+
+    assert len([one for one in parts if ":subnet/<NetworkSubnet" in one]) == 2
+    assert len([one for one in parts if ":security-group/<NetworkWorkers" in one]) == 1
+    assert not [one for one in parts if one.endswith(("subnet/*", "security-group/*"))]
+
+
+def test_tags_are_written_only_while_launching(assembly: Assembly) -> None:
+    condition = assembly.statements("ControlScalerRole")["TagLaunches"]["Condition"]
+
+    assert condition["StringEquals"]["ec2:CreateAction"] == ["CreateFleet", "RunInstances"]
+    assert condition["StringEquals"][f"aws:RequestTag/{tag.DEPLOYMENT}"] == "lab"
+
+
+def test_only_what_bears_our_tag_can_be_ended(assembly: Assembly) -> None:
+    statement = assembly.statements("ControlScalerRole")["EndWorkers"]
+
+    assert statement["Action"] == "ec2:TerminateInstances"
+    assert statement["Condition"] == {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": "lab"}}
+
+
+def test_only_worker_roles_are_passed_and_only_to_ec2(assembly: Assembly) -> None:
+    statement = assembly.statements("ControlScalerRole")["PassWorkerRoles"]
+
+    passed = resources(statement)
+    assert [one.partition("FleetRole")[0] for one in passed] == [
+        "<Workloadplain",
+        "<Workloadrich",
+    ]
+    assert statement["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+
+
+def test_an_image_of_aws_and_one_of_our_own_can_be_looked_up(assembly: Assembly) -> None:
+    found = resources(assembly.statements("ControlScalerRole")["ResolveImages"])
+
+    assert {one.removeprefix("arn:<AWS::Partition>:ssm:<AWS::Region>:") for one in found} == {
+        f":parameter{DEFAULT_IMAGE}",
+        "<AWS::AccountId>:parameter/images/rich/arm64",
+        "<AWS::AccountId>:parameter/images/rich/x86_64",
+    }
+
+
+def test_settings_are_read_by_name_live_edits_among_them(assembly: Assembly) -> None:
+    for role in FUNCTIONS:
+        found = resources(assembly.statements(role)["ReadSettings"])
+        assert sorted(one.partition("/spindown/lab/")[2] for one in found) == [
+            "deployment",
+            "live/plain",
+            "live/rich",
+            "workload/plain",
+            "workload/rich",
+        ]
+
+
+def test_what_is_called_is_granted_and_what_is_granted_is_called(assembly: Assembly) -> None:
+    prefixes = {"service-quotas": "servicequotas"}
+    called = {
+        f"{prefixes.get(service, service)}:{operation}"
+        for service, operations in CALLED.items()
+        for operation in operations
+    }
+
+    services = {action.partition(":")[0] for action in called}
+    granted = {
+        action
+        for role in FUNCTIONS
+        for action in actions(assembly.statements(role))
+        if action.partition(":")[0] in services
+    }
+
+    assert granted - WITHIN_A_LAUNCH == called
+
+
+def test_instances_take_their_role_from_ec2_and_functions_from_lambda(assembly: Assembly) -> None:
+    trusted = {
+        name: [
+            statement["Principal"]["Service"]
+            for statement in one["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+        ]
+        for name, one in assembly.resources.items()
+        if one["Type"] == "AWS::IAM::Role"
+    }
+
+    for role, service in (
+        *((role, "ec2.amazonaws.com") for role in WORKERS),
+        *((role, "lambda.amazonaws.com") for role in FUNCTIONS),
+        ("ControlTriggerRole", "scheduler.amazonaws.com"),
+    ):
+        (found,) = (services for name, services in trusted.items() if name.startswith(role))
+        assert found == [service]
