@@ -229,3 +229,11 @@ def test_quota_classes(name: str, capacity_type: CapacityType, expected: str) ->
 )
 def test_an_instance_has_at_least_one_slot(gpus: float, slots: str, expected: int) -> None:
     assert slot_count(gpus, slots) == expected
+
+
+def test_a_type_is_priced_only_in_the_zones_that_offer_it() -> None:
+    offered = {"us-west-2a": frozenset({"g4dn.xlarge"}), "us-west-2b": frozenset[str]()}
+
+    offers = built(a_catalogue(offerings={"us-west-2": offered}))
+
+    assert {offer.zone for offer in offers} == {"us-west-2a"}

@@ -50,7 +50,7 @@ def markets(draw: st.DrawFn) -> list[Offer]:
             on_demand_price=draw(st.none() | st.floats(0.1, 6.0)),
             reclaim_share=draw(st.sampled_from([None, 0.05, 0.2, 0.9])),
         )
-        for _ in range(draw(st.integers(0, 25)))
+        for _ in range(draw(st.integers(0, 12)))
     ]
 
 
