@@ -45,6 +45,11 @@ class Cache:
             self._kept[kind.name, key] = kept
         return kept[1]  # type: ignore[return-value]  # written under the same kind
 
+    def keep(self, kind: "Kind[T]", key: str, now: datetime, value: T) -> T:
+        """Remember what was read for another reason; return it."""
+        self._kept[kind.name, key] = (now, value)
+        return value
+
     def forget(self, kind: "Kind[T]", key: str) -> None:
         """Read it anew the next time."""
         self._kept.pop((kind.name, key), None)

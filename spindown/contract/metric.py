@@ -4,7 +4,7 @@ Dashboards and alarms are built from it, emitters name their data by it, and tes
 three to it. Values of dollars are estimates at the price stamped at launch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -48,82 +48,89 @@ class Metric:
     description: str
 
 
-def _rows() -> tuple[Metric, ...]:
-    per_workload = (DEPLOYMENT, WORKLOAD)
-    scaler = {Emitter.SCALER}
-    both = {Emitter.SCALER, Emitter.INTERRUPTION}
-    offers = {Emitter.OFFERS}
-    worker = {Emitter.WORKER}
-    count, seconds, percent, dollars = Unit.COUNT, Unit.SECONDS, Unit.PERCENT, Unit.NONE
-    table = (
-        # Is work flowing?
-        ("Backlog", count, (), scaler, "Visible messages, as the tick read them."),
-        ("InFlight", count, (), scaler, "Messages received and not yet deleted."),
-        ("BacklogAge", seconds, (), scaler, "Since when work waits with no claim; 0 if none."),
-        ("Held", count, (), scaler, "1 while a launch waits for more work or a lower price."),
-        ("ItemsDone", count, (), worker, "Items committed with status ok."),
-        ("ItemsFailed", count, (), worker, "Items committed with status failed."),
-        ("ItemsRedone", count, (), worker, "Items computed again after an interruption or loss."),
-        ("JobsCompleted", count, (), worker, "Jobs finished."),
-        ("JobsFailed", count, (), worker, "Failures and losses that counted against a job."),
-        ("DeadLettered", count, (REASON,), worker, "Messages sent to the dead-letter queue."),
-        ("WaitSeconds", seconds, (), worker, "From a message sent to its first claim."),
-        ("JobSeconds", seconds, (), worker, "Time in which a job was worked on, over all epochs."),
-        ("CommitSeconds", seconds, (), worker, "Time that one commit took."),
-        # What does it cost?
-        ("Spend", dollars, (), both, "Dollars accrued; sum it. Refunds of EC2 are negative."),
-        ("SpendOnDemand", dollars, (), both, "The same hours at the on-demand price; sum it."),
-        ("DollarsPerHour", dollars, (), scaler, "What the instances of the moment cost an hour."),
-        ("CostPerItem", dollars, (), scaler, "Today's dollars by today's items, all in."),
-        ("CostPerItemBusy", dollars, (), scaler, "The share of it in which slots were busy."),
-        ("SpendOfMonth", dollars, (), scaler, "The deployment's dollars of this month."),
-        ("BudgetUsed", percent, (), scaler, "Spent and set aside, of the month's budget."),
-        ("BudgetStopped", count, (), scaler, "1 while the budget stops launches."),
-        # Who works?
-        ("Workers", count, (STATE,), scaler, "Workers by state."),
-        ("LiveWorkers", count, (CAPACITY_TYPE,), scaler, "Workers that bill, by capacity type."),
-        ("InterruptingWorkers", count, (), scaler, "Workers that EC2 is taking away."),
-        ("InstancesLaunched", count, (), scaler, "Instances that launches gave."),
-        ("BootSeconds", seconds, (), worker, "From the launch to the check-in."),
-        # What went wrong?
-        ("LaunchAttempts", count, (OUTCOME,), scaler, "Launch calls by outcome."),
-        ("UnavailablePools", count, (), scaler, "Pools remembered as dry or reclaimed."),
-        ("QuotaBlocked", count, (), scaler, "Quota classes that are full."),
-        ("BreakerOpen", count, (), scaler, "1 while launching is stopped until it is mended."),
-        ("NothingFits", count, (), scaler, "1 while work waits and no offer may be taken."),
-        ("CheckInsMissed", count, (), scaler, "Instances that never checked in."),
-        ("Condemned", count, (), scaler, "Workers that reconcile decided to terminate."),
-        ("ReapingHeldBack", count, (), scaler, "1 while most workers look stale at once."),
-        ("Interruptions", count, (), both, "Spot instances that EC2 has taken back."),
-        ("LeasesFreed", count, (), both, "Jobs requeued because their worker is gone."),
-        ("BadRows", count, (), scaler, "Ledger rows that could not be read."),
-        ("PolicyInvalid", count, (), scaler, "1 while the live policy is refused."),
-        ("LockBusy", count, (), scaler, "Reconciles that found another one at work."),
-        # Is it idle?
-        ("IdleShare", percent, (), scaler, "Idle time of today's paid time."),
-        ("IdleSeconds", seconds, (), both, "Paid time in which no slot had a job; sum it."),
-        ("IdleBeyondExpectation", count, (), scaler, "Workers idle longer than they should be."),
-        # Is Spindown itself well?
-        ("Ticks", count, (), scaler, "Reconciles carried out; none for minutes is an alarm."),
-        ("TickSeconds", seconds, (), scaler, "Time that one reconcile took."),
-        ("CatalogueAge", seconds, (), scaler, "Age of the catalogue that offers come from."),
-    )
-    shared = (
-        ("MalformedEvents", count, (FUNCTION,), both, "Events that could not be read."),
-        ("CatalogueTypes", count, (), offers, "Instance types in the catalogue."),
-        ("CatalogueSourceAge", seconds, (SOURCE,), offers, "Age of a part of the catalogue."),
-    )
-    return tuple(
-        Metric(
+_Row = tuple[str, Unit, tuple[str, ...], frozenset[Emitter], str]
+
+_SCALER = frozenset({Emitter.SCALER})
+_EVENTS = frozenset({Emitter.SCALER, Emitter.INTERRUPTION})
+_OFFERS = frozenset({Emitter.OFFERS})
+_WORKER = frozenset({Emitter.WORKER})
+_COUNT, _SECONDS, _PERCENT, _DOLLARS = Unit.COUNT, Unit.SECONDS, Unit.PERCENT, Unit.NONE
+
+_PER_WORKLOAD: tuple[_Row, ...] = (
+    # Is work flowing?
+    ("Backlog", _COUNT, (), _SCALER, "Visible messages, as the tick read them."),
+    ("InFlight", _COUNT, (), _SCALER, "Messages received and not yet deleted."),
+    ("BacklogAge", _SECONDS, (), _SCALER, "Since when work waits with no claim; 0 if none."),
+    ("Held", _COUNT, (), _SCALER, "1 while a launch waits for more work or a lower price."),
+    ("ItemsDone", _COUNT, (), _WORKER, "Items committed with status ok."),
+    ("ItemsFailed", _COUNT, (), _WORKER, "Items committed with status failed."),
+    ("ItemsRedone", _COUNT, (), _WORKER, "Items computed again after an interruption or loss."),
+    ("JobsCompleted", _COUNT, (), _WORKER, "Jobs finished."),
+    ("JobsFailed", _COUNT, (), _WORKER, "Failures and losses that counted against a job."),
+    ("DeadLettered", _COUNT, (REASON,), _WORKER, "Messages sent to the dead-letter queue."),
+    ("WaitSeconds", _SECONDS, (), _WORKER, "From a message sent to its first claim."),
+    ("JobSeconds", _SECONDS, (), _WORKER, "Time in which a job was worked on, over all epochs."),
+    ("CommitSeconds", _SECONDS, (), _WORKER, "Time that one commit took."),
+    # What does it cost?
+    ("Spend", _DOLLARS, (), _EVENTS, "Dollars accrued; sum it. Refunds of EC2 are negative."),
+    ("SpendOnDemand", _DOLLARS, (), _EVENTS, "The same hours at the on-demand price; sum it."),
+    ("DollarsPerHour", _DOLLARS, (), _SCALER, "What the instances of the moment cost an hour."),
+    ("CostPerItem", _DOLLARS, (), _SCALER, "Today's dollars by today's items, all in."),
+    ("CostPerItemBusy", _DOLLARS, (), _SCALER, "The share of it in which slots were busy."),
+    ("BudgetStopped", _COUNT, (), _SCALER, "1 while the budget stops launches."),
+    # Who works?
+    ("Workers", _COUNT, (STATE,), _SCALER, "Workers by state."),
+    ("LiveWorkers", _COUNT, (CAPACITY_TYPE,), _SCALER, "Workers that bill, by capacity type."),
+    ("InterruptingWorkers", _COUNT, (), _SCALER, "Workers that EC2 is taking away."),
+    ("InstancesLaunched", _COUNT, (), _SCALER, "Instances that launches gave."),
+    ("BootSeconds", _SECONDS, (), _WORKER, "From the launch to the check-in."),
+    # What went wrong?
+    ("LaunchAttempts", _COUNT, (OUTCOME,), _SCALER, "Launch calls by outcome."),
+    ("UnavailablePools", _COUNT, (), _SCALER, "Pools remembered as dry or reclaimed."),
+    ("QuotaBlocked", _COUNT, (), _SCALER, "Quota classes that are full."),
+    ("BreakerOpen", _COUNT, (), _SCALER, "1 while launching is stopped until it is mended."),
+    ("NothingFits", _COUNT, (), _SCALER, "1 while work waits and no offer may be taken."),
+    ("CheckInsMissed", _COUNT, (), _SCALER, "Instances that never checked in."),
+    ("Condemned", _COUNT, (), _SCALER, "Workers that reconcile decided to terminate."),
+    ("ReapingHeldBack", _COUNT, (), _SCALER, "1 while most workers look stale at once."),
+    ("Interruptions", _COUNT, (), _EVENTS, "Spot instances that EC2 has taken back."),
+    ("LeasesFreed", _COUNT, (), _EVENTS, "Jobs requeued because their worker is gone."),
+    ("BadRows", _COUNT, (), _SCALER, "Ledger rows that could not be read."),
+    ("PolicyInvalid", _COUNT, (), _SCALER, "1 while the live policy is refused."),
+    ("LockBusy", _COUNT, (), _SCALER, "Reconciles that found another one at work."),
+    # Is it idle?
+    ("IdleShare", _PERCENT, (), _SCALER, "Idle time of today's paid time."),
+    ("IdleSeconds", _SECONDS, (), _EVENTS, "Paid time in which no slot had a job; sum it."),
+    ("IdleBeyondExpectation", _COUNT, (), _SCALER, "Workers idle longer than they should be."),
+    # Is Spindown itself well?
+    ("Ticks", _COUNT, (), _SCALER, "Reconciles carried out; none for minutes is an alarm."),
+    ("TickSeconds", _SECONDS, (), _SCALER, "Time that one reconcile took."),
+    ("CatalogueAge", _SECONDS, (), _SCALER, "Age of the catalogue that offers come from."),
+)
+_PER_DEPLOYMENT: tuple[_Row, ...] = (
+    ("SpendOfMonth", _DOLLARS, (), _SCALER, "The deployment's dollars of this month."),
+    ("BudgetUsed", _PERCENT, (), _SCALER, "Spent and set aside, of the month's budget."),
+    ("MalformedEvents", _COUNT, (FUNCTION,), _EVENTS, "Events that could not be read."),
+    ("CatalogueTypes", _COUNT, (), _OFFERS, "Instance types in the catalogue."),
+    ("CatalogueSourceAge", _SECONDS, (SOURCE,), _OFFERS, "Age of a part of the catalogue."),
+)
+
+
+def _metrics(first: tuple[str, ...], table: tuple[_Row, ...]) -> Iterator[Metric]:
+    for name, unit, more, emitters, description in table:
+        yield Metric(
             name=name,
             unit=unit,
             dimensions=(*first, *more),
-            emitters=frozenset(emitters),
+            emitters=emitters,
             description=description,
         )
-        for first, part in ((per_workload, table), ((DEPLOYMENT,), shared))
-        for name, unit, more, emitters, description in part
+
+
+METRICS: Mapping[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        *_metrics((DEPLOYMENT, WORKLOAD), _PER_WORKLOAD),
+        *_metrics((DEPLOYMENT,), _PER_DEPLOYMENT),
     )
-
-
-METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _rows()}
+}

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from spindown.app.port import Write
 from spindown.app.reconcile.reap import close_breaker
-from spindown.app.reconcile.tick import Tick
+from spindown.app.reconcile.tick import ACCOUNT, Tick
 from spindown.app.reconcile.track import add_sample
 from spindown.app.spend import add_to_budget, charge
 from spindown.contract import row as rows
@@ -44,6 +44,12 @@ def _learn_boot(tick: Tick, worker: Worker) -> None:
         return
     add_sample(tick, rows.BOOT_RATE, (checked_in - worker.launched_at).total_seconds())
     close_breaker(tick)
+
+
+def watch_month(tick: Tick) -> None:
+    """Read the month's account now and then while something bills, for its metrics."""
+    if tick.account is None and any(w.is_live for w in tick.workers.values()):
+        tick.account = tick.ports.cache.recall(ACCOUNT, "", tick.now, tick.ledger.read_account)
 
 
 def tidy(tick: Tick) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from spindown.app.offers import current_catalogue, current_offers
 from spindown.app.reconcile.outcome import is_backing_off
-from spindown.app.reconcile.tick import CATALOGUE_STALE_AFTER, Tick
+from spindown.app.reconcile.tick import ACCOUNT, CATALOGUE_STALE_AFTER, Tick
 from spindown.domain.cost import dollars_per_hour
 from spindown.domain.fleet import Backlog
 from spindown.domain.ranking import CandidateList, Demand, rank
@@ -77,7 +77,8 @@ def choose(tick: Tick, weighed: Choice) -> Choice:
     """Rank what is on sale for a launch that is due, and size it within all bounds."""
     if not weighed.is_open:
         return weighed
-    tick.account = tick.ledger.read_account()
+    account = tick.ledger.read_account()
+    tick.account = tick.ports.cache.keep(ACCOUNT, "", tick.now, account)
     tick.catalogue_age = _catalogue_age(tick)
     headroom = _headroom(tick)
     candidates = rank(

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from spindown.app.ledger import account_key
-from spindown.app.port import LaunchOverride, LaunchRequest, RefusalKind, When, Write
+from spindown.app.port import (
+    LaunchAnswer,
+    LaunchOverride,
+    LaunchRequest,
+    Refusal,
+    RefusalKind,
+    When,
+    Write,
+)
 from spindown.app.reconcile.adopt import encode_request
 from spindown.app.reconcile.choose import Choice, budget_left
 from spindown.app.reconcile.outcome import back_off, record_outcome
@@ -20,10 +28,12 @@ from spindown.contract import tag
 from spindown.domain.fleet import Launch, LaunchState, Offered
 from spindown.domain.offer import slot_count
 from spindown.domain.ranking import Candidate, bands
-from spindown.error import Throttled, Unreachable
+from spindown.error import AccessDenied, Throttled, Unreachable
 
 #: No further request is begun after this: what is under way still ends within SCALER_TIMEOUT.
 _BEGIN_WITHIN = timedelta(seconds=40)
+#: Candidates that one walk can reach; the tick after it sees the next ones.
+_LISTED = 400
 #: Pools in one request; EC2 takes more, a person reads no more.
 _POOLS_AT_MOST = 60
 
@@ -48,7 +58,7 @@ def launch(tick: Tick, choice: Choice) -> str:
     if choice.stopped or candidates is None or choice.sizing.wanted <= 0:
         return choice.stopped
     walk = _Walk(left=_left(tick, choice))
-    listed = list(candidates) if tick.policy.band else candidates.top(_listed_at_most(tick))
+    listed = candidates.top(_LISTED)
     for band in bands(listed, tick.policy.band, tick.policy.rank_by):
         if _is_over(tick, walk):
             break
@@ -63,10 +73,6 @@ def _left(tick: Tick, choice: Choice) -> int:
     if choice.sizing.bound not in {"", "max_workers"}:
         return choice.sizing.wanted
     return tick.policy.max_workers - choice.capacity.workers
-
-
-def _listed_at_most(tick: Tick) -> int:
-    return 4 * tick.policy.max_attempts_per_tick
 
 
 def _is_over(tick: Tick, walk: _Walk) -> bool:
@@ -120,6 +126,9 @@ def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], planned: int) -> N
         back_off(tick)
         walk.ended = "EC2 asked to slow down"
         return
+    except AccessDenied as exc:
+        refused = Refusal(kind=RefusalKind.ACCOUNT, code="AccessDenied", message=str(exc))
+        answer = LaunchAnswer(refusals=(refused,))
     record_outcome(tick, intent, request, answer.instances, answer.refusals)
     walk.left -= len(answer.instances)
     walk.share -= len(answer.instances) / planned

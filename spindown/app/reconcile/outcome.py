@@ -31,6 +31,11 @@ _ACCOUNT_RETRY = timedelta(minutes=15)
 #: Backing off from a throttle: this long, doubled by each further one, at most this.
 _BACKOFF = timedelta(seconds=15)
 _BACKOFF_AT_MOST = timedelta(minutes=5)
+_NOTHING = Refusal(
+    kind=RefusalKind.CAPACITY,
+    code="NoInstances",
+    message="EC2 gave neither an instance nor a reason",
+)
 #: Characters that a row keeps of EC2's words.
 _REASON_AT_MOST = 500
 #: Reason on a launch whose workers had no row for a while.
@@ -47,6 +52,9 @@ def record_outcome(
     adopted: bool = False,
 ) -> AttemptRecord:
     """Let the journal complete a launch; bring the tick's rows up to date."""
+    if not instances and not refusals:
+        # HTTP 200 with nothing in it is a failure all the same.
+        refusals = (_NOTHING,)
     worker_writes = [_put_worker(tick, launch, request, found) for found in instances]
     done = replace(
         launch,
@@ -71,7 +79,9 @@ def record_outcome(
     )
     _forget_unavailable(tick, instances)
     for refusal in refusals:
-        _learn_from(tick, request, refusal)
+        # A refusal of the whole request is none of the pools that gave something.
+        if not instances or refusal.instance_type is not None:
+            _learn_from(tick, request, refusal)
     record = AttemptRecord(
         launch_id=launch.launch_id,
         pools=tuple(str(pool) for pool in pools_of(request)),

@@ -16,7 +16,7 @@ It is idempotent and driven by the level: doing it twice, or not at all for a wh
 only how soon. A tick that launches nothing makes at most three calls besides the lock's two
 (the ledger, the queue, EC2); a launch that succeeds first time adds three (intent, request,
 decision). What is older than a few minutes costs a call more now and then: settings, prices,
-catalogue.
+catalogue, the month's account; and so does a decision that differs from the last one.
 """
 
 import json
@@ -26,7 +26,7 @@ from dataclasses import fields, replace
 from spindown.app.control import ControlPorts
 from spindown.app.ledger import Fence, Ledger
 from spindown.app.port import Datum
-from spindown.app.reconcile.account import charge_fleet, tidy
+from spindown.app.reconcile.account import charge_fleet, tidy, watch_month
 from spindown.app.reconcile.adopt import adopt
 from spindown.app.reconcile.choose import Choice, choose, weigh
 from spindown.app.reconcile.journal import FenceLost
@@ -43,7 +43,12 @@ from spindown.contract.decision import Decision, Outcome, summary_counts
 from spindown.contract.metric import DEPLOYMENT, WORKLOAD
 from spindown.contract.row import DecisionRow, PolicyRow
 from spindown.domain.idle import idle_timeout
-from spindown.error import PreconditionFailed, SpindownError, Throttled, Unreachable
+from spindown.error import (
+    AccessDenied,
+    SpindownError,
+    Throttled,
+    Unreachable,
+)
 
 
 def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = "") -> Decision:
@@ -83,6 +88,7 @@ def _carry_out(tick: Tick) -> Decision:
     charge_fleet(tick)
     tidy(tick)
     choice, ended_early = _launch(tick)
+    watch_month(tick)
     decision = decide(tick, choice, ended_early)
     _remember(tick, decision)
     tick.journal.flush(release=True)
@@ -98,7 +104,7 @@ def _launch(tick: Tick) -> tuple[Choice, str]:
     weighed = weigh(tick)
     try:
         choice = choose(tick, weighed)
-    except (Throttled, Unreachable) as exc:
+    except (AccessDenied, Throttled, Unreachable) as exc:
         return replace(weighed, stopped=f"prices could not be read: {exc}"), ""
     ended_early = launch(tick, choice)
     if any(attempt.instances for attempt in tick.attempts) and tick.seen.throttles:
@@ -115,19 +121,16 @@ def _patiently(tick: Tick, what: str, step: Callable[[Tick], None]) -> None:
         tick.notes.append(f"{what}: EC2 asked to slow down")
     except Unreachable as exc:
         tick.notes.append(f"{what}: no answer ({exc})")
+    except AccessDenied as exc:
+        tick.notes.append(f"{what}: a grant is missing ({exc})")
 
 
 def _remember(tick: Tick, decision: Decision) -> None:
     """Keep the decision: whole in S3 if it differs from the last one, in short in its row."""
-    known = tick.view.decision
-    key = decision.key
-    if known is not None and known.digest == decision.digest:
-        key = known.key
-    else:
-        tick.ports.objects.put(key, decision.to_json())
+    digest, key = _store(tick, decision)
     row = DecisionRow(
         at=decision.at,
-        digest=decision.digest,
+        digest=digest,
         key=key,
         summary=decision.summary,
         held_until=decision.held_until,
@@ -149,6 +152,18 @@ def _policy_row(tick: Tick) -> PolicyRow:
         effective=json.dumps(encode(tick.policy), sort_keys=True),
         idle_timeout=idle_timeout(tick.knowledge, tick.policy),
     )
+
+
+def _store(tick: Tick, decision: Decision) -> tuple[str, str]:
+    """Return digest and key of the decision as stored; what cannot be stored is tried again."""
+    known = tick.view.decision
+    if known is not None and known.digest == decision.digest:
+        return known.digest, known.key
+    try:
+        tick.ports.objects.put(decision.key, decision.to_json())
+    except (AccessDenied, Throttled, Unreachable):
+        return "", known.key if known else ""
+    return decision.digest, decision.key
 
 
 def _locked_out(workload: str, ports: ControlPorts, source: str) -> Decision:
@@ -176,5 +191,5 @@ def _let_go(ledger: Ledger, fence: Fence) -> None:
     """Give the lock back after a fault, as far as that can be reached."""
     try:
         ledger.apply(fence, (), release=True)
-    except (PreconditionFailed, SpindownError):
+    except SpindownError:
         return

@@ -182,6 +182,10 @@ def measure(tick: Tick, decision: Decision) -> list[Datum]:
             **_trouble(tick, decision),
         }.items()
     ]
+    deployment = {names.DEPLOYMENT: tick.deployment.name}
+    data += [
+        Datum(name=name, value=value, dimensions=deployment) for name, value in _month(tick).items()
+    ]
     data += _split(workload, "Workers", names.STATE, _states(tick))
     data += _split(workload, "LiveWorkers", names.CAPACITY_TYPE, _capacity_types(tick))
     outcomes = Counter(attempt.outcome for attempt in tick.attempts)
@@ -230,17 +234,17 @@ def _cost(tick: Tick) -> Mapping[str, float]:
     )
     if each is not None:
         values |= {"CostPerItem": each.all_in, "CostPerItemBusy": each.busy}
-    if tick.account is not None:
-        values |= _budget(tick)
     return values
 
 
-def _budget(tick: Tick) -> Mapping[str, float]:
-    row = tick.account.budget_at(tick.now) if tick.account else None
+def _month(tick: Tick) -> Mapping[str, float]:
+    """Return what the deployment has spent, in ticks that have read it."""
+    if tick.account is None:
+        return {}
+    row = tick.account.budget_at(tick.now)
     most = tick.deployment.budget_per_month
-    if row is None or most is None:
-        return {} if row is None else {"SpendOfMonth": row.dollars}
-    return {"SpendOfMonth": row.dollars, "BudgetUsed": 100 * row.committed / most}
+    used = {"BudgetUsed": 100 * row.committed / most} if most else {}
+    return {"SpendOfMonth": row.dollars, **used}
 
 
 def _trouble(tick: Tick, decision: Decision) -> Mapping[str, float]:

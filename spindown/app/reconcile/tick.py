@@ -19,6 +19,9 @@ from spindown.domain.policy import Policy
 
 _WORKLOAD: Kind[tuple[WorkloadSettings, LiveEdit | None, int]] = Kind("workload", SETTINGS_FOR)
 
+#: How old the month's account may be that metrics show; a launch reads its own.
+ACCOUNT: Kind[AccountView] = Kind("account", timedelta(minutes=15))
+
 #: Older than this the catalogue is worth a note.
 CATALOGUE_STALE_AFTER = 12 * CATALOGUE_FOR
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from spindown.app.port import Key, RefusalKind, Write
+from spindown.app.port import Key, LaunchAnswer, RefusalKind, Write
 from spindown.app.reconcile import reconcile
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK, LOCK_LEASE, budget_sort
 from spindown.domain.fleet import LaunchState, WorkerState
 from spindown.domain.offer import CapacityType
-from spindown.error import Throttled, Unreachable
+from spindown.error import AccessDenied, Throttled, Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
 from tests.control import (
@@ -345,6 +345,56 @@ def test_an_unknown_refusal_counts_as_a_dry_pool() -> None:
 
     assert [a.outcome for a in decision.attempts] == ["unknown", "launched"]
     assert world.view().unavailable[pool].reason == "SomethingNew"
+
+
+def test_an_answer_with_nothing_in_it_is_a_failure_of_its_pools() -> None:
+    world = with_policy(**STRICT)
+    answers = [LaunchAnswer()]
+
+    def empty(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        return answers.pop() if call.method == "launch" and answers else proceed()
+
+    world.interfere = empty
+    world.send()
+    decision = world.tick()
+
+    assert [a.outcome for a in decision.attempts] == ["capacity", "launched"]
+    assert world.view().unavailable[a_pool_of("g4dn.xlarge")].reason == "NoInstances"
+
+
+def test_errors_beside_instances_are_heeded() -> None:
+    world = with_policy(drain_within=minutes(20), max_workers=10)
+    world.compute.set_capacity(a_pool_of("g4dn.xlarge"), 1)
+    world.send(10)
+
+    decision = world.tick()
+
+    first = decision.attempts[0]
+    assert "g4dn.xlarge/us-west-2a/spot" in first.instances.values()
+    assert [r.pool for r in first.refusals] == ["g4dn.xlarge/us-west-2a/spot"]
+    assert a_pool_of("g4dn.xlarge") in world.view().unavailable
+
+
+def test_a_missing_grant_stops_launching_with_its_name() -> None:
+    world = ControlWorld()
+    world.interfere = _raise_once("launch", AccessDenied("ec2:CreateFleet"))
+    world.send()
+
+    decision = world.tick()
+
+    assert [a.outcome for a in decision.attempts] == ["account"]
+    assert "ec2:CreateFleet" in world.tick(minutes(1)).summary
+
+
+def test_a_missing_grant_to_look_stops_no_launch() -> None:
+    world = ControlWorld()
+    world.interfere = _raise_once("instances", AccessDenied("ec2:DescribeInstances"))
+
+    idle = world.tick()
+    world.send()
+
+    assert idle.notes == ("looking at EC2: a grant is missing (ec2:DescribeInstances)",)
+    assert world.tick().outcome is Outcome.LAUNCHED
 
 
 def test_the_budget_stops_launches_and_never_work() -> None:

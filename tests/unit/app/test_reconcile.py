@@ -191,6 +191,24 @@ def test_a_decision_is_stored_when_it_changes_and_only_then() -> None:
     assert sum(parts.values()) == pytest.approx(stored["candidates"][0]["cost_per_item"])
 
 
+def test_a_decision_that_could_not_be_stored_is_stored_by_the_next_tick() -> None:
+    world = ControlWorld()
+    failures = [Unreachable("no answer")]
+
+    def fail(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.port == "objects" and call.method == "put" and failures:
+            raise failures.pop()
+        return proceed()
+
+    world.interfere = fail
+    world.tick()
+    lost = list(world.objects.list(decision_prefix(WORKLOAD)))
+    world.tick(minutes(1))
+
+    assert lost == []
+    assert len(list(world.objects.list(decision_prefix(WORKLOAD)))) == 1
+
+
 def test_every_offer_that_is_not_taken_has_its_reason() -> None:
     world = with_policy(max_price_per_hour=0.3)
     world.dry(a_pool_of("g4dn.xlarge"))
