@@ -13,12 +13,12 @@ pytestmark = pytest.mark.proof
 UNITS = ["spindown-worker.service", "spindown-deadman.service", "spindown-deadman.timer"]
 BOOT = "[Unit]\nWants={}\n"
 
-#: What a worker leaves for the test to read; its directory outlives the boot.
-WORK = "var/lib/spindown/work"
+#: Where a worker leaves what the test reads.
+LEFT = "/var/lib/spindown/left"
 
-#: Tells as the worker, and as the user's code, who it is and what it reaches.
+#: Tells who asks and what it reaches; the worker asks, and so does the user's code.
 PROBE = """
-import json, os, pathlib, signal, subprocess, sys, urllib.request
+import json, os, urllib.request
 
 def look():
     status = dict(line.split(":", 1) for line in open("/proc/self/status"))
@@ -30,25 +30,55 @@ def look():
     return {"uid": os.getuid(), "groups": os.getgroups(), "capabilities": status["CapEff"].strip(),
             "bounds": status["CapBnd"].strip(), "reached": reached,
             "oom": int(open("/proc/self/oom_score_adj").read())}
+"""
+USER_CODE = """
+from pathlib import Path
+import probe
+from spindown.user import Context, Item, Result
 
-if sys.argv[1:] == ["user"]:
-    directory = pathlib.Path(os.environ["TMPDIR"]) / "outputs" / "private"
-    directory.mkdir(mode=0o700)
-    (directory / "result").write_text("made by the user's code")
-    print(json.dumps(look()))
-else:
-    work = pathlib.Path(os.environ["TMPDIR"])
-    (work / "outputs").mkdir()
-    python = os.environ["SPINDOWN_PYTHON"]
-    user = json.loads(subprocess.check_output([python, __file__, "user"]))
-    result = work / "outputs" / "private" / "result"
-    read = result.read_text()
-    result.unlink()
-    result.parent.rmdir()
-    hung = subprocess.Popen([python, "-c", "import time; time.sleep(600)"], start_new_session=True)
-    os.killpg(hung.pid, signal.SIGKILL)
-    seen = {"worker": look(), "user": user, "read": read, "killed": hung.wait()}
-    (work / "seen").write_text(json.dumps(seen))
+def run(batch, ctx):
+    for item in batch:
+        private = ctx.output_dir(item) / "private"
+        private.mkdir(mode=0o700)
+        (private / "result").write_text(item.path.read_text().upper())
+        yield Result(item, probe.look())
+"""
+WORKER = """
+import json, os, shutil, sys
+from datetime import timedelta
+from pathlib import Path
+import probe
+from spindown.contract.run import RunSpec
+from spindown.user import Item
+from worker.__main__ import make_scratch
+from worker.child.code import Code
+from worker.child.runner import ChildRunner, ItemDone, Task
+from worker.log import open_log
+
+scratch = make_scratch()
+code = scratch / "code"
+code.mkdir()
+for name in ("probe", "user_code"):
+    shutil.copy(f"/opt/probe/{name}.py", code)
+(scratch / "input").write_text("made by the user's code")
+runner = ChildRunner(
+    Code(root=code, spec=RunSpec(entrypoint="user_code:run"), digest="0"),
+    slot=0,
+    scratch=scratch / "setup",
+    python=os.environ["SPINDOWN_PYTHON"],
+    env=os.environ,
+    log=open_log(sys.stdout),
+)
+runner.begin(Task(job_id="job", outputs=scratch / "out"), [Item(0, "value", scratch / "input")])
+done = None
+while done is None:
+    done = runner.poll(timedelta(seconds=60))
+seen = {"worker": probe.look(), "user": getattr(done, "value", None) or repr(done)}
+if isinstance(done, ItemDone):
+    seen["read"] = (scratch / "out" / "0" / done.files[0]).read_text()
+runner.kill()
+shutil.rmtree(scratch)
+Path("/var/lib/spindown/left/seen").write_text(json.dumps(seen))
 """
 
 METADATA = """
@@ -81,10 +111,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> CleanRoot:
 
 
 @pytest.fixture
-def work(root: CleanRoot) -> Path:
-    """Return the worker's directory, empty."""
-    assert root.run("sh", "-c", f"rm -rf /{WORK}/*").returncode == 0
-    return root.directory / WORK
+def left(root: CleanRoot) -> Path:
+    """Return the directory in which a worker leaves something, empty."""
+    remake = f"rm -rf {LEFT} && install -d -o spindown {LEFT}"
+    assert root.run("sh", "-c", remake).returncode == 0
+    return root.directory / LEFT.removeprefix("/")
 
 
 def test_the_worker_starts_on_a_clean_system(root: CleanRoot) -> None:
@@ -101,52 +132,51 @@ def test_systemd_has_no_complaint_about_the_units(root: CleanRoot) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_worker_that_is_done_ends_its_instance(root: CleanRoot, work: Path) -> None:
+def test_a_worker_that_is_done_ends_its_instance(root: CleanRoot, left: Path) -> None:
     units = {
         "boot.target": BOOT.format("spindown-worker.service"),
-        "spindown-worker.service.d/run.conf": worker_runs("sh -c 'echo ran >>$TMPDIR/runs'"),
+        "spindown-worker.service.d/run.conf": worker_runs(f"sh -c 'echo ran >>{LEFT}/runs'"),
     }
 
     assert root.boot(units)
-    assert (work / "runs").read_text() == "ran\n"
+    assert (left / "runs").read_text() == "ran\n"
 
 
-def test_a_worker_that_fails_is_started_five_times_and_then_ends_its_instance(
-    root: CleanRoot, work: Path
+def test_a_worker_that_fails_starts_clean_five_times_and_then_ends_its_instance(
+    root: CleanRoot, left: Path
 ) -> None:
-    run = worker_runs("sh -c 'echo ran >>$TMPDIR/runs; exit 1'")
+    run = f"ls $TMPDIR | wc -l >>{LEFT}/rests; touch $TMPDIR/rest; exit 1"
     units = {
         "boot.target": BOOT.format("spindown-worker.service"),
-        "spindown-worker.service.d/run.conf": run,
+        "spindown-worker.service.d/run.conf": worker_runs(f"sh -c '{run}'"),
     }
 
     assert root.boot(units)
-    assert (work / "runs").read_text() == "ran\n" * 5
+    assert (left / "rests").read_text() == "0\n" * 5
 
 
-def test_no_worker_runs_where_metadata_cannot_be_guarded(root: CleanRoot, work: Path) -> None:
+def test_no_worker_runs_where_metadata_cannot_be_guarded(root: CleanRoot, left: Path) -> None:
     units = {
         "boot.target": BOOT.format("spindown-worker.service"),
-        "spindown-worker.service.d/run.conf": worker_runs("sh -c 'echo ran >>$TMPDIR/runs'")
+        "spindown-worker.service.d/run.conf": worker_runs(f"sh -c 'echo ran >>{LEFT}/runs'")
         + "ExecStartPre=\nExecStartPre=+nft --file /nonexistent\n",
     }
 
     assert root.boot(units)
-    assert not (work / "runs").exists()
+    assert not (left / "runs").exists()
 
 
-def test_a_worker_that_falls_silent_is_ended(root: CleanRoot, work: Path) -> None:
-    beats = (
-        "for n in 1 2 3 4 5 6; do echo >$SPINDOWN_ALIVE; echo beat >>$TMPDIR/beats; sleep 1; done"
-    )
+def test_a_worker_that_falls_silent_is_ended(root: CleanRoot, left: Path) -> None:
+    beat = f"echo >$SPINDOWN_ALIVE; echo beat >>{LEFT}/beats; sleep 1"
+    run = f"for n in 1 2 3 4 5 6; do {beat}; done; sleep infinity"
     units = {
         "boot.target": BOOT.format("spindown-worker.service spindown-deadman.timer"),
-        "spindown-worker.service.d/run.conf": worker_runs(f"sh -c '{beats}; sleep infinity'"),
+        "spindown-worker.service.d/run.conf": worker_runs(f"sh -c '{run}'"),
         **quick_deadman(silence=4),
     }
 
     assert root.boot(units)
-    assert (work / "beats").read_text() == "beat\n" * 6
+    assert (left / "beats").read_text() == "beat\n" * 6
 
 
 def test_an_instance_whose_worker_never_starts_is_ended(root: CleanRoot) -> None:
@@ -155,24 +185,27 @@ def test_an_instance_whose_worker_never_starts_is_ended(root: CleanRoot) -> None
     assert root.boot(units)
 
 
-def test_the_users_code_has_neither_metadata_nor_power_and_the_worker_has_both(
-    root: CleanRoot, work: Path
+def test_the_users_code_shares_its_files_with_the_worker_and_has_none_of_its_rights(
+    root: CleanRoot, left: Path
 ) -> None:
-    (root.directory / "opt" / "probe.py").write_text(PROBE)
+    scripts = root.directory / "opt" / "probe"
+    scripts.mkdir()
+    for name, text in {"probe": PROBE, "user_code": USER_CODE, "work": WORKER}.items():
+        (scripts / f"{name}.py").write_text(text)
     units = {
         "boot.target": BOOT.format("spindown-worker.service metadata.service"),
         "metadata.service": METADATA,
         "spindown-worker.service.d/run.conf": worker_runs(
-            "/opt/spindown/worker/bin/python /opt/probe.py"
+            "/opt/spindown/worker/bin/python /opt/probe/work.py"
         ),
     }
 
     assert root.boot(units)
 
-    seen = json.loads((work / "seen").read_text())
+    seen = json.loads((left / "seen").read_text())
     worker, user = seen["worker"], seen["user"]
     assert (worker["reached"], user["reached"]) == (True, False)
     assert user["uid"] not in {0, worker["uid"]}
     assert (user["groups"], int(user["capabilities"], 16), int(user["bounds"], 16)) == ([], 0, 0)
     assert user["oom"] > worker["oom"]
-    assert (seen["read"], seen["killed"]) == ("made by the user's code", -9)
+    assert seen["read"] == "MADE BY THE USER'S CODE"
