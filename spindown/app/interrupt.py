@@ -32,7 +32,14 @@ from spindown.contract.settings import WorkloadSettings
 from spindown.domain.fleet import Launch, Lease, Unavailable, Worker, WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import ending_of
-from spindown.error import ContractError, NotFound, PreconditionFailed, Throttled, Unreachable
+from spindown.error import (
+    ContractError,
+    NotFound,
+    PreconditionFailed,
+    Throttled,
+    Unreachable,
+    WriteConflict,
+)
 
 T = TypeVar("T")
 
@@ -242,7 +249,7 @@ def _try(case: Case, attempt: Callable[[Worker], bool]) -> bool:
             return False
         try:
             return attempt(worker)
-        except PreconditionFailed:
+        except (PreconditionFailed, WriteConflict):
             worker = case.read_again()
     return False
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from spindown.app.ledger import Fence, Ledger, merge
 from spindown.app.port import Write
-from spindown.error import PreconditionFailed
+from spindown.error import PreconditionFailed, WriteConflict
 
 Unit = tuple[Write, ...]
 
@@ -43,7 +43,7 @@ class Journal:
             self._units.append(unit)
 
     def commit(self, *unit: Write) -> bool:
-        """Make a unit durable now, with all that wait; False if its own condition fails.
+        """Make a unit durable now, with all that wait; False if it lost a race.
 
         Raises:
             FenceLost: another reconcile is at work.
@@ -64,8 +64,9 @@ class Journal:
         waiting, self._units = self._units, []
         if not _fits(waiting) or not self._try(waiting, release=release):
             self._flush_one_by_one(waiting)
-            if release and not self._try([], release=True):
-                raise FenceLost("the lock was taken over")
+            if release:
+                # If even this is in the way of another write, the lock's lease ends by itself.
+                self._try([], release=True)
 
     def _flush_one_by_one(self, units: Sequence[Unit]) -> None:
         for unit in units:
@@ -79,6 +80,9 @@ class Journal:
             )
         except PreconditionFailed as exc:
             self._check_fence(exc)
+            return False
+        except WriteConflict:
+            # Another transaction on one of the rows was under way, for all of our tries.
             return False
         return True
 

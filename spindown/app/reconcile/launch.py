@@ -113,8 +113,7 @@ def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], planned: int) -> N
     count = min(walk.left, math.ceil(walk.share * planned - _NOTHING))
     intent, request = _intend(tick, walk, band, count)
     if not _write_intent(tick, intent):
-        tick.budget_stopped = True
-        walk.ended = "the budget of the month has no room for another launch"
+        walk.ended = _why_not_intended(tick, intent)
         return
     tick.launches[intent.launch_id] = intent
     try:
@@ -208,6 +207,16 @@ def _write_intent(tick: Tick, intent: Launch) -> bool:
         add={"committed": intent.reserved_usd},
     )
     return tick.journal.commit(put, reserve)
+
+
+def _why_not_intended(tick: Tick, intent: Launch) -> str:
+    """Return what was in the way of an intent, by what the account says now."""
+    tick.account = tick.ledger.read_account()
+    left = budget_left(tick)
+    if left is not None and left < intent.reserved_usd:
+        tick.budget_stopped = True
+        return "the budget of the month has no room for another launch"
+    return "the ledger was busy, the next tick goes on"
 
 
 def _slots(tick: Tick, candidate: Candidate) -> int:

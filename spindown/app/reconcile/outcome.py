@@ -63,20 +63,7 @@ def record_outcome(
         reserved_usd=launch.reserved_usd * min(1.0, len(instances) / max(1, launch.count)),
         reason=ADOPTED if adopted else _reasons(refusals),
     )
-    tick.launches[launch.launch_id] = done
-    tick.journal.note(
-        _complete(tick, done),
-        *worker_writes,
-        add_to_budget(launch.intended_at, {"committed": done.reserved_usd - launch.reserved_usd}),
-        tick.ledger.add(
-            rows.spend_sort(tick.now),
-            {
-                "launches": 1,
-                "instances": len(instances),
-                "refusals": len(refusals),
-            },
-        ),
-    )
+    _note(tick, launch, done, worker_writes, len(refusals))
     _forget_unavailable(tick, instances)
     for refusal in refusals:
         # A refusal of the whole request is none of the pools that gave something.
@@ -93,6 +80,21 @@ def record_outcome(
     )
     tick.attempts.append(record)
     return record
+
+
+def _note(
+    tick: Tick, launch: Launch, done: Launch, worker_writes: Sequence[Write], refusals: int
+) -> None:
+    """Let the journal write the completed launch, its workers and what it gives back."""
+    tick.launches[launch.launch_id] = done
+    given_back = done.reserved_usd - launch.reserved_usd
+    counts = {"launches": 1, "instances": len(worker_writes), "refusals": refusals}
+    tick.journal.note(
+        _complete(tick, done),
+        *worker_writes,
+        add_to_budget(launch.intended_at, {"committed": given_back}),
+        tick.ledger.add(rows.spend_sort(tick.now), counts),
+    )
 
 
 def _reasons(refusals: Sequence[Refusal]) -> str:

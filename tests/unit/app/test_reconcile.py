@@ -15,7 +15,7 @@ from spindown.contract.decision import Outcome, decision_prefix
 from spindown.contract.metric import METRICS, Emitter
 from spindown.contract.row import BacklogRow, workload_partition
 from spindown.domain.fleet import Backlog, WorkerState
-from spindown.error import NotFound, Unreachable
+from spindown.error import NotFound, Unreachable, WriteConflict
 from spindown.memory import PortCall
 from tests.builders import NOW, a_pool, minutes
 from tests.control import WORKLOAD, ControlWorld, a_pool_of, with_policy
@@ -275,6 +275,27 @@ def test_a_tick_that_cannot_read_the_queue_frees_the_lock_for_the_next() -> None
         world.tick()
 
     assert world.tick(timedelta(seconds=1)).outcome is Outcome.LAUNCHED
+
+
+def test_rows_in_the_way_of_other_transactions_delay_a_write_and_lose_nothing() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.tick(minutes(1))
+
+    def conflict(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "transact" and len(call.args[0]) > 2:
+            raise WriteConflict("another transaction is under way")
+        return proceed()
+
+    world.interfere = conflict
+    delayed = world.tick(minutes(1))
+    world.interfere = None
+    world.tick(minutes(1))
+
+    day = world.view().spend[f"{world.now:%Y-%m-%d}"]
+    assert delayed.outcome is Outcome.ENOUGH
+    assert (day.boot_seconds, day.busy_seconds) == (120, 180)
 
 
 def test_finished_rows_move_to_the_history_with_a_time_to_live() -> None:
