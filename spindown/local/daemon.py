@@ -61,13 +61,16 @@ def start(
             start_new_session=True,
         )
     try:
-        return _ready(process)
+        ready = _ready(process)
     except BaseException:
         _end(process)
         raise
     finally:
         if process.stdout is not None:
             process.stdout.close()
+    # It is to outlive this call; should it end before the caller does, this takes note.
+    threading.Thread(target=process.wait, daemon=True).start()
+    return ready
 
 
 def _ready(process: "subprocess.Popen[bytes]") -> SystemStatus:

@@ -127,7 +127,7 @@ def deploy(
     }
     status = _run(command, cwd=root, environment={**environment, **settings}, log=log)
     if status != 0:
-        raise DeployError(_sentence(log.read_text(encoding="utf-8", errors="replace"), log))
+        raise DeployError(describe_failure(log.read_text(encoding="utf-8", errors="replace"), log))
 
 
 def _run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], log: Path) -> int:
@@ -150,7 +150,8 @@ def _run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], l
             process.wait()
 
 
-def _sentence(output: str, log: Path) -> str:
+def describe_failure(output: str, log: Path) -> str:
+    """Say in one sentence what the output of a failed deploy means."""
     own = _OWN_SENTENCE.findall(output)
     if own:
         return str(own[-1])

@@ -15,7 +15,7 @@ Pinned: ministack==1.5.33. Each function has a test that fails when that API cha
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -83,7 +83,13 @@ def stop_functions() -> None:
     """End every function's process."""
     from ministack.core import lambda_runtime
 
+    workers = [worker for pool in lambda_runtime._workers.values() for worker in pool]
+    processes = [worker._proc for worker in workers if worker._proc is not None]
     lambda_runtime.reset()
+    for process in processes:
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            with suppress(OSError):
+                pipe.close()
 
 
 @contextmanager

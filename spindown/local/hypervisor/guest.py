@@ -11,8 +11,6 @@ import psutil
 
 from spindown.local.hypervisor.throttle import Allowance
 
-#: CPU seconds that starting a worker takes, about; they are not slowed down.
-_FREE_CPU_SECONDS = 2.0
 #: A pause is at most about this long divided by the speed, so heartbeats are never starved.
 _SAVED_CPU_SECONDS = 0.05
 
@@ -27,8 +25,12 @@ class Guest:
         directory: Path,
         environment: Mapping[str, str],
         speed: float,
+        free_seconds: float,
     ) -> None:
-        """Start `command` in a private `directory`, where it finds its home and writes its log."""
+        """Start `command` in a private `directory`, where it finds its home and writes its log.
+
+        It may use `speed` CPU seconds a second, after the first `free_seconds` of CPU time.
+        """
         self.directory = directory
         for name in ("home", "tmp"):
             (directory / name).mkdir(parents=True, exist_ok=True)
@@ -45,7 +47,7 @@ class Guest:
             )
         self._tree: tuple[psutil.Process, ...] = ()
         self._allowance = Allowance(
-            speed, free_seconds=_FREE_CPU_SECONDS, saved_seconds=_SAVED_CPU_SECONDS
+            speed, free_seconds=free_seconds, saved_seconds=_SAVED_CPU_SECONDS
         )
         self._is_stopped = False
         self.look()

@@ -38,6 +38,8 @@ class Machine:
     metadata: str
     #: Cores that a speed of 1.0 stands for.
     cores: float = 1.0
+    #: CPU time that starting a worker takes, about: not slowed, the market played the boot.
+    free_cpu_seconds: float = 2.0
     #: Between the power button and the end. 0: the end comes without a word, the worst case.
     grace_seconds: float = 0.0
     #: The instance's own timer powers it off this long after its worker has gone.
@@ -132,6 +134,7 @@ class Hypervisor:
             directory=directory,
             environment=environment,
             speed=instance.speed * self._machine.cores,
+            free_seconds=self._machine.free_cpu_seconds,
         )
         self._lives[instance_id] = _Life(guest)
         _LOGGER.info("guest started: %s", instance_id)

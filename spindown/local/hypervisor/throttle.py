@@ -25,6 +25,6 @@ class Allowance:
         """Tell whether the guest may run, having used so much CPU time by now (both in seconds)."""
         spent = max(used - max(self._used, self._free), 0.0)
         elapsed = 0.0 if self._at is None else now - self._at
-        self._balance = min(self._balance + elapsed * self._speed, self._saved) - spent
+        self._balance = min(self._balance + elapsed * self._speed - spent, self._saved)
         self._used, self._at = max(used, self._used), now
         return self._balance > 0

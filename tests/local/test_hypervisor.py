@@ -1,0 +1,194 @@
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from spindown.domain.offer import CapacityType
+from spindown.local.hypervisor import Hypervisor, Machine
+from spindown.local.market import MarketInstance
+from spindown.local.market.instance import State
+from tests.local.waiting import until
+
+INSTANCE = MarketInstance(
+    instance_id="i-0123",
+    instance_type="g6.xlarge",
+    region="us-east-1",
+    zone="us-east-1a",
+    capacity_type=CapacityType.SPOT,
+    state=State.RUNNING,
+    launched_at=datetime(2026, 1, 1, tzinfo=UTC),
+    image_id="ami-1",
+    subnet_id="subnet-1",
+    vpc_id="vpc-1",
+    private_ip="10.0.0.1",
+    profile_arn=None,
+    security_groups=(),
+    user_data=b"",
+    tags={},
+    shutdown_behaviour="terminate",
+    metadata_tags=True,
+    reservation_id="r-1",
+    price_per_hour=0.3,
+    vcpus=4,
+    memory_mib=16384,
+    gpu_name="L4",
+    gpu_count=1,
+    gpu_memory_mib=24576,
+    speed=1.0,
+)
+
+
+class Rig:
+    """A hypervisor over one program, driven step by step."""
+
+    def __init__(self, directory: Path, program: str, **changes: Any) -> None:
+        self.powered_off: list[str] = []
+        machine = Machine(
+            command=(sys.executable, "-c", program),
+            directory=directory,
+            environment={"PATH": "/usr/bin:/bin", "COLOUR": "blue"},
+            metadata="http://127.0.0.1:1/_imds",
+        )
+        self.hypervisor = Hypervisor(
+            replace(machine, **changes), powered_off=self.powered_off.append
+        )
+
+    def until(self, look: Callable[[], object], *, seconds: float = 20.0) -> None:
+        def step_and_look() -> object:
+            self.hypervisor.step()
+            return look()
+
+        until(step_and_look, seconds=seconds)
+
+    def console(self) -> str:
+        return self.hypervisor.console(INSTANCE.instance_id)
+
+    def pids(self) -> list[int]:
+        """The process ids that the guest has printed, one a line."""
+        return [int(word) for word in self.console().split() if word.isdigit()]
+
+
+#: Tells what it finds in its environment.
+TELL = """
+import os
+for name in ("COLOUR", "AWS_EC2_METADATA_SERVICE_ENDPOINT", "HOME", "USER"):
+    print(os.environ.get(name), flush=True)
+"""
+
+SAY_GOODBYE = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (print("bye", flush=True), sys.exit()))
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+@contextmanager
+def rig(directory: Path, program: str, **changes: Any) -> Iterator[Rig]:
+    made = Rig(directory, program, **changes)
+    try:
+        yield made
+    finally:
+        made.hypervisor.close()
+
+
+WAIT = """
+import time
+print("up", flush=True)
+time.sleep(60)
+"""
+
+POWER_OFF = """
+import os, shlex, subprocess, time
+subprocess.run(shlex.split(os.environ["SPINDOWN_POWEROFF"]))
+time.sleep(60)
+"""
+
+#: Its child leaves the process group.
+FORK = """
+import os, subprocess, sys, time
+sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+child = subprocess.Popen(sleep, start_new_session=True)
+print(os.getpid(), child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_guest_runs_and_its_console_can_be_read(tmp_path: Path) -> None:
+    with rig(tmp_path, WAIT) as made:
+        made.hypervisor.start(INSTANCE)
+        made.until(lambda: made.console() == "up\n")
+
+
+def test_a_guest_gets_the_machines_environment_and_its_own_metadata(tmp_path: Path) -> None:
+    with rig(tmp_path, TELL) as made:
+        made.hypervisor.start(INSTANCE)
+        made.until(lambda: made.console().count("\n") == 4)
+        home = tmp_path / "i-0123" / "home"
+        expected = ["blue", "http://127.0.0.1:1/_imds/i-0123", str(home), "None"]
+        assert made.console().split() == expected
+
+
+def test_a_guest_that_powers_off_is_reported_once(tmp_path: Path) -> None:
+    with rig(tmp_path, POWER_OFF) as made:
+        made.hypervisor.start(INSTANCE)
+        made.until(lambda: made.powered_off)
+        made.hypervisor.step()
+        assert made.powered_off == ["i-0123"]
+
+
+def test_an_instance_whose_worker_is_gone_is_powered_off_by_its_own_timer(tmp_path: Path) -> None:
+    with rig(tmp_path, "raise SystemExit(1)", dead_man_seconds=0.3) as made:
+        started = time.monotonic()
+        made.hypervisor.start(INSTANCE)
+        made.until(lambda: made.powered_off)
+        assert time.monotonic() - started >= 0.3
+
+
+def test_stopping_takes_everything_that_the_guest_has_started(tmp_path: Path) -> None:
+    with rig(tmp_path, FORK) as made:
+        made.hypervisor.start(INSTANCE)
+        made.until(made.pids)
+        pids = made.pids()
+        assert len(pids) == 2
+        made.hypervisor.stop(INSTANCE.instance_id)
+        made.until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
+
+
+def test_stopping_twice_or_what_never_ran_is_harmless(tmp_path: Path) -> None:
+    with rig(tmp_path, WAIT) as made:
+        made.hypervisor.stop("i-never")
+        made.hypervisor.start(INSTANCE)
+        made.hypervisor.stop(INSTANCE.instance_id)
+        made.hypervisor.stop(INSTANCE.instance_id)
+        made.hypervisor.step()
+        made.hypervisor.step()
+        assert made.powered_off == []
+
+
+def test_a_grace_lets_the_guest_say_goodbye(tmp_path: Path) -> None:
+    with rig(tmp_path, SAY_GOODBYE, grace_seconds=10.0) as made:
+        made.hypervisor.start(INSTANCE)
+        made.until(lambda: "up" in made.console())
+        made.hypervisor.stop(INSTANCE.instance_id)
+        made.until(lambda: "bye" in made.console(), seconds=8.0)
+
+
+@pytest.mark.parametrize("speed", [0.25, 0.5])
+def test_a_guest_computes_at_the_speed_of_its_type(tmp_path: Path, speed: float) -> None:
+    program = "import os\nprint(os.getpid(), flush=True)\nwhile True: pass"
+    with rig(tmp_path, program, free_cpu_seconds=0.0) as made:
+        made.hypervisor.start(replace(INSTANCE, speed=speed))
+        made.until(made.pids, seconds=60)
+        guest = psutil.Process(made.pids()[0])
+        before, started = guest.cpu_times().user, time.monotonic()
+        made.until(lambda: time.monotonic() - started > 2)
+        share = (guest.cpu_times().user - before) / (time.monotonic() - started)
+    assert 0.3 * speed < share < 1.3 * speed

@@ -1,0 +1,319 @@
+import http.client
+import json
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spindown.error import BadInput
+from spindown.local import emulator
+from spindown.local.gateway import bind
+from spindown.local.system import LocalSystem
+from tests.local.waiting import until
+from tests.local.world import Recorder, write_config
+
+TICK = timedelta(seconds=0.4)
+
+#: Reads its own id from the metadata service as a worker does, then powers itself off.
+GUEST = """
+import os, shlex, subprocess, time, urllib.request
+base = os.environ["AWS_EC2_METADATA_SERVICE_ENDPOINT"] + "/latest/"
+def read(path, headers, method="GET"):
+    request = urllib.request.Request(base + path, headers=headers, method=method)
+    return urllib.request.urlopen(request).read().decode()
+token = read("api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}, "PUT")
+print("I am", read("meta-data/instance-id", {"X-aws-ec2-metadata-token": token}), flush=True)
+import boto3
+sqs = boto3.client("sqs", region_name="us-east-1")
+print("Queues:", len(sqs.list_queues()["QueueUrls"]), flush=True)
+subprocess.run(shlex.split(os.environ["SPINDOWN_POWEROFF"]))
+time.sleep(60)
+"""
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
+    """One system for the module: MiniStack has one state for the process."""
+    directory = tmp_path_factory.mktemp("system")
+    with LocalSystem(
+        write_config(directory),
+        state=directory / "state",
+        port=0,
+        tick=TICK,
+        guest=(sys.executable, "-c", GUEST),
+    ) as started:
+        yield started
+
+
+@pytest.fixture
+def recorder(system: LocalSystem, request: pytest.FixtureRequest) -> Recorder:
+    return Recorder(system, request.node.name[-40:].replace("[", "-").replace("]", ""))
+
+
+def put_alarm(system: LocalSystem, name: str, queue: str, action: str) -> None:
+    system.client("cloudwatch").put_metric_alarm(
+        AlarmName=name,
+        Namespace="AWS/SQS",
+        MetricName="ApproximateNumberOfMessagesVisible",
+        Dimensions=[{"Name": "QueueName", "Value": queue}],
+        Statistic="Maximum",
+        Period=60,
+        EvaluationPeriods=1,
+        Threshold=1,
+        ComparisonOperator="GreaterThanOrEqualToThreshold",
+        TreatMissingData="notBreaching",
+        AlarmActions=[action],
+    )
+
+
+def let_alarms_invoke(system: LocalSystem, recorder: Recorder) -> None:
+    system.client("lambda").add_permission(
+        FunctionName=recorder.arn,
+        StatementId="alarms",
+        Action="lambda:InvokeFunction",
+        Principal="lambda.alarms.cloudwatch.amazonaws.com",
+    )
+
+
+def state_of(system: LocalSystem, alarm: str) -> str:
+    (found,) = system.client("cloudwatch").describe_alarms(AlarmNames=[alarm])["MetricAlarms"]
+    return str(found["StateValue"])
+
+
+def test_a_full_queue_turns_its_own_alarm_and_no_other(
+    system: LocalSystem, recorder: Recorder
+) -> None:
+    sqs = system.client("sqs")
+    full = sqs.create_queue(QueueName="full")["QueueUrl"]
+    sqs.create_queue(QueueName="empty")
+    let_alarms_invoke(system, recorder)
+    put_alarm(system, "of-full", "full", recorder.arn)
+    put_alarm(system, "of-empty", "empty", recorder.arn)
+    until(lambda: state_of(system, "of-full") == state_of(system, "of-empty") == "OK")
+    sqs.send_message(QueueUrl=full, MessageBody="work")
+    (event,) = until(recorder.events)
+    assert event["alarmData"]["alarmName"] == "of-full"
+    assert event["alarmData"]["state"]["value"] == "ALARM"
+    assert event["alarmData"]["previousState"]["value"] == "OK"
+    (metric,) = event["alarmData"]["configuration"]["metrics"]
+    assert metric["metricStat"]["metric"]["dimensions"] == {"QueueName": "full"}
+    assert state_of(system, "of-empty") == "OK"
+    sqs.purge_queue(QueueUrl=full)
+    until(lambda: state_of(system, "of-full") == "OK")
+    assert recorder.events() == []
+
+
+def test_an_alarm_without_permission_invokes_nothing(
+    system: LocalSystem, recorder: Recorder
+) -> None:
+    sqs = system.client("sqs")
+    url = sqs.create_queue(QueueName="unpermitted")["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="work")
+    put_alarm(system, "unpermitted", "unpermitted", recorder.arn)
+    until(lambda: state_of(system, "unpermitted") == "ALARM")
+    log = system.state.log_path("system")
+    until(lambda: "alarm unpermitted may not invoke" in log.read_text(encoding="utf-8"))
+    assert recorder.events() == []
+
+
+def test_the_metrics_of_a_queue_are_those_that_sqs_publishes(system: LocalSystem) -> None:
+    sqs = system.client("sqs")
+    url = sqs.create_queue(QueueName="measured")["QueueUrl"]
+    for _ in range(3):
+        sqs.send_message(QueueUrl=url, MessageBody="work")
+    sqs.receive_message(QueueUrl=url)
+
+    def depths() -> dict[str, int]:
+        found = system.gateway.call(
+            lambda: [
+                one
+                for one in emulator.queue_depths("us-east-1", system.market.now())
+                if one.name == "measured"
+            ]
+        )
+        return {"visible": found[0].visible, "in_flight": found[0].in_flight}
+
+    assert depths() == {"visible": 2, "in_flight": 1}
+    metrics = system.client("cloudwatch").list_metrics
+
+    def names() -> set[str]:
+        asked = [{"Name": "QueueName", "Value": "measured"}]
+        return {one["MetricName"] for one in metrics(Dimensions=asked)["Metrics"]}
+
+    expected = {
+        "ApproximateNumberOfMessagesVisible",
+        "ApproximateNumberOfMessagesNotVisible",
+        "ApproximateNumberOfMessagesDelayed",
+        "ApproximateAgeOfOldestMessage",
+    }
+    assert until(names) == expected
+
+
+def test_a_schedule_fires_its_input_at_the_local_pace(
+    system: LocalSystem, recorder: Recorder
+) -> None:
+    scheduler = system.client("scheduler")
+    scheduler.create_schedule(
+        Name="tick",
+        ScheduleExpression="rate(1 minute)",
+        FlexibleTimeWindow={"Mode": "OFF"},
+        Target={"Arn": recorder.arn, "RoleArn": ROLE, "Input": json.dumps({"tick": True})},
+    )
+    try:
+        events: list[dict[str, Any]] = []
+
+        def seen() -> bool:
+            events.extend(recorder.events())
+            return len(events) >= 3
+
+        until(seen)
+        assert events[0] == {"tick": True}
+    finally:
+        scheduler.delete_schedule(Name="tick")
+
+
+ROLE = "arn:aws:iam::000000000000:role/test"
+
+
+def test_a_functions_embedded_metrics_can_be_read(system: LocalSystem) -> None:
+    logs = system.client("logs")
+    logs.create_log_group(logGroupName="group")
+    logs.create_log_stream(logGroupName="group", logStreamName="stream")
+    now = int(system.market.now().timestamp() * 1000)
+    line = {
+        "_aws": {
+            "Timestamp": now,
+            "CloudWatchMetrics": [
+                {
+                    "Namespace": "Spindown",
+                    "Dimensions": [["Workload"]],
+                    "Metrics": [{"Name": "Items", "Unit": "Count"}],
+                }
+            ],
+        },
+        "Workload": "classify",
+        "Items": 7,
+    }
+    broken = {**line, "_aws": {"CloudWatchMetrics": "nonsense"}}
+    logs.put_log_events(
+        logGroupName="group",
+        logStreamName="stream",
+        logEvents=[
+            {"timestamp": now, "message": json.dumps(one)} for one in (line, broken, {"_aws": 1})
+        ],
+    )
+    answer = system.client("cloudwatch").get_metric_statistics(
+        Namespace="Spindown",
+        MetricName="Items",
+        Dimensions=[{"Name": "Workload", "Value": "classify"}],
+        StartTime=system.market.now() - timedelta(minutes=1),
+        EndTime=system.market.now() + timedelta(minutes=1),
+        Period=60,
+        Statistics=["Sum"],
+    )
+    assert [point["Sum"] for point in answer["Datapoints"]] == [7.0]
+
+
+def test_functions_reach_every_service_at_the_one_endpoint(
+    system: LocalSystem, recorder: Recorder
+) -> None:
+    answer = system.client("lambda").invoke(FunctionName=recorder.arn, Payload=b'{"a": 1}')
+    assert json.loads(answer["Payload"].read()) == {"endpoint": system.endpoint}
+    assert until(recorder.events) == [{"a": 1}]
+
+
+def launch(system: LocalSystem) -> str:
+    ec2 = system.client("ec2")
+    template = ec2.create_launch_template(
+        LaunchTemplateName="guest",
+        LaunchTemplateData={
+            "ImageId": "ami-12345678",
+            "InstanceInitiatedShutdownBehavior": "terminate",
+            "IamInstanceProfile": {"Name": "worker"},
+        },
+    )["LaunchTemplate"]
+    (subnet, *_) = ec2.describe_subnets(
+        Filters=[{"Name": "availability-zone", "Values": ["us-east-1a"]}]
+    )["Subnets"]
+    answer = ec2.create_fleet(
+        Type="instant",
+        LaunchTemplateConfigs=[
+            {
+                "LaunchTemplateSpecification": {
+                    "LaunchTemplateId": template["LaunchTemplateId"],
+                    "Version": "1",
+                },
+                "Overrides": [{"InstanceType": "g6.xlarge", "SubnetId": subnet["SubnetId"]}],
+            }
+        ],
+        SpotOptions={"AllocationStrategy": "capacity-optimized-prioritized"},
+        TargetCapacitySpecification={
+            "TotalTargetCapacity": 1,
+            "DefaultTargetCapacityType": "spot",
+        },
+    )
+    return str(answer["Instances"][0]["InstanceIds"][0])
+
+
+def test_an_instance_runs_its_guest_tells_its_rule_and_ends_itself(
+    system: LocalSystem, recorder: Recorder
+) -> None:
+    events = system.client("events")
+    pattern = {
+        "source": ["aws.ec2"],
+        "detail-type": ["EC2 Instance State-change Notification"],
+        "detail": {"state": ["running"]},
+    }
+    events.put_rule(Name="running", EventPattern=json.dumps(pattern))
+    events.put_targets(Rule="running", Targets=[{"Id": "1", "Arn": recorder.arn}])
+    instance_id = launch(system)
+    (event,) = until(recorder.events)
+    assert event["detail"] == {"instance-id": instance_id, "state": "running"}
+    assert event["source"] == "aws.ec2"
+
+    def state() -> str:
+        (one,) = (one for one in system.status().instances if one.instance_id == instance_id)
+        return one.state
+
+    until(lambda: state() == "terminated", seconds=30)
+    console = system.hypervisor.console(instance_id)
+    assert f"I am {instance_id}" in console
+    assert "Queues: " in console
+
+
+def test_tells_its_status_over_the_endpoint(system: LocalSystem) -> None:
+    system.client("sqs").create_queue(QueueName="told")
+    connection = http.client.HTTPConnection("127.0.0.1", system.gateway.port, timeout=10)
+    try:
+        connection.request("GET", "/_spindown/status")
+        told = json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+    assert told["deployment"] == "test"
+    assert "told" in [queue["name"] for queue in told["queues"]]
+
+
+def test_a_second_system_in_the_same_directory_is_refused(system: LocalSystem) -> None:
+    second = LocalSystem(system.config_path, state=system.state.path, port=0)
+    with pytest.raises(BadInput, match="a local system runs there already"):
+        second.up()
+
+
+def test_a_region_that_the_scenario_lacks_is_refused(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    text = path.read_text(encoding="utf-8").replace("us-east-1", "ap-south-2")
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(BadInput, match=r"deployment.region is 'ap-south-2'"):
+        LocalSystem(path, state=tmp_path / "state")
+
+
+def test_an_occupied_port_leaves_nothing_behind(tmp_path: Path) -> None:
+    with bind(0) as taken:
+        port = taken.getsockname()[1]
+        system = LocalSystem(write_config(tmp_path), state=tmp_path / "state", port=port)
+        with pytest.raises(BadInput, match="choose a port that no other program listens on"):
+            system.up()
+    assert system.state.holder() is None

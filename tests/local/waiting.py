@@ -1,0 +1,19 @@
+"""Waiting for what another thread or process is about to do, with a limit instead of a sleep."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+_Found = TypeVar("_Found")
+
+
+def until(look: Callable[[], _Found], *, seconds: float = 20.0) -> _Found:
+    """Look again and again until something true is found; fail when it never comes."""
+    pause, deadline = threading.Event(), time.monotonic() + seconds
+    while True:
+        found = look()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain"
+        pause.wait(0.05)

@@ -1,0 +1,73 @@
+"""A small deployment for tests of the local system: its spindown.toml and a function."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from spindown.local.system import LocalSystem
+
+ROLE = "arn:aws:iam::000000000000:role/test"
+
+#: Sends what it is invoked with to the queue that bears its own name.
+RECORDER = """
+import json, os
+import boto3
+
+def handler(event, context):
+    sqs = boto3.client("sqs")
+    url = sqs.get_queue_url(QueueName=os.environ["AWS_LAMBDA_FUNCTION_NAME"])["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody=json.dumps(event))
+    return {"endpoint": os.environ["AWS_ENDPOINT_URL"]}
+"""
+
+
+def write_config(directory: Path, *, name: str = "test") -> Path:
+    """Write a spindown.toml of one workload with its code; return its path."""
+    code = directory / "code"
+    code.mkdir(parents=True, exist_ok=True)
+    (code / "count.py").write_text("def run(batch, ctx):\n    return []\n", encoding="utf-8")
+    path = directory / "spindown.toml"
+    path.write_text(
+        f"""
+[deployment]
+name = "{name}"
+region = "us-east-1"
+zones = ["us-east-1a", "us-east-1b"]
+
+[workload.count.run]
+entrypoint = "count:run"
+code = "code"
+""",
+        encoding="utf-8",
+    )
+    return path
+
+
+class Recorder:
+    """A function of the local system, and the events that it was invoked with."""
+
+    def __init__(self, system: LocalSystem, name: str) -> None:
+        self._sqs = system.client("sqs")
+        self._url = self._sqs.create_queue(QueueName=name)["QueueUrl"]
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as packed:
+            packed.writestr("main.py", RECORDER)
+        made = system.client("lambda").create_function(
+            FunctionName=name,
+            Runtime="python3.13",
+            Role=ROLE,
+            Handler="main.handler",
+            Code={"ZipFile": archive.getvalue()},
+            Timeout=30,
+        )
+        self.arn: str = made["FunctionArn"]
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the events since the last look, oldest first."""
+        answer = self._sqs.receive_message(QueueUrl=self._url, MaxNumberOfMessages=10)
+        messages = answer.get("Messages", [])
+        for message in messages:
+            self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
+        return [json.loads(message["Body"]) for message in messages]
