@@ -1,0 +1,283 @@
+"""Write docs/settings.md: every key of spindown.toml with its form, default and meaning.
+
+Forms come from the models that validate the file, defaults from them and from the policy of the
+domain; the meanings are here. A key without a meaning, or a meaning without a key, is an error.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from spindown.config import DeploymentConfig, PolicyConfig, WorkloadConfig, format_duration
+from spindown.config.schema import (
+    ImageConfig,
+    NetworkConfig,
+    RequirementsConfig,
+    RunConfig,
+    RungConfig,
+)
+from spindown.domain.policy import Policy, Rung
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+REQUIRED = "required"
+
+_HEAD = """\
+# Settings
+
+Every key of spindown.toml. This page is written by `python tools/reference.py`; edit that instead.
+
+A duration is text with its unit: `"90s"`, `"10m"`, `"1h30m"` (ms, s, m, h, d). Money is USD, memory
+GiB. `"auto"` means: learned from what the workload shows. A key that does not exist, or a value
+that cannot hold, is refused with one sentence that names the key, the value and the mend.
+"""
+_LIVE = """\
+Every key of this table can be changed while the system runs, without a deploy:
+`spindown policy set NAME idle_timeout=2m`.
+"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of spindown.toml, the model that validates it, and what its keys mean."""
+
+    title: str
+    model: type[BaseModel]
+    meanings: Mapping[str, str]
+    #: Said below the title.
+    note: str = ""
+    #: Where defaults come from that the model leaves open.
+    defaults: object = None
+
+
+_DEPLOYMENT = {
+    "name": "Part of every resource's name.",
+    "region": "Where queues, bucket and workers are.",
+    "zones": "Zones in which workers may run, all of the region.",
+    "budget_per_month": "What may be spent and set aside in a UTC month. Stops launches, never "
+    "work. Not set: no budget.",
+    "alarm_email": "Who gets the alarms; AWS asks the address to confirm. Not set: nobody is told.",
+    "network": "An existing network, see below. Not set: a VPC of public subnets is made.",
+}
+_NETWORK = {
+    "vpc_id": "The VPC.",
+    "subnets": "Zone to subnet id, one for each of the zones.",
+}
+_WORKLOAD = {
+    "run": "The code and how it is called, see below.",
+    "requirements": "What an instance must have, see below.",
+    "policy": "When, what and how long, see below.",
+    "image": "What an instance boots from, see below.",
+    "inputs": "S3 prefixes that its jobs may read, besides what `spindown submit` uploads.",
+}
+_RUN = {
+    "entrypoint": "`module:callable`, found below `code`.",
+    "code": "Directory of the code, relative to spindown.toml. Hidden files are left out.",
+    "requirements": "A requirements.txt below `code`, installed with the image.",
+    "batch_size": "Items in one call, at most.",
+    "item_timeout": "A call over n items may take n times as long; then its process is killed and "
+    "the attempt counts as a failure of the job.",
+    "setup_timeout": "Bound of importing the code and of its `setup`.",
+    "env": "Added to the environment of the code.",
+    "slots": "How many jobs an instance holds at once: one for each GPU, one, or a number.",
+}
+_REQUIREMENTS = {
+    "gpu_names": "Only these GPUs, by EC2's names (`T4`, `L4`, `A10G`). Not set: any.",
+    "gpu_names_denied": "Never these GPUs.",
+    "gpu_manufacturer": "Maker of the GPU.",
+    "gpu_count_min": "GPUs of an instance, at least.",
+    "gpu_count_max": "GPUs of an instance, at most. Not set: any.",
+    "gpu_memory_gib_min": "VRAM of one GPU.",
+    "gpu_memory_total_gib_min": "VRAM of all GPUs of an instance together.",
+    "vcpus_min": "vCPUs.",
+    "memory_gib_min": "Memory of the instance.",
+    "architectures": "Architectures for which the code and the image are there.",
+    "families_denied": "Never these families (`g4dn`).",
+    "instance_types": "Only these types, by exact name. Not set: all that fit.",
+    "allow_fractional_gpu": "Whether a part of a GPU will do (g6f).",
+    "allow_bare_metal": "Whether bare metal will do; it takes long to boot.",
+}
+_IMAGE = {
+    "parameters": "Architecture to the SSM parameter that holds the AMI id, looked up at each "
+    "launch.",
+    "root_volume_gib": "Size of the gp3 root volume; its price is part of every offer.",
+}
+_POLICY = {
+    "scale_up_threshold": "Visible messages from which a launch is due at once; fewer wait until "
+    "`start_within` calls for it.",
+    "start_within": "How long work may wait to be started: a launch is held for more work no "
+    "longer than leaves room for a slow boot. Once it has passed, every rung of the ladder is "
+    "open.",
+    "drain_within": "Time within which the present backlog should be worked off.",
+    "max_workers": "Workers at once, at most.",
+    "warm_workers": "Workers kept, with or without work. They bill.",
+    "max_attempts_per_tick": "Launch requests of one tick, at most.",
+    "rank_by": "What the candidate list is sorted by.",
+    "band": "Offers within this share of the best cost go into one request and are left to EC2's "
+    "choice; 0 tries them one by one.",
+    "max_price_per_hour": "Ceiling for one instance: with root volume and public IPv4.",
+    "max_price_per_gpu_hour": "The same for each GPU of an instance. Not set: no such ceiling.",
+    "min_reliability": "Least probability that a spot instance lives one hour.",
+    "ladder": "Rungs of the price ladder, see below.",
+    "spot_price_ratio_estimate": "Spot over on-demand price where the spot price is not known.",
+    "max_dollars_per_hour": "Ceiling for all workers of the workload together. Not set: none.",
+    "unavailable_for": "How long a pool that ran dry, or reclaimed an instance, is left alone; "
+    "doubled with each time in a row.",
+    "unavailable_at_most": "Bound of that doubling.",
+    "quota_blocked_for": "How long a quota class that is full is left alone.",
+    "scale_up_timeout": "Time in which an instance must check in, or twice the p95 of learned boot "
+    "times if that is longer.",
+    "idle_timeout": "A worker without a job ends itself after this.",
+    "scale_down_delay": "Grace beyond the idle timeout before reconcile ends a worker.",
+    "max_lifetime": "A worker drains by itself at this age.",
+    "lifetime_grace": "Time to finish after that.",
+    "heartbeat_stale_after": "A worker without a sign of life for this long is condemned.",
+    "heartbeat_interval": "How often a worker extends its leases and says that it lives.",
+    "lease_duration": "How long a lease holds without a heartbeat; then the job may be claimed by "
+    "another. At least twice `heartbeat_interval`.",
+    "commit_margin": "At an interruption results are committed this long before the deadline.",
+    "checkpoint_items": "Commit after so many items. Not set: by time alone.",
+    "checkpoint_interval": "Commit after this time; auto is sqrt(2 x cost x time between "
+    "interruptions), from 10 s to 30 min.",
+    "max_losses": "Losses on at least two instances from which a job goes to the dead-letter "
+    "queue.",
+    "max_failures": "Failures and losses in all from which it does.",
+    "max_failures_on_two": "Failures and losses on at least two instances from which it does.",
+    "failures_to_quarantine": "A worker whose last so many different jobs all failed drains.",
+    "boot_estimate": "From launch to check-in, until it is measured.",
+    "items_per_job_estimate": "Items of a job, until they are measured.",
+    "throughput_estimate": "Items per hour of one T4, until anything is measured; other GPUs by "
+    "their datasheets.",
+    "max_items_per_job": "A larger job is split into children.",
+    "tick": "Period of the tick, by which every promise is reckoned. AWS ticks each minute.",
+}
+_RUNG = {
+    "after": "From this waiting time on. The first rung is at `0s`.",
+    "capacity_types": "What may be bought then.",
+    "max_price_per_hour": "At most at this price. Not set: `max_price_per_hour` of the policy.",
+}
+
+TABLES = (
+    Table("[deployment]", DeploymentConfig, _DEPLOYMENT),
+    Table("[deployment.network]", NetworkConfig, _NETWORK),
+    Table("[workload.NAME]", WorkloadConfig, _WORKLOAD),
+    Table("[workload.NAME.run]", RunConfig, _RUN),
+    Table("[workload.NAME.requirements]", RequirementsConfig, _REQUIREMENTS),
+    Table("[workload.NAME.image]", ImageConfig, _IMAGE),
+    Table("[workload.NAME.policy]", PolicyConfig, _POLICY, _LIVE, Policy()),
+    Table("[[workload.NAME.policy.ladder]]", RungConfig, _RUNG),
+)
+
+
+def render() -> str:
+    """Return the page."""
+    return _HEAD + "".join(f"\n{_render_table(table)}" for table in TABLES)
+
+
+def _render_table(table: Table) -> str:
+    odd = set(table.meanings) ^ set(table.model.model_fields)
+    if odd:
+        raise KeyError(f"{table.title}: meanings and keys differ in {sorted(odd)}")
+    properties = table.model.model_json_schema()["properties"]
+    rows = [
+        f"| `{key}` | {_form(properties[key], table.model)} | {_default(table, key)} | {meaning} |"
+        for key, meaning in table.meanings.items()
+    ]
+    head = ["| key | form | default | meaning |", "|---|---|---|---|"]
+    note = f"{table.note}\n" if table.note else ""
+    return f"## `{table.title}`\n\n{note}" + "\n".join([*head, *rows]) + "\n"
+
+
+def _default(table: Table, key: str) -> str:
+    info = table.model.model_fields[key]
+    if table.defaults is not None:
+        value = getattr(table.defaults, key)
+    elif info.is_required():
+        return REQUIRED
+    else:
+        value = info.get_default(call_default_factory=True)
+    if value is None and _takes_auto(table.model, key):
+        return '`"auto"`'
+    if isinstance(value, tuple) and value and isinstance(value[0], Rung):
+        return "<br>".join(f"`{_spell_rung(rung)}`" for rung in value)
+    if value in (None, (), frozenset()) or isinstance(value, BaseModel):
+        return ""
+    return "<br>".join(f"`{line}`" for line in _spell(value))
+
+
+def _spell_rung(rung: Rung) -> str:
+    kinds = " or ".join(sorted(rung.capacity_types, reverse=True))
+    return f"{format_duration(rung.after)}: {kinds}"
+
+
+def _spell(value: object) -> Iterator[str]:
+    """Yield a value as the file spells it, a table line by line."""
+    if isinstance(value, timedelta):
+        yield f'"{format_duration(value)}"'
+    elif isinstance(value, Mapping):
+        yield from (f"{name} = {json.dumps(each)}" for name, each in value.items())
+    elif isinstance(value, frozenset):
+        yield json.dumps(sorted(value))
+    elif isinstance(value, float) and value.is_integer():
+        yield str(int(value))
+    else:
+        yield json.dumps(value)
+
+
+def _takes_auto(model: type[BaseModel], key: str) -> bool:
+    return model is PolicyConfig and key in {"idle_timeout", "checkpoint_interval"}
+
+
+def _form(schema: Mapping[str, Any], model: type[BaseModel]) -> str:
+    """Return in a few words what a value must look like, from its JSON schema."""
+    choices: Sequence[Mapping[str, Any]] = schema.get("anyOf", [schema])
+    words = [_word(each, model) for each in choices if each.get("type") != "null"]
+    return " or ".join(words)
+
+
+def _word(schema: Mapping[str, Any], model: type[BaseModel]) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return _word(model.model_json_schema()["$defs"][name], model)
+    if "enum" in schema:
+        return " or ".join(f'`"{value}"`' for value in schema["enum"])
+    kind = schema.get("type", "")
+    if kind == "array":
+        return f"list of {_word(schema['items'], model)}"
+    if kind in _NUMBERS:
+        return f"{_NUMBERS[kind]}{_bounds(schema)}"
+    return _WORDS[schema.get("format", kind)]
+
+
+_NUMBERS = {"integer": "whole number", "number": "number"}
+_WORDS = {
+    "boolean": "true or false",
+    "duration": "duration",
+    "object": "table",
+    "path": "path",
+    "string": "text",
+}
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if "exclusiveMinimum" in schema:
+        return f" above {schema['exclusiveMinimum']:g}" + (f" to {high:g}" if high else "")
+    if low is None:
+        return ""
+    return f" from {low:g}" + (f" to {high:g}" if high is not None else "")
+
+
+def main() -> int:
+    """Write the page; return the exit status."""
+    PAGE.write_text(render(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
