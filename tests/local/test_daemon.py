@@ -19,7 +19,7 @@ from tests.local.world import write_config
 ATTACHED = """
 import sys
 from pathlib import Path
-from tests.local.test_system import launch
+from tests.local.world import at_once, launch
 from spindown.local.system import LocalSystem
 guest = '''
 import subprocess, sys, time
@@ -28,7 +28,8 @@ subprocess.Popen(sleep, start_new_session=True)
 time.sleep(99)
 '''
 config, state = map(Path, sys.argv[1:])
-with LocalSystem(config, state=state, port=0, guest=(sys.executable, "-c", guest)) as system:
+command = (sys.executable, "-c", guest)
+with LocalSystem(config, state=state, port=0, guest=command, scenario=at_once()) as system:
     launch(system)
     print(system._token, flush=True)
     import signal
@@ -73,13 +74,13 @@ def instances_of(state: Path) -> list[str]:
 
 def test_what_is_wrong_with_the_input_reaches_the_user(tmp_path: Path, state: Path) -> None:
     path = write_config(tmp_path)
-    path.write_text(path.read_text(encoding="utf-8").replace('"code"', '"none"'), encoding="utf-8")
-    with pytest.raises(daemon.DaemonError, match=r"workload\.count\.run\.code is 'none'"):
+    path.write_text(path.read_text(encoding="utf-8").replace("zones", "zone"), encoding="utf-8")
+    with pytest.raises(daemon.DaemonError, match=r"did not start: deployment\.zones is "):
         daemon.start(path, state=state, port=0)
     assert StateDirectory(state).holder() is None
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_outlives_an_attached_system(
     tmp_path: Path, state: Path, number: signal.Signals
 ) -> None:

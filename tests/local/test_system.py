@@ -13,7 +13,7 @@ from spindown.local import emulator
 from spindown.local.gateway import bind
 from spindown.local.system import LocalSystem
 from tests.local.waiting import until
-from tests.local.world import Recorder, write_config
+from tests.local.world import ROLE, Recorder, at_once, launch, write_config
 
 TICK = timedelta(seconds=0.4)
 
@@ -44,6 +44,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
         port=0,
         tick=TICK,
         guest=(sys.executable, "-c", GUEST),
+        scenario=at_once(),
     ) as started:
         yield started
 
@@ -175,9 +176,6 @@ def test_a_schedule_fires_its_input_at_the_local_pace(
         scheduler.delete_schedule(Name="tick")
 
 
-ROLE = "arn:aws:iam::000000000000:role/test"
-
-
 def test_a_functions_embedded_metrics_can_be_read(system: LocalSystem) -> None:
     logs = system.client("logs")
     logs.create_log_group(logGroupName="group")
@@ -223,39 +221,6 @@ def test_functions_reach_every_service_at_the_one_endpoint(
     answer = system.client("lambda").invoke(FunctionName=recorder.arn, Payload=b'{"a": 1}')
     assert json.loads(answer["Payload"].read()) == {"endpoint": system.endpoint}
     assert until(recorder.events) == [{"a": 1}]
-
-
-def launch(system: LocalSystem) -> str:
-    ec2 = system.client("ec2")
-    template = ec2.create_launch_template(
-        LaunchTemplateName="guest",
-        LaunchTemplateData={
-            "ImageId": "ami-12345678",
-            "InstanceInitiatedShutdownBehavior": "terminate",
-            "IamInstanceProfile": {"Name": "worker"},
-        },
-    )["LaunchTemplate"]
-    (subnet, *_) = ec2.describe_subnets(
-        Filters=[{"Name": "availability-zone", "Values": ["us-east-1a"]}]
-    )["Subnets"]
-    answer = ec2.create_fleet(
-        Type="instant",
-        LaunchTemplateConfigs=[
-            {
-                "LaunchTemplateSpecification": {
-                    "LaunchTemplateId": template["LaunchTemplateId"],
-                    "Version": "1",
-                },
-                "Overrides": [{"InstanceType": "g6.xlarge", "SubnetId": subnet["SubnetId"]}],
-            }
-        ],
-        SpotOptions={"AllocationStrategy": "capacity-optimized-prioritized"},
-        TargetCapacitySpecification={
-            "TotalTargetCapacity": 1,
-            "DefaultTargetCapacityType": "spot",
-        },
-    )
-    return str(answer["Instances"][0]["InstanceIds"][0])
 
 
 def test_an_instance_runs_its_guest_tells_its_rule_and_ends_itself(

@@ -3,9 +3,11 @@
 import io
 import json
 import zipfile
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from spindown.local.market import Scenario, load_scenario
 from spindown.local.system import LocalSystem
 
 ROLE = "arn:aws:iam::000000000000:role/test"
@@ -43,6 +45,49 @@ code = "code"
         encoding="utf-8",
     )
     return path
+
+
+def at_once() -> Scenario:
+    """Return the shipped default scenario with instances that boot and end in no time."""
+    moment = timedelta(seconds=0.1)
+    scenario = load_scenario("default")
+    types = {name: one.model_copy(update={"boot": moment}) for name, one in scenario.type.items()}
+    delays = scenario.delay.model_copy(update={"pending": moment, "ending": moment})
+    return scenario.model_copy(update={"delay": delays, "type": types})
+
+
+def launch(system: LocalSystem) -> str:
+    """Launch one instance from a template of its own; return its id."""
+    ec2 = system.client("ec2")
+    template = ec2.create_launch_template(
+        LaunchTemplateName="guest",
+        LaunchTemplateData={
+            "ImageId": "ami-12345678",
+            "InstanceInitiatedShutdownBehavior": "terminate",
+            "IamInstanceProfile": {"Name": "worker"},
+        },
+    )["LaunchTemplate"]
+    (subnet, *_) = ec2.describe_subnets(
+        Filters=[{"Name": "availability-zone", "Values": ["us-east-1a"]}]
+    )["Subnets"]
+    answer = ec2.create_fleet(
+        Type="instant",
+        LaunchTemplateConfigs=[
+            {
+                "LaunchTemplateSpecification": {
+                    "LaunchTemplateId": template["LaunchTemplateId"],
+                    "Version": "1",
+                },
+                "Overrides": [{"InstanceType": "g6.xlarge", "SubnetId": subnet["SubnetId"]}],
+            }
+        ],
+        SpotOptions={"AllocationStrategy": "capacity-optimized-prioritized"},
+        TargetCapacitySpecification={
+            "TotalTargetCapacity": 1,
+            "DefaultTargetCapacityType": "spot",
+        },
+    )
+    return str(answer["Instances"][0]["InstanceIds"][0])
 
 
 class Recorder:
