@@ -10,6 +10,17 @@ from spindown.app.bill import Bill
 from spindown.cli.screen import format_cost, format_seconds
 
 
+#: EC2's own words for how an instance ended, and ours.
+_ENDINGS = {
+    "interrupted": "reclaimed, with notice",
+    "Server.SpotInstanceTermination": "reclaimed, without notice",
+    "Server.SpotInstanceShutdown": "reclaimed, without notice",
+    "Client.InstanceInitiatedShutdown": "ended itself",
+    "Client.UserInitiatedShutdown": "terminated from outside",
+    "idle": "ended itself: idle",
+}
+
+
 def render_bill(bill: Bill) -> RenderableType:
     """Return a bill as tables and sentences."""
     parts: list[RenderableType] = [_instance_table(bill), Text()]
@@ -23,18 +34,18 @@ def render_bill(bill: Bill) -> RenderableType:
 
 def _instance_table(bill: Bill) -> Table:
     table = Table(title="Instances", title_justify="left", box=None, pad_edge=False)
-    for name in ("instance", "offer", "$/h", "lived", "why this offer", "ended"):
+    for name in ("instance", "offer", "$/h", "lived", "ended"):
         table.add_column(name, justify="right" if name in {"$/h", "lived"} else "left")
     for entry in bill.instances:
         lived = (entry.ended_at or bill.end) - entry.launched_at
         table.add_row(
-            entry.instance_id,
+            entry.instance_id[:10],
             entry.offer,
             f"{entry.price_per_hour:.3f}",
             format_seconds(lived),
-            entry.why,
-            entry.ended_because or "running",
+            _ENDINGS.get(entry.ended_because, entry.ended_because) or "running",
         )
+        table.add_row("", Text(entry.why, style="dim"))
     return table
 
 
