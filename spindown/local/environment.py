@@ -6,6 +6,8 @@ keys are made up; the emulator takes any, and none of them opens anything.
 
 import os
 import shlex
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +62,22 @@ def environment_of_process(changes: Mapping[str, str]) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+@contextmanager
+def temporary_files_in(directory: Path) -> Iterator[None]:
+    """Keep this process's temporary files in a directory that is empty before and gone after.
+
+    MiniStack unpacks functions into temporary directories, which a killed process leaves behind.
+    """
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    before, tempfile.tempdir = tempfile.tempdir, str(directory)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def write_profile(path: Path, *, endpoint: str, region: str) -> None:

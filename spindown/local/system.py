@@ -125,6 +125,7 @@ class LocalSystem:
             outer = environment.outer_environment()
             stack.enter_context(Reaper(self._token, environment=outer))
             stack.enter_context(environment.environment_of_process(self._environment()))
+            stack.enter_context(environment.temporary_files_in(self.state.path / "tmp"))
             self._start(stack, outer)
             self.state.tell(endpoint=self.endpoint, region=self.region, deployment=self.deployment)
             self._stack = stack.pop_all()

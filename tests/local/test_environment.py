@@ -2,6 +2,7 @@ import configparser
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from spindown.local.environment import (
@@ -9,6 +10,7 @@ from spindown.local.environment import (
     cleaned,
     environment_of_process,
     export_lines,
+    temporary_files_in,
     write_profile,
 )
 
@@ -25,6 +27,14 @@ def test_the_processs_environment_is_restored() -> None:
     with environment_of_process({"AWS_ENDPOINT_URL": ENDPOINT}):
         assert os.environ["AWS_ENDPOINT_URL"] == ENDPOINT
     assert dict(os.environ) == before
+
+
+def test_temporary_files_of_an_earlier_life_are_gone(tmp_path: Path) -> None:
+    (tmp_path / "tmp" / "left").mkdir(parents=True)
+    with temporary_files_in(tmp_path / "tmp"):
+        assert list((tmp_path / "tmp").iterdir()) == []
+        assert Path(tempfile.mkdtemp()).parent == tmp_path / "tmp"
+    assert not (tmp_path / "tmp").exists()
 
 
 def test_the_profile_points_every_sdk_at_the_endpoint(tmp_path: Path) -> None:
