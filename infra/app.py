@@ -14,7 +14,7 @@ _NODE = "JSII_NODE"
 def main() -> int:
     """Synthesise the deployment; say in one sentence what is wrong with its input."""
     try:
-        _choose_node()
+        choose_node()
         # Imported late, since aws-cdk-lib starts Node.
         from infra.deployment import synthesise  # noqa: PLC0415
 
@@ -25,7 +25,7 @@ def main() -> int:
     return 0
 
 
-def _choose_node() -> None:
+def choose_node() -> None:
     """Take the Node that is installed beside this Python, unless another one was chosen."""
     beside = Path(sys.executable).parent / "node"
     if beside.exists():

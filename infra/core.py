@@ -51,6 +51,8 @@ class CoreStack(Stack):
             network=Network(self, "Network", deployment=deployment),
             assets=synthesizer,
         )
+        #: Where results and usage records lie.
+        self.bucket_name: str = ground.store.bucket.bucket_name
         workloads = [
             Workload(self, f"Workload-{name}", name=name, config=one, root=root, ground=ground)
             for name, one in config.workloads.items()

@@ -13,6 +13,7 @@ from aws_cdk import App, CliCredentialsStackSynthesizer, DefaultStackSynthesizer
 
 from infra.control.bundle import Target
 from infra.core import CoreStack
+from infra.insight.stack import InsightStack
 from spindown import config
 from spindown.error import ConfigError
 
@@ -35,13 +36,17 @@ def synthesise() -> None:
 def describe(app: App) -> CoreStack:
     """Add the stacks of the deployment to ``app``, return the core stack (raises ConfigError)."""
     path = Path(app.node.try_get_context("config") or "spindown.toml")
-    return CoreStack(
+    loaded = config.load(path)
+    make_synthesizer = _choose(app, "synthesizer", _SYNTHESIZERS)
+    core = CoreStack(
         app,
-        config=config.load(path),
+        config=loaded,
         root=path.resolve().parent,
         target=_choose(app, "bundle", _TARGETS),
-        synthesizer=_choose(app, "synthesizer", _SYNTHESIZERS)(),
+        synthesizer=make_synthesizer(),
     )
+    InsightStack(app, config=loaded, bucket_name=core.bucket_name, synthesizer=make_synthesizer())
+    return core
 
 
 def _choose(app: App, key: str, choices: Mapping[str, T]) -> T:

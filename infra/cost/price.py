@@ -22,6 +22,7 @@ class Usage(StrEnum):
     OBJECT_READ = "object reads"
     OBJECT_WRITE = "object writes"
     OBJECT_GIB = "GB of objects"
+    PARAMETER = "advanced parameters"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +36,15 @@ class Price:
     source: str
 
 
-#: When the prices below were last compared with their sources.
-AS_OF = "2026-11-20"
+#: Of the public copies of the price pages that the figures below were compared with.
+AS_OF = "May 2026"
 
 _CLOUDWATCH = "https://aws.amazon.com/cloudwatch/pricing/"
 _LAMBDA = "https://aws.amazon.com/lambda/pricing/"
 _SCHEDULER = "https://aws.amazon.com/eventbridge/pricing/"
 _SQS = "https://aws.amazon.com/sqs/pricing/"
 _DYNAMODB = "https://aws.amazon.com/dynamodb/pricing/on-demand/"
+_SYSTEMS_MANAGER = "https://aws.amazon.com/systems-manager/pricing/"
 _S3 = "https://aws.amazon.com/s3/pricing/"
 
 PRICES: dict[Usage, Price] = {
@@ -66,4 +68,5 @@ PRICES: dict[Usage, Price] = {
     Usage.OBJECT_READ: Price(each=0.0004e-3, free=0, source=_S3),
     Usage.OBJECT_WRITE: Price(each=0.005e-3, free=0, source=_S3),
     Usage.OBJECT_GIB: Price(each=0.023, free=0, source=_S3),
+    Usage.PARAMETER: Price(each=0.05, free=0, source=_SYSTEMS_MANAGER),
 }

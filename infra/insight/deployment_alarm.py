@@ -22,10 +22,10 @@ def watch_deployment(
     deployment: str, workloads: Sequence[str], *, budget_per_month: float | None
 ) -> Iterator[Watch]:
     """Yield what is watched, for all workloads together."""
-    if budget_per_month is not None:
-        yield from _budget(deployment, workloads, budget_per_month)
-    yield from _quota(deployment, workloads)
     series = Series(deployment=deployment)
+    if budget_per_month is not None:
+        yield from _budget(series, budget_per_month)
+    yield from _quota(deployment, workloads)
     yield Watch(
         name="catalogue-missing",
         metric=series.metric("CatalogueTypes", "SampleCount", period=HOUR),
@@ -47,27 +47,31 @@ def watch_deployment(
         yield _control_share(deployment, workloads)
 
 
-def _budget(deployment: str, workloads: Sequence[str], dollars: float) -> Iterator[Watch]:
+def _budget(series: Series, dollars: float) -> Iterator[Watch]:
     for percent, says in (
         (80, "80 % of the month's budget of {:,.2f} USD is spent or set aside."),
         (100, "The month's budget of {:,.2f} USD is used up: nothing more is launched."),
     ):
-        for suffix, metric in _highest(deployment, workloads, "BudgetUsed"):
-            yield Watch(
-                name=f"budget-{percent}{suffix}",
-                metric=metric,
-                threshold=percent,
-                says=says.format(dollars) + " Work that runs goes on.",
-                mend="raise `budget_per_month` and deploy, or lower `max_workers` or "
-                "`max_dollars_per_hour` of the workload that spends most.",
-            )
+        yield Watch(
+            name=f"budget-{percent}",
+            metric=series.metric("BudgetUsed", "Maximum", period=FIVE_MINUTES),
+            threshold=percent,
+            says=says.format(dollars) + " Work that runs goes on.",
+            mend="raise `budget_per_month` and deploy, or lower `max_workers` or "
+            "`max_dollars_per_hour` of the workload that spends most.",
+        )
 
 
 def _quota(deployment: str, workloads: Sequence[str]) -> Iterator[Watch]:
-    for suffix, metric in _highest(deployment, workloads, "QuotaBlocked"):
+    """Yield an alarm for as many workloads at once as one can read.
+
+    Quotas are the account's, but a workload sees them only while it has something to launch.
+    """
+    for start in range(0, len(workloads), _METRICS_IN_AN_ALARM):
+        read = workloads[start : start + _METRICS_IN_AN_ALARM]
         yield Watch(
-            name=f"quota{suffix}",
-            metric=metric,
+            name=f"quota-{start // _METRICS_IN_AN_ALARM + 1}" if start else "quota",
+            metric=_highest([Series(deployment=deployment, workload=name) for name in read]),
             periods=2,
             says="A vCPU quota of EC2 is full, so a class of instances cannot be launched. Spot: "
             "L-3819A6DF (G and VT), L-7212CCBC (P2 to P4), L-C4BD4855 (P5). On-demand: "
@@ -78,31 +82,17 @@ def _quota(deployment: str, workloads: Sequence[str]) -> Iterator[Watch]:
         )
 
 
-def _highest(
-    deployment: str, workloads: Sequence[str], name: str
-) -> Iterator[tuple[str, cloudwatch.IMetric]]:
-    """Yield the highest value over the workloads, for as many at once as an alarm can read.
-
-    What they share, each of them tells only while it has something to launch.
-    """
-    for start in range(0, len(workloads), _METRICS_IN_AN_ALARM):
-        metrics: dict[str, cloudwatch.IMetric] = {
-            f"one{number}": Series(deployment=deployment, workload=workload).metric(
-                name, "Maximum", period=FIVE_MINUTES
-            )
-            for number, workload in enumerate(workloads[start : start + _METRICS_IN_AN_ALARM])
-        }
-        filled = ", ".join(f"FILL({one}, 0)" for one in metrics)
-        suffix = f"-{start // _METRICS_IN_AN_ALARM + 1}" if start else ""
-        if len(metrics) == 1:
-            yield suffix, metrics["one0"]
-            continue
-        yield (
-            suffix,
-            cloudwatch.MathExpression(
-                expression=f"MAX([{filled}])", using_metrics=metrics, period=FIVE_MINUTES
-            ),
-        )
+def _highest(workloads: Sequence[Series]) -> cloudwatch.IMetric:
+    metrics: dict[str, cloudwatch.IMetric] = {
+        f"workload{number}": series.metric("QuotaBlocked", "Maximum", period=FIVE_MINUTES)
+        for number, series in enumerate(workloads)
+    }
+    if len(metrics) == 1:
+        return metrics["workload0"]
+    filled = ", ".join(f"FILL({name}, 0)" for name in metrics)
+    return cloudwatch.MathExpression(
+        expression=f"MAX([{filled}])", using_metrics=metrics, period=FIVE_MINUTES
+    )
 
 
 def _control_share(deployment: str, workloads: Sequence[str]) -> Watch:

@@ -83,8 +83,8 @@ def _cost(series: Series) -> Question:
             ),
             Graph(
                 title="Month",
-                left=[series.search("SpendOfMonth", "Maximum", by=WORKLOAD, function="MAX")],
-                right=[series.search("BudgetUsed", "Maximum", by=WORKLOAD, function="MAX")],
+                left=[series.metric("SpendOfMonth", "Maximum", label="spent")],
+                right=[series.metric("BudgetUsed", "Maximum", label="budget used, %")],
                 left_label="USD",
                 right_label="percent of budget",
             ),

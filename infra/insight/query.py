@@ -54,11 +54,11 @@ fields @timestamp, service, message, exception_name, exception
 | limit 100""",
     ),
     _Query(
-        name="Errors of workers",
+        name="Warnings of workers",
         logs="workers",
         text="""\
-fields @timestamp, instance_id, job_id, event, error, traceback
-| filter level = "error"
+fields @timestamp, instance_id, slot, job_id, event, reason, traceback
+| filter level in ["warning", "error"]
 | sort @timestamp desc
 | limit 100""",
     ),

@@ -18,8 +18,10 @@ _OLDEST_MESSAGE = timedelta(days=7)
 def watch_workload(series: Series, policy: Policy) -> Iterator[Watch]:
     """Yield what is watched, the gravest first. ``policy`` is that of the deploy."""
     yield from _control(series)
+    yield from _workers(series)
     yield from _flow(series, policy)
-    yield from _launching(series)
+    yield from _market(series)
+    yield from _refusals(series)
     yield from _money(series)
 
 
@@ -46,6 +48,18 @@ def _control(series: Series) -> Iterator[Watch]:
         f"value that is valid, or `spindown policy reset {workload}` to give keys back.",
     )
     yield Watch(
+        name="bad-rows",
+        metric=series.metric("BadRows", "Maximum"),
+        periods=15,
+        says=f"A row of {workload} in the ledger cannot be read and is passed over.",
+        mend=f"find its key in the newest decision of {workload} in the bucket, and delete or mend "
+        f"it in the table {deployment}-ledger.",
+    )
+
+
+def _workers(series: Series) -> Iterator[Watch]:
+    workload, deployment = series.workload, series.deployment
+    yield Watch(
         name="reaping-held-back",
         metric=series.metric("ReapingHeldBack", "Maximum"),
         periods=15,
@@ -53,14 +67,6 @@ def _control(series: Series) -> Iterator[Watch]:
         "ledger or the network than theirs; they are left alone and go on billing.",
         mend="see whether workers can reach DynamoDB. If they are dead indeed, terminate them in "
         "EC2: their jobs come back by themselves.",
-    )
-    yield Watch(
-        name="bad-rows",
-        metric=series.metric("BadRows", "Maximum"),
-        periods=15,
-        says=f"A row of {workload} in the ledger cannot be read and is passed over.",
-        mend=f"find its key in the newest decision of {workload} in the bucket, and delete or mend "
-        f"it in the table {deployment}-ledger.",
     )
     yield Watch(
         name="idle",
@@ -115,8 +121,8 @@ def _flow(series: Series, policy: Policy) -> Iterator[Watch]:
     )
 
 
-def _launching(series: Series) -> Iterator[Watch]:
-    workload, deployment = series.workload, series.deployment
+def _market(series: Series) -> Iterator[Watch]:
+    workload = series.workload
     yield Watch(
         name="no-offer",
         metric=series.metric("NothingFits", "Maximum"),
@@ -139,6 +145,10 @@ def _launching(series: Series) -> Iterator[Watch]:
         says=f"EC2 has had no capacity for {workload} in half an hour, in any pool that was tried.",
         mend="add `zones` or `gpu_names`, or let an earlier rung of the `ladder` take on-demand.",
     )
+
+
+def _refusals(series: Series) -> Iterator[Watch]:
+    workload, deployment = series.workload, series.deployment
     yield Watch(
         name="account",
         metric=series.total("LaunchAttempts", period=FIVE_MINUTES, of={OUTCOME: "account"}),

@@ -161,22 +161,22 @@ def test_rings_by_metric_math(
     assert (calculate(expression, values) >= alarm["Threshold"]) is rings
 
 
-def test_the_highest_budget_of_all_workloads_rings(tmp_path: Path) -> None:
-    resources = synthesise(a_config("a", "b", budget_per_month=9.0), tmp_path)
+def test_a_quota_that_any_workload_sees_rings(tmp_path: Path) -> None:
+    resources = synthesise(a_config("a", "b"), tmp_path)
     (alarm,) = (
         one
         for one in all_of(resources, "AWS::CloudWatch::Alarm")
-        if one["AlarmName"] == "lab-budget-80"
+        if one["AlarmName"] == "lab-quota"
     )
     (expression,) = (query["Expression"] for query in alarm["Metrics"] if "Expression" in query)
 
-    assert calculate(expression, {"one0": 12.0, "one1": 81.0}) == 81.0
+    assert calculate(expression, {"workload0": 0.0, "workload1": 2.0}) == 2.0
 
 
 def test_an_alarm_reads_at_most_ten_metrics_however_many_workloads(tmp_path: Path) -> None:
     names = [f"w{number:02}" for number in range(23)]
 
-    resources = synthesise(a_config(*names, budget_per_month=9.0), tmp_path)
+    resources = synthesise(a_config(*names), tmp_path)
 
     read = {
         alarm["AlarmName"]: len(list(alarm_metrics(alarm)))

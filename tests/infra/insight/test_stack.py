@@ -1,0 +1,175 @@
+"""The insight stack by others' rules, beside the core stack, and at the size of ten workloads."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import DefaultStackSynthesizer, Stack, Validations
+from aws_cdk import aws_sns as sns
+from cdk_nag import AwsSolutionsChecks
+
+from infra.deployment import describe
+from infra.insight.stack import InsightStack
+from spindown.contract.decision import Outcome
+from tests.infra import assembly as whole
+from tests.infra.assembly import Assembly, words, write_project
+from tests.infra.insight.insight import BUCKET, a_config, alarm_metrics, all_of, make_app
+
+#: AWS CloudFormation quotas.
+RESOURCES_MAX = 500
+SECONDS_MAX = 30.0
+
+Resources = Mapping[str, Mapping[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def insight(assembly: Assembly) -> Resources:
+    path = assembly.directory / "lab-insight.template.json"
+    resources: Resources = json.loads(path.read_text())["Resources"]
+    return resources
+
+
+def test_cdk_and_cdk_nag_find_nothing(tmp_path: Path) -> None:
+    app = make_app(tmp_path, checked=True)
+    config = a_config("ocr", budget_per_month=5.0, alarm_email="ops@example.com")
+    InsightStack(app, config=config, bucket_name=BUCKET, synthesizer=DefaultStackSynthesizer())
+    # What the rules must find, or they were not applied.
+    sns.Topic(Stack(app, "control"), "Open")
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+
+    with pytest.raises(RuntimeError, match="ValidationFailed"):
+        app.synth()
+
+    report = json.loads((tmp_path / "validation-report.json").read_text())
+    found = {
+        (violation["ruleName"], construct["constructPath"])
+        for plugin in report["pluginReports"]
+        for violation in plugin["violations"]
+        for construct in violation["violatingConstructs"]
+    }
+    assert found
+    assert {path.partition("/")[0] for _, path in found} == {"control"}
+
+
+def test_cfn_lint_finds_no_error(assembly: Assembly) -> None:
+    template = assembly.directory / "lab-insight.template.json"
+    command = [
+        *(str(Path(sys.executable).parent / "cfn-lint"), "--regions", "eu-west-1"),
+        *("--non-zero-exit-code", "error", "--ignore-checks", "W", "--", str(template)),
+    ]
+
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_ten_workloads_fit_and_are_quick(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = "".join(
+        f'[workload.w{number}.run]\nentrypoint = "job:run"\ncode = "code"\n' for number in range(10)
+    )
+    head = '[deployment]\nname = "lab"\nregion = "eu-west-1"\nzones = ["eu-west-1a"]\n'
+    project = write_project(tmp_path, head + config)
+    began = time.perf_counter()
+
+    app = whole.make_app(project, tmp_path / "out", checked=True)
+    describe(app)
+    app.synth()
+
+    seconds = time.perf_counter() - began
+    sizes = {
+        path.name.removesuffix(".template.json"): len(json.loads(path.read_text())["Resources"])
+        for path in (tmp_path / "out").glob("*.template.json")
+    }
+    with capsys.disabled():
+        sys.stdout.write(f"\nten workloads: {seconds:.1f} s, resources {sizes}\n")
+    assert set(sizes) >= {"lab-core", "lab-insight"}
+    assert max(sizes.values()) < RESOURCES_MAX
+    assert seconds < SECONDS_MAX
+
+
+def test_what_insight_names_is_there_in_core(assembly: Assembly, insight: Resources) -> None:
+    there = {
+        "QueueName": {words(one["QueueName"]) for one in _named(assembly, "AWS::SQS::Queue")},
+        "FunctionName": {one["FunctionName"] for one in assembly.all_of("AWS::Lambda::Function")},
+    }
+    named = set(_dimensions(insight))
+
+    assert {kind for kind, _ in named} == set(there)
+    assert all(value in there[kind] for kind, value in named)
+
+
+def test_saved_queries_read_logs_that_core_keeps(assembly: Assembly, insight: Resources) -> None:
+    kept = {one["LogGroupName"] for one in assembly.all_of("AWS::Logs::LogGroup")}
+    read = {
+        name
+        for query in all_of(insight, "AWS::Logs::QueryDefinition")
+        for name in query["LogGroupNames"]
+    }
+
+    assert read == kept
+
+
+def test_logs_that_alarms_point_at_are_kept(assembly: Assembly, insight: Resources) -> None:
+    kept = {one["LogGroupName"] for one in assembly.all_of("AWS::Logs::LogGroup")}
+    texts = [one["AlarmDescription"] for one in all_of(insight, "AWS::CloudWatch::Alarm")]
+    named = {name for text in texts for name in re.findall(r"(/spindown/[\w/-]*\w)", text)}
+
+    assert named
+    assert named <= kept
+
+
+def test_the_schedule_that_an_alarm_names_is_there(assembly: Assembly, insight: Resources) -> None:
+    ticks = {one["Name"] for one in assembly.all_of("AWS::Scheduler::Schedule")}
+    named = {
+        re.findall(r"schedule (\S+) is", one["AlarmDescription"])[0]
+        for one in all_of(insight, "AWS::CloudWatch::Alarm")
+        if one["AlarmName"].endswith("-tick-missing")
+    }
+
+    assert len(named) == 2
+    assert named <= ticks
+
+
+def test_outcomes_that_saved_queries_ask_for_are_those_of_decisions(insight: Resources) -> None:
+    asked = {
+        word
+        for query in all_of(insight, "AWS::Logs::QueryDefinition")
+        for group in re.findall(r"outcome not in \[([^\]]*)\]", query["QueryString"])
+        for word in re.findall(r'"([^"]+)"', group)
+    }
+
+    assert asked == {"idle", "enough", "launched"}
+    assert asked <= {outcome.value for outcome in Outcome}
+
+
+def test_nothing_that_runs_waits_for_insight(assembly: Assembly) -> None:
+    manifest = json.loads((assembly.directory / "manifest.json").read_text())
+
+    assert "lab-insight" not in manifest["artifacts"]["lab-core"]["dependencies"]
+
+
+def _named(assembly: Assembly, kind: str) -> list[Mapping[str, Any]]:
+    return [one for one in assembly.all_of(kind) if "QueueName" in one]
+
+
+def _dimensions(insight: Resources) -> Iterator[tuple[str, str]]:
+    for alarm in all_of(insight, "AWS::CloudWatch::Alarm"):
+        assert list(alarm_metrics(alarm))
+        metrics = [alarm, *(q.get("MetricStat", {}).get("Metric", {}) for q in _math(alarm))]
+        for metric in metrics:
+            for dimension in metric.get("Dimensions", []):
+                if dimension["Name"] in {"QueueName", "FunctionName"}:
+                    yield dimension["Name"], dimension["Value"]
+
+
+def _math(alarm: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    queries: list[Mapping[str, Any]] = alarm.get("Metrics", [])
+    return queries
