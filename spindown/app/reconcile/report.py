@@ -172,7 +172,11 @@ def _rejections(candidates: CandidateList | None) -> tuple[RejectionRecord, ...]
 
 
 def measure(tick: Tick, decision: Decision) -> list[Datum]:
-    """Return the metrics of a tick; names and units are those of ``contract.metric``."""
+    """Return the metrics of a tick; names and units are those of ``contract.metric``.
+
+    While nothing waits and nothing runs, only what is not zero: CloudWatch bills a metric for
+    each hour in which it has a value, and dashboards take silence for zero.
+    """
     workload = {names.DEPLOYMENT: tick.deployment.name, names.WORKLOAD: tick.workload}
     data = [
         Datum(name=name, value=float(value), dimensions=workload)
@@ -189,7 +193,10 @@ def measure(tick: Tick, decision: Decision) -> list[Datum]:
     data += _split(workload, "Workers", names.STATE, _states(tick))
     data += _split(workload, "LiveWorkers", names.CAPACITY_TYPE, _capacity_types(tick))
     outcomes = Counter(attempt.outcome for attempt in tick.attempts)
-    return data + _split(workload, "LaunchAttempts", names.OUTCOME, outcomes)
+    data += _split(workload, "LaunchAttempts", names.OUTCOME, outcomes)
+    if decision.outcome is Outcome.IDLE:
+        return [datum for datum in data if datum.value]
+    return data
 
 
 def _split(

@@ -1,0 +1,44 @@
+"""A tick sends metrics of everything while something goes on, and next to none in silence."""
+
+from datetime import timedelta
+
+from spindown.app.port import Datum
+from spindown.domain.fleet import WorkerState
+from tests.control import WORKLOAD, ControlWorld
+
+MINUTE = timedelta(minutes=1)
+
+
+def metrics_of_a_tick(world: ControlWorld) -> list[Datum]:
+    before = len(world.metrics.data)
+    world.tick(MINUTE)
+    return list(world.metrics.data[before:])
+
+
+def test_an_idle_tick_sends_only_what_is_not_zero() -> None:
+    world = ControlWorld()
+    world.run(2)
+
+    sent = metrics_of_a_tick(world)
+
+    assert {datum.name: datum.value for datum in sent} == {"Ticks": 1}
+
+
+def test_an_idle_tick_still_sends_what_is_wrong() -> None:
+    world = ControlWorld()
+    world.settings.put_live(WORKLOAD, '{"max_workers": "many"}')
+    world.run(6)
+
+    sent = metrics_of_a_tick(world)
+
+    assert {datum.name: datum.value for datum in sent} == {"Ticks": 1, "PolicyInvalid": 1}
+
+
+def test_a_tick_with_work_sends_zeros_too() -> None:
+    world = ControlWorld()
+    world.launched()
+
+    sent = metrics_of_a_tick(world)
+
+    assert {datum.value for datum in sent if datum.name == "BadRows"} == {0}
+    assert len([datum for datum in sent if datum.name == "Workers"]) == len(WorkerState) - 1
