@@ -9,7 +9,6 @@ from rich.text import Text
 from spindown.app.bill import Bill
 from spindown.cli.screen import format_cost, format_seconds
 
-
 #: EC2's own words for how an instance ended, and ours.
 _ENDINGS = {
     "interrupted": "reclaimed, with notice",
