@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -104,7 +105,8 @@ class SlotWorld:
             keeper=self.keeper,
             log=self.log,
             batch_size=batch_size,
-            scratch=scratch / instance_id,
+            transfers=ThreadPoolExecutor(2),
+            scratch=scratch,
         )
         self.slot = Slot(self.bench, poll_at_most=timedelta(seconds=20))
         worker = self.world.worker(instance_id)

@@ -70,7 +70,9 @@ def make_scratch() -> Path:
 
     On an instance that is another user's; what lies in the directory belongs to their group.
     """
-    scratch = Path(tempfile.mkdtemp(prefix="spindown-"))
+    # With the usual mode, not the private one of mkdtemp: the user's code may have another user.
+    scratch = Path(tempfile.gettempdir()) / f"spindown-{os.getpid()}"
+    scratch.mkdir()
     scratch.chmod(0o2770)
     return scratch
 

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
@@ -41,7 +40,9 @@ class Attempt:
         self._results: dict[int, Finished] = {}
         self._next = held.manifest.next_item
         self._busy_from = bench.ports.clock.now()
-        self._outputs = bench.scratch / "outputs"
+        # The epoch is in the name: a fetch of an attempt that was broken off may still come in.
+        self._scratch = bench.scratch / f"{held.job_id}.{held.manifest.epoch}"
+        self._outputs = self._scratch / "outputs"
         #: Results are there for every item before this one.
         self._row_end = self._next
         self._handover = Handover(bench, self._log)
@@ -56,10 +57,9 @@ class Attempt:
         """Do the work; whatever happens, the job is no longer held when this returns."""
         bench = self._bench
         redone = self._held.lease.items_done - self._held.manifest.next_item
-        self._outputs.mkdir(parents=True, exist_ok=True)
         try:
-            with ThreadPoolExecutor(2, thread_name_prefix="transfer") as executor:
-                return self._run(executor, max(redone, 0))
+            bench.keeper.take(self._held, bench.life.deadline)
+            return self._run(max(redone, 0))
         except LeaseLost as exc:
             self._log.warning("lease_lost", reason=str(exc))
             bench.runner.kill()
@@ -71,9 +71,10 @@ class Attempt:
                 self._handover.release(self._held)
             return Ending.RELEASED
         finally:
-            shutil.rmtree(bench.scratch, ignore_errors=True)
+            if self._scratch.exists():
+                shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _run(self, executor: ThreadPoolExecutor, redone: int) -> Ending:
+    def _run(self, redone: int) -> Ending:
         bench = self._bench
         try:
             self._values = settle_items(self._held.job, bench.ports)
@@ -85,12 +86,12 @@ class Attempt:
         self._held = self._held.with_items(len(self._values))
         if redone:
             self._handover.report(Progress(items_redone=redone))
-        writer = Writer(self._held, self._commit, clock=bench.ports.clock, executor=executor)
+        writer = Writer(self._held, self._commit, clock=bench.ports.clock, executor=bench.transfers)
         prefetch = Prefetch(
             self._values,
             inputs=bench.ports.inputs,
-            scratch=bench.scratch / "inputs",
-            executor=executor,
+            scratch=self._scratch / "inputs",
+            executor=bench.transfers,
         )
         try:
             end = self._compute(writer, prefetch)
@@ -110,7 +111,8 @@ class Attempt:
                 if self._should_stop():
                     return _STOPPED
             batch = prefetch.take(indexes)
-            prefetch.begin(range(indexes.stop, min(indexes.stop + size, total)))
+            if indexes.stop < total:
+                prefetch.begin(range(indexes.stop, min(indexes.stop + size, total)))
             for index, why in batch.failed.items():
                 self._keep(ItemDone(index=index, error=why))
             if batch.items:
@@ -201,7 +203,8 @@ class Attempt:
         committed = commit(held, portion, seat=bench.seat, ports=bench.ports)
         self._handover.tell(committed, portion, bench.ports.clock.now() - started)
         for one in portion.finished:
-            shutil.rmtree(self._outputs / str(one.record.index), ignore_errors=True)
+            if one.files:
+                shutil.rmtree(self._outputs / str(one.record.index), ignore_errors=True)
         return committed
 
     def _end(self, end: "_End") -> Ending:

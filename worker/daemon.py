@@ -9,6 +9,7 @@ EC2 is about to reclaim it for free.
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -141,6 +142,8 @@ class Daemon:
             price_per_hour=worker.price_per_hour / max(worker.slots, 1),
             log_pointer=f"{parts.home.log_group}:{worker.instance_id}",
         )
+        scratch = parts.settings.scratch / f"slot-{slot}"
+        scratch.mkdir(parents=True)
         bench = Bench(
             seat=seat,
             presence=self._presence,
@@ -151,7 +154,8 @@ class Daemon:
             keeper=Keeper(seat, self._presence, self._ports),
             log=self._log.bind(slot=slot),
             batch_size=parts.code.spec.batch_size,
-            scratch=parts.settings.scratch / f"slot-{slot}" / "job",
+            transfers=ThreadPoolExecutor(2, thread_name_prefix=f"transfer-{slot}"),
+            scratch=scratch,
             interruption_rate=rate,
         )
         return Slot(bench, poll_at_most=parts.settings.poll_at_most)

@@ -1,6 +1,7 @@
 """How a held job leaves its slot: the last steps of every ending, each told to log and account."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -50,7 +51,9 @@ class Bench:
     keeper: Keeper
     log: EventLog
     batch_size: int
-    #: A directory of this slot alone.
+    #: Fetches inputs and writes commits beside the computing.
+    transfers: Executor
+    #: A directory of this slot alone, which is there.
     scratch: Path
     #: Interruptions per hour of the pool that the instance came from.
     interruption_rate: float = 0.0

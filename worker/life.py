@@ -1,11 +1,15 @@
 """What the threads of a worker tell each other: go on, finish, or leave by a certain time."""
 
 import threading
+from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from spindown.app.port import Clock, Message
 from spindown.app.work.policy import Standing
+
+#: Jobs that are remembered to judge the machine by.
+_OUTCOMES = 32
 
 
 @dataclass(slots=True)
@@ -23,8 +27,8 @@ class Life:
     polling: threading.Lock = field(default_factory=threading.Lock)
     #: Messages received for whichever slot is free.
     inbox: list[Message] = field(default_factory=list)
-    #: (job id, failed) of each job that a slot has ended, oldest first.
-    outcomes: list[tuple[str, bool]] = field(default_factory=list)
+    #: (job id, failed) of the last jobs that a slot has ended, oldest first.
+    outcomes: deque[tuple[str, bool]] = field(default_factory=lambda: deque(maxlen=_OUTCOMES))
     #: When EC2 takes the instance, once it has said so.
     deadline: datetime | None = None
     #: By when held jobs must be committed and released.

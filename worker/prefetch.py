@@ -37,35 +37,38 @@ class Prefetch:
         self._inputs = inputs
         self._scratch = scratch
         self._executor = executor
-        self._next: tuple[range, Future[Batch]] | None = None
+        self._coming: dict[range, Future[Batch]] = {}
 
-    def begin(self, indexes: range) -> None:
-        """Start to fetch a batch."""
-        if indexes:
-            self._next = (indexes, self._executor.submit(self._fetch, indexes))
+    def begin(self, indexes: range) -> Future[Batch]:
+        """Start to fetch a batch, unless that was done; one of no remote item is there at once."""
+        if indexes not in self._coming:
+            if any(_is_remote(self._values[index]) for index in indexes):
+                self._coming[indexes] = self._executor.submit(self._fetch, indexes)
+            else:
+                self._coming[indexes] = Future()
+                self._coming[indexes].set_result(self._fetch(indexes))
+        return self._coming[indexes]
 
     def is_ready(self, indexes: range, timeout: timedelta) -> bool:
-        """Tell whether a batch has come within ``timeout``; begin it if nobody has."""
-        if self._next is None or self._next[0] != indexes:
-            self._next = (indexes, self._executor.submit(self._fetch, indexes))
-        return not wait([self._next[1]], timeout.total_seconds()).not_done
+        """Tell whether a batch has come within ``timeout``."""
+        future = self.begin(indexes)
+        return future.done() or not wait([future], timeout.total_seconds()).not_done
 
     def take(self, indexes: range) -> Batch:
-        """Return a batch that is ready.
+        """Return a batch, waiting for it.
 
         Raises:
             Unreachable: S3 gives no answer, which says nothing about the items.
         """
-        if self._next is None or self._next[0] != indexes:
-            raise ValueError(f"{indexes} was not begun")
-        _, future = self._next
-        self._next = None
+        future = self.begin(indexes)
+        del self._coming[indexes]
         return future.result()
 
     def clear(self, indexes: range) -> None:
         """Remove the local copies of a batch."""
         for index in indexes:
-            shutil.rmtree(self._scratch / str(index), ignore_errors=True)
+            if _is_remote(self._values[index]):
+                shutil.rmtree(self._scratch / str(index), ignore_errors=True)
 
     def _fetch(self, indexes: range) -> Batch:
         items, failed = [], {}
@@ -78,7 +81,7 @@ class Prefetch:
 
     def _fetch_item(self, index: int) -> Item:
         value = self._values[index]
-        if not isinstance(value, str) or not value.startswith(_SCHEME):
+        if not _is_remote(value):
             return Item(index, value)
         directory = self._scratch / str(index)
         directory.mkdir(parents=True, exist_ok=True)
@@ -86,3 +89,7 @@ class Prefetch:
         path = directory / (name or "input")
         self._inputs.fetch(value, path)
         return Item(index, value, path)
+
+
+def _is_remote(value: object) -> bool:
+    return isinstance(value, str) and value.startswith(_SCHEME)

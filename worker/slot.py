@@ -55,6 +55,7 @@ class Slot:
                 if not had_message:
                     bench.life.wait(poll_wait(self._idle_for()))
         bench.runner.kill()
+        bench.transfers.shutdown(wait=False, cancel_futures=True)
         bench.life.wake()
 
     def step(self) -> bool:
@@ -128,10 +129,8 @@ class Slot:
         if manifest.epoch == 1:
             waited = bench.ports.clock.now() - held.message.sent_at
             bench.account.emit({"WaitSeconds": waited.total_seconds()})
-        bench.keeper.take(held, bench.life.deadline)
         attempt = Attempt(held, bench)
         ending = attempt.run()
-        bench.log.info("job_left", job_id=held.job_id, ending=ending.value)
         if ending in _COUNTED:
             failed = ending is not Ending.COMPLETED or attempt.all_failed
             bench.life.outcomes.append((held.job_id, failed))

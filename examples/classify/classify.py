@@ -4,11 +4,11 @@ An item is the path of a file, or the ``s3://`` address of an object. Magika run
 ONNX Runtime; with the GPU build of that (package ``onnxruntime-gpu``) it runs on the GPU.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnxruntime
-from magika import Magika
+from magika import Magika, MagikaResult
 
 from spindown.user import Context, Item, Result
 
@@ -34,13 +34,16 @@ def setup(ctx: Context) -> None:
     _models.append(_Classifier())
 
 
-def run(batch: Sequence[Item], ctx: Context) -> Iterator[Result]:
+def run(batch: Sequence[Item], ctx: Context) -> list[Result]:
     """Classify a batch of files."""
     paths = [item.path or Path(str(item.value)) for item in batch]
-    for item, found in zip(batch, _models[0].identify_paths(paths), strict=True):
-        if found.ok:
-            kind = found.output
-            value = {"label": kind.label, "mime_type": kind.mime_type, "score": found.score}
-            yield Result(item, value)
-        else:
-            yield Result(item, error=f"{item.value}: {found.status.value.replace('_', ' ')}")
+    found = _models[0].identify_paths(paths)
+    return [_result(item, answer) for item, answer in zip(batch, found, strict=True)]
+
+
+def _result(item: Item, answer: MagikaResult) -> Result:
+    if not answer.ok:
+        return Result(item, error=f"{item.value}: {answer.status.value.replace('_', ' ')}")
+    kind = answer.output
+    value = {"label": kind.label, "mime_type": kind.mime_type, "score": answer.score}
+    return Result(item, value)

@@ -52,23 +52,31 @@ def decode_instant(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
+_ATOMS = frozenset({str, int, float, bool, type(None)})
+
+
 def encode(value: Any) -> Any:  # noqa: PLR0911 - one return per kind of value
     """Return ``value`` as str, int, float, bool, None, list and dict only."""
+    if type(value) in _ATOMS:
+        return value
     if isinstance(value, Enum):
         return value.value
-    if value is None or isinstance(value, str | int | float):
-        return value
     if isinstance(value, datetime):
         return encode_instant(value)
     if isinstance(value, timedelta):
         return value.total_seconds()
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+        return {name: encode(getattr(value, name)) for name in _names(type(value))}
     if isinstance(value, Mapping):
         return {str(k): encode(v) for k, v in value.items()}
     if isinstance(value, frozenset | set):
         return sorted(encode(v) for v in value)
     return [encode(v) for v in value]
+
+
+@cache
+def _names(cls: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(cls))
 
 
 def decode(cls: type[T], row: Mapping[str, Any]) -> T:

@@ -1,8 +1,8 @@
 """Run the user's code: load it, then answer one batch after another until the line closes.
 
 Started by ``worker.child.runner`` as ``python -m worker.child READ_FD WRITE_FD CODE ENTRYPOINT
-SLOT SCRATCH``. Trigger: a ``batch`` frame. Answers: ``ready`` once, a ``result`` for each item,
-``done`` after each batch, or ``broken`` if the code cannot be loaded. When the worker is gone
+SLOT SCRATCH``. Trigger: a ``batch`` frame. Answers: ``ready`` once, or ``broken`` if the code
+cannot be loaded; then ``results``, the last of a batch with ``done``. When the worker is gone
 the line ends, and so does this process at once, whatever the user's code is doing.
 """
 
@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -40,11 +40,11 @@ def main(arguments: Sequence[str]) -> None:
         run = load(Path(code), entrypoint, context)
     except _USER_ERRORS as exc:
         traceback.print_exc()
-        _send(answers, {"type": "broken", "reason": describe(exc)})
+        _send(answers, encode_frame({"type": "broken", "reason": describe(exc)}))
         return
-    _send(answers, {"type": "ready"})
+    _send(answers, encode_frame({"type": "ready"}))
     while True:
-        _serve(frames.get(), run, int(slot), answers)
+        _Batch(frames.get(), run, int(slot), answers).serve()
 
 
 def load(code: Path, entrypoint: str, context: Context) -> Run:
@@ -79,99 +79,110 @@ def _listen(stream: BinaryIO) -> "queue.Queue[Frame]":
     return frames
 
 
-def _send(stream: BinaryIO, frame: Frame) -> None:
-    data = memoryview(encode_frame(frame))
-    while data:
-        data = data[stream.write(data) :]
+def _send(stream: BinaryIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[stream.write(rest) :]
 
 
-def _serve(frame: Frame, run: Run, slot: int, answers: BinaryIO) -> None:
-    """Answer one batch; what raises as a batch is tried again item by item."""
-    context = Context(
-        outputs=Path(frame["outputs"]), job_id=frame["job_id"], params=frame["params"], slot=slot
-    )
-    batch = [
-        Item(one["index"], one["value"], None if one["path"] is None else Path(one["path"]))
-        for one in frame["items"]
-    ]
-    rest = {item.index: item for item in batch}
+class _Batch:
+    """One batch under way: every item gets one answer, whatever the user's code does."""
 
-    def answer(result: Result, seconds: float) -> None:
-        item = rest.pop(result.item.index)
-        _send(answers, _answer_frame(item, result, seconds, context))
+    def __init__(self, frame: Frame, run: Run, slot: int, answers: BinaryIO) -> None:
+        self._run = run
+        self._answers = answers
+        self._context = Context(
+            outputs=Path(frame["outputs"]),
+            job_id=frame["job_id"],
+            params=frame["params"],
+            slot=slot,
+        )
+        self._items = [
+            Item(one["index"], one["value"], None if one["path"] is None else Path(one["path"]))
+            for one in frame["items"]
+        ]
+        #: Items without an answer.
+        self._rest = {item.index: item for item in self._items}
+        #: Answers that were not sent yet.
+        self._ready: list[Frame] = []
 
-    try:
-        _run_batch(run, batch, context, rest, answer)
-    except _USER_ERRORS as exc:
-        if len(batch) > 1:
-            _run_singly(run, context, rest, answer)
-        elif rest:
-            _fail(batch[0], exc, answer)
-    for item in list(rest.values()):
-        answer(Result(item, error="the entrypoint gave no result for this item"), 0.0)
-    _send(answers, {"type": "done"})
-
-
-def _run_singly(
-    run: Run, context: Context, rest: dict[int, Item], answer: Callable[[Result, float], None]
-) -> None:
-    """Find out which item of a batch raises: only that one fails."""
-    for item in list(rest.values()):
+    def serve(self) -> None:
+        """Answer the batch; what raises as a batch is tried again item by item."""
         try:
-            _run_batch(run, [item], context, rest, answer)
+            self._try(self._items)
         except _USER_ERRORS as exc:
-            if item.index in rest:
-                _fail(item, exc, answer)
+            if len(self._items) > 1:
+                self._serve_singly()
+            else:
+                self._fail(self._items[0], exc)
+        for item in list(self._rest.values()):
+            self._keep(Result(item, error="the entrypoint gave no result for this item"), 0.0)
+        self._flush(done=True)
 
+    def _serve_singly(self) -> None:
+        """Find out which item raises: only that one fails."""
+        for item in list(self._rest.values()):
+            try:
+                self._try([item])
+            except _USER_ERRORS as exc:
+                self._fail(item, exc)
 
-def _fail(item: Item, exc: BaseException, answer: Callable[[Result, float], None]) -> None:
-    traceback.print_exc()
-    answer(Result(item, error=describe(exc)), 0.0)
+    def _try(self, items: Sequence[Item]) -> None:
+        started = time.monotonic()
+        results = self._run(items, self._context)
+        if isinstance(results, list | tuple):
+            share = (time.monotonic() - started) / max(len(results), 1)
+            for result in results:
+                self._keep(result, share)
+            return
+        for result in results:
+            self._keep(result, time.monotonic() - started)
+            # A crash at the next item must not take this one along.
+            self._flush()
+            started = time.monotonic()
 
-
-def _run_batch(
-    run: Run,
-    batch: Sequence[Item],
-    context: Context,
-    rest: dict[int, Item],
-    answer: Callable[[Result, float], None],
-) -> None:
-    for result, seconds in _timed(run, batch, context):
+    def _keep(self, result: Result, seconds: float) -> None:
         if not isinstance(result, Result):
             raise TypeError(
                 f"the entrypoint must give spindown.user.Result, not {type(result).__name__}"
             )
-        if result.item.index not in rest:
+        if result.item.index not in self._rest:
             raise ValueError(f"the entrypoint gave a second result for item {result.item.index}")
-        answer(result, seconds)
+        item = self._rest.pop(result.item.index)
+        frame: Frame = {"index": item.index, "seconds": round(seconds, 6)}
+        if result.error is not None:
+            frame["error"] = str(result.error)[:_ERROR_CHARACTERS]
+        elif is_too_deep(result.value):
+            frame["error"] = f"the result nests deeper than {DEPTH_MAX} levels"
+        else:
+            frame["value"] = result.value
+            frame["files"] = _files(self._context.outputs / str(item.index))
+        self._ready.append(frame)
+
+    def _fail(self, item: Item, exc: BaseException) -> None:
+        traceback.print_exc()
+        if item.index in self._rest:
+            self._keep(Result(item, error=describe(exc)), 0.0)
+
+    def _flush(self, *, done: bool = False) -> None:
+        frame: Frame = {"type": "results", "results": self._ready, "done": done}
+        try:
+            data = encode_frame(frame)
+        except (TypeError, ValueError, RecursionError):
+            frame["results"] = [_as_json(one) for one in self._ready]
+            data = encode_frame(frame)
+        self._ready = []
+        _send(self._answers, data)
 
 
-def _timed(run: Run, batch: Sequence[Item], context: Context) -> Iterator[tuple[Result, float]]:
-    """Yield results with the time each took; a list's time is shared out evenly."""
-    started = time.monotonic()
-    results = run(batch, context)
-    if isinstance(results, list | tuple):
-        share = (time.monotonic() - started) / max(len(results), 1)
-        yield from ((result, share) for result in results)
-        return
-    for result in results:
-        now = time.monotonic()
-        yield result, now - started
-        started = time.monotonic()
-
-
-def _answer_frame(item: Item, result: Result, seconds: float, context: Context) -> Frame:
-    frame: Frame = {"type": "result", "index": item.index, "seconds": round(seconds, 6)}
-    if result.error is not None:
-        return {**frame, "error": str(result.error)[:_ERROR_CHARACTERS]}
+def _as_json(frame: Frame) -> Frame:
+    """Return an answer that can be written: as it is, or as the item's failure."""
     try:
-        encode_frame({"value": result.value})
+        encode_frame(frame)
     except (TypeError, ValueError, RecursionError) as exc:
-        return {**frame, "error": f"the result is not JSON: {describe(exc)}"}
-    if is_too_deep(result.value):
-        return {**frame, "error": f"the result nests deeper than {DEPTH_MAX} levels"}
-    files = _files(context.outputs / str(item.index))
-    return {**frame, "value": result.value, "files": files}
+        error = f"the result is not JSON: {describe(exc)}"
+        return {"index": frame["index"], "seconds": frame["seconds"], "error": error}
+    return frame
 
 
 def _files(root: Path) -> list[str]:

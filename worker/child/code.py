@@ -8,6 +8,9 @@ from pathlib import Path, PurePosixPath
 from spindown.contract.run import RUN_SPEC_NAME, RunSpec, decode_run_spec
 from spindown.error import ContractError
 
+_OWNER_EXECUTES = 0o100
+_EXECUTABLE = 0o110
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
@@ -39,6 +42,9 @@ def unpack(archive: Path, root: Path) -> None:
                 path = PurePosixPath(name)
                 if path.is_absolute() or ".." in path.parts or "\\" in name:
                     raise ContractError("code", name, "deploy again: it leaves the archive")
-            opened.extractall(root)
+            for info in opened.infolist():
+                made = Path(opened.extract(info, root))
+                if not info.is_dir() and (info.external_attr >> 16) & _OWNER_EXECUTES:
+                    made.chmod(made.stat().st_mode | _EXECUTABLE)
     except zipfile.BadZipFile as exc:
         raise ContractError("code", archive.name, "deploy again: it is not a zip file") from exc

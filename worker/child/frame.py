@@ -11,7 +11,9 @@ import time
 from typing import Any, BinaryIO
 
 _LENGTH = struct.Struct(">I")
+#: What a pipe holds.
 _CHUNK = 65536
+_READ = 1024 * 1024
 
 Frame = dict[str, Any]
 
@@ -50,3 +52,37 @@ def write_within(fd: int, data: bytes, seconds: float) -> bool:
         except OSError:
             return False
     return True
+
+
+class FrameReader:
+    """Reads frames from a pipe, waiting no longer than it is told."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._buffer = bytearray()
+
+    def next(self, seconds: float) -> Frame | None:
+        """Return the next frame, None if it does not come in time (EOFError: none will)."""
+        give_up_at = time.monotonic() + seconds
+        while True:
+            frame = self._take()
+            if frame is not None:
+                return frame
+            left = max(give_up_at - time.monotonic(), 0.0)
+            if not select.select([self._fd], [], [], left)[0]:
+                return None
+            data = os.read(self._fd, _READ)
+            if not data:
+                raise EOFError
+            self._buffer += data
+
+    def _take(self) -> Frame | None:
+        if len(self._buffer) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        end = _LENGTH.size + length
+        if len(self._buffer) < end:
+            return None
+        frame: Frame = json.loads(self._buffer[_LENGTH.size : end])
+        del self._buffer[:end]
+        return frame

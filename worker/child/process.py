@@ -1,7 +1,6 @@
 """A child process and the three pipes to it: frames down, frames up, and its output."""
 
 import os
-import queue
 import signal
 import subprocess
 import threading
@@ -10,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from worker.child.frame import Frame, encode_frame, read_frame, write_within
+from worker.child.frame import Frame, FrameReader, encode_frame, write_within
 from worker.log import EventLog
 
 #: A child that stands ready reads at once; more means that it hangs.
@@ -34,10 +33,10 @@ class Child:
         self._log = log
         self.job_id = ""
         self.is_ready = False
-        self._frames: queue.Queue[Frame] = queue.Queue()
+        self._is_closed = False
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         down_read, self._down = os.pipe()
-        up, up_write = os.pipe()
+        self._up, up_write = os.pipe()
         try:
             self._process = subprocess.Popen(
                 command(down_read, up_write),
@@ -55,12 +54,10 @@ class Child:
             os.close(down_read)
             os.close(up_write)
         os.set_blocking(self._down, False)
-        self._threads = [
-            threading.Thread(target=self._read_frames, args=(up,), daemon=True),
-            threading.Thread(target=self._read_output, daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._frames = FrameReader(self._up)
+        self._has_ended = False
+        self._output = threading.Thread(target=self._read_output, name="output", daemon=True)
+        self._output.start()
 
     def send(self, frame: Frame) -> None:
         """Send a frame; a child that does not read it is killed, which ends the line."""
@@ -70,9 +67,10 @@ class Child:
     def next_frame(self, seconds: float) -> Frame | None:
         """Return the next frame, ``{"type": "end"}`` at the end of the line, None in time."""
         try:
-            return self._frames.get(timeout=seconds)
-        except queue.Empty:
-            return None
+            return self._frames.next(seconds)
+        except EOFError:
+            self._has_ended = True
+            return {"type": "end"}
 
     def describe_end(self) -> str:
         """Return why the process is gone, with the last thing that it said."""
@@ -92,27 +90,17 @@ class Child:
             self._process.wait(timeout=_AFTER_END_SECONDS if self._has_ended else 0)
         self._kill_session()
         self._process.wait()
-        for thread in self._threads:
-            thread.join(timeout=_AFTER_END_SECONDS)
-        if self._down >= 0:
+        self._output.join(timeout=_AFTER_END_SECONDS)
+        if not self._is_closed:
             os.close(self._down)
-            self._down = -1
-
-    @property
-    def _has_ended(self) -> bool:
-        return not self._threads[0].is_alive()
+            os.close(self._up)
+            self._is_closed = True
 
     def _kill_session(self) -> None:
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
             return
-
-    def _read_frames(self, fd: int) -> None:
-        with os.fdopen(fd, "rb") as stream:
-            while (frame := read_frame(stream)) is not None:
-                self._frames.put(frame)
-        self._frames.put({"type": "end"})
 
     def _read_output(self) -> None:
         stream = self._process.stdout

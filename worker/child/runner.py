@@ -5,6 +5,7 @@ event with a reason that a person understands; the next batch starts a new child
 """
 
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -117,6 +118,8 @@ class ChildRunner:
         self._child: Child | None = None
         self._batch: tuple[Task, Sequence[Item]] | None = None
         self._give_up_at = 0.0
+        #: What the child has sent and nobody has polled for yet.
+        self._answers: deque[Event] = deque()
 
     def warm(self) -> None:
         """Start the child if none runs."""
@@ -135,6 +138,8 @@ class ChildRunner:
 
     def poll(self, timeout: timedelta) -> Event | None:
         """Return the next event; a child out of time is killed."""
+        if self._answers:
+            return self._answers.popleft()
         child = self._child
         if child is None:
             return Broken("the process was ended")
@@ -146,11 +151,8 @@ class ChildRunner:
 
     def _take(self, child: Child, frame: Frame) -> Event | None:
         match frame["type"]:
-            case "result":
-                return _item_done(frame)
-            case "done":
-                self._batch = None
-                return BatchDone()
+            case "results":
+                return self._take_results(frame)
             case "ready":
                 child.is_ready = True
                 self._hand_over()
@@ -160,12 +162,20 @@ class ChildRunner:
             case _:
                 return self._break(child.describe_end())
 
+    def _take_results(self, frame: Frame) -> Event:
+        self._answers.extend(_item_done(one) for one in frame["results"])
+        if frame["done"]:
+            self._batch = None
+            self._answers.append(BatchDone())
+        return self._answers.popleft()
+
     def kill(self) -> None:
         """End the child and its whole session."""
         if self._child is not None:
             self._child.kill()
         self._child = None
         self._batch = None
+        self._answers.clear()
 
     def _command(self, read_fd: int, write_fd: int) -> list[str]:
         return [

@@ -6,6 +6,7 @@ terminate and the worker's decision to work can never both go through.
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -112,10 +113,12 @@ class Presence:
             except PreconditionFailed as exc:
                 raise Condemned(self._instance_id) from exc
             self._busy = busy
-        # Apart from the transaction: workers that claim at once would cancel each other's.
-        self._ports.table.write(
-            Write(key=Key(partition=self._partition, sort=BACKLOG), add={"claims": 1})
-        )
+        # Apart from the transaction: workers that claim at once would cancel each other's. The
+        # job is ours already, so a count that cannot be raised must not raise.
+        with suppress(SpindownError):
+            self._ports.table.write(
+                Write(key=Key(partition=self._partition, sort=BACKLOG), add={"claims": 1})
+            )
 
     def vacate(self, seat: Seat, lease: Lease) -> None:
         """Clear the lease row if it is still of this lease; idle when no slot is busy."""

@@ -1,0 +1,194 @@
+"""What a job costs the worker beyond its requests: CPU, against a loop that makes the same ones.
+
+Both talk over loopback to a server in another process. The shipped slot claims, leases,
+computes by a real child, commits and completes; the bare loop only repeats, with boto3, the very
+requests that the slot has been seen to make. CPU is that of the client process alone.
+"""
+
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import SystemRandom
+from statistics import median
+from time import process_time
+from typing import Any
+
+import boto3
+import pytest
+from botocore import xform_name
+
+from spindown.app.work.account import Account
+from spindown.app.work.held import WorkPorts
+from spindown.app.work.policy import Standing
+from spindown.app.work.presence import Presence
+from spindown.aws.wiring import Aws
+from spindown.contract.run import RunSpec
+from spindown.domain.policy import Policy
+from spindown.memory.metric import MemoryMetricSink
+from tests.bench.record import record
+from tests.work import WORKLOAD, a_seat, a_worker
+from worker.child.code import Code
+from worker.child.runner import ChildRunner
+from worker.handover import Bench
+from worker.keeper import Keeper
+from worker.life import Life
+from worker.log import open_log
+from worker.slot import Slot
+
+pytestmark = pytest.mark.bench
+
+JOBS = 150
+ROUNDS = 5
+LIMIT = 1.10
+ECHO = """
+    from spindown.user import Result
+    def run(batch, ctx):
+        return [Result(item, {"label": "x", "score": 0.5}) for item in batch]
+"""
+
+
+#: Service, method, parameters.
+Call = tuple[str, str, dict[str, Any]]
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    server = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("stub.py"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+    server.communicate()
+
+
+def see_requests(tmp_path: Path) -> list[Call]:
+    """Return the requests that the slot makes for one job in the middle of its life."""
+    calls: list[Call] = []
+
+    def note(params: dict[str, Any], model: Any, **_: Any) -> None:
+        calls.append((model.service_model.service_name, xform_name(model.name), dict(params)))
+
+    session = boto3.Session()
+    session.events.register("before-parameter-build", note)
+    slot, runner = make_slot(Aws(session), tmp_path)
+    try:
+        for _ in range(3):
+            calls.clear()
+            slot.step()
+    finally:
+        runner.kill()
+    return calls
+
+
+def make_slot(aws: Aws, tmp_path: Path) -> tuple[Slot, ChildRunner]:
+    tmp_path.mkdir()
+    ports = WorkPorts(
+        clock=aws.clock,
+        random=SystemRandom(),
+        pause=lambda _: None,
+        queue=aws.queue("https://queue/jobs"),
+        dead_letters=aws.queue("https://queue/dead"),
+        objects=aws.object_store("bucket"),
+        inputs=aws.input_source([]),
+        table=aws.table("ledger"),
+        metrics=MemoryMetricSink(),
+    )
+    (tmp_path / "job.py").write_text(textwrap.dedent(ECHO))
+    log = open_log((tmp_path / "log").open("w"))
+    code = Code(root=tmp_path, spec=RunSpec(entrypoint="job:run"), digest="d")
+    runner = ChildRunner(code, slot=0, scratch=tmp_path, python=sys.executable, env={}, log=log)
+    runner.warm()
+    seat = a_seat()
+    presence = Presence(workload=WORKLOAD, instance_id="i-1", ports=ports)
+    keeper = Keeper(seat, presence, ports)
+    policy = Policy()
+    worker = a_worker(launched_at=datetime.now(UTC))
+    bench = Bench(
+        seat=seat,
+        presence=presence,
+        ports=ports,
+        runner=runner,
+        life=Life(
+            clock=aws.clock, standing=Standing(policy=policy, idle_timeout=timedelta(minutes=5))
+        ),
+        account=Account(deployment="d", workload=WORKLOAD, worker=worker, ports=ports),
+        keeper=keeper,
+        log=log,
+        batch_size=code.spec.batch_size,
+        transfers=ThreadPoolExecutor(2),
+        scratch=tmp_path,
+    )
+    return Slot(bench, poll_at_most=timedelta(seconds=20)), runner
+
+
+def test_a_job_costs_little_more_than_its_requests(
+    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    calls = see_requests(tmp_path / "seen")
+    print_table(calls)
+    session = boto3.Session()
+    clients = {service: session.client(service) for service in ("sqs", "s3", "dynamodb")}
+
+    def bare() -> None:
+        for service, method, params in calls:
+            getattr(clients[service], method)(**params)
+
+    bare()
+    slot, runner = make_slot(Aws(boto3.Session()), tmp_path / "measured")
+    ours: list[float] = []
+    theirs: list[float] = []
+    try:
+        for _ in range(20):
+            slot.step()
+        for _ in range(ROUNDS):
+            # Neither is always first: the machine may grow slower meanwhile.
+            ours.append(cpu(slot.step))
+            theirs += [cpu(bare), cpu(bare)]
+            ours.append(cpu(slot.step))
+    finally:
+        runner.kill()
+    ratio = median(ours) / median(theirs)
+    record(
+        "worker",
+        {
+            "requests_per_job": len(calls),
+            "items_per_job": 10,
+            "worker_cpu_ms_per_job": round(median(ours), 3),
+            "bare_cpu_ms_per_job": round(median(theirs), 3),
+            "ratio": round(ratio, 3),
+            "limit": LIMIT,
+        },
+    )
+    assert ratio <= LIMIT
+
+
+def cpu(call: Any) -> float:
+    """Return the CPU milliseconds of this process for each of many calls."""
+    start = process_time()
+    for _ in range(JOBS):
+        call()
+    return (process_time() - start) * 1000.0 / JOBS
+
+
+def print_table(calls: list[Call]) -> None:
+    counts = Counter((service, method) for service, method, _ in calls)
+    print("requests of one job:")  # noqa: T201 - a bench talks to a person
+    for (service, method), count in sorted(counts.items()):
+        print(f"  {service:9} {method:22} {count}")  # noqa: T201 - as above
+    to_sqs = {method: count for (service, method), count in counts.items() if service == "sqs"}
+    assert to_sqs == {"receive_message": 1, "delete_message": 1}
