@@ -1,11 +1,14 @@
-"""The page of settings says what the code says."""
+"""The pages of settings and of scenarios say what the code says."""
 
+import re
 from dataclasses import fields
 
 import pytest
+from pydantic import BaseModel
 
 from spindown.config import PolicyConfig
 from spindown.domain.policy import Policy
+from spindown.local.market import scenario
 from tools.reference import PAGE, TABLES, Table, render
 
 
@@ -23,3 +26,19 @@ def test_every_threshold_of_the_policy_is_on_the_page() -> None:
 def test_every_key_has_one_meaning_and_every_meaning_a_key(table: Table) -> None:
     assert set(table.meanings) == set(table.model.model_fields)
     assert all(meaning.endswith(".") for meaning in table.meanings.values())
+
+
+MARKET = [
+    model
+    for model in vars(scenario).values()
+    if isinstance(model, type) and issubclass(model, BaseModel) and model.__name__[0] != "_"
+]
+
+
+@pytest.mark.parametrize("model", MARKET, ids=lambda model: model.__name__)
+def test_every_key_of_a_scenario_is_in_the_guide(model: type[BaseModel]) -> None:
+    guide = (PAGE.parent / "local.md").read_text(encoding="utf-8")
+    names = {info.alias or name for name, info in model.model_fields.items()}
+
+    missing = {name for name in names if not re.search(rf"^\| .*`[^`|]*\b{name}\b", guide, re.M)}
+    assert missing == set()
