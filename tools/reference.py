@@ -63,6 +63,8 @@ _DEPLOYMENT = {
     "work. Not set: no budget.",
     "alarm_email": "Who gets the alarms; AWS asks the address to confirm. Not set: nobody is told.",
     "network": "An existing network, see below. Not set: a VPC of public subnets is made.",
+    "session_manager": "Whether SSM Session Manager may open a shell on workers. No port opens; "
+    "the workers' role gets the few actions of its agent.",
 }
 _NETWORK = {
     "vpc_id": "The VPC.",
@@ -103,9 +105,16 @@ _REQUIREMENTS = {
     "allow_bare_metal": "Whether bare metal will do; it takes long to boot.",
 }
 _IMAGE = {
+    "mode": "`bootstrap`: each instance installs the worker, the code's requirements included, on "
+    "the image of `parameters` at its start. `bake`: EC2 Image Builder does that in the deploy and "
+    "every week (stack `NAME-image`), and instances start in less time; an image's snapshot bills "
+    "as long as it is kept. `ami`: the image of `parameters` is your own, on which "
+    "`worker/system/install.sh` has run.",
     "parameters": "Architecture to the SSM parameter that holds the AMI id, looked up at each "
-    "launch.",
+    "launch or bake.",
     "root_volume_gib": "Size of the gp3 root volume; its price is part of every offer.",
+    "root_device": "Name of the image's root device. Not set: `/dev/xvda` if the parameter's name "
+    "tells of Amazon Linux, else `/dev/sda1`.",
 }
 _POLICY = {
     "scale_up_threshold": "Visible messages from which a launch is due at once; fewer wait until "
@@ -115,7 +124,8 @@ _POLICY = {
     "open.",
     "drain_within": "Time within which the present backlog should be worked off.",
     "max_workers": "Workers at once, at most.",
-    "warm_workers": "Workers kept, with or without work. They bill.",
+    "warm_workers": "Workers that reconcile launches without work and does not end. They bill; each "
+    "still ends itself at its idle timeout, and is replaced then.",
     "max_attempts_per_tick": "Launch requests of one tick, at most.",
     "rank_by": "What the candidate list is sorted by.",
     "band": "Offers within this share of the best cost go into one request and are left to EC2's "
