@@ -133,10 +133,13 @@ def bound_leases(leases: tuple[Lease, ...], deadline: datetime, ledger: Ledger) 
         _try(ledger, write)
 
 
-def free_leases(leases: tuple[Lease, ...], ledger: Ledger, queue: JobQueue) -> int:
+def free_leases(
+    leases: tuple[Lease, ...], ledger: Ledger, queue: JobQueue, *, now: datetime
+) -> int:
     """Clear the leases of an instance that is gone and requeue its messages; return how many.
 
-    A lease whose row has just got a newer handle stays for the next tick.
+    A lease whose row has just got a newer handle stays for the next tick. History keeps how far
+    the work was, so that the next owner can tell how much of it is done again.
     """
     freed = 0
     for lease in leases:
@@ -144,6 +147,8 @@ def free_leases(leases: tuple[Lease, ...], ledger: Ledger, queue: JobQueue) -> i
         if not _try(ledger, replace(ledger.delete(sort), when=_still_held_by(lease))):
             continue
         freed += 1
+        _, past = ledger.move_to_history(sort, lease, now=now)
+        ledger.write(past)
         try:
             queue.extend(lease.receipt_handle, timedelta(0))
         except StaleHandle:

@@ -219,7 +219,12 @@ def state_change(event: StateChange, case: Case, *, holder: str) -> Reaction:
         return True
 
     acted = _try(case, attempt)
-    freed = free_leases(case.leases(), case.ledger, case.ports.queue(settings.queue_url))
+    freed = free_leases(
+        case.leases(),
+        case.ledger,
+        case.ports.queue(settings.queue_url),
+        now=case.ports.clock.now(),
+    )
     _emit(
         case,
         {

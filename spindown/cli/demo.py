@@ -37,7 +37,7 @@ from spindown.local.system import LocalSystem
 WORKLOAD = "classify"
 ITEMS_PER_JOB = 240
 _LONGEST_FILE_BYTES = 200_000
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 1.0
 
 
 class DemoError(SpindownError):
@@ -149,9 +149,13 @@ class _Run:
         )
         task = progress.add_task("items", total=batch.items)
         pause, deadline = Event(), datetime.now(UTC) + timedelta(seconds=self.within)
+        over: dict[str, JobProgress] = {}
         with Live(console=self.console, auto_refresh=False, transient=True) as live:
             while True:
-                jobs = [read_progress(job_id, self.session.store) for job_id in batch.jobs]
+                jobs = [
+                    over.get(job) or read_progress(job, self.session.store) for job in batch.jobs
+                ]
+                over |= {job.job_id: job for job in jobs if job.is_over}
                 progress.update(task, completed=sum(job.items_done for job in jobs))
                 live.update(self._screen(progress), refresh=True)
                 if self._is_over(jobs):

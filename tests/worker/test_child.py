@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -292,8 +294,11 @@ def test_an_end_takes_what_the_code_has_started_along(make: Make, tmp_path: Path
     while event is None:
         event = runner.poll(timedelta(seconds=10))
     assert isinstance(event, ItemDone)
+    started = os.pidfd_open(event.value)
     runner.kill()
-    assert not is_running(event.value)
+
+    ended, _, _ = select.select([started], [], [], 10)
+    assert ended == [started]
 
 
 def test_a_child_ends_with_its_worker_whatever_it_is_doing(tmp_path: Path) -> None:

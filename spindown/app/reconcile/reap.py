@@ -162,7 +162,7 @@ def _free_abandoned(tick: Tick) -> None:
     gone = [lease for lease in tick.leases if _is_gone(tick.workers, lease.instance_id)]
     if not gone:
         return
-    freed = free_leases(tuple(gone), tick.ledger, tick.queue)
+    freed = free_leases(tuple(gone), tick.ledger, tick.queue, now=tick.now)
     tick.tally.leases_freed += freed
     tick.leases = tuple(lease for lease in tick.leases if lease not in gone)
     # The queue was read before: what has just become visible is work for this very tick.

@@ -166,7 +166,8 @@ class _Claim:
         manifest = self._owned(counted, max(fence.epoch_floor, counted.epoch) + 1)
         reason = dead_letter_reason(manifest.failures, self.policy)
         if reason is None:
-            return self._hold(write_fence(manifest, fence.etag, self.ports), lease)
+            before = lease or self._freed_lease(fence.manifest)
+            return self._hold(write_fence(manifest, fence.etag, self.ports), before)
         failed = replace(
             manifest,
             state=JobState.FAILED,
@@ -248,7 +249,18 @@ class _Claim:
     def _lease_of(self, manifest: Manifest) -> Lease | None:
         if not manifest.owner:
             return None
-        row = self.ports.table.get(lease_key(self.seat.workload, manifest.owner))
+        return self._read_lease(lease_key(self.seat.workload, manifest.owner))
+
+    def _freed_lease(self, manifest: Manifest) -> Lease | None:
+        """Return what the last owner held when the control plane freed it: how far it was."""
+        if not manifest.owner or manifest.released:
+            return None
+        live = lease_key(self.seat.workload, manifest.owner)
+        freed = self._read_lease(replace(live, partition=history_partition(self.seat.workload)))
+        return freed if freed is not None and freed.epoch == manifest.epoch else None
+
+    def _read_lease(self, key: Key) -> Lease | None:
+        row = self.ports.table.get(key)
         if not row or not row.get("job_id"):
             return None
         try:

@@ -6,6 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from spindown.app.ending import free_leases
+from spindown.app.ledger import Ledger
 from spindown.app.port import Key, Message, When, Write
 from spindown.app.work.claim import Declined, Outcome
 from spindown.app.work.commit import commit, complete
@@ -20,7 +22,7 @@ from spindown.contract.manifest import (
     encode_manifest,
     manifest_key,
 )
-from spindown.contract.row import BACKLOG, workload_partition
+from spindown.contract.row import BACKLOG, lease_sort, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.error import Unreachable
 from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
@@ -84,6 +86,20 @@ def test_takes_over_a_job_whose_lease_has_run_out() -> None:
     assert taken.manifest.epoch == 2
     assert taken.manifest.next_item == 2
     assert taken.manifest.epoch_first == 2
+
+
+def test_knows_how_far_a_lease_was_that_the_control_plane_has_freed() -> None:
+    world = WorkWorld()
+    held = world.hold({"items": items(9)})
+    lease = replace(held.lease, items_done=6)
+    ledger = Ledger(world.table, WORKLOAD)
+    ledger.write(ledger.change(lease_sort("i-1", 0), {"items_done": 6}))
+    free_leases((lease,), ledger, world.queue, now=world.clock.now())
+
+    taken = world.hold(seat=a_seat("i-2"))
+
+    assert world.lease() is None
+    assert (taken.manifest.next_item, taken.lease.items_done) == (0, 6)
 
 
 def test_counts_a_loss_only_without_release_interruption_or_progress() -> None:
