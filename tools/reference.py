@@ -124,8 +124,8 @@ _POLICY = {
     "open.",
     "drain_within": "Time within which the present backlog should be worked off.",
     "max_workers": "Workers at once, at most.",
-    "warm_workers": "Workers that reconcile launches without work and does not end. They bill; each "
-    "still ends itself at its idle timeout, and is replaced then.",
+    "warm_workers": "Workers that reconcile launches without work and does not end. They bill; "
+    "each still ends itself at its idle timeout, and is replaced then.",
     "max_attempts_per_tick": "Launch requests of one tick, at most.",
     "rank_by": "What the candidate list is sorted by.",
     "band": "Offers within this share of the best cost go into one request and are left to EC2's "
