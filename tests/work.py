@@ -16,8 +16,8 @@ from spindown.app.work.held import Finished, Held, Seat, WorkPorts, lease_key
 from spindown.app.work.item import settle_items
 from spindown.app.work.presence import Presence
 from spindown.contract.codec import decode, encode
-from spindown.contract.manifest import Manifest, decode_manifest, manifest_key
-from spindown.contract.result import ItemStatus, Record, decode_part
+from spindown.contract.job.manifest import Manifest, decode_manifest, manifest_key
+from spindown.contract.job.result import ItemStatus, Record, decode_part
 from spindown.contract.row import POLICY, worker_sort, workload_partition
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType

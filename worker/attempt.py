@@ -13,8 +13,8 @@ from spindown.app.work.held import Finished, Held, LocalFile
 from spindown.app.work.item import settle_items
 from spindown.app.work.release import settle_failure, settle_rejection, settle_release
 from spindown.app.work.split import is_too_large
-from spindown.contract.manifest import JobState
-from spindown.contract.result import ItemStatus, Record
+from spindown.contract.job.manifest import JobState
+from spindown.contract.job.result import ItemStatus, Record
 from spindown.domain.checkpointing import interval_hours, is_due
 from spindown.domain.lease import must_release
 from spindown.error import ContractError, LeaseLost, SpindownError

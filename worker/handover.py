@@ -15,8 +15,8 @@ from spindown.app.work.held import Held, Seat, WorkPorts
 from spindown.app.work.presence import Presence
 from spindown.app.work.release import abandon, dismiss, release
 from spindown.app.work.split import split
-from spindown.contract.manifest import JobState
-from spindown.contract.result import ItemStatus
+from spindown.contract.job.manifest import JobState
+from spindown.contract.job.result import ItemStatus
 from spindown.domain.policy import Policy
 from spindown.error import SpindownError
 from worker.child.runner import Runner

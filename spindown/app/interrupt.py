@@ -5,7 +5,7 @@ is no case. The worker sees the same through its metadata; whichever comes first
 message of a job is never touched before its instance is gone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -219,21 +219,9 @@ def state_change(event: StateChange, case: Case, *, holder: str) -> Reaction:
         return True
 
     acted = _try(case, attempt)
-    freed = free_leases(
-        case.leases(),
-        case.ledger,
-        case.ports.queue(settings.queue_url),
-        now=case.ports.clock.now(),
-    )
-    _emit(
-        case,
-        {
-            "LeasesFreed": freed,
-            "Spend": sum(c.dollars for c in charged),
-            "SpendOnDemand": sum(c.on_demand_dollars for c in charged),
-            "IdleSeconds": sum(c.idle_seconds for c in charged),
-        },
-    )
+    queue, now = case.ports.queue(settings.queue_url), case.ports.clock.now()
+    freed = free_leases(case.leases(), case.ledger, queue, now=now)
+    _emit(case, {"LeasesFreed": freed, **_sum_charges(charged)})
     return Reaction(
         instance_id=event.instance_id,
         workload=case.workload,
@@ -241,6 +229,14 @@ def state_change(event: StateChange, case: Case, *, holder: str) -> Reaction:
         leases_freed=freed,
         decision=_reconcile(case, holder, "state-change") if freed else None,
     )
+
+
+def _sum_charges(charged: Sequence[Charge]) -> dict[str, float]:
+    return {
+        "Spend": sum(c.dollars for c in charged),
+        "SpendOnDemand": sum(c.on_demand_dollars for c in charged),
+        "IdleSeconds": sum(c.idle_seconds for c in charged),
+    }
 
 
 def _try(case: Case, attempt: Callable[[Worker], bool]) -> bool:

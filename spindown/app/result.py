@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from spindown.app.port import ObjectStore
-from spindown.contract.batch import Batch, batch_key
 from spindown.contract.codec import decode
-from spindown.contract.manifest import JobState, Manifest, Part, manifest_key
+from spindown.contract.job.batch import Batch, batch_key
+from spindown.contract.job.manifest import JobState, Manifest, Part, manifest_key
 from spindown.error import ContractError, NotFound
 
 

@@ -15,8 +15,8 @@ from random import Random
 from typing import Any
 
 from spindown.app.port import Absent, JobQueue, ObjectStore, Outgoing
-from spindown.contract.batch import Batch, batch_key
 from spindown.contract.codec import encode
+from spindown.contract.job.batch import Batch, batch_key
 from spindown.error import BadInput
 
 #: Room for SQS's 1 MiB (AWS, "Amazon SQS message quotas"), which counts attributes too.

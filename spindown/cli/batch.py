@@ -16,9 +16,9 @@ from spindown.app.result import find_jobs, read_progress, read_records
 from spindown.app.submit import Draft, name_batch, submit_items, submit_uri, upload
 from spindown.cli import option
 from spindown.cli.session import Session, open_session
-from spindown.contract.batch import Batch
 from spindown.contract.codec import encode
-from spindown.contract.job import parse_items
+from spindown.contract.job.batch import Batch
+from spindown.contract.job.message import parse_items
 from spindown.error import BadInput, NotFound
 
 

@@ -29,8 +29,8 @@ from spindown.cli import option
 from spindown.cli.screen import render_status
 from spindown.cli.session import Session, connect
 from spindown.cli.summary import render_bill
-from spindown.contract.batch import Batch
 from spindown.contract.codec import encode
+from spindown.contract.job.batch import Batch
 from spindown.error import SpindownError
 from spindown.local.system import LocalSystem
 

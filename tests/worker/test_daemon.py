@@ -16,7 +16,7 @@ import pytest
 from spindown.app.port import Identity, Message
 from spindown.app.work.presence import Condemned
 from spindown.aws.clock import SystemClock
-from spindown.contract.manifest import JobState
+from spindown.contract.job.manifest import JobState
 from spindown.contract.run import RunSpec
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.policy import Policy

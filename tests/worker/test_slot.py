@@ -9,7 +9,7 @@ import pytest
 
 from spindown.app.port import Key, Write
 from spindown.app.work.held import Held
-from spindown.contract.manifest import JobState
+from spindown.contract.job.manifest import JobState
 from spindown.contract.row import JOB_RATE, spend_sort, throughput_sort, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy

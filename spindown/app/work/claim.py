@@ -21,8 +21,8 @@ from spindown.app.work.message import (
 )
 from spindown.app.work.presence import Condemned, Presence
 from spindown.contract.codec import decode
-from spindown.contract.job import JobMessage, parse_job, with_id
-from spindown.contract.manifest import Failure, JobState, Manifest
+from spindown.contract.job.manifest import Failure, JobState, Manifest
+from spindown.contract.job.message import JobMessage, parse_job, with_id
 from spindown.contract.row import history_partition, worker_sort, workload_partition
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import (

@@ -14,8 +14,8 @@ from spindown.app.work.held import Finished, Held, LocalFile, Seat, WorkPorts
 from spindown.app.work.message import delete
 from spindown.app.work.presence import Presence
 from spindown.contract.codec import decode
-from spindown.contract.manifest import JobState, Manifest, Part, StateFile
-from spindown.contract.result import (
+from spindown.contract.job.manifest import JobState, Manifest, Part, StateFile
+from spindown.contract.job.result import (
     ItemStatus,
     OutputFile,
     Record,

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from spindown.app.port import Absent, Matches, ObjectStore, StoredObject
 from spindown.app.work.held import WorkPorts
-from spindown.contract.manifest import (
+from spindown.contract.job.manifest import (
     JobState,
     Manifest,
     decode_manifest,

@@ -17,9 +17,9 @@ from spindown.app.port import (
     ObjectStore,
     Table,
 )
-from spindown.contract.job import JobMessage
-from spindown.contract.manifest import Manifest
-from spindown.contract.result import Record
+from spindown.contract.job.manifest import Manifest
+from spindown.contract.job.message import JobMessage
+from spindown.contract.job.result import Record
 from spindown.contract.row import lease_sort, workload_partition
 from spindown.domain.fleet import Lease
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from spindown.app.port import Absent
 from spindown.app.work.held import WorkPorts
-from spindown.contract.job import JobMessage, encode_items, items_key, parse_items
+from spindown.contract.job.message import JobMessage, encode_items, items_key, parse_items
 from spindown.error import AccessDenied, ContractError, NotFound, PreconditionFailed
 
 #: A million items of 250 bytes; what a worker can hold in memory beside the user's code.

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from spindown.app.port import JobQueue, Message, Outgoing
 from spindown.app.work.held import WorkPorts
-from spindown.contract.job import (
+from spindown.contract.job.message import (
     MESSAGE_BYTES_MAX,
     JobMessage,
     derived_id,

@@ -13,7 +13,7 @@ from spindown.app.work.held import Held, Seat, WorkPorts
 from spindown.app.work.message import bury, put_back
 from spindown.app.work.presence import Presence
 from spindown.contract.codec import decode
-from spindown.contract.manifest import Failure, JobState, Manifest
+from spindown.contract.job.manifest import Failure, JobState, Manifest
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import dead_letter_reason
 from spindown.domain.policy import Policy

@@ -12,8 +12,8 @@ from typing import Any
 from spindown.app.port import Absent, Outgoing
 from spindown.app.work.commit import commit_as
 from spindown.app.work.held import Held, WorkPorts
-from spindown.contract.job import JobMessage, child_id, encode_items, encode_job, items_key
-from spindown.contract.manifest import JobState
+from spindown.contract.job.manifest import JobState
+from spindown.contract.job.message import JobMessage, child_id, encode_items, encode_job, items_key
 from spindown.domain.policy import Policy
 from spindown.error import PreconditionFailed
 

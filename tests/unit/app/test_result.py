@@ -8,7 +8,7 @@ import pytest
 
 from spindown.app.result import read_progress, read_records
 from spindown.contract.codec import encode
-from spindown.contract.manifest import JobState, Manifest, Part, manifest_key
+from spindown.contract.job.manifest import JobState, Manifest, Part, manifest_key
 from spindown.error import ContractError
 from spindown.memory.clock import MemoryClock
 from spindown.memory.store import MemoryObjectStore

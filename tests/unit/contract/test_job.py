@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spindown.contract.job import (
+from spindown.contract.job.message import (
     JobMessage,
     child_id,
     encode_items,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.contract.manifest import (
+from spindown.contract.job.manifest import (
     Failure,
     JobState,
     Manifest,
@@ -16,7 +16,7 @@ from spindown.contract.manifest import (
     decode_manifest,
     encode_manifest,
 )
-from spindown.contract.result import ItemStatus, OutputFile, Record, decode_part, encode_part
+from spindown.contract.job.result import ItemStatus, OutputFile, Record, decode_part, encode_part
 from spindown.contract.run import RunSpec, decode_run_spec, encode_run_spec
 from spindown.error import ContractError, NewerSchema
 

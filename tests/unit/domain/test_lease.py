@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.contract.manifest import Failure, JobState, Manifest
+from spindown.contract.job.manifest import Failure, JobState, Manifest
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import (
     ClaimVerdict,

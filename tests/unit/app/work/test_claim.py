@@ -13,8 +13,7 @@ from spindown.app.work.claim import Declined, Outcome
 from spindown.app.work.commit import commit, complete
 from spindown.app.work.held import Held
 from spindown.app.work.release import release, settle_release
-from spindown.contract.job import derived_id
-from spindown.contract.manifest import (
+from spindown.contract.job.manifest import (
     Failure,
     JobState,
     Manifest,
@@ -22,6 +21,7 @@ from spindown.contract.manifest import (
     encode_manifest,
     manifest_key,
 )
+from spindown.contract.job.message import derived_id
 from spindown.contract.row import BACKLOG, lease_sort, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.error import Unreachable

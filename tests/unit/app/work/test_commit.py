@@ -9,8 +9,8 @@ import pytest
 
 from spindown.app.work.commit import Portion, commit, complete
 from spindown.app.work.held import Finished, Held, LocalFile
-from spindown.contract.manifest import JobState, manifest_key
-from spindown.contract.result import ItemStatus
+from spindown.contract.job.manifest import JobState, manifest_key
+from spindown.contract.job.result import ItemStatus
 from spindown.domain.fleet import WorkerState
 from spindown.error import LeaseLost, Unreachable
 from spindown.memory.interception import PortCall

@@ -17,7 +17,7 @@ from spindown.app.work.release import (
     settle_rejection,
     settle_release,
 )
-from spindown.contract.manifest import JobState
+from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
 from spindown.error import LeaseLost
 from tests.work import WorkWorld, a_portion, a_seat, items

@@ -11,8 +11,8 @@ from spindown.app.work.commit import commit, complete
 from spindown.app.work.held import Held
 from spindown.app.work.item import settle_items
 from spindown.app.work.split import is_too_large, split
-from spindown.contract.job import JobMessage, items_key
-from spindown.contract.manifest import JobState
+from spindown.contract.job.manifest import JobState
+from spindown.contract.job.message import JobMessage, items_key
 from spindown.domain.policy import Policy
 from spindown.error import ContractError, Unreachable
 from spindown.memory.interception import PortCall

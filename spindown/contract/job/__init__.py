@@ -1,0 +1,1 @@
+"""What a job is outside of any process: its message, batch, manifest and results."""
