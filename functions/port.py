@@ -6,6 +6,7 @@ from functools import cache
 from random import Random
 
 from spindown.app.control import DEPLOYMENT, Cache, ControlPorts
+from spindown.aws.session import CoreSession
 from spindown.aws.wiring import Aws
 from spindown.contract.settings import ENV_DEPLOYMENT
 
@@ -16,10 +17,15 @@ def deployment_name() -> str:
     return os.environ[ENV_DEPLOYMENT]
 
 
+def connect() -> Aws:
+    """Return AWS as every function reaches it: without boto3, which none of them needs."""
+    return Aws(CoreSession())
+
+
 @cache
 def control_ports() -> ControlPorts:
     """Return the ports on AWS of this container."""
-    aws = Aws()
+    aws = connect()
     settings = aws.settings(deployment_name())
     cache = Cache()
     deployment = cache.recall(DEPLOYMENT, "", aws.clock.now(), settings.deployment)

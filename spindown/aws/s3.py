@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boto3.exceptions import Boto3Error
-
 from spindown.app.port import Absent, Matches, ObjectSummary, StoredObject
 from spindown.aws.error import translated
 from spindown.contract.location import Location, check_declared
@@ -127,6 +125,8 @@ def _list(client: "S3Client", bucket: str, prefix: str) -> "Iterator[ObjectTypeD
 @contextmanager
 def _transferring() -> Iterator[None]:
     """Raise our errors for those of a managed transfer."""
+    from boto3.exceptions import Boto3Error  # noqa: PLC0415 - functions do without boto3
+
     try:
         with translated():
             yield
