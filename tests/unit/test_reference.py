@@ -1,7 +1,8 @@
-"""The pages of settings and of scenarios say what the code says."""
+"""The pages of docs say what the code says: settings, scenarios, files."""
 
 import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
@@ -41,3 +42,17 @@ def test_every_key_of_a_scenario_is_in_the_guide(model: type[BaseModel]) -> None
     said = {word for span in re.findall(r"`([^`\n]+)`", guide) for word in re.findall(r"\w+", span)}
 
     assert {info.alias or name for name, info in model.model_fields.items()} <= said
+
+
+PAGES = sorted(PAGE.parent.rglob("*.md"))
+#: Pages leave out the first part of what is below it.
+TOPS = ("", "spindown")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+    root = PAGE.parent.parent
+    named = re.findall(r"`((?:\w+/)+\w+\.(?:py|sh|toml))\b", page.read_text(encoding="utf-8"))
+
+    gone = [name for name in named if not any((root / top / name).is_file() for top in TOPS)]
+    assert gone == []
