@@ -87,9 +87,25 @@ class Bill:
 
 
 def read_bill(
-    workload: str, *, ledger: Ledger, store: ObjectStore, start: datetime, end: datetime
+    workload: str,
+    *,
+    ledger: Ledger,
+    store: ObjectStore,
+    start: datetime,
+    end: datetime,
+    ranked_now: Sequence[CandidateRecord] = (),
 ) -> Bill:
-    """Return the bill of a workload between two instants; days are counted whole."""
+    """Return the bill of a workload between two instants; days are counted whole.
+
+    Args:
+        workload: whose.
+        ledger: its rows.
+        store: where its decisions lie.
+        start: first instant.
+        end: last instant.
+        ranked_now: the candidate list by what is known at the end; without it the last
+            decision's own is taken.
+    """
     view = ledger.read()
     decisions = tuple(_decisions(workload, store, start, end))
     known = {**ledger.read_ended(), **view.workers}
@@ -103,7 +119,7 @@ def read_bill(
         spend=sum_spend(d for day, d in view.spend.items() if _is_within(day, start, end)),
         instances=tuple(_instance(worker, reasons) for worker in workers),
         refusals=_count_refusals(decisions),
-        ranking=_compare_rankings(decisions),
+        ranking=_compare_rankings(decisions, ranked_now),
         kept_warm=_keep_warm(workers, start, end),
     )
 
@@ -178,11 +194,13 @@ def _count_refusals(decisions: Sequence[Decision]) -> tuple[RefusalCount, ...]:
     )
 
 
-def _compare_rankings(decisions: Sequence[Decision]) -> RankingChange | None:
+def _compare_rankings(
+    decisions: Sequence[Decision], ranked_now: Sequence[CandidateRecord]
+) -> RankingChange | None:
     ranked = [decision.candidates for decision in decisions if decision.candidates]
     if not ranked:
         return None
-    first, last = ranked[0], ranked[-1]
+    first, last = ranked[0], ranked_now or ranked[-1]
     return RankingChange(
         cheapest=min(last, key=lambda candidate: candidate.price_per_hour).offer,
         first=first[0].offer,

@@ -51,19 +51,22 @@ def refresh(ports: ControlPorts) -> Refreshed:
     Raises:
         SpindownError: nothing at all could be read, and there is no older catalogue.
     """
-    now = ports.clock.now()
+    refreshed = survey(ports)
     deployment = ports.deployment()
     regions = _regions(deployment, ports)
-    known = load_catalogue(ports.objects)
-    reading = _Reading(ports, known, now)
-    for region in regions:
-        reading.read(region)
-    refreshed = reading.result()
     body = {**encode(refreshed.catalogue), "schema": SCHEMA}
     ports.objects.put(CATALOGUE_KEY, json.dumps(body, sort_keys=True).encode())
     ports.cache.forget(_CATALOGUE, "")
     ports.metrics.emit(_data(deployment.name, refreshed, regions))
     return refreshed
+
+
+def survey(ports: ControlPorts) -> Refreshed:
+    """Read the market as ``refresh`` does, and write nothing."""
+    reading = _Reading(ports, load_catalogue(ports.objects), ports.clock.now())
+    for region in _regions(ports.deployment(), ports):
+        reading.read(region)
+    return reading.result()
 
 
 def load_catalogue(objects: ObjectStore) -> Catalogue | None:
@@ -77,11 +80,17 @@ def load_catalogue(objects: ObjectStore) -> Catalogue | None:
         return None
 
 
-def current_catalogue(ports: ControlPorts, now: datetime) -> Catalogue:
-    """Return the catalogue, remembered for a while; read the market if there is none yet."""
+def current_catalogue(ports: ControlPorts, now: datetime, *, is_kept: bool = True) -> Catalogue:
+    """Return the catalogue, remembered for a while; read the market if there is none yet.
+
+    With ``is_kept`` false a catalogue that was read from the market is not written down.
+    """
 
     def read() -> Catalogue:
-        return load_catalogue(ports.objects) or refresh(ports).catalogue
+        known = load_catalogue(ports.objects)
+        if known is not None:
+            return known
+        return (refresh(ports) if is_kept else survey(ports)).catalogue
 
     return ports.cache.recall(_CATALOGUE, "", now, read)
 

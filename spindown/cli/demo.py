@@ -23,6 +23,8 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from spindown.app.bill import Bill, read_bill
+from spindown.app.plan import plan
+from spindown.app.reconcile.report import record_candidate
 from spindown.app.result import JobProgress, read_progress, read_records
 from spindown.app.submit import Draft, name_batch, submit_items, upload
 from spindown.cli import option
@@ -84,7 +86,7 @@ def demo(
             run = _Run(session=session, system=system, console=console, within=within)
             batch, inputs = run.submit(jobs)
             run.watch(batch)
-            check, bill = run.check(batch, inputs), run.bill()
+            check, bill = run.check(batch, inputs), run.bill(jobs)
             _report(console, check, bill, system, as_json=as_json)
             if keep is not None:
                 _keep_results(session, batch, state)
@@ -198,14 +200,16 @@ class _Run:
             kinds=len(kinds),
         )
 
-    def bill(self) -> Bill:
-        """Return the bill from the first message until now, once the last instance is charged."""
+    def bill(self, jobs: int) -> Bill:
+        """Return the bill from the first message until now."""
+        made = plan(WORKLOAD, self.session.control_ports(), jobs=jobs)
         return read_bill(
             WORKLOAD,
             ledger=self.session.ledger(WORKLOAD),
             store=self.session.store,
             start=self.started_at,
             end=datetime.now(UTC),
+            ranked_now=[record_candidate(entry) for entry in made.candidates.candidates],
         )
 
 

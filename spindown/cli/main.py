@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from spindown.cli import batch, demo, local, policy, view
+from spindown.cli import batch, demo, local, plan, policy, view
 from spindown.error import SpindownError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app.command("submit")(batch.submit)
 app.command("results")(batch.results)
 app.command("status")(view.status)
 app.command("watch")(view.watch)
+app.command("plan")(plan.plan)
 app.add_typer(policy.app, name="policy")
 app.add_typer(local.app, name="local")
 app.command("demo")(demo.demo)

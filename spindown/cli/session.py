@@ -1,16 +1,19 @@
 """What a command works on: one deployment, found by file or name, and its ports."""
 
+import io
 import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from random import Random
 
 import boto3
 import botocore.exceptions
 
 from spindown import config as configuration
+from spindown.app.control import ControlPorts
 from spindown.app.ledger import Ledger
 from spindown.app.port import JobQueue, ObjectStore, SettingsStore, Table
 from spindown.app.status import Status, read_status
@@ -78,6 +81,20 @@ class Session:
             dead_letters=self.aws.queue(settings.dlq_url),
             budget_usd=self.deployment.budget_per_month,
             now=self.aws.clock.now(),
+        )
+
+    def control_ports(self) -> ControlPorts:
+        """Return what the use cases of the control plane are given."""
+        return ControlPorts(
+            clock=self.aws.clock,
+            random=Random(),
+            table=self.table,
+            objects=self.store,
+            settings=self.settings,
+            compute=self.aws.compute(),
+            market=self.aws.market(),
+            metrics=self.aws.printed_metrics(io.StringIO()),
+            queue=self.aws.queue,
         )
 
     def nudge(self, workload: str) -> None:

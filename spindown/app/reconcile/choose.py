@@ -7,6 +7,7 @@ what the ledger and the queue say.
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from spindown.app.ledger import AccountView
 from spindown.app.offers import current_catalogue, current_offers
 from spindown.app.reconcile.outcome import is_backing_off
 from spindown.app.reconcile.tick import ACCOUNT, CATALOGUE_STALE_AFTER, Tick
@@ -81,24 +82,7 @@ def choose(tick: Tick, weighed: Choice) -> Choice:
     tick.account = tick.ports.cache.keep(ACCOUNT, "", tick.now, account)
     tick.catalogue_age = _catalogue_age(tick)
     headroom = _headroom(tick)
-    candidates = rank(
-        current_offers(
-            tick.settings,
-            tick.policy,
-            home_region=tick.deployment.region,
-            ports=tick.ports,
-            now=tick.now,
-        ),
-        demand=weighed.demand,
-        knowledge=tick.knowledge,
-        unavailable=tick.unavailable.values(),
-        blocked={quota.quota_class: quota.until for quota in tick.account.quotas},
-        policy=tick.policy,
-        requirements=tick.settings.requirements,
-        waited=weighed.sizing.waited,
-        now=tick.now,
-        headroom_per_hour=headroom,
-    )
+    candidates = rank_offers(tick, weighed, headroom_per_hour=headroom)
     sizing = size(
         backlog=waiting_work(tick),
         backlog_since=tick.seen.backlog_since,
@@ -116,6 +100,31 @@ def choose(tick: Tick, weighed: Choice) -> Choice:
         candidates=candidates,
         stopped=_bound_words(tick, sizing),
         retry_at=_retry_at(candidates) if candidates.best is None else None,
+    )
+
+
+def rank_offers(
+    tick: Tick, weighed: Choice, *, headroom_per_hour: float | None = None
+) -> CandidateList:
+    """Rank what is on sale now for the demand of a choice; the account must have been read."""
+    account = tick.account or AccountView()
+    return rank(
+        current_offers(
+            tick.settings,
+            tick.policy,
+            home_region=tick.deployment.region,
+            ports=tick.ports,
+            now=tick.now,
+        ),
+        demand=weighed.demand,
+        knowledge=tick.knowledge,
+        unavailable=tick.unavailable.values(),
+        blocked={quota.quota_class: quota.until for quota in account.quotas},
+        policy=tick.policy,
+        requirements=tick.settings.requirements,
+        waited=weighed.sizing.waited,
+        now=tick.now,
+        headroom_per_hour=headroom_per_hour,
     )
 
 

@@ -1,0 +1,117 @@
+"""``spindown plan``: the ranked offers, what would be launched now, and why that many."""
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from spindown.app import plan as planning
+from spindown.app.plan import Plan
+from spindown.cli import option
+from spindown.cli.screen import format_cost
+from spindown.cli.session import open_session
+from spindown.contract.codec import encode
+from spindown.domain.ranking import Candidate
+
+_SHOWN = 20
+
+
+class Sort(StrEnum):
+    """What the table is sorted by; the launch follows the policy all the same."""
+
+    COST = "cost"
+    PRICE = "price"
+
+
+def plan(
+    workload: option.Workload,
+    *,
+    backlog: Annotated[
+        int | None, typer.Option(min=0, help="Jobs waiting, instead of the queue's own number.")
+    ] = None,
+    sort: Annotated[Sort, typer.Option(help="What the table is sorted by.")] = Sort.COST,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Show what would be launched now, from which offers, and why. Changes nothing."""
+    session = open_session(config, deployment=deployment, local=local)
+    session.workload(workload)
+    made = planning.plan(workload, session.control_ports(), jobs=backlog)
+    candidates = _sorted(made, sort)
+    if as_json:
+        print(json.dumps(_to_json(made, candidates)))
+        return
+    console = Console()
+    console.print(_candidate_table(candidates[:_SHOWN]))
+    if len(candidates) > _SHOWN:
+        console.print(f"... and {len(candidates) - _SHOWN} more; --json has them all.")
+    _print_rejections(console, made)
+    console.print(_sentence(made))
+
+
+def _sorted(made: Plan, sort: Sort) -> Sequence[Candidate]:
+    found = made.candidates.candidates
+    return sorted(found, key=lambda c: c.offer.price) if sort is Sort.PRICE else found
+
+
+def _candidate_table(candidates: Sequence[Candidate]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("offer")
+    columns = ("$/h", "items/h", "from", "$/1000 items", "work", "boot", "redo", "idle", "refund")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for candidate in candidates:
+        parts = candidate.parts
+        each = (parts.work, parts.boot, parts.redo, parts.idle, -parts.refund)
+        table.add_row(
+            str(candidate.offer),
+            f"{candidate.offer.price:.3f}" + ("~" if candidate.offer.estimated else ""),
+            f"{candidate.items_per_hour:,.0f}",
+            "measured" if candidate.measured else "prior",
+            f"{candidate.cost_per_item * 1000:.4g}",
+            *(f"{part * 1000:.3g}" for part in each),
+        )
+    return table
+
+
+def _print_rejections(console: Console, made: Plan) -> None:
+    grouped: dict[str, list[str]] = {}
+    for rejection in made.candidates.rejected:
+        grouped.setdefault(rejection.constraint, []).append(
+            f"{rejection.offer}: {rejection.reason}"
+        )
+    for constraint, reasons in sorted(grouped.items()):
+        console.print(f"{len(reasons)} offers left out by {constraint}, such as {reasons[0]}")
+
+
+def _sentence(made: Plan) -> str:
+    waiting = f"{made.backlog.visible} jobs wait; {made.sizing.reason}."
+    if made.stopped:
+        return f"{waiting} Nothing is launched: {made.stopped}."
+    best = made.candidates.best
+    if made.sizing.wanted and best is not None:
+        cost = format_cost(best.cost_per_item)
+        return f"{waiting} Would launch {made.sizing.wanted}, first {best.offer} at {cost} an item."
+    if best is None:
+        nearest = made.candidates.nearest
+        hint = f" The nearest: {nearest.offer}: {nearest.reason}." if nearest else ""
+        return f"{waiting} No offer may be taken.{hint}"
+    return f"{waiting} Nothing is launched now."
+
+
+def _to_json(made: Plan, candidates: Sequence[Candidate]) -> dict[str, Any]:
+    return {
+        "workload": made.workload,
+        "backlog": encode(made.backlog),
+        "demand": encode(made.demand),
+        "sizing": encode(made.sizing),
+        "stopped": made.stopped,
+        "candidates": [encode(candidate) for candidate in candidates],
+        "rejected": [encode(rejection) for rejection in made.candidates.rejected],
+    }
