@@ -9,6 +9,7 @@ from constructs import Construct
 from infra.control.bundle import FunctionBundle, Target
 from infra.control.control import Control
 from infra.ground import Ground
+from infra.image.kit import KitArchive
 from infra.ledger import Ledger
 from infra.network import Network
 from infra.settings import Settings
@@ -49,6 +50,7 @@ class CoreStack(Stack):
             ledger=Ledger(self, "Ledger", deployment=deployment.name),
             store=Store(self, "Store"),
             network=Network(self, "Network", deployment=deployment),
+            kit=KitArchive(self, "Kit", assets=synthesizer),
             assets=synthesizer,
         )
         #: Where results and usage records lie.

@@ -13,6 +13,7 @@ from aws_cdk import App, CliCredentialsStackSynthesizer, DefaultStackSynthesizer
 
 from infra.control.bundle import Target
 from infra.core import CoreStack
+from infra.image.stack import ImageStack, baked_workloads
 from infra.insight.stack import InsightStack
 from spindown import config
 from spindown.error import ConfigError
@@ -45,6 +46,12 @@ def describe(app: App) -> CoreStack:
         target=_choose(app, "bundle", _TARGETS),
         synthesizer=make_synthesizer(),
     )
+    if baked_workloads(loaded):
+        image = ImageStack(
+            app, config=loaded, root=path.resolve().parent, synthesizer=make_synthesizer()
+        )
+        # What core deploys is launched from images that are there by then.
+        core.add_stack_dependency(image)
     InsightStack(app, config=loaded, bucket_name=core.bucket_name, synthesizer=make_synthesizer())
     return core
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from aws_cdk import IStackSynthesizer
 
+from infra.image.kit import KitArchive
 from infra.ledger import Ledger
 from infra.network import Network
 from infra.store import Store
@@ -18,5 +19,7 @@ class Ground:
     ledger: Ledger
     store: Store
     network: Network
+    #: What instances install themselves from.
+    kit: KitArchive
     #: Where the stack's assets are added.
     assets: IStackSynthesizer

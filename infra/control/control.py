@@ -15,7 +15,11 @@ from infra.grant import launch
 from infra.grant.statement import see_missing_objects
 from infra.ground import Ground
 from infra.workload.workload import Workload
+from spindown.contract.row import SCALER_TIMEOUT
 from spindown.domain.interruption import NOTICE
+
+#: The interruption function reconciles as well, under the same lock.
+_RECONCILE_TIMEOUT = Duration.seconds(SCALER_TIMEOUT.total_seconds())
 
 
 class Control(Construct):
@@ -66,8 +70,7 @@ class Control(Construct):
             code=self._code,
             statements=self._reconcile(),
             memory_mib=512,
-            # More than all tries of one slow CreateFleet, less than the lock's lease.
-            timeout=Duration.seconds(90),
+            timeout=_RECONCILE_TIMEOUT,
             # The next tick does again what one has failed to do.
             retries=0,
             oldest_event=Duration.minutes(1),
@@ -83,7 +86,7 @@ class Control(Construct):
             code=self._code,
             statements=self._reconcile(),
             memory_mib=512,
-            timeout=Duration.seconds(90),
+            timeout=_RECONCILE_TIMEOUT,
             retries=2,
             # A notice is worth nothing after the interruption.
             oldest_event=Duration.seconds(NOTICE.total_seconds()),

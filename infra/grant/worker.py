@@ -41,9 +41,33 @@ def keep_results(*, bucket_arn: str) -> list[iam.PolicyStatement]:
     ]
 
 
-def read_code(*, bucket: str, key: str) -> iam.PolicyStatement:
+def read_code(*, archive_arn: str) -> iam.PolicyStatement:
     """Return the reading of one code archive, and of nothing else beside it."""
-    return allow("ReadCode", ["s3:GetObject"], [f"arn:{Aws.PARTITION}:s3:::{bucket}/{key}"])
+    return allow("ReadCode", ["s3:GetObject"], [archive_arn])
+
+
+def read_kit(*, archive_arn: str) -> iam.PolicyStatement:
+    """Return the reading of the kit that an instance installs itself from."""
+    return allow("ReadKit", ["s3:GetObject"], [archive_arn])
+
+
+def open_sessions() -> iam.PolicyStatement:
+    """Return what the agent of Session Manager does; these actions know no resources.
+
+    Source: AWS Systems Manager User Guide, "Add Session Manager permissions to an existing IAM
+    role".
+    """
+    return allow(
+        "OpenSessions",
+        [
+            "ssm:UpdateInstanceInformation",
+            "ssmmessages:CreateControlChannel",
+            "ssmmessages:CreateDataChannel",
+            "ssmmessages:OpenControlChannel",
+            "ssmmessages:OpenDataChannel",
+        ],
+        ["*"],
+    )
 
 
 def read_inputs(uris: Sequence[str]) -> list[iam.PolicyStatement]:

@@ -1,37 +1,23 @@
-"""A workload's code as one archive whose bytes follow from its content alone.
+"""A workload's code as an archive: its files, and how they are called."""
 
-The same files give the same archive on every machine: names sorted, times and owners fixed. So
-its digest is its name, an unchanged workload is not deployed again, and a manifest that pins
-the digest pins the code.
-"""
-
-import hashlib
-import io
-import zipfile
 from pathlib import Path, PurePosixPath
 
-from aws_cdk import FileAssetPackaging, IStackSynthesizer, Stage
+from aws_cdk import IStackSynthesizer
 from constructs import Construct
 
+from infra.archive import Archive, Member, pack_members
 from spindown.config import WorkloadConfig
 from spindown.contract.run import RUN_SPEC_NAME, RunSpec, encode_run_spec
 from spindown.error import ConfigError
 
-#: The earliest time that a zip archive can hold.
-_NO_TIME = (1980, 1, 1, 0, 0, 0)
-_REGULAR_FILE = 0o100644 << 16
-_EXECUTABLE_FILE = 0o100755 << 16
 _ANY_EXECUTE = 0o111
 
 #: What tools leave beside code. Hidden files and folders are left out as well.
 _LEFT_OUT = frozenset({"__pycache__", "node_modules"})
 
 
-class CodeArchive(Construct):
-    """The archive of one workload, uploaded with the deployment's other assets.
-
-    It goes to the synthesizer as it is: CDK's own file asset would name it by another digest.
-    """
+class CodeArchive(Archive):
+    """The archive of one workload; its digest is what the manifest of a job pins."""
 
     def __init__(
         self,
@@ -43,27 +29,11 @@ class CodeArchive(Construct):
         workload: WorkloadConfig,
         assets: IStackSynthesizer,
     ) -> None:
-        super().__init__(scope, construct_id)
+        """Pack the code of ``workload``; ``root`` is where its path begins (ConfigError)."""
         data = pack(find_code(root, name, workload), run_spec(workload))
-        #: SHA-256 of the archive, and its name.
-        self.digest = hashlib.sha256(data).hexdigest()
-        stage = Stage.of(self)
-        assert stage is not None  # noqa: S101 - an app is a stage, and every stack is in one
-        path = Path(stage.asset_outdir) / f"asset.{self.digest}.zip"
-        path.write_bytes(data)
-        place = assets.add_file_asset(
-            source_hash=self.digest,
-            file_name=path.name,
-            packaging=FileAssetPackaging.FILE,
-            display_name=f"Code of {name}",
-        )
-        self.bucket = place.bucket_name
-        self.key = place.object_key
-
-    @property
-    def uri(self) -> str:
-        """Return where the archive lies, as ``s3://bucket/key``."""
-        return f"s3://{self.bucket}/{self.key}"
+        super().__init__(scope, construct_id, data=data, label=f"Code of {name}", assets=assets)
+        #: The archive's digest if an image must have its requirements, None if it has none.
+        self.requirements_digest = self.digest if workload.run.requirements else None
 
 
 def find_code(root: Path, name: str, workload: WorkloadConfig) -> Path:
@@ -108,7 +78,7 @@ def pack(directory: Path, spec: RunSpec) -> bytes:
     Raises:
         ConfigError: a link leads out of the directory, or a file has the name of ours.
     """
-    members = {RUN_SPEC_NAME: (encode_run_spec(spec), _REGULAR_FILE)}
+    members = {RUN_SPEC_NAME: Member(data=encode_run_spec(spec))}
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory)
         if _is_left_out(PurePosixPath(name)) or path.is_dir():
@@ -117,20 +87,9 @@ def pack(directory: Path, spec: RunSpec) -> bytes:
             raise ConfigError("run.code", str(name), "replace this link by what it points at")
         if str(name) == RUN_SPEC_NAME:
             raise ConfigError("run.code", str(name), "rename this file: Spindown writes its own")
-        runs = path.stat().st_mode & _ANY_EXECUTE
-        members[name.as_posix()] = path.read_bytes(), _EXECUTABLE_FILE if runs else _REGULAR_FILE
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as made:
-        for member, (data, mode) in sorted(members.items()):
-            info = zipfile.ZipInfo(member, date_time=_NO_TIME)
-            info.create_system, info.external_attr = _UNIX, mode
-            info.compress_type = zipfile.ZIP_DEFLATED
-            made.writestr(info, data)
-    return archive.getvalue()
-
-
-#: What made the archive, for the file modes to be read as such.
-_UNIX = 3
+        is_executable = bool(path.stat().st_mode & _ANY_EXECUTE)
+        members[name.as_posix()] = Member(data=path.read_bytes(), is_executable=is_executable)
+    return pack_members(members)
 
 
 def _is_left_out(name: PurePosixPath) -> bool:

@@ -14,15 +14,13 @@ from infra.log import make_log
 from infra.workload.code import CodeArchive
 from infra.workload.queue import JobQueue
 from spindown.config import WorkloadConfig
+from spindown.config.schema import Architecture
 from spindown.contract import tag
-from spindown.contract.image import render_user_data
+from spindown.contract.image import Kit, image_parameter, make_stamp, render_user_data
 from spindown.contract.settings import TemplateRef
 
 #: What carries tags at a launch besides the instance, for the bill and for the grants.
 _BESIDES = ("network-interface", "spot-instances-request", "volume")
-
-#: Root device of the Ubuntu images, which the default image is one of.
-_ROOT_DEVICE = "/dev/sda1"
 
 
 class Fleet(Construct):
@@ -52,10 +50,8 @@ class Fleet(Construct):
         #: Tags by which a worker finds home.
         self.tags = self._home_tags(name, jobs, archive, ground)
         #: Architecture -> SSM parameter of the image that is booted.
-        self._images = {
-            architecture: workload.image.parameters[architecture]
-            for architecture in sorted(workload.requirements.architectures)
-        }
+        self._images = _find_images(deployment, name, workload)
+        user_data = _render_user_data(workload, archive, ground.kit.kit)
         #: Architecture -> launch template.
         self.templates: Mapping[str, ec2.CfnLaunchTemplate] = {
             architecture: ec2.CfnLaunchTemplate(
@@ -64,10 +60,12 @@ class Fleet(Construct):
                 launch_template_name=f"{deployment}-{name}-{architecture}",
                 launch_template_data=_template_data(
                     image_parameter=parameter,
+                    root_device=workload.image.find_root_device(architecture),
                     root_volume_gib=workload.image.root_volume_gib,
                     profile_arn=profile.attr_arn,
                     security_group_id=ground.network.security_group_id,
                     tags=self.tags,
+                    user_data=user_data,
                 ),
             )
             for architecture, parameter in self._images.items()
@@ -100,10 +98,12 @@ class Fleet(Construct):
         return [
             *grant.work_jobs(queue_arn=jobs.queue.queue_arn, dead_letters_arn=dead_letters_arn),
             *grant.keep_results(bucket_arn=ground.store.bucket.bucket_arn),
-            grant.read_code(bucket=archive.bucket, key=archive.key),
+            grant.read_code(archive_arn=archive.arn),
+            *([] if workload.image.mode == "ami" else [grant.read_kit(archive_arn=ground.kit.arn)]),
             *grant.read_inputs(workload.inputs),
             grant.keep_own_rows(table_arn=ground.ledger.table.table_arn, workload=name),
             write_log(log_group_arn=self.log_group.log_group_arn),
+            *([grant.open_sessions()] if ground.deployment.session_manager else []),
         ]
 
     def _home_tags(
@@ -122,13 +122,36 @@ class Fleet(Construct):
         }
 
 
+def _find_images(
+    deployment: str, name: str, workload: WorkloadConfig
+) -> Mapping[Architecture, str]:
+    return {
+        architecture: image_parameter(deployment, name, architecture)
+        if workload.image.mode == "bake"
+        else workload.image.parameters[architecture]
+        for architecture in sorted(workload.requirements.architectures)
+    }
+
+
+def _render_user_data(workload: WorkloadConfig, archive: CodeArchive, kit: Kit) -> str:
+    match workload.image.mode:
+        case "bootstrap":
+            return render_user_data(kit)
+        case "bake":
+            return render_user_data(kit, stamp=make_stamp(kit, archive.requirements_digest))
+        case "ami":
+            return render_user_data(None)
+
+
 def _template_data(
     *,
     image_parameter: str,
+    root_device: str,
     root_volume_gib: int,
     profile_arn: str,
     security_group_id: str,
     tags: Mapping[str, str],
+    user_data: str,
 ) -> ec2.CfnLaunchTemplate.LaunchTemplateDataProperty:
     """Return what every instance is launched with; type, subnet and market come per call.
 
@@ -149,7 +172,7 @@ def _template_data(
         ),
         block_device_mappings=[
             template.BlockDeviceMappingProperty(
-                device_name=_ROOT_DEVICE,
+                device_name=root_device,
                 ebs=template.EbsProperty(
                     volume_type="gp3",
                     volume_size=root_volume_gib,
@@ -162,7 +185,7 @@ def _template_data(
             _tag("instance", tags),
             *(_tag(kind, kept) for kind in _BESIDES),
         ],
-        user_data=Fn.base64(render_user_data(None)),
+        user_data=Fn.base64(user_data),
     )
 
 

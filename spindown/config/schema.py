@@ -58,6 +58,12 @@ EmailAddress = Annotated[
     ),
 ]
 Architecture = Literal["x86_64", "arm64"]
+ParameterName = Annotated[
+    str, _name_pattern("an SSM parameter", r"(/[\w.-]+)+", "the form /path/of/parameter")
+]
+DeviceName = Annotated[
+    str, _name_pattern("a device", r"/dev/(sd[a-z]\d?|xvd[a-z]+)", "the form /dev/sda1")
+]
 
 
 class _Table(BaseModel):
@@ -200,11 +206,20 @@ class RunConfig(_Table):
     slots: Literal["per-gpu", "per-instance"] | Annotated[int, Field(ge=1, le=64)] = "per-gpu"
 
 
+#: Parameters that the service-linked role of Image Builder may read (AWS Managed Policy Reference,
+#: "AWSServiceRoleForImageBuilder").
+_READ_BY_IMAGE_BUILDER = ("/aws/service/", "/imagebuilder/")
+
+
 class ImageConfig(_Table):
     """``[workload.NAME.image]``: what the instance boots from."""
 
+    #: ``bootstrap``: each instance installs the worker on the image of ``parameters``. ``bake``:
+    #: Image Builder does so, once a week, and instances start what it made. ``ami``: the image of
+    #: ``parameters`` has the worker already (``worker/system/install.sh``).
+    mode: Literal["bootstrap", "bake", "ami"] = "bootstrap"
     #: architecture -> SSM parameter that holds the AMI id.
-    parameters: dict[Architecture, str] = Field(
+    parameters: dict[Architecture, ParameterName] = Field(
         default_factory=lambda: {
             arch: f"/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-24.04"
             "/latest/ami-id"
@@ -212,6 +227,23 @@ class ImageConfig(_Table):
         }
     )
     root_volume_gib: Annotated[int, Field(ge=8, le=16_384)] = 100
+    #: Name of the image's root device. None: what images of its family have.
+    root_device: DeviceName | None = None
+
+    @model_validator(mode="after")
+    def _fit_mode(self) -> "ImageConfig":
+        if self.mode == "ami" and "parameters" not in self.model_fields_set:
+            raise mend("parameters", 'for mode "ami" name the parameter of your own image')
+        readable = all(one.startswith(_READ_BY_IMAGE_BUILDER) for one in self.parameters.values())
+        if self.mode == "bake" and not readable:
+            below = " or ".join(_READ_BY_IMAGE_BUILDER)
+            raise mend("parameters", f'for mode "bake" name parameters below {below}')
+        return self
+
+    def find_root_device(self, architecture: Architecture) -> str:
+        """Return the root device of the image of ``architecture``, which its family decides."""
+        is_amazon_linux = re.search(r"amazon-linux|al2023|amzn2", self.parameters[architecture])
+        return self.root_device or ("/dev/xvda" if is_amazon_linux else "/dev/sda1")
 
 
 class WorkloadConfig(_Table):
@@ -223,6 +255,13 @@ class WorkloadConfig(_Table):
     image: ImageConfig = Field(default_factory=ImageConfig)
     #: S3 prefixes that its jobs may read.
     inputs: tuple[S3Uri, ...] = ()
+
+    @model_validator(mode="after")
+    def _have_images(self) -> "WorkloadConfig":
+        missing = self.requirements.architectures - set(self.image.parameters)
+        if missing:
+            raise mend("image.parameters", f"name one for {min(missing)} as well")
+        return self
 
     def to_policy(self) -> Policy:
         """Return the policy with the defaults filled in, checked as a whole."""
@@ -249,6 +288,8 @@ class DeploymentConfig(_Table):
     #: Who gets the alarms; AWS asks this address to confirm. None: nobody is told.
     alarm_email: EmailAddress | None = None
     network: NetworkConfig | None = None
+    #: Whether people with the right may open a shell on workers by SSM Session Manager.
+    session_manager: bool = False
 
     @model_validator(mode="after")
     def _be_in_region(self) -> "DeploymentConfig":

@@ -11,6 +11,7 @@ from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks
 
 from infra.deployment import describe
+from spindown.contract.image import Kit
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,6 +47,21 @@ max_price_per_hour = 1.25
 [workload.rich.image]
 root_volume_gib = 60
 parameters = { x86_64 = "/images/rich/x86_64", arm64 = "/images/rich/arm64" }
+"""
+
+#: One workload, with room for what its image is.
+PLAIN = """
+[deployment]
+name = "lab"
+region = "eu-west-1"
+zones = ["eu-west-1a"]
+
+[workload.plain.run]
+entrypoint = "job:run"
+code = "code"
+
+[workload.plain.image]
+{image}
 """
 
 
@@ -121,6 +137,24 @@ class Assembly:
         path = self.directory / f"{self.stack_name}.template.json"
         template: Mapping[str, Any] = json.loads(path.read_text())
         return template
+
+    @cached_property
+    def assets(self) -> Mapping[str, Mapping[str, Any]]:
+        """What is uploaded with the core stack, by the digest that it is named by."""
+        path = self.directory / f"{self.stack_name}.assets.json"
+        files: Mapping[str, Mapping[str, Any]] = json.loads(path.read_text())["files"]
+        return files
+
+    @property
+    def kit(self) -> Kit:
+        """The kit that instances install, its place as ``words`` shows it."""
+        ((digest, asset),) = (
+            (digest, one)
+            for digest, one in self.assets.items()
+            if one["displayName"] == "Worker kit"
+        )
+        (place,) = asset["destinations"].values()
+        return Kit(uri=f"s3://{place['bucketName']}/{place['objectKey']}", sha256=digest)
 
     @property
     def resources(self) -> Mapping[str, Mapping[str, Any]]:

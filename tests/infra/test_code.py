@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import json
 import os
 import tomllib
 import zipfile
@@ -137,9 +136,10 @@ def test_code_that_is_not_there_is_one_sentence(
 
 
 def test_an_archive_is_uploaded_under_its_own_digest(assembly: Assembly) -> None:
-    assets = json.loads((assembly.directory / "lab-core.assets.json").read_text())["files"]
     archives = {
-        digest: one for digest, one in assets.items() if one["displayName"].startswith("Code of")
+        digest: one
+        for digest, one in assembly.assets.items()
+        if one["displayName"].startswith("Code of")
     }
 
     assert len(archives) == 2

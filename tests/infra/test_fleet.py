@@ -1,12 +1,13 @@
 """Launch templates: what an instance may be, however it is asked for."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spindown.contract import tag
-from spindown.contract.image import render_user_data
-from tests.infra.assembly import Assembly, words
+from spindown.contract.image import USER_DATA_BYTES_MAX, render_user_data
+from tests.infra.assembly import PLAIN, Assembly, synthesise, words, write_project
 
 #: Set in the launch call itself, one launch at a time.
 PER_LAUNCH = {tag.LAUNCH}
@@ -101,9 +102,53 @@ def test_nobody_can_log_in_and_the_call_chooses_how_to_buy(assembly: Assembly) -
         assert absent not in data
 
 
-def test_user_data_starts_the_worker_and_ends_an_instance_without_one(assembly: Assembly) -> None:
-    user_data = launch_data(assembly, "lab-plain-x86_64")["UserData"]["Fn::Base64"]
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_user_data_installs_the_kit_that_is_deployed_and_starts_the_worker(
+    assembly: Assembly, name: str
+) -> None:
+    user_data = words(launch_data(assembly, name)["UserData"]["Fn::Base64"])
 
-    assert user_data == render_user_data(None)
+    assert user_data == render_user_data(assembly.kit)
     assert "spindown-worker.service" in user_data
     assert "systemctl poweroff" in user_data
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_user_data_is_smaller_than_ec2_takes(assembly: Assembly, name: str) -> None:
+    user_data = words(launch_data(assembly, name)["UserData"]["Fn::Base64"])
+
+    # Account and region are longer once CloudFormation has filled them in.
+    assert len(user_data.encode()) + 100 < USER_DATA_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("image", "device"),
+    [
+        pytest.param("", "/dev/sda1", id="the default image is Ubuntu"),
+        pytest.param(
+            'parameters = { x86_64 = "/aws/service/deeplearning/ami/x86_64/'
+            'base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id" }',
+            "/dev/xvda",
+            id="Amazon Linux has another root device",
+        ),
+        pytest.param('root_device = "/dev/sdb"', "/dev/sdb", id="an image with a will of its own"),
+    ],
+)
+def test_the_root_volume_is_the_one_that_the_image_boots_from(
+    tmp_path: Path, image: str, device: str
+) -> None:
+    made = synthesise(write_project(tmp_path, PLAIN.format(image=image)), tmp_path / "out")
+
+    (volume,) = launch_data(made, "lab-plain-x86_64")["BlockDeviceMappings"]
+    assert volume["DeviceName"] == device
+
+
+def test_an_image_of_one_s_own_has_only_to_start_its_units(tmp_path: Path) -> None:
+    config = PLAIN.format(image='mode = "ami"\nparameters = { x86_64 = "/my/image" }')
+
+    made = synthesise(write_project(tmp_path, config), tmp_path / "out")
+
+    data = launch_data(made, "lab-plain-x86_64")
+    assert data["UserData"]["Fn::Base64"] == render_user_data(None)
+    assert data["ImageId"] == "resolve:ssm:/my/image"
+    assert "ReadKit" not in made.statements("WorkloadplainFleetRole")

@@ -1,10 +1,15 @@
-"""What turns an instance into a worker: the kit that is deployed, and the user data that uses it.
+"""What turns an instance into a worker: the kit that is deployed, and the scripts that use it.
 
 The kit is what ``worker/system/install.sh`` installs from; an image is baked with it, or an
 instance fetches it at its start. User data starts the worker's units in both cases, so that an
 image never works while it is being made.
+
+An image that was baked bears a stamp of what with. An instance whose template asks for something
+else, because a deploy is under way or an image could not be made, installs that over it: baking
+saves time at the start, and nothing depends on it.
 """
 
+import hashlib
 import re
 import shlex
 from collections.abc import Mapping
@@ -23,6 +28,9 @@ INSTALL = "system/install.sh"
 
 #: What an instance may take to start its worker; large requirements take minutes.
 START_WITHIN = timedelta(minutes=30)
+
+#: On an image that was baked: what with.
+STAMP_FILE = "/opt/spindown/baked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,21 +58,83 @@ def kit_files(root: Path, wheel: Path) -> Mapping[str, Path]:
     return dict(sorted((system | locks | {f"wheels/{wheel.name}": wheel}).items()))
 
 
-def render_user_data(kit: Kit | None, *, within: timedelta = START_WITHIN) -> str:
+def make_stamp(kit: Kit, code_digest: str | None) -> str:
+    """Return what tells apart images that were baked with other things.
+
+    Args:
+        kit: the kit that was installed.
+        code_digest: SHA-256 of the code archive whose requirements were; None if it has none.
+    """
+    return hashlib.sha256(f"{kit.sha256} {code_digest}".encode()).hexdigest()
+
+
+def image_parameter(deployment: str, workload: str, architecture: str) -> str:
+    """Return the SSM parameter that holds the id of a workload's baked image.
+
+    Image Builder writes it under its service-linked role, which may write below /imagebuilder/
+    only (AWS Managed Policy Reference, "AWSServiceRoleForImageBuilder").
+    """
+    return f"/imagebuilder/spindown/{deployment}/{workload}/{architecture}"
+
+
+def render_user_data(
+    kit: Kit | None,
+    *,
+    stamp: str | None = None,
+    stamp_file: str = STAMP_FILE,
+    within: timedelta = START_WITHIN,
+) -> str:
     """Return the user data of a worker, a shell script; CloudFormation tokens may be in the values.
 
     Args:
-        kit: what to install; None for an image that was baked with it.
+        kit: what to install; None for an image on which all is installed.
+        stamp: on an image that bears this stamp nothing is installed; None: on every image.
+        stamp_file: where an image bears it.
         within: an instance whose worker does not run after this time ends.
     """
-    parts = ["begin.sh", "bootstrap.sh", "start.sh"] if kit else ["begin.sh", "start.sh"]
-    values = {"within": str(round(within.total_seconds()))}
-    if kit is not None:
-        values |= {
-            "code_tag": tag.CODE,
-            "kit_uri": shlex.quote(kit.uri),
-            "kit_sha256": shlex.quote(kit.sha256),
-            "options": " --offline" if kit.is_complete else "",
-        }
-    text = "".join(files(__name__).joinpath(part).read_text(encoding="utf-8") for part in parts)
+    values = {
+        "within": str(round(within.total_seconds())),
+        "code": f"$(read_metadata tags/instance/{tag.CODE})",
+        "stamp": shlex.quote(stamp or ""),
+        "stamp_file": shlex.quote(stamp_file),
+    }
+    install = _read("bootstrap.sh") if kit else ""
+    if stamp is not None:
+        install = f"{_read('unless_baked.sh')}{install}fi\n"
+    return _fill(_read("begin.sh") + install + _read("start.sh"), values | _describe(kit))
+
+
+def render_bake(kit: Kit, *, code_uri: str | None, stamp: str, stamp_file: str = STAMP_FILE) -> str:
+    """Return the script that bakes an image, to be run as root on the instance it is made of.
+
+    Args:
+        kit: what to install.
+        code_uri: ``s3://bucket/key`` of the code archive whose requirements are installed as well.
+        stamp: what the image will bear, see ``make_stamp``.
+        stamp_file: where it will.
+    """
+    values = {
+        "code": shlex.quote(code_uri or ""),
+        "stamp": shlex.quote(stamp),
+        "stamp_file": shlex.quote(stamp_file),
+    }
+    text = _read("bake.sh") + _read("bootstrap.sh") + "echo @stamp@ >@stamp_file@\n"
+    return _fill(text, values | _describe(kit))
+
+
+def _describe(kit: Kit | None) -> dict[str, str]:
+    if kit is None:
+        return {}
+    return {
+        "kit_uri": shlex.quote(kit.uri),
+        "kit_sha256": shlex.quote(kit.sha256),
+        "options": " --offline" if kit.is_complete else "",
+    }
+
+
+def _read(part: str) -> str:
+    return files(__name__).joinpath(part).read_text(encoding="utf-8")
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
     return re.sub(r"@(\w+)@", lambda found: values[found[1]], text)

@@ -18,11 +18,15 @@ fetch() {
 
 AWS_DEFAULT_REGION=$(read_metadata placement/region)
 export AWS_DEFAULT_REGION
-code=$(read_metadata tags/instance/@code_tag@)
+code=@code@
 work=$(mktemp -d)
 fetch @kit_uri@ "$work/kit.zip"
 printf '%s  %s\n' @kit_sha256@ "$work/kit.zip" | sha256sum --check --quiet
-fetch "$code" "$work/code.zip"
+set --
+if [ -n "$code" ]; then
+    fetch "$code" "$work/code.zip"
+    set -- --code "$work/code.zip"
+fi
 python3 -m zipfile -e "$work/kit.zip" "$work/kit"
-sh "$work/kit/system/install.sh" --code "$work/code.zip"@options@
+sh "$work/kit/system/install.sh" "$@"@options@
 rm -rf "$work"

@@ -1,0 +1,71 @@
+"""What baking an image takes: what the instance may do that is baked, and what expires images.
+
+Image Builder itself works under its service-linked role, which it makes at its first use.
+"""
+
+from collections.abc import Sequence
+
+from aws_cdk import aws_iam as iam
+
+from infra.grant.statement import allow, public, regional
+from infra.grant.worker import open_sessions
+from spindown.contract import tag
+
+#: Image Builder tags what it makes so.
+_ITS_OWN = {"aws:ResourceTag/CreatedBy": "EC2 Image Builder"}
+
+
+def bake(
+    *, component_arns: Sequence[str], archive_arns: Sequence[str], log_group_arns: Sequence[str]
+) -> list[iam.PolicyStatement]:
+    """Return what an instance does while it is baked: be told what to do, fetch it, log it.
+
+    It is told by Systems Manager, whose agent's actions know no resources. Source: AWS Managed
+    Policy Reference, "EC2InstanceProfileForImageBuilder" and "AmazonSSMManagedInstanceCore",
+    without what serves container images, inventories and disk files.
+    """
+    messages = ["AcknowledgeMessage", "DeleteMessage", "FailMessage", "GetEndpoint", "GetMessages"]
+    return [
+        open_sessions(),
+        allow(
+            "ExchangeMessages",
+            [f"ec2messages:{action}" for action in (*messages, "SendReply")],
+            ["*"],
+        ),
+        allow("ReadComponents", ["imagebuilder:GetComponent"], component_arns),
+        allow("ReadArchives", ["s3:GetObject"], archive_arns),
+        allow(
+            "WriteLogs",
+            ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"],
+            log_group_arns,
+        ),
+    ]
+
+
+def expire(*, deployment: str) -> list[iam.PolicyStatement]:
+    """Return the ending of old images of a deployment, and of their snapshots.
+
+    Source: AWS Managed Policy Reference, "EC2ImageBuilderLifecycleExecutionPolicy", of which this
+    is the part that deletes.
+    """
+    ours = {**_ITS_OWN, f"aws:ResourceTag/{tag.DEPLOYMENT}": deployment}
+    return [
+        allow("FindImages", ["ec2:DescribeImages", "tag:GetResources"], ["*"]),
+        allow(
+            "EndImages",
+            ["ec2:DeregisterImage", "ec2:DescribeImageAttribute"],
+            [public("ec2", "image/*")],
+            {"StringEquals": ours},
+        ),
+        allow(
+            "DeleteSnapshots",
+            ["ec2:DeleteSnapshot"],
+            [public("ec2", "snapshot/*")],
+            {"StringEquals": _ITS_OWN},
+        ),
+        allow(
+            "ForgetImages",
+            ["imagebuilder:DeleteImage"],
+            [regional("imagebuilder", f"image/{deployment}-*")],
+        ),
+    ]

@@ -1,0 +1,1 @@
+"""What turns an instance into a worker: the kit, and images that are baked with it."""

@@ -1,0 +1,237 @@
+"""The image of one workload and architecture, made by EC2 Image Builder."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_imagebuilder as imagebuilder
+from constructs import Construct, IDependable
+
+from infra.log import make_log
+from spindown.config import WorkloadConfig
+from spindown.config.schema import Architecture
+from spindown.contract import tag
+from spindown.contract.image import Kit, image_parameter, make_stamp, render_bake
+
+#: Image Builder counts the last number of a recipe's version up by itself, and so the builds of a
+#: component: both are made anew when they change (EC2 Image Builder User Guide, "Create a new
+#: version of an image recipe").
+_RECIPE_VERSION = "1.0.x"
+_COMPONENT_VERSION = "1.0.0"
+
+#: Sundays at 03:00 UTC.
+_WEEKLY = "cron(0 3 ? * sun *)"
+
+#: An image is deleted when it is as old as this, not among the newest, and not in use.
+_EXPIRE_AFTER_WEEKS = 5
+_KEPT_IMAGES = 2
+
+#: Minutes, but large requirements are slow to come.
+_BAKE_SECONDS = 60 * 60
+_TEST_SECONDS = 10 * 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What an image consists of."""
+
+    deployment: str
+    workload: str
+    architecture: Architecture
+    config: WorkloadConfig
+    kit: Kit
+    #: Where the code archive lies, and its digest, if it has requirements.
+    code_uri: str | None
+    code_digest: str | None
+
+    @property
+    def name(self) -> str:
+        """Return the name of whatever is made for this image, fit for an ARN."""
+        return f"{self.deployment}-{self.workload}-{self.architecture.replace('_', '-')}"
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Return the tags by which its images are known."""
+        return {tag.DEPLOYMENT: self.deployment, "Name": self.name}
+
+
+class BakedImage(Construct):
+    """One image: baked in the deploy that changes it, and every week upon the latest base.
+
+    The deploy waits for the image, so that what is deployed after it can start instances of it.
+    Its id is published under ``contract.image.image_parameter``.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        recipe: Recipe,
+        infrastructure_arn: str,
+        expiry_role_arn: str,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._recipe = recipe
+        self.log_group = make_log(self, f"/aws/imagebuilder/{recipe.name}")
+        self.component = imagebuilder.CfnComponent(
+            self,
+            "Component",
+            name=recipe.name,
+            platform="Linux",
+            version=_COMPONENT_VERSION,
+            description=f"What workers of {recipe.workload} need",
+            data=json.dumps(_describe_steps(recipe)),
+        )
+        wanted: dict[str, Any] = {
+            "image_recipe_arn": self._make_recipe().attr_arn,
+            "infrastructure_configuration_arn": infrastructure_arn,
+            "distribution_configuration_arn": self._make_distribution().attr_arn,
+            # It would take the inventory of packages, and the grants for that.
+            "enhanced_image_metadata_enabled": False,
+        }
+        self._image = self._make_image(wanted)
+        self._make_pipeline(wanted)
+        self._expire(expiry_role_arn)
+
+    def bake_after(self, *needed: IDependable) -> None:
+        """Begin no image before these are there."""
+        self._image.node.add_dependency(*needed)
+
+    def _make_recipe(self) -> imagebuilder.CfnImageRecipe:
+        recipe, image = self._recipe, self._recipe.config.image
+        mapping = imagebuilder.CfnImageRecipe.InstanceBlockDeviceMappingProperty(
+            device_name=image.find_root_device(recipe.architecture),
+            ebs=imagebuilder.CfnImageRecipe.EbsInstanceBlockDeviceSpecificationProperty(
+                volume_type="gp3",
+                volume_size=image.root_volume_gib,
+                encrypted=True,
+                delete_on_termination=True,
+            ),
+        )
+        return imagebuilder.CfnImageRecipe(
+            self,
+            "Recipe",
+            name=recipe.name,
+            version=_RECIPE_VERSION,
+            # Looked up at each build: the latest base.
+            parent_image=f"ssm:{image.parameters[recipe.architecture]}",
+            components=[
+                imagebuilder.CfnImageRecipe.ComponentConfigurationProperty(
+                    component_arn=self.component.attr_arn
+                )
+            ],
+            block_device_mappings=[mapping],
+        )
+
+    def _make_distribution(self) -> imagebuilder.CfnDistributionConfiguration:
+        recipe = self._recipe
+        configuration = imagebuilder.CfnDistributionConfiguration
+        parameter = image_parameter(recipe.deployment, recipe.workload, recipe.architecture)
+        return configuration(
+            self,
+            "Distribution",
+            name=recipe.name,
+            distributions=[
+                configuration.DistributionProperty(
+                    region=Stack.of(self).region,
+                    # CDK hands this part on as it is.
+                    ami_distribution_configuration={
+                        "Name": f"{recipe.name}-{{{{ imagebuilder:buildDate }}}}",
+                        "AmiTags": recipe.tags,
+                    },
+                    ssm_parameter_configurations=[
+                        configuration.SsmParameterConfigurationProperty(
+                            parameter_name=parameter, data_type="aws:ec2:image"
+                        )
+                    ],
+                )
+            ],
+        )
+
+    def _make_image(self, wanted: Mapping[str, Any]) -> imagebuilder.CfnImage:
+        """Bake the first image, and another one whenever the recipe changes."""
+        image = imagebuilder.CfnImage(
+            self,
+            "Image",
+            **wanted,
+            logging_configuration=imagebuilder.CfnImage.ImageLoggingConfigurationProperty(
+                log_group_name=self.log_group.log_group_name
+            ),
+            tags=self._recipe.tags,
+        )
+        # The parameter names it still if the deploy is rolled back; with age it expires.
+        image.apply_removal_policy(RemovalPolicy.RETAIN)
+        return image
+
+    def _make_pipeline(self, wanted: Mapping[str, Any]) -> None:
+        pipeline = imagebuilder.CfnImagePipeline
+        pipeline(
+            self,
+            "Pipeline",
+            name=self._recipe.name,
+            **wanted,
+            schedule=pipeline.ScheduleProperty(
+                schedule_expression=_WEEKLY,
+                # The base may be new, and so may be packages that the requirements do not pin.
+                pipeline_execution_start_condition="EXPRESSION_MATCH_ONLY",
+            ),
+            logging_configuration=pipeline.PipelineLoggingConfigurationProperty(
+                image_log_group_name=self.log_group.log_group_name
+            ),
+            image_tags=self._recipe.tags,
+        )
+
+    def _expire(self, role_arn: str) -> None:
+        policy = imagebuilder.CfnLifecyclePolicy
+        rule = policy.PolicyDetailProperty(
+            action=policy.ActionProperty(
+                type="DELETE",
+                include_resources=policy.IncludeResourcesProperty(amis=True, snapshots=True),
+            ),
+            filter=policy.FilterProperty(
+                type="AGE", value=_EXPIRE_AFTER_WEEKS, unit="WEEKS", retain_at_least=_KEPT_IMAGES
+            ),
+            exclusion_rules=policy.ExclusionRulesProperty(
+                amis=policy.AmiExclusionRulesProperty(
+                    last_launched=policy.LastLaunchedProperty(value=1, unit="WEEKS")
+                )
+            ),
+        )
+        policy(
+            self,
+            "Expiry",
+            name=self._recipe.name,
+            resource_type="AMI_IMAGE",
+            execution_role=role_arn,
+            policy_details=[rule],
+            resource_selection=policy.ResourceSelectionProperty(tag_map=self._recipe.tags),
+        )
+
+
+def _describe_steps(recipe: Recipe) -> Mapping[str, Any]:
+    """Return the component: install, then see on a new instance of the image that it works."""
+    stamp = make_stamp(recipe.kit, recipe.code_digest)
+    script = render_bake(recipe.kit, code_uri=recipe.code_uri, stamp=stamp)
+    return {
+        "schemaVersion": 1.0,
+        "phases": [
+            {"name": "build", "steps": [_step("Install", script, _BAKE_SECONDS)]},
+            {"name": "test", "steps": [_step("Check", _CHECK, _TEST_SECONDS)]},
+        ],
+    }
+
+
+#: The check that ends an install, on an instance that has booted the image.
+_CHECK = "/opt/spindown/system/smoke.sh"
+
+
+def _step(name: str, script: str, seconds: int) -> Mapping[str, Any]:
+    return {
+        "name": name,
+        "action": "ExecuteBash",
+        "timeoutSeconds": seconds,
+        "inputs": {"commands": [script]},
+    }
