@@ -270,10 +270,11 @@ def _offers_of_region(
             continue
         listed = on_demand.get(name)
         base = listed if listed is not None and _is_price(listed) else None
+        capacity_types = sorted(instance_type.capacity_types)
         for zone in zones:
             if name not in offerings.get(zone, ()):
                 continue
-            for capacity_type in sorted(instance_type.capacity_types):
+            for capacity_type in capacity_types:
                 is_spot = capacity_type is CapacityType.SPOT
                 seen = spot.get((zone, name)) if is_spot else base
                 price = base * ratio if seen is None and base is not None else seen

@@ -41,9 +41,8 @@ _FAMILIES: dict[str, tuple[str, int, list[tuple[str, float, int, float]]]] = {
 _SHARES = (0.05, 0.11, 0.16, 0.22, 0.3)
 
 
-def a_market(offers: int, *, zones: int = 3, seed: int = 1) -> tuple[Offer, ...]:
-    """Return about ``offers`` offers: regions are added until there are enough, then cut."""
-    draw = random.Random(seed)
+def the_types() -> tuple[dict[str, InstanceType], dict[str, float]]:
+    """Return all types and their prices on demand in us-east-1, by name."""
     types: dict[str, InstanceType] = {}
     listed: dict[str, float] = {}
     for family, (gpu, memory, sizes) in _FAMILIES.items():
@@ -60,6 +59,13 @@ def a_market(offers: int, *, zones: int = 3, seed: int = 1) -> tuple[Offer, ...]
                 bare_metal=size == "metal",
             )
             listed[name] = price
+    return types, listed
+
+
+def a_market(offers: int, *, zones: int = 3, seed: int = 1) -> tuple[Offer, ...]:
+    """Return about ``offers`` offers: regions are added until there are enough, then cut."""
+    draw = random.Random(seed)
+    types, listed = the_types()
     each = 2 * zones * len(types)
     regions = [f"region-{n:03d}" for n in range(-(-offers // each))]
     places = {region: [f"{region}{chr(97 + n)}" for n in range(zones)] for region in regions}

@@ -8,6 +8,7 @@ import hashlib
 import math
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import islice
 
 from spindown.app.ledger import account_key
 from spindown.app.port import (
@@ -58,7 +59,7 @@ def launch(tick: Tick, choice: Choice) -> str:
     if choice.stopped or candidates is None or choice.sizing.wanted <= 0:
         return choice.stopped
     walk = _Walk(left=_left(tick, choice))
-    listed = candidates.top(_LISTED)
+    listed = islice(candidates, _LISTED)
     for band in bands(listed, tick.policy.band, tick.policy.rank_by):
         if _is_over(tick, walk):
             break

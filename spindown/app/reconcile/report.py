@@ -20,7 +20,7 @@ from spindown.domain.cost import cost_per_item, dollars_per_hour
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.idle import idle_timeout
 from spindown.domain.offer import CapacityType
-from spindown.domain.ranking import Candidate, CandidateList
+from spindown.domain.ranking import Candidate, CandidateList, Rejection
 
 #: Candidates that a decision spells out.
 _SHOWN = 50
@@ -159,15 +159,16 @@ def record_candidate(candidate: Candidate) -> CandidateRecord:
 def _rejections(candidates: CandidateList | None) -> tuple[RejectionRecord, ...]:
     if candidates is None:
         return ()
-    grouped: dict[str, tuple[int, str]] = {}
+    counts: Counter[str] = Counter()
+    first: dict[str, Rejection] = {}
     for rejection in candidates.rejected:
-        count, example = grouped.get(
-            rejection.constraint, (0, f"{rejection.offer}: {rejection.reason}")
-        )
-        grouped[rejection.constraint] = (count + 1, example)
+        counts[rejection.constraint] += 1
+        first.setdefault(rejection.constraint, rejection)
     return tuple(
-        RejectionRecord(reason=reason, offers=count, example=example)
-        for reason, (count, example) in sorted(grouped.items())
+        RejectionRecord(
+            reason=constraint, offers=counts[constraint], example=f"{each.offer}: {each.reason}"
+        )
+        for constraint, each in sorted(first.items())
     )
 
 

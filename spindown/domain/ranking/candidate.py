@@ -1,6 +1,6 @@
 """The values of a ranking: what is wanted, what an offer would cost, why one is left out."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -78,33 +78,40 @@ class Rejection:
     offer: Offer
     #: Name of the setting or fact that rules it out, for example ``max_price_per_hour``.
     constraint: str
-    #: For a person, complete with numbers.
-    reason: str
+    #: Writes the reason; not at once, since most rejections are only counted.
+    tell: Callable[[], str]
     #: When it may come back by itself; None: only by another setting, price or type.
     retry_at: datetime | None = None
+
+    @property
+    def reason(self) -> str:
+        """Return the reason for a person, complete with numbers."""
+        return self.tell()
 
 
 def bands(
     candidates: Iterable[Candidate], band: float, rank_by: RankBy
-) -> tuple[tuple[Candidate, ...], ...]:
+) -> Iterator[tuple[Candidate, ...]]:
     """Split a sorted candidate list into what one launch request may hold each.
 
     A band has one capacity type, one architecture and one region, and nothing dearer than its
     first by more than the share ``band``: within it, the choice is EC2's. Bands come in the
-    order of their first candidates. With ``band`` 0 each candidate is its own, so that the list
-    is tried strictly one by one.
+    order of their first candidates, and no more candidates are read than the bands asked for
+    need. With ``band`` 0 each candidate is its own, so that the list is tried strictly one by
+    one.
     """
-    found: list[list[Candidate]] = []
     if band <= 0.0:
-        return tuple((candidate,) for candidate in candidates)
-    open_bands: dict[tuple[CapacityType, str, str], list[Candidate]] = {}
+        yield from ((candidate,) for candidate in candidates)
+        return
+    # What may still grow, in order: the first is the cheapest, and so the first to be complete.
+    growing: dict[tuple[CapacityType, str, str], list[Candidate]] = {}
     for candidate in candidates:
+        metric = candidate.metric(rank_by)
+        for key, (first, *_) in list(growing.items()):
+            if metric <= first.metric(rank_by) * (1.0 + band):
+                break
+            yield tuple(growing.pop(key))
         offer = candidate.offer
-        key = (offer.capacity_type, offer.instance_type.architecture, offer.region)
-        current = open_bands.get(key)
-        limit = 0.0 if current is None else current[0].metric(rank_by) * (1.0 + band)
-        if current is None or candidate.metric(rank_by) > limit:
-            current = open_bands[key] = []
-            found.append(current)
-        current.append(candidate)
-    return tuple(tuple(each) for each in found)
+        place = (offer.capacity_type, offer.instance_type.architecture, offer.region)
+        growing.setdefault(place, []).append(candidate)
+    yield from map(tuple, growing.values())

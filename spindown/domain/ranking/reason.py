@@ -1,10 +1,11 @@
 """Why an offer is not taken: the first constraint that rules it out, in order of precedence.
 
 Must agree with the one pass of ``score`` on every offer; a property test holds them together.
+The sentence is written only when it is read: most reasons are only counted.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
 from spindown.domain.offer import CapacityType, Offer
@@ -12,7 +13,7 @@ from spindown.domain.ranking.terms import HIGHEST_PRICE, Terms
 from spindown.domain.requirement import misfit
 
 #: Constraint, sentence, and when it may lift by itself.
-Reason = tuple[str, str, datetime | None]
+Reason = tuple[str, Callable[[], str], datetime | None]
 
 
 def reasons(offer: Offer, terms: Terms) -> Iterator[Reason]:
@@ -20,10 +21,11 @@ def reasons(offer: Offer, terms: Terms) -> Iterator[Reason]:
     policy, kind = terms.situation.policy, offer.instance_type
     unfit = misfit(kind, terms.situation.requirements)
     if unfit is not None:
-        yield (*unfit, None)
+        requirement, sentence = unfit
+        yield requirement, lambda: sentence, None
     price = offer.price
     if not (offer.instance_price > 0.0 and price <= HIGHEST_PRICE):
-        yield "price", f"{offer.instance_price:g} USD/h cannot be right", None
+        yield "price", lambda: f"{offer.instance_price:g} USD/h cannot be right", None
     yield from _over_ceiling(offer, terms)
     yield from _off_ladder(offer, terms)
     on_demand = offer.on_demand_price
@@ -34,37 +36,49 @@ def reasons(offer: Offer, terms: Terms) -> Iterator[Reason]:
     ):
         yield (
             "on_demand_price",
-            f"{offer.instance_price:.4f} USD/h as spot is dearer than {on_demand:.4f} on demand",
+            lambda: (
+                f"{offer.instance_price:.4f} USD/h as spot is dearer than {on_demand:.4f} on demand"
+            ),
             None,
         )
     rate = terms.rate_of(offer)
     if rate > terms.rate_at_most:
-        alive = math.exp(-rate)
+        least = policy.min_reliability
         yield (
             "min_reliability",
-            f"it lives an hour with probability {alive:.3f}, below {policy.min_reliability:g}",
+            lambda: f"it lives an hour with probability {math.exp(-rate):.3f}, below {least:g}",
             None,
         )
     dry = terms.dry.get((kind.name, offer.zone, offer.capacity_type))
     if dry is not None:
-        yield "unavailable", f"{dry.reason}; left alone until {dry.until:%H:%M:%S}", dry.until
+        back = dry.until
+        yield "unavailable", lambda: f"{dry.reason}; left alone until {back:%H:%M:%S}", back
     until = terms.blocked.get(offer.quota_class)
     if until is not None:
-        yield "quota", f"quota {offer.quota_class} is full; blocked until {until:%H:%M:%S}", until
+        full = offer.quota_class
+        yield "quota", lambda: f"quota {full} is full; blocked until {until:%H:%M:%S}", until
 
 
 def _over_ceiling(offer: Offer, terms: Terms) -> Iterator[Reason]:
     policy, price, gpus = terms.situation.policy, offer.price, offer.instance_type.gpu_count
     if price > policy.max_price_per_hour:
         ceiling = policy.max_price_per_hour
-        yield "max_price_per_hour", f"{price:.4f} USD/h is above {ceiling:g}", None
+        yield "max_price_per_hour", lambda: f"{price:.4f} USD/h is above {ceiling:g}", None
     per_gpu = policy.max_price_per_gpu_hour
     if per_gpu is not None and gpus > 0.0 and price > per_gpu * gpus:
         each = price / gpus
-        yield "max_price_per_gpu_hour", f"{each:.4f} USD per GPU-hour is above {per_gpu:g}", None
+        yield (
+            "max_price_per_gpu_hour",
+            lambda: f"{each:.4f} USD per GPU-hour is above {per_gpu:g}",
+            None,
+        )
     if price > terms.situation.headroom_per_hour:
         left = terms.situation.headroom_per_hour
-        yield "max_dollars_per_hour", f"{price:.4f} USD/h, and {left:.4f} are left to grow", None
+        yield (
+            "max_dollars_per_hour",
+            lambda: f"{price:.4f} USD/h, and {left:.4f} are left to grow",
+            None,
+        )
 
 
 def _off_ladder(offer: Offer, terms: Terms) -> Iterator[Reason]:
@@ -80,8 +94,8 @@ def _off_ladder(offer: Offer, terms: Terms) -> Iterator[Reason]:
         and (rung.max_price_per_hour is None or price <= rung.max_price_per_hour)
     ]
     if not fitting:
-        yield "ladder", f"no rung allows {capacity_type} at {price:.4f} USD/h", None
+        yield "ladder", lambda: f"no rung allows {capacity_type} at {price:.4f} USD/h", None
         return
     wait = max(min(*fitting, policy.start_within) - waited, timedelta(0))
     opens = terms.situation.now + wait
-    yield "ladder", f"{capacity_type} at {price:.4f} USD/h opens at {opens:%H:%M:%S}", opens
+    yield "ladder", lambda: f"{capacity_type} at {price:.4f} USD/h opens at {opens:%H:%M:%S}", opens

@@ -189,7 +189,8 @@ class CandidateList(Sequence[Candidate]):
         return self.candidates[index]
 
     def __iter__(self) -> Iterator[Candidate]:
-        return iter(self.candidates)
+        """Build each candidate when its turn comes: who walks the list seldom sees its end."""
+        return map(self._candidate, self._all)
 
     def _candidate(self, score: _Score) -> Candidate:
         _, cost, _, offer = score
@@ -219,5 +220,5 @@ class CandidateList(Sequence[Candidate]):
         )
 
     def _rejection(self, offer: Offer) -> Rejection:
-        constraint, reason, retry_at = next(reasons(offer, self._terms))
-        return Rejection(offer=offer, constraint=constraint, reason=reason, retry_at=retry_at)
+        constraint, tell, retry_at = next(reasons(offer, self._terms))
+        return Rejection(offer=offer, constraint=constraint, tell=tell, retry_at=retry_at)

@@ -291,7 +291,7 @@ def test_bands_keep_every_candidate_once_in_order_and_within_their_width(
     found = a_ranking(offers, **situation)
     by = situation["policy"].rank_by
 
-    groups = bands(found, band, by)
+    groups = list(bands(found, band, by))
 
     flat = [id(c.offer) for group in groups for c in group]
     assert sorted(flat) == sorted(id(c.offer) for c in found)
