@@ -65,7 +65,7 @@ class Check:
 
 def demo(
     *,
-    jobs: Annotated[int, typer.Option(min=1, max=200, help="Jobs of 240 files each.")] = 12,
+    jobs: Annotated[int, typer.Option(min=1, max=200, help="Jobs of 240 files each.")] = 10,
     scenario: Annotated[
         str, typer.Option(help="What the market does: a file, or default, demo, storm.")
     ] = "demo",
