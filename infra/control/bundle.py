@@ -4,7 +4,9 @@ Made for Python and processor of Lambda; for the local system, whose emulator ru
 its own interpreter, for that interpreter instead.
 """
 
+import compileall
 import hashlib
+import py_compile
 import shutil
 import subprocess
 import sys
@@ -27,6 +29,9 @@ LOCK = ROOT / "locks" / "functions.txt"
 
 RUNTIME = lambda_.Runtime.PYTHON_3_14
 ARCHITECTURE = lambda_.Architecture.ARM_64
+
+#: Where Lambda unpacks the package; tracebacks name it.
+_MOUNTED_AT = "/var/task"
 
 #: What of ours a function imports.
 _PACKAGES = (
@@ -65,7 +70,16 @@ class Target(StrEnum):
         """Return what tells apart the wheels of two targets."""
         if self is Target.HOST:
             return f"{sysconfig.get_platform()} {sys.version}"
-        return " ".join(self.options)
+        return " ".join((*self.options, "compiled" if self.is_compiled else "source"))
+
+    @property
+    def is_compiled(self) -> bool:
+        """Tell whether bytecode goes into the package: if this Python's is the target's.
+
+        Lambda keeps none, so without it each cold start compiles what it imports, which takes
+        as long as the rest of it (docs/bench/cold_start.json). On this machine Python keeps it.
+        """
+        return self is Target.LAMBDA and RUNTIME.name == "python{}.{}".format(*sys.version_info)
 
 
 def digest(target: Target) -> str:
@@ -113,6 +127,20 @@ def make_bundle(directory: Path, target: Target) -> None:
         copy = directory / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
+    if target.is_compiled:
+        compile_sources(directory)
+
+
+def compile_sources(directory: Path) -> None:
+    """Put this Python's bytecode beside every module, for good: the zip has no true times."""
+    compileall.compile_dir(
+        directory,
+        quiet=1,
+        workers=0,
+        stripdir=str(directory),
+        prependdir=_MOUNTED_AT,
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
 
 
 @jsii.implements(ILocalBundling)

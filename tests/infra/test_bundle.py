@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.control.bundle import Target, digest, make_bundle, sources
+from infra.control.bundle import Target, compile_sources, digest, make_bundle, sources
 from infra.control.model import CALLED, trim
 from tests.infra.assembly import ROOT
 
@@ -51,7 +51,7 @@ def test_the_package_is_far_below_what_lambda_takes(package: Path) -> None:
         for path in package.rglob("*"):
             archive.write(path, path.relative_to(package))
 
-    assert len(packed.getvalue()) < 8 * MIB
+    assert len(packed.getvalue()) < (16 if Target.LAMBDA.is_compiled else 8) * MIB
 
 
 def test_the_package_holds_our_code_without_what_no_function_runs(package: Path) -> None:
@@ -59,7 +59,19 @@ def test_the_package_holds_our_code_without_what_no_function_runs(package: Path)
     assert (package / "spindown" / "aws" / "wiring.py").is_file()
     for absent in ("cli", "local", "memory"):
         assert not (package / "spindown" / absent).exists()
-    assert not list(package.rglob("__pycache__"))
+    assert bool(list(package.rglob("*.pyc"))) is Target.LAMBDA.is_compiled
+
+
+def test_bytecode_is_used_without_a_look_at_its_source(tmp_path: Path) -> None:
+    module = tmp_path / "answer.py"
+    module.write_text("print('compiled')")
+    compile_sources(tmp_path)
+    module.write_text("print('from source')")
+    command = [sys.executable, "-B", "-c", "import answer"]
+
+    done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+
+    assert done.stdout == "compiled\n"
 
 
 def test_the_package_for_this_machine_runs_alone_and_makes_every_client(tmp_path: Path) -> None:
