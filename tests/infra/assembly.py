@@ -179,7 +179,9 @@ class Assembly:
         """Return the statements of the role whose logical id begins with ``role``, by their id."""
         found = {}
         for name, resource in self.resources.items():
-            if resource["Type"] == "AWS::IAM::Policy" and name.startswith(role):
+            # What does not fit into one policy, CDK puts into managed ones.
+            is_policy = resource["Type"] in {"AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"}
+            if is_policy and name.startswith(role):
                 for statement in resource["Properties"]["PolicyDocument"]["Statement"]:
                     found[statement.get("Sid", "")] = statement
         return found

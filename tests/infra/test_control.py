@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.event import InterruptionWarning, parse_instance_event, parse_wake_up
+from spindown.contract.row import LOCK_LEASE, SCALER_TIMEOUT
 from tests.infra.assembly import ROOT, Assembly, words
 
 FUNCTIONS = ["lab-interruption", "lab-offers", "lab-scaler"]
@@ -49,6 +50,13 @@ def test_a_function_takes_none_of_the_concurrency_that_a_new_account_has(
     assembly: Assembly, name: str
 ) -> None:
     assert "ReservedConcurrentExecutions" not in function(assembly, name)
+
+
+@pytest.mark.parametrize("name", ["lab-scaler", "lab-interruption"])
+def test_a_reconcile_is_cut_off_before_its_lock_frees_itself(assembly: Assembly, name: str) -> None:
+    timeout = timedelta(seconds=function(assembly, name)["Timeout"])
+
+    assert timeout == SCALER_TIMEOUT < LOCK_LEASE
 
 
 def test_the_functions_share_one_package(assembly: Assembly) -> None:

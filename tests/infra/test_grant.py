@@ -1,13 +1,14 @@
 """What each role may do, and above all what it may not."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.control.model import CALLED
 from spindown.contract import tag
-from tests.infra.assembly import Assembly, listed, words
+from tests.infra.assembly import CONFIG, Assembly, listed, synthesise, words, write_project
 
 WORKERS = ["WorkloadplainFleetRole", "WorkloadrichFleetRole"]
 FUNCTIONS = ["ControlScalerRole", "ControlInterruptionRole", "ControlOffersRole"]
@@ -109,6 +110,33 @@ def test_a_worker_reads_one_code_archive_and_no_other_asset(assembly: Assembly) 
     assert archive.startswith("arn:<AWS::Partition>:s3:::cdk-hnb659fds-assets-")
     assert archive.endswith(".zip")
     assert "*" not in archive
+
+
+@pytest.mark.parametrize("role", WORKERS)
+def test_a_worker_reads_the_kit_that_it_is_installed_from(assembly: Assembly, role: str) -> None:
+    statement = assembly.statements(role)["ReadKit"]
+
+    assert statement["Action"] == "s3:GetObject"
+    (kit,) = resources(statement)
+    assert kit == f"arn:<AWS::Partition>:s3:::{assembly.kit.uri.removeprefix('s3://')}"
+
+
+def test_a_shell_on_workers_is_there_only_for_those_who_ask_for_it(
+    assembly: Assembly, tmp_path: Path
+) -> None:
+    config = CONFIG.replace("budget_per_month", "session_manager = true\nbudget_per_month")
+
+    asked = synthesise(write_project(tmp_path, config), tmp_path / "out")
+
+    for role in WORKERS:
+        assert "OpenSessions" not in assembly.statements(role)
+        assert actions({"": asked.statements(role)["OpenSessions"]}) == {
+            "ssm:UpdateInstanceInformation",
+            "ssmmessages:CreateControlChannel",
+            "ssmmessages:CreateDataChannel",
+            "ssmmessages:OpenControlChannel",
+            "ssmmessages:OpenDataChannel",
+        }
 
 
 def test_only_what_reconciles_launches_and_ends(assembly: Assembly) -> None:

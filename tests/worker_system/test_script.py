@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spindown.contract.image import Kit, render_user_data
+from spindown.contract.image import Kit, render_bake, render_user_data
 from tests.worker_system.kit import SYSTEM
 
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
@@ -25,10 +25,19 @@ def test_shellcheck_has_no_complaint_about_a_script(script: Path) -> None:
     assert complaints(script) == ""
 
 
-@pytest.mark.parametrize("kit", [KIT, None], ids=["bootstrap", "baked"])
-def test_shellcheck_has_no_complaint_about_user_data(kit: Kit | None, tmp_path: Path) -> None:
-    script = tmp_path / "user_data.sh"
-    script.write_text(render_user_data(kit))
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(render_user_data(KIT), id="bootstrap"),
+        pytest.param(render_user_data(KIT, stamp="5" * 64), id="baked"),
+        pytest.param(render_user_data(None), id="own image"),
+        pytest.param(render_bake(KIT, code_uri="s3://b/c.zip", stamp="5" * 64), id="bake"),
+        pytest.param(render_bake(KIT, code_uri=None, stamp="5" * 64), id="bake without code"),
+    ],
+)
+def test_shellcheck_has_no_complaint_about_a_rendered_script(text: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.sh"
+    script.write_text(text)
 
     assert complaints(script) == ""
 
