@@ -1,5 +1,6 @@
 """One slot's work on one job: compute batch after batch, commit meanwhile, end in order."""
 
+import itertools
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from worker.writer import Writer
 
 #: How often a slot looks up from a batch: what a lost lease or a notice waits for at most.
 _LOOK_UP = timedelta(milliseconds=200)
+#: Answers that may come one upon the other between two looks.
+_POLLS_A_LOOK = 8
 #: Time that computing stands still for a commit, until one has been measured.
 _COST_ESTIMATE = timedelta(seconds=1)
 
@@ -129,18 +132,21 @@ class Attempt:
 
     def _follow(self, writer: Writer) -> "_End | None":
         """Take the answers of one batch; None when it is done."""
-        while True:
-            match self._bench.runner.poll(_LOOK_UP):
-                case ItemDone() as done:
-                    self._keep(done)
+        for polls in itertools.count(1):
+            event = self._bench.runner.poll(_LOOK_UP)
+            match event:
+                case ItemDone():
+                    self._keep(event)
                 case BatchDone():
                     return None
                 case Broken(reason):
                     return _End(reason=reason)
-            if self._should_stop():
-                self._bench.runner.kill()
-                return _STOPPED
-            self._checkpoint(writer)
+            if event is None or polls % _POLLS_A_LOOK == 0:
+                if self._should_stop():
+                    self._bench.runner.kill()
+                    return _STOPPED
+                self._checkpoint(writer)
+        raise AssertionError
 
     def _should_stop(self) -> bool:
         if self._bench.keeper.is_lost:
@@ -152,10 +158,8 @@ class Attempt:
 
     def _keep(self, done: ItemDone) -> None:
         """Turn an answer into a record, with the files that lie where they may."""
-        root = self._outputs / str(done.index)
-        error = done.error
-        files = tuple(LocalFile(path=path, local=root / path) for path in done.files)
-        if not all(_is_inside(root, file) for file in files):
+        error, files = done.error, self._files(done)
+        if files is None:
             error, files = "its files lie outside its output directory", ()
         record = Record(
             job_id=self._held.job_id,
@@ -166,10 +170,18 @@ class Attempt:
             error=error,
             seconds=done.seconds,
         )
-        self._results[done.index] = Finished(record=record, files=files if error is None else ())
+        self._results[done.index] = Finished(record=record, files=files)
         self._bench.keeper.items_done += 1
         while self._row_end in self._results:
             self._row_end += 1
+
+    def _files(self, done: ItemDone) -> tuple[LocalFile, ...] | None:
+        """Return the files of an answer; None if one of them is not its own."""
+        if not done.files or done.error is not None:
+            return ()
+        root = self._outputs / str(done.index)
+        files = tuple(LocalFile(path=path, local=root / path) for path in done.files)
+        return files if all(_is_inside(root, file) for file in files) else None
 
     def _checkpoint(self, writer: Writer) -> None:
         """Begin a commit of what is done in a row, if one is due and none is under way."""

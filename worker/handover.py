@@ -146,7 +146,7 @@ class Handover:
     def _letting_go(self, held: Held) -> Iterator[Held]:
         with self._bench.keeper.letting_go() as lease:
             try:
-                yield replace(held, lease=lease)
+                yield held if lease is held.lease else replace(held, lease=lease)
             except SpindownError:
                 # What was not cleared runs out by itself; the slot is free all the same.
                 self._bench.presence.free(self._bench.seat)

@@ -2,11 +2,13 @@
 
 import json
 import logging
+import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from spindown.contract.codec import encode_instant
 
+_WRITER = json.JSONEncoder(default=str)
 _LOGGER = "spindown.worker"
 
 
@@ -22,7 +24,7 @@ class _JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return _WRITER.encode(line)
 
 
 class EventLog:
@@ -51,8 +53,11 @@ class EventLog:
     def _write(
         self, level: int, event: str, fields: dict[str, Any], *, with_trace: bool = False
     ) -> None:
-        extra = {"fields": {**self._fields, **fields}}
-        self._logger.log(level, event, extra=extra, exc_info=with_trace)
+        # Made here, since the logger would look for its caller in the stack first.
+        exc_info = sys.exc_info() if with_trace else None
+        record = logging.LogRecord(self._logger.name, level, "", 0, event, (), exc_info)
+        record.fields = {**self._fields, **fields}
+        self._logger.handle(record)
 
 
 def open_log(stream: TextIO) -> EventLog:

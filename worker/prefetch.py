@@ -37,22 +37,20 @@ class Prefetch:
         self._inputs = inputs
         self._scratch = scratch
         self._executor = executor
+        self._has_remote = any(_is_remote(value) for value in values)
         self._coming: dict[range, Future[Batch]] = {}
 
-    def begin(self, indexes: range) -> Future[Batch]:
-        """Start to fetch a batch, unless that was done; one of no remote item is there at once."""
-        if indexes not in self._coming:
-            if any(_is_remote(self._values[index]) for index in indexes):
-                self._coming[indexes] = self._executor.submit(self._fetch, indexes)
-            else:
-                self._coming[indexes] = Future()
-                self._coming[indexes].set_result(self._fetch(indexes))
-        return self._coming[indexes]
+    def begin(self, indexes: range) -> None:
+        """Start to fetch a batch, unless that was done."""
+        if self._has_remote and indexes not in self._coming:
+            self._coming[indexes] = self._executor.submit(self._fetch, indexes)
 
     def is_ready(self, indexes: range, timeout: timedelta) -> bool:
         """Tell whether a batch has come within ``timeout``."""
-        future = self.begin(indexes)
-        return future.done() or not wait([future], timeout.total_seconds()).not_done
+        if not self._has_remote:
+            return True
+        self.begin(indexes)
+        return not wait([self._coming[indexes]], timeout.total_seconds()).not_done
 
     def take(self, indexes: range) -> Batch:
         """Return a batch, waiting for it.
@@ -60,14 +58,15 @@ class Prefetch:
         Raises:
             Unreachable: S3 gives no answer, which says nothing about the items.
         """
-        future = self.begin(indexes)
-        del self._coming[indexes]
-        return future.result()
+        if not self._has_remote:
+            return self._fetch(indexes)
+        self.begin(indexes)
+        return self._coming.pop(indexes).result()
 
     def clear(self, indexes: range) -> None:
         """Remove the local copies of a batch."""
-        for index in indexes:
-            if _is_remote(self._values[index]):
+        if self._has_remote:
+            for index in indexes:
                 shutil.rmtree(self._scratch / str(index), ignore_errors=True)
 
     def _fetch(self, indexes: range) -> Batch:

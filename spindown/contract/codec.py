@@ -5,6 +5,7 @@ conditional write can compare them; durations become seconds. Unknown fields are
 reading: a row is changed field by field, so what a later version wrote stays in place.
 """
 
+import json
 import types
 import typing
 from collections.abc import Mapping
@@ -24,6 +25,15 @@ Row = dict[str, Any]
 
 #: Levels of lists and objects within each other; more would break writers on the way.
 DEPTH_MAX = 64
+
+
+#: Made once: ``json.dumps`` makes one for every call that is not plain.
+_WRITER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
+def to_json(value: Any) -> str:
+    """Return a JSON value as text in its shortest form (ValueError, TypeError: it is none)."""
+    return _WRITER.encode(value)
 
 
 def is_too_deep(value: Any) -> bool:
@@ -66,7 +76,10 @@ def encode(value: Any) -> Any:  # noqa: PLR0911 - one return per kind of value
     if isinstance(value, timedelta):
         return value.total_seconds()
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: encode(getattr(value, name)) for name in _names(type(value))}
+        return {
+            name: inner if type(inner := getattr(value, name)) in _ATOMS else encode(inner)
+            for name in _names(type(value))
+        }
     if isinstance(value, Mapping):
         return {str(k): encode(v) for k, v in value.items()}
     if isinstance(value, frozenset | set):

@@ -174,7 +174,10 @@ def test_a_lease_that_the_control_plane_cleared_drops_its_job_at_once(tmp_path: 
             slot.world.table.write(Write(key=slot.bench.seat.lease_key, delete=True))
             slot.watch.beat()
 
-    slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=clear))
+    def stall(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        return [*square(task, batch)[:1], *[None] * 9]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=stall, before_poll=clear))
     slot.world.send(JOB)
     slot.slot.step()
     assert slot.events("lease_lost")

@@ -10,6 +10,8 @@ import struct
 import time
 from typing import Any, BinaryIO
 
+from spindown.contract.codec import to_json
+
 _LENGTH = struct.Struct(">I")
 #: What a pipe holds.
 _CHUNK = 65536
@@ -20,7 +22,7 @@ Frame = dict[str, Any]
 
 def encode_frame(frame: Frame) -> bytes:
     """Return a frame's bytes (ValueError or TypeError: it is not JSON)."""
-    data = json.dumps(frame, allow_nan=False, separators=(",", ":")).encode()
+    data = to_json(frame).encode()
     return _LENGTH.pack(len(data)) + data
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from spindown.app.work.fence import write_fence
 from spindown.app.work.held import Finished, Held, LocalFile, Seat, WorkPorts
@@ -52,27 +53,25 @@ def commit(held: Held, portion: Portion, *, seat: Seat, ports: WorkPorts) -> Hel
 def extend_manifest(held: Held, portion: Portion, *, seat: Seat, ports: WorkPorts) -> Manifest:
     """Upload what a portion holds; return the manifest that would list it."""
     manifest = held.manifest
-    changes = replace(
-        manifest,
-        busy_seconds=manifest.busy_seconds + portion.busy.total_seconds(),
-        cost_usd=manifest.cost_usd + seat.price_per_hour * (portion.busy / timedelta(hours=1)),
-    )
+    changes: dict[str, Any] = {
+        "busy_seconds": manifest.busy_seconds + portion.busy.total_seconds(),
+        "cost_usd": manifest.cost_usd + seat.price_per_hour * (portion.busy / timedelta(hours=1)),
+    }
     if portion.state is not None:
-        changes = replace(changes, user_state=_upload_state(manifest, portion.state, ports))
+        changes["user_state"] = _upload_state(manifest, portion.state, ports)
+    next_item = manifest.next_item
     if portion.finished:
         part = _upload_part(manifest, portion.finished, ports)
-        changes = replace(
-            changes, parts=(*manifest.parts, part), next_item=manifest.next_item + _count(part)
-        )
-    if changes.items is not None and changes.next_item >= changes.items:
-        changes = replace(
-            changes,
-            state=JobState.COMPLETED,
-            released=True,
-            finished_at=ports.clock.now(),
-            reason="" if changes.items else "it has no items",
-        )
-    return changes
+        next_item = part.last + 1
+        changes |= {"parts": (*manifest.parts, part), "next_item": next_item}
+    if manifest.items is not None and next_item >= manifest.items:
+        changes |= {
+            "state": JobState.COMPLETED,
+            "released": True,
+            "finished_at": ports.clock.now(),
+            "reason": "" if manifest.items else "it has no items",
+        }
+    return replace(manifest, **changes)
 
 
 def commit_as(manifest: Manifest, held: Held, ports: WorkPorts) -> Held:
@@ -103,10 +102,6 @@ def delete_held(held: Held, seat: Seat, ports: WorkPorts) -> None:
         delete(decode(Lease, row).receipt_handle, ports.queue)
 
 
-def _count(part: Part) -> int:
-    return part.last - part.first + 1
-
-
 def _upload_part(manifest: Manifest, finished: Sequence[Finished], ports: WorkPorts) -> Part:
     first = manifest.next_item
     last = first + len(finished) - 1
@@ -128,6 +123,8 @@ def _upload_part(manifest: Manifest, finished: Sequence[Finished], ports: WorkPo
 
 
 def _with_outputs(finished: Finished, stem: str, ports: WorkPorts) -> Record:
+    if not finished.files:
+        return finished.record
     outputs = []
     for file in finished.files:
         key = f"{stem}/{finished.record.index}/{file.path}"

@@ -81,6 +81,8 @@ class Held:
 
     def with_items(self, count: int) -> "Held":
         """Return it knowing how many items there are; the next commit writes it down."""
+        if self.manifest.items == count:
+            return self
         return replace(self, manifest=replace(self.manifest, items=count))
 
 

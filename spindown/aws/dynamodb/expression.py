@@ -62,6 +62,7 @@ class Expression:
     """One request's expressions, with the names and values that they refer to."""
 
     def __init__(self) -> None:
+        #: Name -> placeholder.
         self._names: dict[str, str] = {}
         self._values: dict[str, AttributeValueTypeDef] = {}
 
@@ -95,7 +96,7 @@ class Expression:
         """Return the names and values as request arguments; an empty one must not be sent."""
         found: dict[str, Any] = {}
         if self._names:
-            found["ExpressionAttributeNames"] = self._names
+            found["ExpressionAttributeNames"] = {p: name for name, p in self._names.items()}
         if self._values:
             found["ExpressionAttributeValues"] = self._values
         return found
@@ -113,12 +114,7 @@ class Expression:
         return f"(attribute_not_exists({placeholder}) OR attribute_type({placeholder}, :null))"
 
     def _name(self, name: str) -> str:
-        for placeholder, known in self._names.items():
-            if known == name:
-                return placeholder
-        placeholder = f"#n{len(self._names)}"
-        self._names[placeholder] = name
-        return placeholder
+        return self._names.setdefault(name, f"#n{len(self._names)}")
 
     def _value(self, name: str, value: Any) -> str:
         placeholder = f":v{len(self._values)}"

@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from spindown.contract.codec import decode, encode
+from spindown.contract.codec import decode, encode, to_json
 from spindown.error import ContractError, NewerSchema
 
 SCHEMA = 1
@@ -114,7 +114,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
     """Return the object's bytes, the unread fields of later versions among the others."""
     row = encode(manifest)
     extra = row.pop("extra")
-    return json.dumps({**extra, **row}, separators=(",", ":")).encode()
+    return to_json({**extra, **row}).encode()
 
 
 def decode_manifest(data: bytes) -> Manifest:

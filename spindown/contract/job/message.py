@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
-from spindown.contract.codec import is_too_deep
+from spindown.contract.codec import is_too_deep, to_json
 from spindown.error import ContractError, NewerSchema
 
 SCHEMA = 1
@@ -107,7 +107,7 @@ def encode_job(message: JobMessage) -> str:
     unset = JobMessage()
     row = {f.name: getattr(message, f.name) for f in fields(message)}
     row = {name: value for name, value in row.items() if value != getattr(unset, name)}
-    return json.dumps(row, separators=(",", ":"))
+    return to_json(row)
 
 
 def with_id(message: JobMessage, message_id: str) -> JobMessage:
@@ -133,7 +133,7 @@ def parse_items(data: bytes, name: str) -> tuple[Any, ...]:
 
 def encode_items(items: Sequence[Any]) -> bytes:
     """Return items as JSON lines."""
-    return "".join(json.dumps(item, separators=(",", ":")) + "\n" for item in items).encode()
+    return "".join(to_json(item) + "\n" for item in items).encode()
 
 
 def _load_object(body: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from spindown.contract.codec import decode, encode
+from spindown.contract.codec import decode, encode, to_json
 from spindown.error import ContractError
 
 
@@ -61,7 +61,21 @@ def part_key(job_id: str, epoch: int, first: int, last: int) -> str:
 
 def encode_part(records: Iterable[Record]) -> bytes:
     """Return records as JSON lines."""
-    return "".join(json.dumps(encode(r), separators=(",", ":")) + "\n" for r in records).encode()
+    return "".join(to_json(_row(record)) + "\n" for record in records).encode()
+
+
+def _row(record: Record) -> dict[str, Any]:
+    # Not through the codec: item and result are JSON already, and there are many records.
+    return {
+        "job_id": record.job_id,
+        "index": record.index,
+        "item": record.item,
+        "status": record.status.value,
+        "result": record.result,
+        "error": record.error,
+        "outputs": [encode(output) for output in record.outputs],
+        "seconds": record.seconds,
+    }
 
 
 def decode_part(data: bytes) -> tuple[Record, ...]:
