@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from spindown.app.result import find_jobs, read_progress, read_records
-from spindown.app.submit import Draft, name_batch, submit_items, submit_uri, upload
+from spindown.app.batch.result import find_jobs, read_progress, read_records
+from spindown.app.batch.submit import Draft, name_batch, submit_items, submit_uri, upload
 from spindown.cli import option
 from spindown.cli.session import Session, open_session
 from spindown.contract.codec import encode

@@ -22,11 +22,11 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from spindown.app.batch.result import JobProgress, read_progress, read_records
+from spindown.app.batch.submit import Draft, name_batch, submit_items, upload
 from spindown.app.bill import Bill, read_bill
 from spindown.app.plan import plan
 from spindown.app.reconcile.report import record_candidate
-from spindown.app.result import JobProgress, read_progress, read_records
-from spindown.app.submit import Draft, name_batch, submit_items, upload
 from spindown.cli import option
 from spindown.cli.screen import render_status
 from spindown.cli.session import Session, connect

@@ -1,0 +1,1 @@
+"""A batch from its side of the queue: submit it, read what came of it."""

@@ -1,0 +1,125 @@
+"""Read what jobs have committed, through their manifests and never by listing parts."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from spindown.app.port import ObjectStore
+from spindown.contract.codec import decode
+from spindown.contract.job.batch import Batch, batch_key
+from spindown.contract.job.manifest import JobState, Manifest, Part, manifest_key
+from spindown.error import ContractError, NotFound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """How far one job is."""
+
+    job_id: str
+    #: None: not claimed yet.
+    state: JobState | None
+    items_done: int = 0
+    items_failed: int = 0
+    items: int | None = None
+    interruptions: int = 0
+    losses: int = 0
+    epoch: int = 0
+    busy_seconds: float = 0.0
+    cost_usd: float = 0.0
+    reason: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing will change any more."""
+        return self.state in {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED}
+
+
+def find_jobs(name: str, store: ObjectStore) -> tuple[str, ...]:
+    """Return the job ids that ``name``, a batch or a job, stands for.
+
+    Raises:
+        NotFound: it is neither.
+    """
+    try:
+        return decode(Batch, json.loads(store.get(batch_key(name)).data)).jobs
+    except NotFound:
+        read_manifest(name, store)
+        return (name,)
+
+
+def read_manifest(job_id: str, store: ObjectStore) -> Manifest:
+    """Return a job's manifest (raises NotFound, ContractError)."""
+    data = store.get(manifest_key(job_id)).data
+    try:
+        return decode(Manifest, json.loads(data))
+    except ValueError as exc:
+        raise ContractError("manifest", job_id, "wait: its next writer mends it") from exc
+
+
+def read_records(job_id: str, store: ObjectStore) -> Iterator[dict[str, Any]]:
+    """Yield the committed result records of a job and of its children, in item order.
+
+    Raises:
+        ContractError: a part is not what the manifest committed.
+    """
+    manifest = read_manifest(job_id, store)
+    for part in manifest.parts:
+        for line in _read_part(part, store).splitlines():
+            yield json.loads(line)
+    for child in manifest.children:
+        try:
+            yield from read_records(child, store)
+        except NotFound:
+            continue
+
+
+def _read_part(part: Part, store: ObjectStore) -> bytes:
+    data = store.get(part.key).data
+    if hashlib.sha256(data).hexdigest() != part.sha256:
+        raise ContractError("part", part.key, "restore it: its bytes are not those committed")
+    return data
+
+
+def read_progress(job_id: str, store: ObjectStore) -> JobProgress:
+    """Return how far a job is, its children summed up."""
+    try:
+        manifest = read_manifest(job_id, store)
+    except NotFound:
+        return JobProgress(job_id=job_id, state=None)
+    own = JobProgress(
+        job_id=job_id,
+        state=manifest.state,
+        items_done=sum(part.last - part.first + 1 for part in manifest.parts),
+        items_failed=sum(part.failed for part in manifest.parts),
+        items=manifest.items,
+        interruptions=manifest.interruptions,
+        losses=manifest.losses,
+        epoch=manifest.epoch,
+        busy_seconds=manifest.busy_seconds,
+        cost_usd=manifest.cost_usd,
+        reason=manifest.reason,
+    )
+    if manifest.state is not JobState.SPLIT:
+        return own
+    return _sum_children(own, [read_progress(child, store) for child in manifest.children])
+
+
+def _sum_children(own: JobProgress, children: list[JobProgress]) -> JobProgress:
+    states = {child.state for child in children}
+    over = all(child.is_over for child in children)
+    ended = JobState.FAILED if JobState.FAILED in states else JobState.COMPLETED
+    return JobProgress(
+        job_id=own.job_id,
+        state=ended if over else JobState.SPLIT,
+        items_done=sum(child.items_done for child in children),
+        items_failed=sum(child.items_failed for child in children),
+        items=own.items,
+        interruptions=sum(child.interruptions for child in children),
+        losses=sum(child.losses for child in children),
+        epoch=max((child.epoch for child in children), default=own.epoch),
+        busy_seconds=sum(child.busy_seconds for child in children),
+        cost_usd=sum(child.cost_usd for child in children),
+        reason=next((child.reason for child in children if child.reason), own.reason),
+    )
