@@ -25,12 +25,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from spindown.app.batch.result import JobProgress, read_progress, read_records
 from spindown.app.batch.submit import Draft, name_batch, submit_items, upload
 from spindown.app.bill import Bill, read_bill
-from spindown.app.plan import plan
+from spindown.app.explain.plan import plan
 from spindown.app.reconcile.report import record_candidate
 from spindown.cli import option
-from spindown.cli.screen import render_status
+from spindown.cli.render.screen import render_status
+from spindown.cli.render.summary import render_bill
 from spindown.cli.session import Session, connect
-from spindown.cli.summary import render_bill
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.error import SpindownError

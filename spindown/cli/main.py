@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import typer
 
-from spindown.cli import batch, demo, local, plan, policy, view
+from spindown.cli import batch, demo, local, policy
+from spindown.cli.explain import plan, view
 from spindown.error import SpindownError
 
 app = typer.Typer(

@@ -14,9 +14,9 @@ import botocore.exceptions
 
 from spindown import config as configuration
 from spindown.app.control import ControlPorts
+from spindown.app.explain.status import Status, read_status
 from spindown.app.ledger import Ledger
 from spindown.app.port import JobQueue, ObjectStore, SettingsStore, Table
-from spindown.app.status import Status, read_status
 from spindown.aws.wiring import Aws
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.error import BadInput, NotFound, SpindownError

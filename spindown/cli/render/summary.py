@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.app.bill import Bill
-from spindown.cli.screen import format_cost, format_seconds
+from spindown.cli.render.screen import format_cost, format_seconds
 
 #: EC2's own words for how an instance ended, and ours.
 _ENDINGS = {

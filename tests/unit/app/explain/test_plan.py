@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spindown.app.control import ControlPorts
-from spindown.app.plan import plan
+from spindown.app.explain.plan import plan
 from spindown.memory import PortCall, intercept
 from tests.control import WORKLOAD, ControlWorld, with_policy
 

@@ -9,9 +9,9 @@ import typer
 from rich.console import Console, Group
 from rich.live import Live
 
-from spindown.app.status import Status
+from spindown.app.explain.status import Status
 from spindown.cli import option
-from spindown.cli.screen import render_status
+from spindown.cli.render.screen import render_status
 from spindown.cli.session import Session, open_session
 from spindown.contract.codec import encode
 

@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from spindown.app import plan as planning
-from spindown.app.plan import Plan
+from spindown.app.explain import plan as planning
+from spindown.app.explain.plan import Plan
 from spindown.cli import option
-from spindown.cli.screen import format_cost
+from spindown.cli.render.screen import format_cost
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.domain.ranking import Candidate

@@ -7,7 +7,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from spindown.app.status import Status, WorkerStatus
+from spindown.app.explain.status import Status, WorkerStatus
 from spindown.config import format_duration
 
 _COLOURS = {

@@ -6,10 +6,10 @@ from random import Random
 import pytest
 from rich.console import Console
 
+from spindown.app.explain.status import Status, read_status
 from spindown.app.ledger import Ledger
 from spindown.app.port import Key, Outgoing, Table, Write
-from spindown.app.status import Status, read_status
-from spindown.cli.screen import format_cost, format_seconds, render_status
+from spindown.cli.render.screen import format_cost, format_seconds, render_status
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.row import BacklogRow, BreakerRow, DecisionRow, PolicyRow, SpendRow

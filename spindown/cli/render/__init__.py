@@ -1,0 +1,1 @@
+"""Values on a screen: each module renders, none gathers."""
