@@ -53,6 +53,13 @@ class LedgerView:
     #: Sort keys of rows that could not be read.
     bad_rows: tuple[str, ...] = ()
 
+    @property
+    def unreadable_workers(self) -> frozenset[str]:
+        """Return the instances whose rows could not be read: ours, and nothing more is known."""
+        return frozenset(
+            sort.removeprefix(rows.WORKER) for sort in self.bad_rows if sort.startswith(rows.WORKER)
+        )
+
     def leases_of(self, instance_id: str) -> tuple[Lease, ...]:
         """Return what the slots of one instance hold."""
         return tuple(lease for lease in self.leases if lease.instance_id == instance_id)

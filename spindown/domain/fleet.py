@@ -57,6 +57,8 @@ class Worker:
     #: Up to where its cost has been added to the day's spend.
     accrued_until: datetime | None = None
     condemned_at: datetime | None = None
+    #: Whether its end before the check-in has been counted against its pool and image.
+    miss_counted: bool = False
     #: Why it was condemned or ended, in words for a person.
     reason: str = ""
     ended_at: datetime | None = None

@@ -88,6 +88,10 @@ UNSEEN_FOR = timedelta(minutes=5)
 DRAINED_FOR = timedelta(minutes=5)
 
 _GONE = frozenset({"shutting-down", "terminated"})
+#: StateReason.Code of an instance that somebody ended by a call, and what all codes begin with
+#: that blame EC2 itself (EC2 API reference, StateReason).
+_ENDED_BY_CALL = "Client.UserInitiatedShutdown"
+_FAULT_OF_EC2 = "Server."
 #: StateReason.Code of an instance that EC2 took back (EC2 API reference, StateReason).
 _RECLAIMED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
 
@@ -140,6 +144,26 @@ def ending_of(worker: Worker, instance: Instance) -> Ending:
     )
     reason = worker.reason or instance.state_reason or instance.state
     return Ending(instance_id=worker.instance_id, reason=reason, reclaimed=reclaimed)
+
+
+def has_missed_check_in(worker: Worker) -> bool:
+    """Tell whether a worker ended before it checked in, neither taken back nor ended by a call.
+
+    Whoever ends such instances one after the other must not be given new ones without end. One
+    that was condemned for its silence was counted then.
+    """
+    return (
+        worker.state is WorkerState.ENDED
+        and worker.checked_in_at is None
+        and worker.condemned_at is None
+        and not worker.is_interrupting
+        and worker.reason != _ENDED_BY_CALL
+    )
+
+
+def is_fault_of_image(worker: Worker) -> bool:
+    """Tell whether what ended an instance may be in its image, code or account, not in EC2."""
+    return not worker.reason.startswith(_FAULT_OF_EC2)
 
 
 def _orphans(

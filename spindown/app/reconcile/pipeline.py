@@ -116,6 +116,8 @@ def _patiently(tick: Tick, what: str, step: Callable[[Tick], None]) -> None:
     """Carry out a step that may fail on EC2's side without stopping the rest."""
     try:
         step(tick)
+    except FenceLost:
+        raise
     except Throttled:
         back_off(tick)
         tick.notes.append(f"{what}: EC2 asked to slow down")
@@ -123,6 +125,8 @@ def _patiently(tick: Tick, what: str, step: Callable[[Tick], None]) -> None:
         tick.notes.append(f"{what}: no answer ({exc})")
     except AccessDenied as exc:
         tick.notes.append(f"{what}: a grant is missing ({exc})")
+    except SpindownError as exc:
+        tick.notes.append(f"{what}: {exc}")
 
 
 def _remember(tick: Tick, decision: Decision) -> None:

@@ -15,10 +15,16 @@ from spindown.app.reconcile.look import assumed
 from spindown.app.reconcile.outcome import ADOPTED, mark_unavailable
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import row as rows
+from spindown.contract.codec import encode
 from spindown.contract.decision import EndingRecord
 from spindown.contract.row import BreakerRow
 from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.reaping import Condemnation, reap
+from spindown.domain.reaping import (
+    Condemnation,
+    has_missed_check_in,
+    is_fault_of_image,
+    reap,
+)
 
 #: Launches in a row on one image that never checked in, from which launching stops.
 STRIKES = 3
@@ -43,11 +49,13 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
         _end(tick, ending.instance_id, reason=ending.reason, reclaimed=ending.reclaimed)
     for instance_id in reaping.lost_rows:
         _end(tick, instance_id, reason="EC2 does not know it any more", reclaimed=False)
+    _free_abandoned(tick)
+    for worker in list(tick.workers.values()):
+        if has_missed_check_in(worker) and not worker.miss_counted:
+            _count_miss(tick, worker)
     condemned = [c.instance_id for c in reaping.condemn if _condemn(tick, c)]
     doomed = [tick.workers[i] for i in (*reaping.terminate, *condemned)]
-    orphans = [by_id[i] for i in reaping.orphans]
-    _terminate(tick, [(w.region, w.instance_id) for w in doomed])
-    _terminate(tick, [(i.region, i.instance_id) for i in orphans])
+    orphans = [by_id[i] for i in reaping.orphans if not _may_be_at_work(tick, by_id[i])]
     tick.condemned += [
         EndingRecord(instance_id=i.instance_id, reason="no row knows it") for i in orphans
     ]
@@ -55,7 +63,15 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
         tick.held_back = True
         tick.notes.append(reaping.held_back)
     tick.notes += [f"{i} is busy past its lifetime: left alone" for i in reaping.overdue]
-    _free_abandoned(tick)
+    _terminate(tick, [(w.region, w.instance_id) for w in doomed])
+    _terminate(tick, [(i.region, i.instance_id) for i in orphans])
+
+
+def _may_be_at_work(tick: Tick, instance: InstanceView) -> bool:
+    """Tell whether an instance may be a worker whose row cannot be read, within its lifetime."""
+    longest = tick.policy.max_lifetime + tick.policy.lifetime_grace
+    is_young = tick.now - instance.launched_at <= longest
+    return is_young and instance.instance_id in tick.view.unreadable_workers
 
 
 def _condemn(tick: Tick, condemnation: Condemnation) -> bool:
@@ -69,7 +85,9 @@ def _condemn(tick: Tick, condemnation: Condemnation) -> bool:
         "reason": condemnation.reason,
         "version": worker.version + 1,
     }
-    when = When(exists=True, equals={"version": worker.version, "state": worker.state.value})
+    # A heartbeat since the row was read shows that it lives, though it changes no version.
+    seen = {"version": worker.version, "state": worker.state, "heartbeat_at": worker.heartbeat_at}
+    when = When(exists=True, equals=encode(seen))
     row = tick.ledger.change(rows.worker_sort(worker.instance_id), changes, when=when)
     if not tick.journal.commit(row):
         return False
@@ -81,12 +99,28 @@ def _condemn(tick: Tick, condemnation: Condemnation) -> bool:
         version=worker.version + 1,
     )
     tick.condemned.append(EndingRecord(instance_id=worker.instance_id, reason=condemnation.reason))
-    launch = tick.launch_of(worker)
-    was_adopted = launch is not None and launch.reason == ADOPTED
-    if condemnation.never_checked_in and not was_adopted:
+    if condemnation.never_checked_in and not _was_adopted(tick, worker):
         mark_unavailable(tick, worker.pool, "its instance never checked in")
         _strike(tick, worker)
     return True
+
+
+def _count_miss(tick: Tick, worker: Worker) -> None:
+    """Count once that an instance ended by itself before it checked in."""
+    sort = rows.worker_sort(worker.instance_id)
+    tick.workers[worker.instance_id] = replace(worker, miss_counted=True)
+    tick.journal.note(tick.ledger.change(sort, {"miss_counted": True}, when=When(exists=True)))
+    if _was_adopted(tick, worker):
+        return
+    mark_unavailable(tick, worker.pool, f"its instance never checked in: {worker.reason}")
+    if is_fault_of_image(worker):
+        _strike(tick, worker)
+
+
+def _was_adopted(tick: Tick, worker: Worker) -> bool:
+    """Tell whether it had no row for a while, so that it could not check in."""
+    launch = tick.launch_of(worker)
+    return launch is not None and launch.reason == ADOPTED
 
 
 def _strike(tick: Tick, worker: Worker) -> None:
@@ -159,7 +193,12 @@ def _ended_at(worker: Worker, now: datetime) -> datetime:
 
 def _free_abandoned(tick: Tick) -> None:
     """Requeue what the slots of instances without a live row still hold."""
-    gone = [lease for lease in tick.leases if _is_gone(tick.workers, lease.instance_id)]
+    unreadable = tick.view.unreadable_workers
+    gone = [
+        lease
+        for lease in tick.leases
+        if lease.instance_id not in unreadable and _is_gone(tick.workers, lease.instance_id)
+    ]
     if not gone:
         return
     freed = free_leases(tuple(gone), tick.ledger, tick.queue, now=tick.now)

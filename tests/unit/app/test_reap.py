@@ -13,10 +13,10 @@ from spindown.contract.decision import Outcome
 from spindown.contract.row import worker_sort
 from spindown.contract.settings import RunSettings
 from spindown.domain.fleet import WorkerState
-from spindown.error import Unreachable
+from spindown.error import SpindownError, Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
-from tests.control import WORKLOAD, ControlWorld, a_pool_of, with_policy
+from tests.control import REGION, WORKLOAD, ControlWorld, a_pool_of, with_policy
 
 
 def test_ends_an_instance_that_never_checked_in_and_tries_the_next_offer() -> None:
@@ -277,3 +277,110 @@ def test_ending_the_same_instance_again_changes_nothing(again: int) -> None:
 def _empty(world: ControlWorld) -> None:
     while message := world.queue.receive(wait=timedelta(0), visibility=minutes(1)):
         world.queue.delete(message.receipt_handle)
+
+
+def test_instances_that_die_before_they_check_in_open_the_breaker_too() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+    launched: list[str] = []
+
+    for _ in range(30):
+        decision = world.tick(minutes(1))
+        found = [i for a in decision.attempts for i in a.instances]
+        launched += found
+        for instance_id in found:
+            world.compute.power_off(instance_id)
+
+    assert len(launched) == 3
+    assert decision.outcome is Outcome.STOPPED
+    assert sum(world.metrics.values("CheckInsMissed")) == 3
+
+
+@pytest.mark.parametrize(
+    ("reason", "strikes", "dry"),
+    [
+        pytest.param("Client.InternalError", 1, 1, id="its volume could not be made"),
+        pytest.param("Server.InsufficientInstanceCapacity", 0, 1, id="no capacity after all"),
+        pytest.param("Client.UserInitiatedShutdown", 0, 0, id="a person ended it"),
+    ],
+)
+def test_what_ended_an_instance_before_its_check_in_says_whose_fault_it_was(
+    reason: str, strikes: int, dry: int
+) -> None:
+    world = with_policy(max_workers=1, band=0.0)
+    world.send()
+    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    worker = world.view().workers[instance_id]
+    world.change(instance_id, state=WorkerState.ENDED, ended_at=world.now, reason=reason)
+
+    world.tick(minutes(1))
+
+    assert world.view().breaker.strikes == strikes
+    assert (worker.pool in world.view().unavailable) == dry
+    # Counted once, though the row stays for a while.
+    world.tick(minutes(1))
+    assert world.view().breaker.strikes == strikes
+
+
+def test_a_row_that_cannot_be_read_costs_nobody_the_instance_or_the_job() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.put(worker_sort(worker.instance_id), state="of-a-later-version")
+
+    for _ in range(40):
+        world.clock.advance(minutes(1))
+        for lease in world.view().leases:
+            world.queue.extend(lease.receipt_handle, minutes(5))
+        world.tick()
+
+    assert len(world.view().leases) == 1
+    state = world.compute.instance(region=REGION, instance_id=worker.instance_id).state
+    assert state == "running"
+    assert world.metric("BadRows") == 1
+
+
+def test_a_row_that_cannot_be_read_saves_no_instance_past_its_lifetime() -> None:
+    world = with_policy(max_lifetime=timedelta(hours=1), lifetime_grace=minutes(15))
+    worker = world.launched()
+    world.put(worker_sort(worker.instance_id), state="of-a-later-version")
+
+    world.run(90)
+
+    state = world.compute.instance(region=REGION, instance_id=worker.instance_id).state
+    assert state in {"shutting-down", "terminated"}
+
+
+def test_an_instance_that_cannot_be_ended_stops_neither_launching_nor_requeueing() -> None:
+    def protect(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "terminate":
+            raise SpindownError("TerminateInstances: OperationNotPermitted: it is protected")
+        return proceed()
+
+    world = with_policy(max_workers=2)
+    worker = world.launched()
+    world.change(worker.instance_id, state=WorkerState.CONDEMNED, condemned_at=world.now)
+    world.interfere = protect
+    world.send(300)
+
+    decision = world.tick(minutes(1))
+
+    assert decision.outcome is Outcome.LAUNCHED
+    assert any("it is protected" in note for note in decision.notes)
+
+
+def test_a_worker_that_has_just_given_a_sign_of_life_is_not_condemned() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.clock.advance(minutes(30))
+
+    def wake(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        answer = proceed()
+        if call.port == "table" and call.method == "query" and "w#" in call.args[0]:
+            world.put(worker_sort(worker.instance_id), heartbeat_at=world.now)
+        return answer
+
+    world.interfere = wake
+    world.tick()
+
+    assert world.view().workers[worker.instance_id].state is WorkerState.IDLE
