@@ -123,7 +123,8 @@ _POLICY = {
     "longer than leaves room for a slow boot. Once it has passed, every rung of the ladder is "
     "open.",
     "drain_within": "Time within which the present backlog should be worked off.",
-    "max_workers": "Workers at once, at most.",
+    "max_workers": "Workers at once, at most. 0: none is launched, and those that run end after "
+    "the jobs that they hold.",
     "warm_workers": "Workers that reconcile launches without work and does not end. They bill; "
     "each still ends itself at its idle timeout, and is replaced then.",
     "max_attempts_per_tick": "Launch requests of one tick, at most.",

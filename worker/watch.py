@@ -75,9 +75,7 @@ class Watch:
             self._hear(self._presence.beat())
         except Condemned:
             self._life.leave(self._ports.clock.now(), "condemned")
-        self._life.standing = read_standing(
-            self._ports.table, self._presence.workload, self._life.standing
-        )
+        self._follow_policy()
         self._account.flush()
         self._show_life()
 
@@ -99,6 +97,14 @@ class Watch:
         for keeper in self._keepers:
             self._try("lease_not_bounded", partial(keeper.bound, deadline))
         self._try("notice_not_recorded", partial(self._presence.record_notice, deadline))
+
+    def _follow_policy(self) -> None:
+        """Go by the policy in force; if it allows no worker, the jobs in hand are the last."""
+        self._life.standing = read_standing(
+            self._ports.table, self._presence.workload, self._life.standing
+        )
+        if not self._policy.max_workers:
+            self._life.finish("max_workers is 0")
 
     def _hear(self, worker: Worker) -> None:
         """Take from our own row what EventBridge has told the control plane."""

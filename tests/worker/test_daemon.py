@@ -46,6 +46,15 @@ SLEEPER = """
                 threading.Event().wait()
             yield Result(item, ctx.slot)
 """
+STEPPER = """
+    import threading
+    from pathlib import Path
+    from spindown.user import Result
+    def run(batch, ctx):
+        while not (Path(__file__).parents[1] / "go").exists():
+            threading.Event().wait(0.02)
+        return [Result(item, item.value) for item in batch]
+"""
 ECHO = """
     from spindown.user import Result
     def run(batch, ctx):
@@ -302,6 +311,26 @@ def test_leaves_at_its_lifetime(plant: Callable[..., Plant]) -> None:
     one.join()
     assert one.world.worker().reason == "lifetime"
     assert one.world.manifest("a").released
+
+
+def test_ends_after_the_job_in_hand_once_the_policy_allows_no_worker(
+    plant: Callable[..., Plant],
+) -> None:
+    patient = replace(QUICK, idle_timeout=timedelta(hours=1))
+    one = plant(STEPPER, policy=patient)
+    one.world.send({"job_id": "a", "items": items(3)})
+    one.start()
+    one.until(lambda: one.next_item("a") == 0)
+    one.world.send({"job_id": "b", "items": items(1)})
+    one.world.set_policy(replace(patient, max_workers=0))
+    one.until(lambda: bool(one.events("draining")))
+    (one.scratch / "go").touch()
+    one.join()
+    assert one.world.manifest("a").state is JobState.COMPLETED
+    assert one.world.queue.backlog().visible == 1
+    worker = one.world.worker()
+    assert (worker.state, worker.reason) == (WorkerState.DRAINED, "max_workers is 0")
+    assert one.has_powered_off
 
 
 def test_a_slot_whose_code_cannot_be_loaded_fails_the_job_and_the_worker_lives(
