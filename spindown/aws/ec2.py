@@ -25,7 +25,7 @@ from spindown.aws.error import (
     translated,
 )
 from spindown.domain.offer import CapacityType
-from spindown.error import NotFound, Unreachable
+from spindown.error import AccessDenied, NotFound, SpindownError, Throttled, Unreachable
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -105,13 +105,14 @@ class Ec2Compute:
         raise NotFound(f"no instance {instance_id} in {region}")
 
     def terminate(self, *, region: str, instance_ids: Sequence[str]) -> None:
-        """Terminate instances; one unknown id fails a whole call, so then each is ended alone."""
+        """Terminate instances; one unknown or protected id fails a call, so then each is alone."""
         for some in _chunks(instance_ids, TERMINATED_AT_ONCE):
             try:
                 self._terminate(region, some)
-            except NotFound:
-                for instance_id in some if len(some) > 1 else ():
-                    self.terminate(region=region, instance_ids=[instance_id])
+            except (AccessDenied, Throttled, Unreachable):
+                raise
+            except SpindownError:
+                self._terminate_each(region, some)
 
     def reclaimed(self, *, region: str, instance_ids: Sequence[str]) -> frozenset[str]:
         """Return those whose spot request says that EC2 is taking them away."""
@@ -127,6 +128,18 @@ class Ec2Compute:
                     if _is_reclaimed(request.get("Status", {}).get("Code", ""))
                 )
         return frozenset(found)
+
+    def _terminate_each(self, region: str, instance_ids: Sequence[str]) -> None:
+        refused: SpindownError | None = None
+        for instance_id in instance_ids:
+            try:
+                self._terminate(region, [instance_id])
+            except NotFound:
+                continue
+            except SpindownError as error:
+                refused = error
+        if refused is not None:
+            raise refused
 
     def _terminate(self, region: str, instance_ids: Sequence[str]) -> None:
         with translated():

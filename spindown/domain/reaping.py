@@ -192,15 +192,20 @@ def _stale(
 ) -> tuple[list[Condemnation], str | None]:
     reporting = [w for w in present if w.is_live and w.checked_in_at is not None]
     stale = [w for w in reporting if verdicts.is_stale(w) and not verdicts.is_leaving(w)]
+    held_back = None
     if len(stale) >= STALE_IS_OURS_FROM and 2 * len(stale) > len(reporting):
-        return [], f"{len(stale)} of {len(reporting)} workers are stale at once: none is ended"
+        held_back = f"{len(stale)} of {len(reporting)} workers are stale at once: none is ended"
+        # Their age is EC2's word, not the ledger's: it condemns whatever became of heartbeats.
+        stale = [w for w in stale if verdicts.is_past_lifetime(w)]
     stale.sort(key=lambda w: (w.heartbeat_at or w.launched_at, w.instance_id))
     condemned = [
         Condemnation(instance_id=w.instance_id, reason=verdicts.stale_reason(w))
         for w in stale[:STALE_PER_TICK]
     ]
     rest = len(stale) - len(condemned)
-    return condemned, f"{rest} more stale workers wait for the next tick" if rest else None
+    if rest and held_back is None:
+        held_back = f"{rest} more stale workers wait for the next tick"
+    return condemned, held_back
 
 
 class _Verdicts:
@@ -253,11 +258,12 @@ class _Verdicts:
         """Tell whether it is busy and alive past its lifetime and grace."""
         return (
             worker.state is WorkerState.BUSY
-            and self._is_past_lifetime(worker)
+            and self.is_past_lifetime(worker)
             and not self.is_stale(worker)
         )
 
-    def _is_past_lifetime(self, worker: Worker) -> bool:
+    def is_past_lifetime(self, worker: Worker) -> bool:
+        """Tell whether it should have drained by its age, and had time to."""
         age = self.now - worker.launched_at
         return age > self.policy.max_lifetime + self.policy.lifetime_grace
 
@@ -267,7 +273,8 @@ class _Verdicts:
             return f"never checked in within {_words(self.check_in_within)}"
         if worker.state is WorkerState.DRAINED and self.now - _last_sign(worker) > DRAINED_FOR:
             return "drained, but never powered off"
-        if worker.state is WorkerState.IDLE and self._is_past_lifetime(worker):
+        unoccupied = worker.state in {WorkerState.IDLE, WorkerState.DRAINED}
+        if unoccupied and self.is_past_lifetime(worker):
             return f"older than its lifetime and grace ({_words(age)})"
         if worker.state is WorkerState.IDLE and worker.idle_since is not None:
             idle = self.now - worker.idle_since

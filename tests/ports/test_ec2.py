@@ -12,7 +12,7 @@ from spindown.app.port import LaunchOverride, LaunchRequest, RefusalKind
 from spindown.aws.ec2 import Ec2Compute
 from spindown.contract.settings import TemplateRef
 from spindown.domain.offer import CapacityType
-from spindown.error import AccessDenied, Unreachable
+from spindown.error import AccessDenied, SpindownError, Unreachable
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -242,6 +242,16 @@ def test_ends_the_others_when_one_id_fails_the_call(ec2: Ec2, stub: Stubber) -> 
     stub.add_response("terminate_instances", {}, {"InstanceIds": ["b"]})
 
     ec2.compute.terminate(region=REGION, instance_ids=["a", "b"])
+
+
+def test_ends_the_others_when_one_is_protected_and_says_so(ec2: Ec2, stub: Stubber) -> None:
+    code = "OperationNotPermitted"
+    stub.add_client_error("terminate_instances", code, expected_params={"InstanceIds": ["a", "b"]})
+    stub.add_client_error("terminate_instances", code, expected_params={"InstanceIds": ["a"]})
+    stub.add_response("terminate_instances", {}, {"InstanceIds": ["b"]})
+
+    with pytest.raises(SpindownError, match="OperationNotPermitted"):
+        ec2.compute.terminate(region=REGION, instance_ids=["a", "b"])
 
 
 def test_says_when_it_may_not_terminate(ec2: Ec2, stub: Stubber) -> None:

@@ -104,7 +104,7 @@ def _launch(tick: Tick) -> tuple[Choice, str]:
     weighed = weigh(tick)
     try:
         choice = choose(tick, weighed)
-    except (AccessDenied, Throttled, Unreachable) as exc:
+    except SpindownError as exc:
         return replace(weighed, stopped=f"prices could not be read: {exc}"), ""
     ended_early = launch(tick, choice)
     if any(attempt.instances for attempt in tick.attempts) and tick.seen.throttles:

@@ -189,6 +189,26 @@ def test_ec2_is_let_to_take_what_it_announced() -> None:
     assert condemned(reaped(a_worker(**late))) == ["i-1"]
 
 
+def test_past_their_lifetime_silent_workers_are_ended_though_all_are_silent() -> None:
+    silent = {"heartbeat_at": NOW - minutes(30), "checked_in_at": NOW - timedelta(hours=25)}
+    age = POLICY.max_lifetime + POLICY.lifetime_grace
+    old = [busy(f"i-{n}", launched_at=NOW - age - minutes(1), **silent) for n in range(3)]
+    young = busy("i-3", launched_at=NOW - age + minutes(1), **silent)
+
+    found = reaped(*old, young)
+
+    assert sorted(condemned(found)) == ["i-0", "i-1", "i-2"]
+    assert found.held_back is not None
+
+
+def test_a_drained_worker_that_goes_on_saying_that_it_lives_is_ended_at_its_lifetime() -> None:
+    age = POLICY.max_lifetime + POLICY.lifetime_grace
+    drained = a_worker(state=WorkerState.DRAINED, heartbeat_at=NOW, launched_at=NOW - age)
+
+    assert condemned(reaped(drained)) == []
+    assert condemned(reaped(replace(drained, launched_at=NOW - age - minutes(1)))) == ["i-1"]
+
+
 def test_warm_workers_are_not_ended_for_being_idle() -> None:
     idle = [
         a_worker(f"i-{n}", idle_since=NOW - minutes(60), launched_at=NOW - minutes(90 - n))
