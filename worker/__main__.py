@@ -25,13 +25,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
-import boto3
-
 import spindown
 from spindown.app.port import Identity, Metadata
 from spindown.app.work.held import WorkPorts
 from spindown.aws.clock import SystemClock
 from spindown.aws.imds import ImdsMetadata
+from spindown.aws.session import steady_session
 from spindown.aws.wiring import Aws
 from spindown.domain.fleet import Worker
 from spindown.error import SpindownError
@@ -96,7 +95,7 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
     identity = _identify(metadata, log)
     home = find_home(identity)
     log = log.bind(instance_id=identity.instance_id, workload=home.workload)
-    aws = Aws(boto3.Session(region_name=identity.region))
+    aws = Aws(steady_session(identity.region))
     code = fetch_code(home.code, aws.input_source([home.code]).fetch, settings.scratch)
     daemon = Daemon(
         Parts(

@@ -73,6 +73,12 @@ class Attempt:
             if bench.keeper.is_keeping:
                 self._handover.release(self._held)
             return Ending.RELEASED
+        except Exception:
+            # A fault of this machine or of ours: the job must not be held on to by a heartbeat.
+            bench.runner.kill()
+            if bench.keeper.is_keeping:
+                self._handover.release(self._held)
+            raise
         finally:
             if self._scratch.exists():
                 shutil.rmtree(self._scratch, ignore_errors=True)

@@ -13,7 +13,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 _numbers = itertools.count()
-_NOTHING = {"UpdateItem": {"Attributes": {}}}
+_NOTHING: dict[str, dict[str, object]] = {"UpdateItem": {"Attributes": {}}}
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -362,6 +362,19 @@ def test_gives_the_job_back_when_s3_gives_no_answer(tmp_path: Path) -> None:
     assert slot.world.manifest("j").state is JobState.COMPLETED
 
 
+def test_a_fault_of_the_machine_gives_the_job_back_and_is_not_hidden(tmp_path: Path) -> None:
+    def fail(polls: int) -> None:
+        raise OSError("no space left on device")
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=fail))
+    slot.world.send(JOB)
+    with pytest.raises(OSError, match="no space left"):
+        slot.slot.step()
+    assert slot.world.queue.backlog().visible == 1
+    assert slot.world.worker().state is WorkerState.IDLE
+    assert slot.world.lease() is None
+
+
 def test_is_idle_again_after_a_ledger_that_gave_no_answer(tmp_path: Path) -> None:
     def fail(call: PortCall) -> None:
         if call.method == "transact" and slot.world.calls["table.transact"] == 2:

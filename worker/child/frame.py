@@ -15,7 +15,6 @@ from spindown.contract.codec import to_json
 _LENGTH = struct.Struct(">I")
 #: What a pipe holds.
 _CHUNK = 65536
-_READ = 1024 * 1024
 
 Frame = dict[str, Any]
 
@@ -44,13 +43,12 @@ def write_within(fd: int, data: bytes, seconds: float) -> bool:
     give_up_at = time.monotonic() + seconds
     rest = memoryview(data)
     while rest:
-        left = give_up_at - time.monotonic()
-        if left <= 0 or not select.select([], [fd], [], left)[1]:
-            return False
         try:
             rest = rest[os.write(fd, rest[:_CHUNK]) :]
         except BlockingIOError:
-            continue
+            left = give_up_at - time.monotonic()
+            if left <= 0 or not select.select([], [fd], [], left)[1]:
+                return False
         except OSError:
             return False
     return True
@@ -73,7 +71,7 @@ class FrameReader:
             left = max(give_up_at - time.monotonic(), 0.0)
             if not select.select([self._fd], [], [], left)[0]:
                 return None
-            data = os.read(self._fd, _READ)
+            data = os.read(self._fd, _CHUNK)
             if not data:
                 raise EOFError
             self._buffer += data

@@ -4,6 +4,7 @@ Whatever stands in the way is dealt with here too, so that after ``claim`` a mes
 held or no longer this worker's concern.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -37,7 +38,7 @@ from spindown.domain.lease import (
     visibility_not_after,
 )
 from spindown.domain.policy import Policy
-from spindown.error import ContractError, NewerSchema, PreconditionFailed
+from spindown.error import ContractError, NewerSchema, PreconditionFailed, SpindownError
 
 #: A worker of the version that can read it comes with the running deploy.
 _NEWER_SCHEMA_WAIT = timedelta(minutes=5)
@@ -78,8 +79,7 @@ def claim(
     except ContractError as exc:
         bury_malformed(message, str(exc), ports)
         return Declined(outcome=Outcome.MALFORMED, reason=str(exc))
-    if is_worn(message, ports):
-        send_anew(message, job, ports)
+    if is_worn(message, ports) and send_anew(message, job, ports):
         return Declined(outcome=Outcome.SENT_ANEW, job_id=job.job_id)
     return _Claim(message, job, seat, presence, ports, policy).run()
 
@@ -230,6 +230,11 @@ class _Claim:
             self._undo(fence)
             put_back(self.message, timedelta(0), self.ports.queue)
             return self._decline(Outcome.CONDEMNED, "")
+        except SpindownError:
+            # The job was never held: its epoch must not count as one that was lost.
+            with suppress(SpindownError):
+                self._undo(fence)
+            raise
         return Held(
             message=self.message,
             job=self.job,

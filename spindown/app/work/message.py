@@ -55,17 +55,17 @@ def is_worn(message: Message, ports: WorkPorts) -> bool:
     return age >= _RESEND_AFTER or message.receive_count >= _RESEND_RECEIVES
 
 
-def send_anew(message: Message, job: JobMessage, ports: WorkPorts) -> None:
-    """Replace a message by a fresh copy under the same job id.
+def send_anew(message: Message, job: JobMessage, ports: WorkPorts) -> bool:
+    """Replace a message by a fresh copy under the same job id; tell whether there is one.
 
-    One whose parameters alone fill a message has no room for the id, and is put back as it is.
+    One whose parameters alone fill a message has no room for the id, and stays as it is.
     """
     copy = _copy(message, job, {}, ports)
     if copy.bytes > MESSAGE_BYTES_MAX:
-        put_back(message, timedelta(0), ports.queue)
-        return
+        return False
     ports.queue.send([copy])
     delete(message.receipt_handle, ports.queue)
+    return True
 
 
 def bury(message: Message, job: JobMessage, reason: str, log: str, ports: WorkPorts) -> None:

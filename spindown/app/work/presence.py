@@ -23,7 +23,12 @@ from spindown.error import NotFound, PreconditionFailed, SpindownError, StaleHan
 _CHECK_IN_PAUSE = timedelta(seconds=1)
 
 
-_NOT_CONDEMNED = When(exists=True, differs={"state": WorkerState.CONDEMNED.value})
+#: Nor ended: whoever is taken for gone is neither counted nor paid for, so must not go on.
+_NOT_CONDEMNED = When(
+    exists=True,
+    differs={"state": WorkerState.CONDEMNED.value},
+    absent=frozenset({"ended_at"}),
+)
 
 
 class Condemned(SpindownError):

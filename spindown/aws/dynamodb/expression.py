@@ -24,12 +24,12 @@ def to_attribute(name: str, value: Any) -> "AttributeValueTypeDef":
     Raises:
         ContractError: it is of another kind.
     """
+    if isinstance(value, str):
+        return {"S": str(value)}
     if value is None:
         return {"NULL": True}
     if isinstance(value, bool):
         return {"BOOL": value}
-    if isinstance(value, str):
-        return {"S": str(value)}
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return {"N": repr(value)}
     if isinstance(value, list | tuple):

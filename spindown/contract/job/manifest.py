@@ -110,11 +110,19 @@ class Manifest:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
+#: Field -> default; a required one has none that a value could equal.
+_DEFAULTS = {f.name: f.default for f in fields(Manifest) if f.name != "extra"}
+
+
 def encode_manifest(manifest: Manifest) -> bytes:
-    """Return the object's bytes, the unread fields of later versions among the others."""
-    row = encode(manifest)
-    extra = row.pop("extra")
-    return to_json({**extra, **row}).encode()
+    """Return the object's bytes: what differs from the defaults, and what others wrote."""
+    row = dict(manifest.extra)
+    for name, default in _DEFAULTS.items():
+        value = getattr(manifest, name)
+        if value != default:
+            row[name] = encode(value)
+    row["schema"] = manifest.schema
+    return to_json(row).encode()
 
 
 def decode_manifest(data: bytes) -> Manifest:
@@ -128,6 +136,5 @@ def decode_manifest(data: bytes) -> Manifest:
     schema = row.get("schema", SCHEMA)
     if isinstance(schema, int) and schema > SCHEMA:
         raise NewerSchema("manifest.schema", schema, f"this version reads schema {SCHEMA}")
-    known = {f.name for f in fields(Manifest)} - {"extra"}
-    manifest = decode(Manifest, {name: row[name] for name in row if name in known})
-    return replace(manifest, extra={name: row[name] for name in row if name not in known})
+    manifest = decode(Manifest, {name: row[name] for name in row if name in _DEFAULTS})
+    return replace(manifest, extra={name: row[name] for name in row if name not in _DEFAULTS})
