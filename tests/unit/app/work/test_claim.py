@@ -12,6 +12,7 @@ from spindown.app.port import Key, Message, When, Write
 from spindown.app.work.claim import Declined, Outcome
 from spindown.app.work.commit import commit, complete
 from spindown.app.work.held import Held
+from spindown.app.work.presence import Condemned
 from spindown.app.work.release import release, settle_release
 from spindown.contract.job.manifest import (
     Failure,
@@ -25,7 +26,8 @@ from spindown.contract.job.message import derived_id
 from spindown.contract.row import BACKLOG, lease_sort, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.error import Unreachable
-from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
+from spindown.memory import PortCall
+from tests.work import BUCKET, WORKLOAD, WorkWorld, a_portion, a_seat, items
 
 JOB = {"job_id": "j", "items": items(4)}
 
@@ -423,3 +425,47 @@ def test_a_broken_lease_row_does_not_block_its_job() -> None:
     message = world.receive()
     assert isinstance(message, Message)
     assert isinstance(world.claim_message(message, a_seat("i-2")), Held)
+
+
+def test_a_ledger_that_refuses_the_lease_counts_nothing_against_the_job() -> None:
+    def fail(call: PortCall) -> None:
+        if call.method == "transact":
+            raise Unreachable("no answer")
+
+    world = WorkWorld()
+    world.send(JOB)
+    world.presence()
+    world.before = fail
+    for _ in range(6):
+        with pytest.raises(Unreachable):
+            world.claim()
+        assert world.queue.backlog().visible == 0
+        world.clock.advance(world.policy.lease_duration)
+    world.before = None
+
+    held = world.hold()
+
+    assert (held.manifest.losses, held.manifest.failures) == (0, ())
+
+
+def test_an_instance_whose_row_has_ended_takes_nothing_and_says_nothing() -> None:
+    world = WorkWorld()
+    world.send(JOB)
+    presence = world.presence()
+    world.change_worker("i-1", state=WorkerState.ENDED, ended_at=world.clock.now())
+
+    declined = world.claim()
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome is Outcome.CONDEMNED
+    assert world.worker().state is WorkerState.ENDED
+    with pytest.raises(Condemned):
+        presence.beat()
+
+
+def test_works_on_a_worn_message_that_has_no_room_for_an_id() -> None:
+    world = WorkWorld()
+    world.send({"items_uri": f"{BUCKET}a", "params": {"text": "x" * 1_048_510}})
+    world.clock.advance(timedelta(days=8))
+
+    assert isinstance(world.claim(), Held)
