@@ -1,10 +1,11 @@
 """The session of a worker: what it leaves out of each request, and what it keeps."""
 
 import io
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
 
 from spindown.aws.session import steady_session
 
@@ -25,10 +26,12 @@ def test_a_write_goes_out_at_once_and_still_signed_and_checked(
 
     def answer(request: Any, **_: Any) -> AWSResponse:
         sent.append(request)
-        return AWSResponse(request.url, 200, {"ETag": '"e"'}, Raw())
+        headers = HTTPHeaders()
+        headers["ETag"] = '"e"'
+        return AWSResponse(request.url, 200, headers, Raw())
 
     client = steady_session("eu-west-1").client("s3", endpoint_url="http://127.0.0.1:1")
-    client.meta.events.register("before-send.s3", answer)
+    client.meta.events.register("before-send.s3", cast("Any", answer))
     assert client.put_object(Bucket="b", Key="k", Body=b"{}", IfNoneMatch="*")["ETag"] == '"e"'
     headers = {name.lower() for name in sent[0].headers}
     assert "expect" not in headers
