@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from spindown.cli import batch, demo, local, policy
-from spindown.cli.explain import plan, view
+from spindown.cli.explain import plan, view, why
 from spindown.error import SpindownError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command("results")(batch.results)
 app.command("status")(view.status)
 app.command("watch")(view.watch)
 app.command("plan")(plan.plan)
+app.command("why")(why.why)
 app.add_typer(policy.app, name="policy")
 app.add_typer(local.app, name="local")
 app.command("demo")(demo.demo)

@@ -30,6 +30,8 @@ class Plan:
     #: Why nothing may be launched although it is due; "": it may.
     stopped: str
     candidates: CandidateList
+    #: When the next try is due; None: nothing waits, so the next message decides.
+    next_try_at: datetime | None = None
 
 
 def plan(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> Plan:
@@ -63,6 +65,7 @@ def plan(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> Plan
         sizing=choice.sizing,
         stopped=choice.stopped,
         candidates=candidates,
+        next_try_at=None if tick.backlog.is_empty else choice.retry_at or now + tick.policy.tick,
     )
 
 

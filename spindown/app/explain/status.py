@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from spindown.app.ledger import Ledger, LedgerView, sum_spend
 from spindown.app.port import JobQueue
 from spindown.contract.row import SpendRow
-from spindown.domain.fleet import Backlog, Lease, Worker
+from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def read_status(
         dead_letters=dead_letters.backlog().visible,
         waited=_waited(view.backlog.backlog_since, now),
         workers=_workers(view),
-        launching=sum(1 for launch in view.launches.values() if not launch.instance_ids),
+        launching=sum(x.state is LaunchState.INTENDED for x in view.launches.values()),
         today=view.spend.get(f"{now:%Y-%m-%d}", SpendRow()),
         month_usd=sum_spend(_month(view, now)).dollars,
         budget_usd=budget_usd,

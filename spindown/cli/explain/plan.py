@@ -45,7 +45,7 @@ def plan(
     made = planning.plan(workload, session.control_ports(), jobs=backlog)
     candidates = _sorted(made, sort)
     if as_json:
-        print(json.dumps(_to_json(made, candidates)))
+        print(json.dumps(plan_to_json(made, candidates)))
         return
     console = Console()
     console.print(_candidate_table(candidates[:_SHOWN]))
@@ -105,13 +105,17 @@ def _sentence(made: Plan) -> str:
     return f"{waiting} Nothing is launched now."
 
 
-def _to_json(made: Plan, candidates: Sequence[Candidate]) -> dict[str, Any]:
+def plan_to_json(made: Plan, candidates: Sequence[Candidate] | None = None) -> dict[str, Any]:
+    """Return a plan for programs, with its candidates in their own order if none is given."""
+    if candidates is None:
+        candidates = made.candidates.candidates
     return {
         "workload": made.workload,
         "backlog": encode(made.backlog),
         "demand": encode(made.demand),
         "sizing": encode(made.sizing),
         "stopped": made.stopped,
+        "next_try_at": encode(made.next_try_at),
         "candidates": [encode(candidate) for candidate in candidates],
         "rejected": [encode(rejection) for rejection in made.candidates.rejected],
     }

@@ -1,51 +1,10 @@
 """A plan says what a reconcile would do, and does nothing."""
 
-from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import Any
-
 import pytest
 
-from spindown.app.control import ControlPorts
 from spindown.app.explain.plan import plan
-from spindown.memory import PortCall, intercept
 from tests.control import WORKLOAD, ControlWorld, with_policy
-
-_READS = {
-    "get",
-    "query",
-    "find_instance",
-    "list",
-    "versions",
-    "now",
-    "deployment",
-    "workload",
-    "history",
-    "instances",
-    "instance",
-    "reclaimed",
-    "spot_prices",
-    "instance_types",
-    "offerings",
-    "on_demand_prices",
-    "quotas",
-    "backlog",
-}
-
-
-def only_reading(ports: ControlPorts) -> ControlPorts:
-    """Return ports on which every call that could change something fails the test."""
-
-    def watch(call: PortCall, proceed: Callable[[], Any]) -> Any:
-        assert call.method in _READS, f"a plan called {call.port}.{call.method}"
-        return proceed()
-
-    watched = {
-        f.name: intercept(getattr(ports, f.name), f.name, watch)
-        for f in fields(ports)
-        if f.name in {"table", "objects", "settings", "compute", "market", "metrics"}
-    }
-    return replace(ports, **watched)
+from tests.reading import only_reading
 
 
 def test_writes_nothing_anywhere() -> None:

@@ -1,0 +1,66 @@
+"""``spindown why``: the last decisions as carried out, and what stands in the way now."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from spindown.app.explain import why as reasoning
+from spindown.app.explain.why import Why
+from spindown.cli import option
+from spindown.cli.explain.plan import plan_to_json
+from spindown.cli.render.decision import render_decision, say_now
+from spindown.cli.session import open_session
+from spindown.contract.codec import encode
+
+
+def why(
+    workloads: option.Workloads = None,
+    *,
+    last: Annotated[int, typer.Option(min=1, help="How many decisions.")] = 3,
+    top: Annotated[int, typer.Option(min=0, help="Candidates shown of each.")] = 10,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Tell the last decisions, and why nothing runs if nothing does. Changes nothing."""
+    session = open_session(config, deployment=deployment, local=local)
+    names = workloads or session.deployment.workloads
+    for name in names:
+        session.workload(name)
+    ports = session.control_ports()
+    found = [reasoning.explain(name, ports, last=last) for name in names]
+    if as_json:
+        print(json.dumps([_to_json(entry) for entry in found]))
+        return
+    _show(Console(), found, top)
+
+
+def _show(console: Console, found: Sequence[Why], top: int) -> None:
+    for entry in found:
+        console.rule(entry.workload, align="left")
+        console.print(f"{entry.running} workers run or boot." if entry.running else say_now(entry))
+        if not entry.decisions:
+            console.print("There is no decision yet: the scaler has not ticked.")
+        for number, decision in enumerate(entry.decisions):
+            confirmed_at = None if number else entry.confirmed_at
+            console.print()
+            console.print(render_decision(decision, confirmed_at=confirmed_at, top=top))
+        for key in entry.unreadable:
+            console.print(f"{key} cannot be read by this version.")
+
+
+def _to_json(found: Why) -> dict[str, Any]:
+    return {
+        "workload": found.workload,
+        "at": encode(found.at),
+        "decisions": [encode(decision) for decision in found.decisions],
+        "unreadable": list(found.unreadable),
+        "confirmed_at": encode(found.confirmed_at),
+        "running": found.running,
+        "now": plan_to_json(found.now) if found.now else None,
+        "unknown": found.unknown,
+    }

@@ -1,0 +1,131 @@
+"""A decision on the screen: its outcome, the candidate list, and what came of each request."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from spindown.app.explain.why import Why, fates
+from spindown.cli.render.screen import format_seconds
+from spindown.contract.decision import CandidateRecord, Decision, Outcome
+
+_COLOURS = {
+    Outcome.LAUNCHED: "green",
+    Outcome.HELD: "yellow",
+    Outcome.REFUSED: "magenta",
+    Outcome.NOTHING_FITS: "bold red",
+    Outcome.STOPPED: "bold red",
+}
+_PARTS = ("work", "boot", "redo", "idle", "refund", "transfer")
+
+
+def render_decision(
+    decision: Decision, *, confirmed_at: datetime | None, top: int
+) -> RenderableType:
+    """Return one decision, with the first ``top`` candidates of its list."""
+    parts: list[RenderableType] = [_headline(decision)]
+    if confirmed_at is not None and confirmed_at > decision.at:
+        parts.append(Text(f"  still so at {confirmed_at:%Y-%m-%d %H:%M:%S}", style="dim"))
+    parts += [Text(f"  {line}") for line in _lines(decision)]
+    if decision.candidates:
+        parts.append(_candidates(decision, top))
+    parts += [Text(f"  {line}") for line in _reasons(decision, top)]
+    return Group(*parts)
+
+
+def _headline(decision: Decision) -> Text:
+    line = Text(f"{decision.at:%Y-%m-%d %H:%M:%S}  ", style="bold")
+    line.append(decision.outcome.value, style=_COLOURS.get(decision.outcome, ""))
+    line.append(f": {decision.summary}" if decision.summary else "")
+    return line
+
+
+def _lines(decision: Decision) -> Iterator[str]:
+    workers = ", ".join(f"{count} {state}" for state, count in decision.workers.items())
+    yield (
+        f"{decision.visible} waiting, {decision.in_flight} in flight;"
+        f" workers: {workers or 'none'}; woken by {decision.source or 'nothing known'}"
+    )
+    sizing = decision.sizing
+    if sizing is not None:
+        yield (
+            f"wanted {sizing.wanted} more for {sizing.need_items_per_hour:,.0f} items/h: "
+            f"{sizing.reason}"
+        )
+    for ending in (*decision.condemned, *decision.ended):
+        yield f"{ending.instance_id} ended: {ending.reason}"
+    if decision.policy_refusal:
+        yield f"the live policy is refused: {decision.policy_refusal}"
+    yield from decision.notes
+    if decision.bad_rows:
+        yield f"rows that cannot be read: {', '.join(decision.bad_rows)}"
+
+
+def _candidates(decision: Decision, top: int) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 1))
+    table.add_column("  offer")
+    for name in ("$/h", "items/h", "from", "$/1000 items", *_PARTS):
+        table.add_column(name, justify="right")
+    table.add_column("what came of it")
+    told = fates(decision)
+    for number, candidate in enumerate(decision.candidates):
+        if number < top or candidate.offer in told:
+            table.add_row(*_row(candidate), told.get(candidate.offer, "not reached"))
+    return table
+
+
+def _row(candidate: CandidateRecord) -> Iterator[str]:
+    yield f"  {candidate.offer}"
+    yield f"{candidate.price_per_hour:.3f}"
+    yield f"{candidate.items_per_hour:,.0f}"
+    yield "measured" if candidate.measured else "prior"
+    yield f"{candidate.cost_per_item * 1000:.4g}"
+    yield from (f"{candidate.parts.get(part, 0.0) * 1000:.3g}" for part in _PARTS)
+
+
+def _reasons(decision: Decision, top: int) -> Iterator[str]:
+    told = fates(decision)
+    hidden = sum(c.offer not in told for c in decision.candidates[top:])
+    if hidden:
+        yield f"and {hidden} more candidates, dearer by the item: not reached"
+    for left_out in decision.rejections:
+        yield f"{left_out.offers} offers left out by {left_out.reason}: {left_out.example}"
+    for attempt in decision.attempts:
+        yield f"request {attempt.launch_id} for {attempt.count}: {attempt.outcome}"
+        for refusal in attempt.refusals:
+            where = refusal.pool or "the whole request"
+            yield f"  {where}: {refusal.kind}, {refusal.code}: {refusal.message}"
+
+
+def say_now(found: Why) -> str:
+    """Return why nothing runs now, what would fit, and when it is tried next."""
+    made = found.now
+    if made is None:
+        return f"Nothing runs. What would be launched cannot be said: {found.unknown}."
+    if made.backlog.is_empty:
+        why = "nothing waits"
+    else:
+        why = f"{made.backlog.visible} jobs wait; {made.stopped or made.sizing.reason}"
+    return f"Nothing runs: {why}. {_say_offer(found)} {_say_try(found)}"
+
+
+def _say_offer(found: Why) -> str:
+    candidates = found.now.candidates if found.now else None
+    best = candidates.best if candidates is not None else None
+    if best is not None:
+        price = f"{best.offer.price:.3f} USD/h"
+        cost = f"{best.cost_per_item * 1000:.4g} USD for 1000 items"
+        return f"{best.offer} would fit, at {price} and {cost}."
+    nearest = candidates.nearest if candidates is not None else None
+    if nearest is None:
+        return "Nothing is on sale in these zones."
+    return f"No offer may be taken; the nearest is {nearest.offer}: {nearest.reason}."
+
+
+def _say_try(found: Why) -> str:
+    due = found.now.next_try_at if found.now else None
+    if due is None:
+        return "The next message is a reason to launch."
+    return f"The next try is at {due:%H:%M:%S}, in {format_seconds(due - found.at)}."

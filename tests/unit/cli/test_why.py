@@ -1,0 +1,83 @@
+"""What a person reads of decisions: outcome, sizing, candidates with their fate, the way out."""
+
+from datetime import timedelta
+
+from rich.console import Console
+
+from spindown.app.explain.why import explain
+from spindown.cli.render.decision import render_decision, say_now
+from spindown.contract.decision import Decision
+from tests.control import WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
+
+
+def screen_of(decision: Decision, *, top: int = 10) -> str:
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(render_decision(decision, confirmed_at=None, top=top))
+    return captured.get()
+
+
+def now_of(world: ControlWorld) -> str:
+    return say_now(explain(WORKLOAD, world.ports, last=1))
+
+
+def test_shows_outcome_sizing_candidates_and_what_came_of_them() -> None:
+    world = with_policy(band=0.0)
+    world.dry(a_pool_of("g4dn.xlarge", ZONES[0]))
+    world.send(3)
+
+    shown = screen_of(world.tick())
+
+    for part in (
+        "launched",
+        "3 waiting",
+        "wanted 1 more",
+        "$/1000 items",
+        "refused: InsufficientInstanceCapacity",
+        "launched 1",
+        "not reached",
+        "left out by ladder",
+    ):
+        assert part in shown
+
+
+def test_a_candidate_that_was_asked_for_is_shown_however_few_are() -> None:
+    world = ControlWorld()
+    world.send()
+
+    shown = screen_of(world.tick(), top=0)
+
+    assert "launched 1" in shown
+    assert "more candidates" in shown
+
+
+def test_says_how_to_get_a_worker_when_no_offer_may_be_taken() -> None:
+    world = with_policy(max_price_per_hour=0.15)
+    world.send(3)
+    world.tick()
+
+    said = now_of(world)
+
+    assert "3 jobs wait" in said
+    assert "the nearest is g4dn.xlarge/us-west-2a/spot: 0.2160 USD/h is above 0.15" in said
+    assert "The next try is at 12:01:00, in 1m." in said
+
+
+def test_says_what_stops_a_launch_and_what_would_fit() -> None:
+    world = with_policy(max_workers=0)
+    world.send(3)
+
+    said = now_of(world)
+
+    assert "max_workers is 0" in said
+    assert "g4dn.xlarge/us-west-2a/spot would fit" in said
+
+
+def test_says_that_nothing_waits() -> None:
+    world = ControlWorld()
+    world.tick(timedelta(minutes=1))
+
+    said = now_of(world)
+
+    assert "nothing waits" in said
+    assert "The next message is a reason to launch." in said
