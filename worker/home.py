@@ -7,10 +7,8 @@ from pathlib import Path
 
 from spindown.app.port import Identity
 from spindown.contract import tag
+from spindown.contract.job.batch import UPLOADS
 from spindown.error import ContractError
-
-#: Where ``spindown submit`` puts files, in the deployment's own bucket.
-_UPLOADS = "inputs/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +28,7 @@ class Home:
     @property
     def uploads(self) -> str:
         """Return the prefix of what ``submit`` uploads, which every job may read."""
-        return f"s3://{self.bucket}/{_UPLOADS}"
+        return f"s3://{self.bucket}/{UPLOADS}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
-from infra.grant.statement import CHANGE_ROWS, READ_ROWS, allow, see_missing_objects
+from infra.grant.statement import READ_ROWS, allow, see_missing_objects
 from spindown.contract import row
+from spindown.contract.job.batch import UPLOADS
 from spindown.contract.location import parse_location
 
 
@@ -18,7 +19,6 @@ def work_jobs(*, queue_arn: str, dead_letters_arn: str) -> list[iam.PolicyStatem
             [
                 "sqs:ChangeMessageVisibility",
                 "sqs:DeleteMessage",
-                "sqs:GetQueueAttributes",
                 "sqs:ReceiveMessage",
                 "sqs:SendMessage",
             ],
@@ -29,14 +29,14 @@ def work_jobs(*, queue_arn: str, dead_letters_arn: str) -> list[iam.PolicyStatem
 
 
 def keep_results(*, bucket_arn: str) -> list[iam.PolicyStatement]:
-    """Return what a worker does with objects: manifests, parts, checkpoints, usage."""
-    prefixes = [f"{bucket_arn}/{prefix}/*" for prefix in ("batches", "jobs", "usage")]
+    """Return what a worker does with objects: manifests, parts, checkpoints, uploaded inputs."""
     return [
         allow(
             "KeepResults",
             ["s3:AbortMultipartUpload", "s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"],
-            prefixes,
+            [f"{bucket_arn}/jobs/*"],
         ),
+        allow("ReadUploads", ["s3:GetObject"], [f"{bucket_arn}/{UPLOADS}*"]),
         see_missing_objects(bucket_arn=bucket_arn, versions=True),
     ]
 
@@ -93,15 +93,26 @@ def read_inputs(uris: Sequence[str]) -> list[iam.PolicyStatement]:
     ]
 
 
-def keep_own_rows(*, table_arn: str, workload: str) -> iam.PolicyStatement:
-    """Return the worker's part of the ledger: the rows of its workload.
+def keep_own_rows(*, table_arn: str, workload: str) -> list[iam.PolicyStatement]:
+    """Return the worker's part of the ledger: the rows of its workload, live and past.
 
     Each of these actions names its keys, so the condition always has something to compare.
     """
-    partitions = [row.workload_partition(workload), row.history_partition(workload)]
-    return allow(
-        "KeepOwnRows",
-        [*READ_ROWS, *CHANGE_ROWS],
-        [table_arn],
-        {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": partitions}},
-    )
+
+    def within(partition: str) -> dict[str, dict[str, list[str]]]:
+        return {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [partition]}}
+
+    return [
+        allow(
+            "KeepOwnRows",
+            [*READ_ROWS, "dynamodb:DeleteItem", "dynamodb:UpdateItem"],
+            [table_arn],
+            within(row.workload_partition(workload)),
+        ),
+        allow(
+            "ReadOwnHistory",
+            ["dynamodb:GetItem"],
+            [table_arn],
+            within(row.history_partition(workload)),
+        ),
+    ]

@@ -101,7 +101,7 @@ class Fleet(Construct):
             grant.read_code(archive_arn=archive.arn),
             *([] if workload.image.mode == "ami" else [grant.read_kit(archive_arn=ground.kit.arn)]),
             *grant.read_inputs(workload.inputs),
-            grant.keep_own_rows(table_arn=ground.ledger.table.table_arn, workload=name),
+            *grant.keep_own_rows(table_arn=ground.ledger.table.table_arn, workload=name),
             write_log(log_group_arn=self.log_group.log_group_arn),
             *([grant.open_sessions()] if ground.deployment.session_manager else []),
         ]

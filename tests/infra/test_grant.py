@@ -69,13 +69,16 @@ def test_a_worker_may_do_its_work_and_nothing_to_the_fleet(assembly: Assembly, r
 @pytest.mark.parametrize("role", WORKERS)
 def test_a_worker_touches_the_rows_of_its_workload_alone(assembly: Assembly, role: str) -> None:
     workload = role.removeprefix("Workload").removesuffix("FleetRole")
-    statement = assembly.statements(role)["KeepOwnRows"]
+    statements = assembly.statements(role)
 
-    assert statement["Condition"] == {
-        "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"w#{workload}", f"h#{workload}"]}
-    }
-    # Neither names keys, so the condition would not hold them.
-    assert not {"dynamodb:Scan", "dynamodb:PartiQLSelect"} & set(statement["Action"])
+    for sid, partition in (("KeepOwnRows", "w"), ("ReadOwnHistory", "h")):
+        assert statements[sid]["Condition"] == {
+            "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"{partition}#{workload}"]}
+        }
+        # Neither names keys, so the condition would not hold them.
+        assert not {"dynamodb:Scan", "dynamodb:PartiQLSelect"} & set(
+            listed(statements[sid]["Action"])
+        )
 
 
 def test_a_worker_reads_the_queue_of_its_workload_alone(assembly: Assembly) -> None:

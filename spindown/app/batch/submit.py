@@ -16,7 +16,7 @@ from typing import Any
 
 from spindown.app.port import Absent, JobQueue, ObjectStore, Outgoing
 from spindown.contract.codec import encode
-from spindown.contract.job.batch import Batch, batch_key
+from spindown.contract.job.batch import UPLOADS, Batch, batch_key
 from spindown.error import BadInput
 
 #: Room for SQS's 1 MiB (AWS, "Amazon SQS message quotas"), which counts attributes too.
@@ -55,7 +55,7 @@ def upload(
 
     def send(pair: tuple[Path, str]) -> str:
         path, name = pair
-        key = f"inputs/{batch_id}/{name}"
+        key = f"{UPLOADS}{batch_id}/{name}"
         try:
             store.put_file(key, path)
         except OSError as exc:

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+#: Where in the deployment's bucket a submit puts the files that it uploads.
+UPLOADS = "inputs/"
+
 
 def batch_key(batch_id: str) -> str:
     """Return the S3 key of a batch's index."""

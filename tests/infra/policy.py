@@ -1,0 +1,144 @@
+"""Reads a synthesised template as IAM would: may this role make this call?
+
+Only what our own statements use is understood, and anything else is an error: a condition that
+were passed over would make every test that rests on it true.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.infra.assembly import Assembly, listed
+
+ACCOUNT = "111122223333"
+REGION = "eu-west-1"
+STORE = "arn:aws:s3:::store"
+
+_PSEUDO = {"AWS::AccountId": ACCOUNT, "AWS::Partition": "aws", "AWS::Region": REGION}
+_KEYS = {"Action", "Condition", "Effect", "Resource", "Sid"}
+#: CDK ends a logical id with eight digits of a hash.
+_HASH = re.compile(r"[0-9A-F]{8}$")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One thing that IAM is asked: an action on a resource, and what is known of the request."""
+
+    action: str
+    resource: str = "*"
+    context: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Name it for pytest."""
+        known = " ".join(f"{key}={','.join(values)}" for key, values in self.context.items())
+        return f"{self.action} {self.resource} {known}".strip()
+
+
+def ours(service: str, resource: str) -> str:
+    """Return the ARN of something of our account and region."""
+    return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement, its references replaced by what they will be."""
+
+    sid: str
+    actions: Sequence[str]
+    resources: Sequence[str]
+    conditions: Mapping[str, Mapping[str, Sequence[str]]]
+
+    def allows(self, call: Call) -> bool:
+        """Tell whether it allows a call."""
+        return (
+            call.action in self.actions
+            and any(matches(pattern, call.resource) for pattern in self.resources)
+            and all(
+                _holds(operator, call.context.get(key), wanted)
+                for operator, keys in self.conditions.items()
+                for key, wanted in keys.items()
+            )
+        )
+
+
+def read_statements(assembly: Assembly, role: str) -> list[Statement]:
+    """Return all statements of the role whose logical id begins with ``role``."""
+    return [_read(assembly, one) for one in assembly.statements(role).values()]
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Tell whether a text is what a pattern with ``*`` means."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text) is not None
+
+
+def resolve(assembly: Assembly, value: Any) -> str:
+    """Return a template's value as it will be once deployed."""
+    match value:
+        case str(text):
+            return text
+        case {"Fn::Join": [str(glue), list(parts)]}:
+            return glue.join(resolve(assembly, part) for part in parts)
+        case {"Fn::Sub": str(text)}:
+            return re.sub(r"\$\{([^}]+)\}", lambda found: _PSEUDO[found[1]], text)
+        case {"Ref": str(name)}:
+            return _PSEUDO[name]
+        case {"Fn::GetAtt": [str(name), "Arn"]}:
+            return _arn(assembly, name)
+        case {"Fn::GetAtt": [str(name), str()]}:
+            # An id that EC2 gives: the name tells as well which it is.
+            return _HASH.sub("", name)
+    raise AssertionError(f"unknown value {value}")
+
+
+def _read(assembly: Assembly, raw: Mapping[str, Any]) -> Statement:
+    assert raw["Effect"] == "Allow"
+    assert raw.keys() <= _KEYS, raw
+    actions = listed(raw["Action"])
+    assert not [action for action in actions if "*" in action]
+    return Statement(
+        sid=raw.get("Sid", ""),
+        actions=actions,
+        resources=[resolve(assembly, one) for one in listed(raw["Resource"])],
+        conditions={
+            operator: {
+                key: [resolve(assembly, one) for one in listed(wanted)]
+                for key, wanted in keys.items()
+            }
+            for operator, keys in raw.get("Condition", {}).items()
+        },
+    )
+
+
+def _holds(operator: str, given: Sequence[str] | None, wanted: Sequence[str]) -> bool:
+    """Evaluate a condition; one on a key that the request lacks fails, save of ForAllValues."""
+    if operator == "ForAllValues:StringEquals":
+        return all(value in wanted for value in given or ())
+    if given is None:
+        return False
+    (value,) = given
+    if operator in {"StringEquals", "ArnEquals"}:
+        return value in wanted
+    if operator == "StringLike":
+        return any(matches(pattern, value) for pattern in wanted)
+    raise AssertionError(f"unknown operator {operator}")
+
+
+def _arn(assembly: Assembly, name: str) -> str:
+    resource = assembly.resources[name]
+    properties = resource.get("Properties", {})
+    short = _HASH.sub("", name)
+    match resource["Type"]:
+        case "AWS::SQS::Queue":
+            return ours("sqs", properties.get("QueueName", short))
+        case "AWS::S3::Bucket":
+            return STORE
+        case "AWS::DynamoDB::GlobalTable":
+            return ours("dynamodb", f"table/{properties['TableName']}")
+        case "AWS::Logs::LogGroup":
+            return ours("logs", f"log-group:{properties['LogGroupName']}:*")
+        case "AWS::IAM::Role":
+            return f"arn:aws:iam::{ACCOUNT}:role/{short}"
+        case "AWS::Lambda::Function":
+            return ours("lambda", f"function:{properties['FunctionName']}")
+    raise AssertionError(f"unknown resource {resource['Type']}")

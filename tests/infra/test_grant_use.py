@@ -1,0 +1,149 @@
+"""Every call that a role makes is granted, and every grant is for a call that it makes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.infra.assembly import Assembly
+from tests.infra.need import CODE, KIT, MUST_NOT, NEEDS
+from tests.infra.policy import Call, Statement, matches, read_statements, resolve
+
+#: CDK's own, for the destination of failed events: all three are its choice.
+OF_CDK = ""
+
+STATEMENTS = [
+    *(
+        ("WorkloadrichFleetRole", sid)
+        for sid in (
+            "WorkQueue",
+            "GiveUpJobs",
+            "KeepResults",
+            "ReadUploads",
+            "SeeMissingObjects",
+            "ReadCode",
+            "ReadKit",
+            "ReadInputs",
+            "ListInputs1",
+            "ListInputs2",
+            "KeepOwnRows",
+            "ReadOwnHistory",
+            "WriteLog",
+        )
+    ),
+    *(
+        (role, sid)
+        for role in ("ControlScalerRole", "ControlInterruptionRole")
+        for sid in (
+            "ReadSettings",
+            "SeeMissingObjects",
+            "KeepOffers",
+            "SeeTypes",
+            "SeeListPrices",
+            "SeeQuotas",
+            "KeepLedger",
+            "KeepDecisions",
+            "SeeQueues",
+            "RequeueJobs",
+            "SeeInstances",
+            "SeePrices",
+            "LaunchFromTemplates",
+            "LaunchWithParts",
+            "RequestTaggedFleets",
+            "LaunchTaggedParts",
+            "LaunchTaggedInstances",
+            "TagLaunches",
+            "PassWorkerRoles",
+            "MakeSpotRole",
+            "ResolveImages",
+            "EndWorkers",
+            "WriteLog",
+        )
+    ),
+    *(
+        ("ControlOffersRole", sid)
+        for sid in (
+            "ReadSettings",
+            "SeeMissingObjects",
+            "KeepOffers",
+            "SeeTypes",
+            "SeeListPrices",
+            "SeeQuotas",
+            "WriteLog",
+        )
+    ),
+    ("ControlInterruptionRole", OF_CDK),
+    ("ControlOffersRole", OF_CDK),
+    ("ControlTriggerRole", "InvokeFunctions"),
+]
+
+
+def is_allowed(statements: Sequence[Statement], call: Call) -> bool:
+    return any(statement.allows(call) for statement in statements)
+
+
+def needs(assembly: Assembly, role: str) -> list[Call]:
+    """Return what a role needs, the archives by the names that this assembly gives them."""
+    archives = {
+        stand_in: resolve(assembly, assembly.statements(role)[sid]["Resource"])
+        for stand_in, sid in ((CODE, "ReadCode"), (KIT, "ReadKit"))
+        if sid in assembly.statements(role)
+    }
+    return [
+        replace(call, resource=archives.get(call.resource, call.resource)) for call in NEEDS[role]
+    ]
+
+
+@pytest.mark.parametrize("role", NEEDS)
+def test_what_a_role_calls_is_granted(assembly: Assembly, role: str) -> None:
+    statements = read_statements(assembly, role)
+
+    refused = [str(call) for call in needs(assembly, role) if not is_allowed(statements, call)]
+
+    assert refused == []
+
+
+@pytest.mark.parametrize("role", MUST_NOT)
+def test_what_a_role_must_not_do_is_refused(assembly: Assembly, role: str) -> None:
+    statements = read_statements(assembly, role)
+
+    assert [str(call) for call in MUST_NOT[role] if is_allowed(statements, call)] == []
+
+
+@pytest.mark.parametrize(("role", "sid"), STATEMENTS)
+def test_without_any_one_statement_a_call_is_refused(
+    assembly: Assembly, role: str, sid: str
+) -> None:
+    statements = read_statements(assembly, role)
+    rest = [statement for statement in statements if statement.sid != sid]
+
+    assert len(rest) == len(statements) - 1
+    assert [call for call in needs(assembly, role) if not is_allowed(rest, call)]
+
+
+def test_the_statements_are_all_there_are(assembly: Assembly) -> None:
+    found = [(role, one.sid) for role in NEEDS for one in read_statements(assembly, role)]
+
+    assert sorted(found) == sorted(STATEMENTS)
+
+
+@pytest.mark.parametrize("role", NEEDS)
+def test_each_action_and_each_resource_of_a_grant_is_for_a_call(
+    assembly: Assembly, role: str
+) -> None:
+    idle = []
+    for one in read_statements(assembly, role):
+        served = [call for call in needs(assembly, role) if one.allows(call)]
+        if one.sid != OF_CDK:
+            idle += [
+                f"{one.sid}: {action}"
+                for action in one.actions
+                if action not in {call.action for call in served}
+            ]
+        idle += [
+            f"{one.sid}: {pattern}"
+            for pattern in one.resources
+            if not any(matches(pattern, call.resource) for call in served)
+        ]
+
+    assert idle == []
