@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from spindown.cli import batch, demo, local, policy
+from spindown.cli import batch, demo, drain, local, policy
 from spindown.cli.explain import plan, view, why
 from spindown.error import SpindownError
 
@@ -23,6 +23,7 @@ app.command("status")(view.status)
 app.command("watch")(view.watch)
 app.command("plan")(plan.plan)
 app.command("why")(why.why)
+app.command("drain")(drain.drain)
 app.add_typer(policy.app, name="policy")
 app.add_typer(local.app, name="local")
 app.command("demo")(demo.demo)

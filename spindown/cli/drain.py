@@ -1,0 +1,99 @@
+"""``spindown drain``: let a fleet end and lose nothing, and wait until nothing bills."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from threading import Event
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from spindown.app.control import ControlPorts
+from spindown.app.drain import Remainder, begin_drain, read_remainder, terminate_all
+from spindown.cli import option
+from spindown.cli.session import Session, open_session
+from spindown.error import BadInput
+
+
+def drain(
+    workload: Annotated[str | None, typer.Argument(help="The workload to empty.")] = None,
+    *,
+    is_all: Annotated[bool, typer.Option("--all", help="Every workload.")] = False,
+    now: Annotated[
+        bool, typer.Option("--now", help="Terminate the instances, busy or not, after a yes.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; with --now only.")] = False,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 2.0,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+) -> None:
+    """Launch nothing more, let workers end after their present jobs, wait until none runs."""
+    if (workload is not None) is is_all:
+        raise BadInput("WORKLOAD", workload, "name one workload, or give --all")
+    session = open_session(config, deployment=deployment, local=local)
+    names = [workload] if workload is not None else list(session.deployment.workloads)
+    for name in names:
+        session.workload(name)
+    ports = session.control_ports()
+    if now and not yes:
+        _ask([read_remainder(name, ports) for name in names])
+    _begin(session, names, ports)
+    _wait(names, ports, now=now, every=every)
+
+
+def _ask(left: Sequence[Remainder]) -> None:
+    instances = sum(len(remainder.instances) for remainder in left)
+    busy = sum(len(entry.leases) for remainder in left for entry in remainder.workers)
+    typer.confirm(
+        f"Terminate {instances} instances? {busy} jobs begin again from their last commit",
+        abort=True,
+    )
+
+
+def _begin(session: Session, names: Sequence[str], ports: ControlPorts) -> None:
+    for name in names:
+        way_back = begin_drain(name, ports)
+        session.nudge(name)
+        print(f"{name}: launches nothing more, and workers take no new job. To go on:")
+        for command in way_back:
+            print(f"  {command}")
+    sys.stdout.flush()
+
+
+def _wait(names: Sequence[str], ports: ControlPorts, *, now: bool, every: float) -> None:
+    pause = Event()
+    with Live(console=Console(), auto_refresh=False) as live:
+        while True:
+            left = [read_remainder(name, ports) for name in names]
+            live.update(Group(*map(render_remainder, left)), refresh=True)
+            if all(remainder.is_empty for remainder in left):
+                return
+            if now:
+                for remainder in left:
+                    terminate_all(remainder, ports)
+            pause.wait(every)
+
+
+def render_remainder(remainder: Remainder) -> Text:
+    """Return what is left of a fleet in one line."""
+    line = Text(f"{remainder.workload}: ", style="bold")
+    if remainder.is_empty:
+        return line.append("nothing runs", style="green")
+    words = Counter(entry.word for entry in remainder.workers)
+    known = {entry.worker.instance_id for entry in remainder.workers}
+    ending = sum(instance.instance_id not in known for instance in remainder.instances)
+    parts = [f"{count} {word}" for word, count in sorted(words.items())]
+    parts += [f"{ending} powering off"] if ending else []
+    parts += [f"{remainder.launching} launching"] if remainder.launching else []
+    parts += [] if remainder.is_heard else ["the next tick puts it in force"]
+    jobs = [
+        f"{lease.job_id} {lease.items_done}/{lease.items or '?'}"
+        for entry in remainder.workers
+        for lease in entry.leases
+    ]
+    line.append(", ".join(parts), style="yellow")
+    return line.append(f"; at work: {', '.join(jobs)}" if jobs else "", style="dim")
