@@ -3,6 +3,7 @@
 import itertools
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
@@ -17,8 +18,8 @@ from spindown.app.work.split import is_too_large
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus, Record
 from spindown.domain.checkpointing import interval_hours, is_due
-from spindown.domain.lease import must_release
-from spindown.error import ContractError, LeaseLost, SpindownError
+from spindown.domain.lease import is_excused, must_release, outage_wait
+from spindown.error import ContractError, LeaseLost, SpindownError, Throttled, Unreachable
 from worker.child.runner import BatchDone, Broken, ItemDone, Task
 from worker.handover import Bench, Ending, Handover
 from worker.prefetch import Prefetch
@@ -71,7 +72,7 @@ class Attempt:
             self._log.warning("attempt_broken_off", reason=str(exc))
             bench.runner.kill()
             if bench.keeper.is_keeping:
-                self._handover.release(self._held)
+                self._break_off(exc)
             return Ending.RELEASED
         except Exception:
             # A fault of this machine or of ours: the job must not be held on to by a heartbeat.
@@ -82,6 +83,24 @@ class Attempt:
         finally:
             if self._scratch.exists():
                 shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _break_off(self, cause: SpindownError) -> None:
+        """Give the job back; an outage says nothing of it, so it is not counted, and can wait."""
+        bench, message = self._bench, self._held.message
+        wait = timedelta(0)
+        if isinstance(cause, Throttled | Unreachable):
+            if is_excused(message.sent_at, bench.ports.clock.now()):
+                with suppress(SpindownError):
+                    self._held = settle_release(
+                        self._held,
+                        Portion(),
+                        interrupted=bench.life.interrupted,
+                        seat=bench.seat,
+                        ports=bench.ports,
+                    )
+            if not bench.life.must_leave():
+                wait = outage_wait(message.receive_count, bench.ports.random.random())
+        self._handover.release(self._held, wait=wait)
 
     def _run(self, redone: int) -> Ending:
         bench = self._bench

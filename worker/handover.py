@@ -93,10 +93,10 @@ class Handover:
         self._log.info("job_split", children=len(held.manifest.children), items=len(values))
         return Ending.SPLIT
 
-    def release(self, held: Held) -> Ending:
-        """Give a job back to whoever comes next."""
+    def release(self, held: Held, *, wait: timedelta = timedelta(0)) -> Ending:
+        """Give a job back to whoever comes next, not before ``wait``."""
         with self._letting_go(held) as job:
-            release(job, **self._ours)
+            release(job, **self._ours, wait=wait)
         self._log.info("job_released", next_item=held.manifest.next_item)
         return Ending.RELEASED
 

@@ -160,6 +160,34 @@ def put_back_for(lease: Lease | None, now: datetime, jitter: float) -> timedelta
     return min(max(PUT_BACK_AT_LEAST, rest) + JITTER * jitter, PUT_BACK_AT_MOST)
 
 
+#: An outage is not asked again more rarely than this.
+OUTAGE_WAIT_AT_MOST = timedelta(minutes=30)
+#: An attempt that an outage broke off counts nothing against a job until its message is so old:
+#: then it may be that this job alone meets it, and must not be tried for ever.
+OUTAGE_EXCUSES_FOR = timedelta(hours=12)
+
+
+def outage_wait(receive_count: int, jitter: float) -> timedelta:
+    """Return how long a message stays hidden whose attempt an outage broke off.
+
+    A minute at first, doubled by each further receive up to half an hour.
+
+    Args:
+        receive_count: how often the message was received, this time included.
+        jitter: a random number of [0, 1).
+    """
+    doublings = min(max(receive_count, 1) - 1, _DOUBLINGS)
+    return min(PUT_BACK_AT_LEAST * 2.0**doublings, OUTAGE_WAIT_AT_MOST) + JITTER * jitter
+
+
+_DOUBLINGS = 10
+
+
+def is_excused(sent_at: datetime, now: datetime) -> bool:
+    """Tell whether an attempt that an outage broke off counts nothing against its job."""
+    return now - sent_at < OUTAGE_EXCUSES_FOR
+
+
 def extended_until(now: datetime, not_after: datetime, policy: Policy) -> datetime:
     """Return the deadline that a heartbeat gives a lease: never past ``not_after``."""
     return min(now + policy.lease_duration, not_after)

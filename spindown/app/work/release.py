@@ -60,11 +60,18 @@ def settle_rejection(held: Held, reason: str, *, ports: WorkPorts) -> Held:
     return commit_as(_failed(held.manifest, reason, ports), held, ports)
 
 
-def release(held: Held, *, seat: Seat, presence: Presence, ports: WorkPorts) -> None:
-    """Clear the lease row, then make the message visible through the handle of the row."""
+def release(
+    held: Held,
+    *,
+    seat: Seat,
+    presence: Presence,
+    ports: WorkPorts,
+    wait: timedelta = timedelta(0),
+) -> None:
+    """Clear the lease row, then make the message visible, after ``wait``, by the row's handle."""
     handle = _current_handle(held, seat, ports)
     presence.vacate(seat, held.lease)
-    put_back(replace(held.message, receipt_handle=handle), timedelta(0), ports.queue)
+    put_back(replace(held.message, receipt_handle=handle), wait, ports.queue)
 
 
 def abandon(held: Held, *, seat: Seat, presence: Presence) -> None:

@@ -17,9 +17,11 @@ from spindown.domain.lease import (
     epoch_end,
     extended_until,
     is_claimable,
+    is_excused,
     is_left_to_others,
     is_quarantined,
     must_release,
+    outage_wait,
     put_back_for,
     visibility_not_after,
 )
@@ -237,3 +239,17 @@ def test_a_worker_whose_last_different_jobs_all_failed_ends(
     outcomes: list[tuple[str, bool]], expected: bool
 ) -> None:
     assert is_quarantined(outcomes, Policy(failures_to_quarantine=3)) is expected
+
+
+@pytest.mark.parametrize(
+    ("receives", "wait"),
+    [(0, 1), (1, 1), (2, 2), (5, 16), (6, 30), (1000, 30)],
+)
+def test_an_outage_is_asked_again_more_and_more_rarely(receives: int, wait: int) -> None:
+    assert outage_wait(receives, 0.0) == minutes(wait)
+    assert outage_wait(receives, 0.5) == minutes(wait) + timedelta(seconds=15)
+
+
+@pytest.mark.parametrize(("hours", "excused"), [(0, True), (11.9, True), (12, False)])
+def test_an_outage_excuses_a_job_for_half_a_day(hours: float, excused: bool) -> None:
+    assert is_excused(NOW - timedelta(hours=hours), NOW) is excused
