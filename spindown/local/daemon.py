@@ -151,8 +151,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with system:
             system.deploy()
             _answer(status=system.status().to_json())
+            # signal.pause() would sleep through a signal that comes just before it.
+            pause = threading.Event()
             while True:
-                signal.pause()
+                pause.wait(_POLL_SECONDS)
     except SpindownError as error:
         _answer(error=str(error))
         return 1

@@ -17,7 +17,7 @@ from tests.local.world import write_config
 
 #: Brings a system up with an instance whose guest has a child of its own, and waits.
 ATTACHED = """
-import sys
+import sys, threading
 from pathlib import Path
 from tests.local.world import at_once, launch
 from spindown.local.system import LocalSystem
@@ -28,13 +28,13 @@ subprocess.Popen(sleep, start_new_session=True)
 time.sleep(99)
 '''
 config, state = map(Path, sys.argv[1:])
+pause = threading.Event()
 command = (sys.executable, "-c", guest)
 with LocalSystem(config, state=state, port=0, guest=command, scenario=at_once()) as system:
     launch(system)
     print(system._token, flush=True)
-    import signal
     while True:
-        signal.pause()
+        pause.wait(0.1)
 """
 
 
