@@ -199,7 +199,7 @@ def state_change(event: StateChange, case: Case, *, holder: str) -> Reaction:
     charged: list[Charge] = []
 
     def attempt(worker: Worker) -> bool:
-        if worker.state is WorkerState.ENDED:
+        if worker.state is WorkerState.ENDED or view is None:
             return False
         ending = ending_of(worker, view)
         end = end_worker(
@@ -255,12 +255,18 @@ def _try(case: Case, attempt: Callable[[Worker], bool]) -> bool:
     return False
 
 
-def _described(event: StateChange, case: Case) -> InstanceView:
-    """Return EC2's description, in which the event's state holds; EC2's answer may lag."""
+def _described(event: StateChange, case: Case) -> InstanceView | None:
+    """Return EC2's description, in which the event's state holds; EC2's answer may lag.
+
+    None without an answer: whether the instance was reclaimed, and so what it costs, is then left
+    to the tick that can ask.
+    """
     try:
         view = case.ports.compute.instance(region=case.worker.region, instance_id=event.instance_id)
-    except (NotFound, Throttled, Unreachable):
+    except NotFound:
         view = assumed(case.worker)
+    except (Throttled, Unreachable):
+        return None
     return replace(view, state=event.state)
 
 

@@ -40,7 +40,8 @@ def accrue(worker: Worker, until: datetime) -> Accrual:
     start = max(worker.accrued_until or worker.launched_at, worker.launched_at)
     end = until
     if worker.ended_at is not None:
-        end = min(until, max(worker.ended_at, worker.launched_at + LEAST_BILLED))
+        least = worker.launched_at + LEAST_BILLED
+        end = max(min(until, worker.ended_at), least)
     end = max(start, end)
     booted_at = end if worker.checked_in_at is None else worker.checked_in_at
     booted_at = min(max(booted_at, start), end)

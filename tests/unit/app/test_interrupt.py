@@ -16,6 +16,7 @@ from spindown.contract.event import (
     StateChange,
 )
 from spindown.domain.fleet import Worker, WorkerState
+from spindown.error import Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
 from tests.control import REGION, ControlWorld
@@ -139,6 +140,25 @@ def test_a_reclaim_without_notice_is_an_interruption_and_the_first_hour_is_free(
     assert view.workers[worker.instance_id].interrupted_at == world.now
     assert view.spend[f"{world.now:%Y-%m-%d}"].interruptions == 1
     assert view.spend[f"{world.now:%Y-%m-%d}"].dollars == pytest.approx(0.0)
+
+
+def test_a_reclaim_that_ec2_does_not_describe_just_now_is_left_to_the_tick() -> None:
+    world, worker = a_busy_world()
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+
+    def no_answer(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.port == "compute":
+            raise Unreachable("no answer")
+        return proceed()
+
+    world.interfere = no_answer
+    reaction = act(world, a_state(world, worker))
+    world.interfere = None
+    world.run(2)
+
+    assert (reaction.acted, reaction.leases_freed) == (False, 1)
+    day = world.view().spend[f"{world.now:%Y-%m-%d}"]
+    assert day.interruptions == 1
 
 
 def test_a_worker_that_powered_off_by_itself_is_no_interruption_and_is_charged() -> None:

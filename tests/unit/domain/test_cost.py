@@ -62,6 +62,7 @@ def test_an_instance_is_charged_for_a_minute_at_least() -> None:
     worker = a_booting_worker(age=minutes(5), ended_at=NOW - minutes(4.9))
 
     assert accrue(worker, NOW).paid_seconds == 60
+    assert accrue(worker, NOW - minutes(4.9)).paid_seconds == 60
 
 
 def test_a_clock_that_went_back_accrues_nothing() -> None:
