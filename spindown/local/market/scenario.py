@@ -4,7 +4,6 @@ A scenario is a TOML file. Every time in it is counted from the start of the mar
 file plays the same on every run; what is random draws from `seed`.
 """
 
-import re
 import tomllib
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -14,32 +13,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from spindown.config import parse_duration
 from spindown.domain.offer import CapacityType
 from spindown.error import BadInput
 
 Pattern = Annotated[str, Field(min_length=1)]
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-
-
 class ScenarioError(BadInput):
     """A scenario file cannot be played."""
 
 
-def _duration(value: object) -> object:
-    """Read "90s", "1m30s" or "250ms"; anything else is left for pydantic to refuse."""
-    if isinstance(value, timedelta):
-        return value
-    if not isinstance(value, str) or not _DURATION.fullmatch(value):
-        message = 'write a duration like "20s", "2m" or "1h30m"'
-        raise ValueError(message)
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
-    return timedelta(seconds=seconds)
-
-
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
+Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
 
 
 class _Part(BaseModel):
