@@ -8,11 +8,11 @@ reading: a row is changed field by field, so what a later version wrote stays in
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 from spindown.error import ContractError
@@ -95,13 +95,13 @@ def _names(cls: type) -> tuple[str, ...]:
 def decode(cls: type[T], row: Mapping[str, Any]) -> T:
     """Build a dataclass from a row; raise ContractError naming the field that does not fit."""
     values: dict[str, Any] = {}
-    for name, (hint, required) in _plan(cast("Any", cls)).items():
+    for name, hint, read, required in _plan(cast("Any", cls)):
         if name not in row:
             if required:
                 raise ContractError(f"{cls.__name__}.{name}", None, "write this field")
             continue
         try:
-            values[name] = _decode(hint, row[name])
+            values[name] = read(row[name])
         except ContractError:
             raise
         except (TypeError, ValueError, KeyError, AttributeError) as exc:
@@ -110,45 +110,78 @@ def decode(cls: type[T], row: Mapping[str, Any]) -> T:
     return cls(**values)
 
 
+#: Turns a JSON value into one of a type.
+_Reader = Callable[[Any], Any]
+
+
 @cache
-def _plan(cls: Any) -> dict[str, tuple[Any, bool]]:
+def _plan(cls: Any) -> tuple[tuple[str, Any, _Reader, bool], ...]:
+    """Return for each field its name, its type, what reads it, and whether it must be there."""
     hints = typing.get_type_hints(cls)
-    return {
-        f.name: (hints[f.name], f.default is MISSING and f.default_factory is MISSING)
+    return tuple(
+        (
+            f.name,
+            hints[f.name],
+            _reader(hints[f.name]),
+            f.default is MISSING and f.default_factory is MISSING,
+        )
         for f in fields(cls)
-    }
+    )
 
 
-def _decode(hint: Any, value: Any) -> Any:  # noqa: PLR0911 - one return per kind of type
+@cache
+def _reader(hint: Any) -> _Reader:  # noqa: PLR0911 - one return per kind of type
+    """Return what reads a type: looked into once, since rows are read by the million."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in {Union, types.UnionType}:
-        return _decode_union(args, value)
+        return _union_reader(args)
     if origin in {tuple, frozenset, list}:
-        return origin(_decode(args[0], v) for v in value)
+        return _items_reader(origin, _reader(args[0]))
     if origin is not None and issubclass(origin, Mapping):
-        return {k: _decode(args[1], v) for k, v in value.items()}
+        return _mapping_reader(_reader(args[1]))
     if hint is datetime:
-        return decode_instant(value)
+        return decode_instant
     if hint is timedelta:
-        return timedelta(seconds=float(value))
+        return lambda value: timedelta(seconds=float(value))
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint(value)
+        return hint
     if isinstance(hint, type) and is_dataclass(hint):
-        return decode(hint, value)
+        return partial(decode, hint)
     if hint in {int, float, str, bool}:
-        return _decode_scalar(hint, value)
-    return value
+        return _scalar_reader(hint)
+    return lambda value: value
 
 
-def _decode_union(args: tuple[Any, ...], value: Any) -> Any:
-    if value is None:
-        if type(None) in args:
+def _union_reader(args: tuple[Any, ...]) -> _Reader:
+    read, is_optional = _reader(next(a for a in args if a is not _NONE)), _NONE in args
+
+    def read_union(value: Any) -> Any:
+        if value is not None:
+            return read(value)
+        if is_optional:
             return None
         raise TypeError
-    return _decode(next(a for a in args if a is not type(None)), value)
+
+    return read_union
 
 
-def _decode_scalar(hint: Any, value: Any) -> Any:
-    if isinstance(value, bool) != (hint is bool) or isinstance(value, str) != (hint is str):
-        raise TypeError
-    return hint(value)
+_NONE = type(None)
+
+
+def _items_reader(kind: Any, read: _Reader) -> _Reader:
+    return lambda value: kind(map(read, value))
+
+
+def _mapping_reader(read: _Reader) -> _Reader:
+    return lambda value: {k: read(v) for k, v in value.items()}
+
+
+def _scalar_reader(hint: Any) -> _Reader:
+    def read(value: Any) -> Any:
+        if type(value) is hint:
+            return value
+        if isinstance(value, bool) != (hint is bool) or isinstance(value, str) != (hint is str):
+            raise TypeError
+        return hint(value)
+
+    return read

@@ -139,6 +139,14 @@ class MemoryJobQueue:
                 visible=len(self._visible), in_flight=self._in_flight, delayed=self._delayed
             )
 
+    def next_visible_at(self) -> datetime | None:
+        """Return when the next hidden message becomes visible; None: none is hidden."""
+        with self._lock:
+            hidden = self._hidden
+            while hidden and hidden[0][2].turn != hidden[0][1]:
+                heapq.heappop(hidden)
+            return hidden[0][0] if hidden else None
+
     def bodies(self) -> list[str]:
         """Return the body of every message there is, visible or not, oldest first."""
         with self._lock:

@@ -91,6 +91,15 @@ class MemoryObjectStore:
                 self._versions[key].append(None)
                 self._keys.pop(bisect_left(self._keys, key))
 
+    def expire(self, prefix: str) -> None:
+        """Remove objects with all their versions, as a lifecycle rule does."""
+        with self._lock:
+            first = last = bisect_left(self._keys, prefix)
+            while last < len(self._keys) and self._keys[last].startswith(prefix):
+                del self._versions[self._keys[last]]
+                last += 1
+            del self._keys[first:last]
+
     def conflict_next(self, key: str, times: int = 1) -> None:
         """Make the next writes of a key meet another write under way (409)."""
         with self._lock:

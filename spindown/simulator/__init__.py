@@ -1,0 +1,24 @@
+"""A discrete-event simulator that runs the shipped code in virtual time, over ports in memory.
+
+The judge of the policy: what a month of a given traffic on a given market costs, and how long
+work waits. Nothing of the control plane or of what a worker does with a job is modelled; it is
+the code that runs on AWS.
+"""
+
+from spindown.simulator.result import Sample, SimResult, Spread
+from spindown.simulator.run import Run, simulate
+from spindown.simulator.scenario import Arrival, Boot, Delays, Listing, SimScenario, Zone
+
+__all__ = [
+    "Arrival",
+    "Boot",
+    "Delays",
+    "Listing",
+    "Run",
+    "Sample",
+    "SimResult",
+    "SimScenario",
+    "Spread",
+    "Zone",
+    "simulate",
+]

@@ -1,0 +1,99 @@
+"""What happens next: a heap of planned events, and the clock that follows them.
+
+Two events at one instant come in the order of their ``Turn``, then in the order in which they
+were planned, so that a run depends on nothing but its input.
+"""
+
+import heapq
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from enum import IntEnum
+
+from spindown.memory import MemoryClock
+
+Action = Callable[[], None]
+
+
+class Turn(IntEnum):
+    """Who comes first at one instant: what the world does, then workers, then control."""
+
+    #: An instance is gone.
+    END = 0
+    #: A price or a capacity changes, EC2 takes an instance away.
+    MARKET = 1
+    ARRIVAL = 2
+    #: Hidden messages become visible.
+    QUEUE = 3
+    WORKER = 4
+    #: An event of EC2's reaches its function.
+    EVENT = 5
+    TICK = 6
+
+
+class Planned:
+    """One event that is still to come, unless it is called off."""
+
+    __slots__ = ("action",)
+
+    def __init__(self, action: Action) -> None:
+        self.action: Action | None = action
+
+    def call_off(self) -> None:
+        """Let it not happen."""
+        self.action = None
+
+
+class Agenda:
+    """Planned events in order, and the time."""
+
+    def __init__(self, start: datetime) -> None:
+        self.start = start
+        self.clock = MemoryClock(start)
+        #: Events that have happened.
+        self.events = 0
+        self._heap: list[tuple[datetime, int, int, Planned]] = []
+        self._planned = 0
+
+    @property
+    def now(self) -> datetime:
+        """Return the present instant."""
+        return self.clock.now()
+
+    @property
+    def seconds(self) -> float:
+        """Return the present in seconds since the start."""
+        return (self.now - self.start).total_seconds()
+
+    def plan(self, at: datetime, turn: Turn, action: Action) -> Planned:
+        """Let something happen at an instant; what is past happens now."""
+        planned = Planned(action)
+        self._planned += 1
+        heapq.heappush(self._heap, (max(at, self.now), turn, self._planned, planned))
+        return planned
+
+    def plan_at(self, seconds: float, turn: Turn, action: Action) -> Planned:
+        """Let something happen so many seconds after the start."""
+        return self.plan(self.start + timedelta(seconds=seconds), turn, action)
+
+    def plan_in(self, seconds: float, turn: Turn, action: Action) -> Planned:
+        """Let something happen so many seconds from now."""
+        return self.plan(self.now + timedelta(seconds=seconds), turn, action)
+
+    def next_at(self) -> datetime | None:
+        """Return when the next event comes; None: there is none."""
+        heap = self._heap
+        while heap and heap[0][3].action is None:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def step(self) -> bool:
+        """Let the next event happen; False if there is none."""
+        if self.next_at() is None:
+            return False
+        at, _, _, planned = heapq.heappop(self._heap)
+        action, planned.action = planned.action, None
+        self.clock.advance_to(at)
+        self.events += 1
+        if action is not None:
+            action()
+        return True

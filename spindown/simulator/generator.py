@@ -1,0 +1,91 @@
+"""Traffic of our own making: office batches, and a stream that follows the hours of the day."""
+
+import math
+from random import Random
+
+from spindown.simulator.scenario import DAY, Arrival
+
+_HOUR = 3600.0
+
+
+def office_batches(
+    *,
+    seed: int,
+    days: int = 30,
+    work_hours: float = 200.0,
+    gap_minutes: float = 3.5,
+    jobs_a_batch: int = 4,
+    items_a_job: int = 25,
+) -> tuple[Arrival, ...]:
+    """Return batches on workdays, about six busy hours a day, nothing in the night.
+
+    A day has a morning of 9 to 12 and an afternoon of 13 to 16 o'clock, each a quarter of an hour
+    early or late. Batches come ``gap_minutes`` apart in the median; their sizes differ by a
+    lognormal factor, and are scaled so that the whole is ``work_hours`` on the reference GPU.
+    The first day is a Monday.
+
+    Args:
+        seed: of all that is random.
+        days: length.
+        work_hours: all work, hours on one reference GPU.
+        gap_minutes: median time between two batches.
+        jobs_a_batch: jobs that come at once.
+        items_a_job: items of each.
+    """
+    random = Random(f"{seed}/office")
+    times: list[float] = []
+    for day in range(days):
+        if day % 7 >= 5:  # noqa: PLR2004 - Saturday and Sunday
+            continue
+        for opens, closes in ((9, 12), (13, 16)):
+            at = day * DAY + (opens + random.uniform(-0.25, 0.25)) * _HOUR
+            end = day * DAY + (closes + random.uniform(-0.25, 0.25)) * _HOUR
+            while at < end:
+                times.append(at)
+                at += gap_minutes * 60.0 * random.lognormvariate(0.0, 0.5)
+    weights = [random.lognormvariate(0.0, 0.8) for _ in times]
+    whole = sum(weights)
+    each = work_hours * _HOUR / (jobs_a_batch * items_a_job)
+    return tuple(
+        Arrival(at=at, items=items_a_job, item_seconds=each * weight / whole)
+        for at, weight in zip(times, weights, strict=True)
+        for _ in range(jobs_a_batch)
+    )
+
+
+def daily_stream(
+    *,
+    seed: int,
+    days: float = 30,
+    jobs_a_day: float = 4000.0,
+    swing: float = 0.8,
+    shortest_minutes: float = 0.5,
+    longest_minutes: float = 30.0,
+    item_seconds: float = 60.0,
+) -> tuple[Arrival, ...]:
+    """Return Poisson arrivals whose rate swings over the day, most at 14 o'clock.
+
+    Args:
+        seed: of all that is random.
+        days: length.
+        jobs_a_day: mean number of jobs.
+        swing: 0: the same at all hours; 1: none at 2 o'clock, twice the mean at 14.
+        shortest_minutes: of a job on the reference GPU; all lengths between are log-uniform.
+        longest_minutes: likewise.
+        item_seconds: about the work of an item; a short job is one item.
+    """
+    random = Random(f"{seed}/daily")
+    found: list[Arrival] = []
+    most = jobs_a_day / DAY * (1.0 + swing)
+    low, high = math.log(shortest_minutes * 60.0), math.log(longest_minutes * 60.0)
+    at = 0.0
+    while True:
+        at += random.expovariate(most)
+        if at >= days * DAY:
+            return tuple(found)
+        level = 1.0 + swing * math.cos((at / DAY - 14 / 24) * 2.0 * math.pi)
+        if random.random() * (1.0 + swing) >= level:
+            continue
+        work = math.exp(random.uniform(low, high))
+        items = max(1, round(work / item_seconds))
+        found.append(Arrival(at=at, items=items, item_seconds=work / items))

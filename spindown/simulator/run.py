@@ -1,0 +1,222 @@
+"""One simulated month: the shipped control plane and workers, in virtual time.
+
+``simulate(scenario, policy, seed)`` runs it to its end; a ``Run`` goes step by step.
+"""
+
+import json
+from datetime import datetime, timedelta
+
+from spindown.app.interrupt import react
+from spindown.app.ledger import Ledger, sum_spend
+from spindown.app.offers import refresh
+from spindown.app.port import Outgoing
+from spindown.app.reconcile import reconcile
+from spindown.contract.decision import Decision, Outcome
+from spindown.contract.event import NUDGE, TICK, InstanceEvent
+from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Policy
+from spindown.memory import Bill
+from spindown.simulator.agenda import Agenda, Planned, Turn
+from spindown.simulator.attempt import ITEM_SECONDS
+from spindown.simulator.result import Recorder, Sample, SimResult, spread
+from spindown.simulator.scenario import Arrival, SimScenario
+from spindown.simulator.worker import SimWorker
+from spindown.simulator.world import WORKLOAD, World
+
+#: The functions' schedules (``infra.control.trigger``).
+_TICK = timedelta(minutes=1)
+_REFRESH = timedelta(hours=1)
+#: A tick while nothing waits and nothing runs decides nothing: it comes this seldom then.
+_QUIET = timedelta(minutes=15)
+#: How often the bucket is swept; results live for one to two such spans after their job's end.
+_SWEEP = timedelta(days=1)
+
+
+class Run:
+    """A simulation under way."""
+
+    def __init__(self, scenario: SimScenario, policy: Policy, seed: int) -> None:
+        self.scenario = scenario
+        self.seed = seed
+        self.agenda = Agenda(scenario.start)
+        self.record = Recorder(self.agenda)
+        self.world = World(scenario, policy, seed=seed, record=self.record, tell=self._tell)
+        #: What the last tick decided.
+        self.decision: Decision | None = None
+        self._left = len(scenario.arrivals)
+        self._calls = 0
+        self._tick_planned: Planned | None = None
+        self._sweepable: list[str] = []
+        for number, arrival in enumerate(scenario.arrivals):
+            self.agenda.plan_at(
+                arrival.at,
+                Turn.ARRIVAL,
+                lambda number=number, arrival=arrival: self._arrive(number, arrival),  # type: ignore[misc]
+            )
+        self._refresh()
+        self._sweep()
+        self._plan_tick(scenario.start)
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether all work is done and nothing runs, or time is up."""
+        seconds, scenario = self.agenda.seconds, self.scenario
+        if seconds >= scenario.length + scenario.overtime:
+            return True
+        return seconds >= scenario.length and not self._left and self.world.is_settled
+
+    def step(self) -> None:
+        """Let one event happen, and whoever waits for a message get what has become visible."""
+        self.agenda.step()
+        self.world.handout.serve()
+
+    def run(self) -> SimResult:
+        """Go on to the end; return what came of it."""
+        while not self.is_over:
+            self.step()
+        return self.result()
+
+    def result(self) -> SimResult:
+        """Return what has come of it so far."""
+        record, scenario = self.record, self.scenario
+        bills = self.world.inner.bills()
+        shares = [(bill, _shares(self.world.workers[bill.instance_id], bill)) for bill in bills]
+        workers = self.world.workers.values()
+        ledger = Ledger(self.world.table, WORKLOAD)
+        return SimResult(
+            scenario=scenario.name,
+            seed=self.seed,
+            jobs=len(scenario.arrivals),
+            jobs_done=record.jobs_done,
+            items=scenario.items,
+            items_done=record.items_done,
+            dead_letters=len(self.world.dead_letters.bodies()),
+            work_seconds=scenario.work_seconds,
+            dollars=sum(bill.dollars for bill in bills),
+            bill={
+                cause: sum(bill.dollars * share[cause] for bill, share in shares)
+                for cause in ("boot", "work", "redo", "idle")
+            },
+            on_demand_dollars=sum(
+                bill.dollars for bill in bills if bill.pool.capacity_type is CapacityType.ON_DEMAND
+            ),
+            accounted_dollars=sum_spend(ledger.read().spend.values()).dollars,
+            billed_seconds=sum(bill.seconds for bill in bills if not bill.is_free),
+            boot_seconds=sum(b.seconds * share["boot"] for b, share in shares),
+            busy_seconds=sum(b.seconds * (share["work"] + share["redo"]) for b, share in shares),
+            idle_seconds=sum(b.seconds * share["idle"] for b, share in shares),
+            redo_seconds=sum(b.seconds * share["redo"] for b, share in shares),
+            wait=spread(record.waits),
+            sojourn=spread(record.sojourns),
+            mean_jobs=record.job_seconds / max(self.agenda.seconds, 1.0),
+            seconds=self.agenda.seconds,
+            launches=len(workers),
+            refusals=record.counts["refusals"],
+            interruptions=record.counts["reclaimed"],
+            peak=record.peak,
+            types=dict(sorted(record.types.items())),
+            ticks=record.counts["tick"],
+            events=self.agenda.events,
+            digest=record.digest,
+            samples=tuple(record.samples),
+        )
+
+    def _arrive(self, number: int, arrival: Arrival) -> None:
+        job_id = f"job-{number:07d}"
+        body = {
+            "job_id": job_id,
+            "items": list(range(arrival.items)),
+            "params": {ITEM_SECONDS: arrival.item_seconds},
+        }
+        self.world.queue.send([Outgoing(body=json.dumps(body))])
+        self._left -= 1
+        self.record.arrived(job_id)
+        if self.scenario.nudged:
+            wait = self.scenario.delays.event
+            self.agenda.plan_in(wait, Turn.EVENT, self._nudge)
+        self._wake()
+
+    def _tell(self, event: InstanceEvent) -> None:
+        if not self._is_down:
+            self._calls += 1
+            react(event, self.world.control, holder=f"call-{self._calls}")
+
+    def _reconcile(self, source: str) -> Decision | None:
+        if self._is_down:
+            return None
+        self._calls += 1
+        return reconcile(WORKLOAD, self.world.control, holder=f"call-{self._calls}", source=source)
+
+    def _nudge(self) -> None:
+        self._reconcile(NUDGE)
+
+    @property
+    def _is_down(self) -> bool:
+        now = self.agenda.seconds
+        return any(since <= now < until for since, until in self.scenario.control_down)
+
+    def _tick(self) -> None:
+        decision = self._reconcile(TICK)
+        is_quiet = False
+        if decision is not None:
+            self.decision = decision
+            self.record.note("tick", f"{decision.outcome} {decision.summary}")
+            self.record.samples.append(_sample(self.agenda.seconds, decision))
+            is_quiet = decision.outcome is Outcome.IDLE
+        self._plan_tick(self.agenda.now + (_QUIET if is_quiet else _TICK))
+
+    def _plan_tick(self, at: datetime) -> None:
+        self._tick_planned = self.agenda.plan(at, Turn.TICK, self._tick)
+
+    def _wake(self) -> None:
+        """Let the tick of the present minute happen, if quiet had put it off."""
+        since = (self.agenda.now - self.scenario.start) // _TICK
+        due = self.scenario.start + (since + 1) * _TICK
+        if self._tick_planned is not None:
+            self._tick_planned.call_off()
+        self._plan_tick(due)
+
+    def _refresh(self) -> None:
+        refresh(self.world.control)
+        self.agenda.plan(self.agenda.now + _REFRESH, Turn.EVENT, self._refresh)
+
+    def _sweep(self) -> None:
+        """Drop what was done a day ago from the bucket, so that months fit into memory."""
+        for job_id in self._sweepable:
+            self.world.objects.expire(f"jobs/{job_id}/")
+        self.world.objects.expire("decisions/")
+        self._sweepable = self.record.take_closed()
+        self.agenda.plan(self.agenda.now + _SWEEP, Turn.EVENT, self._sweep)
+
+
+def simulate(scenario: SimScenario, policy: Policy, seed: int) -> SimResult:
+    """Run a scenario under a policy to its end. The same seed gives the same result."""
+    return Run(scenario, policy, seed).run()
+
+
+def _shares(worker: SimWorker, bill: Bill) -> dict[str, float]:
+    """Return the share of an instance's life by cause."""
+    life = max(bill.seconds, 1e-9)
+    up = worker.checked_in_at
+    slots = max(len(worker.slots), 1)
+    boot = life if up is None else min((up - worker.launched_at).total_seconds(), life)
+    redo = min(worker.tally.lost / slots, life - boot)
+    work = min(worker.tally.busy / slots - redo, life - boot - redo)
+    return {
+        "boot": boot / life,
+        "work": work / life,
+        "redo": redo / life,
+        "idle": (life - boot - work - redo) / life,
+    }
+
+
+def _sample(seconds: float, decision: Decision) -> Sample:
+    workers = decision.workers
+    return Sample(
+        seconds=seconds,
+        visible=decision.visible,
+        in_flight=decision.in_flight,
+        booting=workers.get("booting", 0),
+        idle=workers.get("idle", 0),
+        busy=workers.get("busy", 0),
+    )

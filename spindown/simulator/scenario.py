@@ -1,0 +1,144 @@
+"""What a simulation is given: work that arrives, a market that sells, and a world's delays.
+
+Times are seconds since the scenario's start. Work is measured in seconds on one slot of the
+reference GPU, a T4: an item of 10 s takes 10 / speed on another.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from random import Random
+
+from spindown.domain.offer import InstanceType, Requirements
+
+#: Piecewise constant: (from this second on, value), in order of time.
+Steps = tuple[tuple[float, float], ...]
+
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """One job that is sent to the queue."""
+
+    at: float
+    items: int = 1
+    #: Seconds that one item takes on the reference GPU.
+    item_seconds: float
+
+    @property
+    def work_seconds(self) -> float:
+        """Return the work of the whole job on the reference GPU."""
+        return self.items * self.item_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zone:
+    """What one zone sells of one instance type."""
+
+    #: USD per hour; empty: not sold as spot.
+    spot: Steps
+    #: Spot instances that may run at once; empty: no end. A fall takes instances away.
+    capacity: Steps = ()
+    #: Likewise on demand, where a fall only refuses new ones.
+    on_demand_capacity: Steps = ()
+    #: How often EC2 takes a spot instance away.
+    reclaims_per_hour: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One instance type in one region."""
+
+    instance_type: InstanceType
+    region: str
+    #: USD per hour; None: not sold on demand.
+    on_demand: float | None
+    #: Of one slot; the reference GPU is 1.
+    speed: float
+    zones: Mapping[str, Zone]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boot:
+    """How long a launch takes to check in: a shifted lognormal distribution, seconds.
+
+    The defaults are of a baked image: half of all launches within 90 s, 19 of 20 within 139 s.
+    """
+
+    at_least: float = 30.0
+    #: Of what comes on top of ``at_least``.
+    median: float = 60.0
+    #: Of its logarithm; 0: always the median.
+    sigma: float = 0.36
+
+    def draw(self, random: Random) -> float:
+        """Draw the time of one launch."""
+        if self.sigma <= 0.0:
+            return self.at_least + self.median
+        return self.at_least + self.median * random.lognormvariate(0.0, self.sigma)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """How slow the world is, in seconds."""
+
+    #: From what happens to an instance to the function that EventBridge invokes.
+    event: float = 1.0
+    #: An instance is shutting down, during which its quota is still used.
+    ending: float = 30.0
+    #: From ``poweroff`` to EC2's end of billing.
+    power_off: float = 5.0
+    #: Until EC2 describes a new instance.
+    described: float = 5.0
+    #: One commit: parts and manifest in S3.
+    commit: float = 0.3
+    #: How often a worker looks at its metadata.
+    metadata: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimScenario:
+    """Everything but the policy and the seed."""
+
+    name: str
+    arrivals: tuple[Arrival, ...]
+    listings: tuple[Listing, ...]
+    #: Seconds; the fleet may then finish what is left.
+    length: float
+    #: Its time of day decides nothing but the days of the account.
+    start: datetime = datetime(2026, 1, 5, tzinfo=UTC)
+    boot: Boot = field(default_factory=Boot)
+    delays: Delays = field(default_factory=Delays)
+    #: Share of reclaims that come without a notice.
+    notice_missing: float = 0.0
+    #: Whether the sender wakes the scaler at once, as ``spindown submit`` does.
+    nudged: bool = False
+    #: (from, to): the functions do not run.
+    control_down: tuple[tuple[float, float], ...] = ()
+    requirements: Requirements = field(default_factory=Requirements)
+    budget_per_month: float | None = None
+    slots: str = "per-gpu"
+    root_volume_gib: int = 100
+    #: Seconds after ``length`` at which the run is broken off.
+    overtime: float = 4 * DAY
+
+    @property
+    def items(self) -> int:
+        """Return how many items arrive."""
+        return sum(arrival.items for arrival in self.arrivals)
+
+    @property
+    def work_seconds(self) -> float:
+        """Return how much work arrives, in seconds on the reference GPU."""
+        return sum(arrival.work_seconds for arrival in self.arrivals)
+
+
+def value_at(steps: Steps, seconds: float) -> float | None:
+    """Return the value in force; None before the first."""
+    found = None
+    for begins, value in steps:
+        if begins > seconds:
+            break
+        found = value
+    return found

@@ -1,0 +1,140 @@
+"""What a simulation must get right before any of its figures is believed."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from functools import cache
+
+import pytest
+
+from spindown.domain.offer import extra_price_per_hour
+from spindown.simulator import Run, SimResult, simulate
+from spindown.simulator.generator import daily_stream, office_batches
+from spindown.simulator.market import sample_market
+from tests.simulator.scene import (
+    DAY,
+    HOUR,
+    a_listing,
+    a_policy,
+    a_scenario,
+    a_zone,
+    an_arrival,
+)
+
+
+@cache
+def an_eventful(seed: int) -> SimResult:
+    """Run half a day in which instances are taken away all the time, some without a word."""
+    scenario = a_scenario(
+        *daily_stream(seed=seed, days=0.5, jobs_a_day=300),
+        listings=sample_market(seed=seed, days=1, reclaims=60.0),
+        notice_missing=0.3,
+        length=DAY / 2,
+    )
+    return simulate(scenario, a_policy(), seed)
+
+
+def test_a_run_without_interruption_costs_what_arithmetic_says() -> None:
+    result = simulate(a_scenario(an_arrival(at=30.0)), a_policy(), 1)
+
+    # Sent at 30 s, seen by the tick of 60 s; boot 90 s, work 600 s, the last commit 0.3 s, two
+    # idle minutes, 5 s to power off.
+    life = 90 + 600 + 0.3 + 120 + 5
+    assert result.dollars == pytest.approx((0.20 + extra_price_per_hour(100)) * life / HOUR)
+    assert result.wait.most == pytest.approx(30 + 90)
+    assert result.sojourn.most == pytest.approx(30 + 90 + 600.3)
+    assert result.bill["boot"] / result.dollars == pytest.approx(90 / life)
+    assert result.bill["idle"] / result.dollars == pytest.approx(125 / life)
+    assert result.redo_seconds == pytest.approx(0)
+
+
+def test_a_faster_gpu_takes_its_share_of_the_time() -> None:
+    scenario = a_scenario(an_arrival(at=30.0), listings=(a_listing(speed=4.0),))
+
+    assert simulate(scenario, a_policy(), 1).busy_seconds == pytest.approx(600 / 4 + 0.3)
+
+
+def test_a_run_of_less_than_a_minute_is_billed_as_a_minute() -> None:
+    scenario = a_scenario(
+        an_arrival(items=1, item_seconds=1.0), boot=replace(a_scenario().boot, at_least=1, median=1)
+    )
+    result = simulate(scenario, a_policy(idle_timeout=timedelta(0)), 1)
+
+    extra = extra_price_per_hour(100)
+    lived = result.boot_seconds + result.busy_seconds + result.idle_seconds
+    assert lived < 60
+    assert result.dollars == pytest.approx(0.20 * 60 / HOUR + extra * lived / HOUR)
+
+
+def test_an_instance_taken_within_its_first_hour_is_free_but_for_volume_and_address() -> None:
+    zone = a_zone(capacity=((0.0, 5.0), (600.0, 0.0), (660.0, 5.0)))
+    scenario = a_scenario(an_arrival(), listings=(a_listing(zones={"us-west-2a": zone}),))
+    run = Run(scenario, a_policy(), 1)
+    result = run.run()
+
+    free = [bill for bill in run.world.inner.bills() if bill.is_free]
+    assert [bill.instance_dollars for bill in free] == [0.0]
+    assert result.interruptions == 1
+    assert result.items_done == 60
+    assert sum(bill.seconds for bill in free) == pytest.approx(600 + 120 - 60)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_work_is_conserved_however_often_instances_are_taken_away(seed: int) -> None:
+    result = an_eventful(seed)
+
+    assert result.interruptions > 10
+    assert result.jobs_done == result.jobs
+    assert result.items_done == result.items
+    assert result.dead_letters == 0
+
+
+def test_the_account_of_the_deployment_is_what_ec2_bills() -> None:
+    scenario = a_scenario(
+        *office_batches(seed=1, days=1, work_hours=5), listings=sample_market(seed=1, days=1)
+    )
+    result = simulate(scenario, a_policy(), 1)
+
+    assert result.accounted_dollars == pytest.approx(result.dollars, rel=0.01)
+
+
+def test_the_causes_of_the_bill_add_up_to_it() -> None:
+    result = an_eventful(1)
+
+    assert sum(result.bill.values()) == pytest.approx(result.dollars)
+    assert min(result.bill.values()) >= 0
+    assert result.bill["redo"] > 0
+
+
+def test_jobs_present_are_arrivals_times_their_stay() -> None:
+    result = an_eventful(2)
+
+    # Little's law: L = lambda W, over a span at whose ends nothing is present.
+    rate = result.jobs / result.seconds
+    assert result.mean_jobs == pytest.approx(rate * result.sojourn.mean, rel=1e-6)
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    assert an_eventful.__wrapped__(1).to_json() == an_eventful(1).to_json()
+    assert an_eventful(1).digest != an_eventful(2).digest
+
+
+def test_the_order_of_hashes_plays_no_part() -> None:
+    code = (
+        "from tests.simulator.test_calibration import an_eventful; print(an_eventful(1).to_json())"
+    )
+    found = {an_eventful(1).to_json() + "\n"} | {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("1",)
+    }
+
+    (text,) = found
+    assert json.loads(text)["jobs_done"] > 0
