@@ -188,7 +188,8 @@ def _end(tick: Tick, instance_id: str, *, reason: str, reclaimed: bool) -> None:
 def _ended_at(worker: Worker, now: datetime) -> datetime:
     """Return when an instance that is found gone has ended: at its deadline, if it had one."""
     deadline = worker.interrupted_at
-    return now if deadline is None else max(min(now, deadline), worker.accrued_until or deadline)
+    charged_until = worker.accrued_until or worker.launched_at
+    return now if deadline is None else max(min(now, deadline), charged_until)
 
 
 def _free_abandoned(tick: Tick) -> None:

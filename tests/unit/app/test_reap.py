@@ -209,6 +209,19 @@ def test_a_row_without_an_instance_is_ended_and_its_job_requeued() -> None:
     assert len(world.workers(WorkerState.BOOTING)) == 1
 
 
+def test_an_instance_that_is_gone_before_its_deadline_is_charged_until_it_was_found() -> None:
+    world = ControlWorld()
+    world.send()
+    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    world.put(worker_sort(instance_id), interrupted_at=world.now + minutes(2))
+    world.compute.power_off(instance_id)
+
+    world.tick(minutes(1))
+
+    ended = world.view().workers[instance_id]
+    assert (ended.ended_at, ended.accrued_until) == (world.now, world.now)
+
+
 def test_notices_an_interruption_by_the_spot_request_when_the_event_was_lost() -> None:
     world = ControlWorld()
     worker = world.launched()
