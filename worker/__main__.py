@@ -30,6 +30,7 @@ from spindown.app.port import Identity, Metadata
 from spindown.app.work.held import WorkPorts
 from spindown.aws.clock import SystemClock
 from spindown.aws.imds import ImdsMetadata
+from spindown.aws.log.stream import LogStream
 from spindown.aws.session import steady_session
 from spindown.aws.wiring import Aws
 from spindown.domain.fleet import Worker
@@ -56,10 +57,10 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
         return _work(settings, environment, log)
     except SpindownError as exc:
         log.warning("worker_cannot_work", reason=str(exc))
-        return _give_up(settings)
+        return _give_up(settings, log)
     except Exception:
         log.exception("worker_crashed")
-        return _give_up(settings)
+        return _give_up(settings, log)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -96,13 +97,15 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
     home = find_home(identity)
     log = log.bind(instance_id=identity.instance_id, workload=home.workload)
     aws = Aws(steady_session(identity.region))
+    stream = aws.log_stream(home.log_group, identity.instance_id)
+    log.ship(stream)
     code = fetch_code(home.code, aws.input_source([home.code]).fetch, settings.scratch)
     daemon = Daemon(
         Parts(
             home=home,
             identity=identity,
             settings=settings,
-            ports=open_ports(aws, home, identity, code),
+            ports=open_ports(aws, home, code, stream),
             metadata=metadata,
             code=code,
             log=log,
@@ -117,7 +120,7 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
     return 0
 
 
-def open_ports(aws: Aws, home: Home, identity: Identity, code: Code) -> WorkPorts:
+def open_ports(aws: Aws, home: Home, code: Code, stream: LogStream) -> WorkPorts:
     """Return the ports of a worker at home."""
     return WorkPorts(
         clock=aws.clock,
@@ -128,7 +131,7 @@ def open_ports(aws: Aws, home: Home, identity: Identity, code: Code) -> WorkPort
         objects=aws.object_store(home.bucket),
         inputs=aws.input_source([*code.spec.inputs, home.uploads]),
         table=aws.table(home.table),
-        metrics=aws.logged_metrics(home.log_group, f"{identity.instance_id}/metrics"),
+        metrics=aws.logged_metrics(stream),
     )
 
 
@@ -172,7 +175,8 @@ def _pause(length: timedelta) -> None:
     threading.Event().wait(length.total_seconds())
 
 
-def _give_up(settings: WorkerSettings) -> int:
+def _give_up(settings: WorkerSettings, log: EventLog) -> int:
+    log.flush()
     subprocess.run(settings.poweroff, check=False)
     return 1
 

@@ -116,10 +116,12 @@ class Daemon:
                 # The system is going down already.
                 return
         self._log.info("powering_off")
+            self._log.flush()
         subprocess.run(self._parts.settings.poweroff, check=False)
 
     def _open_account(self, worker: Worker) -> Account:
         home = self._parts.home
+        self._log.flush()
         account = Account(
             deployment=home.deployment, workload=home.workload, worker=worker, ports=self._ports
         )

@@ -1,15 +1,35 @@
-"""The worker's log: one JSON object a line on standard output, an event name and its fields."""
+"""The worker's log: one JSON object a line, an event name and its fields.
+
+Each line goes to standard output at once and, as soon as the worker knows its home, to the
+workload's log group in batches.
+"""
 
 import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from spindown.contract.codec import encode_instant
 
 _WRITER = json.JSONEncoder(default=str)
 _LOGGER = "spindown.worker"
+
+
+class Shipment(Protocol):
+    """Lines that wait to be sent together; neither method may fail, nor ``add`` wait."""
+
+    def add(self, message: str, at: datetime) -> None:
+        """Let a line wait."""
+        ...
+
+    def flush(self) -> None:
+        """Send what waits."""
+        ...
+
+    def take_dropped(self) -> int:
+        """Return how many lines could not wait any longer since the last call."""
+        ...
 
 
 class _JsonFormatter(logging.Formatter):
@@ -27,6 +47,21 @@ class _JsonFormatter(logging.Formatter):
         return _WRITER.encode(line)
 
 
+class _ShippingHandler(logging.Handler):
+    """Lets events wait in a shipment."""
+
+    def __init__(self, shipment: Shipment) -> None:
+        super().__init__()
+        self.shipment = shipment
+        self.setFormatter(_JsonFormatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.shipment.add(self.format(record), datetime.fromtimestamp(record.created, UTC))
+        except Exception:  # noqa: BLE001 - the edge of the log, as in the handlers of the stdlib
+            self.handleError(record)
+
+
 class EventLog:
     """Writes events with the fields that all of them share, such as the instance."""
 
@@ -37,6 +72,23 @@ class EventLog:
     def bind(self, **fields: Any) -> "EventLog":
         """Return a log whose events carry these fields too."""
         return EventLog(self._logger, **{**self._fields, **fields})
+
+    def ship(self, shipment: Shipment) -> None:
+        """Let every event from now on, whoever writes it, go by a shipment too."""
+        self._logger.addHandler(_ShippingHandler(shipment))
+
+    def flush(self) -> None:
+        """Send what waits to be shipped, if anything does; what was dropped is told."""
+        for handler in self._logger.handlers:
+            if not isinstance(handler, _ShippingHandler):
+                continue
+            dropped = handler.shipment.take_dropped()
+            if dropped:
+                self.warning("log_lines_dropped", lines=dropped)
+            try:
+                handler.shipment.flush()
+            except Exception:  # noqa: BLE001 - the edge of the log: no work may fail for it
+                self.exception("log_not_shipped")
 
     def info(self, event: str, **fields: Any) -> None:
         """Write what happened in the course of things."""

@@ -1,7 +1,7 @@
 """What looks after the slots: the heartbeat, and the metadata that announces the end.
 
 Each look is one method, which its own thread repeats; a failed look is logged and repeated, for
-it proves nothing.
+it proves nothing. One more thread sends the log at every heartbeat.
 """
 
 import threading
@@ -56,6 +56,8 @@ class Watch:
         ]
 
     def start(self) -> None:
+                # Beside the heartbeat, not in it: a slow log must hold up no lease.
+                ("log", log.flush, self._heartbeat_interval),
         """Begin to look."""
         for thread in self._threads:
             thread.start()

@@ -63,6 +63,15 @@ fields @timestamp, instance_id, slot, job_id, event, reason, traceback
 | limit 100""",
     ),
     _Query(
+        name="What jobs print",
+        logs="workers",
+        text="""\
+fields @timestamp, job_id, slot, text, lines, instance_id
+| filter event in ["user_output", "user_output_left_out"]
+| sort @timestamp desc
+| limit 1000""",
+    ),
+    _Query(
         name="Slowest ticks",
         logs="scaler",
         text="""\

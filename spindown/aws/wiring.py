@@ -16,9 +16,10 @@ from spindown.app.port import Clock
 from spindown.aws.clock import SystemClock
 from spindown.aws.dynamodb import DynamoTable
 from spindown.aws.ec2 import Ec2Compute
-from spindown.aws.emf import LoggedMetricSink, PrintedMetricSink
 from spindown.aws.function import LambdaScaler
 from spindown.aws.imds import ImdsMetadata
+from spindown.aws.log.emf import LoggedMetricSink, PrintedMetricSink
+from spindown.aws.log.stream import LogStream
 from spindown.aws.market import PRICING_REGION, Ec2Market
 from spindown.aws.s3 import S3InputSource, S3ObjectStore
 from spindown.aws.session import CoreSession
@@ -113,7 +114,11 @@ class Aws:
         """Return metrics as lines of a stream that Lambda carries to CloudWatch Logs."""
         return PrintedMetricSink(stream, self._clock)
 
-    def logged_metrics(self, group: str, stream: str) -> LoggedMetricSink:
+    def log_stream(self, group: str, stream: str) -> LogStream:
+        """Return a stream of CloudWatch Logs."""
+        return LogStream(self._logs(), group, stream)
+
+    def logged_metrics(self, stream: LogStream) -> LoggedMetricSink:
         """Return metrics as events of a log stream."""
         return LoggedMetricSink(self._logs(), group, stream, self._clock)
 

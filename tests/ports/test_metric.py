@@ -2,17 +2,14 @@
 
 import io
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import EndpointConnectionError
-from botocore.stub import Stubber
 
 from spindown.app.port import Datum
-from spindown.aws.emf import LoggedMetricSink, PrintedMetricSink, metric_events
+from spindown.aws.log.emf import PrintedMetricSink, metric_events
 from spindown.aws.wiring import Aws
 from spindown.memory import MemoryClock, MemoryMetricSink
 
@@ -80,65 +77,20 @@ def test_drops_a_metric_that_no_table_knows(
     assert "Stray" in caplog.text
 
 
-def test_logs_events_in_a_stream_that_it_makes(session: boto3.Session, aws: Aws) -> None:
+def test_logs_events_among_the_lines_of_a_stream(session: boto3.Session, aws: Aws) -> None:
     client = session.client("logs")
     client.create_log_group(logGroupName="/spindown/ocr")
-    sink = aws.logged_metrics("/spindown/ocr", "i-1")
+    stream = aws.log_stream("/spindown/ocr", "i-1")
+    sink = aws.logged_metrics(stream)
     sink.emit([BACKLOG])
     sink.emit([DRY])
     sink.emit([])
+    stream.flush()
     events = client.get_log_events(
         logGroupName="/spindown/ocr", logStreamName="i-1", startFromHead=True
     )["events"]
 
     assert [json.loads(event["message"])["Workload"] for event in events] == ["ocr", "ocr"]
-
-
-@pytest.mark.parametrize(
-    "code", ["ThrottlingException", "AccessDeniedException", "ServiceUnavailableException"]
-)
-def test_no_work_fails_for_a_metric(
-    session: boto3.Session, clock: MemoryClock, caplog: pytest.LogCaptureFixture, code: str
-) -> None:
-    client = session.client("logs")
-    with Stubber(client) as stub:
-        stub.add_client_error("put_log_events", code)
-        LoggedMetricSink(client, "group", "stream", clock).emit([BACKLOG])
-        stub.assert_no_pending_responses()
-
-    assert "metrics dropped" in caplog.text
-
-
-def test_no_work_fails_for_a_stream_that_cannot_be_made(
-    session: boto3.Session, clock: MemoryClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = session.client("logs")
-    with Stubber(client) as stub:
-        stub.add_client_error("put_log_events", "ResourceNotFoundException")
-        stub.add_client_error("create_log_stream", "ResourceNotFoundException")
-        stub.add_client_error("put_log_events", "ResourceNotFoundException")
-        stub.add_client_error("create_log_stream", "ResourceAlreadyExistsException")
-        stub.add_client_error("put_log_events", "ThrottlingException")
-        sink = LoggedMetricSink(client, "group", "stream", clock)
-        sink.emit([BACKLOG])
-        sink.emit([BACKLOG])
-        stub.assert_no_pending_responses()
-
-    assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
-
-
-def test_no_work_fails_for_a_broken_connection(
-    session: boto3.Session, clock: MemoryClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = session.client("logs")
-
-    def break_connection(**_: object) -> None:
-        raise EndpointConnectionError(endpoint_url="http://logs")
-
-    client.meta.events.register("before-call.logs.PutLogEvents", break_connection)
-    LoggedMetricSink(client, "group", "stream", clock).emit([BACKLOG])
-
-    assert "metrics dropped" in caplog.text
 
 
 def test_memory_keeps_metrics_to_be_looked_at() -> None:

@@ -86,7 +86,7 @@ def test_every_adapter_is_its_port(aws: Aws, clock: Clock) -> None:
     compute: Compute = aws.compute()
     market: Market = aws.market()
     settings: SettingsStore = aws.settings("prod")
-    metrics: MetricSink = aws.logged_metrics("group", "stream")
+    metrics: MetricSink = aws.logged_metrics(aws.log_stream("group", "stream"))
     metadata: Metadata = aws.metadata("http://127.0.0.1:1")
 
     assert all((queue, store, inputs, table, compute, market, settings, metrics, metadata))

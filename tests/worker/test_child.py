@@ -19,6 +19,7 @@ from spindown.contract.run import RunSpec
 from spindown.user import Item
 from worker.child.code import Code
 from worker.child.frame import encode_frame, read_frame
+from worker.child.output import LINE_BYTES, LINES_A_SECOND, Output
 from worker.child.runner import BatchDone, Broken, ChildRunner, Event, ItemDone, Task
 from worker.log import open_log
 
@@ -135,6 +136,34 @@ def test_printing_does_not_disturb_the_line(
     texts = [line["text"] for line in lines if line["event"] == "user_output"]
     assert {"noise 0", "more noise", "noise of a child"} <= set(texts)
     assert {line["job_id"] for line in lines} == {"j"}
+
+
+def test_a_flood_of_output_is_counted_and_a_long_line_comes_in_pieces(
+    output: io.StringIO,
+) -> None:
+    seconds = iter([0.0, *[0.5] * 150, 1.5, 1.6, 1.6])
+    told = Output(open_log(output).bind(slot=3), clock=lambda: next(seconds))
+    told.job_id = "j"
+    told.read(io.BytesIO(b"noise\n" * 150 + b"later\n" + b"x" * (LINE_BYTES + 10) + b"\n"))
+
+    lines = [json.loads(line) for line in output.getvalue().splitlines()]
+    assert [line.get("text", line.get("lines")) for line in lines] == [
+        *["noise"] * LINES_A_SECOND,
+        150 - LINES_A_SECOND,
+        "later",
+        "x" * LINE_BYTES,
+        "x" * 10,
+    ]
+    assert lines[LINES_A_SECOND]["event"] == "user_output_left_out"
+    assert {(line["job_id"], line["slot"]) for line in lines} == {("j", 3)}
+
+
+def test_output_left_out_at_the_end_is_told_too(output: io.StringIO) -> None:
+    told = Output(open_log(output), clock=lambda: 0.0)
+    told.read(io.BytesIO(b"noise\n" * (LINES_A_SECOND + 1) + b"bang\n\n"))
+
+    assert json.loads(output.getvalue().splitlines()[-1])["lines"] == 3
+    assert told.last_line == "bang"
 
 
 def test_an_item_that_raises_fails_alone(make: Make, tmp_path: Path) -> None:
@@ -314,6 +343,7 @@ from spindown.contract.run import RunSpec
 from worker.child.code import Code
 from worker.child.process import Child
 from worker.log import open_log
+from worker.child.output import LINE_BYTES, LINES_A_SECOND, Output
 from worker.child.runner import ChildRunner
 code = Code(root=Path({str(tmp_path)!r}), spec=RunSpec(entrypoint="job:run"), digest="d")
 runner = ChildRunner(code, slot=0, scratch=Path({str(tmp_path)!r}), python=sys.executable, env={{}},

@@ -22,6 +22,7 @@ from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.policy import Policy
 from spindown.error import NotFound
 from spindown.memory.metadata import MemoryMetadata
+from tests.basket import Basket
 from tests.work import WORKLOAD, WorkWorld, items
 from worker.child.code import Code
 from worker.child.runner import ChildRunner, Runner
@@ -216,6 +217,21 @@ def test_works_until_there_is_nothing_more_and_ends_itself(plant: Callable[..., 
     assert one.has_powered_off
     assert one.world.metrics.values("ItemsDone") == [3, 3, 3]
     assert len(one.world.metrics.values("BootSeconds")) == 1
+
+
+def test_sends_its_log_at_heartbeats_and_before_it_powers_off(
+    plant: Callable[..., Plant],
+) -> None:
+    one, basket = plant(STEPPER), Basket()
+    one.log.ship(basket)
+    one.world.send({"job_id": "a", "items": items(1)})
+    one.start()
+    one.until(lambda: "job_claimed" in basket.sent)
+    assert not one.has_powered_off
+    (one.scratch / "go").touch()
+    one.join()
+    assert basket.sent[-3:] == ["draining", "drained", "powering_off"]
+    assert basket.waiting == []
 
 
 def test_one_notice_drains_all_four_slots(plant: Callable[..., Plant]) -> None:

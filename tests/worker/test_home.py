@@ -1,7 +1,5 @@
 """Where a worker belongs, and what its machine tells it."""
 
-import io
-import json
 import subprocess
 import sys
 from datetime import timedelta
@@ -16,7 +14,6 @@ from spindown.error import ContractError
 from tests.work import a_worker
 from worker.__main__ import main, read_settings, visible_gpus
 from worker.home import find_home
-from worker.log import open_log
 
 TAGS = {
     tag.DEPLOYMENT: "demo",
@@ -101,16 +98,3 @@ def test_a_child_imports_the_users_contract_without_aws_or_pydantic() -> None:
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
     assert not {"boto3", "botocore", "pydantic", "urllib3"} & set(eval(done.stdout))  # noqa: S307 - a list that we print
-
-
-def test_logs_one_json_object_a_line() -> None:
-    stream = io.StringIO()
-    log = open_log(stream).bind(instance_id="i-1")
-    log.info("job_claimed", job_id="j")
-    try:
-        int("no\nnumber")
-    except ValueError:
-        log.exception("slot_crashed")
-    first, second = map(json.loads, stream.getvalue().splitlines())
-    assert (first["event"], first["job_id"], first["instance_id"]) == ("job_claimed", "j", "i-1")
-    assert "ValueError" in second["traceback"]

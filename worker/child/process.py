@@ -4,20 +4,18 @@ import os
 import signal
 import subprocess
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from worker.child.frame import Frame, FrameReader, encode_frame, write_within
+from worker.child.output import Output
 from worker.log import EventLog
 
 #: A child that stands ready reads at once; more means that it hangs.
 _WRITE_SECONDS = 60.0
 #: The line closes an instant before the process is reaped.
 _AFTER_END_SECONDS = 2.0
-_LINE_CHARACTERS = 4000
-_LAST_LINES = 5
 
 
 class Child:
@@ -30,11 +28,9 @@ class Child:
         env: Mapping[str, str],
         log: EventLog,
     ) -> None:
-        self._log = log
-        self.job_id = ""
+        self.output = Output(log)
         self.is_ready = False
         self._is_closed = False
-        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         down_read, self._down = os.pipe()
         self._up, up_write = os.pipe()
         try:
@@ -56,8 +52,8 @@ class Child:
         os.set_blocking(self._down, False)
         self._frames = FrameReader(self._up)
         self._has_ended = False
-        self._output = threading.Thread(target=self._read_output, name="output", daemon=True)
-        self._output.start()
+        self._reader = threading.Thread(target=self._read_output, name="output", daemon=True)
+        self._reader.start()
 
     def send(self, frame: Frame) -> None:
         """Send a frame; a child that does not read it is killed, which ends the line."""
@@ -76,7 +72,7 @@ class Child:
         """Return why the process is gone, with the last thing that it said."""
         self.kill()
         status = self._process.returncode
-        last = next((line for line in reversed(self._last_lines) if line.strip()), "")
+        last = self.output.last_line
         said = f'; its last output was "{last[:300]}"' if last else ""
         if status == -signal.SIGKILL:
             return f"the process was killed (SIGKILL), most likely for want of memory{said}"
@@ -90,7 +86,7 @@ class Child:
             self._process.wait(timeout=_AFTER_END_SECONDS if self._has_ended else 0)
         self._kill_session()
         self._process.wait()
-        self._output.join(timeout=_AFTER_END_SECONDS)
+        self._reader.join(timeout=_AFTER_END_SECONDS)
         if not self._is_closed:
             os.close(self._down)
             os.close(self._up)
@@ -107,7 +103,4 @@ class Child:
         if stream is None:
             return
         with stream:
-            while line := stream.readline(_LINE_CHARACTERS):
-                text = line.decode(errors="replace").rstrip("\n")
-                self._last_lines.append(text)
-                self._log.info("user_output", job_id=self.job_id, text=text)
+            self.output.read(stream)

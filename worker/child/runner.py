@@ -132,7 +132,7 @@ class ChildRunner:
         self.warm()
         self._batch = (task, batch)
         if self._child is not None:
-            self._child.job_id = task.job_id
+            self._child.output.job_id = task.job_id
             if self._child.is_ready:
                 self._hand_over()
 

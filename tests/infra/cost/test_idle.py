@@ -6,7 +6,7 @@ from typing import Any
 
 from infra.cost.idle import TICK
 from infra.cost.price import Usage
-from spindown.aws.emf import metric_events
+from spindown.aws.log.emf import metric_events
 from spindown.memory import PortCall
 from tests.control import ControlWorld
 

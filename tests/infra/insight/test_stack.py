@@ -1,5 +1,6 @@
 """The insight stack by others' rules, beside the core stack, and at the size of ten workloads."""
 
+import ast
 import json
 import re
 import subprocess
@@ -14,6 +15,7 @@ from aws_cdk import DefaultStackSynthesizer, Stack, Validations
 from aws_cdk import aws_sns as sns
 from cdk_nag import AwsSolutionsChecks
 
+import worker
 from infra.deployment import describe
 from infra.insight.stack import InsightStack
 from spindown.contract.decision import Outcome
@@ -148,6 +150,40 @@ def test_outcomes_that_saved_queries_ask_for_are_those_of_decisions(insight: Res
 
     assert asked == {"idle", "enough", "launched"}
     assert asked <= {outcome.value for outcome in Outcome}
+
+
+def test_what_saved_queries_ask_of_workers_is_what_workers_write(insight: Resources) -> None:
+    queries = [
+        query["QueryString"]
+        for query in all_of(insight, "AWS::Logs::QueryDefinition")
+        if any("/worker/" in name for name in query["LogGroupNames"])
+    ]
+    asked = {
+        field
+        for query in queries
+        for fields in re.findall(r"fields ([^\n|]*)", query)
+        for field in re.findall(r"[\w@]+", fields)
+    }
+    events = {
+        event
+        for query in queries
+        for names in re.findall(r"event in \[([^\]]*)\]", query)
+        for event in re.findall(r'"([^"]+)"', names)
+    }
+    calls = [
+        node
+        for path in Path(worker.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if node.func.attr in {"bind", "info", "warning", "exception"}
+    ]
+    written = {keyword.arg for call in calls for keyword in call.keywords}
+    by_every_line = {"@timestamp", "level", "event", "traceback"}
+
+    assert len(queries) == 2
+    assert asked <= written | by_every_line
+    assert events
+    assert events <= {arg.value for c in calls for arg in c.args if isinstance(arg, ast.Constant)}
 
 
 def test_nothing_that_runs_waits_for_insight(assembly: Assembly) -> None:

@@ -1,24 +1,18 @@
 """Metrics as CloudWatch's embedded metric format: a line to stdout, or an event to Logs.
 
-On Lambda a printed line is enough; a worker has no log agent and calls PutLogEvents itself. No
-work may fail for a metric, so what cannot be sent is logged and dropped.
+On Lambda a printed line is enough; a worker has no log agent and sends its lines itself.
 """
 
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TextIO
-
-from botocore.exceptions import BotoCoreError, ClientError
+from typing import Any, TextIO
 
 from spindown.app.port import Clock, Datum
-from spindown.aws.error import code_of
+from spindown.aws.log.stream import LogStream
 from spindown.contract.metric import METRICS
 from spindown.contract.settings import NAMESPACE
-
-if TYPE_CHECKING:
-    from mypy_boto3_logs import CloudWatchLogsClient
 
 #: Quota of the format: metrics of one event, and values of one metric.
 METRICS_MAX = 100
@@ -41,53 +35,17 @@ class PrintedMetricSink:
 
 
 class LoggedMetricSink:
-    """MetricSink for a worker: events in a stream of its own in CloudWatch Logs."""
+    """MetricSink for a worker: events among the lines of its log, sent when those are."""
 
-    def __init__(
-        self, client: "CloudWatchLogsClient", group: str, stream: str, clock: Clock
-    ) -> None:
-        self._client = client
-        self._group = group
+    def __init__(self, stream: LogStream, clock: Clock) -> None:
         self._stream = stream
         self._clock = clock
 
     def emit(self, data: Sequence[Datum]) -> None:
-        """Send metrics; the stream is made when it is missing."""
+        """Let metrics wait for the next flush of the log."""
         now = self._clock.now()
-        events = metric_events(data, now)
-        if not events:
-            return
-        try:
-            self._send(events, now)
-        except ClientError as error:
-            if code_of(error) != "ResourceNotFoundException":
-                _log.warning("metrics dropped: %s", error)
-                return
-            self._send_to_new_stream(events, now)
-        except BotoCoreError as error:
-            _log.warning("metrics dropped: %s", error)
-
-    def _send_to_new_stream(self, events: Sequence[str], now: datetime) -> None:
-        try:
-            self._client.create_log_stream(logGroupName=self._group, logStreamName=self._stream)
-        except ClientError as error:
-            if code_of(error) != "ResourceAlreadyExistsException":
-                _log.warning("metrics dropped: %s", error)
-                return
-        except BotoCoreError as error:
-            _log.warning("metrics dropped: %s", error)
-            return
-        try:
-            self._send(events, now)
-        except (BotoCoreError, ClientError) as error:
-            _log.warning("metrics dropped: %s", error)
-
-    def _send(self, events: Sequence[str], now: datetime) -> None:
-        self._client.put_log_events(
-            logGroupName=self._group,
-            logStreamName=self._stream,
-            logEvents=[{"timestamp": _milliseconds(now), "message": event} for event in events],
-        )
+        for event in metric_events(data, now):
+            self._stream.add(event, now)
 
 
 def metric_events(data: Sequence[Datum], at: datetime) -> Sequence[str]:

@@ -1,0 +1,1 @@
+"""What a worker sends to CloudWatch Logs: lines, and metrics in the embedded metric format."""
