@@ -59,7 +59,7 @@ class Ec2Compute:
     def launch(self, request: LaunchRequest) -> LaunchAnswer:
         """Ask CreateFleet once for an instant fleet."""
         try:
-            answer = self._client(request.region).create_fleet(**_fleet(request))
+            answer = self._client(request.region).create_fleet(**fleet_arguments(request))
         except ClientError as error:
             code = code_of(error)
             kind = refusal_kind(code, is_whole_request=True)
@@ -146,7 +146,7 @@ class Ec2Compute:
             self._client(region).terminate_instances(InstanceIds=instance_ids)
 
 
-def _fleet(request: LaunchRequest) -> dict[str, Any]:
+def fleet_arguments(request: LaunchRequest) -> dict[str, Any]:
     """Return the arguments of CreateFleet; the order of the overrides is their priority."""
     is_spot = request.capacity_type is CapacityType.SPOT
     has_choice = len(request.overrides) > 1

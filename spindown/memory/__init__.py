@@ -3,6 +3,7 @@
 Nothing waits and nothing is random but through the clock and the random numbers given.
 """
 
+from spindown.memory.account import MemoryAccount
 from spindown.memory.clock import MemoryClock
 from spindown.memory.compute import MemoryCompute
 from spindown.memory.instance import Bill
@@ -18,6 +19,7 @@ from spindown.memory.table import MemoryTable
 __all__ = [
     "Bill",
     "Interceptor",
+    "MemoryAccount",
     "MemoryClock",
     "MemoryCompute",
     "MemoryInputSource",

@@ -1,13 +1,14 @@
 """What is happening now, gathered for a person: queue, workers, jobs, dollars. Writes nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.app.ledger import Ledger, LedgerView, sum_spend
+from spindown.app.ledger import AccountView, Ledger, LedgerView, sum_spend
 from spindown.app.port import JobQueue
-from spindown.contract.row import SpendRow
-from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker
+from spindown.contract.row import QuotaRow, SpendRow
+from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState
+from spindown.domain.offer import QUOTA_CODES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +20,14 @@ class WorkerStatus:
 
     @property
     def word(self) -> str:
-        """Return its state in one word; an announced interruption comes first."""
-        return "interrupting" if self.worker.is_interrupting else str(self.worker.state)
+        """Return its state in one word; an announced interruption comes before all but the end."""
+        is_announced = self.worker.is_interrupting and self.is_present
+        return "interrupting" if is_announced else str(self.worker.state)
+
+    @property
+    def is_present(self) -> bool:
+        """Tell whether EC2 still has the instance, as far as is known."""
+        return self.worker.state is not WorkerState.ENDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +40,7 @@ class Status:
     dead_letters: int
     #: How long visible work has waited without a claim.
     waited: timedelta
+    #: Those that ended a short while ago included.
     workers: tuple[WorkerStatus, ...]
     launching: int
     today: SpendRow
@@ -40,6 +48,8 @@ class Status:
     budget_usd: float | None
     #: The last decision in a sentence, and until when a launch is held.
     decision: str
+    #: Further sentences to it: the nearest offer and what rules it out, what EC2 did not answer.
+    notes: tuple[str, ...]
     held_until: datetime | None
     #: What a person must mend before anything launches or changes.
     troubles: tuple[str, ...]
@@ -52,7 +62,8 @@ class Status:
     @property
     def is_quiet(self) -> bool:
         """Tell whether nothing waits, nothing runs and nothing bills."""
-        return self.backlog.is_empty and not self.workers and not self.launching
+        has_workers = any(entry.is_present for entry in self.workers)
+        return self.backlog.is_empty and not has_workers and not self.launching
 
 
 def read_status(
@@ -63,9 +74,20 @@ def read_status(
     dead_letters: JobQueue,
     budget_usd: float | None,
     now: datetime,
+    refusal: str = "",
 ) -> Status:
-    """Gather the status of one workload."""
-    view = ledger.read()
+    """Gather the status of one workload.
+
+    Args:
+        workload: whose.
+        ledger: its ledger.
+        queue: its queue.
+        dead_letters: its dead-letter queue.
+        budget_usd: of the deployment, a month; None: there is none.
+        now: the time.
+        refusal: why the live policy is refused, if the caller knows better than the last tick.
+    """
+    view, account = ledger.read(), ledger.read_account()
     decision = view.decision
     return Status(
         workload=workload,
@@ -79,8 +101,9 @@ def read_status(
         month_usd=sum_spend(_month(view, now)).dollars,
         budget_usd=budget_usd,
         decision=decision.summary if decision else "no decision yet",
+        notes=decision.notes if decision else (),
         held_until=decision.held_until if decision else None,
-        troubles=tuple(_troubles(view, now)),
+        troubles=tuple(_troubles(view, account, now, refusal or view.policy.refusal)),
     )
 
 
@@ -99,13 +122,21 @@ def _month(view: LedgerView, now: datetime) -> Sequence[SpendRow]:
     return [day for name, day in view.spend.items() if name.startswith(f"{now:%Y-%m-}")]
 
 
-def _troubles(view: LedgerView, now: datetime) -> list[str]:
-    troubles = []
+def _troubles(
+    view: LedgerView, account: AccountView, now: datetime, refusal: str
+) -> Iterator[str]:
     breaker = view.breaker
     if breaker.open_until is not None and breaker.open_until > now:
-        troubles.append(f"launching is stopped: {breaker.reason}")
-    if view.policy.refusal:
-        troubles.append(f"the live policy is refused: {view.policy.refusal}")
-    if view.bad_rows:
-        troubles.append(f"{len(view.bad_rows)} ledger rows cannot be read: {view.bad_rows[0]}")
-    return troubles
+        yield f"launching is stopped: {breaker.reason}"
+    yield from (_quota_words(quota) for quota in account.quotas if quota.until > now)
+    if refusal:
+        yield f"the live policy is refused: {refusal}"
+    bad_rows = view.bad_rows + account.bad_rows
+    if bad_rows:
+        yield f"{len(bad_rows)} ledger rows cannot be read: {bad_rows[0]}"
+
+
+def _quota_words(quota: QuotaRow) -> str:
+    code = QUOTA_CODES.get(quota.quota_class.partition("/")[2], quota.code)
+    until = f"{quota.until:%H:%M:%S}"
+    return f"quota {code} ({quota.quota_class}) is full, tried again at {until}: {quota.message}"

@@ -5,6 +5,13 @@ suite a port (tests/ports) runs over both. Errors are those of ``spindown.error`
 may raise Throttled, AccessDenied and Unreachable besides those it names.
 """
 
+from spindown.app.port.account import (
+    Account,
+    AccountPlan,
+    Caller,
+    ImageView,
+    SubnetView,
+)
 from spindown.app.port.compute import (
     Compute,
     InstanceView,
@@ -48,10 +55,14 @@ from spindown.app.port.table import (
 
 __all__ = [
     "Absent",
+    "Account",
+    "AccountPlan",
+    "Caller",
     "Clock",
     "Compute",
     "Datum",
     "Identity",
+    "ImageView",
     "InputSource",
     "InstanceView",
     "JobQueue",
@@ -74,6 +85,7 @@ __all__ = [
     "Scaler",
     "SettingsStore",
     "StoredObject",
+    "SubnetView",
     "Table",
     "When",
     "Write",

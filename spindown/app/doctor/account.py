@@ -1,0 +1,146 @@
+"""The account itself: who asks, what AWS lets it do, and what it must have once."""
+
+from collections.abc import Iterator
+
+from spindown.app.doctor.fact import Facts, Unknown
+from spindown.app.doctor.finding import Finding, Verdict
+from spindown.app.doctor.subject import Subject
+from spindown.app.port import AccountPlan
+from spindown.domain.offer import CapacityType
+
+#: Concurrent executions of Lambda (Service Quotas, service code lambda).
+CONCURRENCY_CODE = "L-B99A9384"
+#: What a new account is raised to without questions.
+_CONCURRENCY_ASKED = 1000
+
+
+def check_caller(facts: Facts) -> Finding:
+    """Judge the credentials, on which all else depends."""
+    if isinstance(facts.caller, Unknown):
+        return Finding(
+            what="credentials",
+            found=facts.caller.reason,
+            needed="credentials that AWS accepts",
+            mend="aws sts get-caller-identity; then log in, or name another profile (AWS_PROFILE)",
+            verdict=Verdict.BLOCKED,
+        )
+    found = f"{facts.caller.arn}, account {facts.caller.account}"
+    return Finding(what="credentials", found=found)
+
+
+def check_account(subject: Subject, facts: Facts) -> Iterator[Finding]:
+    """Judge what belongs to the account as a whole."""
+    yield from _check_deployment(subject, facts)
+    yield _check_plan(facts)
+    if any(_may_be_spot(subject)):
+        yield _check_spot_role(facts)
+    yield _check_concurrency(subject, facts)
+
+
+def _check_deployment(subject: Subject, facts: Facts) -> Iterator[Finding]:
+    what = f"deployment {subject.deployment} in {subject.region}"
+    missing = [case.name for case in subject.cases if not case.is_deployed]
+    if subject.is_deployed:
+        is_whole = not missing
+        yield Finding(
+            what=what,
+            found="deployed" if is_whole else f"deployed without {', '.join(missing)}",
+            needed="" if is_whole else "every workload of the file",
+            mend="" if is_whole else "cdk deploy --all",
+            verdict=Verdict.GOOD if is_whole else Verdict.WARNING,
+        )
+        return
+    if subject.unread:
+        yield Finding(
+            what=what,
+            found=subject.unread,
+            needed="its settings in SSM",
+            mend="grant ssm:GetParameter and ssm:GetParameters on /spindown/*",
+            verdict=Verdict.WARNING,
+        )
+        return
+    yield Finding(what=what, found="not deployed yet", mend="cdk deploy --all")
+    if isinstance(facts.bootstrap, Unknown):
+        is_missing = facts.bootstrap.is_missing
+        yield Finding(
+            what=f"CDK in {subject.region}",
+            found="not bootstrapped" if is_missing else facts.bootstrap.reason,
+            needed="once, before the first deploy",
+            mend=f"cdk bootstrap aws://{_account(facts)}/{subject.region}",
+            verdict=Verdict.WARNING,
+        )
+
+
+def _check_plan(facts: Facts) -> Finding:
+    what = "account plan"
+    if isinstance(facts.plan, Unknown):
+        return Finding(
+            what=what,
+            found=facts.plan.reason,
+            needed="any but the free plan",
+            mend="see Billing and Cost Management; grant freetier:GetAccountPlanState to ask here",
+            verdict=Verdict.WARNING,
+        )
+    if facts.plan is AccountPlan.FREE:
+        return Finding(
+            what=what,
+            found="free",
+            needed="paid: a free plan can launch no GPU type, whatever its quotas",
+            mend="aws freetier upgrade-account-plan --account-plan-type PAID --region us-east-1",
+            verdict=Verdict.BLOCKED,
+        )
+    return Finding(what=what, found=facts.plan or "none, which means paid")
+
+
+def _check_spot_role(facts: Facts) -> Finding:
+    what = "role AWSServiceRoleForEC2Spot"
+    if facts.has_spot_role is True:
+        return Finding(what=what, found="there")
+    is_known = facts.has_spot_role is False
+    # The scaler may make it, so its absence alone stops no launch.
+    return Finding(
+        what=what,
+        found="missing" if is_known else _reason(facts.has_spot_role),
+        needed="before the first spot request, which otherwise must make it",
+        mend="aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+        verdict=Verdict.WARNING,
+    )
+
+
+def _check_concurrency(subject: Subject, facts: Facts) -> Finding:
+    # One tick for each workload at the same minute, an interruption, the catalogue of offers.
+    needed = len(subject.cases) + 2
+    found = facts.concurrency
+    is_enough = not isinstance(found, Unknown) and found >= needed
+    ask_for = max(_CONCURRENCY_ASKED, needed)
+    return Finding(
+        what=f"Lambda concurrency in {subject.region} ({CONCURRENCY_CODE})",
+        found=_reason(found) if isinstance(found, Unknown) else f"{found} executions",
+        needed=f"{needed}, besides what else the account runs",
+        mend=""
+        if is_enough
+        else request_quota("lambda", CONCURRENCY_CODE, ask_for, subject.region),
+        verdict=Verdict.GOOD if is_enough else Verdict.WARNING,
+    )
+
+
+def request_quota(service: str, code: str, value: float, region: str) -> str:
+    """Return the command that asks AWS for a higher quota."""
+    return (
+        f"aws service-quotas request-service-quota-increase --service-code {service} "
+        f"--quota-code {code} --desired-value {value:g} --region {region}"
+    )
+
+
+def _may_be_spot(subject: Subject) -> Iterator[bool]:
+    for case in subject.cases:
+        ladder = case.policy.ladder
+        yield not ladder or any(CapacityType.SPOT in rung.capacity_types for rung in ladder)
+
+
+def _account(facts: Facts) -> str:
+    return "ACCOUNT" if isinstance(facts.caller, Unknown) else facts.caller.account
+
+
+def _reason(fact: object) -> str:
+    return fact.reason if isinstance(fact, Unknown) else str(fact)

@@ -1,0 +1,92 @@
+"""Examine a deployment: gather the facts, rehearse a launch where there is a template, judge."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+
+from spindown.app.doctor.account import check_account, check_caller
+from spindown.app.doctor.fact import Facts, Unknown, ask, gather
+from spindown.app.doctor.finding import Finding, Report
+from spindown.app.doctor.market import Choice, check_market, choose
+from spindown.app.doctor.place import (
+    check_images,
+    check_inputs,
+    check_rehearsals,
+    check_subnets,
+)
+from spindown.app.doctor.subject import Subject
+from spindown.app.port import Account, Clock, LaunchOverride, LaunchRequest, Market, Refusal
+from spindown.contract import tag
+from spindown.domain.offer import Offer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorPorts:
+    """What an examination asks; none of it is changed."""
+
+    account: Account
+    market: Market
+    clock: Clock
+
+
+def examine(subject: Subject, ports: DoctorPorts) -> Report:
+    """Return a line for each thing that a launch depends on."""
+    facts = gather(subject, account=ports.account, market=ports.market, clock=ports.clock)
+    if isinstance(facts.caller, Unknown):
+        return Report(findings=(check_caller(facts),))
+    choices = choose(subject, facts)
+    rehearsals = _rehearse(subject, choices, ports.account)
+    return Report(findings=tuple(_judge(subject, facts, choices, rehearsals)))
+
+
+def _judge(
+    subject: Subject,
+    facts: Facts,
+    choices: tuple[Choice, ...],
+    rehearsals: Mapping[tuple[str, str], Refusal | Unknown | None],
+) -> Iterator[Finding]:
+    yield check_caller(facts)
+    yield from check_account(subject, facts)
+    yield from check_market(subject, facts, choices)
+    yield from check_images(subject, facts)
+    yield from check_subnets(subject, facts)
+    yield from check_inputs(facts)
+    yield from check_rehearsals(rehearsals)
+
+
+def _rehearse(
+    subject: Subject, choices: tuple[Choice, ...], account: Account
+) -> Mapping[tuple[str, str], Refusal | Unknown | None]:
+    """Have EC2 check the best launch of each workload and region that has a template."""
+    answers: dict[tuple[str, str], Refusal | Unknown | None] = {}
+    for choice in choices:
+        best: dict[str, Offer] = {}
+        for offer in choice.fitting:
+            best.setdefault(offer.region, offer)
+        for offer in best.values():
+            if choice.case.places[offer.region].templates:
+                request = _request(subject, choice, offer)
+                answers[choice.case.name, str(offer)] = ask(partial(account.rehearse, request))
+    return answers
+
+
+def _request(subject: Subject, choice: Choice, offer: Offer) -> LaunchRequest:
+    case, place = choice.case, choice.case.places[offer.region]
+    template = place.templates[offer.instance_type.architecture]
+    named = f"{subject.deployment}/{case.name}/{template.id}/{template.version}/{offer}"
+    return LaunchRequest(
+        client_token=f"doctor-{sha256(named.encode()).hexdigest()[:32]}",
+        region=offer.region,
+        template=template,
+        capacity_type=offer.capacity_type,
+        overrides=(
+            LaunchOverride(
+                instance_type=offer.instance_type.name,
+                zone=offer.zone,
+                subnet_id=place.subnets[offer.zone],
+            ),
+        ),
+        count=1,
+        tags={tag.DEPLOYMENT: subject.deployment, tag.WORKLOAD: case.name},
+    )

@@ -1,0 +1,150 @@
+"""What is known of account and market: each fact asked for once, or why it could not be.
+
+Credentials come first: without them every other answer would only say so again.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+from spindown.app.doctor.subject import Case, Subject
+from spindown.app.port import (
+    Account,
+    AccountPlan,
+    Caller,
+    Clock,
+    ImageView,
+    Market,
+    SubnetView,
+)
+from spindown.domain.offer import Catalogue, InstanceType, SpotPrice
+from spindown.domain.requirement import misfit
+from spindown.error import NotFound, SpindownError
+
+T = TypeVar("T")
+
+#: Where ``cdk bootstrap`` leaves the version of what it made.
+BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """A fact that could not be learned."""
+
+    reason: str
+    #: What was asked for is not there.
+    is_missing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionFacts:
+    """What one region offers and allows."""
+
+    catalogue: Catalogue | Unknown
+    spot_prices: Sequence[SpotPrice] | Unknown
+    #: Quota code -> vCPUs.
+    quotas: Mapping[str, float] | Unknown
+    subnets: Sequence[SubnetView] | Unknown
+    #: SSM parameter -> the image that it names.
+    images: Mapping[str, ImageView | Unknown]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All that the checks judge."""
+
+    at: datetime
+    caller: Caller | Unknown
+    plan: AccountPlan | Unknown | None = None
+    has_spot_role: bool | Unknown = False
+    concurrency: int | Unknown = 0
+    #: Whether the region is prepared for deploys by CDK; None: not asked.
+    bootstrap: str | Unknown | None = None
+    regions: Mapping[str, RegionFacts] = field(default_factory=dict)
+    #: Prefix -> why it cannot be read; None: it can.
+    inputs: Mapping[str, Unknown | None] = field(default_factory=dict)
+
+
+def gather(subject: Subject, *, account: Account, market: Market, clock: Clock) -> Facts:
+    """Ask for all facts about a subject; what fails is a fact as well."""
+    at = clock.now()
+    caller = ask(account.caller)
+    if isinstance(caller, Unknown):
+        return Facts(at=at, caller=caller)
+    home = subject.region
+    inputs = sorted({prefix for case in subject.cases for prefix in case.inputs})
+    return Facts(
+        at=at,
+        caller=caller,
+        plan=ask(account.plan),
+        has_spot_role=ask(account.has_spot_role),
+        concurrency=ask(lambda: account.concurrency(region=home)),
+        bootstrap=None
+        if subject.is_deployed
+        else ask(lambda: account.parameter(BOOTSTRAP_PARAMETER, region=home)),
+        regions={
+            region: _gather_region(region, subject, account=account, market=market, at=at)
+            for region in subject.regions
+        },
+        inputs={prefix: _try_input(account, prefix) for prefix in inputs},
+    )
+
+
+def ask(question: Callable[[], T]) -> T | Unknown:
+    """Return the answer, or why there is none."""
+    try:
+        return question()
+    except SpindownError as exc:
+        return Unknown(reason=str(exc), is_missing=isinstance(exc, NotFound))
+
+
+def _gather_region(
+    region: str, subject: Subject, *, account: Account, market: Market, at: datetime
+) -> RegionFacts:
+    cases = [case for case in subject.cases if region in case.places]
+    subnets = {s for case in cases for s in case.places[region].subnets.values() if s}
+    parameters = {need.parameter for case in cases for need in case.images}
+    catalogue = ask(lambda: _read_catalogue(region, market, at))
+    return RegionFacts(
+        catalogue=catalogue,
+        spot_prices=ask(lambda: _read_spot_prices(region, cases, catalogue, market)),
+        quotas=ask(lambda: market.quotas(region=region)),
+        subnets=ask(lambda: account.subnets(sorted(subnets), region=region)),
+        images={name: _find_image(name, region, account) for name in sorted(parameters)},
+    )
+
+
+def _read_catalogue(region: str, market: Market, at: datetime) -> Catalogue:
+    return Catalogue(
+        taken_at=at,
+        instance_types={kind.name: kind for kind in market.instance_types(region=region)},
+        offerings={region: market.offerings(region=region)},
+        on_demand={region: market.on_demand_prices(region=region)},
+    )
+
+
+def _read_spot_prices(
+    region: str, cases: Sequence[Case], catalogue: Catalogue | Unknown, market: Market
+) -> Sequence[SpotPrice]:
+    if isinstance(catalogue, Unknown):
+        return ()
+    offered = set[str]().union(*catalogue.offerings[region].values())
+    fitting = [
+        kind.name
+        for kind in catalogue.instance_types.values()
+        if kind.name in offered and _fits_any(kind, cases)
+    ]
+    return market.spot_prices(region=region, instance_types=fitting)
+
+
+def _fits_any(kind: InstanceType, cases: Sequence[Case]) -> bool:
+    return any(misfit(kind, case.requirements) is None for case in cases)
+
+
+def _find_image(parameter: str, region: str, account: Account) -> ImageView | Unknown:
+    return ask(lambda: account.image(account.parameter(parameter, region=region), region=region))
+
+
+def _try_input(account: Account, prefix: str) -> Unknown | None:
+    return ask(lambda: account.try_input(prefix))

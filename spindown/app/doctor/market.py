@@ -1,0 +1,234 @@
+"""What could be bought: offers that fit in each zone, and the quotas that they count against."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from spindown.app.doctor.account import request_quota
+from spindown.app.doctor.fact import Facts, Unknown
+from spindown.app.doctor.finding import Finding, Verdict, join
+from spindown.app.doctor.subject import Case, Subject
+from spindown.domain.learning import Knowledge
+from spindown.domain.offer import QUOTA_CODES, Offer, build_offers
+from spindown.domain.ranking import CandidateList, Demand, rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a workload could be launched on, cheapest item first, once its ladder is open."""
+
+    case: Case
+    candidates: CandidateList
+
+    @property
+    def fitting(self) -> tuple[Offer, ...]:
+        """Return the offers that may be taken, best first."""
+        return tuple(candidate.offer for candidate in self.candidates.candidates)
+
+
+def choose(subject: Subject, facts: Facts) -> tuple[Choice, ...]:
+    """Rank for each workload what is on sale where it may run."""
+    return tuple(
+        Choice(case=case, candidates=_rank(case, subject.region, facts)) for case in subject.cases
+    )
+
+
+def _rank(case: Case, home: str, facts: Facts) -> CandidateList:
+    policy, items = case.policy, case.policy.items_per_job_estimate
+    return rank(
+        [offer for region in sorted(case.places) for offer in _offers(case, region, home, facts)],
+        demand=Demand(need_items_per_hour=items, backlog_items=items, jobs=1, items_per_job=items),
+        knowledge=Knowledge(),
+        policy=policy,
+        requirements=case.requirements,
+        # Every rung is open by then: what does not fit now never will.
+        waited=policy.start_within,
+        now=facts.at,
+    )
+
+
+def _offers(case: Case, region: str, home: str, facts: Facts) -> tuple[Offer, ...]:
+    known, place = facts.regions[region], case.places[region]
+    if isinstance(known.catalogue, Unknown):
+        return ()
+    prices = () if isinstance(known.spot_prices, Unknown) else known.spot_prices
+    offers = build_offers(
+        known.catalogue,
+        prices,
+        zones={region: tuple(place.subnets)},
+        spot_price_ratio_estimate=case.policy.spot_price_ratio_estimate,
+        volume_gib=case.root_gib,
+        home_region=home,
+    )
+    return tuple(o for o in offers if _has_template(o, place.templates))
+
+
+def _has_template(offer: Offer, templates: Mapping[str, object]) -> bool:
+    return not templates or offer.instance_type.architecture in templates
+
+
+def check_market(subject: Subject, facts: Facts, choices: tuple[Choice, ...]) -> Iterator[Finding]:
+    """Judge zones, prices, offers and quotas."""
+    for region in subject.regions:
+        yield from _check_region(region, subject, facts)
+    for choice in choices:
+        yield from _check_policy(choice.case)
+        yield _check_offers(choice, facts)
+    yield from _check_quotas(choices, facts)
+
+
+def _check_region(region: str, subject: Subject, facts: Facts) -> Iterator[Finding]:
+    known = facts.regions[region]
+    asked = {
+        z for case in subject.cases if region in case.places for z in case.places[region].subnets
+    }
+    if isinstance(known.catalogue, Unknown):
+        yield Finding(
+            what=f"region {region}",
+            found=known.catalogue.reason,
+            needed="types, zones and prices",
+            mend=f"aws account enable-region --region-name {region}, or grant the action",
+            verdict=Verdict.BLOCKED,
+        )
+        return
+    there = set(known.catalogue.offerings[region])
+    unknown = asked - there
+    yield Finding(
+        what=f"zones of {region}",
+        found=join(asked & there),
+        needed=join(asked),
+        mend=f"in spindown.toml choose zones among {join(there)}" if unknown else "",
+        verdict=_verdict(is_blocked=not asked & there, is_short=bool(unknown)),
+    )
+    if isinstance(known.spot_prices, Unknown):
+        yield Finding(
+            what=f"spot prices in {region}",
+            found=known.spot_prices.reason,
+            needed="estimated from on-demand without",
+            mend="grant ec2:DescribeSpotPriceHistory",
+            verdict=Verdict.WARNING,
+        )
+
+
+def _check_policy(case: Case) -> Iterator[Finding]:
+    if case.policy.max_workers == 0:
+        yield Finding(
+            what=f"max_workers of {case.name}",
+            found="0",
+            needed="1 at least",
+            mend=f"spindown policy reset {case.name} max_workers, or set it in spindown.toml",
+            verdict=Verdict.BLOCKED,
+        )
+
+
+def _check_offers(choice: Choice, facts: Facts) -> Finding:
+    case, fitting = choice.case, choice.fitting
+    zones = [zone for place in case.places.values() for zone in place.subnets]
+    counts = Counter(offer.zone for offer in fitting)
+    found = ", ".join(f"{zone} {counts[zone]}" for zone in sorted(zones))
+    what = f"offers for {case.name}"
+    needed = f"one in each zone at {case.policy.max_price_per_hour:g} USD/h or less"
+    if fitting:
+        best = fitting[0]
+        empty = [zone for zone in zones if not counts[zone]]
+        return Finding(
+            what=what,
+            found=f"{found}; best {best} at {best.price:.3f} USD/h",
+            needed=needed,
+            mend=f"nothing fits in {join(empty)}: leave it out, or widen requirements"
+            if empty
+            else "",
+            verdict=_verdict(is_short=bool(empty)),
+        )
+    unread = [r for r in case.places if isinstance(facts.regions[r].catalogue, Unknown)]
+    nearest = choice.candidates.nearest
+    return Finding(
+        what=what,
+        found=found if nearest is None else f"{found}; nearest {nearest.offer}: {nearest.reason}",
+        needed=needed,
+        mend=f"read the market of {join(unread)} first"
+        if unread
+        else "choose zones that offer GPU types"
+        if nearest is None
+        else f"change {nearest.constraint} of {case.name}",
+        verdict=Verdict.BLOCKED,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Need:
+    """What the workloads need of one quota class, in vCPUs."""
+
+    #: For the smallest worker that would do.
+    least: int
+    #: For ``max_workers`` of the best in this class, all workloads together.
+    most: int
+
+
+def _check_quotas(choices: tuple[Choice, ...], facts: Facts) -> Iterator[Finding]:
+    needs = _needs(choices)
+    short = {name for name, need in needs.items() if _is_short(name, need, facts)}
+    stuck = {
+        name
+        for choice in choices
+        if (own := {offer.quota_class for offer in choice.fitting}) and own <= short
+        for name in own
+    }
+    for name, need in sorted(needs.items()):
+        yield _judge_quota(name, need, facts, is_stuck=name in stuck)
+
+
+def _needs(choices: tuple[Choice, ...]) -> Mapping[str, _Need]:
+    needs: dict[str, _Need] = {}
+    for choice in choices:
+        own: dict[str, list[int]] = {}
+        for offer in choice.fitting:
+            own.setdefault(offer.quota_class, []).append(offer.instance_type.vcpus)
+        for name, vcpus in own.items():
+            known = needs.get(name)
+            needs[name] = _Need(
+                least=max(min(vcpus), known.least if known else 0),
+                most=vcpus[0] * choice.case.policy.max_workers + (known.most if known else 0),
+            )
+    return needs
+
+
+def _quota(name: str, facts: Facts) -> float | None:
+    """Return the vCPUs of ``region/class``; None: they are not known."""
+    region, _, quota_class = name.partition("/")
+    quotas = facts.regions[region].quotas
+    code = QUOTA_CODES.get(quota_class)
+    return None if isinstance(quotas, Unknown) or code is None else quotas.get(code)
+
+
+def _is_short(name: str, need: _Need, facts: Facts) -> bool:
+    value = _quota(name, facts)
+    return value is not None and value < need.least
+
+
+def _judge_quota(name: str, need: _Need, facts: Facts, *, is_stuck: bool) -> Finding:
+    region, _, quota_class = name.partition("/")
+    code, value = QUOTA_CODES.get(quota_class), _quota(name, facts)
+    what = f"quota {quota_class} in {region} ({code or 'code not known'})"
+    needed = f"{need.least} vCPUs for one worker, {need.most} for max_workers"
+    if value is None:
+        quotas = facts.regions[region].quotas
+        reason = quotas.reason if isinstance(quotas, Unknown) else "not listed"
+        mend = f"aws service-quotas list-service-quotas --service-code ec2 --region {region}"
+        return Finding(what=what, found=reason, needed=needed, mend=mend, verdict=Verdict.WARNING)
+    is_full = value >= need.most
+    return Finding(
+        what=what,
+        found=f"{value:g} vCPUs",
+        needed=needed,
+        mend=""
+        if is_full or code is None
+        else request_quota("ec2", code, max(need.least, need.most), region),
+        verdict=_verdict(is_blocked=value < need.least and is_stuck, is_short=not is_full),
+    )
+
+
+def _verdict(*, is_blocked: bool = False, is_short: bool = False) -> Verdict:
+    if is_blocked:
+        return Verdict.BLOCKED
+    return Verdict.WARNING if is_short else Verdict.GOOD

@@ -1,0 +1,163 @@
+"""Where and from what instances start: images, subnets, inputs, and a rehearsed launch."""
+
+from collections.abc import Iterator, Mapping
+
+from spindown.app.doctor.fact import Facts, Unknown
+from spindown.app.doctor.finding import Finding, Verdict
+from spindown.app.doctor.subject import Case, ImageNeed, Subject
+from spindown.app.port import ImageView, Refusal, RefusalKind, SubnetView
+
+#: The person who asks may lack what the scaler has.
+_NOT_YOURS = frozenset({"AccessDenied", "UnauthorizedOperation"})
+
+
+def check_images(subject: Subject, facts: Facts) -> Iterator[Finding]:
+    """Judge each image that an instance starts from."""
+    for case in subject.cases:
+        for region in sorted(case.places):
+            for need in case.images:
+                yield _check_image(case, region, need, facts.regions[region].images[need.parameter])
+
+
+def _check_image(case: Case, region: str, need: ImageNeed, found: ImageView | Unknown) -> Finding:
+    what = f"image of {case.name} in {region}, {need.architecture}"
+    if isinstance(found, Unknown):
+        return Finding(
+            what=what,
+            found=f"{need.parameter}: {found.reason}",
+            needed="the id of an image that may be used",
+            mend=_mend_image(case, need),
+            verdict=Verdict.BLOCKED if found.is_missing else Verdict.WARNING,
+        )
+    wrong = _what_is_wrong(case, need, found)
+    root = f"root of {found.root_gib} GiB"
+    return Finding(
+        what=what,
+        found=f"{found.image_id}, {found.state}, {found.architecture}, {root}",
+        needed="" if wrong is None else wrong[0],
+        mend="" if wrong is None else wrong[1],
+        verdict=Verdict.GOOD if wrong is None else Verdict.BLOCKED,
+    )
+
+
+def _what_is_wrong(case: Case, need: ImageNeed, found: ImageView) -> tuple[str, str] | None:
+    if found.state != "available":
+        return "an image that is available", _mend_image(case, need)
+    if found.architecture != need.architecture:
+        return f"one for {need.architecture}", _mend_image(case, need)
+    if found.root_gib > case.root_gib:
+        mend = f"set root_volume_gib = {found.root_gib} in [workload.{case.name}.image], and deploy"
+        return f"a root of {case.root_gib} GiB at most", mend
+    return None
+
+
+def _mend_image(case: Case, need: ImageNeed) -> str:
+    if need.parameter.startswith("/imagebuilder/"):
+        return "wait for its pipeline, or: aws imagebuilder start-image-pipeline-execution"
+    return f"name another parameter in [workload.{case.name}.image]"
+
+
+def check_subnets(subject: Subject, facts: Facts) -> Iterator[Finding]:
+    """Judge each subnet that is named; one that a deploy will make cannot be judged."""
+    workers: dict[tuple[str, str, str], int] = {}
+    for case in subject.cases:
+        for region, place in case.places.items():
+            for zone, subnet_id in place.subnets.items():
+                key = (region, zone, subnet_id)
+                workers[key] = workers.get(key, 0) + case.policy.max_workers
+    stuck = {id_ for case in subject.cases for id_ in _subnets_of_stuck(case, facts)}
+    for (region, zone, subnet_id), count in sorted(workers.items()):
+        if not subnet_id:
+            continue
+        seen = facts.regions[region].subnets
+        if isinstance(seen, Unknown):
+            yield Finding(
+                what=f"subnet {subnet_id}",
+                found=seen.reason,
+                needed=f"{count} free addresses in {zone}",
+                mend="grant ec2:DescribeSubnets",
+                verdict=Verdict.WARNING,
+            )
+            continue
+        found = {subnet.subnet_id: subnet for subnet in seen}.get(subnet_id)
+        yield _check_subnet(subnet_id, zone, count, found, is_stuck=subnet_id in stuck)
+
+
+def _check_subnet(
+    subnet_id: str, zone: str, workers: int, found: SubnetView | None, *, is_stuck: bool
+) -> Finding:
+    what, needed = f"subnet {subnet_id}", f"{workers} free addresses in {zone}"
+    bad = Verdict.BLOCKED if is_stuck else Verdict.WARNING
+    mend = "name another subnet in [deployment.network], and deploy"
+    if found is None:
+        return Finding(what=what, found="missing", needed=needed, mend=mend, verdict=bad)
+    seen = f"{found.free_addresses} free addresses in {found.zone}"
+    if found.zone != zone or found.free_addresses < 1:
+        return Finding(what=what, found=seen, needed=needed, mend=mend, verdict=bad)
+    is_short = found.free_addresses < workers
+    return Finding(
+        what=what,
+        found=seen,
+        needed=needed,
+        mend="free some addresses, or name a larger subnet" if is_short else "",
+        verdict=Verdict.WARNING if is_short else Verdict.GOOD,
+    )
+
+
+def _subnets_of_stuck(case: Case, facts: Facts) -> Iterator[str]:
+    """Yield the subnets of a workload none of whose subnets can take an instance."""
+    own = [(r, zone, s) for r, place in case.places.items() for zone, s in place.subnets.items()]
+    usable = (_is_usable(region, zone, subnet_id, facts) for region, zone, subnet_id in own)
+    if not any(usable):
+        yield from (subnet_id for _, _, subnet_id in own)
+
+
+def _is_usable(region: str, zone: str, subnet_id: str, facts: Facts) -> bool:
+    seen = facts.regions[region].subnets
+    if not subnet_id or isinstance(seen, Unknown):
+        return True
+    return any(
+        subnet.subnet_id == subnet_id and subnet.zone == zone and subnet.free_addresses > 0
+        for subnet in seen
+    )
+
+
+def check_inputs(facts: Facts) -> Iterator[Finding]:
+    """Judge whether what jobs may read can be read."""
+    for prefix, trouble in sorted(facts.inputs.items()):
+        yield Finding(
+            what=f"input {prefix}",
+            found="readable" if trouble is None else trouble.reason,
+            needed=""
+            if trouble is None
+            else "s3:ListBucket, s3:GetObject; its KMS key if it has one",
+            mend="" if trouble is None else "mend `inputs`, or the policy of the bucket",
+            verdict=Verdict.GOOD if trouble is None else Verdict.WARNING,
+        )
+
+
+def check_rehearsals(
+    rehearsals: Mapping[tuple[str, str], Refusal | Unknown | None],
+) -> Iterator[Finding]:
+    """Judge what EC2 said to launches that it was only asked to check."""
+    for (name, pool), answer in sorted(rehearsals.items()):
+        what, needed = f"rehearsed launch of {name}", "a request that EC2 would carry out"
+        if answer is None:
+            yield Finding(what=what, found=f"EC2 would launch {pool}")
+        elif isinstance(answer, Unknown):
+            yield Finding(what=what, found=answer.reason, needed=needed, verdict=Verdict.WARNING)
+        else:
+            yield Finding(
+                what=what,
+                found=f"{pool}: {answer.code}: {answer.message}",
+                needed=needed,
+                mend="have somebody rehearse it who may launch"
+                if answer.code in _NOT_YOURS
+                else "mend what EC2 names, in the file or the account, and deploy",
+                verdict=_weigh(answer),
+            )
+
+
+def _weigh(refusal: Refusal) -> Verdict:
+    is_blocked = refusal.kind is RefusalKind.ACCOUNT and refusal.code not in _NOT_YOURS
+    return Verdict.BLOCKED if is_blocked else Verdict.WARNING

@@ -1,0 +1,173 @@
+"""What is examined: the workloads that are to launch, by spindown.toml, as deployed, or both.
+
+Before a deploy there is only the file. After one, what is deployed says where and from what
+template is launched, and the policy in force how; the file still knows images and inputs.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from spindown.app.policy import effective_policy
+from spindown.app.port import LiveEdit, SettingsStore
+from spindown.config import Config, WorkloadConfig
+from spindown.contract.image import image_parameter
+from spindown.contract.row import PolicyRow
+from spindown.contract.settings import DeploymentSettings, TemplateRef, WorkloadSettings
+from spindown.domain.offer import Requirements
+from spindown.domain.policy import Policy
+from spindown.error import NotFound, SpindownError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a workload's workers may run in one region."""
+
+    #: zone -> subnet id; "": the deploy makes one.
+    subnets: Mapping[str, str]
+    #: architecture -> template; empty before a deploy.
+    templates: Mapping[str, TemplateRef] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageNeed:
+    """An image that instances of a workload start from, or are baked from."""
+
+    parameter: str
+    architecture: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One workload."""
+
+    name: str
+    requirements: Requirements
+    policy: Policy
+    #: region -> where.
+    places: Mapping[str, Place]
+    root_gib: int
+    images: tuple[ImageNeed, ...] = ()
+    #: Whether instances start from images that Image Builder makes for it.
+    is_baked: bool = False
+    inputs: tuple[str, ...] = ()
+    is_deployed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A deployment, deployed or not."""
+
+    deployment: str
+    region: str
+    cases: tuple[Case, ...]
+    is_deployed: bool = False
+    #: Why it cannot be said whether it is deployed; "": it can.
+    unread: str = ""
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Return every region in which something is launched."""
+        return tuple(sorted({region for case in self.cases for region in case.places}))
+
+
+def from_config(config: Config) -> Subject:
+    """Return what spindown.toml asks for."""
+    deployment = config.deployment
+    subnets = (
+        deployment.network.subnets if deployment.network else dict.fromkeys(deployment.zones, "")
+    )
+    place = Place(subnets=subnets)
+    return Subject(
+        deployment=deployment.name,
+        region=deployment.region,
+        cases=tuple(
+            _planned(name, workload, {deployment.region: place})
+            for name, workload in sorted(config.workloads.items())
+        ),
+    )
+
+
+def find_subject(planned: Subject | None, store: SettingsStore) -> Subject:
+    """Return what is deployed, with what the file knows; what is planned before a deploy.
+
+    Raises:
+        SpindownError: there is no file, and what is deployed cannot be read.
+    """
+    try:
+        deployment = store.deployment()
+        workloads = [store.workload(name) for name in deployment.workloads]
+    except NotFound:
+        if planned is None:
+            raise
+        return planned
+    except SpindownError as exc:
+        if planned is None:
+            raise
+        return replace(planned, unread=str(exc))
+    return as_deployed(deployment, workloads, planned)
+
+
+def as_deployed(
+    deployment: DeploymentSettings,
+    workloads: Iterable[tuple[WorkloadSettings, LiveEdit | None]],
+    planned: Subject | None = None,
+) -> Subject:
+    """Return what is deployed, with what only the file knows, if there is one."""
+    cases = {case.name: case for case in planned.cases} if planned is not None else {}
+    for settings, edit in workloads:
+        known = cases.get(settings.name)
+        cases[settings.name] = _deployed(deployment.name, settings, edit, known)
+    return Subject(
+        deployment=deployment.name,
+        region=deployment.region,
+        cases=tuple(cases[name] for name in sorted(cases)),
+        is_deployed=True,
+    )
+
+
+def _planned(name: str, workload: WorkloadConfig, places: Mapping[str, Place]) -> Case:
+    image = workload.image
+    return Case(
+        name=name,
+        requirements=workload.requirements.to_domain(),
+        policy=workload.to_policy(),
+        places=places,
+        root_gib=image.root_volume_gib,
+        images=tuple(
+            ImageNeed(parameter=image.parameters[architecture], architecture=architecture)
+            for architecture in sorted(workload.requirements.architectures)
+        ),
+        is_baked=image.mode == "bake",
+        inputs=workload.inputs,
+    )
+
+
+def _deployed(
+    deployment: str, settings: WorkloadSettings, edit: LiveEdit | None, planned: Case | None
+) -> Case:
+    case = Case(
+        name=settings.name,
+        requirements=settings.requirements,
+        policy=effective_policy(settings, edit, PolicyRow()).policy,
+        places={
+            region: Place(subnets=outpost.subnets, templates=outpost.templates)
+            for region, outpost in settings.outposts.items()
+        },
+        root_gib=settings.run.root_volume_gib,
+        is_deployed=True,
+    )
+    if planned is None:
+        return case
+    baked = tuple(
+        ImageNeed(
+            parameter=image_parameter(deployment, case.name, need.architecture),
+            architecture=need.architecture,
+        )
+        for need in (planned.images if planned.is_baked else ())
+    )
+    return replace(
+        case,
+        images=planned.images + baked,
+        is_baked=planned.is_baked,
+        inputs=planned.inputs,
+    )

@@ -1,0 +1,181 @@
+"""Account on AWS: STS, IAM, Free Tier, Lambda, SSM, EC2 and S3, each asked for what it knows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from spindown.app.port import (
+    AccountPlan,
+    Caller,
+    ImageView,
+    LaunchRequest,
+    Refusal,
+    SubnetView,
+)
+from spindown.aws.ec2 import fleet_arguments
+from spindown.aws.error import (
+    code_of,
+    is_server_fault,
+    message_of,
+    refusal_kind,
+    translate,
+    translated,
+)
+from spindown.contract.location import parse_location
+from spindown.error import NotFound
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import ImageTypeDef
+    from mypy_boto3_iam import IAMClient
+    from mypy_boto3_lambda import LambdaClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_ssm import SSMClient
+    from mypy_boto3_sts import STSClient
+
+#: The only region in which AWS Free Tier answers.
+FREE_TIER_REGION = "us-east-1"
+
+_SPOT_ROLE = "AWSServiceRoleForEC2Spot"
+_NO_ROLE = {"NoSuchEntity": NotFound}
+_NO_IMAGE = {
+    "InvalidAMIID.Malformed": NotFound,
+    "InvalidAMIID.NotFound": NotFound,
+    "InvalidAMIID.Unavailable": NotFound,
+}
+#: What EC2 answers to a rehearsal of what it would have done.
+_WOULD_HAVE = "DryRunOperation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clients:
+    """What makes the clients, each called when it is needed; regional ones by region."""
+
+    sts: "Callable[[], STSClient]"
+    iam: "Callable[[], IAMClient]"
+    #: boto3's stubs leave this service out.
+    free_tier: Callable[[], Any]
+    functions: "Callable[[str], LambdaClient]"
+    ssm: "Callable[[str], SSMClient]"
+    ec2: "Callable[[str], EC2Client]"
+    s3: "Callable[[], S3Client]"
+
+
+class AwsAccount:
+    """Account on AWS; every call only reads."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def caller(self) -> Caller:
+        """Return whose credentials these are."""
+        with translated():
+            answer = self._clients.sts().get_caller_identity()
+        return Caller(account=answer["Account"], arn=answer["Arn"])
+
+    def plan(self) -> AccountPlan | None:
+        """Return the account's plan; an account from before there were plans has none."""
+        try:
+            with translated():
+                answer = self._clients.free_tier().get_account_plan_state()
+        except NotFound:
+            return None
+        is_free = answer["accountPlanType"] == "FREE"
+        return AccountPlan.FREE if is_free else AccountPlan.PAID
+
+    def has_spot_role(self) -> bool:
+        """Tell whether EC2's service-linked role for spot requests is there."""
+        try:
+            with translated(_NO_ROLE):
+                self._clients.iam().get_role(RoleName=_SPOT_ROLE)
+        except NotFound:
+            return False
+        return True
+
+    def concurrency(self, *, region: str) -> int:
+        """Return how many executions Lambda runs at once for the whole account."""
+        with translated():
+            answer = self._clients.functions(region).get_account_settings()
+        return answer["AccountLimit"]["ConcurrentExecutions"]
+
+    def parameter(self, name: str, *, region: str) -> str:
+        """Return the value of an SSM parameter."""
+        with translated():
+            answer = self._clients.ssm(region).get_parameter(Name=name)
+        return answer["Parameter"]["Value"]
+
+    def image(self, image_id: str, *, region: str) -> ImageView:
+        """Return an image."""
+        with translated(_NO_IMAGE):
+            found = self._clients.ec2(region).describe_images(ImageIds=[image_id])["Images"]
+        if not found:
+            raise NotFound(f"no image {image_id} in {region}")
+        return _view(found[0])
+
+    def subnets(self, subnet_ids: Sequence[str], *, region: str) -> Sequence[SubnetView]:
+        """Return those of the subnets that exist."""
+        if not subnet_ids:
+            return ()
+        # By a filter, since one unknown id fails a call that names ids.
+        pages = (
+            self._clients.ec2(region)
+            .get_paginator("describe_subnets")
+            .paginate(Filters=[{"Name": "subnet-id", "Values": list(subnet_ids)}])
+        )
+        with translated():
+            return [
+                SubnetView(
+                    subnet_id=subnet["SubnetId"],
+                    zone=subnet["AvailabilityZone"],
+                    free_addresses=subnet["AvailableIpAddressCount"],
+                )
+                for page in pages
+                for subnet in page["Subnets"]
+            ]
+
+    def try_input(self, uri_prefix: str) -> None:
+        """List a prefix and look at its first object."""
+        at = parse_location(uri_prefix)
+        client = self._clients.s3()
+        with translated():
+            listed = client.list_objects_v2(Bucket=at.bucket, Prefix=at.key, MaxKeys=1)
+            for found in listed.get("Contents", []):
+                client.head_object(Bucket=at.bucket, Key=found["Key"])
+
+    def rehearse(self, request: LaunchRequest) -> Refusal | None:
+        """Have EC2 check a launch without making it."""
+        client = self._clients.ec2(request.region)
+        try:
+            client.create_fleet(**fleet_arguments(request), DryRun=True)
+        except ClientError as error:
+            if is_server_fault(error):
+                raise translate(error) from error
+            return _refusal(error)
+        except BotoCoreError as error:
+            raise translate(error) from error
+        return None
+
+
+def _refusal(error: ClientError) -> Refusal | None:
+    code = code_of(error)
+    if code == _WOULD_HAVE:
+        return None
+    kind = refusal_kind(code, is_whole_request=True)
+    return Refusal(kind=kind, code=code, message=message_of(error))
+
+
+def _view(image: "ImageTypeDef") -> ImageView:
+    root = image.get("RootDeviceName")
+    sizes = [
+        mapping["Ebs"].get("VolumeSize", 0)
+        for mapping in image.get("BlockDeviceMappings", [])
+        if mapping.get("DeviceName") == root and "Ebs" in mapping
+    ]
+    return ImageView(
+        image_id=image["ImageId"],
+        architecture=image["Architecture"],
+        state=image["State"],
+        root_gib=max(sizes, default=0),
+    )

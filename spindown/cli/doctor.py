@@ -1,0 +1,74 @@
+"""``spindown doctor``: whether a launch can work, before a deploy and after it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from spindown import config as configuration
+from spindown.app.doctor.examine import DoctorPorts, examine
+from spindown.app.doctor.finding import Finding, Report, Verdict
+from spindown.app.doctor.subject import Subject, find_subject, from_config
+from spindown.cli import option
+from spindown.cli.session import point_at_local_system, reach
+from spindown.contract.codec import encode
+from spindown.error import BadInput, NotFound
+
+_COLOURS = {Verdict.GOOD: "green", Verdict.WARNING: "yellow", Verdict.BLOCKED: "bold red"}
+_MARGIN = " " * 9
+
+
+def doctor(
+    *,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Say what a launch depends on: found, needed, mend. Exit 1 if one could not work."""
+    planned = _planned(config) if deployment is None else None
+    if local:
+        point_at_local_system()
+    report = _examine(planned, deployment)
+    if as_json:
+        print(json.dumps({"can_launch": report.can_launch, **encode(report)}))
+    else:
+        console = Console()
+        for finding in report.findings:
+            for line in render_finding(finding):
+                console.print(line, soft_wrap=True)
+    if not report.can_launch:
+        raise typer.Exit(1)
+
+
+def _planned(config: Path) -> Subject:
+    return from_config(configuration.load(config))
+
+
+def _examine(planned: Subject | None, deployment: str | None) -> Report:
+    name = deployment or (planned.deployment if planned is not None else "")
+    try:
+        aws = reach(planned.region if planned is not None else None)
+    except BadInput as exc:
+        lost = Finding(what=exc.field, found="none", mend=exc.mend, verdict=Verdict.BLOCKED)
+        return Report(findings=(lost,))
+    ports = DoctorPorts(account=aws.account(), market=aws.market(), clock=aws.clock)
+    try:
+        subject = find_subject(planned, aws.settings(name))
+    except NotFound as exc:
+        mend = f"deploy it to {aws.region}, or give the file that describes it"
+        raise BadInput("deployment", name, mend) from exc
+    return examine(subject, ports)
+
+
+def render_finding(finding: Finding) -> Iterator[Text]:
+    """Yield the lines of one finding; a command stands whole on one of them."""
+    first = Text(f"{finding.verdict:<{len(_MARGIN)}}", style=_COLOURS[finding.verdict])
+    yield first.append(f"{finding.what}: {finding.found}", style="default")
+    if finding.needed and finding.verdict is not Verdict.GOOD:
+        yield Text(f"{_MARGIN}needed: {finding.needed}")
+    if finding.mend:
+        yield Text(f"{_MARGIN}mend:   {finding.mend}", style="bold")

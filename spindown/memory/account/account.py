@@ -1,0 +1,95 @@
+"""Account in memory; what it has and allows is set by hand."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from spindown.app.port import (
+    AccountPlan,
+    Caller,
+    ImageView,
+    LaunchRequest,
+    Refusal,
+    SubnetView,
+)
+from spindown.error import NotFound, SpindownError
+
+_ADA = Caller(account="123456789012", arn="arn:aws:iam::123456789012:user/ada")
+
+
+@dataclass(kw_only=True)
+class MemoryAccount:
+    """Account in memory. A new one has no image, subnet or parameter, and all else that it needs.
+
+    Images, subnets and parameters are kept by region and name.
+    """
+
+    who: Caller = _ADA
+    account_plan: AccountPlan | None = AccountPlan.PAID
+    spot_role: bool = True
+    executions: int = 1000
+    parameters: dict[tuple[str, str], str] = field(default_factory=dict)
+    images: dict[tuple[str, str], ImageView] = field(default_factory=dict)
+    networks: dict[tuple[str, str], SubnetView] = field(default_factory=dict)
+    #: Prefix -> why it cannot be read; what is not there can.
+    unreadable: Mapping[str, SpindownError] = field(default_factory=dict)
+    #: What EC2 says to every rehearsal; None: it would try.
+    refusal: Refusal | None = None
+    #: Method -> the error with which each of its calls ends.
+    faults: dict[str, SpindownError] = field(default_factory=dict)
+    rehearsed: list[LaunchRequest] = field(default_factory=list)
+
+    def caller(self) -> Caller:
+        """Return who asks."""
+        self._fail("caller")
+        return self.who
+
+    def plan(self) -> AccountPlan | None:
+        """Return the account's plan."""
+        self._fail("plan")
+        return self.account_plan
+
+    def has_spot_role(self) -> bool:
+        """Tell whether the role for spot requests is there."""
+        self._fail("has_spot_role")
+        return self.spot_role
+
+    def concurrency(self, *, region: str) -> int:  # noqa: ARG002 - the same in every region
+        """Return how many executions Lambda runs at once."""
+        self._fail("concurrency")
+        return self.executions
+
+    def parameter(self, name: str, *, region: str) -> str:
+        """Return the value of a parameter."""
+        self._fail("parameter")
+        if (region, name) not in self.parameters:
+            raise NotFound(f"no parameter {name} in {region}")
+        return self.parameters[region, name]
+
+    def image(self, image_id: str, *, region: str) -> ImageView:
+        """Return an image."""
+        self._fail("image")
+        if (region, image_id) not in self.images:
+            raise NotFound(f"no image {image_id} in {region}")
+        return self.images[region, image_id]
+
+    def subnets(self, subnet_ids: Sequence[str], *, region: str) -> Sequence[SubnetView]:
+        """Return those of the subnets that exist."""
+        self._fail("subnets")
+        keys = [(region, subnet_id) for subnet_id in subnet_ids]
+        return [self.networks[key] for key in keys if key in self.networks]
+
+    def try_input(self, uri_prefix: str) -> None:
+        """Look whether a prefix can be read."""
+        self._fail("try_input")
+        if uri_prefix in self.unreadable:
+            raise self.unreadable[uri_prefix]
+
+    def rehearse(self, request: LaunchRequest) -> Refusal | None:
+        """Note a launch without making it."""
+        self._fail("rehearse")
+        self.rehearsed.append(request)
+        return self.refusal
+
+    def _fail(self, method: str) -> None:
+        if method in self.faults:
+            raise self.faults[method]
