@@ -120,7 +120,7 @@ class Aws:
 
     def logged_metrics(self, stream: LogStream) -> LoggedMetricSink:
         """Return metrics as events of a log stream."""
-        return LoggedMetricSink(self._logs(), group, stream, self._clock)
+        return LoggedMetricSink(stream, self._clock)
 
     def metadata(self, endpoint: str | None = None) -> ImdsMetadata:
         """Return the metadata of this instance, from another endpoint than the usual if given."""
