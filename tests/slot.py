@@ -86,7 +86,7 @@ class SlotWorld:
         presence = self.world.presence(instance_id)
         seat = replace(a_seat(instance_id), code_digest="d")
         standing = Standing(policy=self.world.policy, idle_timeout=idle_timeout)
-        self.life = Life(clock=clock, standing=standing)
+        self.life = Life(clock=clock, standing=standing, code_digest=seat.code_digest)
         self.log: EventLog = open_log(self.output)
         self.keeper = Keeper(seat, presence, ports)
         self.account = Account(

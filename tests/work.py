@@ -107,11 +107,11 @@ class WorkWorld:
     def change_worker(self, instance_id: str, **changes: Any) -> None:
         self.table.write(Write(key=self.worker_key(instance_id), set=encode(changes)))
 
-    def set_policy(self, policy: Policy | str) -> None:
-        """Write the policy in force as reconcile does."""
+    def set_policy(self, policy: Policy | str, *, code_digest: str = "") -> None:
+        """Write the policy in force, and the code that is deployed, as reconcile does."""
         text = policy if isinstance(policy, str) else json.dumps(encode(policy))
         key = Key(partition=workload_partition(WORKLOAD), sort=POLICY)
-        self.table.write(Write(key=key, set={"effective": text}))
+        self.table.write(Write(key=key, set={"effective": text, "code_digest": code_digest}))
 
     def send(self, body: Mapping[str, Any] | str) -> None:
         text = body if isinstance(body, str) else json.dumps(body)

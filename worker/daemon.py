@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -24,6 +25,7 @@ from spindown.domain.fleet import Worker
 from spindown.domain.interruption import should_power_off
 from spindown.domain.learning import PoolRecord, interruption_rate
 from spindown.domain.offer import CapacityType
+from spindown.error import SpindownError
 from worker.child.code import Code
 from worker.child.runner import Runner
 from worker.handover import Bench
@@ -69,7 +71,7 @@ class Daemon:
             workload=parts.home.workload, instance_id=parts.identity.instance_id, ports=parts.ports
         )
         standing = read_standing(parts.ports.table, parts.home.workload)
-        self._life = Life(clock=parts.ports.clock, standing=standing)
+        self._life = Life(clock=parts.ports.clock, standing=standing, code_digest=parts.code.digest)
         self._slots: Sequence[Slot] = ()
         self._asked = threading.Event()
 
@@ -92,6 +94,8 @@ class Daemon:
             self._end_if_old(worker)
             self._end_if_idle()
         self._log.info("draining", reason=self._life.reason)
+        with suppress(SpindownError):
+            self._presence.begin_draining()
         self._join_slots()
         self._presence.drain(self._life.reason)
         watch.stop()
@@ -112,16 +116,16 @@ class Daemon:
             now=self._ports.clock.now(),
         ):
             self._log.info("waiting_to_be_reclaimed", deadline=self._life.deadline)
+            self._log.flush()
             if self._asked.wait(self._parts.settings.metadata_interval.total_seconds()):
                 # The system is going down already.
                 return
         self._log.info("powering_off")
-            self._log.flush()
+        self._log.flush()
         subprocess.run(self._parts.settings.poweroff, check=False)
 
     def _open_account(self, worker: Worker) -> Account:
         home = self._parts.home
-        self._log.flush()
         account = Account(
             deployment=home.deployment, workload=home.workload, worker=worker, ports=self._ports
         )
@@ -192,7 +196,7 @@ class Daemon:
     def _end_if_idle(self) -> None:
         """End if every slot has been free for the idle timeout and one last poll finds nothing."""
         timeout = self._life.standing.idle_timeout
-        if self._life.is_finishing or not self._is_idle_for(timeout):
+        if self._life.is_finishing or self._life.is_warm or not self._is_idle_for(timeout):
             return
         with self._life.polling:
             if self._life.inbox or not self._is_idle_for(timeout):
@@ -201,8 +205,9 @@ class Daemon:
             message = self._ports.queue.receive(wait=_LAST_POLL, visibility=visibility)
             if message is not None:
                 self._life.inbox.append(message)
-            elif self._presence.drain("idle"):
-                self._life.finish("idle")
+            elif self._presence.drain("idle", unless_warm=True):
+                # Nothing is held any more, so a slot that hangs is not waited for either.
+                self._life.leave(self._ports.clock.now(), "idle")
                 words = f"No work for {say_duration(timeout)}. Shutting down."
                 self._log.info("idle_timeout", message=words)
         self._life.wake()
@@ -211,6 +216,8 @@ class Daemon:
         """Return how long to wait before the next look: no longer than until the idle timeout."""
         now, timeout = self._ports.clock.now(), self._life.standing.idle_timeout
         rests = [timeout - (now - (slot.free_since or now)) for slot in self._slots]
+        if self._life.is_warm:
+            rests = [_LOOK_UP]
         return min(max(*rests, _SHORTEST_LOOK), _LOOK_UP)
 
     def _is_idle_for(self, length: timedelta) -> bool:

@@ -22,6 +22,8 @@ class Life:
 
     clock: Clock
     standing: Standing
+    #: Which version of the user's code the worker runs.
+    code_digest: str = ""
     #: Held while a message is received, so that an idle worker asks with one poll, not with one
     #: for each slot, and so that nobody receives between the last poll and the end.
     polling: threading.Lock = field(default_factory=threading.Lock)
@@ -33,6 +35,8 @@ class Life:
     deadline: datetime | None = None
     #: By when held jobs must be committed and released.
     leave_by: datetime | None = None
+    #: Until when the worker stays though it is idle.
+    warm_until: datetime | None = None
     #: Why no new job is taken; "" while jobs are taken.
     reason: str = ""
     #: EC2 announced the interruption; or it is ours to leave.
@@ -44,6 +48,11 @@ class Life:
     def is_finishing(self) -> bool:
         """Tell whether no new job may be taken."""
         return bool(self.reason)
+
+    @property
+    def is_warm(self) -> bool:
+        """Tell whether reconcile keeps the worker for whatever comes."""
+        return self.warm_until is not None and self.clock.now() < self.warm_until
 
     def finish(self, reason: str) -> bool:
         """Take no new job; tell whether this was news."""

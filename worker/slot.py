@@ -52,7 +52,7 @@ class Slot:
                     bench.life.finish("faults of its own")
                 self._wait_longer()
             else:
-                if not had_message:
+                if not had_message and not bench.life.is_warm:
                     bench.life.wait(poll_wait(self._idle_for()))
         bench.runner.kill()
         bench.transfers.shutdown(wait=False, cancel_futures=True)
@@ -92,6 +92,8 @@ class Slot:
 
     def _poll_length(self) -> timedelta:
         """Return how long to poll: not past the idle timeout, in whole seconds as SQS counts."""
+        if self._bench.life.is_warm:
+            return self._poll_at_most
         rest = self._bench.life.standing.idle_timeout - self._idle_for()
         seconds = math.ceil(max(rest, timedelta(0)).total_seconds())
         return min(timedelta(seconds=seconds), self._poll_at_most)

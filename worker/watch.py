@@ -12,7 +12,7 @@ from functools import partial
 from spindown.app.port import Metadata
 from spindown.app.work.account import Account
 from spindown.app.work.held import WorkPorts
-from spindown.app.work.policy import read_standing
+from spindown.app.work.policy import OUTDATED_FOR, read_standing
 from spindown.app.work.presence import Condemned, Presence
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Policy
@@ -39,6 +39,8 @@ class Watch:
         log: EventLog,
     ) -> None:
         self._life = life
+        #: Since when other code is the deployed one.
+        self._outdated_since: datetime | None = None
         self._presence = presence
         self._keepers = keepers
         self._metadata = metadata
@@ -52,12 +54,12 @@ class Watch:
             for name, look, length in (
                 ("heartbeat", self.beat, self._heartbeat_interval),
                 ("metadata", self.look, lambda: settings.metadata_interval),
+                # Beside the heartbeat, not in it: a slow log must hold up no lease.
+                ("log", log.flush, self._heartbeat_interval),
             )
         ]
 
     def start(self) -> None:
-                # Beside the heartbeat, not in it: a slow log must hold up no lease.
-                ("log", log.flush, self._heartbeat_interval),
         """Begin to look."""
         for thread in self._threads:
             thread.start()
@@ -71,6 +73,8 @@ class Watch:
 
     def beat(self) -> None:
         """Extend each lease, write the worker's heartbeat, follow the policy in force."""
+        # First of all: a ledger that gives no answer is no reason for the dead-man check to act.
+        self._show_life()
         for keeper in self._keepers:
             self._try("lease_not_extended", partial(keeper.beat, self._policy))
         try:
@@ -79,7 +83,6 @@ class Watch:
             self._life.leave(self._ports.clock.now(), "condemned")
         self._follow_policy()
         self._account.flush()
-        self._show_life()
 
     def look(self) -> None:
         """Ask the metadata whether EC2 takes the instance away, or advises to leave it."""
@@ -107,9 +110,21 @@ class Watch:
         )
         if not self._policy.max_workers:
             self._life.finish("max_workers is 0")
+        self._follow_code()
+
+    def _follow_code(self) -> None:
+        """Leave new jobs to workers of the code that is deployed, once it surely is."""
+        deployed, now = self._life.standing.code_digest, self._ports.clock.now()
+        if not deployed or deployed == self._life.code_digest:
+            self._outdated_since = None
+            return
+        self._outdated_since = self._outdated_since or now
+        if now - self._outdated_since >= OUTDATED_FOR:
+            self._life.finish("other code is deployed")
 
     def _hear(self, worker: Worker) -> None:
-        """Take from our own row what EventBridge has told the control plane."""
+        """Take from our own row what the control plane has written there."""
+        self._life.warm_until = worker.warm_until
         if worker.interrupted_at is not None:
             self.interrupt(worker.interrupted_at, "ledger")
         if worker.rebalance_at is not None and self._life.finish("rebalance"):

@@ -206,6 +206,8 @@ class PolicyRow:
     effective: str = ""
     #: What ``idle_timeout = "auto"`` has come to; None: not learned yet.
     idle_timeout: timedelta | None = None
+    #: Digest of the code as deployed; "": not known. Workers of other code take no new job.
+    code_digest: str = ""
     version: int = 0
     refused_version: int = 0
     refusal: str = ""
@@ -221,6 +223,7 @@ class DecisionRow:
     digest: str
     key: str
     summary: str = ""
+    notes: tuple[str, ...] = ()
     held_until: datetime | None = None
     counts: Mapping[str, float] = field(default_factory=dict)
 

@@ -52,6 +52,10 @@ class Worker:
     #: When EC2 takes it away: set by an interruption notice.
     interrupted_at: datetime | None = None
     rebalance_at: datetime | None = None
+    #: Since when it takes no new job, whatever the reason; it ends after those in hand.
+    draining_at: datetime | None = None
+    #: Until when it stays though it is idle; reconcile renews it for those kept warm.
+    warm_until: datetime | None = None
     #: Whether the reclaim has been counted against its pool.
     interruption_counted: bool = False
     #: Up to where its cost has been added to the day's spend.
@@ -81,6 +85,19 @@ class Worker:
     def is_interrupting(self) -> bool:
         """Tell whether EC2 has announced that it takes the instance away."""
         return self.interrupted_at is not None
+
+    @property
+    def takes_jobs(self) -> bool:
+        """Tell whether work that waits now may go to it."""
+        is_leaving = self.is_interrupting or self.rebalance_at or self.draining_at
+        return self.is_live and not is_leaving
+
+    @property
+    def useless_since(self) -> datetime | None:
+        """Return since when it has had neither a job nor to be kept warm; None: it has."""
+        if self.idle_since is None:
+            return None
+        return max(self.idle_since, self.warm_until or self.idle_since)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -223,7 +223,7 @@ class _Verdicts:
 
     def broken(self, present: Sequence[Worker], already: set[str]) -> list[Condemnation]:
         """Return workers that break their contract in another way than being stale."""
-        kept_warm = self._kept_warm(present)
+        kept_warm = kept_warm_of(present, self.policy)
         condemned = []
         for worker in present:
             if worker.instance_id in already or self.is_leaving(worker):
@@ -267,7 +267,7 @@ class _Verdicts:
         age = self.now - worker.launched_at
         return age > self.policy.max_lifetime + self.policy.lifetime_grace
 
-    def _reason(self, worker: Worker, kept_warm: set[str]) -> str | None:
+    def _reason(self, worker: Worker, kept_warm: frozenset[str]) -> str | None:
         age = self.now - worker.launched_at
         if worker.state is WorkerState.BOOTING and age > self.check_in_within:
             return f"never checked in within {_words(self.check_in_within)}"
@@ -276,17 +276,23 @@ class _Verdicts:
         unoccupied = worker.state in {WorkerState.IDLE, WorkerState.DRAINED}
         if unoccupied and self.is_past_lifetime(worker):
             return f"older than its lifetime and grace ({_words(age)})"
-        if worker.state is WorkerState.IDLE and worker.idle_since is not None:
-            idle = self.now - worker.idle_since
+        if worker.state is WorkerState.IDLE and worker.useless_since is not None:
+            idle = self.now - worker.useless_since
             if idle > self.idle_at_most and worker.instance_id not in kept_warm:
                 return f"idle for {_words(idle)}, beyond its timeout and grace"
         return None
 
-    def _kept_warm(self, present: Sequence[Worker]) -> set[str]:
-        """Return the workers that ``warm_workers`` keeps: the youngest, which live longest."""
-        live = [w for w in present if w.is_live and not w.is_interrupting]
-        live.sort(key=lambda w: (w.launched_at, w.instance_id), reverse=True)
-        return {w.instance_id for w in live[: self.policy.warm_workers]}
+
+def kept_warm_of(workers: Sequence[Worker], policy: Policy) -> frozenset[str]:
+    """Return the workers that ``warm_workers`` keeps: the youngest, which live longest.
+
+    One that boots is kept only where no other is there: it may never come up.
+    """
+    staying = sorted(
+        (w for w in workers if w.takes_jobs), key=lambda w: w.launched_at, reverse=True
+    )
+    staying.sort(key=lambda w: w.state is WorkerState.BOOTING)
+    return frozenset(w.instance_id for w in staying[: policy.warm_workers])
 
 
 def _last_sign(worker: Worker) -> datetime:

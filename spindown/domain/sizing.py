@@ -82,7 +82,10 @@ def capacity(
     policy: Policy,
     now: datetime,
 ) -> Capacity:
-    """Return what is launching, booting, idle or busy, less what EC2 is taking away.
+    """Return what is launching, booting, idle or busy, less what is on its way out.
+
+    What EC2 takes away no longer counts at all; a worker that drains by itself is no capacity
+    for what waits, but does count against ``max_workers`` until it has ended.
 
     Each slot counts with a = (window + boot - x) / window, at most 1, where x is the time until
     it can take a job: the rest of its boot or of its present job. A worker that was launched this
@@ -95,6 +98,8 @@ def capacity(
     for lease in leases:
         held.setdefault(lease.instance_id, []).append(lease)
     for worker in counted:
+        if not worker.takes_jobs:
+            continue
         per_slot = worker_throughput(knowledge, worker, policy).items_per_hour / worker.slots
         rests = _rests(worker, held.get(worker.instance_id, []), per_slot, knowledge, policy)
         if worker.state is WorkerState.BOOTING:

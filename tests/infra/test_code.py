@@ -2,10 +2,11 @@
 
 import hashlib
 import io
+import json
 import os
 import tomllib
 import zipfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -14,7 +15,7 @@ from spindown import config
 from spindown.config import WorkloadConfig
 from spindown.contract.run import RUN_SPEC_NAME, RunSpec, decode_run_spec
 from spindown.error import ConfigError
-from tests.infra.assembly import CONFIG, Assembly, write_project
+from tests.infra.assembly import CONFIG, Assembly, words, write_project
 
 SPEC = RunSpec(entrypoint="job:run")
 
@@ -148,3 +149,16 @@ def test_an_archive_is_uploaded_under_its_own_digest(assembly: Assembly) -> None
         assert hashlib.sha256(data).hexdigest() == digest
         (destination,) = one["destinations"].values()
         assert destination["objectKey"] == f"{digest}.zip"
+
+
+def test_the_code_of_a_worker_is_named_by_the_digest_that_is_deployed(assembly: Assembly) -> None:
+    settings = [
+        (name, json.loads(words(one["Value"])))
+        for one in assembly.all_of("AWS::SSM::Parameter")
+        if "/workload/" in (name := words(one["Name"]))
+    ]
+
+    # Were they to differ, each worker would leave its work to the next, without end.
+    assert len(settings) == 2
+    for _, found in settings:
+        assert PurePosixPath(found["run"]["code"]).stem == found["run"]["code_digest"] != ""

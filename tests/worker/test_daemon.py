@@ -376,6 +376,33 @@ def test_takes_a_job_that_arrives_at_the_last_poll(plant: Callable[..., Plant]) 
     assert one.world.worker().state is WorkerState.DRAINED
 
 
+def test_stays_while_it_is_kept_warm_and_ends_when_it_is_not(plant: Callable[..., Plant]) -> None:
+    one = plant()
+    now = one.world.clock.now()
+    one.start(warm_until=now + timedelta(seconds=1.5))
+    one.join()
+    worker = one.world.worker()
+    assert (worker.state, worker.reason) == (WorkerState.DRAINED, "idle")
+    assert one.world.clock.now() - now >= timedelta(seconds=1.5)
+
+
+def test_what_reconcile_keeps_warm_at_the_last_moment_stays(plant: Callable[..., Plant]) -> None:
+    one = plant()
+    one.world.set_policy(replace(QUICK, heartbeat_interval=timedelta(seconds=1)))
+    until = one.world.clock.now() + timedelta(seconds=2.5)
+
+    def keep(call: Any) -> None:
+        # The worker has not heard of it when it asks for its end.
+        if call.method == "receive" and has_waited(one):
+            one.world.change_worker("i-1", warm_until=until)
+
+    one.world.before = keep
+    one.start()
+    one.join()
+    assert one.world.clock.now() >= until
+    assert one.world.worker().reason == "idle"
+
+
 def has_waited(one: Plant) -> bool:
     row = one.world.table.get(one.world.worker_key("i-1"))
     since = None if row is None else one.world.worker().idle_since

@@ -503,3 +503,75 @@ def row(world: WorkWorld, sort: str) -> dict[str, object]:
     found = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=sort))
     assert found is not None
     return found
+
+
+def test_a_worker_of_other_code_than_the_deployed_takes_no_new_job(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.set_policy(slot.world.policy, code_digest="e")
+
+    for _ in range(6):
+        slot.watch.beat()
+        slot.world.clock.advance(MINUTE)
+    assert not slot.life.is_finishing
+    slot.watch.beat()
+
+    assert slot.life.reason == "other code is deployed"
+    assert not slot.life.must_leave()
+
+
+@pytest.mark.parametrize("digest", ["d", ""], ids=["the same", "not known"])
+def test_a_worker_of_the_deployed_code_goes_on(tmp_path: Path, digest: str) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.set_policy(slot.world.policy, code_digest=digest)
+
+    for _ in range(20):
+        slot.watch.beat()
+        slot.world.clock.advance(MINUTE)
+
+    assert not slot.life.is_finishing
+
+
+def test_a_scaler_that_still_tells_of_the_old_code_ends_no_worker(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+
+    for minute in range(20):
+        # Two scalers take turns, one of which has not read its settings anew.
+        slot.world.set_policy(slot.world.policy, code_digest="dc"[minute // 5 % 2])
+        slot.watch.beat()
+        slot.world.clock.advance(MINUTE)
+
+    assert not slot.life.is_finishing
+
+
+def test_a_ledger_without_answer_is_no_sign_of_death(tmp_path: Path) -> None:
+    def fail(call: PortCall) -> None:
+        if call.port == "table":
+            raise Unreachable("no answer")
+
+    slot = SlotWorld(tmp_path)
+    slot.world.before = fail
+    with pytest.raises(Unreachable):
+        slot.watch.beat()
+    assert (tmp_path / "alive").exists()
+
+
+def test_a_warm_worker_polls_at_length_and_without_a_pause(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.clock.advance(60 * MINUTE)
+    until = slot.world.clock.now() + MINUTE
+    slot.world.change_worker("i-1", warm_until=until)
+    waits: list[timedelta] = []
+
+    def watch(call: PortCall) -> None:
+        if call.method == "receive":
+            waits.append(call.kwargs["wait"])
+
+    slot.world.before = watch
+    slot.slot.step()
+    slot.watch.beat()
+    assert slot.life.is_warm
+    slot.slot.step()
+    slot.world.clock.advance(MINUTE)
+    slot.slot.step()
+
+    assert [wait.total_seconds() for wait in waits] == [0, 20, 0]

@@ -137,6 +137,7 @@ def _remember(tick: Tick, decision: Decision) -> None:
         digest=digest,
         key=key,
         summary=decision.summary,
+        notes=decision.notes,
         held_until=decision.held_until,
         counts=summary_counts(decision),
     )
@@ -155,6 +156,7 @@ def _policy_row(tick: Tick) -> PolicyRow:
         tick.effective.row,
         effective=json.dumps(encode(tick.policy), sort_keys=True),
         idle_timeout=idle_timeout(tick.knowledge, tick.policy),
+        code_digest=tick.settings.run.code_digest,
     )
 
 

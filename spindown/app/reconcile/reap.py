@@ -23,17 +23,21 @@ from spindown.domain.reaping import (
     Condemnation,
     has_missed_check_in,
     is_fault_of_image,
+    kept_warm_of,
     reap,
 )
 
 #: Launches in a row on one image that never checked in, from which launching stops.
 STRIKES = 3
+#: Ticks that may be missed before a worker that is kept warm ends by itself.
+_WARM_TICKS = 5
 #: Then one launch is tried again, unless the image has changed before.
 _BREAKER_FOR = timedelta(hours=1)
 
 
 def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
     """Condemn, terminate, end and requeue; without a look at EC2 every row is taken as running."""
+    _keep_warm(tick)
     seen = [assumed(w) for w in tick.workers.values()] if instances is None else instances
     reaping = reap(
         workers=list(tick.workers.values()),
@@ -65,6 +69,19 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
     tick.notes += [f"{i} is busy past its lifetime: left alone" for i in reaping.overdue]
     _terminate(tick, [(w.region, w.instance_id) for w in doomed])
     _terminate(tick, [(i.region, i.instance_id) for i in orphans])
+
+
+def _keep_warm(tick: Tick) -> None:
+    """Let the workers that ``warm_workers`` keeps stay until well past the next tick.
+
+    Not for good: should the ticks end, so do they.
+    """
+    until = tick.now + _WARM_TICKS * tick.policy.tick
+    for instance_id in sorted(kept_warm_of(list(tick.workers.values()), tick.policy)):
+        tick.workers[instance_id] = replace(tick.workers[instance_id], warm_until=until)
+        sort = rows.worker_sort(instance_id)
+        stay = tick.ledger.change(sort, {"warm_until": until}, when=When(exists=True))
+        tick.journal.note(stay)
 
 
 def _may_be_at_work(tick: Tick, instance: InstanceView) -> bool:

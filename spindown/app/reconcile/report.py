@@ -299,6 +299,6 @@ def _idle_too_long(tick: Tick) -> list[Worker]:
         w
         for w in tick.workers.values()
         if w.state is WorkerState.IDLE
-        and w.idle_since is not None
-        and tick.now - w.idle_since > expected
+        and w.useless_since is not None
+        and tick.now - w.useless_since > expected
     ]

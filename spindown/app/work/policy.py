@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from datetime import timedelta
 
+from spindown.app.control import SETTINGS_FOR
 from spindown.app.port import Key, Table
 from spindown.contract.codec import decode
 from spindown.contract.row import POLICY, PolicyRow, workload_partition
@@ -11,6 +12,10 @@ from spindown.domain.idle import idle_timeout
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
 from spindown.error import ContractError
+
+#: Other code must have been the deployed one for so long before a worker goes by it: a scaler
+#: that has not read its settings anew may tell of the old one meanwhile.
+OUTDATED_FOR = SETTINGS_FOR + timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +25,8 @@ class Standing:
     policy: Policy
     #: After this long without a job the worker ends; learned if the policy says "auto".
     idle_timeout: timedelta
+    #: Digest of the code as deployed; "": not known.
+    code_digest: str = ""
 
 
 def read_standing(table: Table, workload: str, known: Standing | None = None) -> Standing:
@@ -32,7 +39,11 @@ def read_standing(table: Table, workload: str, known: Standing | None = None) ->
         stored, policy = PolicyRow(), None
     if policy is None:
         return known or Standing(policy=Policy(), idle_timeout=_idle(Policy(), None))
-    return Standing(policy=policy, idle_timeout=_idle(policy, stored.idle_timeout))
+    return Standing(
+        policy=policy,
+        idle_timeout=_idle(policy, stored.idle_timeout),
+        code_digest=stored.code_digest,
+    )
 
 
 def _idle(policy: Policy, learned: timedelta | None) -> timedelta:

@@ -48,6 +48,8 @@ class Presence:
         self._busy: set[int] = set()
         #: A write of the busy slots has failed; the next heartbeat makes up for it.
         self._is_behind = False
+        #: Since when no new job is taken, for the row.
+        self._draining: dict[str, str] = {}
 
     def check_in(self, *, patience: timedelta) -> Worker:
         """Say that the instance is up; return its row.
@@ -163,24 +165,37 @@ class Presence:
                 "busy_slots": len(busy),
                 "idle_since": None if busy else now,
                 "heartbeat_at": now,
+                **self._draining,
             },
             add={"version": 1},
         )
+
+    def begin_draining(self) -> None:
+        """Say that no new job is taken, now and with each heartbeat (raises Condemned)."""
+        self._draining = {"draining_at": encode_instant(self._ports.clock.now())}
+        self.beat()
 
     def beat(self) -> Worker:
         """Say that the worker lives; return its row as it is (raises Condemned)."""
         with self._lock:
             now = encode_instant(self._ports.clock.now())
-            beat = Write(key=self._key, when=_NOT_CONDEMNED, set={"heartbeat_at": now})
+            signs = {"heartbeat_at": now, **self._draining}
+            beat = Write(key=self._key, when=_NOT_CONDEMNED, set=signs)
             row = self._try(self._count_write(self._busy) if self._is_behind else beat)
             self._is_behind = False
         if row is None:
             raise Condemned(self._instance_id)
         return decode(Worker, row)
 
-    def drain(self, reason: str) -> bool:
-        """Turn idle into drained; False if a slot took a job or the row was condemned."""
+    def drain(self, reason: str, *, unless_warm: bool = False) -> bool:
+        """Turn idle into drained; False if a slot took a job or the row was condemned.
+
+        With ``unless_warm`` also if reconcile keeps the worker warm.
+        """
         when = When(equals={"state": WorkerState.IDLE.value, "busy_slots": 0})
+        if unless_warm:
+            now = encode_instant(self._ports.clock.now())
+            when = replace(when, at_most={"warm_until": now})
         row = self._change(
             {"state": WorkerState.DRAINED.value, "reason": reason}, when, add={"version": 1}
         )

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from spindown.app.policy import edit_policy
 from spindown.app.port import Key, LaunchAnswer, RefusalKind, Write
 from spindown.app.reconcile import reconcile
-from spindown.contract.decision import Decision, Outcome
+from spindown.contract.decision import Decision, EndingRecord, Outcome
 from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK, LOCK_LEASE, budget_sort
 from spindown.domain.fleet import LaunchState, WorkerState
 from spindown.domain.offer import CapacityType
@@ -530,6 +531,35 @@ def test_a_warm_worker_is_kept_without_any_work() -> None:
     assert decision.outcome is Outcome.LAUNCHED
     assert len(world.workers()) == 1
     assert world.tick(minutes(1)).attempts == ()
+
+
+def test_a_warm_worker_stays_as_long_as_it_is_kept_and_ends_when_it_is_not() -> None:
+    world = with_policy(warm_workers=1, idle_timeout=minutes(3))
+    world.tick()
+    (worker,) = world.workers()
+    world.clock.advance(minutes(2))
+    world.check_in(worker.instance_id)
+
+    def until() -> timedelta:
+        (found,) = world.workers()
+        assert found.warm_until is not None
+        return found.warm_until - world.now
+
+    for _ in range(60):
+        world.clock.advance(minutes(1))
+        world.beat()
+        assert world.tick().attempts == ()
+        assert until() == minutes(5)
+        assert world.metric("IdleBeyondExpectation") == 0
+    edit_policy(WORKLOAD, {"warm_workers": 0}, settings=world.settings, table=world.table)
+    condemned: list[EndingRecord] = []
+    for _ in range(13):
+        world.clock.advance(minutes(1))
+        world.beat()
+        condemned += world.tick().condemned
+
+    # Five minutes until the stay is over, three idle, two and one of grace.
+    assert [e.reason for e in condemned] == ["idle for 7 min, beyond its timeout and grace"]
 
 
 def _raise_once(method: str, error: Exception) -> Callable[[PortCall, Callable[[], Any]], Any]:

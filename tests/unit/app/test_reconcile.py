@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from spindown.contract import row as rows
 from spindown.contract.decision import Outcome, decision_prefix
 from spindown.contract.metric import METRICS, Emitter
 from spindown.contract.row import BacklogRow, workload_partition
+from spindown.contract.settings import RunSettings
 from spindown.domain.fleet import Backlog, WorkerState
 from spindown.error import NotFound, Unreachable, WriteConflict
 from spindown.memory import PortCall
@@ -371,3 +373,14 @@ def test_a_ledger_that_lost_everything_finds_its_instances_again() -> None:
     # Not adoptable without its launch row: ended, so that nothing bills unseen.
     view = world.compute.instance(region="us-west-2", instance_id=worker.instance_id)
     assert view.state == "terminated"
+
+
+def test_tells_workers_which_code_is_deployed() -> None:
+    world = ControlWorld()
+
+    world.tick()
+    first = (world.row(rows.POLICY) or {})["code_digest"]
+    world.settings.deploy(replace(world.workload_settings(), run=RunSettings(code_digest="new")))
+    world.run(6)
+
+    assert (first, (world.row(rows.POLICY) or {})["code_digest"]) == ("abc", "new")

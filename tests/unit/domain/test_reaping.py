@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
-from spindown.domain.reaping import Condemnation, Ending, Reaping, reap
+from spindown.domain.reaping import Condemnation, Ending, Reaping, kept_warm_of, reap
 from tests.builders import NOW, a_booting_worker, a_launch, a_lease, a_worker, minutes
 
 POLICY = Policy(idle_timeout=minutes(10), scale_down_delay=minutes(2), tick=minutes(1))
@@ -343,3 +343,30 @@ def test_a_worker_is_in_one_list_and_a_live_busy_one_in_none(
     assert not alive & set(found.terminate)
     reasons = [each.reason for each in found.condemn]
     assert sum(r.startswith("no heartbeat") for r in reasons) <= 5
+
+
+def test_a_worker_that_is_kept_warm_no_more_gets_its_grace_from_then_on() -> None:
+    idle = a_worker(idle_since=NOW - minutes(300), warm_until=NOW - minutes(12))
+
+    assert condemned(reaped(idle)) == []
+    late = replace(idle, warm_until=NOW - minutes(14))
+    assert condemned(reaped(late)) == ["i-1"]
+
+
+def test_keeps_warm_the_youngest_of_those_that_are_up_and_take_jobs() -> None:
+    def aged(name: str, age: float, **changes: Any) -> Worker:
+        return a_worker(name, launched_at=NOW - minutes(age), **changes)
+
+    fleet = [
+        aged("old", 90),
+        aged("young", 20),
+        aged("booting", 1, state=WorkerState.BOOTING),
+        aged("draining", 5, draining_at=NOW),
+        aged("leaving", 6, interrupted_at=NOW),
+        aged("at-risk", 7, rebalance_at=NOW),
+        aged("drained", 8, state=WorkerState.DRAINED),
+    ]
+
+    kept = [kept_warm_of(fleet, replace(POLICY, warm_workers=n)) for n in range(4)]
+
+    assert kept == [set(), {"young"}, {"young", "old"}, {"young", "old", "booting"}]

@@ -439,3 +439,20 @@ def test_sizing_is_within_bounds_and_grows_with_the_backlog(
 def test_a_backlog_that_nobody_sees_is_none() -> None:
     assert Backlog(visible=0, in_flight=0).is_empty
     assert not a_backlog(0, 1).is_empty
+
+
+@pytest.mark.parametrize(
+    "change", [{"draining_at": NOW}, {"rebalance_at": NOW}], ids=["drains", "at risk"]
+)
+def test_a_worker_that_takes_no_new_job_is_no_capacity_but_takes_its_place(
+    change: dict[str, Any],
+) -> None:
+    lease = a_lease(items=100, items_done=0)
+    busy = a_worker(slots=2, state=WorkerState.BUSY, busy_slots=1)
+    leaving = replace(busy, **change)
+
+    found = present([leaving], [lease])
+
+    assert (found.items_per_hour, found.free_slots, found.workers) == (0.0, 0, 1)
+    assert found.next_free is None
+    assert present([busy], [lease]).free_slots == 1
