@@ -83,7 +83,12 @@ def charge(
         worker_write=ledger.change(
             rows.worker_sort(worker.instance_id),
             {"accrued_until": accrual.until},
-            when=When(exists=True, equals={"accrued_until": encode(worker.accrued_until)}),
+            # An event may have ended it meanwhile without moving ``accrued_until``.
+            when=When(
+                exists=True,
+                equals={"accrued_until": encode(worker.accrued_until)},
+                absent=frozenset({"ended_at"}),
+            ),
         ),
         writes=tuple(writes),
     )

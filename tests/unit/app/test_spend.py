@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from spindown.app.interrupt import react
 from spindown.app.port import Key
 from spindown.contract import row as rows
+from spindown.contract.event import StateChange
 from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort
 from spindown.memory import PortCall
 from tests.builders import minutes
-from tests.control import ControlWorld
+from tests.control import REGION, ControlWorld
 
 PRICE = 0.20 + 100 * 0.08 / 730 + 0.005
 
@@ -65,6 +67,30 @@ def test_a_charge_that_loses_a_race_is_made_by_the_next_tick() -> None:
 
     assert any("lost a race" in note for note in lost.notes) or before == 0
     assert _day(world).dollars == pytest.approx(PRICE * 2 / 60)
+
+
+def test_an_instance_that_an_event_ends_during_a_tick_is_charged_no_further() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.run(2)
+    gone_at = world.now
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+    world.clock.advance(minutes(1))
+    event = StateChange(
+        instance_id=worker.instance_id, region=REGION, at=gone_at, state="terminated"
+    )
+
+    def meanwhile(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "backlog":
+            world.interfere = None
+            react(event, world.ports, holder="event")
+        return proceed()
+
+    world.interfere = meanwhile
+    world.tick()
+
+    assert world.view().workers[worker.instance_id].accrued_until == gone_at
+    assert _dollars(world) == pytest.approx(0.0)
 
 
 def test_the_first_hour_of_a_reclaimed_spot_instance_is_free() -> None:
