@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from spindown.app.port import JobQueue, Message, Outgoing
+from spindown.app.port import JobQueue, Message, ObjectStore, Outgoing
 from spindown.app.work.held import WorkPorts
 from spindown.contract.job.message import (
     MESSAGE_BYTES_MAX,
@@ -60,7 +60,7 @@ def send_anew(message: Message, job: JobMessage, ports: WorkPorts) -> bool:
 
     One whose parameters alone fill a message has no room for the id, and stays as it is.
     """
-    copy = _copy(message, job, {}, ports)
+    copy = copy_message(message, job, ports.objects)
     if copy.bytes > MESSAGE_BYTES_MAX:
         return False
     ports.queue.send([copy])
@@ -71,7 +71,7 @@ def send_anew(message: Message, job: JobMessage, ports: WorkPorts) -> bool:
 def bury(message: Message, job: JobMessage, reason: str, log: str, ports: WorkPorts) -> None:
     """Move the message of a job that failed for good to the dead-letter queue."""
     attributes = _clean({"reason": reason, "job_id": job.job_id or "", "log": log}, message)
-    copy = _copy(message, job, attributes, ports)
+    copy = copy_message(message, job, ports.objects, attributes)
     ports.dead_letters.send([_shorten(copy, message, ports)])
     delete(message.receipt_handle, ports.queue)
 
@@ -93,15 +93,18 @@ def _shorten(outgoing: Outgoing, message: Message, ports: WorkPorts) -> Outgoing
     return replace(outgoing, body=json.dumps({"body_key": key}))
 
 
-def _copy(
-    message: Message, job: JobMessage, attributes: Mapping[str, str], ports: WorkPorts
+def copy_message(
+    message: Message,
+    job: JobMessage,
+    objects: ObjectStore,
+    attributes: Mapping[str, str] | None = None,
 ) -> Outgoing:
     """Return a copy with its job id, the items stored aside if it would be too large."""
     tenant = job.tenant or message.tenant
-    copy = Outgoing(body=encode_job(job), tenant=tenant, attributes=attributes)
+    copy = Outgoing(body=encode_job(job), tenant=tenant, attributes=attributes or {})
     if copy.bytes <= MESSAGE_BYTES_MAX or job.items is None or job.job_id is None:
         return copy
-    ports.objects.put(items_key(job.job_id), encode_items(job.items))
+    objects.put(items_key(job.job_id), encode_items(job.items))
     return replace(copy, body=encode_job(replace(job, items=None, stored=True)))
 
 

@@ -1,0 +1,167 @@
+"""Send jobs that were given up back to their queue, with a clean count.
+
+For each dead letter: first the manifest, whose failures and losses are forgotten by a conditional
+write, then a message on the queue, last the dead letter goes. A crash in between is mended by
+doing it again: what was forgotten already stays so, and of two messages of one job the manifest
+lets only one do anything. What the job has committed is kept.
+"""
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+
+from spindown.app.port import Message, Outgoing
+from spindown.app.work.fence import Fence, read_fence, write_fence
+from spindown.app.work.held import WorkPorts, lease_key
+from spindown.app.work.message import copy_message, delete, put_back
+from spindown.contract.codec import decode
+from spindown.contract.job.manifest import JobState, Manifest
+from spindown.contract.job.message import (
+    MESSAGE_BYTES_MAX,
+    JobMessage,
+    parse_job,
+    with_id,
+)
+from spindown.domain.fleet import Lease
+from spindown.domain.lease import is_claimable
+from spindown.error import ContractError, NotFound, PreconditionFailed, Unreachable
+
+#: Long polls ask all of SQS's servers; what is hidden for so long is seen once by one redrive.
+_WAIT = timedelta(seconds=2)
+_HIDDEN_FOR = timedelta(minutes=15)
+#: Other writers of one manifest that a redrive gives way to.
+_TRIES = 5
+_STORED_BODIES = "jobs/"
+
+
+class Outcome(StrEnum):
+    """What became of a dead letter."""
+
+    SENT = "sent"
+    #: The job has ended well since, was cancelled or split: there is nothing to do.
+    OVER = "over"
+    #: It is no job, and stays where it is.
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redriven:
+    """One dead letter that was dealt with."""
+
+    #: None: it is no job.
+    job_id: str | None
+    outcome: Outcome
+    #: Why the job had been given up, or why the letter cannot be read.
+    reason: str = ""
+
+
+def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> Iterator[Redriven]:
+    """Send dead letters back, one after the other; tell of each when it is done.
+
+    Args:
+        workload: whose.
+        ports: the world; both queues are the workload's.
+        jobs: only those of these ids; all, if none is given.
+    """
+    left: dict[str, Message] = {}
+    try:
+        while letter := ports.dead_letters.receive(wait=_WAIT, visibility=_HIDDEN_FOR):
+            is_new = letter.message_id not in left
+            left[letter.message_id] = letter
+            try:
+                job = _read_job(letter, ports)
+                if jobs and job.job_id not in jobs:
+                    continue
+                copy = _copy(letter, job, ports)
+            except (ContractError, NotFound) as exc:
+                if is_new and not jobs:
+                    yield Redriven(job_id=None, outcome=Outcome.UNREADABLE, reason=str(exc))
+                continue
+            done = _redrive_one(letter, copy, job.job_id or "", workload, ports)
+            del left[letter.message_id]
+            yield done
+    finally:
+        for letter in left.values():
+            put_back(letter, timedelta(0), ports.dead_letters)
+
+
+def _read_job(letter: Message, ports: WorkPorts) -> JobMessage:
+    """Return the job of a dead letter under the id that it has always had."""
+    original = letter.attributes.get("original_message_id", letter.message_id)
+    return with_id(parse_job(_read_body(letter, ports)), original)
+
+
+def _read_body(letter: Message, ports: WorkPorts) -> str:
+    """Return the body, which lies in S3 if it left no room for the letter's attributes."""
+    try:
+        row = json.loads(letter.body)
+    except (ValueError, RecursionError):
+        return letter.body
+    key = row.get("body_key") if isinstance(row, dict) else None
+    if isinstance(key, str) and key.startswith(_STORED_BODIES):
+        return ports.objects.get(key).data.decode(errors="replace")
+    return letter.body
+
+
+def _copy(letter: Message, job: JobMessage, ports: WorkPorts) -> Outgoing:
+    copy = copy_message(letter, job, ports.objects)
+    if copy.bytes > MESSAGE_BYTES_MAX:
+        raise ContractError("message.params", f"{copy.bytes} bytes", "submit it again with less")
+    return copy
+
+
+def _redrive_one(
+    letter: Message, copy: Outgoing, job_id: str, workload: str, ports: WorkPorts
+) -> Redriven:
+    is_over = not _forget_failures(job_id, workload, ports)
+    if not is_over:
+        ports.queue.send([copy])
+    delete(letter.receipt_handle, ports.dead_letters)
+    return Redriven(
+        job_id=job_id,
+        outcome=Outcome.OVER if is_over else Outcome.SENT,
+        reason=letter.attributes.get("reason", ""),
+    )
+
+
+def _forget_failures(job_id: str, workload: str, ports: WorkPorts) -> bool:
+    """Let a job's count begin anew; False if the job is over."""
+    for _ in range(_TRIES):
+        fence = read_fence(job_id, ports.objects)
+        if fence is None or _is_at_work(fence.manifest, workload, ports):
+            return True
+        if fence.manifest.state not in {JobState.FAILED, JobState.RUNNING}:
+            return False
+        fresh = _forgotten(fence)
+        if fresh == fence.manifest:
+            return True
+        try:
+            write_fence(fresh, fence.etag, ports)
+        except PreconditionFailed:
+            continue
+        return True
+    raise Unreachable(f"{job_id}: others write its manifest all the time; redrive it again")
+
+
+def _is_at_work(manifest: Manifest, workload: str, ports: WorkPorts) -> bool:
+    """Tell whether a worker holds the job, whose next commit our write would refuse."""
+    if manifest.state is not JobState.RUNNING or not manifest.owner:
+        return False
+    row = ports.table.get(lease_key(workload, manifest.owner))
+    lease = decode(Lease, row) if row and row.get("job_id") else None
+    return not is_claimable(manifest, lease, ports.clock.now())
+
+
+def _forgotten(fence: Fence) -> Manifest:
+    return replace(
+        fence.manifest,
+        epoch=fence.epoch_floor,
+        state=JobState.RUNNING,
+        failures=(),
+        losses=0,
+        released=True,
+        reason="",
+        finished_at=None,
+    )
