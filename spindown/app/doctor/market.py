@@ -10,7 +10,7 @@ from spindown.app.doctor.finding import Finding, Verdict, join
 from spindown.app.doctor.subject import Case, Subject
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import QUOTA_CODES, Offer, build_offers
-from spindown.domain.ranking import CandidateList, Demand, rank
+from spindown.domain.ranking import CandidateList, Demand, Rejection, rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,18 +141,28 @@ def _check_offers(choice: Choice, facts: Facts) -> Finding:
             verdict=_verdict(is_short=bool(empty)),
         )
     unread = [r for r in case.places if isinstance(facts.regions[r].catalogue, Unknown)]
-    nearest = choice.candidates.nearest
+    reason = _nearest(choice.candidates)
+    if unread:
+        mend = f"read the market of {join(unread)} first"
+    elif reason is None:
+        mend = "choose zones that offer GPU types"
+    else:
+        mend = f"change {reason.constraint} of {case.name}"
     return Finding(
         what=what,
-        found=found if nearest is None else f"{found}; nearest {nearest.offer}: {nearest.reason}",
+        found=found if reason is None else f"{found}; nearest {reason.offer}: {reason.reason}",
         needed=needed,
-        mend=f"read the market of {join(unread)} first"
-        if unread
-        else "choose zones that offer GPU types"
-        if nearest is None
-        else f"change {nearest.constraint} of {case.name}",
+        mend=mend,
         verdict=Verdict.BLOCKED,
     )
+
+
+def _nearest(candidates: CandidateList) -> Rejection | None:
+    """Return what rules out the offer that comes nearest, else most of them; None: none is sold."""
+    if candidates.nearest is not None:
+        return candidates.nearest
+    counts = Counter(rejection.constraint for rejection in candidates.rejected)
+    return max(candidates.rejected, key=lambda each: counts[each.constraint], default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,202 @@
+"""What doctor says of the market: zones, offers that fit, quotas with the command that mends."""
+
+import pytest
+
+from spindown.app.doctor.finding import Verdict
+from spindown.app.port import Market
+from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Policy, Rung
+from spindown.error import Throttled
+from spindown.memory import PortCall, intercept
+from tests.builders import a_type, minutes
+from tests.unit.app.doctor.examined import (
+    G_ON_DEMAND,
+    G_SPOT,
+    REGION,
+    ZONES,
+    Examined,
+    a_config,
+)
+
+SPOT_ONLY = Policy(ladder=(Rung(after=minutes(0), capacity_types=frozenset({CapacityType.SPOT})),))
+
+
+def failing(market: Market, method: str) -> Market:
+    """Return a market of which one method fails."""
+
+    def fail(call: PortCall, proceed: object) -> object:
+        if call.method == method:
+            raise Throttled("slow down")
+        return proceed()  # type: ignore[operator]  # the call itself
+
+    return intercept(market, "market", fail)
+
+
+def test_a_quota_of_zero_blocks_where_nothing_else_may_be_bought() -> None:
+    world = Examined(policy=SPOT_ONLY)
+    world.market.limit("L-3819A6DF", 0, region=REGION)
+
+    finding = world.finding(G_SPOT)
+
+    assert (finding.found, finding.verdict) == ("0 vCPUs", Verdict.BLOCKED)
+    assert finding.needed == "4 vCPUs for one worker, 16 for max_workers"
+    assert finding.mend == (
+        "aws service-quotas request-service-quota-increase --service-code ec2 "
+        "--quota-code L-3819A6DF --desired-value 16 --region us-west-2"
+    )
+    assert not world.report().can_launch
+
+
+def test_a_quota_of_zero_only_warns_while_another_class_is_left() -> None:
+    world = Examined()
+    world.market.limit("L-3819A6DF", 0, region=REGION)
+
+    assert world.verdict(G_SPOT) is Verdict.WARNING
+    assert world.verdict(G_ON_DEMAND) is Verdict.GOOD
+    assert world.report().can_launch
+
+
+def test_no_class_left_blocks() -> None:
+    world = Examined()
+    for code in ("L-3819A6DF", "L-DB2E81BA"):
+        world.market.limit(code, 3, region=REGION)
+
+    assert world.verdict(G_SPOT) is Verdict.BLOCKED
+    assert world.verdict(G_ON_DEMAND) is Verdict.BLOCKED
+
+
+@pytest.mark.parametrize(
+    ("vcpus", "verdict"), [(4, Verdict.WARNING), (15, Verdict.WARNING), (16, Verdict.GOOD)]
+)
+def test_a_quota_has_room_for_max_workers(vcpus: float, verdict: Verdict) -> None:
+    world = Examined()
+    world.market.limit("L-3819A6DF", vcpus, region=REGION)
+
+    assert world.verdict(G_SPOT) is verdict
+
+
+def test_workloads_share_a_quota() -> None:
+    config = a_config()
+    config["workload"]["ocr"] = config["workload"]["classify"]
+
+    assert (
+        Examined(config=config, is_deployed=False)
+        .finding(G_SPOT)
+        .needed.endswith("32 for max_workers")
+    )
+
+
+def test_a_class_that_no_workload_may_buy_is_not_asked_for() -> None:
+    world = Examined(policy=SPOT_ONLY)
+
+    assert not any(f.what == G_ON_DEMAND for f in world.report().findings)
+
+
+def test_a_quota_that_is_not_listed_warns() -> None:
+    world = Examined()
+    world.market._quotas.clear()
+
+    finding = world.finding(G_SPOT)
+
+    assert (finding.found, finding.verdict) == ("not listed", Verdict.WARNING)
+    assert finding.mend.startswith("aws service-quotas list-service-quotas")
+
+
+def test_counts_the_offers_of_each_zone() -> None:
+    finding = Examined(policy=SPOT_ONLY).finding("offers for classify")
+
+    assert finding.found.startswith("us-west-2a 2, us-west-2b 2; best g4dn.xlarge/us-west-2a/spot")
+
+
+def test_a_zone_without_a_fitting_offer_is_named() -> None:
+    world = Examined()
+    for name in ("g4dn.xlarge", "g6.xlarge"):
+        world.market.withdraw(name, region=REGION, zone=ZONES[1])
+
+    finding = world.finding("offers for classify")
+
+    assert finding.verdict is Verdict.WARNING
+    assert ZONES[1] in finding.mend
+
+
+@pytest.mark.parametrize(
+    ("workload", "constraint"),
+    [
+        pytest.param({"requirements": {"gpu_names": ["H100"]}}, "gpu_names", id="no such GPU"),
+        pytest.param({"policy": {"max_price_per_hour": 0.1}}, "max_price_per_hour", id="dear"),
+    ],
+)
+def test_when_nothing_fits_the_constraint_is_named(
+    workload: dict[str, object], constraint: str
+) -> None:
+    finding = Examined(config=a_config(**workload), is_deployed=False).finding("offers for")
+
+    assert finding.verdict is Verdict.BLOCKED
+    assert "nearest g4dn.xlarge/us-west-2a/" in finding.found
+    assert finding.mend == f"change {constraint} of classify"
+
+
+def test_a_rung_that_opens_later_counts() -> None:
+    later = {
+        "ladder": [
+            {"after": "0s", "capacity_types": ["spot"], "max_price_per_hour": 0.01},
+            {"after": "1h", "capacity_types": ["on-demand"]},
+        ],
+        "start_within": "2h",
+    }
+    world = Examined(config=a_config(policy=later), is_deployed=False)
+
+    assert "g4dn.xlarge/us-west-2a/on-demand" in world.finding("offers for").found
+
+
+def test_only_what_the_templates_can_start_counts() -> None:
+    world = Examined()
+    arm = a_type("g5g.xlarge", architecture="arm64")
+    world.market.offer(arm, region=REGION, zones=ZONES, on_demand=0.1, spot=0.05)
+
+    assert "best g4dn.xlarge" in world.finding("offers for").found
+
+
+@pytest.mark.parametrize(
+    ("zones", "verdict"),
+    [
+        pytest.param(["us-west-2a", "us-west-2z"], Verdict.WARNING, id="one"),
+        pytest.param(["us-west-2z"], Verdict.BLOCKED, id="all"),
+    ],
+)
+def test_a_zone_that_is_not_there_is_found(zones: list[str], verdict: Verdict) -> None:
+    config = a_config()
+    config["deployment"]["zones"] = zones
+
+    finding = Examined(config=config, is_deployed=False).finding("zones of us-west-2")
+
+    assert finding.verdict is verdict
+    assert finding.mend.endswith("us-west-2a, us-west-2b")
+
+
+def test_a_market_that_cannot_be_read_blocks() -> None:
+    world = Examined()
+    world.market = failing(world.market, "instance_types")  # type: ignore[assignment]
+
+    assert world.verdict("region us-west-2") is Verdict.BLOCKED
+    assert world.finding("offers for").mend == "read the market of us-west-2 first"
+
+
+@pytest.mark.parametrize("method", ["spot_prices", "quotas"])
+def test_prices_and_quotas_that_cannot_be_read_only_warn(method: str) -> None:
+    world = Examined()
+    world.market = failing(world.market, method)  # type: ignore[assignment]
+    report = world.report()
+
+    assert report.can_launch
+    assert any(f.found == "slow down" and f.verdict is Verdict.WARNING for f in report.findings)
+
+
+def test_a_policy_that_allows_no_worker_blocks() -> None:
+    world = Examined()
+    world.settings.put_live("classify", '{"max_workers": 0}')
+
+    finding = world.finding("max_workers of classify")
+
+    assert finding.verdict is Verdict.BLOCKED
+    assert finding.mend.startswith("spindown policy reset classify max_workers")

@@ -1,0 +1,181 @@
+"""What doctor says of images, subnets and inputs, and of a launch that EC2 only checks."""
+
+import pytest
+
+from spindown.app.doctor.finding import Verdict
+from spindown.app.port import Refusal, RefusalKind
+from spindown.contract.image import image_parameter
+from spindown.domain.offer import CapacityType
+from spindown.error import AccessDenied, Throttled
+from tests.unit.app.doctor.examined import IMAGE, REGION, TEMPLATE, ZONES, Examined, a_config
+
+IMAGE_LINE = "image of classify in us-west-2, x86_64"
+BAKED = {"mode": "bake", "parameters": {"x86_64": "/aws/service/base"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "needed"),
+    [
+        pytest.param({"state": "pending"}, "an image that is available", id="pending"),
+        pytest.param({"architecture": "arm64"}, "one for x86_64", id="architecture"),
+        pytest.param({"root_gib": 101}, "a root of 100 GiB at most", id="root too large"),
+    ],
+)
+def test_an_image_that_cannot_be_started_blocks(change: dict[str, object], needed: str) -> None:
+    world = Examined()
+    world.set_image(**change)
+
+    finding = world.finding(IMAGE_LINE)
+
+    assert (finding.needed, finding.verdict) == (needed, Verdict.BLOCKED)
+
+
+def test_a_root_that_is_just_large_enough_will_do() -> None:
+    world = Examined()
+    world.set_image(root_gib=100)
+
+    assert world.verdict(IMAGE_LINE) is Verdict.GOOD
+
+
+@pytest.mark.parametrize("gone", ["parameters", "images"])
+def test_an_image_that_is_not_there_blocks(gone: str) -> None:
+    world = Examined()
+    getattr(world.account, gone).clear()
+
+    finding = world.finding(IMAGE_LINE)
+
+    assert finding.verdict is Verdict.BLOCKED
+    assert IMAGE in finding.found
+
+
+def test_an_image_that_may_not_be_seen_only_warns() -> None:
+    world = Examined()
+    world.account.faults["image"] = AccessDenied("DescribeImages: UnauthorizedOperation: no")
+
+    assert world.verdict(IMAGE_LINE) is Verdict.WARNING
+
+
+def test_once_deployed_the_baked_image_must_be_there_too() -> None:
+    world = Examined(config=a_config(image=BAKED))
+    world.account.parameters[REGION, "/aws/service/base"] = "ami-1"
+
+    base, baked = (f for f in world.report().findings if f.what == IMAGE_LINE)
+
+    assert base.verdict is Verdict.GOOD
+    assert baked.verdict is Verdict.BLOCKED
+    assert image_parameter("demo", "classify", "x86_64") in baked.found
+    assert "start-image-pipeline-execution" in baked.mend
+
+
+@pytest.mark.parametrize(
+    ("free", "verdict"), [(0, Verdict.WARNING), (3, Verdict.WARNING), (4, Verdict.GOOD)]
+)
+def test_a_subnet_has_room_for_max_workers(free: int, verdict: Verdict) -> None:
+    world = Examined()
+    world.set_subnet(ZONES[0], free_addresses=free)
+
+    finding = world.finding("subnet subnet-a")
+
+    assert finding.verdict is verdict
+    assert finding.found == f"{free} free addresses in us-west-2a"
+    assert world.report().can_launch
+
+
+def test_no_subnet_with_room_blocks() -> None:
+    world = Examined()
+    for zone in ZONES:
+        world.set_subnet(zone, free_addresses=0)
+
+    assert world.verdict("subnet subnet-a") is Verdict.BLOCKED
+    assert world.verdict("subnet subnet-b") is Verdict.BLOCKED
+
+
+def test_a_subnet_in_another_zone_than_said_is_found() -> None:
+    world = Examined()
+    world.set_subnet(ZONES[0], free_addresses=250, really_in=ZONES[1])
+
+    assert world.finding("subnet subnet-a").found == "250 free addresses in us-west-2b"
+    assert world.verdict("subnet subnet-a") is Verdict.WARNING
+
+
+def test_a_subnet_that_is_not_there_is_found() -> None:
+    world = Examined()
+    del world.account.networks[REGION, "subnet-a"]
+
+    assert world.finding("subnet subnet-a").found == "missing"
+
+
+def test_subnets_that_a_deploy_will_make_are_not_asked_about() -> None:
+    findings = Examined(is_deployed=False).report().findings
+
+    assert not any(finding.what.startswith("subnet") for finding in findings)
+
+
+def test_an_existing_network_is_examined_before_the_deploy() -> None:
+    config = a_config()
+    config["deployment"]["network"] = {
+        "vpc_id": "vpc-1",
+        "subnets": {ZONES[0]: "subnet-a", ZONES[1]: "subnet-none"},
+    }
+    world = Examined(config=config, is_deployed=False)
+
+    assert world.verdict("subnet subnet-a") is Verdict.GOOD
+    assert world.verdict("subnet subnet-none") is Verdict.WARNING
+
+
+def test_an_input_that_cannot_be_read_is_said_and_blocks_nothing() -> None:
+    world = Examined()
+    world.account.unreadable = {"s3://documents/scans/": AccessDenied("ListObjectsV2: 403")}
+
+    finding = world.finding("input s3://documents/scans/")
+
+    assert (finding.found, finding.verdict) == ("ListObjectsV2: 403", Verdict.WARNING)
+    assert world.report().can_launch
+
+
+def test_the_best_launch_is_rehearsed_as_the_scaler_would_ask_for_it() -> None:
+    world = Examined()
+    world.report()
+
+    (request,) = world.account.rehearsed
+
+    assert (request.template, request.count) == (TEMPLATE, 1)
+    assert request.capacity_type is CapacityType.SPOT
+    assert [(o.instance_type, o.subnet_id) for o in request.overrides] == [
+        ("g4dn.xlarge", "subnet-a")
+    ]
+    assert request.tags == {"spindown:deployment": "demo", "spindown:workload": "classify"}
+
+
+def test_before_a_deploy_there_is_nothing_to_rehearse() -> None:
+    world = Examined(is_deployed=False)
+    world.report()
+
+    assert world.account.rehearsed == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "verdict"),
+    [
+        (RefusalKind.ACCOUNT, "InvalidAMIID.NotFound", Verdict.BLOCKED),
+        (RefusalKind.ACCOUNT, "UnauthorizedOperation", Verdict.WARNING),
+        (RefusalKind.CAPACITY, "InsufficientInstanceCapacity", Verdict.WARNING),
+    ],
+)
+def test_says_what_ec2_said_to_the_rehearsal(
+    kind: RefusalKind, code: str, verdict: Verdict
+) -> None:
+    world = Examined()
+    world.account.refusal = Refusal(kind=kind, code=code, message="no")
+
+    finding = world.finding("rehearsed launch of classify")
+
+    assert finding.verdict is verdict
+    assert f"{code}: no" in finding.found
+
+
+def test_a_rehearsal_without_an_answer_only_warns() -> None:
+    world = Examined()
+    world.account.faults["rehearse"] = Throttled("slow down")
+
+    assert world.verdict("rehearsed launch of classify") is Verdict.WARNING

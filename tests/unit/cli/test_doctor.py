@@ -1,0 +1,62 @@
+"""What a person and a script get of an examination: lines, commands whole, an exit code."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from spindown.app.doctor.finding import Finding, Verdict
+from spindown.cli.app import app
+from spindown.cli.doctor import render_finding
+
+CONFIG = str(Path(__file__).parents[3] / "spindown.toml")
+
+
+def lines_of(finding: Finding) -> list[str]:
+    return [line.plain for line in render_finding(finding)]
+
+
+def test_what_is_well_takes_one_line() -> None:
+    finding = Finding(what="account plan", found="paid", needed="any but the free plan")
+
+    assert lines_of(finding) == ["ok       account plan: paid"]
+
+
+def test_what_is_not_says_what_is_needed_and_how_to_mend_it() -> None:
+    finding = Finding(
+        what="quota", found="0 vCPUs", needed="4", mend="aws " * 60, verdict=Verdict.BLOCKED
+    )
+
+    assert lines_of(finding) == [
+        "blocked  quota: 0 vCPUs",
+        "         needed: 4",
+        f"         mend:   {'aws ' * 60}",
+    ]
+
+
+@pytest.fixture
+def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be nobody whom AWS knows."""
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.mark.usefixtures("nobody")
+def test_without_credentials_it_says_so_and_exits_1() -> None:
+    done = CliRunner().invoke(app, ["doctor", "--config", CONFIG])
+
+    assert done.exit_code == 1
+    assert done.stdout.splitlines()[0] == "blocked  credentials: none"
+
+
+@pytest.mark.usefixtures("nobody")
+def test_programs_get_the_same_as_json() -> None:
+    done = CliRunner().invoke(app, ["doctor", "--json", "--config", CONFIG])
+
+    said = json.loads(done.stdout)
+    assert (done.exit_code, said["can_launch"]) == (1, False)
+    assert [finding["what"] for finding in said["findings"]] == ["credentials"]
