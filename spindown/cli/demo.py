@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from threading import Event
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -34,7 +34,9 @@ from spindown.cli.session import Session, connect
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.error import SpindownError
-from spindown.local.system import LocalSystem
+
+if TYPE_CHECKING:
+    from spindown.local.system import LocalSystem
 
 WORKLOAD = "classify"
 ITEMS_PER_JOB = 240
@@ -77,6 +79,8 @@ def demo(
     as_json: option.Json = False,
 ) -> None:
     """Run the main job here: a queue, spot workers, interruptions, a bill in dollars per item."""
+    from spindown.local.system import LocalSystem  # noqa: PLC0415 - heavy, and only for the demo
+
     console = Console(stderr=as_json)
     with _state(keep) as state:
         console.print("Starting the local system and deploying the core stack into it ...")
@@ -122,7 +126,7 @@ class _Run:
     """One run of the demo against a local system that is up."""
 
     session: Session
-    system: LocalSystem
+    system: "LocalSystem"
     console: Console
     within: float
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -214,7 +218,7 @@ class _Run:
 
 
 def _report(
-    console: Console, check: Check, bill: Bill, system: LocalSystem, *, as_json: bool
+    console: Console, check: Check, bill: Bill, system: "LocalSystem", *, as_json: bool
 ) -> None:
     if as_json:
         print(json.dumps(_to_json(check, bill, system)))
@@ -228,7 +232,7 @@ def _report(
     console.print("No instance runs: the workers have ended themselves.")
 
 
-def _to_json(check: Check, bill: Bill, system: LocalSystem) -> dict[str, Any]:
+def _to_json(check: Check, bill: Bill, system: "LocalSystem") -> dict[str, Any]:
     charged = system.market.bill()
     return {
         "check": encode(check),

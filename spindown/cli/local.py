@@ -11,9 +11,8 @@ from rich.table import Table
 
 from spindown.cli import option
 from spindown.error import BadInput
-from spindown.local import daemon
+from spindown.local import TICK, daemon
 from spindown.local.status import SystemStatus
-from spindown.local.system import TICK
 
 app = typer.Typer(help="Run a deployment on this machine.", no_args_is_help=True)
 
@@ -53,12 +52,17 @@ def up(
         print(f"  {queue.url}")
     print("Give --local to other commands, or from the aws command line and any SDK after:")
     print(daemon.exports(state))
+    print(f"Version 1 of the aws command line also needs: --endpoint-url {status.endpoint}")
 
 
 @app.command("down")
-def down(*, state: State = STATE) -> None:
+def down(*, state: State = STATE, as_json: option.Json = False) -> None:
     """End the local system and everything that it runs."""
-    print("The local system is down." if daemon.stop(state) else "No local system was up.")
+    was_up = daemon.stop(state)
+    if as_json:
+        print(json.dumps({"was_up": was_up}))
+    else:
+        print("The local system is down." if was_up else "No local system was up.")
 
 
 @app.command("status")

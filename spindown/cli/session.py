@@ -3,7 +3,6 @@
 import io
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +15,13 @@ from spindown import config as configuration
 from spindown.app.control import ControlPorts
 from spindown.app.explain.status import Status, read_status
 from spindown.app.ledger import Ledger
-from spindown.app.port import JobQueue, ObjectStore, SettingsStore, Table
+from spindown.app.policy import effective_policy
+from spindown.app.port import JobQueue, LiveEdit, ObjectStore, SettingsStore, Table
 from spindown.aws.wiring import Aws
+from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.error import BadInput, NotFound, SpindownError
+from spindown.local import daemon, environment
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,10 @@ class Session:
             self._workloads[name] = self.settings.workload(name)[0]
         return self._workloads[name]
 
+    def edit(self, workload: str) -> LiveEdit | None:
+        """Return the live edit of a workload's policy as stored now, valid or not."""
+        return self.settings.workload(workload)[1]
+
     def queue(self, workload: str) -> JobQueue:
         """Return the queue of a workload."""
         return self.aws.queue(self.workload(workload).queue_url)
@@ -74,12 +80,14 @@ class Session:
     def status(self, workload: str) -> Status:
         """Gather the status of a workload."""
         settings = self.workload(workload)
+        effective = effective_policy(settings, self.edit(workload), PolicyRow())
         return read_status(
             workload,
             ledger=self.ledger(workload),
             queue=self.aws.queue(settings.queue_url),
             dead_letters=self.aws.queue(settings.dlq_url),
             budget_usd=self.deployment.budget_per_month,
+            refusal=effective.refusal,
             now=self.aws.clock.now(),
         )
 
@@ -116,31 +124,45 @@ def open_session(config: Path, *, deployment: str | None, local: bool) -> Sessio
         loaded = configuration.load(config).deployment
         deployment, region = loaded.name, loaded.region
     if local:
-        os.environ.update(_local_environment())
+        point_at_local_system()
     return connect(deployment, region)
 
 
 def connect(deployment: str, region: str | None) -> Session:
-    """Connect by the standard AWS configuration of this process."""
-    session = boto3.Session(region_name=region)
-    if session.region_name is None:
-        raise BadInput("region", None, "set AWS_REGION, or name it in spindown.toml")
-    if session.get_credentials() is None:
-        raise BadInput("credentials", None, "log in to AWS, or use --local")
-    aws = Aws(session)
+    """Connect to a deployment by the standard AWS configuration of this process."""
+    aws = reach(region)
     try:
         return Session(aws=aws, deployment=aws.settings(deployment).deployment())
     except NotFound as exc:
-        mend = f"deploy it to {session.region_name} first, or name another"
+        mend = f"deploy it to {aws.region} first, or name another"
         raise BadInput("deployment", deployment, mend) from exc
+
+
+def reach(region: str | None) -> Aws:
+    """Return AWS by the standard configuration of this process, in its own region if None.
+
+    Raises:
+        BadInput: no region, or no credentials.
+    """
+    try:
+        session = boto3.Session(region_name=region)
+        has_credentials = session.get_credentials() is not None
     except botocore.exceptions.BotoCoreError as exc:
-        raise BadInput("credentials", session.profile_name, f"mend them ({exc})") from exc
+        raise BadInput(
+            "AWS configuration", os.environ.get("AWS_PROFILE"), f"mend it: {exc}"
+        ) from exc
+    if session.region_name is None:
+        raise BadInput("region", None, "set AWS_REGION, or name it in spindown.toml")
+    if not has_credentials:
+        raise BadInput("credentials", None, "log in to AWS, or use --local")
+    return Aws(session)
 
 
-def _local_environment() -> Mapping[str, str]:
-    from spindown.local import daemon, environment  # noqa: PLC0415 - heavy, and only for --local
-
+def point_at_local_system() -> None:
+    """Let this process know nothing of AWS but the local system of its directory."""
     status = daemon.status()
     if status is None:
         raise BadInput("--local", str(Path.cwd()), "start it here with `spindown local up` first")
-    return environment.aws_environment(status.endpoint, status.region)
+    for name in os.environ.keys() - environment.outer_environment().keys():
+        del os.environ[name]
+    os.environ.update(environment.aws_environment(status.endpoint, status.region))

@@ -17,11 +17,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from spindown.error import SpindownError
-from spindown.local import environment
-from spindown.local.gateway import STATUS_PATH
+from spindown.local import TICK, environment
 from spindown.local.state import StateDirectory
-from spindown.local.status import SystemStatus
-from spindown.local.system import TICK, LocalSystem
+from spindown.local.status import STATUS_PATH, SystemStatus
 
 _STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.05
@@ -45,7 +43,7 @@ def start(
     Raises `DaemonError` with one sentence when it cannot start; then nothing is left running.
     """
     directory = StateDirectory(state or Path(".spindown"))
-    directory.path.mkdir(parents=True, exist_ok=True)
+    directory.make()
     command = [
         *(sys.executable, "-m", "spindown.local.daemon", str(config_path.resolve())),
         *("--scenario", scenario, "--state", str(directory.path)),
@@ -61,7 +59,7 @@ def start(
             start_new_session=True,
         )
     try:
-        ready = _ready(process)
+        ready = _ready(process, directory.log_path("daemon"))
     except BaseException:
         _end(process)
         raise
@@ -73,12 +71,12 @@ def start(
     return ready
 
 
-def _ready(process: "subprocess.Popen[bytes]") -> SystemStatus:
+def _ready(process: "subprocess.Popen[bytes]", log: Path) -> SystemStatus:
     """Wait for the one line that the process answers with."""
     line = process.stdout.readline() if process.stdout is not None else b""
     answer: dict[str, Any] = json.loads(line) if line else {}
     if "status" not in answer:
-        said = answer.get("error", "it ended early; daemon.log has the details.")
+        said = answer.get("error", f"it ended early; {log} has the details.")
         raise DaemonError(f"The local system did not start: {said}")
     return SystemStatus.from_json(answer["status"])
 
@@ -136,6 +134,8 @@ def exports(state: Path | None = None) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a local system until a signal; say on one line of output that it is ready, or why not."""
+    from spindown.local.system import LocalSystem  # noqa: PLC0415 - heavy, and only for the child
+
     asked = _parser().parse_args(arguments)
     # SIGTERM unwinds like Ctrl-C, so that everything is taken down in order.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -20,6 +20,7 @@ from hypercorn.typing import ASGIFramework
 from spindown.error import BadInput, SpindownError
 from spindown.local.market.app import service_of
 from spindown.local.market.wire.asgi import App, Receive, Response, Scope, Send, respond
+from spindown.local.status import STATUS_PATH
 
 _LOGGER = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -27,7 +28,6 @@ _Result = TypeVar("_Result")
 LOOPBACK = "127.0.0.1"
 PORT = 4580
 METADATA_PATH = "/_imds"
-STATUS_PATH = "/_spindown/status"
 
 _MARKET_SERVICES = frozenset({"ec2", "pricing", "servicequotas"})
 _START_SECONDS = 30

@@ -4,6 +4,7 @@ import fcntl
 import json
 import logging
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,13 +36,23 @@ class StateDirectory:
     def _lock_path(self) -> Path:
         return self.path / "system.json"
 
+    def make(self) -> None:
+        """Make the directory; raise `BadInput` when that is not possible or it takes no file."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path):
+                return
+        except OSError as exc:
+            mend = f"give a directory that can be written ({exc.strerror})"
+            raise BadInput("state directory", str(self.path), mend) from exc
+
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the directory; raise `BadInput` when another local system does.
+        """Hold the directory; raise `BadInput` when it cannot be, or another local system does.
 
         The lock is the kernel's, so it ends with the process, however that ends.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        self.make()
         handle = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if not _locked(handle):

@@ -5,11 +5,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from spindown.local.market import Market
-
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_sqs import SQSClient
+
+    from spindown.local.market import Market
+
+#: Path of the endpoint at which a system tells its status.
+STATUS_PATH = "/_spindown/status"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,7 @@ def function_names(functions: "LambdaClient") -> tuple[str, ...]:
 
 
 def instance_statuses(
-    market: Market, console_path: Callable[[str], Path]
+    market: "Market", console_path: Callable[[str], Path]
 ) -> tuple[InstanceStatus, ...]:
     """Return every instance that ever was, oldest first."""
     return tuple(

@@ -19,7 +19,7 @@ from botocore.config import Config as ClientConfig
 
 from spindown import config
 from spindown.error import BadInput
-from spindown.local import emulator, environment
+from spindown.local import TICK, emulator, environment
 from spindown.local.deployment import bootstrap, deploy, project_root
 from spindown.local.gateway import METADATA_PATH, Gateway, Router, bind
 from spindown.local.hypervisor import Hypervisor, Machine
@@ -45,7 +45,6 @@ from spindown.local.status import (
 
 _LOGGER = logging.getLogger(__name__)
 
-TICK = timedelta(seconds=2)
 WORKER = (sys.executable, "-m", "worker")
 
 #: How often the market's time passes and guests are looked after.

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from spindown.app.port import RefusalKind
-from spindown.cli.main import app as cli
+from spindown.cli.app import app as cli
 from spindown.config.schema import (
     DeploymentConfig,
     PolicyConfig,

@@ -1,0 +1,25 @@
+"""Every command of ``spindown``, by its name: one module a command group."""
+
+import typer
+
+from spindown.cli import batch, demo, doctor, drain, local, policy
+from spindown.cli.explain import plan, view, why
+
+app = typer.Typer(
+    name="spindown",
+    help="GPUs spin up when work arrives and are gone when it is done.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("submit")(batch.submit)
+app.command("results")(batch.results)
+app.command("status")(view.status)
+app.command("watch")(view.watch)
+app.command("plan")(plan.plan)
+app.command("why")(why.why)
+app.command("drain")(drain.drain)
+app.command("doctor")(doctor.doctor)
+app.add_typer(policy.app, name="policy")
+app.add_typer(local.app, name="local")
+app.command("demo")(demo.demo)
