@@ -18,6 +18,8 @@ from spindown.contract.settings import WorkloadSettings
 from spindown.domain.policy import Policy
 from spindown.error import BadInput, ConfigError
 
+_NO_EDIT = "{}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectivePolicy:
@@ -71,6 +73,9 @@ def edit_policy(
 ) -> EffectivePolicy:
     """Change keys of the live policy, or give them back to the deployed one; validated first.
 
+    If the edit as stored is not valid and the change does not mend it, it is the last good one
+    that is changed: the one in force, and all that is known to have been meant.
+
     Args:
         workload: whose policy.
         changes: keys and values as in spindown.toml.
@@ -82,21 +87,32 @@ def edit_policy(
         ConfigError: the policy would not be valid; nothing has changed.
     """
     deployed, present = settings.workload(workload)
-    try:
-        edit = _parse(present.text) if present else {}
-    except ConfigError:
-        # A broken edit is replaced by the mend, never merged with it.
-        edit = {}
-    edit = {k: v for k, v in {**edit, **changes}.items() if k not in set(clear)}
-    text = json.dumps(edit, sort_keys=True)
-    policy = _merge(deployed.policy, text)
-    if edit:
-        settings.put_live(workload, text)
-    else:
-        settings.delete_live(workload)
     ledger = Ledger(table, workload)
+    cleared = frozenset(clear)
+
+    def change(stored: str) -> tuple[str, Policy]:
+        kept = {**_parse(stored), **changes}
+        text = json.dumps({k: v for k, v in kept.items() if k not in cleared}, sort_keys=True)
+        return text, _merge(deployed.policy, text)
+
+    try:
+        text, policy = change(present.text if present else _NO_EDIT)
+    except ConfigError:
+        text, policy = change(ledger.read().policy.text or _NO_EDIT)
+    if text == _NO_EDIT:
+        settings.delete_live(workload)
+    else:
+        settings.put_live(workload, text)
     ledger.write(ledger.add(rows.POLICY, {"edits": 1}))
     return EffectivePolicy(policy=policy, row=PolicyRow(text=text))
+
+
+def stored_keys(edit: LiveEdit | None) -> frozenset[str]:
+    """Return the keys that a live edit names, known or not; none if it cannot be read."""
+    try:
+        return frozenset(_parse(edit.text) if edit else ())
+    except ConfigError:
+        return frozenset()
 
 
 def differences(deployed: Policy, in_force: Policy) -> tuple[Difference, ...]:

@@ -1,7 +1,9 @@
 """``spindown policy``: read and change every threshold while the system runs."""
 
 import json
+import sys
 import tomllib
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import timedelta
 from typing import Annotated, Any
@@ -10,13 +12,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from spindown.app.ledger import Ledger
 from spindown.app.policy import (
     EffectivePolicy,
     differences,
     edit_policy,
     effective_policy,
     policy_history,
+    stored_keys,
 )
 from spindown.cli import option
 from spindown.cli.session import Session, open_session
@@ -44,12 +46,12 @@ def show(
     """Print the policy in force, every key."""
     session = open_session(config, deployment=deployment, local=local)
     effective = _effective(session, workload)
+    _warn_of_refusal(effective)
     if as_json:
         print(json.dumps(encode(effective.policy)))
         return
     for field in fields(Policy):
         print(f"{field.name} = {_spell(getattr(effective.policy, field.name))}")
-    _print_refusal(effective)
 
 
 @app.command("set")
@@ -60,13 +62,14 @@ def change(
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,
+    as_json: option.Json = False,
 ) -> None:
     """Change thresholds now; an invalid value changes nothing."""
     session = open_session(config, deployment=deployment, local=local)
     changes = dict(_read_setting(text) for text in settings)
+    session.workload(workload)
     edit_policy(workload, changes, settings=session.settings, table=session.table)
-    for key in changes:
-        print(f"{key} = {_spell(getattr(_effective(session, workload).policy, key))}")
+    _print_keys(session, workload, list(changes), as_json=as_json)
 
 
 @app.command("reset")
@@ -77,14 +80,18 @@ def reset(
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,
+    as_json: option.Json = False,
 ) -> None:
     """Give keys back to the policy as deployed."""
-    known = {field.name for field in fields(Policy)}
+    session = open_session(config, deployment=deployment, local=local)
+    session.workload(workload)
+    # One written by hand may name a key that there is not, and must be mended all the same.
+    known = {field.name for field in fields(Policy)} | stored_keys(session.edit(workload))
     for key in keys:
         if key not in known:
             raise BadInput("key", key, "name a key that `spindown policy show` lists")
-    session = open_session(config, deployment=deployment, local=local)
     edit_policy(workload, {}, clear=keys, settings=session.settings, table=session.table)
+    _print_keys(session, workload, [key for key in keys if hasattr(Policy, key)], as_json=as_json)
 
 
 @app.command("diff")
@@ -98,8 +105,9 @@ def diff(
 ) -> None:
     """Show in which keys the policy in force differs from the deployed one."""
     session = open_session(config, deployment=deployment, local=local)
-    deployed, _ = session.settings.workload(workload)
+    deployed = session.workload(workload)
     effective = _effective(session, workload)
+    _warn_of_refusal(effective)
     found = differences(deployed.policy, effective.policy)
     if as_json:
         print(json.dumps([encode(entry) for entry in found]))
@@ -108,7 +116,6 @@ def diff(
     for entry in found:
         table.add_row(entry.key, _spell(entry.deployed), _spell(entry.in_force))
     Console().print(table if found else "The policy in force is the one deployed.")
-    _print_refusal(effective)
 
 
 @app.command("history")
@@ -122,6 +129,7 @@ def history(
 ) -> None:
     """List the live edits that there have been, oldest first."""
     session = open_session(config, deployment=deployment, local=local)
+    session.workload(workload)
     for edit in policy_history(workload, settings=session.settings):
         if as_json:
             print(json.dumps(encode(edit)))
@@ -130,13 +138,25 @@ def history(
 
 
 def _effective(session: Session, workload: str) -> EffectivePolicy:
-    deployed, edit = session.settings.workload(workload)
-    return effective_policy(deployed, edit, Ledger(session.table, workload).read().policy)
+    deployed, edit = session.workload(workload), session.edit(workload)
+    return effective_policy(deployed, edit, session.ledger(workload).read().policy)
 
 
-def _print_refusal(effective: EffectivePolicy) -> None:
+def _print_keys(session: Session, workload: str, keys: Sequence[str], *, as_json: bool) -> None:
+    """Print what is in force for some keys."""
+    policy = _effective(session, workload).policy
+    if as_json:
+        row = encode(policy)
+        print(json.dumps({key: row[key] for key in keys}))
+        return
+    for key in keys:
+        print(f"{key} = {_spell(getattr(policy, key))}")
+
+
+def _warn_of_refusal(effective: EffectivePolicy) -> None:
     if effective.refusal:
-        print(f"The live edit is refused: {effective.refusal}. The last good one is in force.")
+        said = f"the last good edit is in force, since the live one is refused: {effective.refusal}"
+        sys.stderr.write(f"spindown: {said}\n")
 
 
 def _read_setting(text: str) -> tuple[str, Any]:

@@ -73,8 +73,8 @@ def read_status(
     queue: JobQueue,
     dead_letters: JobQueue,
     budget_usd: float | None,
+    refusal: str,
     now: datetime,
-    refusal: str = "",
 ) -> Status:
     """Gather the status of one workload.
 
@@ -84,8 +84,8 @@ def read_status(
         queue: its queue.
         dead_letters: its dead-letter queue.
         budget_usd: of the deployment, a month; None: there is none.
+        refusal: why the live policy as stored is not in force; "": it is.
         now: the time.
-        refusal: why the live policy is refused, if the caller knows better than the last tick.
     """
     view, account = ledger.read(), ledger.read_account()
     decision = view.decision
@@ -103,7 +103,7 @@ def read_status(
         decision=decision.summary if decision else "no decision yet",
         notes=decision.notes if decision else (),
         held_until=decision.held_until if decision else None,
-        troubles=tuple(_troubles(view, account, now, refusal or view.policy.refusal)),
+        troubles=tuple(_troubles(view, account, now, refusal)),
     )
 
 
@@ -122,9 +122,7 @@ def _month(view: LedgerView, now: datetime) -> Sequence[SpendRow]:
     return [day for name, day in view.spend.items() if name.startswith(f"{now:%Y-%m-}")]
 
 
-def _troubles(
-    view: LedgerView, account: AccountView, now: datetime, refusal: str
-) -> Iterator[str]:
+def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: str) -> Iterator[str]:
     breaker = view.breaker
     if breaker.open_until is not None and breaker.open_until > now:
         yield f"launching is stopped: {breaker.reason}"

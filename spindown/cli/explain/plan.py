@@ -1,7 +1,7 @@
 """``spindown plan``: the ranked offers, what would be launched now, and why that many."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -12,12 +12,16 @@ from rich.table import Table
 from spindown.app.explain import plan as planning
 from spindown.app.explain.plan import Plan
 from spindown.cli import option
-from spindown.cli.render.screen import format_cost
+from spindown.cli.render.screen import format_cost, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.domain.ranking import Candidate
 
 _SHOWN = 20
+_COLUMNS = ("$/h", "items/h", "from", "$/1000 items")
+#: What the cost is made of; shown where there is room for it.
+_PARTS = ("work", "boot", "redo", "idle", "refund")
+_WITH_PARTS_COLUMNS = 120
 
 
 class Sort(StrEnum):
@@ -47,8 +51,9 @@ def plan(
     if as_json:
         print(json.dumps(plan_to_json(made, candidates)))
         return
-    console = Console()
-    console.print(_candidate_table(candidates[:_SHOWN]))
+    console = open_console()
+    with_parts = console.width >= _WITH_PARTS_COLUMNS
+    console.print(_candidate_table(candidates[:_SHOWN], with_parts=with_parts))
     if len(candidates) > _SHOWN:
         console.print(f"... and {len(candidates) - _SHOWN} more; --json has them all.")
     _print_rejections(console, made)
@@ -60,24 +65,27 @@ def _sorted(made: Plan, sort: Sort) -> Sequence[Candidate]:
     return sorted(found, key=lambda c: c.offer.price) if sort is Sort.PRICE else found
 
 
-def _candidate_table(candidates: Sequence[Candidate]) -> Table:
+def _candidate_table(candidates: Sequence[Candidate], *, with_parts: bool) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column("offer")
-    columns = ("$/h", "items/h", "from", "$/1000 items", "work", "boot", "redo", "idle", "refund")
-    for name in columns:
+    table.add_column("offer", no_wrap=True)
+    for name in (*_COLUMNS, *(_PARTS if with_parts else ())):
         table.add_column(name, justify="right")
     for candidate in candidates:
-        parts = candidate.parts
-        each = (parts.work, parts.boot, parts.redo, parts.idle, -parts.refund)
         table.add_row(
             str(candidate.offer),
             f"{candidate.offer.price:.3f}" + ("~" if candidate.offer.estimated else ""),
             f"{candidate.items_per_hour:,.0f}",
             "measured" if candidate.measured else "prior",
             f"{candidate.cost_per_item * 1000:.4g}",
-            *(f"{part * 1000:.3g}" for part in each),
+            *(_part_words(candidate) if with_parts else ()),
         )
     return table
+
+
+def _part_words(candidate: Candidate) -> Iterator[str]:
+    parts, least = candidate.parts, candidate.cost_per_item / 1000
+    for part in (parts.work, parts.boot, parts.redo, parts.idle, -parts.refund):
+        yield f"{part * 1000:.3g}" if abs(part) > least else "0"
 
 
 def _print_rejections(console: Console, made: Plan) -> None:

@@ -6,12 +6,12 @@ from threading import Event
 from typing import Annotated
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 
 from spindown.app.explain.status import Status
 from spindown.cli import option
-from spindown.cli.render.screen import render_status
+from spindown.cli.render.screen import open_console, render_status
 from spindown.cli.session import Session, open_session
 from spindown.contract.codec import encode
 
@@ -30,7 +30,7 @@ def status(
     if as_json:
         print(json.dumps([encode(entry) for entry in found]))
         return
-    Console().print(Group(*(render_status(entry) for entry in found)))
+    open_console().print(Group(*(render_status(entry) for entry in found)))
 
 
 def watch(
@@ -40,11 +40,16 @@ def watch(
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,
+    as_json: option.Json = False,
 ) -> None:
-    """Show the same live, until Ctrl-C."""
+    """Show the same live, until Ctrl-C; as JSON, one line a look."""
     session = open_session(config, deployment=deployment, local=local)
     pause = Event()
-    with Live(auto_refresh=False, screen=False) as live:
+    if as_json:
+        while True:
+            print(json.dumps([encode(entry) for entry in _read(session, workloads)]), flush=True)
+            pause.wait(every)
+    with Live(console=open_console(), auto_refresh=False, screen=False) as live:
         while True:
             found = _read(session, workloads)
             live.update(Group(*(render_status(entry) for entry in found)), refresh=True)

@@ -1,10 +1,10 @@
 """A workload on one screen: queue, workers, dollars. Renders values, gathers nothing."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from spindown.app.explain.status import Status, WorkerStatus
@@ -20,14 +20,24 @@ _COLOURS = {
 }
 
 
+#: Columns of what is not a terminal.
+_FILE_COLUMNS = 120
+
+
+def open_console() -> Console:
+    """Return stdout for tables: as wide as the terminal, or wide enough to be read from a file."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_FILE_COLUMNS)
+
+
 def render_status(status: Status) -> RenderableType:
     """Return the screen of one workload."""
     parts: list[RenderableType] = [_queue_line(status), _money_line(status)]
     if status.workers:
-        parts.append(_worker_table(status))
-    else:
+        parts += _worker_lines(status)
+    if not any(entry.is_present for entry in status.workers):
         parts.append(Text("no instances: nothing bills", style="dim"))
-    parts.append(Text(status.decision, style="dim"))
+    parts += [Text(sentence, style="dim") for sentence in (status.decision, *status.notes)]
     if status.held_until is not None and status.held_until > status.at:
         left = format_seconds(status.held_until - status.at)
         parts.append(Text(f"launch held for {left} more, so that work gathers", style="yellow"))
@@ -59,27 +69,25 @@ def _money_line(status: Status) -> Text:
     return line
 
 
-def _worker_table(status: Status) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("instance", "type", "zone", "capacity", "$/h", "state", "for", "work"):
-        table.add_column(name, justify="right" if name in {"$/h", "for"} else "left")
-    for entry in status.workers:
+def _worker_lines(status: Status) -> Iterator[Text]:
+    """Yield a line a worker; in a narrow terminal its work is folded to the next, nothing cut."""
+    pools = [str(entry.worker.pool) for entry in status.workers]
+    width = max(map(len, pools))
+    yield Text(
+        f"{'instance':19}  {'offer':{width}}    $/h  {'state':12}     for  work", style="bold"
+    )
+    for entry, pool in zip(status.workers, pools, strict=True):
         worker = entry.worker
-        table.add_row(
-            worker.instance_id,
-            worker.instance_type,
-            worker.zone,
-            str(worker.capacity_type),
-            f"{worker.price_per_hour:.3f}",
-            Text(entry.word, style=_COLOURS.get(entry.word, "")),
-            format_seconds(status.at - _since(entry)),
-            _work(entry),
-        )
-    return table
+        line = Text(f"{worker.instance_id:19}  {pool:{width}}  {worker.price_per_hour:5.3f}  ")
+        line.append(f"{entry.word:12}", style=_COLOURS.get(entry.word, ""))
+        line.append(f"  {format_seconds(status.at - _since(entry)):>6}  {_work(entry)}".rstrip())
+        yield line
 
 
 def _since(entry: WorkerStatus) -> datetime:
     worker = entry.worker
+    if worker.ended_at is not None:
+        return worker.ended_at
     if worker.idle_since is not None and not worker.busy_slots:
         return worker.idle_since
     return worker.launched_at

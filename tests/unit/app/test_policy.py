@@ -1,16 +1,20 @@
 """The policy in force: deployed, plus a live edit if that is valid."""
 
+import json
 from datetime import timedelta
 
 import pytest
 
+from spindown.app.ledger import Ledger
 from spindown.app.policy import (
     differences,
     edit_policy,
     effective_policy,
     policy_history,
+    stored_keys,
 )
 from spindown.app.port import LiveEdit
+from spindown.contract import row as rows
 from spindown.contract.row import PolicyRow
 from spindown.domain.policy import Policy
 from spindown.error import ConfigError
@@ -102,6 +106,67 @@ def test_a_mend_replaces_an_edit_that_cannot_be_read() -> None:
 
     settings, edit = world.settings.workload(WORKLOAD)
     assert effective_policy(settings, edit, PolicyRow()).policy.max_workers == 3
+
+
+@pytest.mark.parametrize(
+    ("broken", "changes", "clear", "edit"),
+    [
+        pytest.param(
+            '{"band": 0.2, "max_workers": "many"}',
+            {"max_workers": 3},
+            [],
+            {"band": 0.2, "max_workers": 3},
+            id="the change mends it",
+        ),
+        pytest.param(
+            '{"band": 0.2, "max_wrokers": 3}',
+            {},
+            ["max_wrokers"],
+            {"band": 0.2},
+            id="the key that does not exist is given back",
+        ),
+        pytest.param(
+            '{"max_workers": "many"}',
+            {"band": 0.2},
+            [],
+            {"max_workers": 7, "band": 0.2},
+            id="the change is of another key",
+        ),
+        pytest.param(
+            "{", {"band": 0.2}, [], {"max_workers": 7, "band": 0.2}, id="it cannot be read"
+        ),
+        pytest.param(
+            '{"max_wrokers": 3}', {}, ["max_workers"], None, id="the good one is given back"
+        ),
+    ],
+)
+def test_a_change_to_a_broken_edit_mends_it_or_goes_on_from_what_is_in_force(
+    broken: str, changes: dict[str, object], clear: list[str], edit: dict[str, object] | None
+) -> None:
+    world = ControlWorld()
+    ledger = Ledger(world.table, WORKLOAD)
+    ledger.write(ledger.put(rows.POLICY, GOOD))
+    world.settings.put_live(WORKLOAD, broken)
+
+    edit_policy(WORKLOAD, changes, clear=clear, settings=world.settings, table=world.table)
+
+    _, stored = world.settings.workload(WORKLOAD)
+    assert (json.loads(stored.text) if stored else None) == edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "keys"),
+    [
+        (None, set()),
+        (an_edit("{"), set()),
+        (an_edit('{"max_wrokers": 1, "band": 0.1}'), {"max_wrokers", "band"}),
+    ],
+    ids=["no edit", "an unreadable one", "an unknown key"],
+)
+def test_the_keys_of_an_edit_are_those_that_can_be_given_back(
+    edit: LiveEdit | None, keys: set[str]
+) -> None:
+    assert stored_keys(edit) == keys
 
 
 def test_giving_the_last_key_back_deletes_the_edit() -> None:

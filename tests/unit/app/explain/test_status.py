@@ -1,5 +1,6 @@
 """The status of a workload is what the ledger and the queue say, for a person."""
 
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
@@ -12,7 +13,7 @@ from spindown.app.port import Key, Outgoing, Table, Write
 from spindown.cli.render.screen import format_cost, format_seconds, render_status
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
-from spindown.contract.row import BacklogRow, BreakerRow, DecisionRow, PolicyRow, SpendRow
+from spindown.contract.row import BacklogRow, BreakerRow, DecisionRow, QuotaRow, SpendRow
 from spindown.domain.fleet import WorkerState
 from spindown.memory.clock import MemoryClock
 from spindown.memory.queue import MemoryJobQueue
@@ -30,13 +31,14 @@ class World:
     def put(self, sort: str, value: object) -> None:
         put_row(self.table, sort, value)
 
-    def status(self) -> Status:
+    def status(self, *, refusal: str = "") -> Status:
         return read_status(
             "ocr",
             ledger=Ledger(self.table, "ocr"),
             queue=self.queue,
             dead_letters=self.dead_letters,
             budget_usd=100.0,
+            refusal=refusal,
             now=NOW,
         )
 
@@ -46,8 +48,8 @@ def put_row(table: Table, sort: str, value: object) -> None:
     table.write(Write(key=key, set=encode(value)))
 
 
-def screen_of(status: Status) -> str:
-    console = Console(width=140)
+def screen_of(status: Status, *, width: int = 140) -> str:
+    console = Console(width=width)
     with console.capture() as captured:
         console.print(render_status(status))
     return captured.get()
@@ -126,10 +128,9 @@ def test_names_what_a_person_must_mend() -> None:
         rows.BREAKER,
         BreakerRow(open_until=NOW + timedelta(hours=1), reason="the role may not be passed"),
     )
-    world.put(rows.POLICY, PolicyRow(refusal="max_workers is -1"))
     world.put(rows.worker_sort("i-2"), {"instance_id": "i-2"})
 
-    status = world.status()
+    status = world.status(refusal="max_workers is -1")
 
     assert [trouble.split(":")[0] for trouble in status.troubles] == [
         "launching is stopped",
@@ -137,6 +138,72 @@ def test_names_what_a_person_must_mend() -> None:
         "1 ledger rows cannot be read",
     ]
     assert "1 in the dead-letter queue" in screen_of(status)
+
+
+@pytest.mark.parametrize(
+    ("quota_class", "code"),
+    [("us-east-1/G/Spot", "L-3819A6DF"), ("us-east-1/Standard/Spot", "VcpuLimitExceeded")],
+)
+def test_names_the_quota_that_must_be_raised(quota_class: str, code: str) -> None:
+    world = World()
+    row = QuotaRow(
+        quota_class=quota_class,
+        code="VcpuLimitExceeded",
+        until=NOW + timedelta(minutes=3),
+        message="64 vCPUs",
+    )
+    for name, until in (("now", row.until), ("before", NOW)):
+        key = Key(partition=rows.DEPLOYMENT_PARTITION, sort=rows.quota_sort(name))
+        world.table.write(Write(key=key, set=encode(replace(row, until=until))))
+
+    (trouble,) = world.status().troubles
+
+    assert trouble.startswith(f"quota {code} ({quota_class}) is full")
+    assert trouble.endswith("64 vCPUs")
+
+
+def test_shows_what_the_decision_adds_to_its_sentence() -> None:
+    world = World()
+    row = DecisionRow(at=NOW, digest="d", key="k", summary="no offer fits", notes=("nearest is X",))
+    world.put(rows.DECISION, row)
+
+    assert "nearest is X" in screen_of(world.status())
+
+
+def test_a_worker_that_was_reclaimed_has_ended_and_nothing_bills() -> None:
+    world = World()
+    ended = a_worker(
+        instance_id="i-1",
+        state=WorkerState.ENDED,
+        interrupted_at=NOW - timedelta(minutes=9),
+        ended_at=NOW - timedelta(minutes=7),
+    )
+    world.put(rows.worker_sort("i-1"), ended)
+
+    status = world.status()
+
+    assert status.is_quiet
+    assert "ended             7m" in screen_of(status)
+    assert "nothing bills" in screen_of(status)
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_no_id_and_no_offer_is_cut_however_narrow_the_screen(width: int) -> None:
+    world = World()
+    world.put(
+        rows.worker_sort("i-0123456789abcdef0"),
+        a_worker(instance_id="i-0123456789abcdef0", state=WorkerState.BUSY),
+    )
+    world.put(
+        rows.lease_sort("i-0123456789abcdef0", 0),
+        a_lease(instance_id="i-0123456789abcdef0", job_id="b-20261120-153632-495757f5-00000"),
+    )
+    pool = str(a_worker().pool)
+
+    shown = screen_of(world.status(), width=width)
+
+    for part in ("i-0123456789abcdef0", pool, "b-20261120-153632-495757f5-00000"):
+        assert part in shown
 
 
 @pytest.mark.parametrize(
