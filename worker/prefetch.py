@@ -74,7 +74,9 @@ class Prefetch:
         for index in indexes:
             try:
                 items.append(self._fetch_item(index))
-            except (NotFound, AccessDenied, ContractError) as exc:
+            except NotFound:
+                failed[index] = f"{self._values[index]} is not there"
+            except (AccessDenied, ContractError) as exc:
                 failed[index] = str(exc)
         return Batch(items=tuple(items), failed=failed)
 

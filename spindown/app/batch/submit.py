@@ -17,6 +17,7 @@ from typing import Any
 from spindown.app.port import Absent, JobQueue, ObjectStore, Outgoing
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import UPLOADS, Batch, batch_key
+from spindown.contract.job.message import parse_job
 from spindown.error import BadInput
 
 #: Room for SQS's 1 MiB (AWS, "Amazon SQS message quotas"), which counts attributes too.
@@ -72,8 +73,11 @@ def submit_items(
     """Send items inline, ``items_per_job`` to a message; return the batch.
 
     Raises:
-        BadInput: no items, an item that is not JSON, or a job too large for a message.
+        BadInput: no items, an item that is not JSON, a job too large for a message, or whatever
+            else the worker would refuse; then nothing was sent.
     """
+    # What the jobs have in common is refused before ``items``, which may upload, is begun.
+    _body({"items": []}, draft.batch_id, draft)
     chunks = list(_cut(items, draft.items_per_job))
     bodies = [{"items": chunk} for chunk in chunks]
     return _send(bodies, [len(chunk) for chunk in chunks], draft, queue=queue, store=store)
@@ -82,7 +86,11 @@ def submit_items(
 def submit_uri(
     source: Mapping[str, str], draft: Draft, *, queue: JobQueue, store: ObjectStore
 ) -> Batch:
-    """Send one job over ``{"items_uri": ...}`` or ``{"prefix_uri": ...}``; the worker splits it."""
+    """Send one job over ``{"items_uri": ...}`` or ``{"prefix_uri": ...}``; the worker splits it.
+
+    Raises:
+        BadInput: what the worker would refuse; then nothing was sent.
+    """
     return _send([dict(source)], [None], draft, queue=queue, store=store)
 
 
@@ -130,4 +138,5 @@ def _body(source: Mapping[str, Any], job_id: str, draft: Draft) -> str:
             draft.items_per_job,
             f"lower it: a message holds {MAX_BODY_BYTES:,} bytes, or put the items into S3",
         )
+    parse_job(body)
     return body

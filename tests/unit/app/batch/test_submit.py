@@ -60,12 +60,12 @@ def test_a_job_over_a_uri_is_one_message_of_unknown_size() -> None:
     draft = Draft(workload="ocr", batch_id="b", tenant="acme", params={"lang": "de"})
 
     batch = submit_uri(
-        {"prefix_uri": "s3://in/scans/"}, draft, queue=world.queue, store=world.store
+        {"prefix_uri": "s3://inputs/scans/"}, draft, queue=world.queue, store=world.store
     )
 
     (message,) = world.messages()
     assert message == {
-        "prefix_uri": "s3://in/scans/",
+        "prefix_uri": "s3://inputs/scans/",
         "job_id": "b-00000",
         "batch_id": "b",
         "schema": 1,
@@ -93,6 +93,27 @@ def test_refuses_what_no_message_can_hold_and_sends_nothing(items: list[Any], fi
 
     assert caught.value.field == field
     assert world.messages() == []
+
+
+def test_refuses_a_uri_that_no_worker_would_take() -> None:
+    world = World()
+    draft = Draft(workload="ocr", batch_id="b")
+
+    with pytest.raises(BadInput, match="write it as s3://bucket/prefix/"):
+        submit_uri({"prefix_uri": "https://inputs/"}, draft, queue=world.queue, store=world.store)
+
+    assert world.messages() == []
+
+
+def test_refuses_what_all_jobs_share_before_the_first_item_is_asked_for() -> None:
+    world = World()
+    items = iter(["a"])
+    draft = Draft(workload="ocr", batch_id="b", tenant="two words")
+
+    with pytest.raises(BadInput, match=r"message\.tenant is 'two words'"):
+        submit_items(items, draft, queue=world.queue, store=world.store)
+
+    assert next(items) == "a"
 
 
 def test_files_are_uploaded_in_order_under_the_batch(tmp_path: Path) -> None:
