@@ -8,7 +8,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 from botocore.config import Config
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from mypy_boto3_service_quotas import ServiceQuotasClient
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_ssm import SSMClient
+
+    from spindown.aws.account import AwsAccount
 
 C = TypeVar("C")
 
@@ -101,6 +103,22 @@ class Aws:
     def market(self) -> Ec2Market:
         """Return what EC2 offers in every region."""
         return Ec2Market(self._ec2, self._pricing, self._service_quotas, self._clock)
+
+    def account(self) -> "AwsAccount":
+        """Return the account that the credentials belong to."""
+        from spindown.aws.account import FREE_TIER_REGION, AwsAccount, Clients  # noqa: PLC0415 - the functions do without it
+
+        return AwsAccount(
+            Clients(
+                sts=lambda: self._make("sts"),
+                iam=lambda: self._make("iam"),
+                free_tier=lambda: self._make("freetier", FREE_TIER_REGION),
+                functions=lambda region: self._make("lambda", region),
+                ssm=lambda region: self._make("ssm", region),
+                ec2=self._ec2,
+                s3=self._s3,
+            )
+        )
 
     def settings(self, deployment: str) -> SsmSettingsStore:
         """Return the settings of a deployment."""
@@ -167,6 +185,13 @@ class Aws:
             "service-quotas",
             region,
             lambda: self._session.client("service-quotas", region_name=region, config=_config()),
+        )
+
+    def _make(self, service: str, region: str | None = None) -> Any:
+        """Make a client that is used seldom, in the session's own region if none is given."""
+        client: Any = self._session.client
+        return self._once(
+            service, region, lambda: client(service, region_name=region, config=_config())
         )
 
     def _once(self, service: str, region: str | None, make: Callable[[], C]) -> C:
