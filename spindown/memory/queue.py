@@ -6,6 +6,7 @@ in random order, and one that was received too often goes to the dead-letter que
 
 import heapq
 import threading
+from bisect import insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -54,13 +55,27 @@ class MemoryJobQueue:
         dead_letter: "MemoryJobQueue | None" = None,
         max_receive_count: int = 100,
         retention: timedelta = timedelta(days=14),
+        disorder: int | None = None,
     ) -> None:
+        """Begin empty.
+
+        Args:
+            clock: what delays, visibility and retention follow.
+            random: draws the message that a receive takes.
+            name: begins the ids of its messages.
+            dead_letter: where messages go that were received too often; None: nowhere.
+            max_receive_count: receives after which a message goes there.
+            retention: how long a message is kept.
+            disorder: a receive takes one of so many oldest; None: any one. SQS promises no
+                order and keeps it roughly, so None finds faults and a number tells waits.
+        """
         self._clock = clock
         self._random = random
         self._name = name
         self._dead_letter = dead_letter
         self._max_receive_count = max_receive_count
         self._retention = retention
+        self._disorder = disorder
         self._lock = threading.RLock()
         self._turns = 0
         self._visible: list[_Entry] = []
@@ -169,7 +184,10 @@ class MemoryJobQueue:
         entry.turn = self._turns
         entry.visible = True
         entry.delayed = False
-        self._visible.append(entry)
+        if self._disorder is None:
+            self._visible.append(entry)
+        else:
+            insort(self._visible, entry, key=_sent_at)
 
     def _hide(self, entry: _Entry, until: datetime) -> None:
         self._turns += 1
@@ -211,15 +229,21 @@ class MemoryJobQueue:
     def _draw(self) -> _Entry | None:
         visible = self._visible
         while visible:
-            index = int(self._random.random() * len(visible))
-            entry, visible[index] = visible[index], visible[-1]
-            visible.pop()
+            entry = self._take_one(visible)
             entry.visible = False
             if self._dead_letter is None or entry.receives < self._max_receive_count:
                 return entry
             entry.turn = _GONE
             self._dead_letter.take_over(entry)
         return None
+
+    def _take_one(self, visible: list[_Entry]) -> _Entry:
+        if self._disorder is not None:
+            return visible.pop(int(self._random.random() * min(self._disorder, len(visible))))
+        index = int(self._random.random() * len(visible))
+        entry, visible[index] = visible[index], visible[-1]
+        visible.pop()
+        return entry
 
     def take_over(self, entry: _Entry) -> None:
         """Accept a message that was received too often elsewhere; it keeps its id and age."""
@@ -240,6 +264,10 @@ class MemoryJobQueue:
         if entry is None:
             raise StaleHandle(f"{receipt_handle}: received again, timed out or deleted")
         return entry
+
+
+def _sent_at(entry: _Entry) -> datetime:
+    return entry.sent_at
 
 
 def _handle(entry: _Entry) -> str:

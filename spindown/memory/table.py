@@ -20,6 +20,7 @@ TRANSACTION_WRITES_MAX = 100
 
 _INDEXED = "instance_id"
 _ATOMS = frozenset({str, bool, int, type(None)})
+_FLOAT = frozenset({float})
 
 
 class MemoryTable:
@@ -186,10 +187,25 @@ def _check_indexed(write: Write) -> None:
 
 
 def _copy_row(row: Row) -> Row:
-    return {
-        name: value if type(value) in _ATOMS or type(value) is float else _copy(name, value)
-        for name, value in row.items()
-    }
+    """Return a row as it is handed out: what the table has taken in needs no second check."""
+    copied = row.copy()
+    for name, value in row.items():
+        if type(value) is list or type(value) is dict:
+            copied[name] = _copy_nested(value)
+    return copied
+
+
+def _copy_nested(value: Any) -> Any:
+    if type(value) is list:
+        if _NESTED.isdisjoint(map(type, value)):
+            return value[:]
+        return [_copy_nested(inner) for inner in value]
+    if type(value) is dict:
+        return {key: _copy_nested(inner) for key, inner in value.items()}
+    return value
+
+
+_NESTED = frozenset({list, dict})
 
 
 def _copy(name: str, value: Any) -> Any:
@@ -197,6 +213,8 @@ def _copy(name: str, value: Any) -> Any:
     if kind in _ATOMS or (kind is float and math.isfinite(value)):
         return value
     if kind is list or kind is tuple:
+        if _FLOAT.issuperset(map(type, value)) and all(map(math.isfinite, value)):
+            return list(value)
         return [_copy(name, inner) for inner in value]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {str(key): _copy(name, inner) for key, inner in value.items()}

@@ -112,6 +112,8 @@ class SimScenario:
     delays: Delays = field(default_factory=Delays)
     #: Share of reclaims that come without a notice.
     notice_missing: float = 0.0
+    #: SQS keeps order only roughly: a receive takes one of so many oldest messages.
+    disorder: int = 10
     #: Whether the sender wakes the scaler at once, as ``spindown submit`` does.
     nudged: bool = False
     #: (from, to): the functions do not run.

@@ -70,7 +70,11 @@ class World:
         self.workers: dict[str, SimWorker] = {}
         self.dead_letters = MemoryJobQueue(clock, Random(f"{seed}/dead"), name="dead")
         self.queue = MemoryJobQueue(
-            clock, Random(f"{seed}/queue"), name="queue", dead_letter=self.dead_letters
+            clock,
+            Random(f"{seed}/queue"),
+            name="queue",
+            dead_letter=self.dead_letters,
+            disorder=scenario.disorder,
         )
         self.objects = MemoryObjectStore(clock, noncurrent_versions=1)
         self.table = MemoryTable(clock)

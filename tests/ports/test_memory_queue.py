@@ -213,3 +213,17 @@ class AnyUse(RuleBasedStateMachine):
 
 
 TestAnyUse = AnyUse.TestCase
+
+
+def test_order_is_kept_as_roughly_as_asked_for(clock: MemoryClock) -> None:
+    queue = MemoryJobQueue(clock, Random(1), disorder=3)
+    for number in range(50):
+        queue.send([Outgoing(body=str(number))])
+        clock.advance(timedelta(seconds=1))
+    first = _take(queue, timedelta(minutes=5))
+    queue.extend(first.receipt_handle, NOW)
+    taken = [int(_take(queue, timedelta(minutes=5)).body) for _ in range(50)]
+
+    assert sorted(taken) == list(range(50))
+    assert all(number <= place + 2 for place, number in enumerate(taken))
+    assert taken != sorted(taken)

@@ -9,7 +9,7 @@ longer holds lost a race against a worker or an event, and is dropped; the next 
 from collections.abc import Sequence
 
 from spindown.app.ledger import Fence, Ledger, merge
-from spindown.app.port import Write
+from spindown.app.port import Key, Write
 from spindown.error import PreconditionFailed, WriteConflict
 
 Unit = tuple[Write, ...]
@@ -49,10 +49,14 @@ class Journal:
             FenceLost: another reconcile is at work.
         """
         waiting, self._units = self._units, []
-        together = [*waiting, unit]
-        if _fits(together) and self._try(together):
+        together = _loads([*waiting, unit])
+        if len(together) > 1:
+            for load in _loads(waiting):
+                self._carry_out(load)
+        elif self._try(together[0]):
             return True
-        self._flush_one_by_one(waiting)
+        else:
+            self._flush_one_by_one(waiting)
         return self._try([unit])
 
     def flush(self, *, release: bool = False) -> None:
@@ -62,8 +66,14 @@ class Journal:
             FenceLost: another reconcile is at work.
         """
         waiting, self._units = self._units, []
-        if not _fits(waiting) or not self._try(waiting, release=release):
-            self._flush_one_by_one(waiting)
+        *first, last = _loads(waiting)
+        for load in first:
+            self._carry_out(load)
+        self._carry_out(last, release=release)
+
+    def _carry_out(self, load: Sequence[Unit], *, release: bool = False) -> None:
+        if not self._try(load, release=release):
+            self._flush_one_by_one(load)
             if release:
                 # If even this is in the way of another write, the lock's lease ends by itself.
                 self._try([], release=True)
@@ -93,5 +103,18 @@ class Journal:
             raise FenceLost("the lock was taken over") from cause
 
 
-def _fits(units: Sequence[Unit]) -> bool:
-    return sum(len(unit) for unit in units) <= _ROOM
+def _loads(units: Sequence[Unit]) -> list[list[Unit]]:
+    """Return the units, in their order, as few transactions as take them; at least one.
+
+    Rows count once: the units of a large fleet share those of the day, the month and the pool.
+    """
+    loads: list[list[Unit]] = [[]]
+    keys: set[Key] = set()
+    for unit in units:
+        more = {write.key for write in unit}
+        if loads[-1] and len(keys | more) > _ROOM:
+            loads.append([])
+            keys = set()
+        loads[-1].append(unit)
+        keys |= more
+    return loads

@@ -43,6 +43,23 @@ def test_a_tick_that_launches_nothing_makes_at_most_three_calls_besides_the_lock
     assert counts == [3, 3]
 
 
+def test_a_quiet_tick_of_a_large_fleet_takes_few_transactions() -> None:
+    world = with_policy(max_workers=40)
+    world.send(4000)
+    world.run(2)
+    assert len(world.workers()) == 40
+    for worker in world.workers():
+        world.check_in(worker.instance_id)
+        world.claim(worker.instance_id, f"job-{worker.instance_id}")
+    before = world.calls["table.transact"]
+
+    world.tick(minutes(1))
+
+    # 40 workers, each with its row and its launch's, and the rows that they share.
+    assert world.calls["table.transact"] - before <= 2
+    assert all(w.accrued_until == world.now for w in world.workers())
+
+
 def test_an_idle_tick_makes_two_calls_besides_the_lock() -> None:
     world = ControlWorld()
     world.tick()
