@@ -1,0 +1,249 @@
+"""What must hold at every moment, and what must hold when all is over."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pytest
+
+from spindown.app.ledger import LedgerView
+from spindown.contract import row as rows
+from spindown.contract.codec import decode
+from spindown.contract.job.manifest import JobState, Manifest, decode_manifest, manifest_key
+from spindown.contract.job.message import items_key, parse_items
+from spindown.contract.job.result import Record, decode_part
+from spindown.contract.row import BudgetRow
+from spindown.domain.cost import LEAST_BILLED
+from spindown.domain.fleet import Lease, Worker
+from spindown.domain.interruption import FREE_FOR
+from spindown.error import NotFound
+from spindown.memory.instance import SPOT_TERMINATION
+from tests.proof.world import ProofWorld
+
+OVER = {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.SPLIT}
+#: A parent that has yet to send its children, or never will.
+_UNFINISHED = {JobState.RUNNING, JobState.CANCELLED}
+_HOUR = timedelta(hours=1)
+#: EC2 is asked for our instances every other tick, and at least this often while we launch.
+_FOUND_WITHIN = timedelta(minutes=11)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How an instance truly ended."""
+
+    at: datetime
+    reason: str
+
+
+class Chronicle:
+    """Watches a world from step to step, for what may only ever grow."""
+
+    def __init__(self, world: ProofWorld) -> None:
+        self.world = world
+        self.manifests: dict[str, Manifest] = {}
+        self.ends: dict[str, End] = {}
+        #: Instance id -> when its row was first seen as ended.
+        self.found: dict[str, datetime] = {}
+        self._known_parts: set[str] = set()
+
+    def look(self) -> None:
+        """Check what must hold now."""
+        view = self.world.view()
+        self._note_ends(view)
+        for job_id in self.world.jobs:
+            self._check_manifest(job_id)
+        for job_id in self._children():
+            self._check_manifest(job_id)
+        self._check_nothing_lost()
+        self._check_leases(view)
+        self._check_fleet(view)
+
+    def _children(self) -> list[str]:
+        return [c for m in self.manifests.values() for c in m.children]
+
+    def _note_ends(self, view: LedgerView) -> None:
+        now = self.world.now
+        for instance in self.world.instances:
+            if instance.has_ended(now) and instance.ends_at is not None:
+                end = End(at=instance.ends_at, reason=instance.state_reason)
+                self.ends[instance.instance_id] = end
+        for worker in view.workers.values():
+            if worker.ended_at is not None:
+                self.found.setdefault(worker.instance_id, now)
+
+    # Jobs.
+
+    def _check_manifest(self, job_id: str) -> None:
+        try:
+            manifest = decode_manifest(self.world.objects.get(manifest_key(job_id)).data)
+        except NotFound:
+            assert job_id not in self.manifests, f"the manifest of {job_id} is gone"
+            return
+        before = self.manifests.get(job_id)
+        if manifest == before:
+            return
+        self.manifests[job_id] = manifest
+        if before is not None:
+            _check_only_grows(before, manifest)
+        _check_parts(manifest)
+        for part in manifest.parts:
+            if part.key not in self._known_parts:
+                self._known_parts.add(part.key)
+                data = self.world.objects.get(part.key).data
+                assert hashlib.sha256(data).hexdigest() == part.sha256, part.key
+                found = [record.index for record in decode_part(data)]
+                assert found == list(range(part.first, part.last + 1)), part.key
+
+    def _check_nothing_lost(self) -> None:
+        """A job is over, or a message asks for it; one that failed has its dead letter."""
+        waiting = _job_ids(self.world.queue.bodies())
+        dead = _job_ids(self.world.dead_letters.bodies())
+        for job_id in (*self.world.jobs, *self._children()):
+            manifest = self.manifests.get(job_id)
+            if manifest is None or manifest.state is JobState.RUNNING:
+                parent = self._parent(job_id)
+                is_promised = parent is not None and parent.state in _UNFINISHED
+                assert job_id in waiting or is_promised, f"nothing asks for {job_id} any more"
+            elif manifest.state is JobState.FAILED:
+                assert job_id in waiting | dead, f"{job_id} failed without a dead letter"
+
+    def _parent(self, job_id: str) -> Manifest | None:
+        return next((m for m in self.manifests.values() if job_id in m.children), None)
+
+    def _check_leases(self, view: LedgerView) -> None:
+        """No two lease rows hold a job under its present epoch, and none a later one."""
+        held: dict[str, Lease] = {}
+        for lease in view.leases:
+            manifest = self.manifests[lease.job_id]
+            assert lease.epoch <= manifest.epoch, lease
+            if lease.epoch == manifest.epoch and lease.deadline > self.world.now:
+                assert lease.job_id not in held, (lease, held[lease.job_id])
+                assert manifest.owner == f"{lease.instance_id}/{lease.slot}"
+                held[lease.job_id] = lease
+
+    def _check_fleet(self, view: LedgerView) -> None:
+        live = [w for w in view.workers.values() if w.is_live]
+        counted = [w for w in live if not w.is_interrupting]
+        assert len(counted) <= self.world.policy.max_workers
+
+    # The end.
+
+    def close(self) -> None:
+        """Check what must hold once everything has come to rest."""
+        self.look()
+        for job_id, items in self.world.jobs.items():
+            self._check_outcome(job_id, list(items))
+        self._check_money()
+
+    def _check_outcome(self, job_id: str, items: list[str]) -> None:
+        manifest = self.manifests[job_id]
+        assert manifest.state in OVER, manifest
+        if manifest.state is JobState.CANCELLED:
+            assert job_id in self.world.cancelled
+        elif manifest.state is JobState.COMPLETED:
+            assert [record.item for record in self._records(job_id)] == items
+            assert manifest.items == len(items)
+        elif manifest.state is JobState.SPLIT:
+            assert not manifest.parts
+            shares = [self._share(child) for child in manifest.children]
+            assert [item for share in shares for item in share] == items
+            for child, share in zip(manifest.children, shares, strict=True):
+                self._check_outcome(child, share)
+
+    def _records(self, job_id: str) -> list[Record]:
+        parts = self.manifests[job_id].parts
+        objects = self.world.objects
+        return [record for part in parts for record in decode_part(objects.get(part.key).data)]
+
+    def _share(self, child: str) -> list[str]:
+        key = items_key(child)
+        return list(parse_items(self.world.objects.get(key).data, key))
+
+    def _check_money(self) -> None:
+        """Spend is the sum of paid seconds, each at its price; and no second is left out."""
+        workers = self.world.rows()
+        bills = {bill.instance_id: bill for bill in self.world.compute.bills()}
+        assert workers.keys() == bills.keys()
+        seconds = dollars = 0.0
+        for instance_id, worker in workers.items():
+            charged = _charged(worker)
+            seconds += charged.total_seconds()
+            dollars += self._due(worker, charged)
+            end = self.ends[instance_id]
+            assert worker.ended_at is not None
+            # A tick goes by the time at which it began.
+            assert worker.ended_at >= end.at - self.world.stalled, "charged for less than it ran"
+            assert worker.ended_at <= self.found.get(instance_id, self.world.now)
+            ran = timedelta(seconds=bills[instance_id].seconds)
+            assert charged >= ran - self.world.stalled
+        days = self.world.view().spend.values()
+        assert sum(d.dollars for d in days) == pytest.approx(dollars, abs=1e-6), self._account(
+            workers
+        )
+        paid = sum(d.boot_seconds + d.busy_seconds + d.idle_seconds for d in days)
+        assert paid == pytest.approx(seconds, abs=1e-3)
+        month = self._month()
+        assert month.dollars == pytest.approx(dollars, abs=1e-6)
+        # Nothing is set aside any more.
+        assert month.committed == pytest.approx(dollars, abs=1e-6)
+
+    def _due(self, worker: Worker, charged: timedelta) -> float:
+        """Return what an instance costs: EC2 gives away what it takes within the first hour."""
+        end = self.ends[worker.instance_id]
+        assert worker.ended_at is not None
+        lived = worker.ended_at - worker.launched_at
+        if end.reason == SPOT_TERMINATION and lived < FREE_FOR:
+            return 0.0
+        return worker.price_per_hour * (charged / _HOUR)
+
+    def _account(self, workers: Mapping[str, Worker]) -> str:
+        """Say for each instance what it cost and how it ended."""
+        days = self.world.view().spend
+        return f"{[(d.dollars, d.interruptions) for d in days.values()]} " + "; ".join(
+            f"{name}: {self._due(w, _charged(w)):.4f} for {_charged(w)}, {self.ends[name].reason}"
+            f" at {self.ends[name].at:%T}, row ended at {w.ended_at:%T}"
+            f" {'counted as interrupted' * w.interruption_counted} ({w.reason})"
+            for name, w in workers.items()
+        )
+
+    def _month(self) -> BudgetRow:
+        found: Mapping[str, object] = self.world.table.query(rows.DEPLOYMENT_PARTITION, rows.BUDGET)
+        months = [decode(BudgetRow, row) for row in found.values() if isinstance(row, Mapping)]
+        return BudgetRow(
+            dollars=sum(month.dollars for month in months),
+            committed=sum(month.committed for month in months),
+        )
+
+
+def _charged(worker: Worker) -> timedelta:
+    assert worker.accrued_until is not None
+    charged = worker.accrued_until - worker.launched_at
+    assert charged >= LEAST_BILLED
+    return charged
+
+
+def _check_only_grows(before: Manifest, after: Manifest) -> None:
+    name = after.job_id
+    assert after.epoch >= before.epoch, f"the epoch of {name} went back"
+    assert after.next_item >= before.next_item, f"{name} lost what was committed"
+    assert after.parts[: len(before.parts)] == before.parts, f"parts of {name} were replaced"
+    assert before.state not in OVER or after.state is before.state, f"{name} was over already"
+    assert after.children[: len(before.children)] == before.children
+    if after.epoch == before.epoch:
+        assert after.owner == before.owner, f"one epoch of {name} has two owners"
+
+
+def _check_parts(manifest: Manifest) -> None:
+    bounds = [(part.first, part.last) for part in manifest.parts]
+    firsts = [first for first, _ in bounds]
+    assert firsts == [0, *(last + 1 for _, last in bounds)][: len(bounds)], bounds
+    assert manifest.next_item == (bounds[-1][1] + 1 if bounds else 0)
+    if manifest.state is JobState.COMPLETED:
+        assert manifest.next_item == manifest.items
+
+
+def _job_ids(bodies: list[str]) -> set[str]:
+    return {json.loads(body)["job_id"] for body in bodies}

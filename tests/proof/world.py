@@ -1,0 +1,308 @@
+"""One world for both sides: reconcile, events and workers over the same ports, time by hand."""
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+from spindown.app.interrupt import react
+from spindown.app.ledger import Ledger
+from spindown.app.port import Outgoing
+from spindown.app.work.fence import read_fence
+from spindown.app.work.presence import Condemned
+from spindown.contract.event import (
+    InstanceEvent,
+    InterruptionWarning,
+    RebalanceRecommendation,
+    StateChange,
+)
+from spindown.contract.job.manifest import (
+    JobState,
+    decode_manifest,
+    encode_manifest,
+    manifest_key,
+)
+from spindown.contract.settings import RunSettings, WorkloadSettings
+from spindown.domain.fleet import Worker
+from spindown.domain.interruption import NOTICE
+from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Policy
+from spindown.error import NotFound, SpindownError, StaleHandle
+from spindown.memory import MemoryInputSource, MemoryJobQueue, PortCall
+from spindown.memory.instance import MemoryInstance
+from tests.control import DEPLOYMENT, PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
+from tests.proof.fault import Crashed, Faults
+from tests.proof.process import Process
+
+BUCKET = "s3://inputs/"
+MINUTE = timedelta(minutes=1)
+#: Small enough that jobs split, workers meet and lives end within one short story.
+POLICY = replace(
+    Policy(),
+    max_items_per_job=4,
+    max_workers=3,
+    idle_timeout=3 * MINUTE,
+    max_lifetime=4 * timedelta(hours=1),
+)
+#: The dead-man timer of an instance (net 2), which fires when nothing else has.
+DEAD_MAN = timedelta(hours=2)
+#: What recovery may take: put-backs, breakers, quarantines and lifetimes all end before.
+RECOVERY = timedelta(hours=16)
+#: Finished rows move to the history within this.
+_TIDY = timedelta(minutes=20)
+
+
+class ProofWorld(ControlWorld):
+    """A deployment with everything that runs in it; each fault is prepared in ``faults``."""
+
+    workload = WORKLOAD
+    deployment = DEPLOYMENT
+    code_digest = "abc"
+
+    def __post_init__(self) -> None:
+        self.policy = POLICY
+        self.budget = 1000.0
+        super().__post_init__()
+        self.random = Random(7)
+        self.faults = Faults()
+        self.interfere = self.faults
+        self.dead_letters = MemoryJobQueue(self.clock, Random(2), name="dead")
+        self.queue = MemoryJobQueue(self.clock, Random(1), dead_letter=self.dead_letters)
+        self.sources: dict[str, bytes] = {}
+        self.inputs = MemoryInputSource(self.sources, [BUCKET])
+        #: Job id -> its items, as submitted.
+        self.jobs: dict[str, list[str]] = {}
+        self.bodies: dict[str, str] = {}
+        self.cancelled: set[str] = set()
+        #: Instance id -> its processes, the present one last.
+        self.processes: dict[str, list[Process]] = {}
+        #: The longest that a function of the control plane was held up.
+        self.stalled = timedelta(0)
+        #: Instances whose image never gets as far as a worker.
+        self.broken: set[str] = set()
+
+    def workload_settings(self) -> WorkloadSettings:
+        run = RunSettings(code_digest=self.code_digest, slots="2")
+        return replace(super().workload_settings(), run=run)
+
+    def work_call(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
+        """Carry out a port call of a worker, or let it fail."""
+        return self.faults(call, proceed)
+
+    # Users.
+
+    def submit(self, count: int, *, stored: bool = False) -> str:
+        """Put a job on the queue, its items in the message or in an object."""
+        job_id = f"job{len(self.jobs)}"
+        items = [f"{job_id}-{number}" for number in range(count)]
+        body: dict[str, Any] = {"job_id": job_id, "items": items}
+        if stored:
+            uri = f"{BUCKET}{job_id}.jsonl"
+            self.sources[uri] = "".join(f'"{item}"\n' for item in items).encode()
+            body = {"job_id": job_id, "items_uri": uri}
+        self.jobs[job_id] = items
+        self.bodies[job_id] = json.dumps(body)
+        self.send_again(job_id)
+        return job_id
+
+    def send_again(self, job_id: str) -> None:
+        """Send the message of a job, perhaps not for the first time."""
+        self.queue.send([Outgoing(body=self.bodies[job_id])])
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel a job in its manifest, as any writer of it must: over the one just read."""
+        fence = read_fence(job_id, self.objects)
+        if fence is None or fence.manifest.state is not JobState.RUNNING:
+            return
+        manifest = replace(fence.manifest, state=JobState.CANCELLED, nonce="cancel")
+        self.objects.put(manifest_key(job_id), encode_manifest(manifest))
+        self.cancelled.add(job_id)
+
+    def deliver_twice(self, number: int) -> None:
+        """Show a message that is in flight to others too, as SQS may."""
+        lease = pick(self.view().leases, number)
+        if lease is not None:
+            with suppress(StaleHandle):
+                self.queue.extend(lease.receipt_handle, timedelta(0))
+
+    # The control plane, each call a process of its own that may die.
+
+    def control(self, act: Callable[[], object]) -> None:
+        """Let a function of the control plane run, as far as the faults let it."""
+        self.faults.hit, began_at = None, self.now
+        try:
+            act()
+        except Crashed:
+            return
+        except SpindownError:
+            if self.faults.hit is None:
+                raise
+        finally:
+            self.stalled = max(self.stalled, self.now - began_at)
+
+    def tick_once(self) -> None:
+        self.control(self.tick)
+
+    def hear(self, event: InstanceEvent) -> None:
+        self.ticks += 1
+        holder = f"event-{self.ticks}"
+        self.control(lambda: react(event, self.ports, holder=holder))
+
+    def event_of(self, instance: MemoryInstance, number: int) -> InstanceEvent | None:
+        """Return a true event about an instance, if there is something to say."""
+        about: dict[str, Any] = {"instance_id": instance.instance_id, "region": REGION}
+        events: list[InstanceEvent] = [RebalanceRecommendation(**about, at=self.now)]
+        if instance.reclaimed_at is not None:
+            events = [InterruptionWarning(**about, at=instance.reclaimed_at)]
+        at = instance.ends_at
+        if at is not None and at <= self.now:
+            events += [
+                StateChange(**about, at=at, state=s) for s in ("shutting-down", "terminated")
+            ]
+        event = events[number % len(events)]
+        # EventBridge retries for a while, not for ever.
+        return event if self.now - event.at < MINUTE * 30 else None
+
+    # EC2 and what runs on it.
+
+    @property
+    def instances(self) -> list[MemoryInstance]:
+        return list(self.compute._instances.values())
+
+    @property
+    def running(self) -> list[MemoryInstance]:
+        return [i for i in self.instances if not i.has_ended(self.now)]
+
+    @property
+    def live(self) -> list[Process]:
+        """Return the processes that are not dead, also those that only do not know it yet."""
+        last = [found[-1] for found in self.processes.values() if found]
+        return [process for process in last if not process.is_dead]
+
+    @property
+    def bootable(self) -> list[str]:
+        """Return instances that run without a process and could start one."""
+        names = [i.instance_id for i in self.running if i.instance_id not in self.broken]
+        return [n for n in names if all(p.is_dead for p in self.processes.get(n, ()))]
+
+    def boot(self, instance_id: str) -> None:
+        """Start a worker's process on an instance; its check-in may come to nothing."""
+        for before in self.processes.get(instance_id, ()):
+            before.die()
+        try:
+            process = Process(self, instance_id)
+        except (Crashed, Condemned, NotFound):
+            return
+        except SpindownError:
+            if self.faults.hit is None:
+                raise
+            return
+        self.processes.setdefault(instance_id, []).append(process)
+
+    def run_on(self, process: Process, act: Callable[[], object]) -> None:
+        """Let a process do something; it may die of it."""
+        if process.is_working:
+            return
+        process.is_working = True
+        try:
+            act()
+        except Crashed:
+            process.die()
+        finally:
+            process.is_working = False
+
+    def reclaim(self, instance: MemoryInstance, *, notice: bool) -> None:
+        """Take a spot instance away, with two minutes' notice or none."""
+        if instance.pool.capacity_type is CapacityType.SPOT:
+            self.compute.reclaim(instance.instance_id, notice=NOTICE if notice else timedelta(0))
+
+    def power_off(self, instance_id: str) -> None:
+        """Shut an instance down from within, unless it is gone already."""
+        if any(instance.instance_id == instance_id for instance in self.running):
+            self.compute.power_off(instance_id)
+
+    def dry_up(self, number: int, capacity: int | None) -> None:
+        """Let a pool give so many more instances (None: without end)."""
+        pools = [a_pool_of(n, z, k) for n in PRICES for z in ZONES for k in CapacityType]
+        self.compute.set_capacity(pools[number % len(pools)], capacity)
+
+    # The end of a story.
+
+    def recover(self, watch: Callable[[], None] = lambda: None) -> None:
+        """Let everything that still works go on until all is done and nothing runs.
+
+        Processes on instances that are gone die; those that died before stay dead, so that
+        their instances are left to the nets.
+        """
+        self.faults.arm(None)
+        for number in range(len(PRICES) * len(ZONES) * len(CapacityType)):
+            self.dry_up(number, None)
+        give_up_at = self.now + RECOVERY
+        while not self.is_at_rest:
+            assert self.now < give_up_at, self._unrest()
+            self.go_on()
+            watch()
+        rest_at = self.now + _TIDY
+        while self.now < rest_at:
+            self.tick(MINUTE)
+
+    @property
+    def is_at_rest(self) -> bool:
+        view = self.view()
+        live = [w for w in view.workers.values() if w.ended_at is None]
+        return not (self.queue.bodies() or self.running or live or view.leases)
+
+    def _unrest(self) -> str:
+        view = self.view()
+        return (
+            f"still there after {RECOVERY}: messages {self.queue.bodies()}, instances"
+            f" {[(i.instance_id, i.launched_at) for i in self.running]}, leases {view.leases},"
+            f" workers {list(view.workers.values())}, breaker {view.breaker},"
+            f" decision {view.decision}"
+        )
+
+    def go_on(self) -> None:
+        """Let one minute pass in which everybody does what is theirs."""
+        self.clock.advance(MINUTE)
+        ended = {i.instance_id for i in self.instances} - {i.instance_id for i in self.running}
+        for process in self.live:
+            if process.instance_id in ended:
+                process.die()
+        self.tick()
+        for instance_id in self.bootable:
+            if instance_id not in self.processes:
+                self.boot(instance_id)
+        for process in self.live:
+            process.beat()
+            process.look()
+            process.work()
+            process.retire()
+        for found in self.processes.values():
+            died_at = found[-1].died_at
+            if died_at is not None and self.now - died_at > DEAD_MAN:
+                self.power_off(found[-1].instance_id)
+
+    # What there is to see.
+
+    def state_of(self, job_id: str) -> JobState | None:
+        """Return what became of a job; None: nobody has claimed it."""
+        try:
+            return decode_manifest(self.objects.get(manifest_key(job_id)).data).state
+        except NotFound:
+            return None
+
+    def rows(self) -> dict[str, Worker]:
+        """Return every worker that the ledger has ever known."""
+        ended = Ledger(self.table, WORKLOAD).read_ended()
+        return {**{w.instance_id: w for w in ended.values()}, **self.view().workers}
+
+    def ends(self) -> dict[str, datetime | None]:
+        return {i.instance_id: i.ends_at for i in self.instances}
+
+
+def pick(choices: Sequence[Any], number: int) -> Any:
+    """Return one of several things by number; None if there is none."""
+    return choices[number % len(choices)] if choices else None
