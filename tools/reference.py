@@ -125,8 +125,9 @@ _POLICY = {
     "drain_within": "Time within which the present backlog should be worked off.",
     "max_workers": "Workers at once, at most. 0: none is launched, and those that run end after "
     "the jobs that they hold.",
-    "warm_workers": "Workers that reconcile launches without work and does not end. They bill; "
-    "each still ends itself at its idle timeout, and is replaced then.",
+    "warm_workers": "Workers that are launched without work and stay without it, for who must not "
+    "wait. They bill. Should the ticks end, or the number be lowered, they end themselves within "
+    "5 ticks.",
     "max_attempts_per_tick": "Launch requests of one tick, at most.",
     "rank_by": "What the candidate list is sorted by.",
     "band": "Offers within this share of the best cost go into one request and are left to EC2's "

@@ -1,0 +1,76 @@
+"""``spindown redrive``: jobs that were given up go back to their queue with a clean count."""
+
+import io
+import json
+from datetime import timedelta
+from random import SystemRandom
+from threading import Event
+from typing import Annotated
+
+import typer
+
+from spindown.app.batch.redrive import Outcome, Redriven
+from spindown.app.batch.redrive import redrive as send_back
+from spindown.app.work.held import WorkPorts
+from spindown.cli import option
+from spindown.cli.session import Session, open_session
+from spindown.contract.codec import encode
+from spindown.error import BadInput
+
+
+def redrive(
+    workload: option.Workload,
+    jobs: Annotated[
+        list[str] | None, typer.Argument(help="Jobs to send back; all dead letters if none.")
+    ] = None,
+    *,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Send dead letters back to their queue; what their jobs have committed is kept."""
+    session = open_session(config, deployment=deployment, local=local)
+    named = set(jobs or ())
+    found = set()
+    try:
+        for one in send_back(workload, _work_ports(session, workload), jobs=named):
+            found.add(one.job_id)
+            print(json.dumps(encode(one)) if as_json else describe(one))
+    finally:
+        if found:
+            session.nudge(workload)
+    if missing := sorted(named - found):
+        mend = f"name jobs that lie in the dead-letter queue of {workload}"
+        raise BadInput("JOB", missing[0] if len(missing) == 1 else missing, mend)
+
+
+def describe(one: Redriven) -> str:
+    """Return what became of one dead letter, in a line."""
+    match one.outcome:
+        case Outcome.SENT:
+            why = f" (given up: {one.reason})" if one.reason else ""
+            return f"{one.job_id}: sent back{why}"
+        case Outcome.OVER:
+            return f"{one.job_id}: over already, its dead letter is gone"
+        case Outcome.UNREADABLE:
+            return f"left where it is: {one.reason}"
+
+
+def _work_ports(session: Session, workload: str) -> WorkPorts:
+    settings, aws = session.workload(workload), session.aws
+    return WorkPorts(
+        clock=aws.clock,
+        random=SystemRandom(),
+        pause=_pause,
+        queue=aws.queue(settings.queue_url),
+        dead_letters=aws.queue(settings.dlq_url),
+        objects=session.store,
+        inputs=aws.input_source([]),
+        table=session.table,
+        metrics=aws.printed_metrics(io.StringIO()),
+    )
+
+
+def _pause(length: timedelta) -> None:
+    Event().wait(length.total_seconds())
