@@ -11,7 +11,7 @@ from rich.text import Text
 from spindown import config as configuration
 from spindown.app.doctor.examine import DoctorPorts, examine
 from spindown.app.doctor.finding import Finding, Report, Verdict
-from spindown.app.doctor.subject import Subject, find_subject, from_config
+from spindown.app.doctor.subject import Subject, find_subject, from_config, without_images
 from spindown.cli import option
 from spindown.cli.session import point_at_local_system, reach
 from spindown.contract.codec import encode
@@ -32,7 +32,7 @@ def doctor(
     planned = _planned(config) if deployment is None else None
     if local:
         point_at_local_system()
-    report = _examine(planned, deployment)
+    report = _examine(planned, deployment, has_images=not local)
     if as_json:
         print(json.dumps({"can_launch": report.can_launch, **encode(report)}))
     else:
@@ -48,7 +48,7 @@ def _planned(config: Path) -> Subject:
     return from_config(configuration.load(config))
 
 
-def _examine(planned: Subject | None, deployment: str | None) -> Report:
+def _examine(planned: Subject | None, deployment: str | None, *, has_images: bool) -> Report:
     name = deployment or (planned.deployment if planned is not None else "")
     try:
         aws = reach(planned.region if planned is not None else None)
@@ -61,7 +61,8 @@ def _examine(planned: Subject | None, deployment: str | None) -> Report:
     except NotFound as exc:
         mend = f"deploy it to {aws.region}, or give the file that describes it"
         raise BadInput("deployment", name, mend) from exc
-    return examine(subject, ports)
+    # An instance of the local system is a process of this machine, started from no image.
+    return examine(subject if has_images else without_images(subject), ports)
 
 
 def render_finding(finding: Finding) -> Iterator[Text]:

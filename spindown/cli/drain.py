@@ -65,17 +65,20 @@ def _begin(session: Session, names: Sequence[str], ports: ControlPorts) -> None:
 
 
 def _wait(names: Sequence[str], ports: ControlPorts, *, now: bool, every: float) -> None:
-    pause = Event()
-    with Live(console=Console(), auto_refresh=False) as live:
+    pause, console = Event(), Console()
+    with Live(console=console, auto_refresh=False, transient=not console.is_terminal) as live:
         while True:
             left = [read_remainder(name, ports) for name in names]
             live.update(Group(*map(render_remainder, left)), refresh=True)
             if all(remainder.is_empty for remainder in left):
-                return
+                break
             if now:
                 for remainder in left:
                     terminate_all(remainder, ports)
             pause.wait(every)
+    if not console.is_terminal:
+        for remainder in left:
+            console.print(render_remainder(remainder))
 
 
 def render_remainder(remainder: Remainder) -> Text:

@@ -107,6 +107,11 @@ def find_subject(planned: Subject | None, store: SettingsStore) -> Subject:
     return as_deployed(deployment, workloads, planned)
 
 
+def without_images(subject: Subject) -> Subject:
+    """Return a subject whose instances start from no image."""
+    return replace(subject, cases=tuple(replace(case, images=()) for case in subject.cases))
+
+
 def as_deployed(
     deployment: DeploymentSettings,
     workloads: Iterable[tuple[WorkloadSettings, LiveEdit | None]],

@@ -1,0 +1,44 @@
+"""What the drain command takes, and what it shows of a fleet that ends."""
+
+import pytest
+
+from spindown.app.drain import Remainder
+from spindown.app.explain.status import WorkerStatus
+from spindown.cli.app import app
+from spindown.cli.drain import render_remainder
+from spindown.domain.fleet import WorkerState
+from spindown.error import BadInput
+from tests.builders import NOW, a_lease, a_worker
+
+
+@pytest.mark.parametrize("arguments", [[], ["classify", "--all"]], ids=["neither", "both"])
+def test_takes_one_workload_or_all(arguments: list[str]) -> None:
+    with pytest.raises(BadInput, match="name one workload, or give --all"):
+        app(["drain", *arguments], standalone_mode=False)
+
+
+def test_shows_workers_by_state_and_the_jobs_in_hand() -> None:
+    lease = a_lease(instance_id="i-1", job_id="j-7", items=9, items_done=4)
+    remainder = Remainder(
+        workload="ocr",
+        at=NOW,
+        is_heard=True,
+        launching=1,
+        workers=(
+            WorkerStatus(worker=a_worker("i-1", state=WorkerState.BUSY), leases=(lease,)),
+            WorkerStatus(worker=a_worker("i-2", state=WorkerState.IDLE), leases=()),
+        ),
+        instances=(),
+    )
+
+    assert render_remainder(remainder).plain == (
+        "ocr: 1 busy, 1 idle, 1 launching; at work: j-7 4/9"
+    )
+
+
+def test_says_when_nothing_runs() -> None:
+    remainder = Remainder(
+        workload="ocr", at=NOW, is_heard=True, launching=0, workers=(), instances=()
+    )
+
+    assert render_remainder(remainder).plain == "ocr: nothing runs"
