@@ -38,6 +38,7 @@ class Run:
     def __init__(self, scenario: SimScenario, policy: Policy, seed: int) -> None:
         self.scenario = scenario
         self.seed = seed
+        self._policy = policy
         self.agenda = Agenda(scenario.start)
         self.record = Recorder(self.agenda)
         self.world = World(scenario, policy, seed=seed, record=self.record, tell=self._tell)
@@ -63,7 +64,10 @@ class Run:
         seconds, scenario = self.agenda.seconds, self.scenario
         if seconds >= scenario.length + scenario.overtime:
             return True
-        return seconds >= scenario.length and not self._left and self.world.is_settled
+        if seconds < scenario.length or self._left or not self.world.queue.backlog().is_empty:
+            return False
+        # What is kept warm never ends by itself.
+        return self.world.compute.running == 0 or self._policy.warm_workers > 0
 
     def step(self) -> None:
         """Let one event happen, and whoever waits for a message get what has become visible."""

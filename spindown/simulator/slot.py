@@ -111,6 +111,8 @@ class SimSlot:
             self.attempt = None
 
     def _poll_length(self) -> timedelta:
+        if self.worker.is_warm:
+            return timedelta(seconds=_POLL_AT_MOST)
         rest = self.worker.standing.idle_timeout - self._idle_for()
         seconds = math.ceil(max(rest, _ZERO).total_seconds())
         return timedelta(seconds=min(seconds, _POLL_AT_MOST))
@@ -129,7 +131,8 @@ class SimSlot:
         self.worker.let_next_poll()
 
     def _rest(self) -> None:
-        wait = max(poll_wait(self._idle_for()).total_seconds(), _REQUEST_SECONDS)
+        pause = _ZERO if self.worker.is_warm else poll_wait(self._idle_for())
+        wait = max(pause.total_seconds(), _REQUEST_SECONDS)
         self._pause = self.site.agenda.plan_in(wait, Turn.WORKER, self.poll)
 
     def _note(self, declined: Declined) -> None:

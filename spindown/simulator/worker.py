@@ -5,71 +5,27 @@ cases; only the threads and the clock are replaced by events.
 """
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from spindown.app.port import Key
 from spindown.app.work.account import Account
-from spindown.app.work.held import WorkPorts
-from spindown.app.work.policy import Standing, read_standing
 from spindown.app.work.presence import Condemned, Presence
 from spindown.contract.codec import decode
-from spindown.contract.row import POLICY, RateRow, pool_sort, workload_partition
+from spindown.contract.row import RateRow, pool_sort, workload_partition
 from spindown.domain.fleet import Worker
 from spindown.domain.interruption import RECLAIM_GRACE, should_power_off
 from spindown.domain.learning import PoolRecord, interruption_rate
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.error import NotFound
-from spindown.simulator.agenda import Action, Agenda, Planned, Turn
-from spindown.simulator.attempt import SimAttempt
-from spindown.simulator.handout import Handout
-from spindown.simulator.result import Recorder
-from spindown.simulator.scenario import Delays
+from spindown.simulator.agenda import Action, Planned, Turn
+from spindown.simulator.site import Site, Tally
 from spindown.simulator.slot import SimSlot
 
 _ZERO = timedelta(0)
-
-
-@dataclass(slots=True, kw_only=True)
-class Site:
-    """What all workers of a simulation share."""
-
-    workload: str
-    deployment: str
-    agenda: Agenda
-    ports: WorkPorts
-    handout: Handout
-    record: Recorder
-    delays: Delays
-    #: Ends an instance from within.
-    power_off: Callable[[str], None]
-    _standing: tuple[tuple[object, object], Standing] | None = None
-
-    def standing(self) -> Standing:
-        """Return the policy in force; decoded once for all who read the same."""
-        key = Key(partition=workload_partition(self.workload), sort=POLICY)
-        row = self.ports.table.get(key) or {}
-        seen = (row.get("effective"), row.get("idle_timeout"))
-        if self._standing is None or self._standing[0] != seen:
-            known = self._standing[1] if self._standing else None
-            self._standing = seen, read_standing(self.ports.table, self.workload, known)
-        return self._standing[1]
-
-
-@dataclass(slots=True)
-class Tally:
-    """Slot seconds of one worker."""
-
-    busy: float = 0.0
-    #: Computed, and never committed.
-    lost: float = 0.0
-
-    def count(self, attempt: SimAttempt, now: datetime) -> None:
-        """Add an attempt that ends now."""
-        self.busy += (now - attempt.began).total_seconds()
-        self.lost += attempt.lost_seconds
+#: How often a worker looks at the clock (``worker.daemon``).
+_LOOK_UP = timedelta(seconds=1)
 
 
 class SimWorker:
@@ -97,6 +53,8 @@ class SimWorker:
         self.ended_at: datetime | None = None
         #: When EC2 takes the instance, once it has said so.
         self.deadline: datetime | None = None
+        #: Until when it stays though it is idle.
+        self.warm_until: datetime | None = None
         #: Why no new job is taken; "" while jobs are taken.
         self.reason = ""
         self.slots: list[SimSlot] = []
@@ -116,6 +74,11 @@ class SimWorker:
     def is_finishing(self) -> bool:
         """Tell whether it takes no new job."""
         return bool(self.reason) or self.ended_at is not None
+
+    @property
+    def is_warm(self) -> bool:
+        """Tell whether reconcile keeps the worker for whatever comes."""
+        return self.warm_until is not None and self.site.agenda.now < self.warm_until
 
     def check_in(self) -> None:
         """Say that it is up, and begin to work."""
@@ -158,6 +121,7 @@ class SimWorker:
         except Condemned:
             self.leave("condemned")
             return
+        self.warm_until = seen.warm_until
         if seen.interrupted_at is not None:
             self.notice(seen.interrupted_at)
         before = self.standing.idle_timeout
@@ -237,6 +201,9 @@ class SimWorker:
         self.reason = reason
         for slot in self.slots:
             slot.stop_polling()
+        if not self._is_drained:
+            with suppress(Condemned):
+                self.presence.begin_draining()
         self.slot_is_free()
 
     def _give_all_back(self) -> None:
@@ -245,20 +212,31 @@ class SimWorker:
                 slot.attempt.give_back()
 
     def _end_if_idle(self) -> None:
-        """End unless one last poll finds a message."""
+        """End unless it is kept warm, or one last poll finds a message."""
+        now = self.site.agenda.now
+        if self.is_warm:
+            self._plan("idle", max(self.warm_until or now, now + _LOOK_UP), self._end_if_idle)
+            return
         for slot in self.slots:
             slot.stop_polling()
+        self.pollers.clear()
         message = self.site.handout.receive(self.policy.lease_duration)
-        if message is not None:
-            first, *others = self.slots
-            self.pollers.clear()
+        if message is None and self.presence.drain("idle", unless_warm=True):
+            self._is_drained = True
+            self.site.record.note("drained", f"{self.instance_id} idle")
+            self._finish("idle")
+            self._end_instance()
+            return
+        first, *others = self.slots
+        if message is None:
+            self._plan("idle", now + _LOOK_UP, self._end_if_idle)
+            first.poll()
+        else:
             first.take(message)
-            for slot in others:
-                slot.poll()
             if first.attempt is None:
                 self.slot_is_free()
-            return
-        self._finish("idle")
+        for slot in others:
+            slot.poll()
 
     def _drain(self) -> None:
         if self._is_drained:

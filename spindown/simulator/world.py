@@ -35,7 +35,8 @@ from spindown.simulator.compute import Fate, SimCompute
 from spindown.simulator.handout import Handout
 from spindown.simulator.result import Recorder, Silence
 from spindown.simulator.scenario import Listing, SimScenario, Zone
-from spindown.simulator.worker import SimWorker, Site
+from spindown.simulator.site import Site
+from spindown.simulator.worker import SimWorker
 
 DEPLOYMENT = "simulated"
 WORKLOAD = "work"
@@ -96,11 +97,6 @@ class World:
             delays=scenario.delays,
             power_off=self.compute.power_off,
         )
-
-    @property
-    def is_settled(self) -> bool:
-        """Tell whether nothing waits, nothing is held and nothing runs."""
-        return self.compute.running == 0 and self.queue.backlog().is_empty
 
     def _make_inner(self) -> MemoryCompute:
         delays = self._scenario.delays

@@ -11,8 +11,7 @@ import pytest
 
 from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import Run, SimResult, simulate
-from spindown.simulator.generator import daily_stream, office_batches
-from spindown.simulator.market import sample_market
+from spindown.simulator.sample import daily_stream, office_batches, sample_market
 from tests.simulator.scene import (
     DAY,
     HOUR,

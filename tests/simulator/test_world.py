@@ -11,8 +11,8 @@ from spindown.app.port import Message, Outgoing
 from spindown.memory import MemoryClock, MemoryJobQueue
 from spindown.simulator import Boot, Run, simulate
 from spindown.simulator.agenda import Agenda, Turn
-from spindown.simulator.generator import daily_stream, office_batches
 from spindown.simulator.handout import Handout
+from spindown.simulator.sample import daily_stream, office_batches
 from spindown.simulator.scenario import value_at
 from tests.simulator.scene import DAY, HOUR, a_listing, a_policy, a_scenario, a_zone, an_arrival
 
