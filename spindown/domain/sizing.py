@@ -96,7 +96,8 @@ def capacity(
     counted = [w for w in workers if w.is_live and not w.is_interrupting]
     held: dict[str, list[Lease]] = {}
     for lease in leases:
-        held.setdefault(lease.instance_id, []).append(lease)
+        if lease.deadline > now:
+            held.setdefault(lease.instance_id, []).append(lease)
     for worker in counted:
         if not worker.takes_jobs:
             continue

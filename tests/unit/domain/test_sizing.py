@@ -456,3 +456,10 @@ def test_a_worker_that_takes_no_new_job_is_no_capacity_but_takes_its_place(
     assert (found.items_per_hour, found.free_slots, found.workers) == (0.0, 0, 1)
     assert found.next_free is None
     assert present([busy], [lease]).free_slots == 1
+
+
+def test_a_lease_that_has_run_out_keeps_no_slot() -> None:
+    lapsed = a_lease(deadline=NOW)
+
+    assert present([a_worker()], [lapsed]).free_slots == 1
+    assert present([a_worker()], [a_lease(deadline=NOW + minutes(1))]).free_slots == 0
