@@ -80,17 +80,22 @@ def charge(
         on_demand_dollars=on_demand,
         idle_seconds=accrual.idle_seconds,
         released_usd=released,
-        worker_write=ledger.change(
-            rows.worker_sort(worker.instance_id),
-            {"accrued_until": accrual.until},
-            # An event may have ended it meanwhile without moving ``accrued_until``.
-            when=When(
-                exists=True,
-                equals={"accrued_until": encode(worker.accrued_until)},
-                absent=frozenset({"ended_at"}),
-            ),
-        ),
+        worker_write=_mark_charged(worker, accrual.until, ledger),
         writes=tuple(writes),
+    )
+
+
+def _mark_charged(worker: Worker, until: datetime, ledger: Ledger) -> Write:
+    """Return the write that moves ``accrued_until``, once."""
+    return ledger.change(
+        rows.worker_sort(worker.instance_id),
+        {"accrued_until": until},
+        # An event may have ended it meanwhile without moving ``accrued_until``.
+        when=When(
+            exists=True,
+            equals={"accrued_until": encode(worker.accrued_until)},
+            absent=frozenset({"ended_at"}),
+        ),
     )
 
 
