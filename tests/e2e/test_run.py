@@ -1,0 +1,262 @@
+"""The deployed template with real Lambda code and real workers: from a message to its results."""
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spindown.cli.main import main
+from spindown.cli.session import connect
+from spindown.local.market.instance import Reason, State
+from tests.e2e.world import World, found, local_system
+
+#: MiniStack has one state for the process, and a deploy takes long: one xdist worker runs all.
+pytestmark = pytest.mark.xdist_group("e2e")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("e2e")
+    with local_system(directory) as system:
+        system.deploy()
+        session = connect(system.deployment, system.region)
+        yield World(system=system, session=session, directory=directory)
+
+
+def a_picture(width: int, height: int) -> bytes:
+    """Return a grey PNG."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        )
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    pixels = zlib.compress((b"\0" + b"\x7f" * width) * height)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        chunk(kind, body) for kind, body in ((b"IHDR", header), (b"IDAT", pixels), (b"IEND", b""))
+    )
+
+
+def width_of(picture: bytes) -> int:
+    return int(struct.unpack_from(">I", picture, 16)[0])
+
+
+def test_a_message_by_plain_boto3_is_worked_off_and_its_worker_ends_itself(world: World) -> None:
+    world.send("count", {"items": ["a", "bb"], "job_id": "plain"})
+
+    assert world.finished("plain").items_done == 2
+    assert [record["result"] for record in world.records("plain")] == [{"length": 1}, {"length": 2}]
+
+    def all_ended() -> bool:
+        launched = world.instances("count")
+        return bool(launched) and all(one.state is State.TERMINATED for one in launched)
+
+    found(all_ended)
+    assert {one.reason for one in world.instances("count")} == {Reason.GUEST}
+    found(lambda: world.session.status("count").is_quiet)
+
+
+def test_the_files_that_code_leaves_come_back_with_their_item(world: World) -> None:
+    pictures = world.directory / "pictures"
+    pictures.mkdir()
+    (pictures / "wide.png").write_bytes(a_picture(40, 20))
+    (pictures / "small.png").write_bytes(a_picture(8, 8))
+
+    batch = world.spindown_json("submit", "thumbnail", "pictures", "--param", "width=16")
+    (job_id,) = batch["jobs"]
+    world.finished(job_id)
+
+    small, wide = world.records(job_id)
+    assert (small["result"]["width"], wide["result"]["width"]) == (8, 16)
+    (output,) = wide["outputs"]
+    picture = world.session.store.get(output["key"]).data
+    assert (width_of(picture), len(picture)) == (16, output["bytes"])
+
+
+def test_an_item_that_raises_is_recorded_and_the_rest_goes_on(world: World) -> None:
+    world.send("count", {"items": ["a", "raise", "ccc"], "job_id": "raising"})
+
+    progress = world.finished("raising")
+
+    assert (progress.state, progress.items_done, progress.items_failed) == ("completed", 3, 1)
+    records = world.records("raising")
+    assert [record["status"] for record in records] == ["ok", "failed", "ok"]
+    assert "nothing to count" in records[1]["error"]
+
+
+def test_code_that_cannot_be_imported_costs_the_job_its_place_and_says_why(world: World) -> None:
+    message_id = world.send("absent", {"items": ["a"], "job_id": "unloadable"})
+
+    letter = world.dead_letter("absent", message_id)
+
+    assert "a_module_that_nobody_installed" in letter["reason"]
+    assert letter["job_id"] == "unloadable"
+    assert world.finished("unloadable").state == "failed"
+    told = world.spindown("results", "unloadable")
+    assert "a_module_that_nobody_installed" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ('{"item": ["a"]}', "did you mean items?"),
+        ("not JSON", "write one JSON object"),
+        ('{"items": ["a"], "prefix_uri": "s3://b-b/c/"}', "exactly one of"),
+    ],
+    ids=["an unknown key", "no JSON", "two sources"],
+)
+def test_a_malformed_message_gets_its_reason_and_the_next_one_is_done(
+    world: World, body: str, reason: str, request: pytest.FixtureRequest
+) -> None:
+    job_id = f"after-{request.node.callspec.id.replace(' ', '-')}"
+    message_id = world.send("count", body)
+    world.send("count", {"items": ["a"], "job_id": job_id})
+
+    letter = world.dead_letter("count", message_id)
+
+    assert reason in letter["reason"]
+    assert letter["body"] == body
+    assert world.finished(job_id).state == "completed"
+
+
+def test_a_job_of_too_many_items_is_split_and_every_item_done_once(world: World) -> None:
+    world.send("count", {"items": ["x" * n for n in range(1, 11)], "job_id": "large"})
+
+    progress = world.finished("large")
+
+    assert (progress.state, progress.items_done, progress.items) == ("completed", 10, 10)
+    records = world.records("large")
+    assert [record["result"]["length"] for record in records] == list(range(1, 11))
+    assert len({record["job_id"] for record in records}) == 3
+
+
+def test_a_policy_set_live_is_in_force_and_a_broken_edit_is_not(world: World) -> None:
+    assert world.spindown_json("policy", "set", "count", "max_workers=0") == {"max_workers": 0}
+    found(lambda: world.session.status("count").is_quiet)
+    world.send("count", {"items": ["a"], "job_id": "held-back"})
+    found(lambda: "max_workers is 0" in world.session.status("count").decision)
+
+    world.put_live_policy("count", json.dumps({"max_workers": "many"}))
+    troubles = world.session.status("count").troubles
+    shown = world.spindown("policy", "diff", "count")
+    assert troubles == ("the live policy is refused: max_workers is 'many': write a whole number",)
+    assert "the last good edit is in force" in shown.stderr
+    assert "max_workers  1         0" in shown.stdout
+
+    refused = world.spindown("policy", "set", "count", "max_workers=some")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == "spindown: max_workers is 'some': write a whole number\n"
+
+    assert world.spindown_json("policy", "reset", "count", "max_workers") == {"max_workers": 1}
+    assert world.finished("held-back").state == "completed"
+
+
+def test_what_is_sent_from_files_lines_and_stdin_is_found_by_its_batch(world: World) -> None:
+    (world.directory / "lines.jsonl").write_text('"a"\n\n"bb"\n"ccc"\n', encoding="utf-8")
+
+    sent = world.spindown_json(
+        "submit", "count", "--items", "lines.jsonl", "--items-per-job", "2", "--tenant", "acme"
+    )
+
+    assert (sent["items"], len(sent["jobs"])) == (3, 2)
+    for job_id in sent["jobs"]:
+        world.finished(job_id)
+    told = world.spindown("results", sent["batch_id"])
+    lengths = [json.loads(line)["result"]["length"] for line in told.stdout.splitlines()]
+    assert lengths == [1, 2, 3]
+    summary = world.spindown("results", sent["batch_id"], "--summary")
+    assert [line.split()[1:3] for line in summary.stdout.splitlines()] == [
+        ["completed", "2/2"],
+        ["completed", "1/1"],
+    ]
+
+
+def test_a_prefix_in_s3_is_a_job_of_all_that_lies_there(world: World, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        path = tmp_path / name
+        path.write_text(name, encoding="utf-8")
+        world.session.store.put_file(f"inputs/here/{name}", path)
+
+    bucket = world.session.bucket
+    sent = world.spindown_json("submit", "count", "--uri", f"s3://{bucket}/inputs/here/")
+    (job_id,) = sent["jobs"]
+    world.finished(job_id)
+
+    assert [record["item"] for record in world.records(job_id)] == [
+        f"s3://{bucket}/inputs/here/{name}" for name in ("one", "two")
+    ]
+
+
+def test_an_input_that_is_missing_fails_its_item_and_a_missing_list_its_job(world: World) -> None:
+    bucket = world.session.bucket
+    absent = f"s3://{bucket}/inputs/absent.bin"
+    world.send("count", {"items": ["a", absent], "job_id": "missing-input"})
+    message_id = world.send(
+        "count", {"items_uri": f"s3://{bucket}/inputs/absent.jsonl", "job_id": "missing-list"}
+    )
+
+    assert world.finished("missing-input").items_failed == 1
+    assert world.records("missing-input")[1]["error"] == f"{absent} is not there"
+    assert "put the object there" in world.dead_letter("count", message_id)["reason"]
+
+
+def test_every_view_is_json_for_programs(world: World) -> None:
+    workloads = [entry["workload"] for entry in world.spindown_json("status")]
+    plan = world.spindown_json("plan", "count", "--backlog", "3")
+    (decision, *_) = world.spindown_json("why", "count")[0]["decisions"]
+
+    assert sorted(workloads) == ["absent", "count", "thumbnail"]
+    assert plan["sizing"]["wanted"] == 1
+    assert {"offer", "constraint", "reason"} < plan["rejected"][0].keys()
+    assert decision["workload"] == "count"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        pytest.param(
+            ("status", "cuont"),
+            "workload is 'cuont': name one of the deployment's:",
+            id="an unknown workload",
+        ),
+        pytest.param(
+            ("results", "nobody"),
+            "results is 'nobody': name a batch or a job",
+            id="an unknown batch",
+        ),
+        pytest.param(
+            ("submit", "count", "absent-file"),
+            "FILES is 'absent-file': name a file",
+            id="an absent file",
+        ),
+        pytest.param(
+            ("policy", "reset", "count", "nothing"),
+            "key is 'nothing': name a key",
+            id="an unknown key",
+        ),
+        pytest.param(
+            ("submit", "count", "--items", "/absent.jsonl"),
+            "items is '/absent.jsonl': give a readable file",
+            id="an absent list",
+        ),
+        pytest.param(
+            ("submit", "count", "--uri", "https://here/"),
+            "message.prefix_uri is 'https://here/': write it as s3://",
+            id="an address that is not of S3",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    world: World, arguments: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--deployment", "e2e"])
+
+    told = capsys.readouterr()
+    assert (ended.value.code, told.out) == (1, "")
+    assert told.err.startswith(f"spindown: {sentence}")
+    assert told.err.count("\n") == 1

@@ -1,0 +1,187 @@
+"""A small deployment that runs for real on this machine, and what its tests ask of it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from spindown.app.batch.result import JobProgress, read_progress, read_records
+from spindown.cli.session import Session
+from spindown.contract.settings import live_parameter
+from spindown.contract.tag import WORKLOAD
+from spindown.local.market import MarketInstance
+from spindown.local.system import LocalSystem
+from tests.local.waiting import until
+from tests.local.world import at_once
+
+ROOT = Path(__file__).parents[2]
+SPINDOWN = Path(sys.executable).parent / "spindown"
+TICK = timedelta(seconds=1)
+#: Longer than any of these steps takes on a busy machine with two cores.
+PATIENCE = 60.0
+
+#: Workload -> what its code is: the last item of a job of `count` may raise.
+CODE = {
+    "count": """
+from spindown.user import Result
+
+def run(batch, ctx):
+    for item in batch:
+        if item.value == "raise":
+            raise ValueError("nothing to count")
+        yield Result(item, {"length": len(item.value)})
+""",
+    "absent": "import a_module_that_nobody_installed\n",
+}
+
+_POLICY = """
+tick = "1s"
+start_within = "1s"
+drain_within = "30s"
+max_workers = 1
+idle_timeout = "3s"
+scale_down_delay = "1s"
+heartbeat_interval = "2s"
+lease_duration = "10s"
+heartbeat_stale_after = "30s"
+boot_estimate = "1s"
+"""
+
+_WORKLOAD = """
+[workload.{name}.run]
+entrypoint = "{name}:run"
+code = "{name}"
+
+[workload.{name}.policy]
+{policy}
+"""
+
+Found = TypeVar("Found")
+
+
+def write_deployment(directory: Path) -> Path:
+    """Write a spindown.toml of three workloads with their code; return its path."""
+    for name, text in CODE.items():
+        (directory / name).mkdir()
+        (directory / name / f"{name}.py").write_text(text, encoding="utf-8")
+    shutil.copytree(ROOT / "examples" / "thumbnail", directory / "thumbnail")
+    policies = {
+        "count": f"{_POLICY}\nmax_items_per_job = 4",
+        "thumbnail": _POLICY,
+        "absent": f"{_POLICY}\nmax_failures = 1\nmax_failures_on_two = 1",
+    }
+    head = (
+        '[deployment]\nname = "e2e"\nregion = "us-east-1"\nzones = ["us-east-1a", "us-east-1b"]\n'
+    )
+    tables = [_WORKLOAD.format(name=name, policy=text) for name, text in policies.items()]
+    path = directory / "spindown.toml"
+    path.write_text(head + "".join(tables), encoding="utf-8")
+    return path
+
+
+def local_system(directory: Path) -> LocalSystem:
+    """Return a system where `spindown --local` finds it from ``directory``."""
+    return LocalSystem(
+        write_deployment(directory),
+        state=directory / ".spindown",
+        port=0,
+        tick=TICK,
+        scenario=at_once(),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A deployed system, seen as a user sees it: SDK, command line, results."""
+
+    system: LocalSystem
+    session: Session
+    directory: Path
+
+    def send(self, workload: str, body: object) -> str:
+        """Drop a message on a queue as any SDK does; a text goes as it is. Return its id."""
+        text = body if isinstance(body, str) else json.dumps(body)
+        sqs = self.system.client("sqs")
+        url = self.session.workload(workload).queue_url
+        return str(sqs.send_message(QueueUrl=url, MessageBody=text)["MessageId"])
+
+    def spindown(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run the command in the deployment's directory, as a shell that knows no AWS."""
+        known = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
+        return subprocess.run(
+            [SPINDOWN, *arguments, "--local"],
+            check=False,
+            cwd=self.directory,
+            env=known,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+
+    def spindown_json(self, *arguments: str) -> Any:
+        """Run the command with --json; return what it printed."""
+        done = self.spindown(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def finished(self, job_id: str) -> JobProgress:
+        """Wait until a job is over; return how it ended."""
+
+        def look() -> JobProgress | None:
+            progress = read_progress(job_id, self.session.store)
+            return progress if progress.is_over else None
+
+        return found(look)
+
+    def records(self, job_id: str) -> Sequence[Mapping[str, Any]]:
+        """Return what a job has committed."""
+        return list(read_records(job_id, self.session.store))
+
+    def instances(self, workload: str) -> Sequence[MarketInstance]:
+        """Return the instances that were launched for a workload, ended ones included."""
+        return [
+            instance
+            for instance in self.system.market.instances()
+            if instance.tags.get(WORKLOAD) == workload
+        ]
+
+    def dead_letter(self, workload: str, message_id: str) -> Mapping[str, str]:
+        """Wait for what became of a message in the dead-letter queue: its attributes and body."""
+        sqs = self.system.client("sqs")
+        url = self.session.workload(workload).dlq_url
+
+        def look() -> Mapping[str, str] | None:
+            answer = sqs.receive_message(
+                QueueUrl=url,
+                MaxNumberOfMessages=10,
+                MessageAttributeNames=["All"],
+                VisibilityTimeout=0,
+            )
+            for message in answer.get("Messages", []):
+                attributes = message.get("MessageAttributes", {})
+                told = {name: value["StringValue"] for name, value in attributes.items()}
+                if told.get("original_message_id") == message_id:
+                    return {**told, "body": message["Body"]}
+            return None
+
+        return found(look)
+
+    def put_live_policy(self, workload: str, text: str) -> None:
+        """Write a live policy past `spindown policy set`, as a person in the console does."""
+        self.system.client("ssm").put_parameter(
+            Name=live_parameter("e2e", workload), Value=text, Type="String", Overwrite=True
+        )
+
+
+def found(look: Callable[[], Found | None]) -> Found:
+    """Wait, within the patience of these tests, until something is found; return it."""
+    answer = until(look, seconds=PATIENCE)
+    assert answer is not None
+    return answer
