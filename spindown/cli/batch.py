@@ -18,6 +18,7 @@ from spindown.cli import option
 from spindown.cli.session import Session, open_session
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
+from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import parse_items
 from spindown.error import BadInput, NotFound
 
@@ -149,12 +150,20 @@ def results(
     for job_id in jobs:
         if summary:
             _print_progress(session, job_id, as_json=as_json)
-            continue
-        try:
-            for record in read_records(job_id, session.store):
-                print(json.dumps(record, ensure_ascii=False))
-        except NotFound:
-            sys.stderr.write(f"spindown: {job_id} is waiting: no worker has claimed it yet\n")
+        else:
+            _print_records(session, job_id)
+
+
+def _print_records(session: Session, job_id: str) -> None:
+    try:
+        for record in read_records(job_id, session.store):
+            print(json.dumps(record, ensure_ascii=False))
+    except NotFound:
+        sys.stderr.write(f"spindown: {job_id} is waiting: no worker has claimed it yet\n")
+        return
+    progress = read_progress(job_id, session.store)
+    if progress.state is JobState.FAILED:
+        sys.stderr.write(f"spindown: {job_id} was given up: {progress.reason}\n")
 
 
 def _print_progress(session: Session, job_id: str, *, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from spindown.cli import option
 from spindown.cli.render.screen import format_cost, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
-from spindown.domain.ranking import Candidate
+from spindown.domain.ranking import Candidate, Rejection
 
 _SHOWN = 20
 _COLUMNS = ("$/h", "items/h", "from", "$/1000 items")
@@ -125,5 +125,14 @@ def plan_to_json(made: Plan, candidates: Sequence[Candidate] | None = None) -> d
         "stopped": made.stopped,
         "next_try_at": encode(made.next_try_at),
         "candidates": [encode(candidate) for candidate in candidates],
-        "rejected": [encode(rejection) for rejection in made.candidates.rejected],
+        "rejected": [_rejection_to_json(rejection) for rejection in made.candidates.rejected],
+    }
+
+
+def _rejection_to_json(rejection: Rejection) -> dict[str, Any]:
+    return {
+        "offer": encode(rejection.offer),
+        "constraint": rejection.constraint,
+        "reason": rejection.reason,
+        "retry_at": encode(rejection.retry_at),
     }
