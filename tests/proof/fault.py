@@ -40,7 +40,6 @@ class Faults:
     """Stands before every port; lets at most one fault happen, then nothing until armed anew."""
 
     def __init__(self) -> None:
-        self.calls = 0
         #: What the last fault hit; None: it is still to come.
         self.hit: PortCall | None = None
         self._fault: Fault | None = None
@@ -54,7 +53,6 @@ class Faults:
 
     def __call__(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
         """Carry out a call, unless its time has come."""
-        self.calls += 1
         fault = self._fault
         self._left -= 1
         if fault is None or self._left > 0:

@@ -211,7 +211,11 @@ class Process:
     def _call(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
         if self.is_dead:
             raise Crashed("a dead process makes no call")
-        return self.world.work_call(call, proceed)
+        try:
+            return self.world.work_call(call, proceed)
+        except Crashed:
+            self.die()
+            raise
 
     def die(self) -> None:
         """Be gone without a word."""

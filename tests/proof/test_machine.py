@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 from tests.proof.fault import FAULTS, Fault, Kind
 from tests.proof.invariant import Chronicle
 from tests.proof.process import Process
-from tests.proof.world import ProofWorld, pick
+from tests.proof.world import a_world, pick
 
 _NUMBERS = st.integers(0, 11)
 _WAITS = st.sampled_from([1, 10, 60, 61, 119, 200, 301, 700, 1500]).map(
@@ -40,7 +40,7 @@ class Story(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = ProofWorld()
+        self.world = a_world()
         self.chronicle = Chronicle(self.world)
 
     @initialize(counts=st.lists(st.integers(0, 10), min_size=1, max_size=4))

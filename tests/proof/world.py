@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -21,7 +21,6 @@ from spindown.contract.event import (
 )
 from spindown.contract.job.manifest import (
     JobState,
-    decode_manifest,
     encode_manifest,
     manifest_key,
 )
@@ -44,6 +43,7 @@ POLICY = replace(
     Policy(),
     max_items_per_job=4,
     max_workers=3,
+    checkpoint_items=2,
     idle_timeout=3 * MINUTE,
     max_lifetime=4 * timedelta(hours=1),
 )
@@ -63,8 +63,6 @@ class ProofWorld(ControlWorld):
     code_digest = "abc"
 
     def __post_init__(self) -> None:
-        self.policy = POLICY
-        self.budget = 1000.0
         super().__post_init__()
         self.random = Random(7)
         self.faults = Faults()
@@ -76,6 +74,8 @@ class ProofWorld(ControlWorld):
         #: Job id -> its items, as submitted.
         self.jobs: dict[str, list[str]] = {}
         self.bodies: dict[str, str] = {}
+        #: Messages that are no jobs.
+        self.texts: list[str] = []
         self.cancelled: set[str] = set()
         #: Instance id -> its processes, the present one last.
         self.processes: dict[str, list[Process]] = {}
@@ -107,6 +107,11 @@ class ProofWorld(ControlWorld):
         self.bodies[job_id] = json.dumps(body)
         self.send_again(job_id)
         return job_id
+
+    def send_text(self, text: str) -> None:
+        """Put a message on the queue that is no job."""
+        self.texts.append(text)
+        self.queue.send([Outgoing(body=text)])
 
     def send_again(self, job_id: str) -> None:
         """Send the message of a job, perhaps not for the first time."""
@@ -210,7 +215,7 @@ class ProofWorld(ControlWorld):
         try:
             act()
         except Crashed:
-            process.die()
+            return
         finally:
             process.is_working = False
 
@@ -245,9 +250,8 @@ class ProofWorld(ControlWorld):
             assert self.now < give_up_at, self._unrest()
             self.go_on()
             watch()
-        rest_at = self.now + _TIDY
-        while self.now < rest_at:
-            self.tick(MINUTE)
+        for pause in (_TIDY, MINUTE, MINUTE):
+            self.tick(pause)
 
     @property
     def is_at_rest(self) -> bool:
@@ -287,20 +291,15 @@ class ProofWorld(ControlWorld):
 
     # What there is to see.
 
-    def state_of(self, job_id: str) -> JobState | None:
-        """Return what became of a job; None: nobody has claimed it."""
-        try:
-            return decode_manifest(self.objects.get(manifest_key(job_id)).data).state
-        except NotFound:
-            return None
-
     def rows(self) -> dict[str, Worker]:
         """Return every worker that the ledger has ever known."""
         ended = Ledger(self.table, WORKLOAD).read_ended()
         return {**{w.instance_id: w for w in ended.values()}, **self.view().workers}
 
-    def ends(self) -> dict[str, datetime | None]:
-        return {i.instance_id: i.ends_at for i in self.instances}
+
+def a_world(**policy: Any) -> ProofWorld:
+    """Return a deployment in which nothing has happened yet."""
+    return ProofWorld(policy=replace(POLICY, **policy), budget=1000.0)
 
 
 def pick(choices: Sequence[Any], number: int) -> Any:
