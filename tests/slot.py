@@ -43,6 +43,7 @@ class ScriptedRunner:
     batches: list[list[int]] = field(default_factory=list)
     paths: list[Path | None] = field(default_factory=list)
     kills: int = 0
+    pid: int | None = None
     polls: int = 0
     _events: list[Event | None] = field(default_factory=list)
 

@@ -8,6 +8,7 @@ SPINDOWN_POWEROFF           command that ends the instance (default: systemctl p
 SPINDOWN_PYTHON             interpreter of the user's code (default: this one)
 SPINDOWN_ALIVE              file written at every heartbeat, for the dead-man check
 SPINDOWN_METADATA_INTERVAL  seconds between two looks at the metadata (default: 5)
+SPINDOWN_USAGE_INTERVAL     seconds between two looks at CPU, memory and GPUs (default: 5)
 
 and the standard AWS variables for another endpoint or region.
 """
@@ -40,6 +41,7 @@ from worker.child.runner import ChildRunner, Runner
 from worker.daemon import Daemon, Parts
 from worker.home import Home, WorkerSettings, find_home
 from worker.log import EventLog, open_log
+from worker.usage.meter import slot_gpus
 
 _IDENTITY_TRIES = 30
 _IDENTITY_PAUSE = timedelta(seconds=2)
@@ -80,14 +82,16 @@ def make_scratch() -> Path:
 def read_settings(environment: Mapping[str, str], scratch: Path) -> WorkerSettings:
     """Return the settings of this machine."""
     alive = environment.get("SPINDOWN_ALIVE")
-    interval = float(environment.get("SPINDOWN_METADATA_INTERVAL") or 5)
+    metadata_interval = float(environment.get("SPINDOWN_METADATA_INTERVAL") or 5)
+    usage_interval = float(environment.get("SPINDOWN_USAGE_INTERVAL") or 5)
     return WorkerSettings(
         scratch=scratch,
         python=environment.get("SPINDOWN_PYTHON") or sys.executable,
         env=environment,
         poweroff=tuple(shlex.split(environment.get("SPINDOWN_POWEROFF") or "systemctl poweroff")),
         alive=Path(alive) if alive else None,
-        metadata_interval=timedelta(seconds=interval),
+        metadata_interval=timedelta(seconds=metadata_interval),
+        usage_interval=timedelta(seconds=usage_interval),
     )
 
 
@@ -151,11 +155,8 @@ def make_runner(
 
 def visible_gpus(worker: Worker, slot: int) -> Mapping[str, str]:
     """Return the variable that shares the GPUs out: each slot its own, or all if there is one."""
-    gpus = int(worker.gpu_count)
-    if gpus == 0 or worker.slots == 1:
-        return {}
-    own = [gpu for gpu in range(gpus) if gpu % worker.slots == slot % min(worker.slots, gpus)]
-    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, own))}
+    own = slot_gpus(worker, slot)
+    return {} if own is None else {"CUDA_VISIBLE_DEVICES": ",".join(map(str, own))}
 
 
 def _identify(metadata: Metadata, log: EventLog) -> Identity:

@@ -52,6 +52,11 @@ class Attempt:
         self._handover = Handover(bench, self._log)
 
     @property
+    def held(self) -> Held:
+        """Return the job as it stands."""
+        return self._held
+
+    @property
     def all_failed(self) -> bool:
         """Tell whether the job has come to an end in which not one item went well."""
         manifest = self._held.manifest

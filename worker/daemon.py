@@ -34,6 +34,8 @@ from worker.keeper import Keeper
 from worker.life import Life
 from worker.log import EventLog
 from worker.slot import Slot
+from worker.usage.journal import Journal
+from worker.usage.sampler import Sampler
 from worker.watch import Watch
 
 #: How long the last poll before the end waits.
@@ -83,10 +85,12 @@ class Daemon:
         """
         worker = self._presence.check_in(patience=self._parts.settings.check_in_patience)
         account = self._open_account(worker)
-        self._slots = self._make_slots(worker, account)
+        sampler = self._make_sampler(worker)
+        self._slots = self._make_slots(worker, account, sampler)
         watch = self._make_watch(account)
         watch.beat()
         watch.start()
+        sampler.start()
         for slot in self._slots:
             slot.thread.start()
         while not self._life.is_finishing:
@@ -99,6 +103,7 @@ class Daemon:
         self._join_slots()
         self._presence.drain(self._life.reason)
         watch.stop()
+        sampler.stop()
         self._log.info("drained", reason=self._life.reason)
         return worker
 
@@ -134,12 +139,26 @@ class Daemon:
         account.emit({"BootSeconds": booted.total_seconds()})
         return account
 
-    def _make_slots(self, worker: Worker, account: Account) -> Sequence[Slot]:
-        rate = self._interruption_rate(worker)
-        return [self._make_slot(worker, slot, account, rate) for slot in range(worker.slots)]
+    def _make_sampler(self, worker: Worker) -> Sampler:
+        return Sampler(
+            worker,
+            workload=self._parts.home.workload,
+            journal=Journal(self._ports.objects, self._ports.clock, self._log),
+            settings=self._parts.settings,
+            log=self._log,
+        )
 
-    def _make_slot(self, worker: Worker, slot: int, account: Account, rate: float) -> Slot:
+    def _make_slots(self, worker: Worker, account: Account, sampler: Sampler) -> Sequence[Slot]:
+        rate = self._interruption_rate(worker)
+        return [
+            self._make_slot(worker, slot, account, sampler, rate) for slot in range(worker.slots)
+        ]
+
+    def _make_slot(
+        self, worker: Worker, slot: int, account: Account, sampler: Sampler, rate: float
+    ) -> Slot:
         parts = self._parts
+        runner = parts.make_runner(worker, slot)
         seat = Seat(
             workload=parts.home.workload,
             instance_id=worker.instance_id,
@@ -154,7 +173,7 @@ class Daemon:
             seat=seat,
             presence=self._presence,
             ports=self._ports,
-            runner=parts.make_runner(worker, slot),
+            runner=runner,
             life=self._life,
             account=account,
             keeper=Keeper(seat, self._presence, self._ports),
@@ -163,6 +182,7 @@ class Daemon:
             transfers=ThreadPoolExecutor(2, thread_name_prefix=f"transfer-{slot}"),
             scratch=scratch,
             interruption_rate=rate,
+            recorder=sampler.watch(slot, runner),
         )
         return Slot(bench, poll_at_most=parts.settings.poll_at_most)
 

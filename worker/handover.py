@@ -23,6 +23,7 @@ from worker.child.runner import Runner
 from worker.keeper import Keeper
 from worker.life import Life
 from worker.log import EventLog
+from worker.usage.record import Recorder
 
 
 class Ending(StrEnum):
@@ -57,6 +58,8 @@ class Bench:
     scratch: Path
     #: Interruptions per hour of the pool that the instance came from.
     interruption_rate: float = 0.0
+    #: Notes how the machine was used; None: nobody asks.
+    recorder: Recorder | None = None
 
     @property
     def policy(self) -> Policy:

@@ -51,6 +51,11 @@ class WorkerSettings:
     poll_at_most: timedelta = timedelta(seconds=20)
     #: How long reconcile may take to write our row after the launch.
     check_in_patience: timedelta = timedelta(minutes=10)
+    #: How often the use of CPU, memory and GPUs is looked at.
+    usage_interval: timedelta = timedelta(seconds=5)
+    #: Where the kernel tells of processes, and what tells of GPUs.
+    proc: Path = Path("/proc")
+    nvidia_smi: str = "nvidia-smi"
     #: How long work in hand may go on after SIGTERM; its results are committed all the same.
     stop_grace: timedelta = timedelta(seconds=20)
 

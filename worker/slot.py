@@ -8,6 +8,7 @@ from spindown.app.port import Message
 from spindown.app.work.claim import Declined, Outcome, claim
 from spindown.app.work.held import Held
 from spindown.app.work.message import put_back
+from spindown.contract.usage import UsageEnd
 from spindown.domain.idle import poll_wait
 from spindown.domain.lease import is_quarantined
 from spindown.error import SpindownError
@@ -18,6 +19,13 @@ _FIRST_BACK_OFF = timedelta(seconds=1)
 _LONGEST_BACK_OFF = timedelta(seconds=30)
 #: Faults of our own code in a row after which a slot is not to be trusted.
 _CRASHES_AT_MOST = 3
+_ENDS = {
+    Ending.COMPLETED: UsageEnd.COMPLETED,
+    Ending.RELEASED: UsageEnd.RELEASED,
+    Ending.FAILED: UsageEnd.FAILED,
+    Ending.DEAD_LETTERED: UsageEnd.FAILED,
+    Ending.LOST: UsageEnd.LOST,
+}
 _COUNTED = {Ending.COMPLETED, Ending.FAILED, Ending.DEAD_LETTERED}
 
 
@@ -132,13 +140,28 @@ class Slot:
             waited = bench.ports.clock.now() - held.message.sent_at
             bench.account.emit({"WaitSeconds": waited.total_seconds()})
         attempt = Attempt(held, bench)
+        since = bench.ports.clock.now()
+        if bench.recorder is not None:
+            bench.recorder.begin()
         ending = attempt.run()
+        self._record(held, attempt, ending, since)
         if ending in _COUNTED:
             failed = ending is not Ending.COMPLETED or attempt.all_failed
             bench.life.outcomes.append((held.job_id, failed))
             if is_quarantined(bench.life.outcomes, bench.policy):
                 bench.log.warning("quarantined", jobs=bench.policy.failures_to_quarantine)
                 bench.life.finish("its last jobs all failed")
+
+    def _record(self, taken: Held, attempt: Attempt, ending: Ending, since: datetime) -> None:
+        """Note how the machine was used; a job that was only split has not used it."""
+        bench = self._bench
+        if bench.recorder is None or ending is Ending.SPLIT:
+            return
+        end = _ENDS[ending]
+        if end is UsageEnd.RELEASED and bench.life.interrupted:
+            end = UsageEnd.INTERRUPTED
+        now = bench.ports.clock.now()
+        bench.recorder.end(taken, attempt.held.manifest, end, since=since, until=now)
 
     def _note(self, declined: Declined) -> None:
         bench = self._bench

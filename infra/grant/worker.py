@@ -9,6 +9,7 @@ from infra.grant.statement import READ_ROWS, allow, see_missing_objects
 from spindown.contract import row
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.location import parse_location
+from spindown.contract.usage import usage_prefix
 
 
 def work_jobs(*, queue_arn: str, dead_letters_arn: str) -> list[iam.PolicyStatement]:
@@ -39,6 +40,11 @@ def keep_results(*, bucket_arn: str) -> list[iam.PolicyStatement]:
         allow("ReadUploads", ["s3:GetObject"], [f"{bucket_arn}/{UPLOADS}*"]),
         see_missing_objects(bucket_arn=bucket_arn, versions=True),
     ]
+
+
+def keep_usage(*, bucket_arn: str, workload: str) -> iam.PolicyStatement:
+    """Return the writing of the workload's usage records."""
+    return allow("KeepUsage", ["s3:PutObject"], [f"{bucket_arn}/{usage_prefix(workload)}*"])
 
 
 def read_code(*, archive_arn: str) -> iam.PolicyStatement:

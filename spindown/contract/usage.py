@@ -1,8 +1,9 @@
 """How well a worker was used by one job: a record each time a slot leaves a job.
 
 ``usage/workload={workload}/day={YYYY-MM-DD}/{job_id}-{epoch}.jsonl``: the layout by which Athena
-finds a workload and a span of days without listing the rest. A job that was interrupted has one
-record an epoch, so that sums over records are sums over all paid work.
+finds a workload and a span of days without listing the rest. A worker writes the records of some
+minutes into one object, named by the first. A job that was interrupted has one record an epoch,
+so that sums over records are sums over all paid work.
 """
 
 import json
@@ -35,7 +36,11 @@ class UsageEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRecord:
-    """One epoch of one job on one slot. Shares are percent of what the slot could use."""
+    """One epoch of one job on one slot.
+
+    CPU, memory and VRAM are percent of the slot's even share of the machine; of CPU and memory it
+    may have used more. None: it was not seen, since the job was too short or there is no GPU.
+    """
 
     job_id: str
     #: "": the job belongs to no batch.
@@ -64,12 +69,14 @@ class UsageRecord:
     #: Of these: computed before, by an epoch that could not commit them.
     items_redone: int = 0
     items_failed: int = 0
-    cpu_mean: float
-    cpu_max: float
-    memory_max: float
-    #: None: no GPU, or its counters could not be read.
+    cpu_mean: float | None = None
+    cpu_max: float | None = None
+    memory_mean: float | None = None
+    memory_max: float | None = None
+    #: Percent of the time in which the GPUs computed at all.
     gpu_mean: float | None = None
     gpu_max: float | None = None
+    vram_mean: float | None = None
     vram_max: float | None = None
 
     @property
@@ -84,7 +91,7 @@ def usage_prefix(workload: str) -> str:
 
 
 def usage_key(record: UsageRecord) -> str:
-    """Return the key of a record: one object an epoch, so that nobody appends."""
+    """Return the key of an object by its first record, which no other object has."""
     day = f"{record.started_at:%Y-%m-%d}"
     return f"{usage_prefix(record.workload)}{DAY}={day}/{record.job_id}-{record.epoch:08d}.jsonl"
 

@@ -43,6 +43,9 @@ from worker.keeper import Keeper
 from worker.life import Life
 from worker.log import open_log
 from worker.slot import Slot
+from worker.usage.journal import Journal
+from worker.usage.meter import Meter
+from worker.usage.record import Recorder
 
 pytestmark = pytest.mark.bench
 
@@ -129,6 +132,12 @@ def make_slot(aws: Aws, tmp_path: Path) -> tuple[Slot, ChildRunner]:
         batch_size=code.spec.batch_size,
         transfers=ThreadPoolExecutor(2),
         scratch=tmp_path,
+        recorder=Recorder(
+            workload=WORKLOAD,
+            worker=worker,
+            meter=Meter(slots=1, gpus=None),
+            journal=Journal(ports.objects, aws.clock, log),
+        ),
     )
     return Slot(bench, poll_at_most=timedelta(seconds=20)), runner
 

@@ -21,7 +21,7 @@ KIT = "arn:aws:s3:::<kit>"
 _TABLE = ours("dynamodb", "table/lab-ledger")
 _QUEUE = ours("sqs", "lab-rich")
 _DEAD_LETTERS = ours("sqs", "lab-rich-dlq")
-_WORKER_LOG = ours("logs", "log-group:/spindown/lab/worker/rich:log-stream:i-1/metrics")
+_WORKER_LOG = ours("logs", "log-group:/spindown/lab/worker/rich:log-stream:i-1")
 _HERE = {"aws:RequestedRegion": [REGION]}
 _OURS = {f"aws:RequestTag/{tag.DEPLOYMENT}": ["lab"]}
 _BEARS_OURS = {f"aws:ResourceTag/{tag.DEPLOYMENT}": ["lab"]}
@@ -70,7 +70,8 @@ _WORKER_NEEDS = [
     # Its row, leases, the policy in force; how an owner that is gone has ended.
     *(rows(action, "w#rich") for action in ("GetItem", "Query", "UpdateItem", "DeleteItem")),
     rows("GetItem", "h#rich"),
-    # Metrics.
+    # Its log, metrics and usage.
+    *_objects(["PutObject"], "usage/workload=rich/day=2026-03-09/j-1.jsonl"),
     Call("logs:CreateLogStream", _WORKER_LOG),
     Call("logs:PutLogEvents", _WORKER_LOG),
 ]
@@ -83,7 +84,8 @@ _WORKER_MUST_NOT = [
     Call("sqs:PurgeQueue", _QUEUE),
     # What decides, and what is only to be read.
     *_objects(["GetObject", "PutObject"], "offers/catalogue.json", "decisions/rich/d.json"),
-    *_objects(["PutObject"], "inputs/b-1/a.png", "batches/b-1.json", "usage/u.jsonl"),
+    *_objects(["PutObject"], "inputs/b-1/a.png", "batches/b-1.json"),
+    *_objects(["PutObject"], "usage/workload=plain/day=2026-03-09/j-1.jsonl"),
     *_objects(["DeleteObject", "DeleteObjectVersion"], "jobs/j/manifest.json"),
     Call("s3:PutObject", "arn:aws:s3:::papers/2026/a.pdf"),
     # What was not declared.

@@ -19,6 +19,7 @@ STATEMENTS = [
             "WorkQueue",
             "GiveUpJobs",
             "KeepResults",
+            "KeepUsage",
             "ReadUploads",
             "SeeMissingObjects",
             "ReadCode",

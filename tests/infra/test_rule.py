@@ -17,11 +17,12 @@ _MADE_BY_THE_LAUNCH = "it does not exist before the launch; a condition asks for
 #: What the rules find and we keep, with the reason. Logical ids without their digests.
 KEPT = {
     "AwsSolutions-IAM5[Resource::*]": "EC2's reading, Pricing and Service Quotas know no resources",
-    "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/batches/*]": _OBJECTS,
     "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/decisions/*]": _OBJECTS,
+    "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/inputs/*]": _OBJECTS,
     "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/jobs/*]": _OBJECTS,
     "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/offers/*]": _OBJECTS,
-    "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/usage/*]": _OBJECTS,
+    "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/usage/workload=plain/*]": _OBJECTS,
+    "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/usage/workload=rich/*]": _OBJECTS,
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ec2:<AWS::Region>::image/*]": (
         "the image is what the parameter holds at the launch; the template names the parameter"
     ),

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 import textwrap
 import threading
@@ -18,6 +19,7 @@ from spindown.app.work.presence import Condemned
 from spindown.aws.clock import SystemClock
 from spindown.contract.job.manifest import JobState
 from spindown.contract.run import RunSpec
+from spindown.contract.usage import UsageEnd, decode_usage, usage_prefix
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.policy import Policy
 from spindown.error import NotFound
@@ -54,6 +56,14 @@ STEPPER = """
     def run(batch, ctx):
         while not (Path(__file__).parents[1] / "go").exists():
             threading.Event().wait(0.02)
+        return [Result(item, item.value) for item in batch]
+"""
+BURNER = """
+    import subprocess, sys
+    from spindown.user import Result
+    BURN = "import time; end = time.monotonic() + 1\\nwhile time.monotonic() < end: sum(range(999))"
+    def run(batch, ctx):
+        subprocess.run([sys.executable, "-c", BURN], check=True)
         return [Result(item, item.value) for item in batch]
 """
 ECHO = """
@@ -107,6 +117,7 @@ class Plant:
                     python=sys.executable,
                     poweroff=("touch", str(self.ended)),
                     metadata_interval=timedelta(seconds=0.05),
+                    usage_interval=timedelta(seconds=0.2),
                     poll_at_most=timedelta(seconds=0.2),
                     check_in_patience=timedelta(seconds=0.2),
                     stop_grace=timedelta(seconds=0.3),
@@ -232,6 +243,21 @@ def test_sends_its_log_at_heartbeats_and_before_it_powers_off(
     one.join()
     assert basket.sent[-3:] == ["draining", "drained", "powering_off"]
     assert basket.waiting == []
+
+
+def test_writes_how_well_each_job_used_the_machine(plant: Callable[..., Plant]) -> None:
+    one = plant(BURNER)
+    one.world.send({"job_id": "a", "items": items(1)})
+    one.start()
+    one.join()
+    [found] = one.world.objects.list(usage_prefix(WORKLOAD))
+    [record] = decode_usage(one.world.objects.get(found.key).data, workload=WORKLOAD)
+    assert (record.job_id, record.items, record.end) == ("a", 1, UsageEnd.COMPLETED)
+    # The child burns one core as well as it can, in a process of its own.
+    assert record.cpu_mean is not None
+    assert record.cpu_mean > 10.0 / (os.cpu_count() or 1)
+    assert record.memory_max is not None
+    assert 0.0 < record.memory_max < 100.0
 
 
 def test_one_notice_drains_all_four_slots(plant: Callable[..., Plant]) -> None:

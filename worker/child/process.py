@@ -55,6 +55,11 @@ class Child:
         self._reader = threading.Thread(target=self._read_output, name="output", daemon=True)
         self._reader.start()
 
+    @property
+    def pid(self) -> int:
+        """Return its process id, which is that of its session too."""
+        return self._process.pid
+
     def send(self, frame: Frame) -> None:
         """Send a frame; a child that does not read it is killed, which ends the line."""
         if not write_within(self._down, encode_frame(frame), _WRITE_SECONDS):

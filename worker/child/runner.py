@@ -69,6 +69,11 @@ _ROOT = str(Path(worker.__file__ or "").resolve().parent.parent)
 class Runner(Protocol):
     """What runs the user's code for one slot."""
 
+    @property
+    def pid(self) -> int | None:
+        """Return the process that the code runs in, None if there is none."""
+        ...
+
     def warm(self) -> None:
         """Start loading the user's code, without waiting for it."""
         ...
@@ -120,6 +125,12 @@ class ChildRunner:
         self._give_up_at = 0.0
         #: What the child has sent and nobody has polled for yet.
         self._answers: deque[Event] = deque()
+
+    @property
+    def pid(self) -> int | None:
+        """Return the process of the child, None if there is none."""
+        child = self._child
+        return None if child is None else child.pid
 
     def warm(self) -> None:
         """Start the child if none runs."""

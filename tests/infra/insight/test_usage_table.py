@@ -31,9 +31,11 @@ RECORD = UsageRecord(
     items=10,
     cpu_mean=40.0,
     cpu_max=90.0,
+    memory_mean=20.0,
     memory_max=30.0,
     gpu_mean=70.0,
     gpu_max=100.0,
+    vram_mean=50.0,
     vram_max=60.0,
 )
 

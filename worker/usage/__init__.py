@@ -1,0 +1,1 @@
+"""How well the machine is used: read every few seconds, told of each job, kept in S3."""

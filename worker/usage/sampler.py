@@ -1,0 +1,84 @@
+"""Look at the machine every few seconds for all slots, and keep the journal moving."""
+
+import os
+import shutil
+import threading
+import time
+
+from spindown.domain.fleet import Worker
+from worker.child.runner import Runner
+from worker.home import WorkerSettings
+from worker.log import EventLog
+from worker.usage.journal import Journal
+from worker.usage.meter import Machine, Meter, slot_gpus
+from worker.usage.reading import read_gpus, read_memory_total, read_processes
+from worker.usage.record import Recorder
+
+
+class Sampler:
+    """Takes a sample of every slot at each interval, in a thread of its own.
+
+    A fault ends the sampling, which the log tells, and nothing else.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        *,
+        workload: str,
+        journal: Journal,
+        settings: WorkerSettings,
+        log: EventLog,
+    ) -> None:
+        self._worker = worker
+        self._workload = workload
+        self._journal = journal
+        self._settings = settings
+        self._log = log
+        self._nvidia_smi = shutil.which(settings.nvidia_smi)
+        self._watched: list[tuple[Meter, Runner]] = []
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
+
+    def watch(self, slot: int, runner: Runner) -> Recorder:
+        """Look at a slot too, from the start on; return what notes its jobs."""
+        meter = Meter(slots=max(self._worker.slots, 1), gpus=slot_gpus(self._worker, slot))
+        self._watched.append((meter, runner))
+        return Recorder(
+            workload=self._workload, worker=self._worker, meter=meter, journal=self._journal
+        )
+
+    def start(self) -> None:
+        """Begin to take samples."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more; return when what was noted is written."""
+        self._stopped.set()
+        self._thread.join()
+        self._journal.write()
+
+    def sample(self) -> None:
+        """Look at the machine once; do not if nothing runs on it."""
+        roots = [(meter, runner.pid) for meter, runner in self._watched]
+        if all(root is None for _, root in roots):
+            return
+        proc = self._settings.proc
+        machine = Machine(
+            at=time.monotonic(),
+            processes=read_processes(proc),
+            cpus=os.cpu_count() or 1,
+            memory_bytes=read_memory_total(proc),
+            gpus=read_gpus(self._nvidia_smi) if self._nvidia_smi else {},
+        )
+        for meter, root in roots:
+            if root is not None:
+                meter.take(machine, root)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.wait(self._settings.usage_interval.total_seconds()):
+                self.sample()
+                self._journal.write_if_due()
+        except Exception:  # noqa: BLE001 - the edge of the thread
+            self._log.exception("usage_not_sampled")
