@@ -4,29 +4,43 @@ The rules of launching, quotas and billing are those of ``spindown.memory``; thi
 happens by itself.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from random import Random
+from typing import Protocol
 
 from spindown.app.port import InstanceView, LaunchAnswer, LaunchedInstance, LaunchRequest
 from spindown.contract.event import InstanceEvent, InterruptionWarning, StateChange
 from spindown.domain.interruption import NOTICE
-from spindown.domain.offer import CapacityType, Pool
-from spindown.memory import MemoryCompute
+from spindown.domain.offer import CapacityType, Pool, extra_price_per_hour
+from spindown.memory import MemoryCompute, MemoryMarket
 from spindown.simulator.agenda import Agenda, Planned, Turn
-from spindown.simulator.result import Recorder
-from spindown.simulator.scenario import Delays, Steps, value_at
+from spindown.simulator.record import Recorder
+from spindown.simulator.scenario import SimScenario, Steps, value_at
 
 _ZERO = timedelta(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
-    """What a pool does to its instances."""
+class Watcher(Protocol):
+    """Who hears of what happens to instances."""
 
-    reclaims_per_hour: float
-    capacity: Steps
+    def launched(self, given: LaunchedInstance) -> None:
+        """Hear of a new instance."""
+        ...
+
+    def warned(self, instance_id: str, deadline: datetime) -> None:
+        """Hear that an instance's metadata announces its end."""
+        ...
+
+    def gone(self, instance_id: str) -> None:
+        """Hear that an instance has ended."""
+        ...
+
+    def tell(self, event: InstanceEvent) -> None:
+        """Hear of an event of EC2's, as its function would."""
+        ...
 
 
 @dataclass(slots=True)
@@ -40,53 +54,49 @@ class _Living:
 class SimCompute:
     """Compute of a simulated world."""
 
-    def __init__(  # noqa: PLR0913 - what happens to an instance, each part by its name
+    def __init__(
         self,
-        inner: MemoryCompute,
+        scenario: SimScenario,
         *,
         agenda: Agenda,
         random: Random,
         record: Recorder,
-        fates: Mapping[Pool, Fate],
-        delays: Delays,
-        notice_missing: float,
-        launched: Callable[[LaunchedInstance], None],
-        gone: Callable[[str], None],
-        warned: Callable[[str], None],
-        tell: Callable[[InstanceEvent], None],
+        watcher: Watcher,
+        template_tags: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        """Begin with no instance.
+        """Begin with no instance, and with the market of the scenario.
 
         Args:
-            inner: gives and bills the instances.
+            scenario: what is sold, and what happens to what is bought.
             agenda: where what happens by itself is planned.
             random: draws lives, and whom a falling capacity hits.
             record: where it is noted.
-            fates: pool -> what it does.
-            delays: how slow the world is.
-            notice_missing: share of reclaims without a notice.
-            launched: called with each new instance.
-            gone: called when an instance has ended.
-            warned: called when an instance's metadata announces its end.
-            tell: gives an event to the functions.
+            watcher: hears of what happens to instances.
+            template_tags: tags of each launch template by id; None: any template is good.
         """
-        self._inner = inner
+        self.market = _open_market(scenario, agenda)
+        self.inner = MemoryCompute(
+            agenda.clock,
+            self.market,
+            ending=timedelta(seconds=scenario.delays.ending),
+            lag=timedelta(seconds=scenario.delays.described),
+            extra_price_per_hour=extra_price_per_hour(scenario.root_volume_gib),
+            template_tags=template_tags,
+        )
+        self._scenario = scenario
         self._agenda = agenda
         self._random = random
         self._record = record
-        self._fates = fates
-        self._delays = delays
-        self._notice_missing = notice_missing
-        self._launched = launched
-        self._gone = gone
-        self._warned = warned
-        self._tell = tell
+        self._watcher = watcher
+        self._zones = {
+            (listing.instance_type.name, name): zone
+            for listing in scenario.listings
+            for name, zone in listing.zones.items()
+        }
         self._living: dict[str, _Living] = {}
-        self._running: dict[Pool, int] = {}
-        for pool, fate in fates.items():
-            for begins, _ in fate.capacity:
-                agenda.plan_at(begins, Turn.MARKET, lambda p=pool: self._settle(p))  # type: ignore[misc]
-            self._settle(pool)
+        for name, zone in self._zones:
+            for capacity_type in CapacityType:
+                self._follow(Pool(instance_type=name, zone=zone, capacity_type=capacity_type))
 
     @property
     def running(self) -> int:
@@ -97,7 +107,7 @@ class SimCompute:
 
     def launch(self, request: LaunchRequest) -> LaunchAnswer:
         """Ask once; what is given lives from now on."""
-        answer = self._inner.launch(request)
+        answer = self.inner.launch(request)
         self._record.counts["refusals"] += len(answer.refusals)
         for given in answer.instances:
             if given.instance_id not in self._living:
@@ -106,29 +116,29 @@ class SimCompute:
 
     def instances(self, *, region: str, tags: Mapping[str, str]) -> Sequence[InstanceView]:
         """Return the instances that carry all these tags."""
-        return self._inner.instances(region=region, tags=tags)
+        return self.inner.instances(region=region, tags=tags)
 
     def instance(self, *, region: str, instance_id: str) -> InstanceView:
         """Return one instance."""
-        return self._inner.instance(region=region, instance_id=instance_id)
+        return self.inner.instance(region=region, instance_id=instance_id)
 
     def terminate(self, *, region: str, instance_ids: Sequence[str]) -> None:
         """Terminate instances."""
-        self._inner.terminate(region=region, instance_ids=instance_ids)
+        self.inner.terminate(region=region, instance_ids=instance_ids)
         for instance_id in instance_ids:
             self._record.note("terminated", instance_id)
             self._end(instance_id)
 
     def reclaimed(self, *, region: str, instance_ids: Sequence[str]) -> frozenset[str]:
         """Return those that EC2 is taking away."""
-        return self._inner.reclaimed(region=region, instance_ids=instance_ids)
+        return self.inner.reclaimed(region=region, instance_ids=instance_ids)
 
     # What happens by itself.
 
     def power_off(self, instance_id: str) -> None:
         """Shut an instance down from within."""
         if instance_id in self._living:
-            self._inner.power_off(instance_id)
+            self.inner.power_off(instance_id)
             self._end(instance_id)
 
     def _live(self, given: LaunchedInstance, region: str) -> None:
@@ -136,17 +146,16 @@ class SimCompute:
             instance_type=given.instance_type, zone=given.zone, capacity_type=given.capacity_type
         )
         living = self._living[given.instance_id] = _Living(pool, region)
-        self._running[pool] = self._running.get(pool, 0) + 1
         self._record.note("launched", f"{given.instance_id} {pool}")
         self._record.types[given.instance_type] += 1
         self._record.peak = max(self._record.peak, len(self._living))
-        rate = self._fates[pool].reclaims_per_hour if pool in self._fates else 0.0
-        if rate > 0.0:
+        rate = self._zones[given.instance_type, given.zone].reclaims_per_hour
+        if rate > 0.0 and given.capacity_type is CapacityType.SPOT:
             lives = self._random.expovariate(rate) * 3600.0
             living.reclaim = self._agenda.plan_in(
                 lives, Turn.MARKET, lambda: self._reclaim(given.instance_id)
             )
-        self._launched(given)
+        self._watcher.launched(given)
 
     def _reclaim(self, instance_id: str) -> None:
         living = self._living.get(instance_id)
@@ -156,17 +165,19 @@ class SimCompute:
         if living.reclaim is not None:
             living.reclaim.call_off()
         self._record.note("reclaimed", instance_id)
-        if self._random.random() < self._notice_missing:
-            self._inner.reclaim(instance_id, notice=_ZERO)
+        if self._random.random() < self._scenario.notice_missing:
+            self.inner.reclaim(instance_id, notice=_ZERO)
             self._end(instance_id)
             return
-        ends = self._inner.reclaim(instance_id, notice=NOTICE)
+        ends = self.inner.reclaim(instance_id, notice=NOTICE)
         warning = InterruptionWarning(
             instance_id=instance_id, region=living.region, at=self._agenda.now
         )
-        self._agenda.plan_in(self._delays.event, Turn.EVENT, lambda: self._tell(warning))
-        seen_in = self._random.random() * self._delays.metadata
-        self._agenda.plan_in(seen_in, Turn.WORKER, lambda: self._warned(instance_id))
+        self._agenda.plan_in(
+            self._scenario.delays.event, Turn.EVENT, lambda: self._watcher.tell(warning)
+        )
+        seen_in = self._random.random() * self._scenario.delays.metadata
+        self._agenda.plan_in(seen_in, Turn.WORKER, lambda: self._watcher.warned(instance_id, ends))
         self._agenda.plan(ends, Turn.END, lambda: self._end(instance_id))
 
     def _end(self, instance_id: str) -> None:
@@ -175,11 +186,10 @@ class SimCompute:
             return
         if living.reclaim is not None:
             living.reclaim.call_off()
-        self._running[living.pool] -= 1
         self._settle(living.pool)
         self._record.note("gone", instance_id)
-        self._gone(instance_id)
-        for wait, state in ((0.0, "shutting-down"), (self._delays.ending, "terminated")):
+        self._watcher.gone(instance_id)
+        for wait, state in ((0.0, "shutting-down"), (self._scenario.delays.ending, "terminated")):
             event = StateChange(
                 instance_id=instance_id,
                 region=living.region,
@@ -187,23 +197,51 @@ class SimCompute:
                 state=state,
             )
             self._agenda.plan_in(
-                wait + self._delays.event,
+                wait + self._scenario.delays.event,
                 Turn.EVENT,
-                lambda event=event: self._tell(event),  # type: ignore[misc]
+                lambda event=event: self._watcher.tell(event),  # type: ignore[misc]
             )
+
+    def _capacity(self, pool: Pool) -> Steps:
+        zone = self._zones[pool.instance_type, pool.zone]
+        is_spot = pool.capacity_type is CapacityType.SPOT
+        return zone.capacity if is_spot else zone.on_demand_capacity
+
+    def _follow(self, pool: Pool) -> None:
+        for begins, _ in self._capacity(pool):
+            self._agenda.plan_at(begins, Turn.MARKET, lambda: self._settle(pool))
+        self._settle(pool)
 
     def _settle(self, pool: Pool) -> None:
         """Let a pool give what its capacity leaves; take away what exceeds it."""
-        fate = self._fates.get(pool)
-        if fate is None or not fate.capacity:
-            return
-        most = value_at(fate.capacity, self._agenda.seconds)
+        most = value_at(self._capacity(pool), self._agenda.seconds)
         if most is None:
             return
         here = [i for i, living in self._living.items() if living.pool == pool]
-        self._inner.set_capacity(pool, max(0, int(most) - len(here)))
+        self.inner.set_capacity(pool, max(0, int(most) - len(here)))
         if pool.capacity_type is CapacityType.SPOT:
             staying = [i for i in here if not self._living[i].is_leaving]
             for _ in range(len(here) - int(most)):
                 if staying:
                     self._reclaim(staying.pop(int(self._random.random() * len(staying))))
+
+
+def _open_market(scenario: SimScenario, agenda: Agenda) -> MemoryMarket:
+    """Return a market that offers what is listed, and whose prices move on time."""
+    market = MemoryMarket(agenda.clock)
+    for listing in scenario.listings:
+        name = listing.instance_type.name
+        market.offer(
+            listing.instance_type,
+            region=listing.region,
+            zones=listing.zones,
+            on_demand=listing.on_demand,
+        )
+        for zone, sold in listing.zones.items():
+            for begins, price in sold.spot:
+                move = partial(market.move_spot_price, name, zone, price)
+                if begins <= 0.0:
+                    move()
+                else:
+                    agenda.plan_at(begins, Turn.MARKET, move)
+    return market

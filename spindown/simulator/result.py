@@ -1,14 +1,12 @@
 """What came of a simulation: work, waits, money by cause, and a digest of all that happened."""
 
-import hashlib
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from spindown.app.port import Datum
-from spindown.simulator.agenda import Agenda
+#: What a bill is made of.
+CAUSES = ("boot", "work", "redo", "idle")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,102 +88,6 @@ class SimResult:
     def to_json(self) -> str:
         """Return it as JSON; two runs of one seed give the same bytes."""
         return json.dumps(asdict(self), sort_keys=True)
-
-
-class Recorder:
-    """Keeps what a run is measured by."""
-
-    def __init__(self, agenda: Agenda) -> None:
-        self.agenda = agenda
-        self._hash = hashlib.sha256()
-        self.waits: list[float] = []
-        self.sojourns: list[float] = []
-        self.samples: list[Sample] = []
-        self.counts: Counter[str] = Counter()
-        self.types: Counter[str] = Counter()
-        self.items_done = 0
-        self.jobs_done = 0
-        self.peak = 0
-        #: Job -> second of its arrival, until it is done.
-        self._open: dict[str, float] = {}
-        #: Parent -> children not done; child -> parent.
-        self._children: dict[str, int] = {}
-        self._parents: dict[str, str] = {}
-        self._job_seconds = 0.0
-        #: Done since ``take_closed``, children too.
-        self._closed: list[str] = []
-
-    def note(self, what: str, about: str = "") -> None:
-        """Note that something happened."""
-        self.counts[what] += 1
-        self._hash.update(f"{self.agenda.now.isoformat()} {what} {about}\n".encode())
-
-    def arrived(self, job_id: str) -> None:
-        """Note a job that has just been sent."""
-        self._open[job_id] = self.agenda.seconds
-        self.note("arrived", job_id)
-
-    def claimed(self, job_id: str, waited: float) -> None:
-        """Note the first claim of a job; a child of a split one waited for no user."""
-        if job_id not in self._parents:
-            self.waits.append(waited)
-        self.note("claimed", job_id)
-
-    def was_split(self, job_id: str, children: Sequence[str]) -> None:
-        """Note that children carry a job on."""
-        self._children[job_id] = len(children)
-        self._parents.update(dict.fromkeys(children, job_id))
-        self.note("split", job_id)
-
-    def completed(self, job_id: str, items: int) -> None:
-        """Note that a job is done, and with its last child its parent."""
-        self.items_done += items
-        self._closed.append(job_id)
-        self.note("completed", job_id)
-        parent = self._parents.pop(job_id, None)
-        if parent is None:
-            self._close(job_id)
-            return
-        self._children[parent] -= 1
-        if not self._children[parent]:
-            del self._children[parent]
-            self._close(parent)
-
-    def take_closed(self) -> list[str]:
-        """Return the jobs that were done since the last call."""
-        closed, self._closed = self._closed, []
-        return closed
-
-    @property
-    def open_jobs(self) -> int:
-        """Return how many jobs are not done."""
-        return len(self._open)
-
-    @property
-    def job_seconds(self) -> float:
-        """Return the time that jobs were present, summed over them."""
-        now = self.agenda.seconds
-        return self._job_seconds + sum(now - at for at in self._open.values())
-
-    @property
-    def digest(self) -> str:
-        """Return the digest of all notes so far."""
-        return self._hash.hexdigest()
-
-    def _close(self, job_id: str) -> None:
-        at = self._open.pop(job_id, None)
-        if at is not None:
-            self.jobs_done += 1
-            stayed = self.agenda.seconds - at
-            self.sojourns.append(stayed)
-            self._job_seconds += stayed
-
-
-class Silence:
-    """MetricSink that forgets: a simulated month has millions of metrics."""
-
-    def emit(self, data: Sequence[Datum]) -> None:
-        """Forget metrics."""
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -13,14 +13,12 @@ from spindown.app.port import Outgoing
 from spindown.app.reconcile import reconcile
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.event import NUDGE, TICK, InstanceEvent
-from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
-from spindown.memory import Bill
 from spindown.simulator.agenda import Agenda, Planned, Turn
 from spindown.simulator.attempt import ITEM_SECONDS
-from spindown.simulator.result import Recorder, Sample, SimResult, spread
+from spindown.simulator.record import Recorder, sum_up
+from spindown.simulator.result import Sample, SimResult
 from spindown.simulator.scenario import Arrival, SimScenario
-from spindown.simulator.worker import SimWorker
 from spindown.simulator.world import WORKLOAD, World
 
 #: The functions' schedules (``infra.control.trigger``).
@@ -82,47 +80,15 @@ class Run:
 
     def result(self) -> SimResult:
         """Return what has come of it so far."""
-        record, scenario = self.record, self.scenario
-        bills = self.world.inner.bills()
-        shares = [(bill, _shares(self.world.workers[bill.instance_id], bill)) for bill in bills]
-        workers = self.world.workers.values()
-        ledger = Ledger(self.world.table, WORKLOAD)
-        return SimResult(
-            scenario=scenario.name,
+        days = Ledger(self.world.table, WORKLOAD).read().spend
+        return sum_up(
+            scenario=self.scenario,
             seed=self.seed,
-            jobs=len(scenario.arrivals),
-            jobs_done=record.jobs_done,
-            items=scenario.items,
-            items_done=record.items_done,
-            dead_letters=len(self.world.dead_letters.bodies()),
-            work_seconds=scenario.work_seconds,
-            dollars=sum(bill.dollars for bill in bills),
-            bill={
-                cause: sum(bill.dollars * share[cause] for bill, share in shares)
-                for cause in ("boot", "work", "redo", "idle")
-            },
-            on_demand_dollars=sum(
-                bill.dollars for bill in bills if bill.pool.capacity_type is CapacityType.ON_DEMAND
-            ),
-            accounted_dollars=sum_spend(ledger.read().spend.values()).dollars,
-            billed_seconds=sum(bill.seconds for bill in bills if not bill.is_free),
-            boot_seconds=sum(b.seconds * share["boot"] for b, share in shares),
-            busy_seconds=sum(b.seconds * (share["work"] + share["redo"]) for b, share in shares),
-            idle_seconds=sum(b.seconds * share["idle"] for b, share in shares),
-            redo_seconds=sum(b.seconds * share["redo"] for b, share in shares),
-            wait=spread(record.waits),
-            sojourn=spread(record.sojourns),
-            mean_jobs=record.job_seconds / max(self.agenda.seconds, 1.0),
-            seconds=self.agenda.seconds,
-            launches=len(workers),
-            refusals=record.counts["refusals"],
-            interruptions=record.counts["reclaimed"],
-            peak=record.peak,
-            types=dict(sorted(record.types.items())),
-            ticks=record.counts["tick"],
-            events=self.agenda.events,
-            digest=record.digest,
-            samples=tuple(record.samples),
+            record=self.record,
+            bills=self.world.compute.inner.bills(),
+            tallies={i: worker.tally for i, worker in self.world.workers.items()},
+            accounted_dollars=sum_spend(days.values()).dollars,
+            dead_letters=self.world.dead_letters.backlog().visible,
         )
 
     def _arrive(self, number: int, arrival: Arrival) -> None:
@@ -196,22 +162,6 @@ class Run:
 def simulate(scenario: SimScenario, policy: Policy, seed: int) -> SimResult:
     """Run a scenario under a policy to its end. The same seed gives the same result."""
     return Run(scenario, policy, seed).run()
-
-
-def _shares(worker: SimWorker, bill: Bill) -> dict[str, float]:
-    """Return the share of an instance's life by cause."""
-    life = max(bill.seconds, 1e-9)
-    up = worker.checked_in_at
-    slots = max(len(worker.slots), 1)
-    boot = life if up is None else min((up - worker.launched_at).total_seconds(), life)
-    redo = min(worker.tally.lost / slots, life - boot)
-    work = min(worker.tally.busy / slots - redo, life - boot - redo)
-    return {
-        "boot": boot / life,
-        "work": work / life,
-        "redo": redo / life,
-        "idle": (life - boot - work - redo) / life,
-    }
 
 
 def _sample(seconds: float, decision: Decision) -> Sample:

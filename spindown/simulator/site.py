@@ -1,17 +1,15 @@
-"""What the workers of a simulation share, and what is summed up of each."""
+"""What the workers of a simulation share, and what they go by."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 
 from spindown.app.port import Key
 from spindown.app.work.held import WorkPorts
 from spindown.app.work.policy import Standing, read_standing
 from spindown.contract.row import POLICY, workload_partition
 from spindown.simulator.agenda import Agenda
-from spindown.simulator.attempt import SimAttempt
 from spindown.simulator.handout import Handout
-from spindown.simulator.result import Recorder
+from spindown.simulator.record import Recorder
 from spindown.simulator.scenario import Delays
 
 
@@ -39,17 +37,3 @@ class Site:
             known = self._standing[1] if self._standing else None
             self._standing = seen, read_standing(self.ports.table, self.workload, known)
         return self._standing[1]
-
-
-@dataclass(slots=True)
-class Tally:
-    """Slot seconds of one worker."""
-
-    busy: float = 0.0
-    #: Computed, and never committed.
-    lost: float = 0.0
-
-    def count(self, attempt: SimAttempt, now: datetime) -> None:
-        """Add an attempt that ends now."""
-        self.busy += (now - attempt.began).total_seconds()
-        self.lost += attempt.lost_seconds

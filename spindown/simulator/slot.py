@@ -107,7 +107,8 @@ class SimSlot:
     def _let_go(self) -> None:
         if self.attempt is not None:
             self.attempt.call_off()
-            self.worker.tally.count(self.attempt, self.site.agenda.now)
+            took = self.site.agenda.now - self.attempt.began
+            self.worker.tally.count(took.total_seconds(), self.attempt.lost_seconds)
             self.attempt = None
 
     def _poll_length(self) -> timedelta:

@@ -20,7 +20,8 @@ from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.error import NotFound
 from spindown.simulator.agenda import Action, Planned, Turn
-from spindown.simulator.site import Site, Tally
+from spindown.simulator.record import Tally
+from spindown.simulator.site import Site
 from spindown.simulator.slot import SimSlot
 
 _ZERO = timedelta(0)
@@ -48,7 +49,7 @@ class SimWorker:
         self.launched_at = launched_at
         self.presence = Presence(workload=site.workload, instance_id=instance_id, ports=site.ports)
         self.standing = site.standing()
-        self.tally = Tally()
+        self.tally = Tally(launched_at)
         self.checked_in_at: datetime | None = None
         self.ended_at: datetime | None = None
         #: When EC2 takes the instance, once it has said so.
@@ -91,7 +92,7 @@ class SimWorker:
             self._power_off()
             return
         now = self.site.agenda.now
-        self.checked_in_at = now
+        self.checked_in_at = self.tally.checked_in_at = now
         self.site.record.note("checked-in", self.instance_id)
         self.standing = self.site.standing()
         self.interruption_rate = self._rate(self.row)
@@ -101,6 +102,7 @@ class SimWorker:
             worker=self.row,
             ports=self.site.ports,
         )
+        self.tally.slots = self.row.slots
         self.slots = [SimSlot(self, number) for number in range(self.row.slots)]
         ends_at = self.launched_at + self.policy.max_lifetime
         self._plan("age", ends_at, self._grow_old)

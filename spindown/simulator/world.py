@@ -4,7 +4,7 @@ Only what is outside of Spindown is modelled here; what Spindown does is the shi
 """
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime
 from random import Random
 
 from spindown.app.control import ControlPorts
@@ -19,22 +19,19 @@ from spindown.contract.settings import (
     TemplateRef,
     WorkloadSettings,
 )
-from spindown.domain.offer import CapacityType, Pool, extra_price_per_hour
 from spindown.domain.policy import Policy
 from spindown.memory import (
-    MemoryCompute,
     MemoryInputSource,
     MemoryJobQueue,
-    MemoryMarket,
     MemoryObjectStore,
     MemorySettingsStore,
     MemoryTable,
 )
-from spindown.simulator.agenda import Agenda, Turn
-from spindown.simulator.compute import Fate, SimCompute
+from spindown.simulator.agenda import Turn
+from spindown.simulator.compute import SimCompute
 from spindown.simulator.handout import Handout
-from spindown.simulator.result import Recorder, Silence
-from spindown.simulator.scenario import Listing, SimScenario, Zone
+from spindown.simulator.record import Recorder, Silence
+from spindown.simulator.scenario import SimScenario
 from spindown.simulator.site import Site
 from spindown.simulator.worker import SimWorker
 
@@ -59,7 +56,7 @@ class World:
         Args:
             scenario: what the world is like.
             policy: as deployed.
-            seed: of all that is random; each kind of chance draws from a stream of its own.
+            seed: of all that is random; each kind of chance has a stream of its own.
             record: where everything is noted.
             tell: gives an event of EC2's to the functions.
         """
@@ -67,24 +64,22 @@ class World:
         clock = agenda.clock
         self.record = record
         self._scenario = scenario
+        self._tell = tell
         self._boots = Random(f"{seed}/boot")
         self.workers: dict[str, SimWorker] = {}
-        self.dead_letters = MemoryJobQueue(clock, Random(f"{seed}/dead"), name="dead")
-        self.queue = MemoryJobQueue(
-            clock,
-            Random(f"{seed}/queue"),
-            name="queue",
-            dead_letter=self.dead_letters,
-            disorder=scenario.disorder,
-        )
+        self.dead_letters, self.queue = self._make_queues(seed)
         self.objects = MemoryObjectStore(clock, noncurrent_versions=1)
         self.table = MemoryTable(clock)
-        self.market = MemoryMarket(clock)
         self._speeds = {each.instance_type.name: each.speed for each in scenario.listings}
-        for listing in scenario.listings:
-            _list(listing, self.market, agenda)
-        self.inner = self._make_inner()
-        self.compute = self._make_compute(seed, tell)
+        ours = {tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD}
+        self.compute = SimCompute(
+            scenario,
+            agenda=agenda,
+            random=Random(f"{seed}/market"),
+            record=record,
+            watcher=self,
+            template_tags={_template(region).id: ours for region in _regions(scenario)},
+        )
         self.control = self._make_control(policy, seed)
         self.handout = Handout(agenda, self.queue, Random(f"{seed}/handout"))
         self._site = Site(
@@ -98,32 +93,17 @@ class World:
             power_off=self.compute.power_off,
         )
 
-    def _make_inner(self) -> MemoryCompute:
-        delays = self._scenario.delays
-        ours = {tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD}
-        return MemoryCompute(
-            self.agenda.clock,
-            self.market,
-            ending=timedelta(seconds=delays.ending),
-            lag=timedelta(seconds=delays.described),
-            extra_price_per_hour=extra_price_per_hour(self._scenario.root_volume_gib),
-            template_tags={_template(region).id: ours for region in _regions(self._scenario)},
+    def _make_queues(self, seed: int) -> tuple[MemoryJobQueue, MemoryJobQueue]:
+        clock = self.agenda.clock
+        dead = MemoryJobQueue(clock, Random(f"{seed}/dead"), name="dead")
+        queue = MemoryJobQueue(
+            clock,
+            Random(f"{seed}/queue"),
+            name="queue",
+            dead_letter=dead,
+            disorder=self._scenario.disorder,
         )
-
-    def _make_compute(self, seed: int, tell: Callable[[InstanceEvent], None]) -> SimCompute:
-        return SimCompute(
-            self.inner,
-            agenda=self.agenda,
-            random=Random(f"{seed}/market"),
-            record=self.record,
-            fates=_fates(self._scenario),
-            delays=self._scenario.delays,
-            notice_missing=self._scenario.notice_missing,
-            launched=self._launched,
-            gone=self._gone,
-            warned=self._warned,
-            tell=tell,
-        )
+        return dead, queue
 
     def _make_control(self, policy: Policy, seed: int) -> ControlPorts:
         scenario, clock = self._scenario, self.agenda.clock
@@ -160,7 +140,7 @@ class World:
             objects=self.objects,
             settings=MemorySettingsStore(clock, deployment, {WORKLOAD: workload}),
             compute=self.compute,
-            market=self.market,
+            market=self.compute.market,
             metrics=Silence(),
             queue=lambda _: self.queue,
         )
@@ -178,7 +158,8 @@ class World:
             metrics=Silence(),
         )
 
-    def _launched(self, given: LaunchedInstance) -> None:
+    def launched(self, given: LaunchedInstance) -> None:
+        """Let a worker come up on a new instance."""
         worker = SimWorker(
             self._site,
             instance_id=given.instance_id,
@@ -189,54 +170,17 @@ class World:
         boots_in = self._scenario.boot.draw(self._boots)
         self.agenda.plan_in(boots_in, Turn.WORKER, worker.check_in)
 
-    def _gone(self, instance_id: str) -> None:
+    def warned(self, instance_id: str, deadline: datetime) -> None:
+        """Let a worker see what its metadata announces."""
+        self.workers[instance_id].notice(deadline)
+
+    def gone(self, instance_id: str) -> None:
+        """Let a worker stop where it stands."""
         self.workers[instance_id].kill()
 
-    def _warned(self, instance_id: str) -> None:
-        worker = self.workers[instance_id]
-        deadline = self.inner.metadata(instance_id).interruption()
-        if deadline is not None:
-            worker.notice(deadline)
-
-
-def _list(listing: Listing, market: MemoryMarket, agenda: Agenda) -> None:
-    """Offer a type, and let its prices move."""
-    name = listing.instance_type.name
-    market.offer(
-        listing.instance_type,
-        region=listing.region,
-        zones=listing.zones,
-        on_demand=listing.on_demand,
-    )
-    for zone, sold in listing.zones.items():
-        for begins, price in sold.spot:
-            agenda.plan_at(
-                begins,
-                Turn.MARKET,
-                lambda zone=zone, price=price: market.move_spot_price(name, zone, price),  # type: ignore[misc]
-            )
-        if sold.spot and sold.spot[0][0] <= 0.0:
-            market.move_spot_price(name, zone, sold.spot[0][1])
-
-
-def _fates(scenario: SimScenario) -> Mapping[Pool, Fate]:
-    found: dict[Pool, Fate] = {}
-    for listing in scenario.listings:
-        for name, zone in listing.zones.items():
-            for capacity_type in CapacityType:
-                pool = Pool(
-                    instance_type=listing.instance_type.name,
-                    zone=name,
-                    capacity_type=capacity_type,
-                )
-                found[pool] = _fate(zone, capacity_type)
-    return found
-
-
-def _fate(zone: Zone, capacity_type: CapacityType) -> Fate:
-    if capacity_type is CapacityType.ON_DEMAND:
-        return Fate(reclaims_per_hour=0.0, capacity=zone.on_demand_capacity)
-    return Fate(reclaims_per_hour=zone.reclaims_per_hour, capacity=zone.capacity)
+    def tell(self, event: InstanceEvent) -> None:
+        """Give an event to the functions."""
+        self._tell(event)
 
 
 def _regions(scenario: SimScenario) -> Mapping[str, tuple[str, ...]]:

@@ -73,7 +73,7 @@ def test_an_instance_taken_within_its_first_hour_is_free_but_for_volume_and_addr
     run = Run(scenario, a_policy(), 1)
     result = run.run()
 
-    free = [bill for bill in run.world.inner.bills() if bill.is_free]
+    free = [bill for bill in run.world.compute.inner.bills() if bill.is_free]
     assert [bill.instance_dollars for bill in free] == [0.0]
     assert result.interruptions == 1
     assert result.items_done == 60
