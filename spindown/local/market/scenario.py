@@ -19,6 +19,7 @@ from spindown.error import BadInput
 
 Pattern = Annotated[str, Field(min_length=1)]
 
+
 class ScenarioError(BadInput):
     """A scenario file cannot be played."""
 

@@ -24,7 +24,7 @@ def test_shipped_scenarios_sell_what_exists_where_it_exists(name: str) -> None:
     [
         pytest.param(
             '\n[[dry]]\ntype = "g6.*"\nuntil = "soon"\n',
-            'test.dry.0.until is \'soon\': write a duration such as "90s"',
+            "test.dry.0.until is 'soon': write a duration such as \"90s\"",
             id="duration",
         ),
         pytest.param(
