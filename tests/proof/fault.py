@@ -42,6 +42,8 @@ class Faults:
     def __init__(self) -> None:
         #: What the last fault hit; None: it is still to come.
         self.hit: PortCall | None = None
+        #: A caller has been held up since this was last set to False.
+        self.is_stalled = False
         self._fault: Fault | None = None
         self._left = 0
 
@@ -58,6 +60,7 @@ class Faults:
         if fault is None or self._left > 0:
             return proceed()
         self._fault, self.hit = None, call
+        self.is_stalled |= fault.kind is Kind.MEANWHILE
         return _strike(fault, call, proceed)
 
 

@@ -12,7 +12,9 @@ from spindown.app.interrupt import react
 from spindown.app.ledger import Ledger
 from spindown.app.port import Outgoing
 from spindown.app.work.fence import read_fence
+from spindown.app.work.held import lease_key
 from spindown.app.work.presence import Condemned
+from spindown.contract.codec import decode
 from spindown.contract.event import (
     InstanceEvent,
     InterruptionWarning,
@@ -21,11 +23,12 @@ from spindown.contract.event import (
 )
 from spindown.contract.job.manifest import (
     JobState,
+    decode_manifest,
     encode_manifest,
     manifest_key,
 )
 from spindown.contract.settings import RunSettings, WorkloadSettings
-from spindown.domain.fleet import Worker
+from spindown.domain.fleet import Lease, Worker
 from spindown.domain.interruption import NOTICE
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
@@ -90,7 +93,20 @@ class ProofWorld(ControlWorld):
 
     def work_call(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
         """Carry out a port call of a worker, or let it fail."""
+        if call.port == "objects" and call.method == "put" and not self.faults.is_stalled:
+            self._check_claim(*call.args)
         return self.faults(call, proceed)
+
+    def _check_claim(self, key: str, data: bytes) -> None:
+        """Nobody may claim a job under a lease, unless it lapsed while the claimer looked."""
+        if not key.endswith("/manifest.json"):
+            return
+        with suppress(NotFound):
+            standing = decode_manifest(self.objects.get(key).data)
+            row = self.table.get(lease_key(WORKLOAD, standing.owner)) or {}
+            is_of_it = row.get("job_id") == standing.job_id and row.get("epoch") == standing.epoch
+            if decode_manifest(data).epoch > standing.epoch and is_of_it:
+                assert decode(Lease, row).deadline <= self.now, f"{key} is claimed under a lease"
 
     # Users.
 
@@ -211,7 +227,7 @@ class ProofWorld(ControlWorld):
         """Let a process do something; it may die of it."""
         if process.is_working:
             return
-        process.is_working = True
+        process.is_working, self.faults.is_stalled = True, False
         try:
             act()
         except Crashed:
