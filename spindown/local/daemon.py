@@ -22,6 +22,7 @@ from spindown.local.state import StateDirectory
 from spindown.local.status import STATUS_PATH, SystemStatus
 
 _STOP_SECONDS = 15.0
+_EXIT_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 
 
@@ -104,9 +105,23 @@ def stop(state: Path | None = None) -> bool:
         deadline = time.monotonic() + _STOP_SECONDS
         while time.monotonic() < deadline:
             if directory.holder() is None:
+                if "pid" in told:
+                    _await_exit(told["pid"])
                 return True
             waiting.wait(_POLL_SECONDS)
     raise DaemonError(f"The local system (process {told.get('pid', 'unknown')}) does not end.")
+
+
+def _await_exit(pid: int) -> None:
+    """Wait until a process is gone, which lets go of its directory a little earlier.
+
+    Not for long: one that nobody has waited for, as in a container without an init, never goes.
+    """
+    waiting, deadline = threading.Event(), time.monotonic() + _EXIT_SECONDS
+    with suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.kill(pid, 0)
+            waiting.wait(_POLL_SECONDS)
 
 
 def status(state: Path | None = None) -> SystemStatus | None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from spindown.app.port import ObjectStore
+from spindown.app.work.fence import read_fence
 from spindown.contract.codec import decode
 from spindown.contract.job.batch import Batch, batch_key
-from spindown.contract.job.manifest import JobState, Manifest, Part, manifest_key
+from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.error import ContractError, NotFound
 
 
@@ -41,21 +42,31 @@ def find_jobs(name: str, store: ObjectStore) -> tuple[str, ...]:
 
     Raises:
         NotFound: it is neither.
+        ContractError: it is a batch whose index is damaged.
     """
     try:
-        return decode(Batch, json.loads(store.get(batch_key(name)).data)).jobs
+        index = store.get(batch_key(name)).data
     except NotFound:
         read_manifest(name, store)
         return (name,)
+    try:
+        return decode(Batch, json.loads(index)).jobs
+    except ValueError as exc:
+        mend = f"restore {batch_key(name)}, or ask for its jobs one by one"
+        raise ContractError("index of the batch", name, mend) from exc
 
 
 def read_manifest(job_id: str, store: ObjectStore) -> Manifest:
-    """Return a job's manifest (raises NotFound, ContractError)."""
-    data = store.get(manifest_key(job_id)).data
-    try:
-        return decode(Manifest, json.loads(data))
-    except ValueError as exc:
-        raise ContractError("manifest", job_id, "wait: its next writer mends it") from exc
+    """Return a job's manifest; of a damaged one the last version that can be read, as workers do.
+
+    Raises:
+        NotFound: it has none yet.
+        NewerSchema: a later version of Spindown wrote it.
+    """
+    fence = read_fence(job_id, store)
+    if fence is None:
+        raise NotFound(f"no manifest of job {job_id}")
+    return fence.manifest
 
 
 def read_records(job_id: str, store: ObjectStore) -> Iterator[dict[str, Any]]:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from spindown.app.batch.result import read_progress, read_records
+from spindown.app.batch.result import find_jobs, read_progress, read_records
 from spindown.contract.codec import encode
+from spindown.contract.job.batch import batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part, manifest_key
 from spindown.error import ContractError
 from spindown.memory.clock import MemoryClock
@@ -63,12 +64,21 @@ def test_a_part_with_other_bytes_than_committed_is_an_error() -> None:
         list(read_records("j", store))
 
 
-def test_a_truncated_manifest_is_one_sentence() -> None:
+def test_of_a_truncated_manifest_the_last_readable_version_counts() -> None:
     store = a_store()
+    put_manifest(store, a_manifest("j", parts=(put_part(store, "j", 0, 1),)))
     store.put(manifest_key("j"), b'{"job_id": "j", "epo')
 
-    with pytest.raises(ContractError, match="its next writer mends it"):
-        list(read_records("j", store))
+    assert len(list(read_records("j", store))) == 2
+    assert read_progress("j", store).state is JobState.COMPLETED
+
+
+def test_a_truncated_index_of_a_batch_is_one_sentence() -> None:
+    store = a_store()
+    store.put(batch_key("b"), b'{"batch_id": "b", "jo')
+
+    with pytest.raises(ContractError, match="restore batches/b"):
+        find_jobs("b", store)
 
 
 def test_a_job_that_nobody_claimed_has_no_state() -> None:
