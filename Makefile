@@ -27,7 +27,7 @@ demo: setup ## Run the main job on this machine: a queue, spot workers, an inter
 	@$(BIN)/spindown demo $(ARGS)
 
 test: setup ## Run the fast tests
-	@$(PYTEST) -n 2 $(ARGS)
+	@$(PYTEST) -n 2 --dist loadgroup $(ARGS)
 
 check: setup ## Run every static rule: format, lint, types, layers, house rules, locks
 	@$(BIN)/ruff check .
