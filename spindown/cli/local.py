@@ -28,7 +28,8 @@ def up(
         str, typer.Option(help="What the market does: a file, or default, demo, storm.")
     ] = "default",
     port: Annotated[
-        int | None, typer.Option(help="Loopback port; the usual one, or any that is free.")
+        int | None,
+        typer.Option(min=0, max=65535, help="Loopback port; the usual one, or any that is free."),
     ] = None,
     tick: Annotated[
         float, typer.Option(min=0.5, help="Seconds that stand for a minute of the tick.")
