@@ -44,7 +44,6 @@ class Run:
         self.decision: Decision | None = None
         self._left = len(scenario.arrivals)
         self._calls = 0
-        self._tick_planned: Planned | None = None
         self._sweepable: list[str] = []
         for number, arrival in enumerate(scenario.arrivals):
             self.agenda.plan_at(
@@ -52,9 +51,11 @@ class Run:
                 Turn.ARRIVAL,
                 lambda number=number, arrival=arrival: self._arrive(number, arrival),  # type: ignore[misc]
             )
+        self._tick_at: datetime
+        self._tick_planned: Planned
+        self._plan_tick(scenario.start)
         self._refresh()
         self._sweep()
-        self._plan_tick(scenario.start)
 
     @property
     def is_over(self) -> bool:
@@ -137,14 +138,15 @@ class Run:
 
     def _plan_tick(self, at: datetime) -> None:
         self._tick_planned = self.agenda.plan(at, Turn.TICK, self._tick)
+        self._tick_at = at
 
     def _wake(self) -> None:
-        """Let the tick of the present minute happen, if quiet had put it off."""
-        since = (self.agenda.now - self.scenario.start) // _TICK
-        due = self.scenario.start + (since + 1) * _TICK
-        if self._tick_planned is not None:
+        """Bring the next tick forward to its minute, if quiet had put it off."""
+        minutes = -((self.scenario.start - self.agenda.now) // _TICK)
+        due = self.scenario.start + minutes * _TICK
+        if due < self._tick_at:
             self._tick_planned.call_off()
-        self._plan_tick(due)
+            self._plan_tick(due)
 
     def _refresh(self) -> None:
         refresh(self.world.control)

@@ -148,6 +148,14 @@ def test_a_nudge_starts_work_before_the_tick() -> None:
     assert slow.wait.most == pytest.approx(50 + 90)
 
 
+def test_work_that_arrives_on_the_minute_does_not_put_the_tick_off() -> None:
+    jobs = [an_arrival(at=minute * 60.0, items=1) for minute in range(120)]
+    result = simulate(a_scenario(*jobs), a_policy(), 1)
+
+    assert result.wait.most <= 60 + 90
+    assert result.wait.p50 < 60
+
+
 def test_office_batches_hold_the_work_asked_for_and_rest_at_night() -> None:
     arrivals = office_batches(seed=3, days=14, work_hours=100)
 
