@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from spindown.app.ledger import AccountView
 from spindown.app.offers import current_catalogue, current_offers
 from spindown.app.reconcile.outcome import is_backing_off
+from spindown.app.reconcile.reap import STRIKES
 from spindown.app.reconcile.tick import ACCOUNT, CATALOGUE_STALE_AFTER, Tick
 from spindown.domain.cost import dollars_per_hour
-from spindown.domain.fleet import Backlog
+from spindown.domain.fleet import Backlog, WorkerState
 from spindown.domain.ranking import CandidateList, Demand, rank
 from spindown.domain.sizing import Bounds, Capacity, Sizing, capacity, missing, size
 
@@ -94,6 +95,8 @@ def choose(tick: Tick, weighed: Choice) -> Choice:
         now=tick.now,
         bounds=Bounds(budget_left=budget_left(tick), headroom_per_hour=headroom),
     )
+    if sizing.wanted > 1 and _is_on_trial(tick):
+        sizing = replace(sizing, wanted=1, bound="trial")
     return replace(
         weighed,
         sizing=sizing,
@@ -158,9 +161,17 @@ def _stop(tick: Tick, present: Capacity) -> tuple[str, datetime | None]:
     is_open = breaker.open_until is not None and breaker.open_until > tick.now
     if is_open and breaker.image == tick.image:
         return f"launching is stopped: {breaker.reason}", breaker.open_until
+    booting = [w for w in tick.workers.values() if w.state is WorkerState.BOOTING]
+    if booting and _is_on_trial(tick):
+        return f"{booting[0].instance_id} tries the image anew: {breaker.reason}", None
     if is_backing_off(tick):
         return "EC2 asked to slow down", tick.seen.backoff_until
     return "", None
+
+
+def _is_on_trial(tick: Tick) -> bool:
+    """Tell whether the last instances of this image all failed: then one launch tries it."""
+    return tick.breaker.strikes >= STRIKES and tick.breaker.image == tick.image
 
 
 def _bound_words(tick: Tick, sizing: Sizing) -> str:

@@ -76,6 +76,21 @@ def test_a_check_in_makes_the_strikes_start_anew() -> None:
     assert world.view().rates[rows.BOOT_RATE].samples == (120.0,)
 
 
+def test_after_an_open_breaker_one_launch_tries_the_image_however_much_waits() -> None:
+    world = with_policy(max_workers=20)
+    world.put(
+        rows.BREAKER, strikes=3, image="lt-1@3 abc", reason="3 in a row", open_until=world.now
+    )
+    world.send(2000)
+    tries = [world.tick(), world.tick(minutes(1))]
+    (booting,) = world.workers(WorkerState.BOOTING)
+    assert [d.outcome for d in tries] == [Outcome.LAUNCHED, Outcome.STOPPED]
+
+    world.check_in(booting.instance_id)
+    world.run(2)
+    assert len(world.workers()) == 20
+
+
 def test_an_open_breaker_lets_one_launch_through_after_an_hour() -> None:
     world = ControlWorld()
     world.put(
