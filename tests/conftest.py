@@ -1,6 +1,7 @@
-"""What every test shares: Hypothesis profiles, and the node that CDK runs on."""
+"""What every test shares: Hypothesis profiles, Ctrl-C, and the node that CDK runs on."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -16,3 +17,7 @@ settings.load_profile("fast")
 
 # `make` exports this; a bare `pytest` gets the same node.
 os.environ.setdefault("JSII_NODE", str(Path(sys.executable).parent / "node"))
+
+# A shell starts what runs in its background with Ctrl-C ignored. The processes under test would
+# inherit that, and the tests that interrupt one would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)

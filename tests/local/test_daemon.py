@@ -80,7 +80,6 @@ def test_what_is_wrong_with_the_input_reaches_the_user(tmp_path: Path, state: Pa
     assert StateDirectory(state).holder() is None
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_outlives_an_attached_system(
     tmp_path: Path, state: Path, number: signal.Signals
