@@ -50,10 +50,10 @@ def _lines(decision: Decision) -> Iterator[str]:
     )
     sizing = decision.sizing
     if sizing is not None:
-        yield (
-            f"wanted {sizing.wanted} more for {sizing.need_items_per_hour:,.0f} items/h: "
-            f"{sizing.reason}"
-        )
+        need = sizing.need_items_per_hour
+        # A surplus is no need: the number would only puzzle.
+        missing = f" for {need:,.0f} items/h" if need > 0 else ""
+        yield f"wanted {sizing.wanted} more{missing}: {sizing.reason}"
     for ending in (*decision.condemned, *decision.ended):
         yield f"{ending.instance_id} ended: {ending.reason}"
     if decision.policy_refusal:
