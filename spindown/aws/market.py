@@ -2,15 +2,21 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from spindown.app.port import Clock
 from spindown.aws.error import translated
 from spindown.domain.offer import CapacityType, InstanceType, SpotPrice
+from spindown.error import BadInput
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
-    from mypy_boto3_ec2.type_defs import GpuDeviceInfoTypeDef, InstanceTypeInfoTypeDef
+    from mypy_boto3_ec2.type_defs import (
+        GpuDeviceInfoTypeDef,
+        InstanceTypeInfoTypeDef,
+        SpotPriceTypeDef,
+    )
     from mypy_boto3_pricing import PricingClient
     from mypy_boto3_service_quotas import ServiceQuotasClient
 
@@ -28,6 +34,8 @@ _PLAIN_LINUX = {
     "productFamily": "Compute Instance",
 }
 _SPOT_PRODUCTS = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
+#: Of a history: 90 days of a hundred pools that move ten times a day, and as much again.
+CHANGES_AT_MOST = 200_000
 
 
 class Ec2Market:
@@ -112,16 +120,42 @@ class Ec2Market:
         with translated():
             for page in pages:
                 for row in page["SpotPriceHistory"]:
-                    seen = SpotPrice(
-                        instance_type=row["InstanceType"],
-                        zone=row["AvailabilityZone"],
-                        price=float(row["SpotPrice"]),
-                        seen_at=row["Timestamp"],
-                    )
+                    seen = _spot_price(row)
                     key = (seen.instance_type, seen.zone)
                     if key not in latest or latest[key].seen_at < seen.seen_at:
                         latest[key] = seen
         return list(latest.values())
+
+    def spot_history(
+        self, *, region: str, instance_types: Sequence[str], since: datetime
+    ) -> Sequence[SpotPrice]:
+        """Return the price of each pool at ``since`` and every change up to now, oldest first.
+
+        EC2 keeps 90 days, newest first, and puts the last change before the start at the end.
+
+        Raises:
+            BadInput: more changes than ``CHANGES_AT_MOST``.
+        """
+        if not instance_types:
+            return []
+        pages = (
+            self._ec2(region)
+            .get_paginator("describe_spot_price_history")
+            .paginate(
+                InstanceTypes=list(instance_types),  # type: ignore[arg-type]  # known at run time
+                ProductDescriptions=_SPOT_PRODUCTS,
+                StartTime=since,
+                EndTime=self._clock.now(),
+            )
+        )
+        found: list[SpotPrice] = []
+        with translated():
+            for page in pages:
+                found.extend(map(_spot_price, page["SpotPriceHistory"]))
+                if len(found) > CHANGES_AT_MOST:
+                    mend = "name fewer instance types in [workload.NAME.requirements]"
+                    raise BadInput("spot price changes", len(found), mend)
+        return sorted(found, key=lambda seen: seen.seen_at)
 
     def quotas(self, *, region: str) -> Mapping[str, float]:
         """Return quota code -> vCPUs, for those that count the vCPUs of instances."""
@@ -136,6 +170,15 @@ class Ec2Market:
                 if quota.get("UsageMetric", {}).get("MetricDimensions", {}).get("Resource")
                 == "vCPU"
             }
+
+
+def _spot_price(row: "SpotPriceTypeDef") -> SpotPrice:
+    return SpotPrice(
+        instance_type=row["InstanceType"],
+        zone=row["AvailabilityZone"],
+        price=float(row["SpotPrice"]),
+        seen_at=row["Timestamp"],
+    )
 
 
 def _instance_type(info: "InstanceTypeInfoTypeDef") -> InstanceType:

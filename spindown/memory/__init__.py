@@ -10,7 +10,7 @@ from spindown.memory.instance import Bill
 from spindown.memory.interception import Interceptor, PortCall, intercept
 from spindown.memory.market import MemoryMarket, quota_code
 from spindown.memory.metadata import MemoryMetadata
-from spindown.memory.metric import MemoryMetricSink
+from spindown.memory.metric import MemoryMetricSink, MemoryTrafficHistory
 from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.settings import MemorySettingsStore
 from spindown.memory.store import MemoryInputSource, MemoryObjectStore
@@ -30,6 +30,7 @@ __all__ = [
     "MemoryObjectStore",
     "MemorySettingsStore",
     "MemoryTable",
+    "MemoryTrafficHistory",
     "PortCall",
     "intercept",
     "quota_code",

@@ -48,6 +48,11 @@ class _History:
     def last(self) -> tuple[datetime, float | None]:
         return self._times[-1], self._prices[-1]
 
+    def since(self, at: datetime) -> Sequence[tuple[datetime, float]]:
+        first = max(bisect_right(self._times, at) - 1, 0)
+        moves = zip(self._times[first:], self._prices[first:], strict=True)
+        return [(time, price) for time, price in moves if price is not None]
+
 
 class MemoryMarket:
     """Market in memory. It offers nothing until ``offer`` is called."""
@@ -140,6 +145,20 @@ class MemoryMarket:
                             SpotPrice(instance_type=name, zone=zone, price=price, seen_at=at)
                         )
         return found
+
+    def spot_history(
+        self, *, region: str, instance_types: Sequence[str], since: datetime
+    ) -> Sequence[SpotPrice]:
+        """Return the price of each pool at ``since`` and every change up to now, oldest first."""
+        with self._lock:
+            found = [
+                SpotPrice(instance_type=name, zone=zone, price=price, seen_at=at)
+                for zone, names in self._offerings.get(region, {}).items()
+                for name in sorted(names & set(instance_types))
+                if (name, zone) in self._spot
+                for at, price in self._spot[name, zone].since(since)
+            ]
+        return sorted(found, key=lambda seen: seen.seen_at)
 
     def quotas(self, *, region: str) -> Mapping[str, float]:
         """Return quota code -> vCPUs."""

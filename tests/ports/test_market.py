@@ -3,16 +3,17 @@
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import boto3
 import pytest
 from botocore.stub import Stubber
 
-from spindown.app.port import Market
-from spindown.aws.market import Ec2Market
+from spindown.app.port import Market, PriceHistory
+from spindown.aws.market import CHANGES_AT_MOST, Ec2Market
 from spindown.aws.wiring import Aws
 from spindown.domain.offer import CapacityType, InstanceType, SpotPrice
+from spindown.error import BadInput
 from spindown.memory import MemoryClock, MemoryMarket, quota_code
 
 REGION = "us-east-1"
@@ -235,6 +236,76 @@ def test_reads_the_quotas_of_vcpus(answers: Answers) -> None:
     )
 
     assert answers.market.quotas(region=REGION) == {"L-3819A6DF": 64, "L-DB2E81BA": 0}
+
+
+HISTORY = [("us-east-1a", "0.41", 5), ("us-east-1b", "0.30", 20), ("us-east-1a", "0.39", 40)]
+BEGIN = datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
+
+
+@pytest.fixture(params=["memory", "ec2"])
+def history(request: pytest.FixtureRequest, clock: MemoryClock) -> PriceHistory:
+    """A pool that was priced before the begin and moved after it, and one that came later."""
+    if request.param == "memory":
+        clock.advance_to(BEGIN - timedelta(minutes=10))
+        market = MemoryMarket(clock)
+        market.offer(G6, region=REGION, zones=["us-east-1a", "us-east-1b"])
+        for zone, price, minute in HISTORY:
+            clock.advance_to(BEGIN.replace(minute=minute))
+            market.move_spot_price("g6.xlarge", zone, float(price))
+        return market
+    clock.advance_to(BEGIN.replace(minute=50))
+    answers: Answers = request.getfixturevalue("answers")
+    rows = [_spot(zone, price, minute) for zone, price, minute in reversed(HISTORY)]
+    for token, page in (("more", rows[:1]), ("still more", []), ("", rows[1:])):
+        answers.ec2.add_response(
+            "describe_spot_price_history", {"SpotPriceHistory": page, "NextToken": token}
+        )
+    return answers.market
+
+
+def test_knows_what_spot_capacity_cost_from_a_day_on(history: PriceHistory) -> None:
+    seen = history.spot_history(region=REGION, instance_types=["g6.xlarge"], since=BEGIN)
+
+    assert [(one.zone, one.price, one.seen_at.minute) for one in seen] == [
+        ("us-east-1a", 0.41, 5),
+        ("us-east-1b", 0.30, 20),
+        ("us-east-1a", 0.39, 40),
+    ]
+
+
+def test_a_history_of_no_type_is_empty(market: Market) -> None:
+    history = cast("PriceHistory", market)
+    assert list(history.spot_history(region=REGION, instance_types=[], since=BEGIN)) == []
+
+
+def test_asks_for_the_changes_between_the_begin_and_now(
+    answers: Answers, clock: MemoryClock
+) -> None:
+    answers.ec2.add_response(
+        "describe_spot_price_history",
+        {"SpotPriceHistory": []},
+        {
+            "InstanceTypes": ["g6.xlarge"],
+            "ProductDescriptions": ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"],
+            "StartTime": BEGIN,
+            "EndTime": clock.now(),
+        },
+    )
+
+    assert (
+        answers.market.spot_history(region=REGION, instance_types=["g6.xlarge"], since=BEGIN) == []
+    )
+
+
+def test_a_history_without_end_is_refused_before_it_fills_the_memory(answers: Answers) -> None:
+    half = [_spot("us-east-1a", "0.41", 5)] * (CHANGES_AT_MOST // 2 + 1)
+    for token in ("more", "still more"):
+        answers.ec2.add_response(
+            "describe_spot_price_history", {"SpotPriceHistory": half, "NextToken": token}
+        )
+
+    with pytest.raises(BadInput, match="name fewer instance types"):
+        answers.market.spot_history(region=REGION, instance_types=["g6.xlarge"], since=BEGIN)
 
 
 def test_memory_moves_prices_with_the_clock(clock: MemoryClock) -> None:

@@ -23,6 +23,11 @@ from spindown.app.port.compute import (
     Refusal,
     RefusalKind,
 )
+from spindown.app.port.history import (
+    PriceHistory,
+    Sent,
+    TrafficHistory,
+)
 from spindown.app.port.object import (
     Absent,
     InputSource,
@@ -80,13 +85,16 @@ __all__ = [
     "ObjectStore",
     "ObjectSummary",
     "Outgoing",
+    "PriceHistory",
     "Refusal",
     "RefusalKind",
     "Scaler",
+    "Sent",
     "SettingsStore",
     "StoredObject",
     "SubnetView",
     "Table",
+    "TrafficHistory",
     "When",
     "Write",
 ]
