@@ -14,10 +14,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from spindown.config import DeploymentConfig, PolicyConfig, WorkloadConfig, format_duration
+from spindown.config import (
+    DeploymentConfig,
+    NetworkConfig,
+    OutpostConfig,
+    PolicyConfig,
+    WorkloadConfig,
+    format_duration,
+)
 from spindown.config.schema import (
     ImageConfig,
-    NetworkConfig,
     RequirementsConfig,
     RunConfig,
     RungConfig,
@@ -57,7 +63,7 @@ class Table:
 
 _DEPLOYMENT = {
     "name": "Part of every resource's name.",
-    "region": "Where queues, bucket and workers are.",
+    "region": "Home: where queues, bucket and ledger are, and workers unless told otherwise.",
     "zones": "Zones in which workers may run, all of the region.",
     "budget_per_month": "What may be spent and set aside in a UTC month. Stops launches, never "
     "work. Not set: no budget.",
@@ -65,7 +71,17 @@ _DEPLOYMENT = {
     "network": "An existing network, see below. Not set: a VPC of public subnets is made.",
     "session_manager": "Whether SSM Session Manager may open a shell on workers. No port opens; "
     "the workers' role gets the few actions of its agent.",
+    "outpost": "Further regions where workers may run, see below; nine at most.",
 }
+_OUTPOST = {
+    "zones": "Zones in which workers may run there, all of that region.",
+    "network": "An existing network of that region: a table as `[deployment.network]`. Not set: a "
+    "VPC of public subnets is made.",
+}
+_OUTPOST_NOTE = """\
+A region as `us-west-2`, with a stack of its own. Queue, bucket and ledger stay at home; what a
+worker there reads and writes crosses regions, and its price is part of every item's cost.
+"""
 _NETWORK = {
     "vpc_id": "The VPC.",
     "subnets": "Zone to subnet id, one for each of the zones.",
@@ -138,6 +154,7 @@ _POLICY = {
     "ladder": "Rungs of the price ladder, see below.",
     "spot_price_ratio_estimate": "Spot over on-demand price where the spot price is not known.",
     "max_dollars_per_hour": "Ceiling for all workers of the workload together. Not set: none.",
+    "regions": "Launch in these regions only. Not set: in each of the deployment's.",
     "unavailable_for": "How long a pool that ran dry, or reclaimed an instance, is left alone; "
     "doubled with each time in a row.",
     "unavailable_at_most": "Bound of that doubling.",
@@ -165,6 +182,8 @@ _POLICY = {
     "items_per_job_estimate": "Items of a job, until they are measured.",
     "throughput_estimate": "Items per hour of one T4, until anything is measured; other GPUs by "
     "their datasheets.",
+    "mib_per_item_estimate": "MiB of input an item, until they are measured: what a worker away "
+    "from home would have to fetch across regions.",
     "max_items_per_job": "A larger job is split into children.",
     "tick": "Period of the tick, by which every promise is reckoned. AWS ticks each minute.",
 }
@@ -177,6 +196,7 @@ _RUNG = {
 TABLES = (
     Table("[deployment]", DeploymentConfig, _DEPLOYMENT),
     Table("[deployment.network]", NetworkConfig, _NETWORK),
+    Table("[deployment.outpost.REGION]", OutpostConfig, _OUTPOST, _OUTPOST_NOTE),
     Table("[workload.NAME]", WorkloadConfig, _WORKLOAD),
     Table("[workload.NAME.run]", RunConfig, _RUN),
     Table("[workload.NAME.requirements]", RequirementsConfig, _REQUIREMENTS),

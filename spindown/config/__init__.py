@@ -14,14 +14,17 @@ from pydantic import ValidationError
 
 from spindown.config.check import check_policy
 from spindown.config.complaint import translate
+from spindown.config.deployment import DeploymentConfig, NetworkConfig, OutpostConfig
 from spindown.config.duration import format_duration, parse_duration
-from spindown.config.schema import Config, DeploymentConfig, PolicyConfig, WorkloadConfig
+from spindown.config.schema import Config, PolicyConfig, WorkloadConfig
 from spindown.domain.policy import Policy
 from spindown.error import ConfigError
 
 __all__ = [
     "Config",
     "DeploymentConfig",
+    "NetworkConfig",
+    "OutpostConfig",
     "PolicyConfig",
     "WorkloadConfig",
     "check_policy",

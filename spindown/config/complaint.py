@@ -15,6 +15,7 @@ _MENDS = {
     "greater_than_equal": "make it at least {ge:g}",
     "less_than_equal": "make it at most {le:g}",
     "too_short": "name at least {min_length}",
+    "too_long": "name at most {max_length}",
     "literal_error": "write one of {expected}",
     "enum": "write one of {expected}",
     "int_type": "write a whole number",
@@ -41,7 +42,7 @@ def translate(error: ValidationError, root: type[BaseModel], document: object) -
     if kind == "extra_forbidden":
         return ConfigError(".".join(where), first["input"], _suggest_key(where[-1], root))
     if kind == "mend":
-        where.append(str(context["field"]))
+        where += str(context["field"]).split(".")
         return ConfigError(".".join(where), _dig(document, where), str(context["mend"]))
     value = None if kind == "missing" else first["input"]
     return ConfigError(".".join(where), value, _word_mend(kind, context, first["msg"]))

@@ -7,11 +7,28 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, model_validator
 
 from spindown.config.check import check_policy
-from spindown.config.duration import parse_duration
+from spindown.config.deployment import DeploymentConfig
+from spindown.config.form import (
+    Architecture,
+    AtLeastOne,
+    Count,
+    DeviceName,
+    Duration,
+    DurationOrAuto,
+    Name,
+    NotNegative,
+    ParameterName,
+    Positive,
+    Region,
+    S3Uri,
+    Share,
+    Table,
+    mend,
+    name_pattern,
+)
 from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import Policy, RankBy, Rung
 from spindown.error import ConfigError
@@ -19,58 +36,7 @@ from spindown.error import ConfigError
 _MIB_PER_GIB = 1024
 
 
-def mend(field: str, advice: str) -> PydanticCustomError:
-    """Return a complaint about a field of the table under validation."""
-    return PydanticCustomError("mend", "{mend}", {"mend": advice, "field": field})
-
-
-def _parse_duration_or_auto(value: object) -> timedelta | None:
-    return None if value in {"auto", None} else parse_duration(value)
-
-
-def _name_pattern(what: str, pattern: str, mend: str) -> BeforeValidator:
-    def check(value: object) -> object:
-        if not isinstance(value, str) or not re.fullmatch(pattern, value):
-            raise ValueError(f"write {what} of {mend}")
-        return value
-
-    return BeforeValidator(check)
-
-
-Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
-DurationOrAuto = Annotated[timedelta | None, BeforeValidator(_parse_duration_or_auto)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
-AtLeastOne = Annotated[int, Field(ge=1)]
-Name = Annotated[
-    str,
-    _name_pattern("a name", r"[a-z][a-z0-9-]{0,30}", "a-z, 0-9 and -, 31 characters at most"),
-]
-S3Uri = Annotated[str, _name_pattern("an S3 prefix", r"s3://[a-z0-9.-]{3,63}/.*", "s3://bucket/…/")]
-EmailAddress = Annotated[
-    str,
-    _name_pattern(
-        "an email address",
-        r"[^@\s<>\"',;]+@[^@\s<>\"',;]+\.[^@\s<>\"',;]+",
-        "the form you@example.com",
-    ),
-]
-Architecture = Literal["x86_64", "arm64"]
-ParameterName = Annotated[
-    str, _name_pattern("an SSM parameter", r"(/[\w.-]+)+", "the form /path/of/parameter")
-]
-DeviceName = Annotated[
-    str, _name_pattern("a device", r"/dev/(sd[a-z]\d?|xvd[a-z]+)", "the form /dev/sda1")
-]
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
-
-
-class RungConfig(_Table):
+class RungConfig(Table):
     """A ``[[workload.NAME.policy.ladder]]`` entry."""
 
     after: Duration
@@ -78,7 +44,7 @@ class RungConfig(_Table):
     max_price_per_hour: Positive | None = None
 
 
-class PolicyConfig(_Table):
+class PolicyConfig(Table):
     """The keys of ``[workload.NAME.policy]``, all optional; see ``domain.policy.Policy``."""
 
     scale_up_threshold: AtLeastOne | None = None
@@ -95,6 +61,7 @@ class PolicyConfig(_Table):
     ladder: tuple[RungConfig, ...] | None = Field(default=None, min_length=1)
     spot_price_ratio_estimate: Annotated[float, Field(gt=0, le=1)] | None = None
     max_dollars_per_hour: Positive | None = None
+    regions: frozenset[Region] | None = Field(default=None, min_length=1)
     unavailable_for: Duration | None = None
     unavailable_at_most: Duration | None = None
     quota_blocked_for: Duration | None = None
@@ -116,6 +83,7 @@ class PolicyConfig(_Table):
     boot_estimate: Duration | None = None
     items_per_job_estimate: Positive | None = None
     throughput_estimate: Positive | None = None
+    mib_per_item_estimate: NotNegative | None = None
     max_items_per_job: Annotated[int, Field(ge=1, le=100_000)] | None = None
     tick: Duration | None = None
 
@@ -134,6 +102,7 @@ _CLEARABLE = {
     "checkpoint_items",
     "max_price_per_gpu_hour",
     "max_dollars_per_hour",
+    "regions",
 }
 
 
@@ -143,7 +112,7 @@ def _refuse_cleared(changes: Mapping[str, object]) -> None:
             raise ConfigError(name, None, "write a value, or leave the key out")
 
 
-class RequirementsConfig(_Table):
+class RequirementsConfig(Table):
     """``[workload.NAME.requirements]``; memory in GiB."""
 
     gpu_names: frozenset[str] | None = Field(default=None, min_length=1)
@@ -187,13 +156,13 @@ def _to_mib(gib: float) -> int:
     return round(gib * _MIB_PER_GIB)
 
 
-class RunConfig(_Table):
+class RunConfig(Table):
     """``[workload.NAME.run]``: the user's code and how it is called."""
 
     #: ``module:callable``, found below ``code``.
     entrypoint: Annotated[
         str,
-        _name_pattern("an entrypoint", r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "the form module:callable"),
+        name_pattern("an entrypoint", r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "the form module:callable"),
     ]
     #: Directory of the user's code, relative to spindown.toml.
     code: Path
@@ -211,7 +180,7 @@ class RunConfig(_Table):
 _READ_BY_IMAGE_BUILDER = ("/aws/service/", "/imagebuilder/")
 
 
-class ImageConfig(_Table):
+class ImageConfig(Table):
     """``[workload.NAME.image]``: what the instance boots from."""
 
     #: ``bootstrap``: each instance installs the worker on the image of ``parameters``. ``bake``:
@@ -246,7 +215,7 @@ class ImageConfig(_Table):
         return self.root_device or ("/dev/xvda" if is_amazon_linux else "/dev/sda1")
 
 
-class WorkloadConfig(_Table):
+class WorkloadConfig(Table):
     """``[workload.NAME]``."""
 
     run: RunConfig
@@ -268,46 +237,21 @@ class WorkloadConfig(_Table):
         return check_policy(self.policy.apply_to(Policy()))
 
 
-class NetworkConfig(_Table):
-    """``[deployment.network]``: an existing network; without it a small one is made."""
-
-    vpc_id: Annotated[str, _name_pattern("a VPC id", r"vpc-[0-9a-f]+", "the form vpc-0123abcd")]
-    #: zone -> subnet id.
-    subnets: dict[str, str] = Field(min_length=1)
-
-
-class DeploymentConfig(_Table):
-    """``[deployment]``."""
-
-    name: Name
-    region: Annotated[
-        str, _name_pattern("a region", r"[a-z]{2}(-[a-z]+)+-\d", "the form us-east-1")
-    ]
-    zones: tuple[str, ...] = Field(min_length=1)
-    budget_per_month: Positive | None = None
-    #: Who gets the alarms; AWS asks this address to confirm. None: nobody is told.
-    alarm_email: EmailAddress | None = None
-    network: NetworkConfig | None = None
-    #: Whether people with the right may open a shell on workers by SSM Session Manager.
-    session_manager: bool = False
-
-    @model_validator(mode="after")
-    def _be_in_region(self) -> "DeploymentConfig":
-        for zone in self.zones:
-            if not re.fullmatch(re.escape(self.region) + "[a-z]", zone):
-                raise mend("zones", f"list zones of {self.region}, such as {self.region}a")
-        if len(set(self.zones)) < len(self.zones):
-            raise mend("zones", "name each zone once")
-        if self.network is not None and set(self.network.subnets) != set(self.zones):
-            raise mend("network", "give one subnet for each of the zones")
-        return self
-
-
-class Config(_Table):
+class Config(Table):
     """The whole of spindown.toml."""
 
     deployment: DeploymentConfig
     workload: dict[Name, WorkloadConfig] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _stay_in_regions(self) -> "Config":
+        known = set(self.deployment.outposts)
+        for name, workload in self.workload.items():
+            unknown = (workload.policy.regions or frozenset()) - known
+            if unknown:
+                advice = f"take {min(unknown)} out, or add [deployment.outpost.{min(unknown)}]"
+                raise mend(f"workload.{name}.policy.regions", advice)
+        return self
 
     @property
     def workloads(self) -> Mapping[str, WorkloadConfig]:

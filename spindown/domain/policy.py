@@ -56,6 +56,8 @@ class Policy:
     spot_price_ratio_estimate: float = 0.5
     #: USD per hour for the whole workload; None: no cap.
     max_dollars_per_hour: float | None = None
+    #: Regions in which to launch; None: every one of the deployment's.
+    regions: frozenset[str] | None = None
     # How long an answer is remembered.
     unavailable_for: timedelta = timedelta(minutes=3)
     unavailable_at_most: timedelta = timedelta(minutes=30)
@@ -87,6 +89,8 @@ class Policy:
     items_per_job_estimate: float = 100.0
     #: Items per hour of one T4-class GPU.
     throughput_estimate: float = 1000.0
+    #: MiB of input an item.
+    mib_per_item_estimate: float = 1.0
     # Limits of the contract.
     max_items_per_job: int = 1000
     #: The tick's period, which bounds how late anything can start.

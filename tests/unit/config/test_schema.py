@@ -129,6 +129,48 @@ def with_value(path: str, value: object) -> dict[str, Any]:
             id="a lease shorter than its heartbeat",
         ),
         pytest.param("workload", {}, "workload", "name at least 1", id="no workload"),
+        pytest.param(
+            "deployment.outpost.us-west-2",
+            {"zones": ["us-east-1b"]},
+            "deployment.outpost.us-west-2.zones",
+            "list zones of us-west-2, such as us-west-2a",
+            id="a zone of another region than its outpost's",
+        ),
+        pytest.param(
+            "deployment.outpost.us-west-2",
+            {"zones": []},
+            "deployment.outpost.us-west-2.zones",
+            "name at least 1",
+            id="an outpost without a zone",
+        ),
+        pytest.param(
+            "deployment.outpost.us-east-1",
+            {"zones": ["us-east-1b"]},
+            "deployment.outpost.us-east-1",
+            "take it out: workers run at home anyway",
+            id="an outpost at home",
+        ),
+        pytest.param(
+            "deployment.outpost.oregon",
+            {"zones": ["us-west-2a"]},
+            "deployment.outpost.oregon",
+            "write a region of the form us-east-1",
+            id="an outpost that is no region",
+        ),
+        pytest.param(
+            "deployment.outpost",
+            {f"eu-west-{n}": {"zones": [f"eu-west-{n}a"]} for n in range(10)},
+            "deployment.outpost",
+            "name at most 9",
+            id="more outposts than policies fit a role",
+        ),
+        pytest.param(
+            "workload.ocr.policy.regions",
+            ["us-west-2"],
+            "workload.ocr.policy.regions",
+            "take us-west-2 out, or add [deployment.outpost.us-west-2]",
+            id="a region without an outpost",
+        ),
         pytest.param("deployment", 3, "deployment", "write a table", id="not a table"),
         pytest.param(
             "deployment.network",
@@ -246,3 +288,14 @@ def test_says_what_is_wrong_with_the_file(tmp_path: Path, content: bytes | None,
 
     with pytest.raises(ConfigError, match=mend):
         config.load(path)
+
+
+def test_home_is_the_first_of_the_outposts() -> None:
+    document = with_value("deployment.outpost.eu-west-1", {"zones": ["eu-west-1b"]})
+    document["workload"]["ocr"]["policy"] = {"regions": ["eu-west-1"]}
+
+    loaded = config.parse(document)
+
+    zones = {region: place.zones for region, place in loaded.deployment.outposts.items()}
+    assert zones == {"us-east-1": ("us-east-1a",), "eu-west-1": ("eu-west-1b",)}
+    assert loaded.workloads["ocr"].to_policy().regions == {"eu-west-1"}

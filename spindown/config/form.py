@@ -1,0 +1,66 @@
+"""The forms that values of spindown.toml have, shared by its tables."""
+
+import re
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from spindown.config.duration import parse_duration
+
+
+def mend(field: str, advice: str) -> PydanticCustomError:
+    """Return a complaint about a field of the table under validation."""
+    return PydanticCustomError("mend", "{mend}", {"mend": advice, "field": field})
+
+
+def _parse_duration_or_auto(value: object) -> timedelta | None:
+    return None if value in {"auto", None} else parse_duration(value)
+
+
+def name_pattern(what: str, pattern: str, words: str) -> BeforeValidator:
+    """Return the check that a value is a text of this form; ``words`` say it."""
+
+    def check(value: object) -> object:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise ValueError(f"write {what} of {words}")
+        return value
+
+    return BeforeValidator(check)
+
+
+Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
+DurationOrAuto = Annotated[timedelta | None, BeforeValidator(_parse_duration_or_auto)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+AtLeastOne = Annotated[int, Field(ge=1)]
+Name = Annotated[
+    str,
+    name_pattern("a name", r"[a-z][a-z0-9-]{0,30}", "a-z, 0-9 and -, 31 characters at most"),
+]
+S3Uri = Annotated[str, name_pattern("an S3 prefix", r"s3://[a-z0-9.-]{3,63}/.*", "s3://bucket/…/")]
+EmailAddress = Annotated[
+    str,
+    name_pattern(
+        "an email address",
+        r"[^@\s<>\"',;]+@[^@\s<>\"',;]+\.[^@\s<>\"',;]+",
+        "the form you@example.com",
+    ),
+]
+Region = Annotated[str, name_pattern("a region", r"[a-z]{2}(-[a-z]+)+-\d", "the form us-east-1")]
+Architecture = Literal["x86_64", "arm64"]
+ParameterName = Annotated[
+    str, name_pattern("an SSM parameter", r"(/[\w.-]+)+", "the form /path/of/parameter")
+]
+DeviceName = Annotated[
+    str, name_pattern("a device", r"/dev/(sd[a-z]\d?|xvd[a-z]+)", "the form /dev/sda1")
+]
+
+
+class Table(BaseModel):
+    """A table of spindown.toml: frozen, and a misspelt key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
