@@ -24,7 +24,9 @@ def reasons(offer: Offer, terms: Terms) -> Iterator[Reason]:
         requirement, sentence = unfit
         yield requirement, lambda: sentence, None
     price = offer.price
-    if not (offer.instance_price > 0.0 and price <= HIGHEST_PRICE):
+    if offer.instance_price == 0.0:
+        yield "price", lambda: "no price is known, neither as spot nor on demand", None
+    elif not (offer.instance_price > 0.0 and price <= HIGHEST_PRICE):
         yield "price", lambda: f"{offer.instance_price:g} USD/h cannot be right", None
     yield from _over_ceiling(offer, terms)
     yield from _off_ladder(offer, terms)

@@ -23,7 +23,8 @@ from spindown.domain.ranking.terms import Situation, Terms
 _Score = tuple[float, float, int, Offer]
 #: Candidates that are kept at hand; a tick tries no more than a few.
 _FIRST = 32
-_REQUIREMENTS = frozenset(Requirements.__dataclass_fields__)
+#: What a type does not meet, or a price that is unknown or absurd, no wait and no ceiling mends.
+_NEVER = frozenset(Requirements.__dataclass_fields__) | {"price"}
 
 
 def rank(  # noqa: PLR0913 - the whole situation, each part with its own name
@@ -164,10 +165,10 @@ class CandidateList(Sequence[Candidate]):
     def nearest(self) -> Rejection | None:
         """Return the rejection that is closest to being taken, to say so when nothing fits.
 
-        Of the offers that meet the requirements: the one that comes back soonest, else the
-        cheapest.
+        Of the offers that meet the requirements and have a price: the one that comes back
+        soonest, else the cheapest.
         """
-        fitting = [r for r in self.rejected if r.constraint not in _REQUIREMENTS]
+        fitting = [r for r in self.rejected if r.constraint not in _NEVER]
         return min(
             fitting,
             key=lambda r: (

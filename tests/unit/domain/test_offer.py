@@ -1,5 +1,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,12 +13,15 @@ from spindown.domain.offer import (
     extra_price_per_hour,
     quota_class,
     slot_count,
+    trusted,
 )
 from spindown.domain.requirement import misfit
 from tests.builders import (
+    NOW,
     ON_DEMAND,
     SPOT,
     a_catalogue,
+    a_ranking,
     a_spot_price,
     a_type,
     an_offer,
@@ -63,7 +67,23 @@ def test_whole_price_adds_the_root_volume_and_the_public_address() -> None:
     assert extra_price_per_hour(100) == pytest.approx(0.01596, abs=1e-5)
 
 
-@pytest.mark.parametrize("price", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    ("gib_month", "expected"), [(0.096, 0.096), (0.0, 0.08), (float("nan"), 0.08), (None, 0.08)]
+)
+def test_the_root_volume_costs_what_it_costs_in_its_region(
+    gib_month: float | None, expected: float
+) -> None:
+    known = {} if gib_month is None else {"us-west-2": gib_month}
+
+    offer = built(a_catalogue(volume_price=known), volume_gib=100)[0]
+
+    assert offer.volume_price == pytest.approx(100 * expected / 730)
+    assert offer.address_price == pytest.approx(0.005)
+    parts = (offer.instance_price, offer.volume_price, offer.address_price)
+    assert offer.price == pytest.approx(sum(parts))
+
+
+@pytest.mark.parametrize("price", [0.0, -1.0, 0.009, float("nan"), float("inf")])
 def test_estimates_a_spot_price_that_is_missing_or_absurd(price: float) -> None:
     offers = built(prices=[a_spot_price(price)])
 
@@ -73,14 +93,48 @@ def test_estimates_a_spot_price_that_is_missing_or_absurd(price: float) -> None:
 
 
 @pytest.mark.parametrize("price", [None, 0.0, -2.0, float("nan")])
-def test_an_unknown_on_demand_price_leaves_only_priced_spot(price: float | None) -> None:
+def test_an_unknown_on_demand_price_leaves_only_spot_with_a_price(price: float | None) -> None:
     listed = {} if price is None else {"g4dn.xlarge": price}
     catalogue = a_catalogue(on_demand={"us-west-2": listed})
 
     offers = built(catalogue, [a_spot_price(0.3)])
 
-    assert found(offers) == {"g4dn.xlarge/us-west-2a/spot": 0.3}
-    assert offers[0].on_demand_price is None
+    assert {name: price for name, price in found(offers).items() if price} == {
+        "g4dn.xlarge/us-west-2a/spot": 0.3
+    }
+    assert {offer.on_demand_price for offer in offers} == {None}
+    ranking = a_ranking(list(offers))
+    assert [str(c.offer) for c in ranking.candidates] == ["g4dn.xlarge/us-west-2a/spot"]
+    assert {r.reason for r in ranking.rejected} == {
+        "no price is known, neither as spot nor on demand"
+    }
+    assert ranking.nearest is None
+
+
+@pytest.mark.parametrize(
+    ("age", "kept"), [(timedelta(days=7), True), (timedelta(days=7, seconds=1), False)]
+)
+@pytest.mark.parametrize("by", ["part", "whole"])
+def test_list_prices_that_are_too_old_are_not_trusted(age: timedelta, kept: bool, by: str) -> None:
+    at = NOW - age
+    catalogue = (
+        a_catalogue(stale_since={"us-west-2/on_demand": at})
+        if by == "part"
+        else a_catalogue(taken_at=at)
+    )
+
+    offers = built(trusted(catalogue, NOW), [a_spot_price(0.3)])
+
+    assert (found(offers)["g4dn.xlarge/us-west-2a/on-demand"] > 0.0) is kept
+    # A live price needs no list to be believed.
+    assert found(offers)["g4dn.xlarge/us-west-2a/spot"] == 0.3
+
+
+def test_a_part_that_a_wrong_clock_put_into_the_future_has_no_age() -> None:
+    ahead = a_catalogue(taken_at=NOW + minutes(90))
+
+    assert ahead.age("us-west-2/on_demand", NOW) == timedelta(0)
+    assert trusted(ahead, NOW) is ahead
 
 
 def test_the_newest_of_several_spot_prices_counts() -> None:

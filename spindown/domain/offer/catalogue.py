@@ -1,0 +1,197 @@
+"""What the market offers, as the catalogue and live spot prices say it, made into offers."""
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from spindown.domain.offer.offer import InstanceType, Offer
+from spindown.domain.offer.quota import CapacityType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """What the market offers, without live spot prices: written by the offers use case."""
+
+    taken_at: datetime
+    instance_types: Mapping[str, InstanceType]
+    #: region -> zone -> names of the types offered there.
+    offerings: Mapping[str, Mapping[str, frozenset[str]]]
+    #: region -> type -> USD per hour.
+    on_demand: Mapping[str, Mapping[str, float]]
+    #: region -> type -> share of instances reclaimed per month (0 to 1), as published.
+    reclaim_share: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    #: region -> USD per GiB-month of gp3; a region that is missing is taken for us-east-1.
+    volume_price: Mapping[str, float] = field(default_factory=dict)
+    #: ``{region}/{class}`` (``quota_class``) -> vCPUs that the account may run; missing: unknown.
+    quotas: Mapping[str, float] = field(default_factory=dict)
+    #: source name -> when its part was last read, for parts older than ``taken_at``.
+    stale_since: Mapping[str, datetime] = field(default_factory=dict)
+
+    def age(self, source: str, now: datetime) -> timedelta:
+        """Return how long ago a part was read; never negative, whatever the clocks say."""
+        return max(now - self.stale_since.get(source, self.taken_at), timedelta(0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotPrice:
+    """One spot price as seen at a moment."""
+
+    instance_type: str
+    zone: str
+    #: USD per hour.
+    price: float
+    seen_at: datetime
+
+
+#: USD per GiB-month of gp3 in us-east-1 (aws.amazon.com/ebs/pricing), where no price is known.
+GP3_PRICE_PER_GIB_MONTH = 0.08
+#: USD per hour of one public IPv4 address in use, the same in every region
+#: (aws.amazon.com/vpc/pricing, since 2024-02).
+PUBLIC_IPV4_PRICE_PER_HOUR = 0.005
+#: USD per GiB between two regions of AWS, the usual rate (aws.amazon.com/ec2/pricing).
+REGION_TRANSFER_PRICE_PER_GIB = 0.02
+HOURS_PER_MONTH = 730.0
+
+#: On-demand prices that were read longer ago are taken for unknown: a list price stands for
+#: months, so a week without an answer says that something is broken.
+LIST_PRICES_TRUSTED_FOR = timedelta(days=7)
+
+
+def trusted(catalogue: Catalogue, now: datetime) -> Catalogue:
+    """Return the catalogue without the on-demand prices that are too old to be believed."""
+    fresh = {
+        region: prices
+        for region, prices in catalogue.on_demand.items()
+        if catalogue.age(f"{region}/on_demand", now) <= LIST_PRICES_TRUSTED_FOR
+    }
+    if len(fresh) == len(catalogue.on_demand):
+        return catalogue
+    return replace(catalogue, on_demand=fresh)
+
+
+def extra_price_per_hour(
+    volume_gib: float, gib_month_price: float = GP3_PRICE_PER_GIB_MONTH
+) -> float:
+    """Return USD per hour of what comes with an instance: its gp3 root and public IPv4.
+
+    100 GiB: 100 x 0.08 / 730 + 0.005 = 0.01596.
+    """
+    return volume_price_per_hour(volume_gib, gib_month_price) + PUBLIC_IPV4_PRICE_PER_HOUR
+
+
+def volume_price_per_hour(volume_gib: float, gib_month_price: float) -> float:
+    """Return USD per hour of a gp3 volume; EBS bills the second of a month of 730 hours."""
+    return volume_gib * gib_month_price / HOURS_PER_MONTH
+
+
+def build_offers(
+    catalogue: Catalogue,
+    spot_prices: Iterable[SpotPrice],
+    *,
+    zones: Mapping[str, Collection[str]],
+    spot_price_ratio_estimate: float,
+    volume_gib: float,
+    home_region: str | None = None,
+) -> tuple[Offer, ...]:
+    """Price everything that can be bought, in an order that depends on the input alone.
+
+    A price that is missing, zero, negative or not a number counts as unknown, and so does a spot
+    price below a hundredth of on-demand. An unknown spot price is estimated from on-demand; what
+    then has no price is an offer at 0, which the ranking leaves out and says so.
+
+    Args:
+        catalogue: types, where they are offered, and on-demand prices.
+        spot_prices: the latest price of each pool; the newest wins.
+        zones: region -> zones that have a subnet of ours.
+        spot_price_ratio_estimate: spot over on-demand where the spot price is unknown.
+        volume_gib: size of the root volume.
+        home_region: where queue and bucket are; elsewhere transfer is paid. None: everywhere.
+    """
+    latest: dict[tuple[str, str], SpotPrice] = {}
+    for seen in spot_prices:
+        known = latest.get((seen.zone, seen.instance_type))
+        if _is_price(seen.price) and (known is None or seen.seen_at >= known.seen_at):
+            latest[seen.zone, seen.instance_type] = seen
+    prices = {key: seen.price for key, seen in latest.items()}
+    return tuple(
+        offer
+        for region in sorted(zones)
+        for offer in _offers_of_region(
+            catalogue,
+            region,
+            sorted(zones[region]),
+            prices,
+            ratio=spot_price_ratio_estimate,
+            volume_gib=volume_gib,
+            away=home_region not in {None, region},
+        )
+    )
+
+
+def _offers_of_region(
+    catalogue: Catalogue,
+    region: str,
+    zones: list[str],
+    spot: Mapping[tuple[str, str], float],
+    *,
+    ratio: float,
+    volume_gib: float,
+    away: bool,
+) -> Iterator[Offer]:
+    offerings = catalogue.offerings.get(region, {})
+    on_demand = catalogue.on_demand.get(region, {})
+    shares = catalogue.reclaim_share.get(region, {})
+    transfer = REGION_TRANSFER_PRICE_PER_GIB if away else 0.0
+    volume = _volume_price(catalogue, region, volume_gib)
+    extra = volume + PUBLIC_IPV4_PRICE_PER_HOUR
+    # Offers of one type follow each other, which lets ranking reuse what it knows of the type.
+    names = sorted({name for zone in zones for name in offerings.get(zone, ())})
+    for name in names:
+        instance_type = catalogue.instance_types.get(name)
+        if instance_type is None:
+            continue
+        listed = on_demand.get(name)
+        base = listed if listed is not None and _is_price(listed) else None
+        capacity_types = sorted(instance_type.capacity_types)
+        for zone in zones:
+            if name not in offerings.get(zone, ()):
+                continue
+            for capacity_type in capacity_types:
+                is_spot = capacity_type is CapacityType.SPOT
+                seen = _believed(spot.get((zone, name)), base) if is_spot else base
+                price = base * ratio if seen is None and base is not None else seen
+                yield Offer(
+                    instance_type=instance_type,
+                    region=region,
+                    zone=zone,
+                    capacity_type=capacity_type,
+                    instance_price=price or 0.0,
+                    extra_price=extra,
+                    volume_price=volume,
+                    estimated=seen is None and base is not None,
+                    on_demand_price=base,
+                    reclaim_share=shares.get(name) if is_spot else None,
+                    transfer_price_per_gib=transfer,
+                )
+
+
+def _volume_price(catalogue: Catalogue, region: str, volume_gib: float) -> float:
+    gib_month = catalogue.volume_price.get(region, GP3_PRICE_PER_GIB_MONTH)
+    known = gib_month if _is_price(gib_month) else GP3_PRICE_PER_GIB_MONTH
+    return volume_price_per_hour(volume_gib, known)
+
+
+#: EC2's discount is "up to 90 %" (aws.amazon.com/ec2/spot); a tenth of that floor is a mistake.
+_LEAST_SPOT_SHARE = 0.01
+
+
+def _believed(seen: float | None, on_demand: float | None) -> float | None:
+    """Return a spot price, or None if it is absurdly low for its type."""
+    if seen is not None and on_demand is not None and seen < on_demand * _LEAST_SPOT_SHARE:
+        return None
+    return seen
+
+
+def _is_price(price: float) -> bool:
+    return math.isfinite(price) and price > 0.0
