@@ -22,10 +22,10 @@ from spindown.config import (
     WorkloadConfig,
     format_duration,
 )
+from spindown.config.run import RunConfig
 from spindown.config.schema import (
     ImageConfig,
     RequirementsConfig,
-    RunConfig,
     RungConfig,
 )
 from spindown.domain.policy import Policy, Rung
@@ -94,15 +94,28 @@ _WORKLOAD = {
     "inputs": "S3 prefixes that its jobs may read, besides what `spindown submit` uploads.",
 }
 _RUN = {
-    "entrypoint": "`module:callable`, found below `code`.",
-    "code": "Directory of the code, relative to spindown.toml. Hidden files are left out.",
+    "entrypoint": "`module:callable`, found below `code`. One of `entrypoint`, `command` and "
+    "`image` is required.",
+    "command": "A program and its arguments, started in `code`; see "
+    "[workload](workload.md#any-program). Beside `image`: what its container runs.",
+    "image": "A container image, best with its digest; see [workload](workload.md#a-container).",
+    "code": "Directory of the code, relative to spindown.toml. Hidden files are left out. Only an "
+    "image can do without.",
     "requirements": "A requirements.txt below `code`, installed with the image.",
+    "results": "Of a command or a container. `per-item`: it writes a line for each item. "
+    "`per-job`: it gets a whole job, and its exit status stands for all of it.",
     "batch_size": "Items in one call, at most.",
     "item_timeout": "A call over n items may take n times as long; then its process is killed and "
     "the attempt counts as a failure of the job.",
-    "setup_timeout": "Bound of importing the code and of its `setup`.",
+    "setup_timeout": "Bound of importing the code and of its `setup`, or of pulling the image.",
+    "job_timeout": "Bound of one attempt at a job; past it the attempt counts as a failure. Not "
+    "set: none.",
+    "stop_grace": "What a command or a container has between SIGTERM and SIGKILL when its worker "
+    "must leave.",
     "env": "Added to the environment of the code.",
     "slots": "How many jobs an instance holds at once: one for each GPU, one, or a number.",
+    "metadata_access": "Whether the code may reach instance metadata, and so everything that the "
+    "worker's role may do.",
 }
 _REQUIREMENTS = {
     "gpu_names": "Only these GPUs, by EC2's names (`T4`, `L4`, `A10G`). Not set: any.",

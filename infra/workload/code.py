@@ -36,19 +36,22 @@ class CodeArchive(Archive):
         self.requirements_digest = self.digest if workload.run.requirements else None
 
 
-def find_code(root: Path, name: str, workload: WorkloadConfig) -> Path:
+def find_code(root: Path, name: str, workload: WorkloadConfig) -> Path | None:
     """Return the directory of a workload's code, found from where spindown.toml lies.
+
+    None: it has none, since its image holds all.
 
     Raises:
         ConfigError: it does not exist, or it lacks the module or the requirements it names.
     """
     run = workload.run
+    if run.code is None:
+        return None
     directory = (root / run.code).resolve()
     field = f"workload.{name}.run"
     if not directory.is_dir():
         raise ConfigError(f"{field}.code", str(run.code), "name a directory beside spindown.toml")
-    module = directory.joinpath(*run.entrypoint.partition(":")[0].split("."))
-    if not (module.with_suffix(".py").is_file() or (module / "__init__.py").is_file()):
+    if run.entrypoint is not None and not _has_module(directory, run.entrypoint):
         raise ConfigError(f"{field}.entrypoint", run.entrypoint, f"name a module below {run.code}/")
     if run.requirements is not None and not (directory / run.requirements).is_file():
         raise ConfigError(
@@ -57,33 +60,43 @@ def find_code(root: Path, name: str, workload: WorkloadConfig) -> Path:
     return directory
 
 
+def _has_module(directory: Path, entrypoint: str) -> bool:
+    module = directory.joinpath(*entrypoint.partition(":")[0].split("."))
+    return module.with_suffix(".py").is_file() or (module / "__init__.py").is_file()
+
+
 def run_spec(workload: WorkloadConfig) -> RunSpec:
     """Return how the workload's code is called, as its worker reads it."""
     run = workload.run
     return RunSpec(
-        entrypoint=run.entrypoint,
+        entrypoint=run.entrypoint or "",
+        command=run.command or (),
+        image=run.image or "",
+        results=run.results,
         requirements=run.requirements,
         batch_size=run.batch_size,
         item_timeout=run.item_timeout,
         setup_timeout=run.setup_timeout,
+        job_timeout=run.job_timeout,
+        stop_grace=run.stop_grace,
         slots=str(run.slots),
         inputs=workload.inputs,
         env=run.env,
     )
 
 
-def pack(directory: Path, spec: RunSpec) -> bytes:
-    """Return the archive of a directory and of how to call what is in it.
+def pack(directory: Path | None, spec: RunSpec) -> bytes:
+    """Return the archive of a directory, if there is one, and of how to call what is in it.
 
     Raises:
         ConfigError: a link leads out of the directory, or a file has the name of ours.
     """
     members = {RUN_SPEC_NAME: Member(data=encode_run_spec(spec))}
-    for path in sorted(directory.rglob("*")):
+    for path in sorted(directory.rglob("*")) if directory else ():
         name = path.relative_to(directory)
         if _is_left_out(PurePosixPath(name)) or path.is_dir():
             continue
-        if not path.resolve().is_relative_to(directory.resolve()):
+        if directory is None or not path.resolve().is_relative_to(directory.resolve()):
             raise ConfigError("run.code", str(name), "replace this link by what it points at")
         if str(name) == RUN_SPEC_NAME:
             raise ConfigError("run.code", str(name), "rename this file: Spindown writes its own")

@@ -3,8 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from datetime import timedelta
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -27,8 +25,8 @@ from spindown.config.form import (
     Share,
     Table,
     mend,
-    name_pattern,
 )
+from spindown.config.run import RunConfig
 from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import Policy, RankBy, Rung
 from spindown.error import ConfigError
@@ -154,25 +152,6 @@ class RequirementsConfig(Table):
 
 def _to_mib(gib: float) -> int:
     return round(gib * _MIB_PER_GIB)
-
-
-class RunConfig(Table):
-    """``[workload.NAME.run]``: the user's code and how it is called."""
-
-    #: ``module:callable``, found below ``code``.
-    entrypoint: Annotated[
-        str,
-        name_pattern("an entrypoint", r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "the form module:callable"),
-    ]
-    #: Directory of the user's code, relative to spindown.toml.
-    code: Path
-    #: requirements.txt below ``code``, installed on the instance.
-    requirements: str | None = None
-    batch_size: AtLeastOne = 16
-    item_timeout: Duration = timedelta(minutes=10)
-    setup_timeout: Duration = timedelta(minutes=15)
-    env: dict[str, str] = Field(default_factory=dict)
-    slots: Literal["per-gpu", "per-instance"] | Annotated[int, Field(ge=1, le=64)] = "per-gpu"
 
 
 #: Parameters that the service-linked role of Image Builder may read (AWS Managed Policy Reference,

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 
 from spindown.contract.codec import decode, encode
 from spindown.error import ContractError, NewerSchema
@@ -21,12 +22,40 @@ RUN_SPEC_NAME = "spindown-run.json"
 _ENTRYPOINT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
+class RunMode(StrEnum):
+    """What the user's code is to the worker."""
+
+    #: A Python callable in a process that stays.
+    ENTRYPOINT = "entrypoint"
+    #: Any program, started for each call.
+    COMMAND = "command"
+    #: A container, started for each call.
+    IMAGE = "image"
+
+
+class Results(StrEnum):
+    """How a command or a container says what came of its items."""
+
+    #: One line of JSON an item, as each is done.
+    PER_ITEM = "per-item"
+    #: It gets all items of a job at once, and its exit status stands for them all.
+    PER_JOB = "per-job"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """How to call the user's code."""
+    """How to call the user's code: by exactly one of entrypoint, command, image.
 
-    #: ``module:callable``, found below the archive's root.
-    entrypoint: str
+    An image may have a command besides: what its container runs instead of the image's own.
+    """
+
+    #: ``module:callable``, found below the archive's root; "": another mode.
+    entrypoint: str = ""
+    #: A program and its arguments, started in the archive's root.
+    command: tuple[str, ...] = ()
+    #: Reference of a container image.
+    image: str = ""
+    results: Results = Results.PER_ITEM
     #: requirements.txt below the root, installed with the image; None: none.
     requirements: str | None = None
     #: Items a call, at most.
@@ -35,6 +64,10 @@ class RunSpec:
     item_timeout: timedelta = timedelta(minutes=10)
     #: Bound of importing the code and of its ``setup``.
     setup_timeout: timedelta = timedelta(minutes=15)
+    #: Bound of one attempt at a job, whatever its number of items; None: none.
+    job_timeout: timedelta | None = None
+    #: What a command has between SIGTERM and SIGKILL, to write its last checkpoint.
+    stop_grace: timedelta = timedelta(seconds=10)
     #: "per-gpu", "per-instance" or a number: how many children share an instance.
     slots: str = "per-gpu"
     #: ``s3://bucket/prefix`` that jobs may read, besides what ``submit`` uploads.
@@ -42,6 +75,13 @@ class RunSpec:
     #: Added to the environment of the children.
     env: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
+
+    @property
+    def mode(self) -> RunMode:
+        """Return what the user's code is to the worker."""
+        if self.image:
+            return RunMode.IMAGE
+        return RunMode.COMMAND if self.command else RunMode.ENTRYPOINT
 
 
 def encode_run_spec(spec: RunSpec) -> bytes:
@@ -60,11 +100,22 @@ def decode_run_spec(data: bytes) -> RunSpec:
     spec = decode(RunSpec, row)
     if spec.schema > SCHEMA:
         raise NewerSchema(f"{RUN_SPEC_NAME} schema", spec.schema, "start workers of this version")
-    if not _ENTRYPOINT.fullmatch(spec.entrypoint):
-        raise ContractError("run.entrypoint", spec.entrypoint, "write it as module:callable")
+    _check(spec)
+    return spec
+
+
+def _check(spec: RunSpec) -> None:
+    if spec.mode is RunMode.ENTRYPOINT:
+        if not _ENTRYPOINT.fullmatch(spec.entrypoint):
+            raise ContractError("run.entrypoint", spec.entrypoint, "write it as module:callable")
+    elif spec.entrypoint:
+        mend = "give one of entrypoint, command and image"
+        raise ContractError("run.entrypoint", spec.entrypoint, mend)
     if spec.batch_size < 1:
         raise ContractError("run.batch_size", spec.batch_size, "make it at least 1")
-    for name in ("item_timeout", "setup_timeout"):
-        if getattr(spec, name) <= timedelta(0):
-            raise ContractError(f"run.{name}", getattr(spec, name), "make it longer than zero")
-    return spec
+    for name in ("item_timeout", "setup_timeout", "job_timeout"):
+        length = getattr(spec, name)
+        if length is not None and length <= timedelta(0):
+            raise ContractError(f"run.{name}", length, "make it longer than zero")
+    if spec.stop_grace < timedelta(0):
+        raise ContractError("run.stop_grace", spec.stop_grace, "make it zero or longer")

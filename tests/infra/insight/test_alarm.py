@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from spindown.app.port import RefusalKind
 from spindown.cli.app import app as cli
 from spindown.config import DeploymentConfig
-from spindown.config.schema import PolicyConfig, RequirementsConfig, RunConfig, WorkloadConfig
+from spindown.config.run import RunConfig
+from spindown.config.schema import PolicyConfig, RequirementsConfig, WorkloadConfig
 from tests.infra.insight.insight import a_config, alarm_metrics, all_of, synthesise
 
 #: Longest AlarmDescription (Amazon CloudWatch API, "PutMetricAlarm").

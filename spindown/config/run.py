@@ -1,0 +1,71 @@
+"""``[workload.NAME.run]``: the user's code, and how it is called."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from spindown.config.form import AtLeastOne, Duration, Table, mend, name_pattern
+from spindown.contract.run import Results
+
+ImageReference = Annotated[
+    str,
+    name_pattern(
+        "an image",
+        r"[a-z0-9][a-z0-9._/:-]{0,254}(:[\w.-]{1,128})?(@sha256:[0-9a-f]{64})?",
+        "the form registry/name:tag or registry/name@sha256:...",
+    ),
+]
+
+
+class RunConfig(Table):
+    """``[workload.NAME.run]``: the user's code and how it is called.
+
+    Exactly one of ``entrypoint``, ``command`` and ``image``; an image may have a command besides.
+    """
+
+    #: ``module:callable``, found below ``code``.
+    entrypoint: (
+        Annotated[
+            str,
+            name_pattern(
+                "an entrypoint", r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "the form module:callable"
+            ),
+        ]
+        | None
+    ) = None
+    #: A program and its arguments, started in ``code``.
+    command: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
+        default=None, min_length=1
+    )
+    #: A container image.
+    image: ImageReference | None = None
+    #: Directory of the user's code, relative to spindown.toml; an image may do without.
+    code: Path | None = None
+    #: requirements.txt below ``code``, installed on the instance.
+    requirements: str | None = None
+    results: Results = Results.PER_ITEM
+    batch_size: AtLeastOne = 16
+    item_timeout: Duration = timedelta(minutes=10)
+    setup_timeout: Duration = timedelta(minutes=15)
+    job_timeout: Duration | None = None
+    stop_grace: Duration = timedelta(seconds=10)
+    env: dict[str, str] = Field(default_factory=dict)
+    slots: Literal["per-gpu", "per-instance"] | Annotated[int, Field(ge=1, le=64)] = "per-gpu"
+    #: Whether the code may ask instance metadata, and so act with the worker's role.
+    metadata_access: bool = False
+
+    @model_validator(mode="after")
+    def _have_one_mode(self) -> "RunConfig":
+        if self.entrypoint is None and self.command is None and self.image is None:
+            raise mend("entrypoint", "give one of entrypoint, command and image")
+        if self.entrypoint is not None and (self.command or self.image):
+            raise mend("entrypoint", "leave it out beside command or image")
+        if self.code is None and self.image is None:
+            raise mend("code", "name the directory of the code")
+        if self.requirements is not None and (self.code is None or self.image is not None):
+            raise mend("requirements", "leave it out: an image brings its own packages")
+        if self.entrypoint is not None and self.results is not Results.PER_ITEM:
+            raise mend("results", "leave it out: an entrypoint gives a result for each item")
+        return self
