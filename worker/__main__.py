@@ -34,6 +34,7 @@ from spindown.aws.imds import ImdsMetadata
 from spindown.aws.log.stream import LogStream
 from spindown.aws.session import steady_session
 from spindown.aws.wiring import Aws
+from spindown.contract.location import work_root
 from spindown.domain.fleet import Worker
 from spindown.error import SpindownError
 from worker.child.code import Code, fetch_code
@@ -110,6 +111,7 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
             identity=identity,
             settings=settings,
             ports=open_ports(aws, home, code, stream),
+            usage=aws.object_store(home.bucket),
             metadata=metadata,
             code=code,
             log=log,
@@ -132,7 +134,7 @@ def open_ports(aws: Aws, home: Home, code: Code, stream: LogStream) -> WorkPorts
         pause=_pause,
         queue=aws.queue(home.queue_url),
         dead_letters=aws.queue(home.dead_letter_url),
-        objects=aws.object_store(home.bucket),
+        objects=aws.object_store(home.bucket, work_root(home.workload)),
         inputs=aws.input_source([*code.spec.inputs, home.uploads]),
         table=aws.table(home.table),
         metrics=aws.logged_metrics(stream),

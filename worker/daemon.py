@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from spindown.app.port import Identity, Key, Metadata
+from spindown.app.port import Identity, Key, Metadata, ObjectStore
 from spindown.app.work.account import Account
 from spindown.app.work.held import Seat, WorkPorts
 from spindown.app.work.policy import read_standing
@@ -55,6 +55,8 @@ class Parts:
     identity: Identity
     settings: WorkerSettings
     ports: WorkPorts
+    #: The bucket itself: usage records of all workloads lie together, to be queried.
+    usage: ObjectStore
     metadata: Metadata
     code: Code
     log: EventLog
@@ -143,7 +145,7 @@ class Daemon:
         return Sampler(
             worker,
             workload=self._parts.home.workload,
-            journal=Journal(self._ports.objects, self._ports.clock, self._log),
+            journal=Journal(self._parts.usage, self._ports.clock, self._log),
             settings=self._parts.settings,
             log=self._log,
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from spindown.app.port import Identity
 from spindown.contract import tag
 from spindown.contract.job.batch import UPLOADS
+from spindown.contract.location import work_root
 from spindown.error import ContractError
 
 
@@ -28,7 +29,7 @@ class Home:
     @property
     def uploads(self) -> str:
         """Return the prefix of what ``submit`` uploads, which every job may read."""
-        return f"s3://{self.bucket}/{UPLOADS}"
+        return f"s3://{self.bucket}/{work_root(self.workload)}{UPLOADS}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 from infra.grant.statement import READ_ROWS, allow, see_missing_objects
 from spindown.contract import row
 from spindown.contract.job.batch import UPLOADS
-from spindown.contract.location import parse_location
+from spindown.contract.location import parse_location, work_root
 from spindown.contract.usage import usage_prefix
 
 
@@ -29,15 +29,16 @@ def work_jobs(*, queue_arn: str, dead_letters_arn: str) -> list[iam.PolicyStatem
     ]
 
 
-def keep_results(*, bucket_arn: str) -> list[iam.PolicyStatement]:
+def keep_results(*, bucket_arn: str, workload: str) -> list[iam.PolicyStatement]:
     """Return what a worker does with objects: manifests, parts, checkpoints, uploaded inputs."""
+    root = f"{bucket_arn}/{work_root(workload)}"
     return [
         allow(
             "KeepResults",
             ["s3:AbortMultipartUpload", "s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"],
-            [f"{bucket_arn}/jobs/*"],
+            [f"{root}jobs/*"],
         ),
-        allow("ReadUploads", ["s3:GetObject"], [f"{bucket_arn}/{UPLOADS}*"]),
+        allow("ReadUploads", ["s3:GetObject"], [f"{root}{UPLOADS}*"]),
         see_missing_objects(bucket_arn=bucket_arn, versions=True),
     ]
 

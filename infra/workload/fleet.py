@@ -97,7 +97,7 @@ class Fleet(Construct):
         dead_letters_arn = jobs.dead_letters.queue_arn
         return [
             *grant.work_jobs(queue_arn=jobs.queue.queue_arn, dead_letters_arn=dead_letters_arn),
-            *grant.keep_results(bucket_arn=ground.store.bucket.bucket_arn),
+            *grant.keep_results(bucket_arn=ground.store.bucket.bucket_arn, workload=name),
             grant.keep_usage(bucket_arn=ground.store.bucket.bucket_arn, workload=name),
             grant.read_code(archive_arn=archive.arn),
             *([] if workload.image.mode == "ami" else [grant.read_kit(archive_arn=ground.kit.arn)]),

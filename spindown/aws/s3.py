@@ -23,17 +23,19 @@ _GONE: Mapping[str, type[SpindownError]] = {"NoSuchKey": PreconditionFailed}
 
 
 class S3ObjectStore:
-    """ObjectStore on one versioned S3 bucket."""
+    """ObjectStore on one versioned S3 bucket, or on the part of it below ``root``."""
 
-    def __init__(self, client: "S3Client", bucket: str) -> None:
+    def __init__(self, client: "S3Client", bucket: str, root: str = "") -> None:
+        """Serve the keys below ``root``; they are given and returned without it."""
         self._client = client
         self._bucket = bucket
+        self._root = root
 
     def get(self, key: str, *, version: str | None = None) -> StoredObject:
         """Read an object, or one of its older versions."""
         which: dict[str, Any] = {} if version is None else {"VersionId": version}
         with translated():
-            answer = self._client.get_object(Bucket=self._bucket, Key=key, **which)
+            answer = self._client.get_object(Bucket=self._bucket, Key=self._root + key, **which)
             return StoredObject(
                 data=answer["Body"].read(),
                 etag=answer["ETag"],
@@ -49,38 +51,42 @@ class S3ObjectStore:
         elif isinstance(condition, Matches):
             which = {"IfMatch": condition.etag}
         with translated(_GONE if isinstance(condition, Matches) else None):
-            answer = self._client.put_object(Bucket=self._bucket, Key=key, Body=data, **which)
+            answer = self._client.put_object(
+                Bucket=self._bucket, Key=self._root + key, Body=data, **which
+            )
         return answer["ETag"]
 
     def put_file(self, key: str, path: Path) -> None:
         """Upload a file, in parts if it is large."""
         with path.open("rb") as file, _transferring():
-            self._client.upload_fileobj(file, self._bucket, key)
+            self._client.upload_fileobj(file, self._bucket, self._root + key)
 
     def get_file(self, key: str, path: Path) -> None:
         """Download an object; the file appears only when it is whole."""
         with _transferring():
-            self._client.download_file(self._bucket, key, str(path))
+            self._client.download_file(self._bucket, self._root + key, str(path))
 
     def list(self, prefix: str) -> Iterator[ObjectSummary]:
         """List objects under a prefix in key order."""
-        for found in _list(self._client, self._bucket, prefix):
+        for found in _list(self._client, self._bucket, self._root + prefix):
             yield ObjectSummary(
-                key=found["Key"], bytes=found["Size"], modified_at=found["LastModified"]
+                key=found["Key"].removeprefix(self._root),
+                bytes=found["Size"],
+                modified_at=found["LastModified"],
             )
 
     def versions(self, key: str) -> Sequence[str]:
         """Return the version ids of a key, newest first."""
         pages = self._client.get_paginator("list_object_versions").paginate(
-            Bucket=self._bucket, Prefix=key
+            Bucket=self._bucket, Prefix=(whole := self._root + key)
         )
         found = []
         with translated():
             for page in pages:
                 listed = page.get("Versions", [])
-                found += [v["VersionId"] for v in listed if v["Key"] == key]
+                found += [v["VersionId"] for v in listed if v["Key"] == whole]
                 # Keys come in order, so one that is longer than ours ends ours.
-                if any(version["Key"] != key for version in listed):
+                if any(version["Key"] != whole for version in listed):
                     break
         return found
 

@@ -84,9 +84,9 @@ class Aws:
         """Return the queue at a URL."""
         return SqsJobQueue(self._sqs(), url, self._clock)
 
-    def object_store(self, bucket: str) -> S3ObjectStore:
-        """Return a bucket."""
-        return S3ObjectStore(self._s3(), bucket)
+    def object_store(self, bucket: str, root: str = "") -> S3ObjectStore:
+        """Return a bucket, or the part of it below ``root``."""
+        return S3ObjectStore(self._s3(), bucket, root)
 
     def input_source(self, declared: Sequence[str]) -> S3InputSource:
         """Return the inputs under the declared ``s3://bucket/prefix``."""
@@ -122,7 +122,7 @@ class Aws:
 
     def settings(self, deployment: str) -> SsmSettingsStore:
         """Return the settings of a deployment."""
-        return SsmSettingsStore(self._ssm(), deployment)
+        return SsmSettingsStore(self._ssm(), deployment, self._ssm)
 
     def scaler(self, function: str) -> LambdaScaler:
         """Return the function that reconciles."""
@@ -156,8 +156,11 @@ class Aws:
         config = _config()
         return self._once("dynamodb", None, lambda: self._session.client("dynamodb", config=config))
 
-    def _ssm(self) -> "SSMClient":
-        return self._once("ssm", None, lambda: self._session.client("ssm", config=_config()))
+    def _ssm(self, region: str | None = None) -> "SSMClient":
+        config = _config()
+        return self._once(
+            "ssm", region, lambda: self._session.client("ssm", region_name=region, config=config)
+        )
 
     def _lambda(self) -> "LambdaClient":
         return self._once("lambda", None, lambda: self._session.client("lambda", config=_config()))

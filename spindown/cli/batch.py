@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from random import SystemRandom
@@ -14,6 +15,7 @@ import typer
 
 from spindown.app.batch.result import find_jobs, read_progress, read_records
 from spindown.app.batch.submit import Draft, name_batch, submit_items, submit_uri, upload
+from spindown.app.port import ObjectStore
 from spindown.cli import option
 from spindown.cli.session import Session, open_session
 from spindown.contract.codec import encode
@@ -67,12 +69,12 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
 def _send(
     session: Session, draft: Draft, *, sources: list[str], items: Path | None, uri: str | None
 ) -> Batch:
-    queue = session.queue(draft.workload)
+    queue, store = session.queue(draft.workload), session.work_store(draft.workload)
     if uri is not None:
         kind = "prefix_uri" if uri.endswith("/") else "items_uri"
-        return submit_uri({kind: uri}, draft, queue=queue, store=session.store)
+        return submit_uri({kind: uri}, draft, queue=queue, store=store)
     values = _read_items(items) if items is not None else _upload(session, draft, sources)
-    return submit_items(values, draft, queue=queue, store=session.store)
+    return submit_items(values, draft, queue=queue, store=store)
 
 
 def _read_items(path: Path) -> tuple[Any, ...]:
@@ -85,7 +87,10 @@ def _read_items(path: Path) -> tuple[Any, ...]:
 
 def _upload(session: Session, draft: Draft, sources: list[str]) -> Iterator[str]:
     return upload(
-        find_files(sources), store=session.store, bucket=session.bucket, batch_id=draft.batch_id
+        find_files(sources),
+        store=session.work_store(draft.workload),
+        root=session.work_uri(draft.workload),
+        batch_id=draft.batch_id,
     )
 
 
@@ -143,31 +148,37 @@ def results(
 ) -> None:
     """Print what was committed so far, one JSON record an item."""
     session = open_session(config, deployment=deployment, local=local)
-    try:
-        jobs = find_jobs(name, session.store)
-    except NotFound as exc:
-        raise BadInput("results", name, "name a batch or a job that was submitted") from exc
+    jobs, store = _find(session, name)
     for job_id in jobs:
         if summary:
-            _print_progress(session, job_id, as_json=as_json)
+            _print_progress(store, job_id, as_json=as_json)
         else:
-            _print_records(session, job_id)
+            _print_records(store, job_id)
 
 
-def _print_records(session: Session, job_id: str) -> None:
+def _find(session: Session, name: str) -> tuple[tuple[str, ...], ObjectStore]:
+    """Return the jobs that a batch or a job stands for, and where their workload keeps them."""
+    for workload in session.deployment.workloads:
+        store = session.work_store(workload)
+        with suppress(NotFound):
+            return find_jobs(name, store), store
+    raise BadInput("results", name, "name a batch or a job that was submitted")
+
+
+def _print_records(store: ObjectStore, job_id: str) -> None:
     try:
-        for record in read_records(job_id, session.store):
+        for record in read_records(job_id, store):
             print(json.dumps(record, ensure_ascii=False))
     except NotFound:
         sys.stderr.write(f"spindown: {job_id} is waiting: no worker has claimed it yet\n")
         return
-    progress = read_progress(job_id, session.store)
+    progress = read_progress(job_id, store)
     if progress.state is JobState.FAILED:
         sys.stderr.write(f"spindown: {job_id} was given up: {progress.reason}\n")
 
 
-def _print_progress(session: Session, job_id: str, *, as_json: bool) -> None:
-    progress = read_progress(job_id, session.store)
+def _print_progress(store: ObjectStore, job_id: str, *, as_json: bool) -> None:
+    progress = read_progress(job_id, store)
     if as_json:
         print(json.dumps(encode(progress)))
         return

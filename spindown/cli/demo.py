@@ -142,8 +142,8 @@ class _Run:
         )
         self.console.print(f"Uploading {len(files):,} files of {sysconfig.get_path('stdlib')} ...")
         pairs = [(path, f"{n:06d}{path.suffix}") for n, path in enumerate(files)]
-        store, bucket = self.session.store, self.session.bucket
-        inputs = list(upload(pairs, store=store, bucket=bucket, batch_id=draft.batch_id))
+        store, root = self.session.work_store(WORKLOAD), self.session.work_uri(WORKLOAD)
+        inputs = list(upload(pairs, store=store, root=root, batch_id=draft.batch_id))
         self.started_at = datetime.now(UTC)
         queue = self.session.queue(WORKLOAD)
         return submit_items(inputs, draft, queue=queue, store=store), inputs
@@ -156,11 +156,10 @@ class _Run:
         task = progress.add_task("items", total=batch.items)
         pause, deadline = Event(), datetime.now(UTC) + timedelta(seconds=self.within)
         over: dict[str, JobProgress] = {}
+        store = self.session.work_store(WORKLOAD)
         with Live(console=self.console, auto_refresh=False, transient=True) as live:
             while True:
-                jobs = [
-                    over.get(job) or read_progress(job, self.session.store) for job in batch.jobs
-                ]
+                jobs = [over.get(job) or read_progress(job, store) for job in batch.jobs]
                 over |= {job.job_id: job for job in jobs if job.is_over}
                 progress.update(task, completed=sum(job.items_done for job in jobs))
                 live.update(self._screen(progress), refresh=True)
@@ -191,7 +190,7 @@ class _Run:
         kinds: set[str] = set()
         failed = 0
         for job_id in batch.jobs:
-            for record in read_records(job_id, self.session.store):
+            for record in read_records(job_id, self.session.work_store(WORKLOAD)):
                 seen[record["item"]] = seen.get(record["item"], 0) + 1
                 failed += record["status"] != "ok"
                 kinds.add(str((record.get("result") or {}).get("label")))
@@ -249,7 +248,7 @@ def _to_json(check: Check, bill: Bill, system: "LocalSystem") -> dict[str, Any]:
 def _keep_results(session: Session, batch: Batch, state: Path) -> None:
     with (state / "results.jsonl").open("w", encoding="utf-8") as out:
         for job_id in batch.jobs:
-            for record in read_records(job_id, session.store):
+            for record in read_records(job_id, session.work_store(WORKLOAD)):
                 out.write(json.dumps(record) + "\n")
 
 

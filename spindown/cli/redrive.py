@@ -65,7 +65,7 @@ def _work_ports(session: Session, workload: str) -> WorkPorts:
         pause=_pause,
         queue=aws.queue(settings.queue_url),
         dead_letters=aws.queue(settings.dlq_url),
-        objects=session.store,
+        objects=session.work_store(workload),
         inputs=aws.input_source([]),
         table=session.table,
         metrics=aws.printed_metrics(io.StringIO()),

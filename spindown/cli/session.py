@@ -18,6 +18,7 @@ from spindown.app.ledger import Ledger
 from spindown.app.policy import effective_policy
 from spindown.app.port import JobQueue, LiveEdit, ObjectStore, SettingsStore, Table
 from spindown.aws.wiring import Aws
+from spindown.contract.location import work_root
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.error import BadInput, NotFound, SpindownError
@@ -46,6 +47,14 @@ class Session:
     def store(self) -> ObjectStore:
         """Return the deployment's bucket."""
         return self.aws.object_store(self.deployment.bucket)
+
+    def work_uri(self, workload: str) -> str:
+        """Return where that part begins, as ``s3://bucket/.../``."""
+        return f"s3://{self.deployment.bucket}/{work_root(workload)}"
+
+    def work_store(self, workload: str) -> ObjectStore:
+        """Return a workload's part of the bucket: its jobs, batches and uploads."""
+        return self.aws.object_store(self.deployment.bucket, work_root(workload))
 
     @cached_property
     def table(self) -> Table:

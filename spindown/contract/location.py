@@ -1,4 +1,4 @@
-"""``s3://bucket/key``: where an object outside the deployment's own bucket lies."""
+"""Where objects lie: ``s3://bucket/key``, and a workload's own part of the bucket."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +18,14 @@ class Location:
     def __str__(self) -> str:
         """Return it as a URI."""
         return f"{_SCHEME}{self.bucket}/{self.key}"
+
+
+def work_root(workload: str) -> str:
+    """Return below what all jobs, batches and uploads of a workload lie in the bucket.
+
+    A worker is given this part alone, and the keys that it writes down are relative to it.
+    """
+    return f"workloads/{workload}/"
 
 
 def parse_location(uri: str) -> Location:

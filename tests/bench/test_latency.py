@@ -39,7 +39,7 @@ lease_duration = "15s"
 
 def finished_at(session: Session, job_id: str) -> datetime | None:
     try:
-        manifest = read_manifest(job_id, session.store)
+        manifest = read_manifest(job_id, session.work_store("count"))
     except NotFound:
         return None
     return manifest.finished_at if manifest.state is JobState.COMPLETED else None

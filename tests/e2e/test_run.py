@@ -74,7 +74,7 @@ def test_the_files_that_code_leaves_come_back_with_their_item(world: World) -> N
     small, wide = world.records(job_id)
     assert (small["result"]["width"], wide["result"]["width"]) == (8, 16)
     (output,) = wide["outputs"]
-    picture = world.session.store.get(output["key"]).data
+    picture = world.session.work_store("thumbnail").get(output["key"]).data
     assert (width_of(picture), len(picture)) == (16, output["bytes"])
 
 
@@ -180,24 +180,24 @@ def test_a_prefix_in_s3_is_a_job_of_all_that_lies_there(world: World, tmp_path: 
     for name in ("one", "two"):
         path = tmp_path / name
         path.write_text(name, encoding="utf-8")
-        world.session.store.put_file(f"inputs/here/{name}", path)
+        world.session.work_store("count").put_file(f"inputs/here/{name}", path)
 
-    bucket = world.session.bucket
-    sent = world.spindown_json("submit", "count", "--uri", f"s3://{bucket}/inputs/here/")
+    here = f"{world.session.work_uri('count')}inputs/here/"
+    sent = world.spindown_json("submit", "count", "--uri", here)
     (job_id,) = sent["jobs"]
     world.finished(job_id)
 
     assert [record["item"] for record in world.records(job_id)] == [
-        f"s3://{bucket}/inputs/here/{name}" for name in ("one", "two")
+        f"{here}{name}" for name in ("one", "two")
     ]
 
 
 def test_an_input_that_is_missing_fails_its_item_and_a_missing_list_its_job(world: World) -> None:
-    bucket = world.session.bucket
-    absent = f"s3://{bucket}/inputs/absent.bin"
+    uploads = f"{world.session.work_uri('count')}inputs/"
+    absent = f"{uploads}absent.bin"
     world.send("count", {"items": ["a", absent], "job_id": "missing-input"})
     message_id = world.send(
-        "count", {"items_uri": f"s3://{bucket}/inputs/absent.jsonl", "job_id": "missing-list"}
+        "count", {"items_uri": f"{uploads}absent.jsonl", "job_id": "missing-list"}
     )
 
     assert world.finished("missing-input").items_failed == 1

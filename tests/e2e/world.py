@@ -5,16 +5,19 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 from spindown.app.batch.result import JobProgress, read_progress, read_records
+from spindown.app.port import ObjectStore
 from spindown.cli.session import Session
 from spindown.contract.settings import live_parameter
 from spindown.contract.tag import WORKLOAD
+from spindown.error import NotFound
 from spindown.local.market import MarketInstance
 from spindown.local.system import LocalSystem
 from tests.local.waiting import until
@@ -135,14 +138,21 @@ class World:
         """Wait until a job is over; return how it ended."""
 
         def look() -> JobProgress | None:
-            progress = read_progress(job_id, self.session.store)
-            return progress if progress.is_over else None
+            told = (read_progress(job_id, store) for store in self._stores())
+            return next((progress for progress in told if progress.is_over), None)
 
         return found(look)
 
     def records(self, job_id: str) -> Sequence[Mapping[str, Any]]:
         """Return what a job has committed."""
-        return list(read_records(job_id, self.session.store))
+        for store in self._stores():
+            with suppress(NotFound):
+                return list(read_records(job_id, store))
+        raise AssertionError(job_id)
+
+    def _stores(self) -> Iterator[ObjectStore]:
+        """Yield each workload's part of the bucket: a job lies in one of them."""
+        return map(self.session.work_store, self.session.deployment.workloads)
 
     def instances(self, workload: str) -> Sequence[MarketInstance]:
         """Return the instances that were launched for a workload, ended ones included."""

@@ -52,12 +52,14 @@ _WORKER_NEEDS = [
     ),
     Call("sqs:SendMessage", _DEAD_LETTERS),
     # The manifest, and its older versions when it is torn; parts; large files in parts.
-    *_objects(["GetObject", "GetObjectVersion", "PutObject"], "jobs/j/manifest.json"),
-    *_objects(["AbortMultipartUpload", "PutObject"], "jobs/j/parts/1-0-9/0/a.png"),
+    *_objects(
+        ["GetObject", "GetObjectVersion", "PutObject"], "workloads/rich/jobs/j/manifest.json"
+    ),
+    *_objects(["AbortMultipartUpload", "PutObject"], "workloads/rich/jobs/j/parts/1-0-9/0/a.png"),
     Call("s3:ListBucket", STORE),
     Call("s3:ListBucketVersions", STORE),
     # What a job names: files that submit has uploaded, declared inputs, their listing.
-    *_objects(["GetObject"], "inputs/b-1/a.png"),
+    *_objects(["GetObject"], "workloads/rich/inputs/b-1/a.png"),
     Call("s3:GetObject", "arn:aws:s3:::papers/2026/a.pdf"),
     Call("s3:GetObject", "arn:aws:s3:::papers/2025/a.pdf"),
     Call("s3:GetObject", "arn:aws:s3:::models/ocr/a.bin"),
@@ -84,9 +86,13 @@ _WORKER_MUST_NOT = [
     Call("sqs:PurgeQueue", _QUEUE),
     # What decides, and what is only to be read.
     *_objects(["GetObject", "PutObject"], "offers/catalogue.json", "decisions/rich/d.json"),
-    *_objects(["PutObject"], "inputs/b-1/a.png", "batches/b-1.json"),
+    *_objects(["PutObject"], "workloads/rich/inputs/b-1/a.png", "workloads/rich/batches/b-1.json"),
+    *_objects(["GetObject", "PutObject"], "workloads/plain/jobs/j/manifest.json"),
+    *_objects(
+        ["GetObject"], "workloads/plain/inputs/b-1/a.png", "workloads/richer/jobs/j/manifest.json"
+    ),
     *_objects(["PutObject"], "usage/workload=plain/day=2026-03-09/j-1.jsonl"),
-    *_objects(["DeleteObject", "DeleteObjectVersion"], "jobs/j/manifest.json"),
+    *_objects(["DeleteObject", "DeleteObjectVersion"], "workloads/rich/jobs/j/manifest.json"),
     Call("s3:PutObject", "arn:aws:s3:::papers/2026/a.pdf"),
     # What was not declared.
     Call("s3:GetObject", "arn:aws:s3:::papers/2024/a.pdf"),
@@ -201,7 +207,7 @@ _CONTROL_MUST_NOT = [
     # Jobs and results.
     Call("sqs:ReceiveMessage", _QUEUE),
     Call("sqs:DeleteMessage", _QUEUE),
-    *_objects(["GetObject", "PutObject"], "jobs/j/manifest.json"),
+    *_objects(["GetObject", "PutObject"], "workloads/rich/jobs/j/manifest.json"),
     Call("dynamodb:Scan", _TABLE),
     Call("dynamodb:DeleteTable", _TABLE),
     # What is not ours, or elsewhere.

@@ -18,8 +18,11 @@ _MADE_BY_THE_LAUNCH = "it does not exist before the launch; a condition asks for
 KEPT = {
     "AwsSolutions-IAM5[Resource::*]": "EC2's reading, Pricing and Service Quotas know no resources",
     "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/decisions/*]": _OBJECTS,
-    "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/inputs/*]": _OBJECTS,
-    "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/jobs/*]": _OBJECTS,
+    **{
+        f"AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/workloads/{workload}/{kind}/*]": _OBJECTS
+        for workload in ("plain", "rich")
+        for kind in ("inputs", "jobs")
+    },
     "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/offers/*]": _OBJECTS,
     "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/usage/workload=plain/*]": _OBJECTS,
     "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/usage/workload=rich/*]": _OBJECTS,

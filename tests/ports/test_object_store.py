@@ -36,12 +36,15 @@ def _bucket(session: boto3.Session) -> str:
     return name
 
 
-@pytest.fixture(params=["memory", "s3"])
+@pytest.fixture(params=["memory", "s3", "s3 below a root"])
 def store(request: pytest.FixtureRequest) -> ObjectStore:
     fixture = request.getfixturevalue
     make: dict[str, Callable[[], ObjectStore]] = {
         "memory": lambda: MemoryObjectStore(fixture("clock")),
         "s3": lambda: fixture("aws").object_store(_bucket(fixture("session"))),
+        "s3 below a root": lambda: fixture("aws").object_store(
+            _bucket(fixture("session")), "workloads/ocr/"
+        ),
     }
     return make[str(request.param)]()
 

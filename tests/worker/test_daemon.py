@@ -123,6 +123,7 @@ class Plant:
                     stop_grace=timedelta(seconds=0.3),
                 ),
                 ports=patient,
+                usage=patient.objects,
                 metadata=self.metadata,
                 code=self.code,
                 log=self.log,

@@ -41,7 +41,7 @@ def identity(tags: dict[str, str]) -> Identity:
 def test_finds_home_by_the_tags_of_the_instance() -> None:
     home = find_home(identity(TAGS))
     assert (home.workload, home.table) == ("classify", "demo-ledger")
-    assert home.uploads == "s3://demo-bucket/inputs/"
+    assert home.uploads == "s3://demo-bucket/workloads/classify/inputs/"
 
 
 @pytest.mark.parametrize("name", list(TAGS))

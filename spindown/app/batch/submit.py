@@ -43,14 +43,14 @@ def name_batch(at: datetime, random: Random) -> str:
 
 
 def upload(
-    paths: Iterable[tuple[Path, str]], *, store: ObjectStore, bucket: str, batch_id: str
+    paths: Iterable[tuple[Path, str]], *, store: ObjectStore, root: str, batch_id: str
 ) -> Iterator[str]:
     """Upload files under the batch's inputs; yield the URI of each, in order.
 
     Args:
         paths: each file with the name that it has below the batch's prefix.
-        store: the deployment's bucket.
-        bucket: its name, for the URIs.
+        store: the workload's part of the bucket.
+        root: its URI, ``s3://bucket/.../``.
         batch_id: the batch whose inputs they are.
     """
 
@@ -61,7 +61,7 @@ def upload(
             store.put_file(key, path)
         except OSError as exc:
             raise BadInput("file", str(path), f"give a readable file ({exc.strerror})") from exc
-        return f"s3://{bucket}/{key}"
+        return f"{root}{key}"
 
     with ThreadPoolExecutor(_UPLOADS_AT_ONCE) as pool:
         yield from pool.map(send, paths)

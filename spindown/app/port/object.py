@@ -39,7 +39,10 @@ class ObjectSummary:
 
 
 class ObjectStore(Protocol):
-    """The deployment's own versioned bucket. Every key is relative to the bucket."""
+    """The deployment's own versioned bucket, or one workload's part of it.
+
+    Every key is relative to what the store stands for.
+    """
 
     def get(self, key: str, *, version: str | None = None) -> StoredObject:
         """Read an object.

@@ -123,7 +123,7 @@ def test_files_are_uploaded_in_order_under_the_batch(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
 
     pairs = [(tmp_path / name, name) for name in names]
-    uris = list(upload(pairs, store=world.store, bucket="bucket", batch_id="b"))
+    uris = list(upload(pairs, store=world.store, root="s3://bucket/", batch_id="b"))
 
     assert uris == [f"s3://bucket/inputs/b/{name}" for name in names]
     assert world.store.get("inputs/b/7.txt").data == b"7.txt"
@@ -134,7 +134,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     pairs = [(tmp_path / "absent", "absent")]
 
     with pytest.raises(BadInput, match="absent"):
-        list(upload(pairs, store=world.store, bucket="bucket", batch_id="b"))
+        list(upload(pairs, store=world.store, root="s3://bucket/", batch_id="b"))
 
 
 def test_batch_names_sort_by_time() -> None:
