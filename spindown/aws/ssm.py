@@ -5,7 +5,8 @@ history and begin its versions anew.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from spindown.app.port import LiveEdit
@@ -13,12 +14,14 @@ from spindown.aws.error import translated
 from spindown.contract.codec import decode
 from spindown.contract.settings import (
     DeploymentSettings,
+    Outpost,
     WorkloadSettings,
     deployment_parameter,
     live_parameter,
+    outpost_parameter,
     workload_parameter,
 )
-from spindown.error import ContractError, NotFound
+from spindown.error import ContractError, NotFound, SpindownError
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
@@ -30,11 +33,14 @@ NO_EDIT = "{}"
 
 
 class SsmSettingsStore:
-    """SettingsStore of one deployment."""
+    """SettingsStore of one deployment; ``abroad`` returns the client of another region."""
 
-    def __init__(self, client: "SSMClient", deployment: str) -> None:
+    def __init__(
+        self, client: "SSMClient", deployment: str, abroad: "Callable[[str], SSMClient]"
+    ) -> None:
         self._client = client
         self._deployment = deployment
+        self._abroad = abroad
 
     def deployment(self) -> DeploymentSettings:
         """Return the deployment."""
@@ -45,14 +51,33 @@ class SsmSettingsStore:
         return _parse(DeploymentSettings, found[name])
 
     def workload(self, name: str) -> tuple[WorkloadSettings, LiveEdit | None]:
-        """Return a workload as deployed, and its live edit, in one read."""
+        """Return a workload as deployed, and its live edit, in one read and one an outpost."""
         deployed = workload_parameter(self._deployment, name)
         live = live_parameter(self._deployment, name)
         found = self._read(deployed, live)
         if deployed not in found:
             raise NotFound(f"no workload {name} in deployment {self._deployment}")
         edit = found.get(live)
-        return _parse(WorkloadSettings, found[deployed]), _edit(edit) if edit else None
+        settings = _parse(WorkloadSettings, found[deployed])
+        return self._with_outposts(settings), _edit(edit) if edit else None
+
+    def _with_outposts(self, settings: WorkloadSettings) -> WorkloadSettings:
+        """Add what the further regions say; one that says nothing must not stop the others."""
+        outposts, unread = dict(settings.outposts), {}
+        for region in settings.regions:
+            try:
+                outposts[region] = self._outpost(region, settings.name)
+            except SpindownError as exc:
+                unread[region] = str(exc)
+        return replace(settings, outposts=outposts, unread=unread)
+
+    def _outpost(self, region: str, workload: str) -> Outpost:
+        name = outpost_parameter(self._deployment, workload)
+        with translated():
+            answer = self._abroad(region).get_parameters(Names=[name])
+        for parameter in answer["Parameters"]:
+            return _parse(Outpost, parameter)
+        raise NotFound(f"nothing is deployed there: no parameter {name}")
 
     def put_live(self, name: str, text: str) -> None:
         """Store a live edit."""

@@ -126,6 +126,8 @@ class BacklogRow:
     #: When EC2 was last asked for our instances, and for spot requests that end.
     described_at: datetime | None = None
     reclaims_seen_at: datetime | None = None
+    #: When every region was last asked for instances that no row knows.
+    swept_at: datetime | None = None
     #: EC2 or another service asked to slow down: no launch before this, and how often in a row.
     backoff_until: datetime | None = None
     throttles: int = 0

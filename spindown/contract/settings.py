@@ -1,8 +1,10 @@
 """Where a deployment's things are: written at deploy into SSM, read by Lambda, CLI and doctor.
 
 ``/spindown/{deployment}/deployment`` holds a Deployment, ``/spindown/{deployment}/workload/
-{name}`` a WorkloadSettings; both are owned by the templates. A live edit of a policy lies in
-``/spindown/{deployment}/live/{name}``, which no template knows, so no deploy can overwrite it.
+{name}`` a WorkloadSettings; both are owned by the templates. Where workers may run in another
+region, that region's SSM says: ``/spindown/{deployment}/outpost/{name}`` holds an Outpost. A live
+edit of a policy lies in ``/spindown/{deployment}/live/{name}``, which no template knows, so no
+deploy can overwrite it.
 """
 
 from collections.abc import Mapping
@@ -26,6 +28,11 @@ def deployment_parameter(deployment: str) -> str:
 def workload_parameter(deployment: str, workload: str) -> str:
     """Return the SSM name of a workload's settings as deployed."""
     return f"/spindown/{deployment}/workload/{workload}"
+
+
+def outpost_parameter(deployment: str, workload: str) -> str:
+    """Return the SSM name of a workload's outpost, in the region that it is in."""
+    return f"/spindown/{deployment}/outpost/{workload}"
 
 
 def live_parameter(deployment: str, workload: str) -> str:
@@ -86,8 +93,12 @@ class WorkloadSettings:
     queue_url: str
     dlq_url: str
     log_group: str
-    #: region -> where workers may run there; the home region is one of them.
+    #: region -> where workers may run there. Written down: home; read: all that could be read.
     outposts: Mapping[str, Outpost]
+    #: Further regions, whose outposts describe themselves.
+    regions: tuple[str, ...] = ()
+    #: Those of them that could not be read, and why; never written down.
+    unread: Mapping[str, str] = field(default_factory=dict)
     run: RunSettings = field(default_factory=RunSettings)
     requirements: Requirements = field(default_factory=Requirements)
     policy: Policy = field(default_factory=Policy)

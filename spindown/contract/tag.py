@@ -3,12 +3,21 @@
 A worker reads them from instance metadata, which needs no permission. Instance metadata
 allows letters, digits and ``+ - = . , _ : @`` in keys, no space and no slash
 (AWS, "View tags for your EC2 instances using instance metadata").
+
+At home the launch template bears them all. A template in another region cannot know what lies at
+home, so there the launch says it (``home_tags``).
 """
+
+from collections.abc import Mapping
+
+from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 
 DEPLOYMENT = "spindown:deployment"
 WORKLOAD = "spindown:workload"
 #: Set in the launch call: the id of the launch intent, by which a lost response is adopted.
 LAUNCH = "spindown:launch"
+#: Where home is; without this tag, where the instance runs.
+REGION = "spindown:region"
 QUEUE_URL = "spindown:queue-url"
 DLQ_URL = "spindown:dlq-url"
 TABLE = "spindown:table"
@@ -16,3 +25,16 @@ BUCKET = "spindown:bucket"
 #: ``s3://bucket/key`` of the code archive of the workload; its name is its digest.
 CODE = "spindown:code"
 LOG_GROUP = "spindown:log-group"
+
+
+def home_tags(deployment: DeploymentSettings, workload: WorkloadSettings) -> Mapping[str, str]:
+    """Return the tags by which a worker finds home from another region."""
+    return {
+        REGION: deployment.region,
+        QUEUE_URL: workload.queue_url,
+        DLQ_URL: workload.dlq_url,
+        TABLE: deployment.table,
+        BUCKET: deployment.bucket,
+        CODE: workload.run.code,
+        LOG_GROUP: workload.log_group,
+    }

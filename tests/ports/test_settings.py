@@ -18,6 +18,7 @@ from spindown.contract.settings import (
     TemplateRef,
     WorkloadSettings,
     deployment_parameter,
+    outpost_parameter,
     workload_parameter,
 )
 from spindown.domain.policy import Policy
@@ -169,3 +170,28 @@ def test_memory_refuses_what_parameter_store_does(clock: MemoryClock, text: str)
     with pytest.raises(ContractError, match="4,096 bytes"):
         store.put_live("ocr", text)
     assert store.workload("ocr") == (OCR, None)
+
+
+def test_adds_the_outposts_of_other_regions_and_says_which_cannot_be_read(
+    session: boto3.Session, aws: Aws, name: str
+) -> None:
+    away = Outpost(
+        subnets={"us-west-2b": "subnet-b"}, templates={"x86_64": TemplateRef(id="lt-9", version="1")}
+    )
+    spread = replace(OCR, regions=("eu-west-1", "us-west-2"))
+    store = _in_ssm(session, aws, name)
+    session.client("ssm").put_parameter(
+        Name=workload_parameter(name, "ocr"),
+        Type="String",
+        Value=json.dumps(encode(spread)),
+        Overwrite=True,
+    )
+    session.client("ssm", region_name="us-west-2").put_parameter(
+        Name=outpost_parameter(name, "ocr"), Type="String", Value=json.dumps(encode(away))
+    )
+
+    found, _ = store.workload("ocr")
+
+    assert found.outposts == {**OCR.outposts, "us-west-2": away}
+    assert list(found.unread) == ["eu-west-1"]
+    assert "nothing is deployed there" in found.unread["eu-west-1"]

@@ -35,7 +35,10 @@ class SettingsStore(Protocol):
         ...
 
     def workload(self, name: str) -> tuple[WorkloadSettings, LiveEdit | None]:
-        """Return a workload as deployed, and its live edit, in one read."""
+        """Return a workload as deployed with all its outposts, and its live edit.
+
+        An outpost that cannot be read is left out and named in ``unread``.
+        """
         ...
 
     def put_live(self, name: str, text: str) -> None:

@@ -16,7 +16,7 @@ from spindown.contract import tag
 from spindown.contract.codec import decode, encode
 from spindown.domain.fleet import Launch, LaunchState
 from spindown.domain.reaping import UNSEEN_FOR
-from spindown.error import ContractError, Unreachable
+from spindown.error import AccessDenied, ContractError, Unreachable
 
 #: Replaying later could launch for a backlog that is long gone; EC2's tokens live far longer.
 _REPLAY_WITHIN: timedelta = UNSEEN_FOR
@@ -29,7 +29,8 @@ def adopt(tick: Tick) -> None:
             continue
         try:
             _adopt_one(tick, launch)
-        except Unreachable as exc:
+        except (AccessDenied, Unreachable) as exc:
+            # Of its region, and none of the others'.
             tick.notes.append(f"launch {launch.launch_id} is still without an answer: {exc}")
 
 

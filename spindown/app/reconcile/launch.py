@@ -6,6 +6,7 @@ hears of it; its answer after it. The walk is bounded in tries and in time.
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -164,7 +165,7 @@ def _intend(
             for c in band
         ),
         count=count,
-        tags={tag.LAUNCH: launch_id},
+        tags=_tags(tick, launch_id, first.region),
     )
     slots = {str(c.offer.pool): _slots(tick, c) for c in band}
     intent = Launch(
@@ -181,6 +182,14 @@ def _intend(
         offered={str(c.offer.pool): _offered(c, slots[str(c.offer.pool)]) for c in band},
     )
     return intent, request
+
+
+def _tags(tick: Tick, launch_id: str, region: str) -> Mapping[str, str]:
+    """Return what a launch adds to the tags of the template."""
+    launched = {tag.LAUNCH: launch_id}
+    if region == tick.deployment.region:
+        return launched
+    return {**tag.home_tags(tick.deployment, tick.settings), **launched}
 
 
 def client_token(tick: Tick, launch_id: str) -> str:

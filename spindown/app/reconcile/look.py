@@ -1,21 +1,29 @@
 """Look at EC2, at most once a tick and region: what lives, and what is being taken away.
 
+A region in which no row expects anything is asked now and then. One that does not answer hides
+the others from nobody: what its rows say is taken to be so.
+
 Events say the same sooner; this is for the event that never came. Two questions take turns,
 since each costs a call: are our instances still there, and does a spot request say that EC2 is
 taking one away. A tick that launches leaves both out, unless they have been left out for long.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from spindown.app.ending import bound_leases, note_interruption
 from spindown.app.port import InstanceView
+from spindown.app.reconcile.adopt import decode_request
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import tag
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.interruption import deadline_after
 from spindown.domain.offer import CapacityType
+from spindown.error import SpindownError
+
+T = TypeVar("T")
 
 #: How long launching ticks may leave the look out.
 _AT_LATEST = timedelta(minutes=10)
@@ -34,11 +42,48 @@ def look(tick: Tick, *, is_launch_due: bool) -> Sequence[InstanceView] | None:
         return None
     tick.seen = replace(tick.seen, described_at=tick.now)
     tags = {tag.DEPLOYMENT: tick.deployment.name, tag.WORKLOAD: tick.workload}
-    return [
-        instance
-        for region in sorted(tick.settings.outposts)
-        for instance in tick.ports.compute.instances(region=region, tags=tags)
+    described = each_region(
+        tick,
+        _regions_to_see(tick),
+        lambda region: tick.ports.compute.instances(region=region, tags=tags),
+    )
+    instances = [instance for found in described.values() for instance in found]
+    unseen = [w for w in tick.workers.values() if w.region not in described]
+    return [*instances, *map(assumed, unseen)]
+
+
+def each_region(tick: Tick, regions: Collection[str], ask: Callable[[str], T]) -> dict[str, T]:
+    """Return region -> answer for those that answer; the others are noted.
+
+    Raises:
+        SpindownError: none answers.
+    """
+    answers: dict[str, T] = {}
+    refused: dict[str, SpindownError] = {}
+    for region in sorted(regions):
+        try:
+            answers[region] = ask(region)
+        except SpindownError as exc:
+            refused[region] = exc
+    if refused and not answers:
+        raise next(iter(refused.values()))
+    tick.notes += [f"EC2 in {region} gave no answer: {exc}" for region, exc in refused.items()]
+    return answers
+
+
+def _regions_to_see(tick: Tick) -> frozenset[str]:
+    """Return where rows expect something; every so often, all regions."""
+    requests = [
+        decode_request(launch)
+        for launch in tick.launches.values()
+        if launch.state is LaunchState.INTENDED
     ]
+    expecting = {w.region for w in tick.workers.values() if w.state is not WorkerState.ENDED}
+    expecting |= {request.region for request in requests if request is not None}
+    if expecting and not _is_older(tick.seen.swept_at, _ORPHANS_EVERY, tick.now):
+        return frozenset(expecting)
+    tick.seen = replace(tick.seen, swept_at=tick.now)
+    return frozenset(expecting | tick.settings.outposts.keys())
 
 
 def assumed(worker: Worker) -> InstanceView:
@@ -89,11 +134,16 @@ def _is_older(at: datetime | None, least: timedelta, now: datetime) -> bool:
 
 def _look_for_reclaims(tick: Tick) -> None:
     tick.seen = replace(tick.seen, reclaims_seen_at=tick.now)
-    watched = _watched(tick)
-    for region in sorted({w.region for w in watched}):
-        ids = [w.instance_id for w in watched if w.region == region]
-        for instance_id in sorted(tick.ports.compute.reclaimed(region=region, instance_ids=ids)):
-            _note_reclaim(tick, tick.workers[instance_id])
+    ids: dict[str, list[str]] = {}
+    for worker in _watched(tick):
+        ids.setdefault(worker.region, []).append(worker.instance_id)
+    reclaimed = each_region(
+        tick,
+        ids,
+        lambda region: tick.ports.compute.reclaimed(region=region, instance_ids=ids[region]),
+    )
+    for instance_id in sorted(frozenset().union(*reclaimed.values())):
+        _note_reclaim(tick, tick.workers[instance_id])
 
 
 def _note_reclaim(tick: Tick, worker: Worker) -> None:

@@ -63,6 +63,7 @@ def seen_changes(row: BacklogRow) -> dict[str, object]:
             "claims_seen",
             "described_at",
             "reclaims_seen_at",
+            "swept_at",
             "backoff_until",
             "throttles",
         )
