@@ -5,13 +5,18 @@ work waits. Nothing of the control plane or of what a worker does with a job is 
 the code that runs on AWS.
 """
 
+from spindown.simulator.baseline import BASELINES, Baseline, simulate_baseline
+from spindown.simulator.bound import Bound, bound
 from spindown.simulator.result import Sample, SimResult, Spread
 from spindown.simulator.run import Run, simulate
 from spindown.simulator.scenario import Arrival, Boot, Delays, Listing, SimScenario, Zone
 
 __all__ = [
+    "BASELINES",
     "Arrival",
+    "Baseline",
     "Boot",
+    "Bound",
     "Delays",
     "Listing",
     "Run",
@@ -20,5 +25,7 @@ __all__ = [
     "SimScenario",
     "Spread",
     "Zone",
+    "bound",
     "simulate",
+    "simulate_baseline",
 ]

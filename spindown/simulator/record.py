@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from spindown.app.port import Datum
@@ -175,8 +175,32 @@ def sum_up(
         ticks=record.counts["tick"],
         events=record.agenda.events,
         digest=record.digest,
-        samples=tuple(record.samples),
+        samples=_with_dollars(record, bills, tallies),
     )
+
+
+def _with_dollars(
+    record: Recorder, bills: Sequence[Bill], tallies: Mapping[str, Tally]
+) -> tuple[Sample, ...]:
+    """Return the samples with the money spent up to each."""
+    #: (second, change of dollars a second), last first.
+    turns: list[tuple[float, float]] = []
+    for bill in bills:
+        begins = (tallies[bill.instance_id].launched_at - record.agenda.start).total_seconds()
+        life = max(bill.seconds, 1.0)
+        rate = bill.dollars / life
+        turns += [(begins, rate), (begins + life, -rate)]
+    turns.sort(reverse=True)
+    found, rate, dollars, at = [], 0.0, 0.0, 0.0
+    for sample in record.samples:
+        while turns and turns[-1][0] <= sample.seconds:
+            begins, change = turns.pop()
+            dollars += rate * (begins - at)
+            rate, at = rate + change, begins
+        dollars += rate * (sample.seconds - at)
+        at = sample.seconds
+        found.append(replace(sample, dollars=max(dollars, 0.0)))
+    return tuple(found)
 
 
 class Silence:

@@ -19,6 +19,8 @@ class Sample:
     booting: int
     idle: int
     busy: int
+    #: USD that EC2 has billed up to here, each instance's bill spread evenly over its life.
+    dollars: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,15 +13,13 @@ from time import perf_counter
 import pytest
 
 from spindown.domain.policy import Policy
-from spindown.simulator import SimResult, SimScenario, simulate
-from spindown.simulator.baseline import alarm_and_idle, simulate_baseline, warm_machine
+from spindown.simulator import BASELINES, SimResult, SimScenario, simulate, simulate_baseline
 from spindown.simulator.sample import daily_stream, office_batches, sample_market
 from spindown.simulator.scenario import DAY
 from tests.bench.record import record
 
 pytestmark = pytest.mark.bench
 
-TYPE = "g4dn.xlarge"
 #: A drain target that keeps the 95th percentile of the waits near ten minutes.
 PROMPT = Policy(drain_within=timedelta(minutes=8), start_within=timedelta(minutes=4))
 
@@ -56,8 +54,8 @@ def told(result: SimResult) -> dict[str, float | int | str]:
 
 def test_an_office_month_against_what_people_run() -> None:
     scenario = an_office_month()
-    warm = simulate_baseline(scenario, warm_machine(scenario, TYPE), 1)
-    classic = simulate_baseline(scenario, alarm_and_idle(scenario, TYPE), 1)
+    warm = simulate_baseline(scenario, BASELINES["warm"], 1)
+    classic = simulate_baseline(scenario, BASELINES["classic-alarm"], 1)
     prompt, prompt_wall = timed(lambda: simulate(scenario, PROMPT, 1))
     patient, patient_wall = timed(lambda: simulate(scenario, Policy(), 1))
 

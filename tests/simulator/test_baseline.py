@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spindown.domain.offer import extra_price_per_hour
-from spindown.simulator import simulate
-from spindown.simulator.baseline import alarm_and_idle, simulate_baseline, warm_machine
+from spindown.simulator import BASELINES, bound, simulate, simulate_baseline
 from spindown.simulator.sample import office_batches, sample_market
 from tests.simulator.scene import DAY, HOUR, a_listing, a_policy, a_scenario, a_zone, an_arrival
 
@@ -15,7 +14,7 @@ EXTRA = extra_price_per_hour(100)
 
 def test_a_warm_machine_is_paid_for_day_and_night() -> None:
     scenario = a_scenario(an_arrival(at=HOUR))
-    result = simulate_baseline(scenario, warm_machine(scenario, "g4dn.xlarge"), 1)
+    result = simulate_baseline(scenario, BASELINES["warm"], 1)
 
     assert result.dollars == pytest.approx((0.50 + EXTRA) * 24, rel=1e-3)
     assert (result.jobs_done, result.wait.most, result.launches) == (1, 0.0, 1)
@@ -23,7 +22,7 @@ def test_a_warm_machine_is_paid_for_day_and_night() -> None:
 
 def test_the_classic_pays_a_boot_the_work_and_ten_idle_minutes() -> None:
     scenario = a_scenario(an_arrival(at=30.0))
-    result = simulate_baseline(scenario, alarm_and_idle(scenario, "g4dn.xlarge"), 1)
+    result = simulate_baseline(scenario, BASELINES["classic-alarm"], 1)
 
     # Sent at 30 s; the alarm of 120 s is the first to have seen it for 90 s.
     life = 90 + 600 + 600
@@ -36,7 +35,7 @@ def test_what_a_reclaim_undoes_is_done_again_from_the_last_checkpoint() -> None:
     scenario = a_scenario(
         an_arrival(at=30.0, items=720), listings=(a_listing(zones={"us-west-2a": zone}),)
     )
-    baseline = replace(alarm_and_idle(scenario, "g4dn.xlarge"), checkpoint_seconds=600.0)
+    baseline = replace(BASELINES["classic-alarm"], checkpoint_seconds=600.0)
     result = simulate_baseline(scenario, baseline, 1)
 
     # It works from 210 s; the notice of 3,700 s ends it at 3,820 s, ten seconds into a seventh
@@ -53,9 +52,61 @@ def test_office_hours_cost_a_fraction_of_what_people_pay_for_them(seed: int) -> 
         length=2 * DAY,
     )
     ours = simulate(scenario, a_policy(idle_timeout=None), seed)
-    warm = simulate_baseline(scenario, warm_machine(scenario, "g4dn.xlarge"), seed)
-    classic = simulate_baseline(scenario, alarm_and_idle(scenario, "g4dn.xlarge"), seed)
+    warm = simulate_baseline(scenario, BASELINES["warm"], seed)
+    classic = simulate_baseline(scenario, BASELINES["classic-alarm"], seed)
 
     assert ours.jobs_done == warm.jobs_done == classic.jobs_done == ours.jobs
     assert warm.dollars > 5 * ours.dollars
     assert classic.dollars > 1.8 * ours.dollars
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_every_baseline_does_all_the_work_on_a_market_that_takes_machines_away(name: str) -> None:
+    scenario = a_scenario(
+        *office_batches(seed=3, days=1, work_hours=4),
+        listings=sample_market(seed=3, days=1, reclaims=20.0),
+        notice_missing=0.3,
+    )
+    result = simulate_baseline(scenario, BASELINES[name], 3)
+
+    assert (result.jobs_done, result.items_done) == (result.jobs, result.items)
+    assert result.dollars > bound(scenario, start_within=result.wait.most).bounded_wait
+    assert sum(result.bill.values()) == pytest.approx(result.dollars)
+    assert result.samples[-1].dollars == pytest.approx(result.dollars, rel=0.02)
+
+
+def test_a_machine_per_job_pays_a_boot_for_each_and_nothing_else() -> None:
+    scenario = a_scenario(an_arrival(at=10.0), an_arrival(at=2 * HOUR))
+    result = simulate_baseline(scenario, BASELINES["vm-per-job"], 1)
+
+    assert result.launches == 2
+    assert result.billed_seconds == pytest.approx(2 * (90 + 600))
+    assert result.wait.most == pytest.approx(90)
+
+
+def test_target_tracking_grows_after_three_minutes_and_shrinks_after_fifteen() -> None:
+    scenario = a_scenario(*(an_arrival(at=30.0) for _ in range(8)))
+    result = simulate_baseline(scenario, BASELINES["asg-backlog"], 1, max_workers=16)
+
+    # A job takes ten minutes, so one for each machine: seven wait, seven machines are wanted.
+    assert result.peak == 7
+    assert result.samples[-1].busy == 0
+
+
+def test_utilisation_adds_a_machine_and_takes_it_away_again() -> None:
+    scenario = a_scenario(*(an_arrival(at=30.0) for _ in range(6)))
+    result = simulate_baseline(scenario, BASELINES["asg-cpu"], 1)
+    sizes = [sample.busy + sample.idle + sample.booting for sample in result.samples]
+
+    assert max(sizes) > 1
+    assert sizes[-1] == 1
+
+
+def test_a_pool_that_refuses_leads_luna_to_the_next_and_the_classic_to_wait() -> None:
+    dry = a_listing("g4dn.xlarge", zones={"us-west-2a": a_zone(capacity=((0.0, 0.0),))})
+    other = a_listing("g5.xlarge", on_demand=1.0, speed=2.0)
+    scenario = a_scenario(listings=(dry, other), overtime=HOUR)
+
+    assert simulate_baseline(scenario, BASELINES["luna"], 1).jobs_done == 1
+    stuck = replace(BASELINES["classic-alarm"], instance_type="g4dn.xlarge")
+    assert simulate_baseline(scenario, stuck, 1).jobs_done == 0

@@ -1,10 +1,6 @@
 """What people run instead, on the same market and with the same bill."""
 
-from spindown.simulator.baseline.fleet import (
-    Baseline,
-    alarm_and_idle,
-    simulate_baseline,
-    warm_machine,
-)
+from spindown.simulator.baseline.fleet import simulate_baseline
+from spindown.simulator.baseline.plan import BASELINES, Baseline, Market
 
-__all__ = ["Baseline", "alarm_and_idle", "simulate_baseline", "warm_machine"]
+__all__ = ["BASELINES", "Baseline", "Market", "simulate_baseline"]

@@ -1,170 +1,41 @@
-"""What people run instead: a machine kept warm, and an alarm with workers that idle ten minutes.
-
-Simple models on the same market, with the same boots, reclaims and bill as the shipped code; in
-every choice that their sources leave open they are treated kindly: jobs are handed out oldest
-first and without a request, nothing is lost but what a reclaim takes, and a job that was given
-back is there at once.
-"""
+"""A baseline under way, on the same market and with the same boots, reclaims and bill as ours."""
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 from random import Random
 
-from spindown.app.port import LaunchedInstance, LaunchOverride, LaunchRequest
+from spindown.app.port import LaunchedInstance
 from spindown.contract.event import InstanceEvent
-from spindown.contract.settings import TemplateRef
-from spindown.domain.offer import CapacityType
-from spindown.simulator.agenda import Agenda, Planned, Turn
+from spindown.simulator.agenda import Agenda, Turn
+from spindown.simulator.baseline.machine import Job, Machine
+from spindown.simulator.baseline.plan import Baseline
+from spindown.simulator.baseline.rule import Seen
+from spindown.simulator.baseline.shop import Shop, fixed_listing
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.record import Recorder, Tally, sum_up
 from spindown.simulator.result import Sample, SimResult
 from spindown.simulator.scenario import Arrival, SimScenario
 
-_MINUTE = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
-    """A fleet of one instance type in one zone, scaled by an alarm on the queue's depth."""
-
-    name: str
-    instance_type: str
-    region: str
-    zone: str
-    capacity_type: CapacityType
-    #: Machines that never end.
-    warm: int = 0
-    max_workers: int = 4
-    #: Jobs that wait for no machine that boots, from which one more is launched a minute.
-    threshold: int = 1
-    #: From a message to the alarm that sees it: metrics come by the minute, the alarm after.
-    alarm_seconds: float = 90.0
-    idle_seconds: float = 600.0
-    #: Work that a reclaim undoes is counted from the last such mark.
-    checkpoint_seconds: float = 600.0
-
-
-def warm_machine(scenario: SimScenario, instance_type: str) -> Baseline:
-    """Return one machine on demand that is never switched off, others beside it by alarm.
-
-    The story that it is taken from: 847 GPU-hours billed for 200 of work.
-    """
-    return _at_first_zone("warm", scenario, instance_type, CapacityType.ON_DEMAND, warm=1)
-
-
-def alarm_and_idle(scenario: SimScenario, instance_type: str) -> Baseline:
-    """Return the classic: an alarm launches spot machines, each ends after ten idle minutes."""
-    return _at_first_zone("alarm", scenario, instance_type, CapacityType.SPOT, warm=0)
-
-
-def _at_first_zone(
-    name: str, scenario: SimScenario, instance_type: str, capacity_type: CapacityType, *, warm: int
-) -> Baseline:
-    listing = next(x for x in scenario.listings if x.instance_type.name == instance_type)
-    return Baseline(
-        name=name,
-        instance_type=instance_type,
-        region=listing.region,
-        zone=next(iter(listing.zones)),
-        capacity_type=capacity_type,
-        warm=warm,
-    )
-
-
-@dataclass(slots=True)
-class _Job:
-    job_id: str
-    items: int
-    #: On the reference GPU.
-    seconds_left: float
-    is_new: bool = True
-
-
-class _Machine:
-    """One machine of the fleet."""
-
-    def __init__(self, fleet: "_Fleet", instance_id: str) -> None:
-        self.fleet = fleet
-        self.instance_id = instance_id
-        self.tally = Tally(fleet.agenda.now)
-        self.job: _Job | None = None
-        self.is_leaving = False
-        self._since = 0.0
-        self._planned: Planned | None = None
-
-    @property
-    def is_idle(self) -> bool:
-        """Tell whether it is up and has no job."""
-        return self.tally.checked_in_at is not None and self.job is None and not self.is_leaving
-
-    def come_up(self) -> None:
-        """Begin to work."""
-        if self.instance_id in self.fleet.machines:
-            self.tally.checked_in_at = self.fleet.agenda.now
-            self.go_on()
-
-    def go_on(self) -> None:
-        """Take the oldest job; idle if there is none."""
-        fleet = self.fleet
-        if self._planned is not None:
-            self._planned.call_off()
-        if not fleet.waiting:
-            self._plan(fleet.baseline.idle_seconds, self._idle_out)
-            return
-        self.job = fleet.waiting.popleft()
-        self._since = fleet.agenda.seconds
-        fleet.claim(self.job)
-        self._plan(self.job.seconds_left / fleet.speed, self._finish)
-
-    def stop(self) -> None:
-        """Give back what is held, as far as the last checkpoint; the machine is gone."""
-        if self._planned is not None:
-            self._planned.call_off()
-        job, self.job = self.job, None
-        if job is not None:
-            run = self.fleet.agenda.seconds - self._since
-            every = self.fleet.baseline.checkpoint_seconds
-            kept = run // every * every
-            self.tally.count(run, run - kept)
-            job.seconds_left -= kept * self.fleet.speed
-            self.fleet.waiting.appendleft(job)
-
-    def _finish(self) -> None:
-        job, self.job = self.job, None
-        if job is not None:
-            self.tally.count(self.fleet.agenda.seconds - self._since, 0.0)
-            self.fleet.record.completed(job.job_id, job.items)
-        if not self.is_leaving:
-            self.go_on()
-
-    def _idle_out(self) -> None:
-        if len(self.fleet.machines) > self.fleet.baseline.warm:
-            self.fleet.compute.power_off(self.instance_id)
-        else:
-            self._plan(self.fleet.baseline.idle_seconds, self._idle_out)
-
-    def _plan(self, seconds: float, action: Callable[[], None]) -> None:
-        self._planned = self.fleet.agenda.plan_in(seconds, Turn.WORKER, action)
+#: Looks that a rule may need to see.
+_LOOKS_KEPT = 32
 
 
 class _Fleet:
-    """A baseline under way."""
-
     def __init__(self, scenario: SimScenario, baseline: Baseline, seed: int) -> None:
         self.scenario = scenario
         self.baseline = baseline
         self.seed = seed
         self.agenda = Agenda(scenario.start)
         self.record = Recorder(self.agenda)
-        self.machines: dict[str, _Machine] = {}
-        self.waiting: deque[_Job] = deque()
-        self._all: dict[str, Tally] = {}
+        self.machines: dict[str, Machine] = {}
+        self.waiting: deque[Job] = deque()
+        self._tallies: dict[str, Tally] = {}
         self._arrived: dict[str, float] = {}
         self._left = len(scenario.arrivals)
         self._waits_since: float | None = None
-        self._tokens = 0
+        self._seen: deque[Seen] = deque(maxlen=_LOOKS_KEPT)
+        self._changed_at = -1e9
         self._boots = Random(f"{seed}/boot")
         self.compute = SimCompute(
             scenario,
@@ -173,8 +44,11 @@ class _Fleet:
             record=self.record,
             watcher=self,
         )
-        listings = {x.instance_type.name: x for x in scenario.listings}
-        self.speed = listings[baseline.instance_type].speed
+        self._speeds = {x.instance_type.name: x.speed for x in scenario.listings}
+        self._shop = Shop(scenario, baseline, self.agenda, self.compute)
+        self._rule = baseline.rule(scenario, fixed_listing(scenario, baseline).speed)
+        boot = scenario.boot.at_least + scenario.boot.median
+        self._idle_seconds = boot if baseline.idles_one_boot else baseline.idle_seconds
         for number, arrival in enumerate(scenario.arrivals):
             self.agenda.plan_at(
                 arrival.at,
@@ -184,13 +58,13 @@ class _Fleet:
         self._look()
 
     def run(self) -> SimResult:
-        """Go on until all work is done and only warm machines are left."""
-        scenario, warm = self.scenario, self.baseline.warm
+        """Go on until all work is done and only machines that never end are left."""
+        scenario, least = self.scenario, self.baseline.least
         while self.agenda.seconds < scenario.length + scenario.overtime and (
             self.agenda.seconds < scenario.length
             or self._left
             or self.record.open_jobs
-            or len(self.machines) > warm
+            or len(self.machines) > least
         ):
             self.agenda.step()
         bills = self.compute.inner.bills()
@@ -199,28 +73,64 @@ class _Fleet:
             seed=self.seed,
             record=self.record,
             bills=bills,
-            tallies=self._all,
+            tallies=self._tallies,
             accounted_dollars=sum(bill.dollars for bill in bills),
         )
 
-    def claim(self, job: _Job) -> None:
-        """Note how long a job has waited for its first machine."""
+    # What machines ask for and tell.
+
+    def take(self) -> Job | None:
+        """Take the oldest job; note how long a new one has waited."""
+        if not self.waiting:
+            return None
+        job = self.waiting.popleft()
         if job.is_new:
             job.is_new = False
             waited = self.agenda.seconds - self._arrived.pop(job.job_id)
             self.record.claimed(job.job_id, waited)
         if not self.waiting:
             self._waits_since = None
+        return job
+
+    def give_back(self, job: Job) -> None:
+        """Put a job in front of those that wait."""
+        self.waiting.appendleft(job)
+
+    def finished(self, machine: Machine, job: Job) -> None:
+        """Note a job that is done; let its machine go on."""
+        self.record.completed(job.job_id, job.items)
+        if self.baseline.one_job:
+            self.compute.power_off(machine.instance_id)
+        elif not machine.is_leaving:
+            machine.go_on()
+
+    def idled(self, machine: Machine) -> None:
+        """End a machine that has idled for its time, unless it is one of those that stay."""
+        if len(self.machines) > self.baseline.least:
+            self.compute.power_off(machine.instance_id)
+        else:
+            machine.go_on()
 
     # What happens to instances.
 
     def launched(self, given: LaunchedInstance) -> None:
         """Let a machine come up."""
-        machine = _Machine(self, given.instance_id)
+        machine = Machine(
+            self,
+            given.instance_id,
+            speed=self._speeds[given.instance_type],
+            idle_seconds=self._idle_seconds,
+            checkpoint_seconds=self.baseline.checkpoint_seconds,
+        )
         self.machines[given.instance_id] = machine
-        self._all[given.instance_id] = machine.tally
+        self._tallies[given.instance_id] = machine.tally
         boots_in = self.scenario.boot.draw(self._boots)
-        self.agenda.plan_in(boots_in, Turn.WORKER, machine.come_up)
+        patience = self.baseline.attempt_seconds
+        if patience is not None and boots_in > patience:
+            pool = given.instance_type, given.zone
+            self.agenda.plan_in(patience, Turn.WORKER, lambda: self._give_up(machine, pool))
+        else:
+            self.agenda.plan_in(boots_in, Turn.WORKER, lambda: self._come_up(machine))
 
     def warned(self, instance_id: str, deadline: datetime) -> None:
         """Let a machine that is about to be taken begin nothing new."""
@@ -236,8 +146,16 @@ class _Fleet:
     def tell(self, event: InstanceEvent) -> None:
         """Hear nothing: nobody listens to EC2 here."""
 
+    def _come_up(self, machine: Machine) -> None:
+        if machine.instance_id in self.machines:
+            machine.come_up()
+
+    def _give_up(self, machine: Machine, pool: tuple[str, str]) -> None:
+        self._shop.leave_alone(pool)
+        self.compute.power_off(machine.instance_id)
+
     def _arrive(self, number: int, arrival: Arrival) -> None:
-        job = _Job(f"job-{number:07d}", arrival.items, arrival.work_seconds)
+        job = Job(f"job-{number:07d}", arrival.items, arrival.work_seconds)
         self._left -= 1
         self.record.arrived(job.job_id)
         self._arrived[job.job_id] = self.agenda.seconds
@@ -245,58 +163,69 @@ class _Fleet:
         self._hand_out()
 
     def _hand_out(self) -> None:
-        for machine in list(self.machines.values()):
-            if self.waiting and machine.is_idle:
-                machine.go_on()
+        """Give what waits to idle machines, to the one that idled last first."""
+        if self.waiting:
+            idle = [machine for machine in self.machines.values() if machine.is_idle]
+            for machine in sorted(idle, key=lambda each: -each.idle_since):
+                if self.waiting:
+                    machine.go_on()
         if self.waiting and self._waits_since is None:
             self._waits_since = self.agenda.seconds
 
     def _look(self) -> None:
-        """Evaluate the alarm, as every minute."""
-        baseline, now = self.baseline, self.agenda.seconds
-        since = self._waits_since
-        seen = since is not None and now - since >= baseline.alarm_seconds
-        busy = sum(machine.job is not None for machine in self.machines.values())
-        idle = sum(machine.is_idle for machine in self.machines.values())
-        booting = len(self.machines) - busy - idle
-        is_due = seen and len(self.waiting) - booting >= baseline.threshold
-        if len(self.machines) < (baseline.max_workers if is_due else baseline.warm):
-            self._launch()
+        """Let the rule see the queue and the fleet, and do what it says."""
+        baseline, now, since = self.baseline, self.agenda.seconds, self._waits_since
+        staying = [machine for machine in self.machines.values() if not machine.is_leaving]
+        busy = sum(machine.job is not None for machine in staying)
+        idle = [machine for machine in staying if machine.is_idle]
+        seen = Seen(
+            at=now,
+            waiting=len(self.waiting),
+            waited=0.0 if since is None else now - since,
+            busy=busy,
+            idle=len(idle),
+            booting=len(staying) - busy - len(idle),
+            since_change=now - self._changed_at,
+        )
+        self._seen.append(seen)
+        wanted = self._rule(list(self._seen))
+        wanted = max(baseline.least, min(wanted, baseline.max_workers))
+        if wanted != seen.machines:
+            self._changed_at = now
+        for _ in range(wanted - seen.machines):
+            if self._shop.buy() is None:
+                break
+        spare = seen.machines - wanted if self._idle_seconds is None else 0
+        for machine in sorted(idle, key=lambda each: each.idle_since)[: max(spare, 0)]:
+            self.compute.power_off(machine.instance_id)
+        self._note(seen)
+        self.agenda.plan_in(baseline.look_seconds, Turn.TICK, self._look)
+
+    def _note(self, seen: Seen) -> None:
         self.record.counts["tick"] += 1
         self.record.samples.append(
             Sample(
-                seconds=now,
-                visible=len(self.waiting),
-                in_flight=busy,
-                booting=booting,
-                idle=idle,
-                busy=busy,
-            )
-        )
-        self.agenda.plan_in(_MINUTE, Turn.TICK, self._look)
-
-    def _launch(self) -> None:
-        self._tokens += 1
-        baseline = self.baseline
-        self.compute.launch(
-            LaunchRequest(
-                client_token=f"{self._tokens}",
-                region=baseline.region,
-                template=TemplateRef(id="lt", version="1"),
-                capacity_type=baseline.capacity_type,
-                overrides=(
-                    LaunchOverride(
-                        instance_type=baseline.instance_type,
-                        zone=baseline.zone,
-                        subnet_id="subnet",
-                    ),
-                ),
-                count=1,
-                tags={},
+                seconds=seen.at,
+                visible=seen.waiting,
+                in_flight=seen.busy,
+                booting=seen.booting,
+                idle=seen.idle,
+                busy=seen.busy,
             )
         )
 
 
-def simulate_baseline(scenario: SimScenario, baseline: Baseline, seed: int) -> SimResult:
-    """Run a scenario under a baseline to its end. The same seed gives the same result."""
+def simulate_baseline(
+    scenario: SimScenario, baseline: Baseline, seed: int, *, max_workers: int | None = None
+) -> SimResult:
+    """Run a scenario under a baseline to its end. The same seed gives the same result.
+
+    Args:
+        scenario: the world.
+        baseline: one of ``BASELINES``, or a changed one.
+        seed: of all that is random.
+        max_workers: in place of the baseline's own, to compare under one bound.
+    """
+    if max_workers is not None:
+        baseline = replace(baseline, max_workers=max_workers)
     return _Fleet(scenario, baseline, seed).run()

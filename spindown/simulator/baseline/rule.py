@@ -1,0 +1,105 @@
+"""Rules by which a fleet is scaled: what each sees of the queue and its machines, and asks for."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The queue and the fleet at one look."""
+
+    at: float
+    waiting: int
+    #: How long something has been waiting without a break, seconds; 0: nothing is.
+    waited: float
+    busy: int
+    idle: int
+    booting: int
+    #: Seconds since the rule last changed the fleet.
+    since_change: float
+
+    @property
+    def machines(self) -> int:
+        """Return all machines."""
+        return self.busy + self.idle + self.booting
+
+    @property
+    def utilisation(self) -> float:
+        """Return the busy share of the machines that are up; 0 without any."""
+        up = self.busy + self.idle
+        return self.busy / up if up else 0.0
+
+
+class Rule(Protocol):
+    """Returns how many machines there should be."""
+
+    def __call__(self, seen: Sequence[Seen]) -> int:
+        """Decide; ``seen`` are the last looks, oldest first, at least one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """One machine more at each look while something waits that no machine will take."""
+
+    #: From a message to the alarm that sees it: metrics come by the minute, the alarm after.
+    delay: float = 90.0
+
+    def __call__(self, seen: Sequence[Seen]) -> int:
+        """Decide."""
+        now = seen[-1]
+        is_due = now.waited > 0 and now.waited >= self.delay and now.waiting > now.booting
+        return now.machines + is_due
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Utilisation:
+    """One more above a share of busy time, one less below another, then a pause."""
+
+    high: float = 0.8
+    low: float = 0.2
+    #: Looks over which it is averaged: a datapoint of EC2's is five minutes.
+    over: int = 5
+    cooldown: float = 300.0
+
+    def __call__(self, seen: Sequence[Seen]) -> int:
+        """Decide."""
+        now, last = seen[-1], seen[-self.over :]
+        mean = sum(each.utilisation for each in last) / len(last)
+        if now.since_change < self.cooldown or now.booting:
+            return now.machines
+        return now.machines + (mean > self.high) - (mean < self.low)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogTarget:
+    """Target tracking on messages per machine: 3 minutes above it, 15 below."""
+
+    #: Acceptable delay over the mean time of a job.
+    per_machine: float
+    out_after: int = 3
+    in_after: int = 15
+
+    def __call__(self, seen: Sequence[Seen]) -> int:
+        """Decide."""
+        now = seen[-1]
+        ratios = [each.waiting / max(each.machines, 1) for each in seen[-self.in_after :]]
+        wanted = math.ceil(now.waiting / self.per_machine)
+        if len(ratios) >= self.out_after and min(ratios[-self.out_after :]) > self.per_machine:
+            return max(wanted, now.machines)
+        # Scaling in begins at nine tenths of the target.
+        if len(ratios) == self.in_after and max(ratios) < 0.9 * self.per_machine:
+            return min(max(wanted, 0), now.machines)
+        return now.machines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachinePerJob:
+    """As many machines as there are jobs, waiting or at work; ending is the machines' own."""
+
+    def __call__(self, seen: Sequence[Seen]) -> int:
+        """Decide."""
+        now = seen[-1]
+        return max(now.machines, now.waiting + now.busy)

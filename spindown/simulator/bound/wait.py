@@ -1,0 +1,111 @@
+"""Lower bounds on what any policy must pay for given work, by how long work may wait.
+
+All are clairvoyant: they know every arrival, boot and price beforehand.
+"""
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from spindown.simulator.bound.price import Prices
+from spindown.simulator.scenario import Arrival, Boot, SimScenario
+
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """USD that no policy can do without; each field with its own condition."""
+
+    #: L0, work bound: every second of work at the cheapest price of the span it may run in.
+    work: float
+    #: L1: what a clairvoyant pays on the cheapest type if no job may wait at all.
+    zero_wait: float
+    #: L2, the denominator of all ratios: no start later than ``start_within`` after arrival.
+    bounded_wait: float
+    #: The condition of L2, seconds.
+    start_within: float
+
+
+def bound(scenario: SimScenario, *, start_within: float) -> Bound:
+    """Return lower bounds on the dollars of a scenario.
+
+    Args:
+        scenario: arrivals, prices and boots; capacity and the controller play no part.
+        start_within: seconds from a job's arrival to its start, at most; a job that has begun is
+            worked on without a pause.
+    """
+    prices = Prices(scenario)
+    slowest = min(listing.speed for listing in scenario.listings)
+    arrivals = sorted(scenario.arrivals, key=lambda each: each.at)
+    work = _work(arrivals, prices, start_within, slowest)
+    boot = mean_boot(scenario.boot)
+    return Bound(
+        work=work,
+        zero_wait=_zero_wait(scenario, prices, arrivals, boot),
+        bounded_wait=work + _boots(arrivals, prices, boot, start_within, slowest),
+        start_within=start_within,
+    )
+
+
+def mean_boot(boot: Boot) -> float:
+    """Return the mean seconds of a boot."""
+    return boot.at_least + boot.median * math.exp(boot.sigma**2 / 2.0)
+
+
+def _work(arrivals: Sequence[Arrival], prices: Prices, within: float, slowest: float) -> float:
+    return math.fsum(
+        each.work_seconds
+        / _HOUR
+        * prices.work(each.at, each.at + within + each.work_seconds / slowest)
+        for each in arrivals
+    )
+
+
+def _boots(
+    arrivals: Sequence[Arrival], prices: Prices, boot: float, within: float, slowest: float
+) -> float:
+    """Return the first boot, and for each span that is empty in every schedule idling or a boot."""
+    if not arrivals:
+        return 0.0
+    first = arrivals[0].at
+    dollars = boot / _HOUR * prices.hour(first, first + within)
+    done_by = first
+    for before, after in pairwise(arrivals):
+        done_by = max(done_by, before.at + within + before.work_seconds / slowest)
+        empty = after.at - done_by
+        if empty > 0.0:
+            hour = prices.hour(done_by, after.at + within)
+            dollars += min(empty, boot) / _HOUR * hour
+    return dollars
+
+
+def _zero_wait(
+    scenario: SimScenario, prices: Prices, arrivals: Sequence[Arrival], boot: float
+) -> float:
+    """Return the cost of starting each job on arrival, level by level (Lu and Chen, 1112.0442).
+
+    Work goes to the machine that idled last; a gap costs the cheaper of idling and a boot.
+    """
+    best = min(
+        scenario.listings,
+        key=lambda x: (
+            min((p for z in x.zones.values() for _, p in z.spot), default=math.inf) / x.speed
+        ),
+    )
+    busy: list[float] = []
+    idle: list[float] = []
+    dollars = 0.0
+    for each in arrivals:
+        while busy and busy[0] <= each.at:
+            idle.append(heapq.heappop(busy))
+        # ``idle`` is in order of time, so its last one idled last.
+        gap = each.at - idle.pop() if idle else math.inf
+        takes = each.work_seconds / best.speed
+        heapq.heappush(busy, each.at + takes)
+        seconds = takes + min(gap, boot)
+        hour = prices.work(each.at, each.at + takes) * best.speed
+        dollars += seconds / _HOUR * hour
+    return dollars
