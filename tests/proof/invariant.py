@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from spindown.app.ledger import LedgerView
+from spindown.app.reconcile.reap import UNKNOWN
 from spindown.contract import row as rows
 from spindown.contract.codec import decode
 from spindown.contract.job.manifest import JobState, Manifest, decode_manifest, manifest_key
@@ -195,7 +196,9 @@ class Chronicle:
         end = self.ends[worker.instance_id]
         assert worker.ended_at is not None
         lived = worker.ended_at - worker.launched_at
-        if end.reason == SPOT_TERMINATION and lived < FREE_FOR:
+        # EC2 forgets in an hour how an instance ended: without a notice nobody can tell then.
+        is_known = worker.is_interrupting or worker.reason != UNKNOWN
+        if end.reason == SPOT_TERMINATION and lived < FREE_FOR and is_known:
             return 0.0
         return worker.price_per_hour * (charged / _HOUR)
 

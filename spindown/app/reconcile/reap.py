@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from spindown.app.ending import end_worker, free_leases
 from spindown.app.port import InstanceView, When
-from spindown.app.reconcile.look import assumed
+from spindown.app.reconcile.look import assumed, each_region
 from spindown.app.reconcile.outcome import ADOPTED, mark_unavailable
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import row as rows
@@ -27,6 +27,8 @@ from spindown.domain.reaping import (
     reap,
 )
 
+#: Why a row has ended whose instance EC2 does not describe.
+UNKNOWN = "EC2 does not know it any more"
 #: Launches in a row on one image that never checked in, from which launching stops.
 STRIKES = 3
 #: Ticks that may be missed before a worker that is kept warm ends by itself.
@@ -52,7 +54,10 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
     for ending in reaping.ended:
         _end(tick, ending.instance_id, reason=ending.reason, reclaimed=ending.reclaimed)
     for instance_id in reaping.lost_rows:
-        _end(tick, instance_id, reason="EC2 does not know it any more", reclaimed=False)
+        worker = tick.workers[instance_id]
+        # What EC2 had announced is what happened, unless we were quicker.
+        reclaimed = worker.is_interrupting and worker.state is not WorkerState.CONDEMNED
+        _end(tick, instance_id, reason=UNKNOWN, reclaimed=reclaimed)
     _free_abandoned(tick)
     for worker in list(tick.workers.values()):
         if has_missed_check_in(worker) and not worker.miss_counted:
@@ -171,8 +176,11 @@ def _terminate(tick: Tick, instances: Sequence[tuple[str, str]]) -> None:
     by_region: dict[str, list[str]] = {}
     for region, instance_id in instances:
         by_region.setdefault(region, []).append(instance_id)
-    for region, instance_ids in sorted(by_region.items()):
-        tick.ports.compute.terminate(region=region, instance_ids=instance_ids)
+    each_region(
+        tick,
+        by_region,
+        lambda region: tick.ports.compute.terminate(region=region, instance_ids=by_region[region]),
+    )
 
 
 def _end(tick: Tick, instance_id: str, *, reason: str, reclaimed: bool) -> None:

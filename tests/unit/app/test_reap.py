@@ -224,6 +224,23 @@ def test_a_row_without_an_instance_is_ended_and_its_job_requeued() -> None:
     assert len(world.workers(WorkerState.BOOTING)) == 1
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["after-a-notice", "without-a-notice"])
+def test_what_ec2_forgot_was_reclaimed_if_it_had_said_so(told: bool) -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    if told:
+        world.put(worker_sort(worker.instance_id), interrupted_at=world.now + minutes(2))
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+
+    # EC2 describes an instance for an hour after its end.
+    world.tick(minutes(70))
+
+    (ended,) = (w for w in world.view().workers.values() if w.ended_at is not None)
+    charged = sum(day.dollars for day in world.view().spend.values())
+    assert ended.interruption_counted is told
+    assert (charged == 0) is told
+
+
 def test_an_instance_that_is_gone_before_its_deadline_is_charged_until_it_was_found() -> None:
     world = ControlWorld()
     world.send()
