@@ -16,9 +16,11 @@ from spindown.app.port import (
     JobQueue,
     Market,
     MetricSink,
+    Nobody,
     ObjectStore,
     SettingsStore,
     Table,
+    Topic,
 )
 from spindown.contract.settings import DeploymentSettings
 
@@ -80,6 +82,8 @@ class ControlPorts:
     metrics: MetricSink
     #: Queue URL -> queue.
     queue: Callable[[str], JobQueue]
+    #: Whom to tell of what only a person can mend.
+    topic: Topic = field(default_factory=Nobody)
     cache: Cache = field(default_factory=Cache)
 
     def deployment(self) -> DeploymentSettings:

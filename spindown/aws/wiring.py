@@ -23,6 +23,7 @@ from spindown.aws.log.stream import LogStream
 from spindown.aws.market import PRICING_REGION, Ec2Market
 from spindown.aws.s3 import S3InputSource, S3ObjectStore
 from spindown.aws.session import CoreSession
+from spindown.aws.sns import SnsTopic
 from spindown.aws.sqs import SqsJobQueue
 from spindown.aws.ssm import SsmSettingsStore
 
@@ -127,6 +128,10 @@ class Aws:
     def scaler(self, function: str) -> LambdaScaler:
         """Return the function that reconciles."""
         return LambdaScaler(self._lambda(), function)
+
+    def topic(self, arn: str) -> SnsTopic:
+        """Return where people are told."""
+        return SnsTopic(lambda: self._make("sns"), arn)
 
     def printed_metrics(self, stream: TextIO) -> PrintedMetricSink:
         """Return metrics as lines of a stream that Lambda carries to CloudWatch Logs."""

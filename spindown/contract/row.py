@@ -38,6 +38,7 @@ QUOTA = "quota#"
 BREAKER = "breaker"
 DECISION = "decision"
 BUDGET = "budget#"
+CONCERN = "concern#"
 
 
 def worker_sort(instance_id: str) -> str:
@@ -63,6 +64,11 @@ def unavailable_sort(pool: Pool) -> str:
 def throughput_sort(gpu_name: str, gpu_count: float) -> str:
     """Return the sort key of the learned throughput of a GPU and count."""
     return f"{RATE}throughput#{gpu_name}#{gpu_count:g}"
+
+
+def concern_sort(name: str) -> str:
+    """Return the sort key of what is remembered of a concern (``domain.concern.Standing``)."""
+    return f"{CONCERN}{name}"
 
 
 def pool_sort(pool: Pool) -> str:
@@ -166,6 +172,13 @@ class SpendRow:
     instances: int = 0
     refusals: int = 0
     interruptions: int = 0
+    #: Busy seconds of which heartbeats told how the GPU was used, and percent times seconds: of
+    #: its time, and of its memory at the most within each heartbeat.
+    gpu_seconds: float = 0.0
+    gpu_percent_seconds: float = 0.0
+    vram_percent_seconds: float = 0.0
+    #: Most memory of one worker's GPUs that any heartbeat told; 0: none told.
+    vram_gib_max: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

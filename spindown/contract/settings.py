@@ -51,6 +51,8 @@ class DeploymentSettings:
     workloads: tuple[str, ...]
     #: Name of the scaler function, for the nudge after a submit.
     scaler: str
+    #: ARN of the topic that carries alarms to people; "": there is none.
+    topic: str = ""
     #: USD; launches stop when the month's spend and reservations reach it. None: no budget.
     budget_per_month: float | None = None
 

@@ -49,6 +49,12 @@ class Worker:
     idle_since: datetime | None = None
     #: Slots that hold a job now.
     busy_slots: int = 0
+    #: Percent of the time in which its GPUs computed, over the last heartbeat's interval, and
+    #: percent of their memory that was used at the most; None: none were seen at work.
+    gpu_percent: float | None = None
+    vram_percent: float | None = None
+    #: That memory, of one GPU.
+    vram_gib: float | None = None
     #: When EC2 takes it away: set by an interruption notice.
     interrupted_at: datetime | None = None
     rebalance_at: datetime | None = None

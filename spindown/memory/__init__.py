@@ -15,6 +15,7 @@ from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.settings import MemorySettingsStore
 from spindown.memory.store import MemoryInputSource, MemoryObjectStore
 from spindown.memory.table import MemoryTable
+from spindown.memory.topic import MemoryTopic
 
 __all__ = [
     "Bill",
@@ -30,6 +31,7 @@ __all__ = [
     "MemoryObjectStore",
     "MemorySettingsStore",
     "MemoryTable",
+    "MemoryTopic",
     "MemoryTrafficHistory",
     "PortCall",
     "intercept",

@@ -57,6 +57,10 @@ from spindown.app.port.table import (
     When,
     Write,
 )
+from spindown.app.port.topic import (
+    Nobody,
+    Topic,
+)
 
 __all__ = [
     "Absent",
@@ -82,6 +86,7 @@ __all__ = [
     "Message",
     "Metadata",
     "MetricSink",
+    "Nobody",
     "ObjectStore",
     "ObjectSummary",
     "Outgoing",
@@ -94,6 +99,7 @@ __all__ = [
     "StoredObject",
     "SubnetView",
     "Table",
+    "Topic",
     "TrafficHistory",
     "When",
     "Write",

@@ -1,0 +1,116 @@
+"""What a person must know of, and when to say it: once it has lasted, then not again for a while.
+
+A condition that comes and goes with each look is one condition: it is forgotten only when it has
+not been seen for ``FORGOTTEN_AFTER``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+#: Not seen for this long, a concern is over; its next time is a new one.
+FORGOTTEN_AFTER = timedelta(hours=1)
+#: What lasts is said again after this.
+SAID_AGAIN_AFTER = timedelta(days=1)
+#: How exactly it is remembered when a concern was last seen, so that not every look writes.
+_SEEN_WITHIN = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concern:
+    """Something that a person should mend. Settings in its text stand in backticks."""
+
+    #: One of a few: a dimension of a metric, and the name of what is remembered.
+    name: str
+    #: What has happened: one sentence or more.
+    says: str
+    #: What to do: the setting to change, the command to run; an imperative clause or more.
+    mend: str
+    #: How long it must last before anybody is told.
+    patience: timedelta = timedelta(0)
+    #: Least time between two tellings, even if it was over meanwhile.
+    rest: timedelta = FORGOTTEN_AFTER
+
+    @property
+    def text(self) -> str:
+        """Return what the person reads."""
+        return f"{self.says} To do: {self.mend}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is remembered of one concern."""
+
+    #: Since when it lasts.
+    since: datetime
+    seen_at: datetime
+    #: When a person was last told; None: never.
+    told_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """What one look at all concerns comes to."""
+
+    #: Those that have lasted for their patience.
+    standing: tuple[Concern, ...] = ()
+    #: Those of them that a person is to be told of now.
+    due: tuple[Concern, ...] = ()
+    #: Name -> what to remember from now on, where that has changed.
+    changed: Mapping[str, Standing] = field(default_factory=dict)
+    #: What nobody need remember any more.
+    forgotten: tuple[str, ...] = ()
+
+
+def review(found: Sequence[Concern], known: Mapping[str, Standing], now: datetime) -> Review:
+    """Compare what is found now with what is remembered.
+
+    Args:
+        found: what is wrong now; of several of one name the first counts.
+        known: name -> what is remembered, of these and of others.
+        now: the time.
+    """
+    first: dict[str, Concern] = {}
+    for concern in found:
+        first.setdefault(concern.name, concern)
+    standing, due = [], []
+    changed: dict[str, Standing] = {}
+    for name, concern in first.items():
+        before = known.get(name)
+        after = _seen(before, now)
+        if now - after.since >= concern.patience:
+            standing.append(concern)
+            if _is_due(concern, after):
+                due.append(concern)
+        if before is None or after.since != before.since or now - before.seen_at >= _SEEN_WITHIN:
+            changed[name] = after
+    gone = {name: one for name, one in known.items() if name not in first}
+    return Review(
+        standing=tuple(standing),
+        due=tuple(due),
+        changed=changed,
+        forgotten=tuple(name for name, one in gone.items() if _is_past(one, now)),
+    )
+
+
+def _seen(before: Standing | None, now: datetime) -> Standing:
+    if before is None:
+        return Standing(since=now, seen_at=now)
+    is_new = now - before.seen_at > FORGOTTEN_AFTER
+    return Standing(since=now if is_new else before.since, seen_at=now, told_at=before.told_at)
+
+
+def _is_due(concern: Concern, standing: Standing) -> bool:
+    told = standing.told_at
+    if told is None:
+        return True
+    silent_for = standing.seen_at - told
+    if told < standing.since:
+        return silent_for >= concern.rest
+    return silent_for >= SAID_AGAIN_AFTER
+
+
+def _is_past(standing: Standing, now: datetime) -> bool:
+    """Tell whether a concern is over and would be news if it came back."""
+    last = max(standing.seen_at, standing.told_at or standing.seen_at)
+    return now - last > SAID_AGAIN_AFTER

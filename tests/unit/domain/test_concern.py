@@ -1,0 +1,97 @@
+"""A person hears of what lasts, once, and again only when it is news."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.concern import Concern, Standing, review
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+QUOTA = Concern(name="quota", says="It is full.", mend="ask for more.", patience=10 * MINUTE)
+
+
+def remembered(since: timedelta, seen: timedelta, told: timedelta | None = None) -> Standing:
+    return Standing(
+        since=NOW - since, seen_at=NOW - seen, told_at=None if told is None else NOW - told
+    )
+
+
+def test_says_what_happened_and_what_to_do() -> None:
+    assert QUOTA.text == "It is full. To do: ask for more."
+
+
+@pytest.mark.parametrize(
+    ("known", "is_standing", "is_due"),
+    [
+        pytest.param(None, False, False, id="seen for the first time"),
+        pytest.param(remembered(9 * MINUTE, MINUTE), False, False, id="not for long enough"),
+        pytest.param(remembered(10 * MINUTE, MINUTE), True, True, id="for long enough"),
+        pytest.param(remembered(2 * HOUR, MINUTE, HOUR), True, False, id="told an hour ago"),
+        pytest.param(remembered(30 * HOUR, MINUTE, DAY), True, True, id="told a day ago"),
+        pytest.param(remembered(5 * HOUR, 2 * HOUR, 3 * HOUR), False, False, id="back again"),
+        pytest.param(
+            remembered(10 * MINUTE, MINUTE, 3 * HOUR), True, True, id="told of the time before"
+        ),
+        pytest.param(
+            remembered(10 * MINUTE, MINUTE, 59 * MINUTE), True, False, id="told of too lately"
+        ),
+    ],
+)
+def test_tells_of_what_lasts_and_not_twice(
+    known: Standing | None, *, is_standing: bool, is_due: bool
+) -> None:
+    found = review([QUOTA], {} if known is None else {"quota": known}, NOW)
+
+    assert (QUOTA in found.standing, QUOTA in found.due) == (is_standing, is_due)
+
+
+def test_rests_after_a_telling_even_if_it_was_over_meanwhile() -> None:
+    daily = replace(QUOTA, patience=timedelta(0), rest=DAY)
+
+    early = review([daily], {"quota": remembered(5 * HOUR, 4 * HOUR, 5 * HOUR)}, NOW)
+    late = review([daily], {"quota": remembered(25 * HOUR, 4 * HOUR, 25 * HOUR)}, NOW)
+
+    assert (early.due, late.due) == ((), (daily,))
+
+
+@pytest.mark.parametrize(
+    ("known", "kept"),
+    [
+        pytest.param(remembered(HOUR, 30 * MINUTE), False, id="seen lately"),
+        pytest.param(remembered(40 * HOUR, 26 * HOUR, 23 * HOUR), False, id="told lately"),
+        pytest.param(remembered(40 * HOUR, 25 * HOUR, 30 * HOUR), True, id="long over"),
+    ],
+)
+def test_forgets_what_would_be_news_if_it_came_back(known: Standing, *, kept: bool) -> None:
+    assert review([], {"quota": known}, NOW).forgotten == (("quota",) if kept else ())
+
+
+def test_of_one_name_the_first_counts() -> None:
+    other = replace(QUOTA, says="Another one.", patience=timedelta(0))
+
+    assert review([replace(QUOTA, patience=timedelta(0)), other], {}, NOW).due[0].says == QUOTA.says
+
+
+@given(st.lists(st.booleans(), min_size=30, max_size=400), st.integers(0, 60), st.integers(1, 20))
+def test_two_tellings_are_an_hour_apart_and_follow_some_patience(
+    sights: list[bool], patience: int, step: int
+) -> None:
+    concern = replace(QUOTA, patience=patience * MINUTE)
+    known: Mapping[str, Standing] = {}
+    told: list[datetime] = []
+    for number, is_seen in enumerate(sights):
+        now = NOW + number * step * MINUTE
+        found = review([concern] if is_seen else [], known, now)
+        kept = {**known, **found.changed}
+        if found.due:
+            told.append(now)
+            kept["quota"] = replace(kept["quota"], told_at=now)
+        known = {name: one for name, one in kept.items() if name not in found.forgotten}
+    assert all(later - before >= HOUR for before, later in pairwise(told))
+    assert all(at - NOW >= concern.patience for at in told)
