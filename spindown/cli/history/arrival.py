@@ -1,0 +1,184 @@
+"""Where traffic comes from: a file, the queue's own past, or a generator."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from spindown.app.port import Sent, TrafficHistory
+from spindown.cli.history.row import ROWS_AT_MOST, read_rows
+from spindown.error import BadInput
+from spindown.simulator import Arrival
+from spindown.simulator.sample import daily_stream, office_batches
+from spindown.simulator.scenario import DAY
+
+#: Where a made-up month begins: a Monday.
+_MADE_UP_START = datetime(2026, 1, 5, tzinfo=UTC)
+_MADE_UP_DAYS = 30
+_MINUTE = timedelta(minutes=1)
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Jobs over a span of time."""
+
+    #: Where they come from, for people.
+    source: str
+    #: Times are seconds since ``start``.
+    arrivals: tuple[Arrival, ...]
+    start: datetime
+    #: Seconds.
+    length: float
+    #: Whether the instants are of a real calendar, so that prices of the same days belong to it.
+    is_dated: bool
+    notes: tuple[str, ...] = ()
+
+    @property
+    def end(self) -> datetime:
+        """Return the end of the span."""
+        return self.start + timedelta(seconds=self.length)
+
+    @property
+    def items(self) -> int:
+        """Return how many items arrive."""
+        return sum(arrival.items for arrival in self.arrivals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobShape:
+    """What a job is taken to be where the history does not say."""
+
+    items: float
+    #: Seconds of one item on one slot of the reference GPU, a T4.
+    item_seconds: float
+    #: Where both come from, for people.
+    source: str
+
+
+def _office(seed: int) -> tuple[Arrival, ...]:
+    return office_batches(seed=seed, days=_MADE_UP_DAYS)
+
+
+def _stream(seed: int) -> tuple[Arrival, ...]:
+    return daily_stream(seed=seed, days=_MADE_UP_DAYS)
+
+
+#: Name -> (what it is, how it is made).
+GENERATORS: Mapping[str, tuple[str, Callable[[int], tuple[Arrival, ...]]]] = {
+    "office": ("a made-up month of office batches", _office),
+    "stream": ("a made-up month of 4,000 jobs a day", _stream),
+}
+
+
+def generate(name: str, seed: int) -> Traffic:
+    """Return a month of a generator's own making; ``name`` is one of ``GENERATORS``."""
+    source, make = GENERATORS[name]
+    return Traffic(
+        source=source,
+        arrivals=make(seed),
+        start=_MADE_UP_START,
+        length=_MADE_UP_DAYS * DAY,
+        is_dated=False,
+    )
+
+
+def read_arrivals(path: Path, shape: JobShape) -> Traffic:
+    """Return the jobs of a file: ``timestamp``, and maybe ``items`` and ``item_seconds`` of each.
+
+    Args:
+        path: CSV with a header or JSON Lines, oldest first; a row is a job.
+        shape: what a row without ``items`` or ``item_seconds`` is taken for.
+
+    Raises:
+        BadInput: names the line, the column and the mend.
+    """
+    rows = read_rows(path, option="--arrivals", columns=("timestamp",))
+    instants: list[datetime] = []
+    for row in rows:
+        at = row.instant("timestamp")
+        if instants and at < instants[-1]:
+            raise row.bad("timestamp", "sort the file by time, oldest first")
+        instants.append(at)
+    start = instants[0].replace(minute=0, second=0, microsecond=0)
+    usual = max(1, round(shape.items))
+    arrivals = tuple(
+        Arrival(
+            at=(at - start).total_seconds(),
+            items=row.count("items") or usual,
+            item_seconds=row.optional_amount("item_seconds") or shape.item_seconds,
+        )
+        for at, row in zip(instants, rows, strict=True)
+    )
+    return Traffic(
+        source=str(path),
+        arrivals=arrivals,
+        start=start,
+        length=(_ceil_hour(instants[-1]) - start).total_seconds(),
+        is_dated=True,
+        notes=tuple(_assumed({name for row in rows for name in row.cells}, shape)),
+    )
+
+
+def read_queue(
+    history: TrafficHistory, queue: str, shape: JobShape, *, until: datetime, days: float
+) -> Traffic:
+    """Return the jobs that were sent to a queue, each of the usual shape.
+
+    Args:
+        history: what remembers them.
+        queue: its name.
+        shape: what a message is taken for.
+        until: end of the span.
+        days: its length.
+
+    Raises:
+        BadInput: nothing was sent, or more than can be simulated.
+    """
+    end = until.replace(second=0, microsecond=0)
+    start = end - timedelta(days=days)
+    sent = history.sent(queue, since=start, until=end)
+    messages = sum(period.messages for period in sent)
+    if not messages:
+        mend = f"nothing was sent to it in {days:g} days; give a file"
+        raise BadInput("--arrivals cloudwatch", queue, mend)
+    if messages > ROWS_AT_MOST:
+        raise BadInput("--days", days, f"take fewer: {messages:,} messages came to {queue}")
+    return Traffic(
+        source=f"{messages:,} messages that came to {queue} in {days:g} days",
+        arrivals=_spread(sent, start, shape),
+        start=start,
+        length=days * DAY,
+        is_dated=True,
+        notes=tuple(_assumed(set(), shape)),
+    )
+
+
+def _spread(sent: Sequence[Sent], start: datetime, shape: JobShape) -> tuple[Arrival, ...]:
+    """Return the messages of each period, evenly over it."""
+    items = max(1, round(shape.items))
+    return tuple(
+        Arrival(
+            at=max((one.at - start).total_seconds(), 0.0)
+            + one.period * (number + 0.5) / one.messages,
+            items=items,
+            item_seconds=shape.item_seconds,
+        )
+        for one in sent
+        for number in range(one.messages)
+    )
+
+
+def _assumed(columns: set[str], shape: JobShape) -> list[str]:
+    found = []
+    if "items" not in columns:
+        found.append(f"a job is taken for {max(1, round(shape.items)):,} items ({shape.source})")
+    if "item_seconds" not in columns:
+        seconds = f"{shape.item_seconds:.3g} s on a T4"
+        found.append(f"an item is taken for {seconds} ({shape.source})")
+    return found
+
+
+def _ceil_hour(at: datetime) -> datetime:
+    floor = at.replace(minute=0, second=0, microsecond=0)
+    return floor + _HOUR

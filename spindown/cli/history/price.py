@@ -1,0 +1,234 @@
+"""Where a market comes from: a file of spot prices, EC2's own history, or a made-up one."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from statistics import median
+
+from spindown.app.port import Market, PriceHistory
+from spindown.cli.history.arrival import Traffic
+from spindown.cli.history.hardware import find_type
+from spindown.cli.history.row import read_rows
+from spindown.domain.learning.prior import relative_throughput
+from spindown.domain.offer import InstanceType, Requirements, SpotPrice, slot_count
+from spindown.domain.requirement import misfit
+from spindown.error import BadInput
+from spindown.simulator import Listing, Zone
+from spindown.simulator.sample import sample_market
+from spindown.simulator.scenario import DAY, Steps
+
+#: What EC2 remembers (DescribeSpotPriceHistory).
+HISTORY_DAYS = 90
+#: Reclaims an hour of each spot instance where nothing is known: one in twenty hours, of the order
+#: of what the made-up market has. AWS's published monthly shares are a hundred times lower, and
+#: probes of V100 zones found up to a hundred times more.
+RECLAIMS_PER_HOUR = 0.05
+#: Seconds after the traffic in which its last work is done.
+OVERTIME = 4 * DAY
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+#: Names in a sentence.
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What is sold over the span of a traffic, and at what price."""
+
+    #: Where it comes from, for people.
+    source: str
+    listings: tuple[Listing, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buyer:
+    """What a workload may buy, and how it uses it."""
+
+    requirements: Requirements
+    #: ``run.slots``.
+    slots: str
+    #: Spot over on-demand, where the on-demand price is not known.
+    spot_price_ratio: float
+    reclaims_per_hour: float = RECLAIMS_PER_HOUR
+
+
+def made_up_prices(seed: int, traffic: Traffic) -> Prices:
+    """Return the market that comes with Spindown, over the span of a traffic."""
+    return Prices(
+        source="a made-up market of five GPU types in three zones",
+        listings=sample_market(seed=seed, days=traffic.length / DAY),
+    )
+
+
+def read_prices(path: Path, traffic: Traffic, buyer: Buyer) -> Prices:
+    """Return the market of a file: ``timestamp``, ``zone``, ``type`` and ``price`` of each change.
+
+    Any order. A row whose zone is a region (``us-east-1``) is the on-demand price there; without
+    one it is estimated. Prices of other days than the traffic's begin with the traffic.
+
+    Raises:
+        BadInput: names the line, the column and the mend.
+    """
+    rows = read_rows(path, option="--prices", columns=("timestamp", "zone", "type", "price"))
+    spot: list[SpotPrice] = []
+    on_demand: dict[tuple[str, str], float] = {}
+    for row in rows:
+        at, zone, name = row.instant("timestamp"), row.text("zone"), row.text("type")
+        price = row.amount("price")
+        if not zone[-1:].isalpha():
+            on_demand[zone, name] = price
+        else:
+            spot.append(SpotPrice(instance_type=name, zone=zone, price=price, seen_at=at))
+    if not spot:
+        raise BadInput("--prices", str(path), "give it rows whose zone is one, such as us-east-1a")
+    names = {seen.instance_type for seen in spot}
+    known = {name: kind for name in names if (kind := find_type(name)) is not None}
+    types = {name: kind for name, kind in known.items() if _fits(kind, buyer)}
+    found = _Found(spot=spot, on_demand=on_demand, types=types)
+    listings, notes = _list(found, traffic, buyer)
+    if not listings:
+        mend = "give it GPU types that [workload.NAME.requirements] allow"
+        raise BadInput("--prices", str(path), mend)
+    if names - known.keys():
+        unknown = _few(names - known.keys())
+        notes.append(f"{unknown}: left out, since Spindown knows no such GPU type")
+    return Prices(source=str(path), listings=listings, notes=tuple(notes))
+
+
+def read_live(
+    market: Market,
+    history: PriceHistory,
+    zones: Mapping[str, Iterable[str]],
+    traffic: Traffic,
+    buyer: Buyer,
+    *,
+    now: datetime,
+) -> Prices:
+    """Return EC2's market: types and on-demand prices of now, spot prices of the past.
+
+    Args:
+        market: EC2 in every region.
+        history: its past spot prices.
+        zones: region -> zones to buy in.
+        traffic: tells the span; what is older than EC2 remembers begins with its first price.
+        buyer: what may be bought.
+        now: the present.
+
+    Raises:
+        BadInput: nothing fits, or more changes than can be used.
+    """
+    spot: list[SpotPrice] = []
+    on_demand: dict[tuple[str, str], float] = {}
+    types: dict[str, InstanceType] = {}
+    since = now - timedelta(days=HISTORY_DAYS)
+    if traffic.is_dated:
+        since = max(since, min(traffic.start, now))
+    for region, names in zones.items():
+        fitting = {t.name: t for t in market.instance_types(region=region) if _fits(t, buyer)}
+        types |= fitting
+        prices = market.on_demand_prices(region=region)
+        on_demand |= {(region, name): prices[name] for name in fitting if name in prices}
+        seen = history.spot_history(region=region, instance_types=sorted(fitting), since=since)
+        wanted = set(names)
+        spot.extend(one for one in seen if one.zone in wanted)
+    where = ", ".join(sorted(zone for names in zones.values() for zone in names))
+    if not spot:
+        raise BadInput("--prices live", where, "loosen [workload.NAME.requirements]")
+    found = _Found(spot=spot, on_demand=on_demand, types=types)
+    listings, notes = _list(found, traffic, buyer)
+    return Prices(source=f"EC2's prices in {where}", listings=listings, notes=tuple(notes))
+
+
+def _fits(instance_type: InstanceType, buyer: Buyer) -> bool:
+    return misfit(instance_type, buyer.requirements) is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What has been read of a market."""
+
+    spot: Sequence[SpotPrice]
+    #: (region, type) -> USD per hour.
+    on_demand: Mapping[tuple[str, str], float]
+    types: Mapping[str, InstanceType]
+
+
+def _list(found: _Found, traffic: Traffic, buyer: Buyer) -> tuple[tuple[Listing, ...], list[str]]:
+    """Return what is sold, and what was assumed."""
+    begin, notes = _begin(found.spot, traffic)
+    moves: dict[tuple[str, str], dict[str, list[SpotPrice]]] = {}
+    for seen in found.spot:
+        if seen.instance_type in found.types:
+            key = (_region(seen.zone), seen.instance_type)
+            moves.setdefault(key, {}).setdefault(seen.zone, []).append(seen)
+    estimated: list[str] = []
+    listings = []
+    for (region, name), zones in sorted(moves.items()):
+        price = found.on_demand.get((region, name))
+        if price is None:
+            middle = median(seen.price for pool in zones.values() for seen in pool)
+            price = round(middle / buyer.spot_price_ratio, 4)
+            estimated.append(name)
+        listings.append(
+            Listing(
+                instance_type=found.types[name],
+                region=region,
+                on_demand=price,
+                speed=_speed(found.types[name], buyer),
+                zones={
+                    zone: Zone(
+                        spot=_steps(pool, begin, traffic.length),
+                        reclaims_per_hour=buyer.reclaims_per_hour,
+                    )
+                    for zone, pool in sorted(zones.items())
+                },
+            )
+        )
+    notes.append(
+        f"EC2 is taken to reclaim a spot instance {buyer.reclaims_per_hour:g} times an hour"
+    )
+    if estimated:
+        share = f"{buyer.spot_price_ratio:.0%} of on-demand"
+        notes.append(f"on-demand prices of {_few(estimated)} are estimated: spot for {share}")
+    return tuple(listings), notes
+
+
+def _begin(spot: Sequence[SpotPrice], traffic: Traffic) -> tuple[datetime, list[str]]:
+    """Return the instant at which a simulation begins in the time of the prices."""
+    first, last = min(seen.seen_at for seen in spot), max(seen.seen_at for seen in spot)
+    if traffic.is_dated and first <= traffic.end and last >= traffic.start:
+        return traffic.start, []
+    return first, [f"prices of {first:%Y-%m-%d} to {last:%Y-%m-%d} begin with the traffic"]
+
+
+def _steps(pool: Sequence[SpotPrice], begin: datetime, length: float) -> Steps:
+    """Return the changes of one pool; its first price holds from the begin on."""
+    steps: list[tuple[float, float]] = []
+    for seen in sorted(pool, key=lambda seen: seen.seen_at):
+        at = max((seen.seen_at - begin).total_seconds(), 0.0)
+        if not steps or at <= 0.0:
+            steps = [(0.0, seen.price)]
+        elif seen.price != steps[-1][1] and at <= length + OVERTIME:
+            steps.append((at, seen.price))
+    return tuple(steps)
+
+
+def _speed(instance_type: InstanceType, buyer: Buyer) -> float:
+    """Return how fast one slot is by the datasheets, the T4 being 1."""
+    whole = relative_throughput(
+        instance_type.gpu_name, instance_type.gpu_count, vcpus=instance_type.vcpus
+    )
+    return whole / slot_count(instance_type.gpu_count, buyer.slots)
+
+
+def _region(zone: str) -> str:
+    found = _REGION.match(zone)
+    return found[0] if found else zone.rstrip("abcdefghijklmnopqrstuvwxyz")
+
+
+def _few(names: Iterable[str]) -> str:
+    listed = sorted(set(names))
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return ", ".join(listed[:_SHOWN]) + more
