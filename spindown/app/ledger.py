@@ -6,7 +6,7 @@ every transaction of a reconcile is conditional on it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -279,6 +279,9 @@ def merge(writes: Iterable[Write]) -> list[Write]:
     return list(merged.values())
 
 
+_ALWAYS = When()
+
+
 def _join(first: Write, second: Write) -> Write:
     """Return one write with the effect of both, the second after the first."""
     if first.delete or second.delete:
@@ -290,8 +293,8 @@ def _join(first: Write, second: Write) -> Write:
             changed[name] = first.set[name] + number
         else:
             sums[name] = sums.get(name, 0) + number
-    return replace(
-        first,
+    return Write(
+        key=first.key,
         when=_join_conditions(first.when, second.when),
         set=changed,
         add=sums,
@@ -300,6 +303,8 @@ def _join(first: Write, second: Write) -> Write:
 
 
 def _join_conditions(first: When, second: When) -> When:
+    if second == _ALWAYS:
+        return first
     return When(
         exists=first.exists if second.exists is None else second.exists,
         equals={**second.equals, **first.equals},

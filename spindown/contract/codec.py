@@ -54,7 +54,9 @@ def is_too_deep(value: Any) -> bool:
 
 def encode_instant(at: datetime) -> str:
     """Return an aware datetime as fixed-width UTC text."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    if at.tzinfo is not UTC:
+        at = at.astimezone(UTC)
+    return at.isoformat(timespec="microseconds")[: -len("+00:00")] + "Z"
 
 
 def decode_instant(text: str) -> datetime:
@@ -65,35 +67,63 @@ def decode_instant(text: str) -> datetime:
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 
 
-def encode(value: Any) -> Any:  # noqa: PLR0911 - one return per kind of value
+def encode(value: Any) -> Any:
     """Return ``value`` as str, int, float, bool, None, list and dict only."""
-    if type(value) in _ATOMS:
-        return value
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, datetime):
-        return encode_instant(value)
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if is_dataclass(value) and not isinstance(value, type):
-        return {
-            name: inner if type(inner := getattr(value, name)) in _ATOMS else encode(inner)
-            for name in _names(type(value))
-        }
-    if isinstance(value, Mapping):
-        return {str(k): encode(v) for k, v in value.items()}
-    if isinstance(value, frozenset | set):
-        return sorted(encode(v) for v in value)
-    return [encode(v) for v in value]
+    kind = type(value)
+    return value if kind in _ATOMS else _writer(kind)(value)
 
 
 @cache
-def _names(cls: type) -> tuple[str, ...]:
+def _writer(kind: Any) -> Callable[[Any], Any]:
+    """Return what writes a type: looked into once, since rows are written by the million."""
+    for known, write in (
+        (Enum, lambda value: value.value),
+        (datetime, encode_instant),
+        (timedelta, timedelta.total_seconds),
+        (Mapping, _write_mapping),
+        ((frozenset, set), lambda value: sorted(map(encode, value))),
+    ):
+        if issubclass(kind, known):
+            return write
+    return _write_fields if is_dataclass(kind) else lambda value: [encode(v) for v in value]
+
+
+def _write_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(k): v if type(v) in _ATOMS else encode(v) for k, v in value.items()}
+
+
+def _write_fields(value: Any) -> dict[str, Any]:
+    return {
+        name: inner if type(inner := getattr(value, name)) in _ATOMS else encode(inner)
+        for name in _names(type(value))
+    }
+
+
+@cache
+def _names(cls: Any) -> tuple[str, ...]:
     return tuple(f.name for f in fields(cls))
+
+
+class KeptRow(Row):
+    """A row that nobody changes any more: it is read once, however often it is asked for."""
+
+    __slots__ = ("read_as",)
+
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        super().__init__(row)
+        self.read_as: Any = None
 
 
 def decode(cls: type[T], row: Mapping[str, Any]) -> T:
     """Build a dataclass from a row; raise ContractError naming the field that does not fit."""
+    if type(row) is not KeptRow:
+        return _read(cls, row)
+    if type(row.read_as) is not cls:
+        row.read_as = _read(cls, row)
+    return cast("T", row.read_as)
+
+
+def _read(cls: type[T], row: Mapping[str, Any]) -> T:
     values: dict[str, Any] = {}
     for name, hint, read, required in _plan(cast("Any", cls)):
         if name not in row:

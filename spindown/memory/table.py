@@ -40,7 +40,7 @@ class MemoryTable:
         """Read one row."""
         with self._lock:
             row = self._find(key)
-            return None if row is None else _copy_row(row)
+            return None if row is None else self._hand_out(row)
 
     def query(self, partition: str, prefix: str = "") -> Mapping[str, Row]:
         """Read the rows of a partition whose sort key begins with ``prefix``."""
@@ -51,7 +51,7 @@ class MemoryTable:
             for index in range(bisect_left(sorts, prefix), len(sorts)):
                 if not sorts[index].startswith(prefix):
                     break
-                found[sorts[index]] = _copy_row(rows[sorts[index]])
+                found[sorts[index]] = self._hand_out(rows[sorts[index]])
             return found
 
     def write(self, write: Write) -> Row | None:
@@ -61,7 +61,7 @@ class MemoryTable:
             self._check_condition(write)
             changed = self._changed(write)
             self._put(write.key, changed)
-            return None if changed is None else _copy_row(changed)
+            return None if changed is None else self._hand_out(changed)
 
     def transact(self, writes: Sequence[Write]) -> None:
         """Change all rows or none."""
@@ -91,6 +91,9 @@ class MemoryTable:
                 ),
                 None,
             )
+
+    def _hand_out(self, row: Row) -> Row:
+        return _copy_row(row)
 
     def _find(self, key: Key) -> Row | None:
         partition = self._partitions.get(key.partition)

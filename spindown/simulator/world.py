@@ -25,11 +25,11 @@ from spindown.memory import (
     MemoryJobQueue,
     MemoryObjectStore,
     MemorySettingsStore,
-    MemoryTable,
 )
 from spindown.simulator.agenda import Turn
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.handout import Handout
+from spindown.simulator.port import SimTable
 from spindown.simulator.record import Recorder, Silence
 from spindown.simulator.scenario import SimScenario
 from spindown.simulator.site import Site
@@ -69,7 +69,7 @@ class World:
         self.workers: dict[str, SimWorker] = {}
         self.dead_letters, self.queue = self._make_queues(seed)
         self.objects = MemoryObjectStore(clock, noncurrent_versions=1)
-        self.table = MemoryTable(clock)
+        self.table = SimTable(clock)
         self._speeds = {each.instance_type.name: each.speed for each in scenario.listings}
         ours = {tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD}
         self.compute = SimCompute(

@@ -53,7 +53,8 @@ class Write:
         changed = len(self.set) + len(self.add) + len(self.remove)
         if self.delete and changed:
             raise ValueError(f"{self.key}: a write deletes the row or changes it, not both")
-        if changed > len(self.set.keys() | self.add.keys() | self.remove):
+        is_mixed = changed > max(len(self.set), len(self.add), len(self.remove))
+        if is_mixed and changed > len(self.set.keys() | self.add.keys() | self.remove):
             raise ValueError(f"{self.key}: a write changes each attribute once")
 
     @property

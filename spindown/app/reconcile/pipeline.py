@@ -22,6 +22,7 @@ catalogue, the month's account; and so does a decision that differs from the las
 import json
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import lru_cache
 
 from spindown.app.control import ControlPorts
 from spindown.app.ledger import Fence, Ledger
@@ -43,6 +44,7 @@ from spindown.contract.decision import Decision, Outcome, summary_counts
 from spindown.contract.metric import DEPLOYMENT, WORKLOAD
 from spindown.contract.row import DecisionRow, PolicyRow
 from spindown.domain.idle import idle_timeout
+from spindown.domain.policy import Policy
 from spindown.error import (
     AccessDenied,
     SpindownError,
@@ -154,10 +156,15 @@ def _policy_row(tick: Tick) -> PolicyRow:
     """Return the policy in force as workers read it, who cannot read settings."""
     return replace(
         tick.effective.row,
-        effective=json.dumps(encode(tick.policy), sort_keys=True),
+        effective=_policy_text(tick.policy),
         idle_timeout=idle_timeout(tick.knowledge, tick.policy),
         code_digest=tick.settings.run.code_digest,
     )
+
+
+@lru_cache(maxsize=8)
+def _policy_text(policy: Policy) -> str:
+    return json.dumps(encode(policy), sort_keys=True)
 
 
 def _store(tick: Tick, decision: Decision) -> tuple[str, str]:
