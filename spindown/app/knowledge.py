@@ -39,7 +39,13 @@ def _throughputs(
         if not sort.startswith(_THROUGHPUT) or not mark or not _is_number(count):
             continue
         record = ThroughputRecord(
-            items=row.count, hours=row.hours, reports=row.reports, rates=row.samples
+            items=row.count,
+            hours=row.hours,
+            reports=row.reports,
+            rates=row.samples,
+            moved=row.moved,
+            gib_in=row.gib_in,
+            gib_out=row.gib_out,
         )
         found.append(((gpu_name, float(count)), record))
     return found

@@ -16,6 +16,7 @@ from spindown.domain.learning import (
     boot_p95,
     check_in_within,
     items_per_job,
+    traffic,
     worker_throughput,
 )
 from spindown.domain.offer import InstanceType, quota_class
@@ -161,7 +162,6 @@ def missing(
     capacity: Capacity,
     knowledge: Knowledge,
     policy: Policy,
-    gib_per_item: float = 0.0,
 ) -> Demand:
     """Return what new workers are wanted for.
 
@@ -170,6 +170,7 @@ def missing(
     """
     hours = window(knowledge, policy) / _HOUR
     per_job = items_per_job(knowledge, policy)
+    moved = traffic(knowledge, policy)
     visible = backlog.visible * per_job
     need = visible / hours - capacity.items_per_hour
     return Demand(
@@ -177,7 +178,8 @@ def missing(
         backlog_items=min(visible, max(need, 0.0) * hours),
         jobs=max(0, backlog.visible - capacity.free_slots),
         items_per_job=per_job,
-        gib_per_item=gib_per_item,
+        gib_in_per_item=moved.gib_in,
+        gib_out_per_item=moved.gib_out,
     )
 
 

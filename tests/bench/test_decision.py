@@ -46,7 +46,13 @@ POLICY = Policy(max_price_per_hour=60.0, start_within=minutes(5))
 def decide(offers: tuple[Offer, ...]) -> tuple[Candidate, ...]:
     return rank(
         offers,
-        demand=a_demand(need_items_per_hour=8000.0, backlog_items=8000.0, jobs=80),
+        demand=a_demand(
+            need_items_per_hour=8000.0,
+            backlog_items=8000.0,
+            jobs=80,
+            gib_in_per_item=0.008,
+            gib_out_per_item=0.001,
+        ),
         knowledge=KNOWLEDGE,
         unavailable=[an_unavailable(a_pool("g6.xlarge", "region-000b"))],
         policy=POLICY,

@@ -39,6 +39,9 @@ class Progress:
     items_redone: int = 0
     #: Slot time that the committed items took.
     busy: timedelta = timedelta(0)
+    #: Bytes of input that these items took, and of output that they gave; None: not counted.
+    bytes_in: int | None = None
+    bytes_out: int | None = None
     #: Time that writing the commit took; None: nothing was written.
     commit: timedelta | None = None
     #: All items of the job, once it has completed.
@@ -74,7 +77,8 @@ class Account:
         )
         if items:
             hours = progress.busy / timedelta(hours=1)
-            self._add(self._throughput, {"count": items, "hours": hours, "reports": 1})
+            sums = {"count": items, "hours": hours, "reports": 1}
+            self._add(self._throughput, {**sums, **_moved(items, progress)})
             if hours > 0:
                 self._sample(self._throughput, items / hours)
         if progress.job_items is not None:
@@ -137,3 +141,17 @@ class Account:
             self._ports.table.write(Write(key=key, when=when, set=change))
         except PreconditionFailed:
             return
+
+
+_BYTES_PER_GIB = 2**30
+
+
+def _moved(items: int, progress: Progress) -> Mapping[str, float]:
+    """Return what a report says of bytes, as the row of the throughput sums it up."""
+    if progress.bytes_in is None or progress.bytes_out is None:
+        return {}
+    return {
+        "moved": items,
+        "gib_in": progress.bytes_in / _BYTES_PER_GIB,
+        "gib_out": progress.bytes_out / _BYTES_PER_GIB,
+    }

@@ -7,15 +7,15 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
+from spindown.app.work.attachment.state import State, measure, upload_state
 from spindown.app.work.fence import write_fence
-from spindown.app.work.held import Finished, Held, LocalFile, Seat, WorkPorts
+from spindown.app.work.held import Finished, Held, Seat, WorkPorts
 from spindown.app.work.message import delete
 from spindown.app.work.presence import Presence
 from spindown.contract.codec import decode
-from spindown.contract.job.manifest import JobState, Manifest, Part, StateFile
+from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.contract.job.result import (
     ItemStatus,
     OutputFile,
@@ -27,8 +27,6 @@ from spindown.contract.job.result import (
 from spindown.domain.fleet import Lease
 from spindown.error import LeaseLost, PreconditionFailed
 
-_HASH_CHUNK = 1024 * 1024
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
@@ -37,8 +35,10 @@ class Portion:
     finished: tuple[Finished, ...] = ()
     #: Slot time that it took.
     busy: timedelta = timedelta(0)
+    #: Bytes of input that its items took.
+    bytes_in: int = 0
     #: The user's own checkpoint as of the last item; None: unchanged.
-    state: tuple[LocalFile, ...] | None = None
+    state: State | None = None
 
 
 def commit(held: Held, portion: Portion, *, seat: Seat, ports: WorkPorts) -> Held:
@@ -58,7 +58,7 @@ def extend_manifest(held: Held, portion: Portion, *, seat: Seat, ports: WorkPort
         "cost_usd": manifest.cost_usd + seat.price_per_hour * (portion.busy / timedelta(hours=1)),
     }
     if portion.state is not None:
-        changes["user_state"] = _upload_state(manifest, portion.state, ports)
+        changes["user_state"] = upload_state(manifest, portion.state, ports)
     next_item = manifest.next_item
     if portion.finished:
         part = _upload_part(manifest, portion.finished, ports)
@@ -132,26 +132,3 @@ def _with_outputs(finished: Finished, stem: str, ports: WorkPorts) -> Record:
         ports.objects.put_file(key, file.local)
         outputs.append(OutputFile(path=file.path, key=key, bytes=size, sha256=digest))
     return replace(finished.record, outputs=tuple(outputs))
-
-
-def _upload_state(
-    manifest: Manifest, files: Sequence[LocalFile], ports: WorkPorts
-) -> tuple[StateFile, ...]:
-    stem = f"jobs/{manifest.job_id}/state/{manifest.epoch:08d}-{len(manifest.parts):08d}"
-    stored = []
-    for file in files:
-        key = f"{stem}/{file.path}"
-        size, digest = measure(file.local)
-        ports.objects.put_file(key, file.local)
-        stored.append(StateFile(path=file.path, key=key, bytes=size, sha256=digest))
-    return tuple(stored)
-
-
-def measure(path: Path) -> tuple[int, str]:
-    """Return a file's size and SHA-256, read in pieces."""
-    digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while chunk := file.read(_HASH_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
-    return size, digest.hexdigest()

@@ -5,6 +5,7 @@ from spindown.domain.learning.knowledge import (
     PoolRecord,
     Throughput,
     ThroughputRecord,
+    Traffic,
     boot_p50,
     boot_p95,
     check_in_within,
@@ -13,6 +14,7 @@ from spindown.domain.learning.knowledge import (
     items_per_job,
     published_rate,
     throughput,
+    traffic,
     worker_throughput,
     workload_scale,
 )
@@ -25,6 +27,7 @@ __all__ = [
     "PoolRecord",
     "Throughput",
     "ThroughputRecord",
+    "Traffic",
     "boot_p50",
     "boot_p95",
     "check_in_within",
@@ -34,6 +37,7 @@ __all__ = [
     "published_rate",
     "relative_throughput",
     "throughput",
+    "traffic",
     "worker_throughput",
     "workload_scale",
 ]

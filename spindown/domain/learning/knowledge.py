@@ -25,6 +25,10 @@ class ThroughputRecord:
     reports: int = 0
     #: Items per slot-hour of the last reports, newest last; may be empty.
     rates: tuple[float, ...] = ()
+    #: Items whose bytes were counted, and GiB that they took and gave.
+    moved: float = 0.0
+    gib_in: float = 0.0
+    gib_out: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +230,34 @@ def items_per_job(knowledge: Knowledge, policy: Policy) -> float:
     sizes = knowledge.items_per_job
     mean = sum(sizes) / len(sizes) if sizes else policy.items_per_job_estimate
     return max(1.0, mean)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """GiB that an item moves between bucket and worker."""
+
+    gib_in: float
+    gib_out: float
+
+
+#: Items that the estimate of an item's bytes is worth.
+PRIOR_MOVED_ITEMS = 1.0
+_MIB_PER_GIB = 1024.0
+
+
+def traffic(knowledge: Knowledge, policy: Policy) -> Traffic:
+    """Return what an item moves, wherever it was measured: the mean, pulled toward the estimate.
+
+    (GiB seen + estimate x 1) / (items seen + 1). Worked: 1 MiB estimated, 99 items of 8 MiB each:
+    (99 x 8 + 1) / 100 = 7.93 MiB.
+    """
+    records = knowledge.throughput.values()
+    items = sum(max(record.moved, 0.0) for record in records) + PRIOR_MOVED_ITEMS
+    estimate = policy.mib_per_item_estimate / _MIB_PER_GIB * PRIOR_MOVED_ITEMS
+    return Traffic(
+        gib_in=(sum(max(record.gib_in, 0.0) for record in records) + estimate) / items,
+        gib_out=sum(max(record.gib_out, 0.0) for record in records) / items,
+    )
 
 
 #: Until one is measured: a small manifest and part, two requests to S3, without waiting.

@@ -25,6 +25,8 @@ class Catalogue:
     volume_price: Mapping[str, float] = field(default_factory=dict)
     #: ``{region}/{class}`` (``quota_class``) -> vCPUs that the account may run; missing: unknown.
     quotas: Mapping[str, float] = field(default_factory=dict)
+    #: region -> other region -> USD per GiB that leaves the first for the second.
+    transfer_price: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     #: source name -> when its part was last read, for parts older than ``taken_at``.
     stale_since: Mapping[str, datetime] = field(default_factory=dict)
 
@@ -124,7 +126,7 @@ def build_offers(
             prices,
             ratio=spot_price_ratio_estimate,
             volume_gib=volume_gib,
-            away=home_region not in {None, region},
+            home_region=home_region,
         )
     )
 
@@ -137,12 +139,13 @@ def _offers_of_region(
     *,
     ratio: float,
     volume_gib: float,
-    away: bool,
+    home_region: str | None,
 ) -> Iterator[Offer]:
     offerings = catalogue.offerings.get(region, {})
     on_demand = catalogue.on_demand.get(region, {})
     shares = catalogue.reclaim_share.get(region, {})
-    transfer = REGION_TRANSFER_PRICE_PER_GIB if away else 0.0
+    inbound = transfer_price(catalogue, home_region or region, region)
+    outbound = transfer_price(catalogue, region, home_region or region)
     volume = _volume_price(catalogue, region, volume_gib)
     extra = volume + PUBLIC_IPV4_PRICE_PER_HOUR
     # Offers of one type follow each other, which lets ranking reuse what it knows of the type.
@@ -172,8 +175,18 @@ def _offers_of_region(
                     estimated=seen is None and base is not None,
                     on_demand_price=base,
                     reclaim_share=shares.get(name) if is_spot else None,
-                    transfer_price_per_gib=transfer,
+                    inbound_price_per_gib=inbound,
+                    outbound_price_per_gib=outbound,
                 )
+
+
+def transfer_price(catalogue: Catalogue, origin: str, destination: str) -> float:
+    """Return USD per GiB that leaves one region for another; the usual rate if none is known."""
+    if origin == destination:
+        return 0.0
+    known = catalogue.transfer_price.get(origin, {}).get(destination)
+    is_known = known is not None and math.isfinite(known) and known >= 0.0
+    return known if known is not None and is_known else REGION_TRANSFER_PRICE_PER_GIB
 
 
 def _volume_price(catalogue: Catalogue, region: str, volume_gib: float) -> float:

@@ -63,8 +63,9 @@ class Offer:
     on_demand_price: float | None = None
     #: Share of such instances that EC2 reclaims in a month (0 to 1); None when unpublished.
     reclaim_share: float | None = None
-    #: USD per GiB of input and output that crosses regions; 0 in the home region.
-    transfer_price_per_gib: float = 0.0
+    #: USD per GiB that comes from home, and that goes there; 0 at home.
+    inbound_price_per_gib: float = 0.0
+    outbound_price_per_gib: float = 0.0
 
     @property
     def price(self) -> float:

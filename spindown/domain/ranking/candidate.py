@@ -19,8 +19,9 @@ class Demand:
     #: Jobs that no slot of ours is free for.
     jobs: int
     items_per_job: float
-    #: GiB of input and output an item, paid for where it crosses regions.
-    gib_per_item: float = 0.0
+    #: GiB of input and of output an item, paid for where they cross regions.
+    gib_in_per_item: float = 0.0
+    gib_out_per_item: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

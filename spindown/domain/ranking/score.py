@@ -88,7 +88,9 @@ class CandidateList(Sequence[Candidate]):
         offers follow each other, and forgets early what cannot be among the first.
         """
         terms, demand = self._terms, self._terms.situation.demand
-        types, gib, spot = terms.types, demand.gib_per_item, CapacityType.SPOT
+        types, spot = terms.types, CapacityType.SPOT
+        fetched, returned = demand.gib_in_per_item, demand.gib_out_per_item
+        moves = fetched + returned > 0.0
         by_price = terms.situation.policy.rank_by is RankBy.PRICE
         instance_type: InstanceType | None = None
         seen_share: float | None = None
@@ -119,7 +121,10 @@ class CandidateList(Sequence[Candidate]):
                 continue
             if watched and (offer.zone in watched or offer.region in watched):
                 hours = terms.closer(offer, kind)
-            cost = price * hours + (offer.transfer_price_per_gib * gib if gib else 0.0)
+            cost = price * hours
+            if moves:
+                cost += offer.inbound_price_per_gib * fetched
+                cost += offer.outbound_price_per_gib * returned
             key = price if by_price else cost
             # Hours are 0 for what must not be taken; a price of 0 or below is a mistake.
             if key <= worst and hours > 0.0 and alone > 0.0:
@@ -195,7 +200,7 @@ class CandidateList(Sequence[Candidate]):
 
     def _candidate(self, score: _Score) -> Candidate:
         _, cost, _, offer = score
-        terms = self._terms
+        terms, demand = self._terms, self._terms.situation.demand
         kind = terms.type_of(offer.instance_type).kind
         rate = terms.rate_of(offer)
         hours = terms.bill_of(kind.load, rate)
@@ -206,7 +211,8 @@ class CandidateList(Sequence[Candidate]):
             redo=usd * hours.redo,
             idle=usd * hours.idle,
             refund=usd * hours.refund,
-            transfer=offer.transfer_price_per_gib * terms.situation.demand.gib_per_item,
+            transfer=offer.inbound_price_per_gib * demand.gib_in_per_item
+            + offer.outbound_price_per_gib * demand.gib_out_per_item,
         )
         return Candidate(
             offer=offer,

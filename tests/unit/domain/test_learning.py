@@ -20,6 +20,7 @@ from spindown.domain.learning import (
     published_rate,
     relative_throughput,
     throughput,
+    traffic,
     worker_throughput,
 )
 from spindown.domain.policy import Policy
@@ -246,3 +247,25 @@ def test_items_of_a_job_are_at_least_one(samples: tuple[float, ...], expected: f
 @pytest.mark.parametrize(("samples", "seconds"), [((), 1.0), ((2.0, 4.0, 90.0), 4.0)])
 def test_checkpoint_cost_is_the_median(samples: Any, seconds: float) -> None:
     assert checkpoint_cost(Knowledge(checkpoints=samples)).total_seconds() == seconds
+
+
+@pytest.mark.parametrize(
+    ("records", "mib_in", "mib_out"),
+    [
+        pytest.param([], 1.0, 0.0, id="nothing seen: the estimate"),
+        pytest.param([(99.0, 99 * 8.0, 0.0)], 7.93, 0.0, id="one GPU, pulled by one item"),
+        pytest.param([(9.0, 9.0, 9.0), (10.0, 50.0, 1.0)], 3.0, 0.5, id="every GPU counts"),
+    ],
+)
+def test_an_item_moves_what_items_moved(
+    records: list[tuple[float, float, float]], mib_in: float, mib_out: float
+) -> None:
+    seen = {
+        (f"gpu-{n}", 1.0): ThroughputRecord(moved=items, gib_in=taken / 1024, gib_out=given / 1024)
+        for n, (items, taken, given) in enumerate(records)
+    }
+
+    moved = traffic(Knowledge(throughput=seen), POLICY)
+
+    assert moved.gib_in * 1024 == pytest.approx(mib_in)
+    assert moved.gib_out * 1024 == pytest.approx(mib_out)

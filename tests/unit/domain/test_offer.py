@@ -1,3 +1,4 @@
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -164,15 +165,31 @@ def test_the_published_share_goes_to_spot_offers_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("home", "price"),
+    ("home", "known", "prices"),
     [
-        pytest.param(None, 0.0, id="one region is everywhere at home"),
-        pytest.param("us-west-2", 0.0, id="at home"),
-        pytest.param("eu-west-1", 0.02, id="away"),
+        pytest.param(None, {}, (0.0, 0.0), id="one region is everywhere at home"),
+        pytest.param("us-west-2", {}, (0.0, 0.0), id="at home"),
+        pytest.param("eu-west-1", {}, (0.02, 0.02), id="away, at the usual rate"),
+        pytest.param(
+            "sa-east-1",
+            {"sa-east-1": {"us-west-2": 0.138}, "us-west-2": {"sa-east-1": 0.02}},
+            (0.138, 0.02),
+            id="away, by the region that is left",
+        ),
+        pytest.param(
+            "eu-west-1",
+            {"eu-west-1": {"us-west-2": math.nan}, "us-west-2": {"eu-west-1": -1.0}},
+            (0.02, 0.02),
+            id="away, at rates that cannot be right",
+        ),
     ],
 )
-def test_transfer_is_paid_away_from_home(home: str | None, price: float) -> None:
-    assert {o.transfer_price_per_gib for o in built(home_region=home)} == {price}
+def test_transfer_is_paid_away_from_home(
+    home: str | None, known: Mapping[str, Mapping[str, float]], prices: tuple[float, float]
+) -> None:
+    offers = built(a_catalogue(transfer_price=known), home_region=home)
+
+    assert {(o.inbound_price_per_gib, o.outbound_price_per_gib) for o in offers} == {prices}
 
 
 def test_the_order_of_offers_depends_on_the_input_alone() -> None:

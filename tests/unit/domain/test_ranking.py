@@ -73,12 +73,13 @@ def test_the_worked_example_to_the_cent() -> None:
 
 def test_the_parts_add_up_to_the_cost() -> None:
     knowledge = Knowledge(pools={a_pool(): PoolRecord(interruptions=9, hours=30)})
-    away = an_offer(transfer_price_per_gib=0.02)
+    away = an_offer(inbound_price_per_gib=0.02, outbound_price_per_gib=0.09)
+    moved = a_demand(gib_in_per_item=0.001, gib_out_per_item=0.002)
 
-    (candidate,) = a_ranking([away], knowledge=knowledge, demand=a_demand(gib_per_item=0.001))
+    (candidate,) = a_ranking([away], knowledge=knowledge, demand=moved)
 
     assert candidate.parts.refund > 0.0
-    assert candidate.parts.transfer == pytest.approx(0.00002)
+    assert candidate.parts.transfer == pytest.approx(0.0002)
     assert candidate.parts.total == pytest.approx(candidate.cost_per_item)
 
 

@@ -108,7 +108,8 @@ demands = st.builds(
     backlog_items=st.floats(0.0, 1e6),
     jobs=st.integers(0, 1000),
     items_per_job=st.floats(1.0, 1000.0),
-    gib_per_item=st.sampled_from([0.0, 0.01]),
+    gib_in_per_item=st.sampled_from([0.0, 0.01]),
+    gib_out_per_item=st.sampled_from([0.0, 0.002]),
 )
 situations = st.fixed_dictionaries(
     {
