@@ -2,7 +2,7 @@
 
 import typer
 
-from spindown.cli import batch, demo, doctor, drain, local, policy, redrive
+from spindown.cli import batch, cancel, demo, doctor, drain, local, policy, redrive
 from spindown.cli.explain import plan, view, why
 
 app = typer.Typer(
@@ -14,6 +14,7 @@ app = typer.Typer(
 )
 app.command("submit")(batch.submit)
 app.command("results")(batch.results)
+app.command("cancel")(cancel.cancel)
 app.command("redrive")(redrive.redrive)
 app.command("status")(view.status)
 app.command("watch")(view.watch)

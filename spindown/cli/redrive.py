@@ -1,19 +1,14 @@
 """``spindown redrive``: jobs that were given up go back to their queue with a clean count."""
 
-import io
 import json
-from datetime import timedelta
-from random import SystemRandom
-from threading import Event
 from typing import Annotated
 
 import typer
 
 from spindown.app.batch.redrive import Outcome, Redriven
 from spindown.app.batch.redrive import redrive as send_back
-from spindown.app.work.held import WorkPorts
 from spindown.cli import option
-from spindown.cli.session import Session, open_session
+from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.error import BadInput
 
@@ -34,7 +29,7 @@ def redrive(
     named = set(jobs or ())
     found = set()
     try:
-        for one in send_back(workload, _work_ports(session, workload), jobs=named):
+        for one in send_back(workload, session.work_ports(workload), jobs=named):
             found.add(one.job_id)
             print(json.dumps(encode(one)) if as_json else describe(one))
     finally:
@@ -55,22 +50,3 @@ def describe(one: Redriven) -> str:
             return f"{one.job_id}: over already, its dead letter is gone"
         case Outcome.UNREADABLE:
             return f"left where it is: {one.reason}"
-
-
-def _work_ports(session: Session, workload: str) -> WorkPorts:
-    settings, aws = session.workload(workload), session.aws
-    return WorkPorts(
-        clock=aws.clock,
-        random=SystemRandom(),
-        pause=_pause,
-        queue=aws.queue(settings.queue_url),
-        dead_letters=aws.queue(settings.dlq_url),
-        objects=session.work_store(workload),
-        inputs=aws.input_source([]),
-        table=session.table,
-        metrics=aws.printed_metrics(io.StringIO()),
-    )
-
-
-def _pause(length: timedelta) -> None:
-    Event().wait(length.total_seconds())

@@ -4,9 +4,11 @@ import io
 import os
 import sys
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from random import Random
+from random import Random, SystemRandom
+from threading import Event
 
 import boto3
 import botocore.exceptions
@@ -17,6 +19,7 @@ from spindown.app.explain.status import Status, read_status
 from spindown.app.ledger import Ledger
 from spindown.app.policy import effective_policy
 from spindown.app.port import JobQueue, LiveEdit, ObjectStore, SettingsStore, Table
+from spindown.app.work.held import WorkPorts
 from spindown.aws.wiring import Aws
 from spindown.contract.location import work_root
 from spindown.contract.row import PolicyRow
@@ -114,12 +117,31 @@ class Session:
             queue=self.aws.queue,
         )
 
+    def work_ports(self, workload: str) -> WorkPorts:
+        """Return what the use cases on jobs are given; declared inputs are not read here."""
+        settings = self.workload(workload)
+        return WorkPorts(
+            clock=self.aws.clock,
+            random=SystemRandom(),
+            pause=_pause,
+            queue=self.aws.queue(settings.queue_url),
+            dead_letters=self.aws.queue(settings.dlq_url),
+            objects=self.work_store(workload),
+            inputs=self.aws.input_source([]),
+            table=self.table,
+            metrics=self.aws.printed_metrics(io.StringIO()),
+        )
+
     def nudge(self, workload: str) -> None:
         """Wake the scaler now; a failure costs a minute at most, since it ticks anyway."""
         try:
             self.aws.scaler(self.deployment.scaler).nudge(workload)
         except SpindownError as exc:
             sys.stderr.write(f"spindown: the scaler will see it at its next tick ({exc})\n")
+
+
+def _pause(length: timedelta) -> None:
+    Event().wait(length.total_seconds())
 
 
 def open_session(config: Path, *, deployment: str | None, local: bool) -> Session:

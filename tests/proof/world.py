@@ -8,11 +8,11 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+from spindown.app.batch.cancel import cancel
 from spindown.app.interrupt import react
 from spindown.app.ledger import Ledger
 from spindown.app.port import Outgoing
-from spindown.app.work.fence import read_fence
-from spindown.app.work.held import lease_key
+from spindown.app.work.held import WorkPorts, lease_key
 from spindown.app.work.presence import Condemned
 from spindown.contract.codec import decode
 from spindown.contract.event import (
@@ -21,19 +21,14 @@ from spindown.contract.event import (
     RebalanceRecommendation,
     StateChange,
 )
-from spindown.contract.job.manifest import (
-    JobState,
-    decode_manifest,
-    encode_manifest,
-    manifest_key,
-)
+from spindown.contract.job.manifest import decode_manifest
 from spindown.contract.settings import RunSettings, WorkloadSettings
 from spindown.domain.fleet import Lease, Worker
 from spindown.domain.interruption import NOTICE
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.error import NotFound, SpindownError, StaleHandle
-from spindown.memory import MemoryInputSource, MemoryJobQueue, PortCall
+from spindown.memory import MemoryInputSource, MemoryJobQueue, PortCall, intercept
 from spindown.memory.instance import MemoryInstance
 from tests.control import DEPLOYMENT, PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
 from tests.proof.fault import Crashed, Faults
@@ -134,13 +129,26 @@ class ProofWorld(ControlWorld):
         self.queue.send([Outgoing(body=self.bodies[job_id])])
 
     def cancel(self, job_id: str) -> None:
-        """Cancel a job in its manifest, as any writer of it must: over the one just read."""
-        fence = read_fence(job_id, self.objects)
-        if fence is None or fence.manifest.state is not JobState.RUNNING:
-            return
-        manifest = replace(fence.manifest, state=JobState.CANCELLED, nonce="cancel")
-        self.objects.put(manifest_key(job_id), encode_manifest(manifest))
+        """Cancel a job as `spindown cancel` does; the command may die of it."""
         self.cancelled.add(job_id)
+        self.control(lambda: list(cancel(WORKLOAD, [job_id], self.user_ports())))
+
+    def user_ports(self) -> WorkPorts:
+        """Return the ports of a command that a user runs."""
+        return WorkPorts(
+            clock=self.clock,
+            random=self.random,
+            pause=self._pause,
+            queue=intercept(self.queue, "queue", self.work_call),
+            dead_letters=intercept(self.dead_letters, "dead_letters", self.work_call),
+            objects=intercept(self.objects, "objects", self.work_call),
+            inputs=self.inputs,
+            table=intercept(self.table, "table", self.work_call),
+            metrics=self.metrics,
+        )
+
+    def _pause(self, length: timedelta) -> None:
+        self.clock.advance(length)
 
     def deliver_twice(self, number: int) -> None:
         """Show a message that is in flight to others too, as SQS may."""

@@ -112,7 +112,8 @@ def read_progress(job_id: str, store: ObjectStore) -> JobProgress:
         cost_usd=manifest.cost_usd,
         reason=manifest.reason,
     )
-    if manifest.state is not JobState.SPLIT:
+    is_cancelled_split = manifest.state is JobState.CANCELLED and manifest.children
+    if manifest.state is not JobState.SPLIT and not is_cancelled_split:
         return own
     return _sum_children(own, [read_progress(child, store) for child in manifest.children])
 
@@ -120,7 +121,10 @@ def read_progress(job_id: str, store: ObjectStore) -> JobProgress:
 def _sum_children(own: JobProgress, children: list[JobProgress]) -> JobProgress:
     states = {child.state for child in children}
     over = all(child.is_over for child in children)
-    ended = JobState.FAILED if JobState.FAILED in states else JobState.COMPLETED
+    ended = next(
+        (state for state in (JobState.FAILED, JobState.CANCELLED) if state in states),
+        JobState.COMPLETED,
+    )
     return JobProgress(
         job_id=own.job_id,
         state=ended if over else JobState.SPLIT,

@@ -1,0 +1,155 @@
+"""Cancel jobs: nobody claims them again, and what they have committed stays.
+
+The manifest comes first, as always: from its write on no commit of the job's owner goes through.
+Then its lease ends, so that the owner drops the job at its next heartbeat, and its message goes.
+What is left visible of a cancelled job's messages is deleted too, since every visible message
+asks for a worker; one that is hidden just now is deleted by whoever claims it.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+
+from spindown.app.batch.result import find_jobs
+from spindown.app.port import Message, ObjectStore, When, Write
+from spindown.app.work.fence import Fence, read_fence, write_fence
+from spindown.app.work.held import WorkPorts, lease_identity, lease_key
+from spindown.app.work.message import delete, put_back
+from spindown.contract.codec import decode
+from spindown.contract.job.manifest import JobState, Manifest
+from spindown.contract.job.message import parse_job, with_id
+from spindown.domain.fleet import Lease
+from spindown.error import ContractError, NotFound, PreconditionFailed, Unreachable
+
+REASON = "cancelled"
+
+#: Other writers of one manifest that a cancellation gives way to.
+_TRIES = 5
+#: How long a message that is looked at is hidden, and how many are looked at in one go.
+_HIDDEN_FOR = timedelta(minutes=2)
+_LOOKED_AT_MOST = 1000
+
+
+class Outcome(StrEnum):
+    """What became of a job."""
+
+    CANCELLED = "cancelled"
+    #: It had ended before, as its state says.
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """One job that was dealt with."""
+
+    job_id: str
+    outcome: Outcome
+    #: Its state now.
+    state: JobState
+    #: Items whose results were committed before.
+    items_done: int = 0
+
+
+def jobs_of(name: str, store: ObjectStore) -> tuple[str, ...]:
+    """Return the jobs that a batch or a job stands for, also a job that nobody has claimed yet.
+
+    Raises:
+        NotFound: there is neither.
+    """
+    try:
+        return find_jobs(name, store)
+    except NotFound:
+        batch, _, _ = name.rpartition("-")
+        if batch and name in find_jobs(batch, store):
+            return (name,)
+        raise
+
+
+def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[Cancelled]:
+    """Cancel jobs and their children, one after the other; tell of each when it is done.
+
+    Args:
+        workload: whose.
+        jobs: by id; one that was never claimed can be cancelled too.
+        ports: the world; the queue is the workload's.
+    """
+    gone: set[str] = set()
+    left = list(jobs)
+    while left:
+        job_id = left.pop(0)
+        manifest, is_ours = _cancel_one(job_id, ports)
+        if manifest.state in {JobState.CANCELLED, JobState.SPLIT}:
+            left += manifest.children
+        if manifest.state is JobState.CANCELLED:
+            gone.add(job_id)
+            _end_lease(manifest, workload, ports)
+        yield Cancelled(
+            job_id=job_id,
+            outcome=Outcome.CANCELLED if is_ours else Outcome.OVER,
+            state=manifest.state,
+            items_done=manifest.next_item,
+        )
+    _sweep(gone, ports)
+
+
+def _cancel_one(job_id: str, ports: WorkPorts) -> tuple[Manifest, bool]:
+    """Return the job's manifest, which is over now, and whether this call has ended it."""
+    for _ in range(_TRIES):
+        fence = read_fence(job_id, ports.objects)
+        if fence is not None and fence.manifest.state is not JobState.RUNNING:
+            return fence.manifest, False
+        with suppress(PreconditionFailed):
+            etag = fence.etag if fence is not None else None
+            return write_fence(_cancelled(job_id, fence, ports), etag, ports).manifest, True
+    raise Unreachable(f"{job_id}: others write its manifest all the time; cancel it again")
+
+
+def _cancelled(job_id: str, fence: Fence | None, ports: WorkPorts) -> Manifest:
+    known = Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING)
+    return replace(
+        fence.manifest if fence else known,
+        epoch=fence.epoch_floor if fence else 0,
+        state=JobState.CANCELLED,
+        finished_at=ports.clock.now(),
+        reason=REASON,
+    )
+
+
+def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> None:
+    """Delete the message that the job's owner holds, and clear its lease."""
+    if not manifest.owner:
+        return
+    key = lease_key(workload, manifest.owner)
+    row = ports.table.get(key)
+    if not row or row.get("job_id") != manifest.job_id:
+        return
+    lease = decode(Lease, row)
+    delete(lease.receipt_handle, ports.queue)
+    with suppress(PreconditionFailed):
+        ports.table.write(Write(key=key, when=When(equals=lease_identity(lease)), delete=True))
+
+
+def _sweep(gone: Collection[str], ports: WorkPorts) -> None:
+    """Delete the visible messages of these jobs; each other one is shown again at once."""
+    others: list[Message] = []
+    try:
+        for _ in range(_LOOKED_AT_MOST if gone else 0):
+            message = ports.queue.receive(wait=timedelta(0), visibility=_HIDDEN_FOR)
+            if message is None:
+                break
+            if _job_of(message) in gone:
+                delete(message.receipt_handle, ports.queue)
+            else:
+                others.append(message)
+    finally:
+        for message in others:
+            put_back(message, timedelta(0), ports.queue)
+
+
+def _job_of(message: Message) -> str | None:
+    try:
+        return with_id(parse_job(message.body), message.message_id).job_id
+    except ContractError:
+        return None

@@ -1,0 +1,45 @@
+"""``spindown cancel``: nobody works on a job or a batch any more; its results so far stay."""
+
+import json
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from spindown.app.batch.cancel import Cancelled, Outcome, jobs_of
+from spindown.app.batch.cancel import cancel as cancel_jobs
+from spindown.cli import option
+from spindown.cli.session import Session, open_session
+from spindown.contract.codec import encode
+from spindown.error import BadInput, NotFound
+
+
+def cancel(
+    names: Annotated[list[str], typer.Argument(metavar="JOB|BATCH...", help="Jobs or batches.")],
+    *,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Cancel jobs or whole batches; what they have committed stays."""
+    session = open_session(config, deployment=deployment, local=local)
+    # All names are looked up before the first job is touched.
+    for workload, jobs in [_find(session, name) for name in names]:
+        for one in cancel_jobs(workload, jobs, session.work_ports(workload)):
+            print(json.dumps(encode(one)) if as_json else describe(one))
+
+
+def describe(one: Cancelled) -> str:
+    """Return what became of one job, in a line."""
+    if one.outcome is Outcome.OVER:
+        return f"{one.job_id}: {one.state} before"
+    done = f", {one.items_done:,} items done" if one.items_done else ""
+    return f"{one.job_id}: cancelled{done}"
+
+
+def _find(session: Session, name: str) -> tuple[str, tuple[str, ...]]:
+    for workload in session.deployment.workloads:
+        with suppress(NotFound):
+            return workload, jobs_of(name, session.work_store(workload))
+    raise BadInput("JOB|BATCH", name, "name a batch or a job that was submitted")

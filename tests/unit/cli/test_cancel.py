@@ -1,0 +1,61 @@
+"""The command that cancels jobs, on a simulated account."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from moto import mock_aws
+
+from spindown.app.batch.submit import Draft, submit_items
+from spindown.cli.cancel import cancel
+from spindown.cli.session import open_session
+from spindown.error import BadInput
+from tests.unit.cli.test_redrive import Account
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Iterator[Account]:
+    with mock_aws():
+        yield Account(tmp_path)
+
+
+def submit(account: Account, count: int) -> None:
+    session = open_session(account.config, deployment=None, local=False)
+    draft = Draft(workload="ocr", batch_id="b-1", items_per_job=1)
+    store, queue = session.work_store("ocr"), session.queue("ocr")
+    submit_items(range(count), draft, queue=queue, store=store)
+
+
+def test_cancels_one_job_of_a_batch_and_then_the_rest(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(account, 3)
+
+    cancel(["b-1-00001"], config=account.config)
+    assert capsys.readouterr().out == "b-1-00001: cancelled\n"
+    assert account.waiting(account.queue) == 2
+
+    cancel(["b-1"], config=account.config)
+    assert capsys.readouterr().out == (
+        "b-1-00000: cancelled\nb-1-00001: cancelled before\nb-1-00002: cancelled\n"
+    )
+    assert account.waiting(account.queue) == 0
+
+
+def test_prints_for_programs(account: Account, capsys: pytest.CaptureFixture[str]) -> None:
+    submit(account, 1)
+
+    cancel(["b-1"], config=account.config, as_json=True)
+
+    said = json.loads(capsys.readouterr().out)
+    assert (said["job_id"], said["outcome"]) == ("b-1-00000", "cancelled")
+
+
+def test_touches_nothing_if_one_name_is_not_known(account: Account) -> None:
+    submit(account, 1)
+
+    with pytest.raises(BadInput, match=r"'b-2': name a batch or a job that was"):
+        cancel(["b-1", "b-2"], config=account.config)
+
+    assert account.waiting(account.queue) == 1
