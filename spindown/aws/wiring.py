@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
     from spindown.aws.account import AwsAccount
+    from spindown.aws.traffic import CloudWatchTrafficHistory
 
 C = TypeVar("C")
 
@@ -120,6 +121,12 @@ class Aws:
                 s3=self._s3,
             )
         )
+
+    def traffic(self) -> "CloudWatchTrafficHistory":
+        """Return what CloudWatch remembers of queues in the session's own region."""
+        from spindown.aws.traffic import CloudWatchTrafficHistory  # noqa: PLC0415 - the functions do without it
+
+        return CloudWatchTrafficHistory(self._make("cloudwatch"), self._clock)
 
     def settings(self, deployment: str) -> SsmSettingsStore:
         """Return the settings of a deployment."""

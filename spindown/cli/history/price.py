@@ -54,12 +54,20 @@ class Buyer:
     reclaims_per_hour: float = RECLAIMS_PER_HOUR
 
 
-def made_up_prices(seed: int, traffic: Traffic) -> Prices:
-    """Return the market that comes with Spindown, over the span of a traffic."""
-    return Prices(
-        source="a made-up market of five GPU types in three zones",
-        listings=sample_market(seed=seed, days=traffic.length / DAY),
-    )
+def made_up_prices(seed: int, traffic: Traffic, buyer: Buyer) -> Prices:
+    """Return the market that comes with Spindown, over the span of a traffic.
+
+    Raises:
+        BadInput: it has no type that fits.
+    """
+    market = sample_market(seed=seed, days=traffic.length / DAY)
+    listings = tuple(listing for listing in market if _fits(listing.instance_type, buyer))
+    if not listings:
+        known = ", ".join(listing.instance_type.name for listing in market)
+        mend = f"[workload.NAME.requirements] allow none of its types ({known}); give a file"
+        raise BadInput("--prices", "sample", mend)
+    names = ", ".join(listing.instance_type.name for listing in listings)
+    return Prices(source=f"a made-up market of {names} in three zones", listings=listings)
 
 
 def read_prices(path: Path, traffic: Traffic, buyer: Buyer) -> Prices:

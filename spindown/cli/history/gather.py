@@ -1,0 +1,165 @@
+"""Gather what a simulation is fed with, as the options of a command ask."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spindown.cli.history.arrival import GENERATORS, Traffic, generate, read_arrivals, read_queue
+from spindown.cli.history.price import (
+    RECLAIMS_PER_HOUR,
+    Buyer,
+    Prices,
+    made_up_prices,
+    read_live,
+    read_prices,
+)
+from spindown.cli.history.subject import (
+    Subject,
+    default_subject,
+    deployed_subject,
+    fit_boot,
+    read_subject,
+)
+from spindown.cli.session import Session, open_session
+from spindown.config import parse_duration
+from spindown.error import BadInput
+from spindown.simulator import SimScenario
+
+CLOUDWATCH = "cloudwatch"
+LIVE = "live"
+SAMPLE = "sample"
+#: The file that is read if it is there, without being asked for.
+USUAL_FILE = Path("spindown.toml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a person asked for."""
+
+    #: A file, ``cloudwatch`` or a generator's name.
+    arrivals: str
+    #: A file, ``live`` or ``sample``.
+    prices: str
+    policy: Path | None = None
+    workload: str | None = None
+    deployment: str | None = None
+    local: bool = False
+    #: Whether the policy as edited live is meant, where the deployment is asked anyway.
+    is_live_policy: bool = False
+    #: Of the queue's past.
+    days: float = 30.0
+    #: Length of half of all boots, as people write it.
+    boot: str | None = None
+    reclaims_per_hour: float = RECLAIMS_PER_HOUR
+    seed: int = 1
+
+    @property
+    def needs_deployment(self) -> bool:
+        """Tell whether AWS must be asked."""
+        return self.arrivals == CLOUDWATCH or self.prices == LIVE or self.deployment is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """Everything that a simulation is fed with."""
+
+    subject: Subject
+    traffic: Traffic
+    prices: Prices
+    seed: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what was assumed, for people."""
+        boot = self.subject.boot
+        half = boot.at_least + boot.median
+        booted = f"half of all instances take a job within {half:.0f} s of their launch"
+        return (*self.traffic.notes, *self.prices.notes, booted)
+
+    @property
+    def scenario(self) -> SimScenario:
+        """Return the world to simulate."""
+        subject, traffic = self.subject, self.traffic
+        return SimScenario(
+            name=subject.workload,
+            arrivals=traffic.arrivals,
+            listings=self.prices.listings,
+            length=traffic.length,
+            start=traffic.start,
+            boot=subject.boot,
+            requirements=subject.requirements,
+            budget_per_month=subject.budget_per_month,
+            slots=subject.slots,
+            root_volume_gib=subject.root_volume_gib,
+        )
+
+
+def gather(asked: Asked) -> Gathered:
+    """Read settings, traffic and prices (raises BadInput and the errors of AWS)."""
+    session = _open(asked) if asked.needs_deployment else None
+    subject = _find_subject(asked, session)
+    if asked.boot is not None:
+        subject = replace(subject, boot=fit_boot(_seconds(asked.boot)))
+    traffic = _find_traffic(asked, subject, session)
+    buyer = Buyer(
+        requirements=subject.requirements,
+        slots=subject.slots,
+        spot_price_ratio=subject.policy.spot_price_ratio_estimate,
+        reclaims_per_hour=asked.reclaims_per_hour,
+    )
+    prices = _find_prices(asked, subject, session, traffic, buyer)
+    return Gathered(subject=subject, traffic=traffic, prices=prices, seed=asked.seed)
+
+
+def _open(asked: Asked) -> Session:
+    config = asked.policy or USUAL_FILE
+    return open_session(config, deployment=asked.deployment, local=asked.local)
+
+
+def _find_subject(asked: Asked, session: Session | None) -> Subject:
+    is_file = asked.policy is not None or (asked.deployment is None and USUAL_FILE.exists())
+    if session is None:
+        path = asked.policy or USUAL_FILE
+        return read_subject(path, asked.workload) if is_file else default_subject()
+    deployed = deployed_subject(session, asked.workload, live=asked.is_live_policy)
+    if not is_file or asked.is_live_policy:
+        return deployed
+    # The file says what would be deployed, the deployment what the workload has shown.
+    file = read_subject(asked.policy or USUAL_FILE, deployed.workload)
+    return replace(file, boot=deployed.boot, knowledge=deployed.knowledge)
+
+
+def _find_traffic(asked: Asked, subject: Subject, session: Session | None) -> Traffic:
+    if asked.arrivals in GENERATORS:
+        return generate(asked.arrivals, asked.seed)
+    if asked.arrivals == CLOUDWATCH and session is not None:
+        url = session.workload(subject.workload).queue_url
+        return read_queue(
+            session.aws.traffic(),
+            url.rpartition("/")[2],
+            subject.shape,
+            until=session.aws.clock.now(),
+            days=asked.days,
+        )
+    return read_arrivals(Path(asked.arrivals), subject.shape)
+
+
+def _find_prices(
+    asked: Asked, subject: Subject, session: Session | None, traffic: Traffic, buyer: Buyer
+) -> Prices:
+    if asked.prices == SAMPLE:
+        return made_up_prices(asked.seed, traffic, buyer)
+    if asked.prices == LIVE and session is not None:
+        market = session.aws.market()
+        now = session.aws.clock.now()
+        return read_live(market, market, subject.zones, traffic, buyer, now=now)
+    return read_prices(Path(asked.prices), traffic, buyer)
+
+
+def _seconds(text: str) -> float:
+    try:
+        length = parse_duration(text).total_seconds()
+    except ValueError as exc:
+        raise BadInput("--boot", text, str(exc)) from exc
+    if length < 1.0:
+        raise BadInput("--boot", text, "give at least 1s")
+    return length
