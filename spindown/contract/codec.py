@@ -69,7 +69,7 @@ _ATOMS = frozenset({str, int, float, bool, type(None)})
 
 def encode(value: Any) -> Any:
     """Return ``value`` as str, int, float, bool, None, list and dict only."""
-    kind = type(value)
+    kind: Any = type(value)
     return value if kind in _ATOMS else _writer(kind)(value)
 
 
@@ -95,7 +95,7 @@ def _write_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
 def _write_fields(value: Any) -> dict[str, Any]:
     return {
         name: inner if type(inner := getattr(value, name)) in _ATOMS else encode(inner)
-        for name in _names(type(value))
+        for name in _names(cast("Any", type(value)))
     }
 
 
