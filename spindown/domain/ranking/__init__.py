@@ -1,7 +1,14 @@
 """From offers to one sorted candidate list, with a reason for every offer that is not in it."""
 
 from spindown.domain.ranking.bill import Bill, Load, bill
-from spindown.domain.ranking.candidate import Candidate, CostParts, Demand, Rejection, bands
+from spindown.domain.ranking.candidate import (
+    Candidate,
+    Closure,
+    CostParts,
+    Demand,
+    Rejection,
+    bands,
+)
 from spindown.domain.ranking.ladder import price_ceilings
 from spindown.domain.ranking.score import CandidateList, rank
 
@@ -9,6 +16,7 @@ __all__ = [
     "Bill",
     "Candidate",
     "CandidateList",
+    "Closure",
     "CostParts",
     "Demand",
     "Load",

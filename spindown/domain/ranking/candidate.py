@@ -25,6 +25,16 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Closure:
+    """Why nothing is asked for in a region."""
+
+    #: For a person.
+    reason: str
+    #: When it may lift by itself; None: only when somebody changes something.
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostParts:
     """USD per item by what it pays for. ``refund`` is subtracted."""
 

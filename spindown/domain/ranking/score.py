@@ -14,7 +14,7 @@ from spindown.domain.fleet import Unavailable
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import CapacityType, InstanceType, Offer, Requirements
 from spindown.domain.policy import Policy, RankBy
-from spindown.domain.ranking.candidate import Candidate, CostParts, Demand, Rejection
+from spindown.domain.ranking.candidate import Candidate, Closure, CostParts, Demand, Rejection
 from spindown.domain.ranking.reason import reasons
 from spindown.domain.ranking.terms import Situation, Terms
 
@@ -34,6 +34,7 @@ def rank(  # noqa: PLR0913 - the whole situation, each part with its own name
     knowledge: Knowledge,
     unavailable: Iterable[Unavailable] = (),
     blocked: Mapping[str, datetime] | None = None,
+    closed: Mapping[str, Closure] | None = None,
     policy: Policy,
     requirements: Requirements,
     waited: timedelta,
@@ -48,6 +49,7 @@ def rank(  # noqa: PLR0913 - the whole situation, each part with its own name
         knowledge: what the workload has shown.
         unavailable: pools to leave alone until their time has passed.
         blocked: quota class -> until when nothing of it is asked for.
+        closed: region -> why nothing is asked for there.
         policy: ceilings, ladder, reliability, and what to sort by.
         requirements: what an instance must have.
         waited: how long the backlog has been waiting.
@@ -65,6 +67,7 @@ def rank(  # noqa: PLR0913 - the whole situation, each part with its own name
             now=now,
             unavailable=tuple(unavailable),
             blocked=blocked or {},
+            closed=closed or {},
             headroom_per_hour=math.inf if headroom_per_hour is None else headroom_per_hour,
         ),
     )

@@ -26,7 +26,7 @@ from spindown.domain.offer import (
 )
 from spindown.domain.policy import Policy
 from spindown.domain.ranking.bill import Bill, Load, Overhead, bill, charged_hours, pace
-from spindown.domain.ranking.candidate import Demand
+from spindown.domain.ranking.candidate import Closure, Demand
 from spindown.domain.ranking.ladder import price_ceilings
 from spindown.domain.requirement import misfit
 
@@ -52,6 +52,7 @@ class Situation:
     now: datetime
     unavailable: Iterable[Unavailable] = ()
     blocked: Mapping[str, datetime] = field(default_factory=dict)
+    closed: Mapping[str, Closure] = field(default_factory=dict)
     headroom_per_hour: float = math.inf
 
 
@@ -166,9 +167,10 @@ class Terms:
 
     def _watched(self, name: str) -> frozenset[str]:
         zones = self.zones_watched.get(name, _NOWHERE)
-        if not self.blocked:
+        if not self.blocked and not self.situation.closed:
             return zones
-        return zones.union(blocked.partition("/")[0] for blocked in self.blocked)
+        regions = (blocked.partition("/")[0] for blocked in self.blocked)
+        return zones.union(regions, self.situation.closed)
 
     def _kind_of(self, instance_type: InstanceType) -> Kind:
         expected = throughput(
@@ -221,6 +223,8 @@ class Terms:
         if (name, offer.zone, offer.capacity_type) in self.dry:
             return 0.0
         if self.blocked and offer.quota_class in self.blocked:
+            return 0.0
+        if offer.region in self.situation.closed:
             return 0.0
         if offer.capacity_type is _ON_DEMAND:
             return kind.on_demand

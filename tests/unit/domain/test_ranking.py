@@ -6,7 +6,7 @@ import pytest
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
 from spindown.domain.offer import CapacityType, Offer, Requirements
 from spindown.domain.policy import Policy, RankBy, Rung
-from spindown.domain.ranking import Candidate, bands, price_ceilings
+from spindown.domain.ranking import Candidate, Closure, bands, price_ceilings
 from tests.builders import (
     NOW,
     ON_DEMAND,
@@ -506,3 +506,34 @@ def test_a_candidate_tells_measured_from_prior() -> None:
     assert found["T4"].measured
     assert found["T4"].items_per_hour == pytest.approx(1500)
     assert not found["A10G"].measured
+
+
+def test_one_ranking_over_all_regions_weighs_what_crosses_them() -> None:
+    offers = [
+        an_offer(instance_price=0.35, region="us-east-1", zone="us-east-1a"),
+        an_offer(
+            instance_price=0.20,
+            region="us-west-2",
+            zone="us-west-2a",
+            inbound_price_per_gib=0.02,
+            outbound_price_per_gib=0.02,
+        ),
+    ]
+    small = a_demand(gib_in_per_item=0.1 / 1024)
+    large = a_demand(gib_in_per_item=8 / 1024, gib_out_per_item=1 / 1024)
+
+    assert zones(a_ranking(offers, demand=small)) == ["us-west-2a", "us-east-1a"]
+    assert zones(a_ranking(offers, demand=large)) == ["us-east-1a", "us-west-2a"]
+    assert a_ranking(offers, demand=large)[1].parts.transfer == pytest.approx(9 / 1024 * 0.02)
+
+
+def test_a_closed_region_says_why_and_when_it_opens() -> None:
+    offers = [an_offer(), an_offer(region="eu-west-1", zone="eu-west-1a")]
+    closed = {"us-west-2": Closure(reason="its image is gone", until=NOW + minutes(15))}
+
+    found = a_ranking(offers, closed=closed)
+
+    assert zones(found) == ["eu-west-1a"]
+    (rejection,) = found.rejected
+    assert (rejection.constraint, rejection.reason) == ("regions", "its image is gone")
+    assert rejection.retry_at == NOW + minutes(15)

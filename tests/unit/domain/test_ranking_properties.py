@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
 from spindown.domain.offer import CapacityType, Offer, Pool, Requirements
 from spindown.domain.policy import Policy, RankBy, Rung
-from spindown.domain.ranking import CandidateList, bands, price_ceilings
+from spindown.domain.ranking import CandidateList, Closure, bands, price_ceilings
 from spindown.domain.requirement import misfit
 from tests.builders import (
     NOW,
@@ -45,6 +45,8 @@ def markets(draw: st.DrawFn) -> list[Offer]:
             kinds[draw(st.sampled_from(NAMES))],
             zone=(zone := draw(st.sampled_from(ZONES))),
             region=zone[:-1],
+            inbound_price_per_gib=draw(st.sampled_from([0.0, 0.02])),
+            outbound_price_per_gib=draw(st.sampled_from([0.0, 0.09])),
             capacity_type=draw(st.sampled_from(CapacityType)),
             instance_price=draw(st.floats(0.05, 6.0) | st.sampled_from([0.0, math.nan, 0.2])),
             on_demand_price=draw(st.none() | st.floats(0.1, 6.0)),
@@ -131,6 +133,9 @@ situations = st.fixed_dictionaries(
             st.sampled_from(["us-west-2/G/Spot", "eu-west-1/G/OnDemand", "us-west-2/P/Spot"]),
             st.sampled_from([NOW - minutes(1), NOW + minutes(1)]),
         ),
+        "closed": st.dictionaries(
+            st.sampled_from(["us-west-2", "eu-west-1"]), st.just(Closure(reason="closed"))
+        ),
     }
 )
 
@@ -158,6 +163,7 @@ def test_no_candidate_breaks_a_rule(offers: list[Offer], situation: dict[str, An
             assert offer.on_demand_price is None or offer.instance_price <= offer.on_demand_price
         assert offer.pool not in dry
         assert offer.quota_class not in blocked
+        assert offer.region not in situation["closed"]
 
 
 @given(markets(), situations)
