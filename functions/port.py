@@ -6,9 +6,10 @@ from functools import cache
 from random import Random
 
 from spindown.app.control import DEPLOYMENT, Cache, ControlPorts
+from spindown.aws.market.advisor import URL, SpotAdvisor
 from spindown.aws.session import CoreSession
 from spindown.aws.wiring import Aws
-from spindown.contract.settings import ENV_DEPLOYMENT
+from spindown.contract.settings import ENV_DEPLOYMENT, ENV_SPOT_ADVISOR
 
 
 @cache
@@ -28,6 +29,7 @@ def control_ports() -> ControlPorts:
     aws = connect()
     settings = aws.settings(deployment_name())
     cache = Cache()
+    advisor_url = os.environ.get(ENV_SPOT_ADVISOR, URL)
     deployment = cache.recall(DEPLOYMENT, "", aws.clock.now(), settings.deployment)
     return ControlPorts(
         clock=aws.clock,
@@ -40,4 +42,5 @@ def control_ports() -> ControlPorts:
         metrics=aws.printed_metrics(sys.stdout),
         queue=aws.queue,
         cache=cache,
+        advisor=SpotAdvisor(aws.clock, advisor_url) if advisor_url else None,
     )

@@ -11,6 +11,7 @@ from random import Random
 from typing import Generic, TypeVar
 
 from spindown.app.port import (
+    Advisor,
     Clock,
     Compute,
     JobQueue,
@@ -85,6 +86,8 @@ class ControlPorts:
     #: Whom to tell of what only a person can mend.
     topic: Topic = field(default_factory=Nobody)
     cache: Cache = field(default_factory=Cache)
+    #: None: nothing published is read, and the prior of every pool stands.
+    advisor: Advisor | None = None
 
     def deployment(self) -> DeploymentSettings:
         """Return the deployment's settings, remembered for a while."""

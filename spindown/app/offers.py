@@ -29,6 +29,9 @@ from spindown.error import ContractError, NotFound, SpindownError
 
 T = TypeVar("T")
 
+#: Parts of the catalogue without which nothing can be bought.
+_NEEDED = ("instance_types", "offerings", "on_demand")
+
 CATALOGUE_KEY = "offers/catalogue.json"
 SCHEMA = 1
 
@@ -167,19 +170,22 @@ class _Reading:
     """One refresh under way: parts read now, or kept with their age."""
 
     def __init__(self, ports: ControlPorts, known: Catalogue | None, now: datetime) -> None:
-        self._market = ports.market
+        self._ports = ports
         self._known = known
         self._now = now
         self._first_error: SpindownError | None = None
         self._types: dict[str, InstanceType] = {}
         self._offerings: dict[str, Mapping[str, frozenset[str]]] = {}
         self._on_demand: dict[str, Mapping[str, float]] = {}
+        self._shares: dict[str, Mapping[str, float]] = {}
+        self._volumes: dict[str, float] = {}
+        self._quotas: dict[str, float] = {}
         self._stale: dict[str, datetime] = {}
         self._failures: dict[str, str] = {}
 
     def read(self, region: str) -> None:
         """Read all sources of one region."""
-        market, known = self._market, self._known
+        market, known = self._ports.market, self._known
         types = self._part(
             f"{region}/instance_types",
             lambda: {kind.name: kind for kind in market.instance_types(region=region)},
@@ -196,6 +202,37 @@ class _Reading:
             lambda: market.on_demand_prices(region=region),
             known.on_demand.get(region) if known else None,
         )
+        self._read_more(region)
+
+    def _read_more(self, region: str) -> None:
+        """Read what the ranking can do without: reclaims, the price of volumes, quotas."""
+        ports, known = self._ports, self._known
+        last = known.reclaim_share.get(region) if known else None
+        advisor = ports.advisor
+        self._shares[region] = (
+            self._part(
+                f"{region}/reclaim_share", lambda: advisor.reclaim_shares(region=region), last
+            )
+            if advisor is not None
+            else last or {}
+        )
+        price = known.volume_price.get(region) if known else None
+        self._volumes |= self._part(
+            f"{region}/volume_price",
+            lambda: {region: ports.market.volume_price(region=region)},
+            None if price is None else {region: price},
+        )
+        self._quotas |= self._part(
+            f"{region}/quotas",
+            lambda: {
+                f"{region}/{name}": quota.vcpus
+                for name, quota in ports.market.quotas(region=region).items()
+            },
+            {k: v for k, v in known.quotas.items() if k.startswith(f"{region}/")}
+            if known
+            else None,
+            may_be_empty=True,
+        )
 
     def result(self) -> Refreshed:
         """Return the catalogue; raise the first error if there is nothing to offer."""
@@ -206,17 +243,24 @@ class _Reading:
             instance_types=self._types,
             offerings=self._offerings,
             on_demand=self._on_demand,
-            reclaim_share=self._known.reclaim_share if self._known else {},
+            reclaim_share=self._shares,
+            volume_price=self._volumes,
+            quotas=self._quotas,
             stale_since=self._stale,
         )
         return Refreshed(catalogue=catalogue, failures=self._failures)
 
     def _part(
-        self, source: str, read: Callable[[], Mapping[str, T]], last: Mapping[str, T] | None
+        self,
+        source: str,
+        read: Callable[[], Mapping[str, T]],
+        last: Mapping[str, T] | None,
+        *,
+        may_be_empty: bool = False,
     ) -> Mapping[str, T]:
         try:
             part = read()
-            if part:
+            if part or may_be_empty:
                 return part
             reason = "it is empty"
         except SpindownError as exc:
@@ -234,16 +278,15 @@ def _data(deployment: str, refreshed: Refreshed, regions: Sequence[str]) -> list
     data = [
         Datum(name="CatalogueTypes", value=len(catalogue.instance_types), dimensions=dimensions)
     ]
-    for region in regions:
-        for part in ("instance_types", "offerings", "on_demand"):
-            source = f"{region}/{part}"
-            since = catalogue.stale_since.get(source, catalogue.taken_at)
-            age = (catalogue.taken_at - since).total_seconds()
-            data.append(
-                Datum(
-                    name="CatalogueSourceAge",
-                    value=age,
-                    dimensions={**dimensions, SOURCE: source},
-                )
+    always = {f"{region}/{part}" for region in regions for part in _NEEDED}
+    # CloudWatch bills each source for itself, so what can be missed is measured only when stale.
+    for source in sorted(always | catalogue.stale_since.keys()):
+        age = catalogue.age(source, catalogue.taken_at).total_seconds()
+        data.append(
+            Datum(
+                name="CatalogueSourceAge",
+                value=age,
+                dimensions={**dimensions, SOURCE: source},
             )
+        )
     return data

@@ -15,6 +15,8 @@ from spindown.domain.policy import Policy
 
 #: Environment variables of every function.
 ENV_DEPLOYMENT = "SPINDOWN_DEPLOYMENT"
+#: Where the spot advisor is, if not where AWS keeps it; empty: it is not read.
+ENV_SPOT_ADVISOR = "SPINDOWN_SPOT_ADVISOR"
 
 #: CloudWatch namespace of every metric of ours.
 NAMESPACE = "Spindown"

@@ -8,7 +8,7 @@ from spindown.memory.clock import MemoryClock
 from spindown.memory.compute import MemoryCompute
 from spindown.memory.instance import Bill
 from spindown.memory.interception import Interceptor, PortCall, intercept
-from spindown.memory.market import MemoryMarket, quota_code
+from spindown.memory.market import MemoryAdvisor, MemoryMarket, quota_code
 from spindown.memory.metadata import MemoryMetadata
 from spindown.memory.metric import MemoryMetricSink, MemoryTrafficHistory
 from spindown.memory.queue import MemoryJobQueue
@@ -21,6 +21,7 @@ __all__ = [
     "Bill",
     "Interceptor",
     "MemoryAccount",
+    "MemoryAdvisor",
     "MemoryClock",
     "MemoryCompute",
     "MemoryInputSource",

@@ -9,7 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from spindown.app.port import Clock
-from spindown.domain.offer import CapacityType, InstanceType, Pool, SpotPrice
+from spindown.domain.offer import (
+    GP3_PRICE_PER_GIB_MONTH,
+    QUOTA_CODES,
+    CapacityType,
+    InstanceType,
+    Pool,
+    Quota,
+    SpotPrice,
+)
+from spindown.error import ContractError
 
 #: (first letters of the family, spot quota, on-demand quota), first match wins. Codes as AWS
 #: publishes them; which spot quota P6 draws on is disputed, here it is P5's.
@@ -19,6 +28,10 @@ _QUOTA_CODES = (
     (("g", "vt"), "L-3819A6DF", "L-DB2E81BA"),
 )
 _STANDARD_QUOTA_CODES = ("L-34B43A08", "L-1216C47A")
+_CLASSES = {code: name for name, code in QUOTA_CODES.items()} | {
+    "L-34B43A08": "Standard/Spot",
+    "L-1216C47A": "Standard/OnDemand",
+}
 
 
 def quota_code(instance_type: str, capacity_type: CapacityType) -> str:
@@ -68,6 +81,8 @@ class MemoryMarket:
         self._spot: dict[tuple[str, str], _History] = {}
         #: region -> quota code -> vCPUs; what is not there is not limited.
         self._quotas: dict[str, dict[str, float]] = {}
+        #: region -> USD per GiB-month of gp3.
+        self._volumes: dict[str, float] = {}
 
     def offer(
         self,
@@ -160,10 +175,24 @@ class MemoryMarket:
             ]
         return sorted(found, key=lambda seen: seen.seen_at)
 
-    def quotas(self, *, region: str) -> Mapping[str, float]:
-        """Return quota code -> vCPUs."""
+    def move_volume_price(self, region: str, price: float) -> None:
+        """Change the price of a GiB-month of gp3."""
+        self._volumes[region] = price
+
+    def volume_price(self, *, region: str) -> float:
+        """Return USD per GiB-month of gp3; that of us-east-1 until it is moved."""
+        return self._volumes.get(region, GP3_PRICE_PER_GIB_MONTH)
+
+    def quotas(self, *, region: str) -> Mapping[str, Quota]:
+        """Return class -> quota, for those that are limited."""
         with self._lock:
-            return dict(self._quotas.get(region, {}))
+            limits = self._quotas.get(region, {})
+            return {_CLASSES[code]: Quota(code=code, vcpus=v) for code, v in limits.items()}
+
+    def limit_of(self, code: str, *, region: str) -> float | None:
+        """Return the vCPUs of a quota; None: it is not limited."""
+        with self._lock:
+            return self._quotas.get(region, {}).get(code)
 
     def instance_type(self, name: str) -> InstanceType | None:
         """Return a type by name."""
@@ -181,3 +210,20 @@ class MemoryMarket:
             else:
                 history = self._on_demand.get(region, {}).get(pool.instance_type)
             return None if history is None else history.at(at)
+
+
+class MemoryAdvisor:
+    """The spot advisor in memory. It says nothing of a region until ``publish`` is called."""
+
+    def __init__(self) -> None:
+        self._shares: dict[str, dict[str, float]] = {}
+
+    def publish(self, region: str, shares: Mapping[str, float]) -> None:
+        """Publish type -> share reclaimed in a month."""
+        self._shares[region] = dict(shares)
+
+    def reclaim_shares(self, *, region: str) -> Mapping[str, float]:
+        """Return type -> share reclaimed in a month (raises ContractError)."""
+        if region not in self._shares:
+            raise ContractError("spot advisor", region, "wait until it is published")
+        return dict(self._shares[region])

@@ -82,7 +82,7 @@ class CapacityPools:
 
     def _is_over_quota(self, region: str, pool: Pool, using: Sequence[MemoryInstance]) -> bool:
         code = quota_code(pool.instance_type, pool.capacity_type)
-        limit = self._market.quotas(region=region).get(code)
+        limit = self._market.limit_of(code, region=region)
         if limit is None:
             return False
         used = sum(

@@ -12,8 +12,8 @@ from botocore.stub import Stubber
 from spindown.app.port import Market, PriceHistory
 from spindown.aws.market import CHANGES_AT_MOST, Ec2Market
 from spindown.aws.wiring import Aws
-from spindown.domain.offer import CapacityType, InstanceType, SpotPrice
-from spindown.error import BadInput
+from spindown.domain.offer import CapacityType, InstanceType, Quota, SpotPrice, quota_class
+from spindown.error import BadInput, NotFound
 from spindown.memory import MemoryClock, MemoryMarket, quota_code
 
 REGION = "us-east-1"
@@ -130,6 +130,102 @@ def answers(session: boto3.Session, clock: MemoryClock) -> Iterator[Answers]:
         answers.quotas.assert_no_pending_responses()
 
 
+def _described(name: str, gpus: list[dict[str, Any]] | None, **more: Any) -> dict[str, Any]:
+    """Return a DescribeInstanceTypes entry in the words of the API."""
+    base: dict[str, Any] = {
+        "InstanceType": name,
+        "CurrentGeneration": True,
+        "SupportedUsageClasses": ["on-demand", "spot"],
+        "BareMetal": False,
+        "ProcessorInfo": {"SupportedArchitectures": ["x86_64"]},
+        "VCpuInfo": {"DefaultVCpus": 8},
+        "MemoryInfo": {"SizeInMiB": 32768},
+    }
+    if gpus is not None:
+        base["GpuInfo"] = {"Gpus": gpus, "TotalGpuMemoryInMiB": 1}
+    return base | more
+
+
+def _gpu(name: str, maker: str, count: int, mib: int, **more: Any) -> dict[str, Any]:
+    return {
+        "Name": name,
+        "Manufacturer": maker,
+        "Count": count,
+        "MemoryInfo": {"SizeInMiB": mib},
+    } | more
+
+
+@pytest.mark.parametrize(
+    ("description", "expected"),
+    [
+        pytest.param(
+            _described("g4ad.4xlarge", [_gpu("Radeon Pro V520", "AMD", 1, 8192)]),
+            {"gpu_manufacturer": "AMD", "gpu_count": 1.0, "gpu_memory_mib": 8192},
+            id="AMD",
+        ),
+        pytest.param(
+            _described(
+                "gr6f.4xlarge",
+                [_gpu("L4", "NVIDIA", 0, 11444, LogicalGpuCount=1, GpuPartitionSize=0.5)],
+            ),
+            {"gpu_name": "L4", "gpu_count": 0.5, "gpu_memory_mib": 11444},
+            id="a fraction, whose Count is 0",
+        ),
+        pytest.param(
+            _described(
+                "g5g.metal",
+                [_gpu("T4g", "NVIDIA", 2, 16384)],
+                BareMetal=True,
+                ProcessorInfo={"SupportedArchitectures": ["arm64"]},
+            ),
+            {"architecture": "arm64", "bare_metal": True, "gpu_count": 2.0},
+            id="arm64 and bare metal",
+        ),
+        pytest.param(
+            _described(
+                "p5e.48xlarge",
+                [_gpu("H200", "NVIDIA", 8, 144384)],
+                SupportedUsageClasses=["on-demand", "capacity-block"],
+            ),
+            {"capacity_types": frozenset({ON_DEMAND})},
+            id="not sold as spot",
+        ),
+        pytest.param(
+            _described(
+                "p6e-gb200.36xlarge",
+                [_gpu("GB200", "NVIDIA", 4, 190000)],
+                SupportedUsageClasses=["capacity-block"],
+            ),
+            {"capacity_types": frozenset()},
+            id="capacity blocks alone",
+        ),
+        pytest.param(
+            _described("p4d.24xlarge", [_gpu("A100", "NVIDIA", 8, 40960)]),
+            {"gpu_name": "A100", "gpu_memory_mib": 40960},
+            id="A100 of 40 GB",
+        ),
+        pytest.param(
+            _described("p4de.24xlarge", [_gpu("A100", "NVIDIA", 8, 81920)]),
+            {"gpu_name": "A100", "gpu_memory_mib": 81920},
+            id="A100 of 80 GB",
+        ),
+    ],
+)
+def test_reads_real_descriptions(
+    answers: Answers, description: dict[str, Any], expected: Mapping[str, Any]
+) -> None:
+    no_gpu = _described("m7i.2xlarge", None)
+    neuron = _described("inf2.8xlarge", None, NeuronInfo={"NeuronDevices": []})
+    answers.ec2.add_response(
+        "describe_instance_types", {"InstanceTypes": [no_gpu, description, neuron]}
+    )
+
+    (found,) = answers.market.instance_types(region=REGION)
+
+    assert found.name == description["InstanceType"]
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
 def _spot(zone: str, price: str, minute: int) -> Mapping[str, Any]:
     return {
         "AvailabilityZone": zone,
@@ -218,16 +314,19 @@ def test_reads_the_price_list(answers: Answers) -> None:
 
 
 def test_reads_the_quotas_of_vcpus(answers: Answers) -> None:
-    def quota(code: str, value: float, resource: str | None) -> Mapping[str, Any]:
-        metric = {"UsageMetric": {"MetricDimensions": {"Resource": resource}}} if resource else {}
+    def quota(code: str, value: float, resource: str | None, usage: str = "") -> Mapping[str, Any]:
+        dimensions = {"Resource": resource, "Class": usage, "Type": "Resource", "Service": "EC2"}
+        metric = {"UsageMetric": {"MetricDimensions": dimensions}} if resource else {}
         return {"QuotaCode": code, "Value": value, **metric}
 
     answers.quotas.add_response(
         "list_service_quotas",
         {
             "Quotas": [
-                quota("L-3819A6DF", 64, "vCPU"),
-                quota("L-DB2E81BA", 0, "vCPU"),
+                quota("L-3819A6DF", 64, "vCPU", "G/Spot"),
+                quota("L-DB2E81BA", 0, "vCPU", "G/OnDemand"),
+                # A family that this code has never heard of brings its own code.
+                quota("L-00000006", 192, "vCPU", "P6/Spot"),
                 quota("L-0263D0A3", 5, "ElasticIP"),
                 quota("L-70015FFA", 2, None),
             ]
@@ -235,7 +334,44 @@ def test_reads_the_quotas_of_vcpus(answers: Answers) -> None:
         {"ServiceCode": "ec2"},
     )
 
-    assert answers.market.quotas(region=REGION) == {"L-3819A6DF": 64, "L-DB2E81BA": 0}
+    assert answers.market.quotas(region=REGION) == {
+        "G/Spot": Quota(code="L-3819A6DF", vcpus=64),
+        "G/OnDemand": Quota(code="L-DB2E81BA", vcpus=0),
+        "P6/Spot": Quota(code="L-00000006", vcpus=192),
+    }
+    assert quota_class("p6-b200.48xlarge", REGION, SPOT) == f"{REGION}/P6/Spot"
+
+
+@pytest.mark.parametrize("prices", [("0.0960000000",), ("0.0000000000", "0.096")])
+def test_reads_the_price_of_a_volume(answers: Answers, prices: tuple[str, ...]) -> None:
+    wanted = {
+        "serviceCode": "AmazonEC2",
+        "productFamily": "Storage",
+        "volumeApiName": "gp3",
+        "locationType": "AWS Region",
+        "regionCode": "eu-west-1",
+    }
+    answers.pricing.add_response(
+        "get_products",
+        {"PriceList": [_product("gp3", *prices)]},
+        {
+            "ServiceCode": "AmazonEC2",
+            "FormatVersion": "aws_v1",
+            "Filters": [
+                {"Type": "TERM_MATCH", "Field": field, "Value": value}
+                for field, value in wanted.items()
+            ],
+        },
+    )
+
+    assert answers.market.volume_price(region="eu-west-1") == 0.096
+
+
+def test_says_when_the_price_list_knows_no_volume(answers: Answers) -> None:
+    answers.pricing.add_response("get_products", {"PriceList": []})
+
+    with pytest.raises(NotFound, match="no gp3 volume in eu-west-1"):
+        answers.market.volume_price(region="eu-west-1")
 
 
 HISTORY = [("us-east-1a", "0.41", 5), ("us-east-1b", "0.30", 20), ("us-east-1a", "0.39", 40)]

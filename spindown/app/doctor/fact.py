@@ -18,7 +18,7 @@ from spindown.app.port import (
     Market,
     SubnetView,
 )
-from spindown.domain.offer import Catalogue, InstanceType, SpotPrice
+from spindown.domain.offer import Catalogue, InstanceType, Quota, SpotPrice
 from spindown.domain.requirement import misfit
 from spindown.error import NotFound, SpindownError
 
@@ -43,8 +43,8 @@ class RegionFacts:
 
     catalogue: Catalogue | Unknown
     spot_prices: Sequence[SpotPrice] | Unknown
-    #: Quota code -> vCPUs.
-    quotas: Mapping[str, float] | Unknown
+    #: Class, such as "G/Spot" -> quota.
+    quotas: Mapping[str, Quota] | Unknown
     subnets: Sequence[SubnetView] | Unknown
     #: SSM parameter -> the image that it names.
     images: Mapping[str, ImageView | Unknown]

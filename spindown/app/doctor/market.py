@@ -9,7 +9,7 @@ from spindown.app.doctor.fact import Facts, Unknown
 from spindown.app.doctor.finding import Finding, Verdict, join
 from spindown.app.doctor.subject import Case, Subject
 from spindown.domain.learning import Knowledge
-from spindown.domain.offer import QUOTA_CODES, Offer, build_offers
+from spindown.domain.offer import QUOTA_CODES, Offer, Quota, build_offers
 from spindown.domain.ranking import CandidateList, Demand, Rejection, rank
 
 
@@ -203,29 +203,30 @@ def _needs(choices: tuple[Choice, ...]) -> Mapping[str, _Need]:
     return needs
 
 
-def _quota(name: str, facts: Facts) -> float | None:
-    """Return the vCPUs of ``region/class``; None: they are not known."""
+def _quota(name: str, facts: Facts) -> Quota | None:
+    """Return the quota of ``region/class``; None: it is not known."""
     region, _, quota_class = name.partition("/")
     quotas = facts.regions[region].quotas
-    code = QUOTA_CODES.get(quota_class)
-    return None if isinstance(quotas, Unknown) or code is None else quotas.get(code)
+    return None if isinstance(quotas, Unknown) else quotas.get(quota_class)
 
 
 def _is_short(name: str, need: _Need, facts: Facts) -> bool:
-    value = _quota(name, facts)
-    return value is not None and value < need.least
+    quota = _quota(name, facts)
+    return quota is not None and quota.vcpus < need.least
 
 
 def _judge_quota(name: str, need: _Need, facts: Facts, *, is_stuck: bool) -> Finding:
     region, _, quota_class = name.partition("/")
-    code, value = QUOTA_CODES.get(quota_class), _quota(name, facts)
+    quota = _quota(name, facts)
+    code = QUOTA_CODES.get(quota_class) if quota is None else quota.code
     what = f"quota {quota_class} in {region} ({code or 'code not known'})"
     needed = f"{need.least} vCPUs for one worker, {need.most} for max_workers"
-    if value is None:
+    if quota is None:
         quotas = facts.regions[region].quotas
         reason = quotas.reason if isinstance(quotas, Unknown) else "not listed"
         mend = f"aws service-quotas list-service-quotas --service-code ec2 --region {region}"
         return Finding(what=what, found=reason, needed=needed, mend=mend, verdict=Verdict.WARNING)
+    value = quota.vcpus
     is_full = value >= need.most
     return Finding(
         what=what,

@@ -13,6 +13,7 @@ from spindown.app.port.account import (
     SubnetView,
 )
 from spindown.app.port.compute import (
+    Advisor,
     Compute,
     InstanceView,
     LaunchAnswer,
@@ -66,6 +67,7 @@ __all__ = [
     "Absent",
     "Account",
     "AccountPlan",
+    "Advisor",
     "Caller",
     "Clock",
     "Compute",

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from spindown.contract.settings import TemplateRef
-from spindown.domain.offer import CapacityType, InstanceType, SpotPrice
+from spindown.domain.offer import CapacityType, InstanceType, Quota, SpotPrice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +142,26 @@ class Market(Protocol):
         """Return the present price of each type in each zone that has one."""
         ...
 
-    def quotas(self, *, region: str) -> Mapping[str, float]:
-        """Return quota code -> vCPUs, for the instance quotas of EC2."""
+    def volume_price(self, *, region: str) -> float:
+        """Return USD per GiB-month of gp3 (raises NotFound)."""
+        ...
+
+    def quotas(self, *, region: str) -> Mapping[str, Quota]:
+        """Return class -> quota, such as "G/Spot", for those that count the vCPUs of instances.
+
+        The class is what Service Quotas itself says, so that a new family needs no new code.
+        """
+        ...
+
+
+class Advisor(Protocol):
+    """What AWS publishes about how often spot instances are reclaimed."""
+
+    def reclaim_shares(self, *, region: str) -> Mapping[str, float]:
+        """Return type -> share of its spot instances that EC2 reclaims in a month, 0 to 1.
+
+        Raises:
+            Unreachable: no answer in time.
+            ContractError: an answer that says nothing of the region, or makes no sense.
+        """
         ...

@@ -19,7 +19,7 @@ from spindown.domain.offer.offer import (
     Requirements,
     slot_count,
 )
-from spindown.domain.offer.quota import QUOTA_CODES, CapacityType, quota_class
+from spindown.domain.offer.quota import QUOTA_CODES, CapacityType, Quota, quota_class
 
 __all__ = [
     "GP3_PRICE_PER_GIB_MONTH",
@@ -33,6 +33,7 @@ __all__ = [
     "InstanceType",
     "Offer",
     "Pool",
+    "Quota",
     "Requirements",
     "SpotPrice",
     "build_offers",

@@ -148,18 +148,15 @@ def _offers_of_region(
     outbound = transfer_price(catalogue, region, home_region or region)
     volume = _volume_price(catalogue, region, volume_gib)
     extra = volume + PUBLIC_IPV4_PRICE_PER_HOUR
+    types = catalogue.instance_types
     # Offers of one type follow each other, which lets ranking reuse what it knows of the type.
-    names = sorted({name for zone in zones for name in offerings.get(zone, ())})
-    for name in names:
-        instance_type = catalogue.instance_types.get(name)
-        if instance_type is None:
-            continue
-        listed = on_demand.get(name)
-        base = listed if listed is not None and _is_price(listed) else None
+    names = {name for zone in zones for name in offerings.get(zone, ()) if name in types}
+    for name in sorted(names):
+        instance_type = types[name]
+        listed = on_demand.get(name, 0.0)
+        base = listed if _is_price(listed) else None
         capacity_types = sorted(instance_type.capacity_types)
-        for zone in zones:
-            if name not in offerings.get(zone, ()):
-                continue
+        for zone in (zone for zone in zones if name in offerings.get(zone, ())):
             for capacity_type in capacity_types:
                 is_spot = capacity_type is CapacityType.SPOT
                 seen = _believed(spot.get((zone, name)), base) if is_spot else base

@@ -1,5 +1,6 @@
 """How EC2 sells capacity, and the vCPU quotas that it counts against."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -8,6 +9,15 @@ class CapacityType(StrEnum):
 
     SPOT = "spot"
     ON_DEMAND = "on-demand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """One vCPU quota of the account in a region."""
+
+    #: Service Quotas' own name of it, for example "L-3819A6DF".
+    code: str
+    vcpus: float
 
 
 #: Class of EC2's vCPU quotas -> quota code (AWS, "Amazon EC2 endpoints and quotas").

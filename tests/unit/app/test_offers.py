@@ -1,6 +1,7 @@
 """The catalogue: read whole, kept part by part, remembered for a while."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from spindown.app.offers import CATALOGUE_KEY, current_catalogue, load_catalogue, refresh
 from spindown.domain.offer import Pool
 from spindown.error import Throttled, Unreachable
-from spindown.memory import PortCall
+from spindown.memory import MemoryAdvisor, PortCall, intercept
 from tests.builders import a_type, minutes
 from tests.control import PRICES, REGION, ZONES, ControlWorld, a_pool_of
 
@@ -49,12 +50,7 @@ def test_a_source_that_fails_keeps_its_last_good_part_with_its_age(source: str) 
         "on_demand_prices": "g6e.xlarge" in catalogue.on_demand[REGION],
     }
     assert [part for part, known in is_known.items() if not known] == [source]
-    ages = {
-        datum.dimensions["Source"]: datum.value
-        for datum in world.metrics.data
-        if datum.name == "CatalogueSourceAge"
-    }
-    assert ages[name] == timedelta(hours=2).total_seconds()
+    assert _source_ages(world)[name] == timedelta(hours=2).total_seconds()
 
 
 def test_a_source_that_recovers_is_fresh_again() -> None:
@@ -137,6 +133,82 @@ def test_asks_for_spot_prices_of_fitting_types_alone() -> None:
     world.tick()
 
     assert asked == [["g4dn.xlarge", "g5.xlarge", "g6.xlarge"]]
+
+
+def test_a_refresh_keeps_reclaims_volumes_and_quotas_beside_the_prices() -> None:
+    world = _advised()
+
+    catalogue = refresh(world.ports).catalogue
+
+    assert catalogue.reclaim_share == {REGION: {"g5.xlarge": 0.33}}
+    assert catalogue.volume_price == {REGION: 0.096}
+    assert catalogue.quotas == {f"{REGION}/G/Spot": 64.0}
+    assert load_catalogue(world.objects) == catalogue
+
+
+@pytest.mark.parametrize(
+    ("method", "part"),
+    [
+        ("reclaim_shares", "reclaim_share"),
+        ("volume_price", "volume_price"),
+        ("quotas", "quotas"),
+    ],
+)
+def test_what_the_ranking_can_do_without_keeps_its_last_good_part_too(
+    method: str, part: str
+) -> None:
+    world = _advised()
+    first = refresh(world.ports).catalogue
+    world.interfere = _failing(method)
+    world.clock.advance(minutes(60))
+
+    refreshed = refresh(world.ports)
+
+    assert list(refreshed.failures) == [f"{REGION}/{part}"]
+    assert getattr(refreshed.catalogue, part) == getattr(first, part)
+    assert refreshed.catalogue.age(f"{REGION}/{part}", world.now) == minutes(60)
+    assert _source_ages(world)[f"{REGION}/{part}"] == 3600
+
+
+def test_without_an_advisor_the_prior_of_each_pool_stands() -> None:
+    world = ControlWorld()
+
+    refreshed = refresh(world.ports)
+
+    assert refreshed.failures == {}
+    assert refreshed.catalogue.reclaim_share == {REGION: {}}
+
+
+def test_a_pool_that_is_reclaimed_often_by_all_accounts_costs_more() -> None:
+    known, unknown = _advised(), ControlWorld()
+    known.send()
+    unknown.send()
+
+    costs = [
+        {c.offer: c.cost_per_item for c in world.tick().candidates} for world in (known, unknown)
+    ]
+
+    name = "g5.xlarge/us-west-2a/spot"
+    assert costs[0][name] > costs[1][name]
+
+
+def _advised() -> ControlWorld:
+    """Return a world with a spot advisor, a dearer volume and a quota."""
+    world = ControlWorld()
+    advisor = MemoryAdvisor()
+    advisor.publish(REGION, {"g5.xlarge": 0.33})
+    world.ports = replace(world.ports, advisor=intercept(advisor, "advisor", world._call))
+    world.market.move_volume_price(REGION, 0.096)
+    world.market.limit("L-3819A6DF", 64, region=REGION)
+    return world
+
+
+def _source_ages(world: ControlWorld) -> dict[str, float]:
+    return {
+        datum.dimensions["Source"]: datum.value
+        for datum in world.metrics.data
+        if datum.name == "CatalogueSourceAge"
+    }
 
 
 def _failing(*methods: str) -> Callable[[PortCall, Callable[[], Any]], Any]:

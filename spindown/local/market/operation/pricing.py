@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from spindown.domain.offer import GP3_PRICE_PER_GIB_MONTH
 from spindown.local.market.catalogue import instance_types
 from spindown.local.market.operation.call import Answer, Call, Operation
 from spindown.local.market.operation.filter import page
@@ -63,12 +64,37 @@ def _matches(product: Mapping[str, Any], filters: Sequence[Mapping[str, str]]) -
 
 def _products(call: Call) -> Iterator[dict[str, Any]]:
     for region in call.market.scenario.regions:
+        yield _volume(region)
         for name in sorted(call.market.scenario.type):
             price = call.market.prices.on_demand(name, region)
             if price is None:
                 continue
             for differences, factor in _VARIANTS:
                 yield _product(name, region, {**_PLAIN, **differences}, price * factor)
+
+
+def _volume(region: str) -> dict[str, Any]:
+    """Return the GiB-months of gp3; the local market sells them at the price of us-east-1."""
+    described = {
+        "servicecode": "AmazonEC2",
+        "regionCode": region,
+        "locationType": "AWS Region",
+        "volumeApiName": "gp3",
+        "volumeType": "General Purpose",
+        "usagetype": "EBS:VolumeUsage.gp3",
+    }
+    sku = _sku(described)
+    return {
+        "product": {"productFamily": "Storage", "attributes": described, "sku": sku},
+        "serviceCode": "AmazonEC2",
+        "terms": {"OnDemand": _term(sku, "GB-month", GP3_PRICE_PER_GIB_MONTH, unit="GB-Mo")},
+        "version": "1",
+    }
+
+
+def _sku(described: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+    return digest[:16].upper()
 
 
 def _product(name: str, region: str, attributes: Mapping[str, str], price: float) -> dict[str, Any]:
@@ -87,8 +113,7 @@ def _product(name: str, region: str, attributes: Mapping[str, str], price: float
         "gpu": str(facts.gpu_count),
         "usagetype": f"{attributes['usagetype']}:{name}",
     }
-    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
-    sku = digest[:16].upper()
+    sku = _sku(described)
     return {
         "product": {"productFamily": "Compute Instance", "attributes": described, "sku": sku},
         "serviceCode": "AmazonEC2",
@@ -97,12 +122,12 @@ def _product(name: str, region: str, attributes: Mapping[str, str], price: float
     }
 
 
-def _term(sku: str, name: str, price: float) -> dict[str, Any]:
+def _term(sku: str, name: str, price: float, *, unit: str = "Hrs") -> dict[str, Any]:
     """Return an on-demand term; the codes of hourly terms are the same for every product."""
     term, rate = f"{sku}.JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7"
     dimension = {
         "rateCode": rate,
-        "unit": "Hrs",
+        "unit": unit,
         "beginRange": "0",
         "endRange": "Inf",
         "description": f"${price:.10f} per {name} hour",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from spindown.app.port import Clock
 from spindown.aws.error import translated
-from spindown.domain.offer import CapacityType, InstanceType, SpotPrice
-from spindown.error import BadInput
+from spindown.domain.offer import CapacityType, InstanceType, Quota, SpotPrice
+from spindown.error import BadInput, NotFound
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -32,6 +32,13 @@ _PLAIN_LINUX = {
     "marketoption": "OnDemand",
     "tenancy": "Shared",
     "productFamily": "Compute Instance",
+}
+#: The GiB-months of a gp3 volume, without the throughput and operations that cost extra.
+_VOLUMES = {
+    "serviceCode": "AmazonEC2",
+    "productFamily": "Storage",
+    "volumeApiName": "gp3",
+    "locationType": "AWS Region",
 }
 _SPOT_PRODUCTS = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
 #: Of a history: 90 days of a hundred pools that move ten times a day, and as much again.
@@ -81,7 +88,22 @@ class Ec2Market:
 
     def on_demand_prices(self, *, region: str) -> Mapping[str, float]:
         """Return type -> USD per hour, Linux, shared tenancy."""
-        wanted = _PLAIN_LINUX | {"regionCode": region}
+        return {
+            product["product"]["attributes"]["instanceType"]: price
+            for product in self._products(_PLAIN_LINUX | {"regionCode": region})
+            for price in _prices(product)
+        }
+
+    def volume_price(self, *, region: str) -> float:
+        """Return USD per GiB-month of gp3 (raises NotFound)."""
+        products = self._products(_VOLUMES | {"regionCode": region})
+        found = [price for product in products for price in _prices(product)]
+        if not found:
+            raise NotFound(f"the Price List has no gp3 volume in {region}")
+        return max(found)
+
+    def _products(self, wanted: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Return the products of the Price List that match all fields."""
         pages = (
             self._pricing()
             .get_paginator("get_products")
@@ -95,12 +117,7 @@ class Ec2Market:
             )
         )
         with translated():
-            products = [json.loads(text) for page in pages for text in page["PriceList"]]
-        return {
-            product["product"]["attributes"]["instanceType"]: price
-            for product in products
-            for price in _hourly_prices(product)
-        }
+            return [json.loads(text) for page in pages for text in page["PriceList"]]
 
     def spot_prices(self, *, region: str, instance_types: Sequence[str]) -> Sequence[SpotPrice]:
         """Return the present price of each type in each zone that has one."""
@@ -157,18 +174,21 @@ class Ec2Market:
                     raise BadInput("spot price changes", len(found), mend)
         return sorted(found, key=lambda seen: seen.seen_at)
 
-    def quotas(self, *, region: str) -> Mapping[str, float]:
-        """Return quota code -> vCPUs, for those that count the vCPUs of instances."""
+    def quotas(self, *, region: str) -> Mapping[str, Quota]:
+        """Return class -> quota, for those that count the vCPUs of instances."""
         pages = (
             self._quotas(region).get_paginator("list_service_quotas").paginate(ServiceCode="ec2")
         )
         with translated():
             return {
-                quota["QuotaCode"]: quota["Value"]
+                counted["Class"]: Quota(code=quota["QuotaCode"], vcpus=quota["Value"])
                 for page in pages
                 for quota in page["Quotas"]
-                if quota.get("UsageMetric", {}).get("MetricDimensions", {}).get("Resource")
+                if (counted := quota.get("UsageMetric", {}).get("MetricDimensions", {})).get(
+                    "Resource"
+                )
                 == "vCPU"
+                and "Class" in counted
             }
 
 
@@ -205,7 +225,7 @@ def _gpu_count(gpu: "GpuDeviceInfoTypeDef") -> float:
     return float(count or gpu.get("LogicalGpuCount", 0) * gpu.get("GpuPartitionSize", 0.0))
 
 
-def _hourly_prices(product: Mapping[str, Any]) -> Iterator[float]:
+def _prices(product: Mapping[str, Any]) -> Iterator[float]:
     for term in product.get("terms", {}).get("OnDemand", {}).values():
         for dimension in term["priceDimensions"].values():
             price = float(dimension["pricePerUnit"].get("USD", 0))
