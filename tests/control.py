@@ -34,6 +34,7 @@ from spindown.memory import (
     MemoryObjectStore,
     MemorySettingsStore,
     MemoryTable,
+    MemoryTopic,
     PortCall,
     intercept,
 )
@@ -76,6 +77,7 @@ class ControlWorld:
         self.market = MemoryMarket(self.clock)
         self.queue = MemoryJobQueue(self.clock, Random(1))
         self.metrics = MemoryMetricSink()
+        self.topic = MemoryTopic()
         self.compute = MemoryCompute(
             self.clock,
             self.market,
@@ -110,6 +112,7 @@ class ControlWorld:
             market=intercept(self.market, "market", self._call),
             metrics=self.metrics,
             queue=lambda url: intercept(self.queue, "queue", self._call),
+            topic=intercept(self.topic, "topic", self._call),
         )
 
     def workload_settings(self) -> WorkloadSettings:
@@ -160,6 +163,10 @@ class ControlWorld:
     def row(self, sort: str) -> dict[str, Any] | None:
         return self.table.get(Key(partition=workload_partition(WORKLOAD), sort=sort))
 
+    def partition(self) -> dict[str, dict[str, Any]]:
+        """Return all live rows."""
+        return dict(self.table.query(workload_partition(WORKLOAD)))
+
     def put(self, sort: str, **values: Any) -> None:
         """Change a row as another process would."""
         key = Key(partition=workload_partition(WORKLOAD), sort=sort)
@@ -209,7 +216,9 @@ class ControlWorld:
             claimed_at=self.now,
         )
         self.put(lease_sort(instance_id, 0), **encode(lease))
-        self.change(instance_id, state=WorkerState.BUSY, busy_slots=1, idle_since=None)
+        self.change(
+            instance_id, state=WorkerState.BUSY, busy_slots=1, idle_since=None, claimed_at=self.now
+        )
         key = Key(partition=workload_partition(WORKLOAD), sort=BACKLOG)
         self.table.write(Write(key=key, add={"claims": 1}))
         return lease

@@ -26,6 +26,8 @@ READS = frozenset(
         "offerings",
         "on_demand_prices",
         "quotas",
+        "reclaim_shares",
+        "volume_price",
         "backlog",
     }
 )

@@ -206,9 +206,12 @@ class QuotaRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerRow:
-    """Launches in a row on one image that never checked in, or an account error."""
+    """Launches in a row on one image that came to nothing, or an account error."""
 
+    #: Instances that never checked in.
     strikes: int = 0
+    #: Instances that checked in and ended without a job, though work waited.
+    unclaimed: int = 0
     open_until: datetime | None = None
     reason: str = ""
     #: Template versions and code digest that the strikes belong to.

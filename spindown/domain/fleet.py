@@ -49,6 +49,8 @@ class Worker:
     idle_since: datetime | None = None
     #: Slots that hold a job now.
     busy_slots: int = 0
+    #: When it last took a job, or ended one of several; None: it never had any.
+    claimed_at: datetime | None = None
     #: Percent of the time in which its GPUs computed, over the last heartbeat's interval, and
     #: percent of their memory that was used at the most; None: none were seen at work.
     gpu_percent: float | None = None
@@ -67,7 +69,7 @@ class Worker:
     #: Up to where its cost has been added to the day's spend.
     accrued_until: datetime | None = None
     condemned_at: datetime | None = None
-    #: Whether its end before the check-in has been counted against its pool and image.
+    #: Whether its end before the check-in, or before any job, has been counted against it.
     miss_counted: bool = False
     #: Why it was condemned or ended, in words for a person.
     reason: str = ""
@@ -104,6 +106,18 @@ class Worker:
         if self.idle_since is None:
             return None
         return max(self.idle_since, self.warm_until or self.idle_since)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUse:
+    """How the GPUs of a worker were used over a span of time."""
+
+    #: Percent of the time in which they computed, mean over all.
+    percent: float
+    #: Percent of their memory that was used at the most.
+    vram_percent: float
+    #: The same of one GPU, in GiB.
+    vram_gib: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -161,6 +161,25 @@ def has_missed_check_in(worker: Worker) -> bool:
     )
 
 
+def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
+    """Tell whether a worker came up and ended without any job, though one waited all the time.
+
+    Args:
+        worker: as the ledger holds it.
+        waiting_since: since when work is visible that nobody has claimed; None: there is none.
+    """
+    return (
+        worker.state is WorkerState.ENDED
+        and worker.checked_in_at is not None
+        and worker.claimed_at is None
+        and not worker.is_interrupting
+        and worker.rebalance_at is None
+        and worker.reason != _ENDED_BY_CALL
+        and waiting_since is not None
+        and waiting_since <= worker.checked_in_at
+    )
+
+
 def is_fault_of_image(worker: Worker) -> bool:
     """Tell whether what ended an instance may be in its image, code or account, not in EC2."""
     return not worker.reason.startswith(_FAULT_OF_EC2)

@@ -13,7 +13,7 @@ from spindown.app.reconcile.outcome import is_backing_off
 from spindown.app.reconcile.reap import STRIKES
 from spindown.app.reconcile.tick import ACCOUNT, CATALOGUE_STALE_AFTER, Tick
 from spindown.domain.cost import dollars_per_hour
-from spindown.domain.fleet import Backlog, WorkerState
+from spindown.domain.fleet import Backlog
 from spindown.domain.ranking import CandidateList, Demand, rank
 from spindown.domain.sizing import Bounds, Capacity, Sizing, capacity, missing, size
 
@@ -161,9 +161,9 @@ def _stop(tick: Tick, present: Capacity) -> tuple[str, datetime | None]:
     is_open = breaker.open_until is not None and breaker.open_until > tick.now
     if is_open and breaker.image == tick.image:
         return f"launching is stopped: {breaker.reason}", breaker.open_until
-    booting = [w for w in tick.workers.values() if w.state is WorkerState.BOOTING]
-    if booting and _is_on_trial(tick):
-        return f"{booting[0].instance_id} tries the image anew: {breaker.reason}", None
+    unproven = [w for w in tick.workers.values() if w.is_live and w.claimed_at is None]
+    if unproven and _is_on_trial(tick):
+        return f"{unproven[0].instance_id} tries the image anew: {breaker.reason}", None
     if is_backing_off(tick):
         return "EC2 asked to slow down", tick.seen.backoff_until
     return "", None
@@ -171,7 +171,9 @@ def _stop(tick: Tick, present: Capacity) -> tuple[str, datetime | None]:
 
 def _is_on_trial(tick: Tick) -> bool:
     """Tell whether the last instances of this image all failed: then one launch tries it."""
-    return tick.breaker.strikes >= STRIKES and tick.breaker.image == tick.image
+    breaker = tick.breaker
+    has_failed = max(breaker.strikes, breaker.unclaimed) >= STRIKES
+    return has_failed and breaker.image == tick.image
 
 
 def _bound_words(tick: Tick, sizing: Sizing) -> str:

@@ -21,6 +21,7 @@ from spindown.contract.row import BreakerRow
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.reaping import (
     Condemnation,
+    has_left_work,
     has_missed_check_in,
     is_fault_of_image,
     kept_warm_of,
@@ -59,9 +60,7 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
         reclaimed = worker.is_interrupting and worker.state is not WorkerState.CONDEMNED
         _end(tick, instance_id, reason=UNKNOWN, reclaimed=reclaimed)
     _free_abandoned(tick)
-    for worker in list(tick.workers.values()):
-        if has_missed_check_in(worker) and not worker.miss_counted:
-            _count_miss(tick, worker)
+    _count_failures(tick)
     condemned = [c.instance_id for c in reaping.condemn if _condemn(tick, c)]
     doomed = [tick.workers[i] for i in (*reaping.terminate, *condemned)]
     orphans = [by_id[i] for i in reaping.orphans if not _may_be_at_work(tick, by_id[i])]
@@ -127,11 +126,31 @@ def _condemn(tick: Tick, condemnation: Condemnation) -> bool:
     return True
 
 
-def _count_miss(tick: Tick, worker: Worker) -> None:
-    """Count once that an instance ended by itself before it checked in."""
+def _count_failures(tick: Tick) -> None:
+    """Count once each instance that has ended before it was of any use."""
+    before = tick.view.backlog
+    if before.claims != before.claims_seen and tick.breaker.unclaimed:
+        # Somebody takes jobs on this image.
+        _set_breaker(tick, BreakerRow(strikes=tick.breaker.strikes, image=tick.breaker.image))
+    for worker in list(tick.workers.values()):
+        if worker.miss_counted:
+            continue
+        if has_missed_check_in(worker):
+            _count_miss(tick, worker)
+        elif has_left_work(worker, tick.seen.backlog_since):
+            _note_counted(tick, worker)
+            _strike(tick, worker, unclaimed=1)
+
+
+def _note_counted(tick: Tick, worker: Worker) -> None:
     sort = rows.worker_sort(worker.instance_id)
     tick.workers[worker.instance_id] = replace(worker, miss_counted=True)
     tick.journal.note(tick.ledger.change(sort, {"miss_counted": True}, when=When(exists=True)))
+
+
+def _count_miss(tick: Tick, worker: Worker) -> None:
+    """Count once that an instance ended by itself before it checked in."""
+    _note_counted(tick, worker)
     if _was_adopted(tick, worker):
         return
     mark_unavailable(tick, worker.pool, f"its instance never checked in: {worker.reason}")
@@ -145,31 +164,46 @@ def _was_adopted(tick: Tick, worker: Worker) -> bool:
     return launch is not None and launch.reason == ADOPTED
 
 
-def _strike(tick: Tick, worker: Worker) -> None:
+def _strike(tick: Tick, worker: Worker, *, unclaimed: int = 0) -> None:
     """Count a launch that came to nothing; three in a row on one image stop launching."""
-    tick.tally.check_ins_missed += 1
-    same = tick.breaker.image == tick.image
-    strikes = (tick.breaker.strikes if same else 0) + 1
-    is_open = strikes >= STRIKES
-    tick.breaker = BreakerRow(
-        strikes=strikes,
-        open_until=tick.now + _BREAKER_FOR if is_open else None,
-        reason=(
-            f"{strikes} instances in a row never checked in, the last one {worker.instance_id}:"
-            " look at its console output and at the image, then deploy a mended one"
-            if is_open
-            else ""
-        ),
-        image=tick.image,
+    known = tick.breaker if tick.breaker.image == tick.image else BreakerRow()
+    strikes, left = known.strikes + 1 - unclaimed, known.unclaimed + unclaimed
+    tick.tally.check_ins_missed += 1 - unclaimed
+    what, count = (
+        ("checked in and ended without a job although work waited", left)
+        if unclaimed
+        else ("never checked in", strikes)
     )
-    tick.journal.note(tick.ledger.put(rows.BREAKER, tick.breaker))
+    is_open = count >= STRIKES
+    _set_breaker(
+        tick,
+        BreakerRow(
+            strikes=strikes,
+            unclaimed=left,
+            open_until=tick.now + _BREAKER_FOR if is_open else None,
+            reason=(
+                f"{count} instances in a row {what}, the last one {worker.instance_id}:"
+                " look at its console output and at the image, then deploy a mended one"
+                if is_open
+                else ""
+            ),
+            image=tick.image,
+        ),
+    )
+
+
+def _set_breaker(tick: Tick, row: BreakerRow) -> None:
+    tick.breaker = row
+    tick.journal.note(tick.ledger.put(rows.BREAKER, row))
 
 
 def close_breaker(tick: Tick) -> None:
-    """Forget strikes: an instance has checked in."""
+    """Forget strikes, since an instance has checked in; that it takes jobs is yet to be seen."""
+    left = tick.breaker.unclaimed if tick.breaker.image == tick.image else 0
+    if left >= STRIKES:
+        return
     if tick.breaker.strikes or tick.breaker.open_until is not None:
-        tick.breaker = BreakerRow(image=tick.image)
-        tick.journal.note(tick.ledger.put(rows.BREAKER, tick.breaker))
+        _set_breaker(tick, BreakerRow(unclaimed=left, image=tick.image))
 
 
 def _terminate(tick: Tick, instances: Sequence[tuple[str, str]]) -> None:

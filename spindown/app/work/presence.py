@@ -16,7 +16,7 @@ from spindown.app.work.held import Seat, WorkPorts, lease_identity
 from spindown.contract.codec import decode, encode_instant
 from spindown.contract.codec import encode as encode_row
 from spindown.contract.row import BACKLOG, LEASE, worker_sort, workload_partition
-from spindown.domain.fleet import Lease, Worker, WorkerState
+from spindown.domain.fleet import GpuUse, Lease, Worker, WorkerState
 from spindown.error import NotFound, PreconditionFailed, SpindownError, StaleHandle
 
 #: Waits for reconcile to write the row of an instance that was quicker than its launch.
@@ -33,6 +33,16 @@ _NOT_CONDEMNED = When(
 
 class Condemned(SpindownError):
     """Reconcile has decided that this instance ends: take no work, keep nothing."""
+
+
+def _signs_of(use: GpuUse | None) -> Mapping[str, float]:
+    if use is None:
+        return {}
+    return {
+        "gpu_percent": use.percent,
+        "vram_percent": use.vram_percent,
+        "vram_gib": use.vram_gib,
+    }
 
 
 class Presence:
@@ -165,6 +175,7 @@ class Presence:
                 "busy_slots": len(busy),
                 "idle_since": None if busy else now,
                 "heartbeat_at": now,
+                **({"claimed_at": now} if busy else {}),
                 **self._draining,
             },
             add={"version": 1},
@@ -175,11 +186,14 @@ class Presence:
         self._draining = {"draining_at": encode_instant(self._ports.clock.now())}
         self.beat()
 
-    def beat(self) -> Worker:
-        """Say that the worker lives; return its row as it is (raises Condemned)."""
+    def beat(self, use: GpuUse | None = None) -> Worker:
+        """Say that the worker lives; return its row as it is (raises Condemned).
+
+        ``use`` is how its GPUs were used since the last beat; None: none were seen at work.
+        """
         with self._lock:
             now = encode_instant(self._ports.clock.now())
-            signs = {"heartbeat_at": now, **self._draining}
+            signs = {"heartbeat_at": now, **self._draining, **_signs_of(use)}
             beat = Write(key=self._key, when=_NOT_CONDEMNED, set=signs)
             row = self._try(self._count_write(self._busy) if self._is_behind else beat)
             self._is_behind = False

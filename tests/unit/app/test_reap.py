@@ -9,10 +9,11 @@ import pytest
 
 from spindown.app.reconcile import reconcile
 from spindown.contract import row as rows
-from spindown.contract.decision import Outcome
+from spindown.contract.decision import Decision, Outcome
 from spindown.contract.row import worker_sort
 from spindown.contract.settings import RunSettings
 from spindown.domain.fleet import WorkerState
+from spindown.domain.policy import Policy
 from spindown.error import SpindownError, Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
@@ -341,6 +342,58 @@ def test_instances_that_die_before_they_check_in_open_the_breaker_too() -> None:
     assert len(launched) == 3
     assert decision.outcome is Outcome.STOPPED
     assert sum(world.metrics.values("CheckInsMissed")) == 3
+
+
+def _comes_up_and_ends(world: ControlWorld, decision: Decision) -> int:
+    """Let each instance of a decision check in and power off without a job; return how many."""
+    found = [i for a in decision.attempts for i in a.instances]
+    for instance_id in found:
+        world.check_in(instance_id)
+        world.compute.power_off(instance_id)
+    return len(found)
+
+
+def test_instances_that_come_up_and_end_without_a_job_open_the_breaker() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+
+    launched = 0
+    for _ in range(45):
+        decision = world.tick(minutes(1))
+        launched += _comes_up_and_ends(world, decision)
+
+    assert launched == 3
+    assert decision.outcome is Outcome.STOPPED
+    assert "3 instances in a row checked in and ended without a job" in decision.summary
+    assert world.metric("BreakerOpen") == 1
+    assert sum(world.metrics.values("CheckInsMissed")) == 0
+    # After an hour one, and only one, tries again though many could be launched.
+    world.settings.deploy(replace(world.workload_settings(), policy=Policy(max_workers=9)))
+    world.send(900)
+    tried = world.tick(minutes(60))
+    assert [len(a.instances) for a in tried.attempts] == [1]
+    (trial,) = tried.attempts[0].instances
+    world.check_in(trial)
+    assert "tries the image anew" in world.tick(minutes(1)).summary
+    # It takes a job: all is well with the image.
+    world.claim(trial)
+    assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
+    assert world.view().breaker.unclaimed == 0
+
+
+def test_a_worker_that_finds_no_job_left_is_no_strike_against_its_image() -> None:
+    world = with_policy(max_workers=1)
+    for _ in range(4):
+        world.send()
+        decision = world.tick(minutes(1))
+        message = world.queue.receive(wait=minutes(0), visibility=minutes(5))
+        assert message is not None
+        world.queue.delete(message.receipt_handle)
+        world.tick(minutes(1))
+        assert _comes_up_and_ends(world, decision) == 1
+        world.run(2)
+
+    assert world.view().breaker.unclaimed == 0
 
 
 @pytest.mark.parametrize(

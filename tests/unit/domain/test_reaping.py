@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
-from spindown.domain.reaping import Condemnation, Ending, Reaping, kept_warm_of, reap
+from spindown.domain.reaping import (
+    Condemnation,
+    Ending,
+    Reaping,
+    has_left_work,
+    kept_warm_of,
+    reap,
+)
 from tests.builders import NOW, a_booting_worker, a_launch, a_lease, a_worker, minutes
 
 POLICY = Policy(idle_timeout=minutes(10), scale_down_delay=minutes(2), tick=minutes(1))
@@ -251,6 +258,32 @@ def test_tells_a_reclaim_from_an_end_of_ours(worker: Worker, reason: str, reclai
     (found,) = reaped(worker, instances=[box]).ended
 
     assert found == Ending(instance_id="i-1", reason=reason or "terminated", reclaimed=reclaimed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "waiting_for", "expected"),
+    [
+        pytest.param({}, 10, True, id="work waited all the time"),
+        pytest.param({}, 5, False, id="what waits now came later or was worked on since"),
+        pytest.param({}, None, False, id="nothing waits"),
+        pytest.param({"state": WorkerState.IDLE}, 10, False, id="it has not ended"),
+        pytest.param({"checked_in_at": None}, 10, False, id="it never came up"),
+        pytest.param({"claimed_at": NOW}, 10, False, id="it had a job"),
+        pytest.param({"interrupted_at": NOW}, 10, False, id="EC2 took it"),
+        pytest.param({"rebalance_at": NOW}, 10, False, id="EC2 was about to take it"),
+        pytest.param({"reason": "Client.UserInitiatedShutdown"}, 10, False, id="a person ended it"),
+    ],
+)
+def test_a_worker_has_left_work_if_it_ended_without_a_job_though_one_waited(
+    changes: dict[str, Any], waiting_for: int | None, expected: bool
+) -> None:
+    ended = a_worker(checked_in_at=NOW - minutes(8), state=WorkerState.ENDED)
+
+    found = has_left_work(
+        replace(ended, **changes), None if waiting_for is None else NOW - minutes(waiting_for)
+    )
+
+    assert found is expected
 
 
 def test_a_row_that_ec2_does_not_know_is_lost_once_it_cannot_be_late() -> None:
