@@ -91,11 +91,20 @@ def current_catalogue(ports: ControlPorts, now: datetime, *, is_kept: bool = Tru
 
     def read() -> Catalogue:
         known = load_catalogue(ports.objects)
-        if known is not None:
+        if known is not None and _is_whole(known):
             return known
         return (refresh(ports) if is_kept else survey(ports)).catalogue
 
     return ports.cache.recall(_CATALOGUE, "", now, read)
+
+
+def _is_whole(catalogue: Catalogue) -> bool:
+    """Tell whether every source of a region has been read at least once.
+
+    Where one was not, nothing can be bought: that must not wait for the next hourly refresh.
+    """
+    parts = [*catalogue.offerings.values(), *catalogue.on_demand.values()]
+    return bool(catalogue.instance_types) and all(parts)
 
 
 def current_offers(

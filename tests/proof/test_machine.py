@@ -180,7 +180,7 @@ class Story(RuleBasedStateMachine):
 
 
 def test_nothing_is_lost_or_left_running_in_a_few_stories() -> None:
-    run_state_machine_as_test(Story, settings=settings(max_examples=60, stateful_step_count=40))
+    run_state_machine_as_test(Story, settings=settings(max_examples=40, stateful_step_count=40))
 
 
 @pytest.mark.proof

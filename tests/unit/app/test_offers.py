@@ -53,6 +53,19 @@ def test_a_source_that_fails_keeps_its_last_good_part_with_its_age(source: str) 
     assert _source_ages(world)[name] == timedelta(hours=2).total_seconds()
 
 
+@pytest.mark.parametrize("source", ["offerings", "on_demand_prices"])
+def test_a_part_that_was_never_read_is_asked_for_before_the_next_refresh(source: str) -> None:
+    world = ControlWorld()
+    world.interfere = _failing(source)
+    refresh(world.ports)
+    world.interfere = None
+    world.send()
+
+    world.tick(minutes(10))
+
+    assert len(world.workers()) == 1
+
+
 def test_a_source_that_recovers_is_fresh_again() -> None:
     world = ControlWorld()
     refresh(world.ports)

@@ -1,0 +1,252 @@
+"""Reconcile, an event or a command that fails at any port call, before its effect or after it.
+
+Each episode is gone through once for every call that it makes and every kind of fault. Then
+whoever is left goes on, and what must hold is checked: a single fault costs time and nothing else.
+"""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.app.interrupt import react
+from spindown.contract.event import (
+    InstanceEvent,
+    InterruptionWarning,
+    RebalanceRecommendation,
+    StateChange,
+)
+from spindown.domain.interruption import NOTICE
+from spindown.memory import PortCall
+from tests.control import REGION
+from tests.proof.fault import FAULTS, Fault, Kind
+from tests.proof.invariant import Chronicle
+from tests.proof.record import count_points
+from tests.proof.world import MINUTE, ProofWorld, a_world
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """What is there, and what the control plane or a user then does."""
+
+    prepare: Callable[[], ProofWorld]
+    act: Callable[[ProofWorld], object]
+    calls_at_least: int
+
+
+def waiting(*counts: int) -> ProofWorld:
+    """Return a world in which jobs wait and nothing runs."""
+    world = a_world()
+    for count in counts or (4, 9):
+        world.submit(count)
+    return world
+
+
+def up(*counts: int) -> ProofWorld:
+    """Return a world in which a worker is up and has no job yet."""
+    world = waiting(*counts)
+    world.tick()
+    world.clock.advance(2 * MINUTE)
+    for instance_id in world.bootable:
+        world.boot(instance_id)
+    return world
+
+
+def at_work(*counts: int) -> ProofWorld:
+    """Return a world in which every worker has committed a part of a job."""
+    world = up(*counts)
+    for process in world.live:
+        for _ in range(4):
+            process.step(0)
+        process.checkpoint(0)
+    return world
+
+
+def unanswered(*, carried_out: bool) -> ProofWorld:
+    world = waiting()
+    world.compute.lose_next_answer(is_carried_out=carried_out)
+    world.tick()
+    world.clock.advance(MINUTE)
+    return world
+
+
+def reclaimed(notice: timedelta) -> ProofWorld:
+    world = at_work()
+    world.compute.reclaim(world.live[0].instance_id, notice=notice)
+    return world
+
+
+def with_all_to_do() -> ProofWorld:
+    """Return a world whose next tick adopts, ends, requeues, charges and launches."""
+    world = at_work()
+    for _ in range(4):
+        world.submit(10)
+    world.compute.lose_next_answer(is_carried_out=True)
+    world.tick(MINUTE)
+    world.compute.reclaim(world.live[0].instance_id, notice=timedelta(0))
+    world.live[0].die()
+    world.clock.advance(11 * MINUTE)
+    return world
+
+
+def never_up() -> ProofWorld:
+    """Return a world whose instance has not checked in for too long."""
+    world = waiting()
+    world.tick()
+    world.broken |= set(world.bootable)
+    world.clock.advance(max(world.policy.scale_up_timeout, 15 * MINUTE))
+    return world
+
+
+def wedged() -> ProofWorld:
+    """Return a world whose worker has stopped in the middle of a job."""
+    world = at_work()
+    world.live[0].die()
+    world.clock.advance(world.policy.heartbeat_stale_after + world.policy.lease_duration)
+    return world
+
+
+def condemned() -> ProofWorld:
+    world = wedged()
+    # The row says so; EC2's answer to the call that ends the instance was lost.
+    world.interfere = _without_terminate
+    world.tick()
+    world.interfere = world.faults
+    world.clock.advance(MINUTE)
+    return world
+
+
+def _without_terminate(call: PortCall, proceed: Callable[[], Any]) -> Any:
+    return None if call.method == "terminate" else proceed()
+
+
+def idle_for_ever() -> ProofWorld:
+    """Return a world whose worker lives, has nothing to do and does not end itself."""
+    world = up(0)
+    for process in world.live:
+        process.step(0)
+        process.step(0)
+        process.step(0)
+    for _ in range(20):
+        world.clock.advance(MINUTE)
+        for process in world.live:
+            process.beat()
+    return world
+
+
+def done_long_ago() -> ProofWorld:
+    """Return a world whose worker has worked everything off and is gone."""
+    world = up(2)
+    for _ in range(8):
+        world.go_on()
+    world.clock.advance(20 * MINUTE)
+    return world
+
+
+def splitting() -> ProofWorld:
+    """Return a world in which a job has been split and one of its children is at work."""
+    world = up(9)
+    for process in world.live:
+        for _ in range(7):
+            process.step(0)
+    return world
+
+
+def tick(world: ProofWorld) -> object:
+    return world.tick()
+
+
+def hear(kind: str) -> Callable[[ProofWorld], object]:
+    """Return what handles an event about the first instance."""
+
+    def act(world: ProofWorld) -> object:
+        instance = world.instances[0]
+        event: InstanceEvent
+        match kind:
+            case "notice":
+                at = instance.reclaimed_at or world.now
+                event = InterruptionWarning(instance_id=instance.instance_id, region=REGION, at=at)
+            case "rebalance":
+                event = RebalanceRecommendation(
+                    instance_id=instance.instance_id, region=REGION, at=world.now
+                )
+            case _:
+                event = StateChange(
+                    instance_id=instance.instance_id, region=REGION, at=world.now, state=kind
+                )
+        return react(event, world.ports, holder="event")
+
+    return act
+
+
+def cancel(world: ProofWorld) -> object:
+    return world.cancel("job0")
+
+
+EPISODES = {
+    "launches": Episode(prepare=waiting, act=tick, calls_at_least=6),
+    "adopts": Episode(prepare=lambda: unanswered(carried_out=True), act=tick, calls_at_least=6),
+    "asks-again": Episode(
+        prepare=lambda: unanswered(carried_out=False), act=tick, calls_at_least=6
+    ),
+    "has-all-to-do": Episode(prepare=with_all_to_do, act=tick, calls_at_least=12),
+    "gives-up-an-instance": Episode(prepare=never_up, act=tick, calls_at_least=6),
+    "condemns": Episode(prepare=wedged, act=tick, calls_at_least=6),
+    "terminates-again": Episode(prepare=condemned, act=tick, calls_at_least=5),
+    "ends-the-idle": Episode(prepare=idle_for_ever, act=tick, calls_at_least=5),
+    "tidies": Episode(prepare=done_long_ago, act=tick, calls_at_least=4),
+    "sees-a-reclaim": Episode(prepare=lambda: reclaimed(NOTICE), act=tick, calls_at_least=5),
+    "hears-a-notice": Episode(
+        prepare=lambda: reclaimed(NOTICE), act=hear("notice"), calls_at_least=10
+    ),
+    "hears-of-an-end": Episode(
+        prepare=lambda: reclaimed(timedelta(0)), act=hear("terminated"), calls_at_least=10
+    ),
+    "hears-a-rebalance": Episode(prepare=at_work, act=hear("rebalance"), calls_at_least=3),
+    "cancels-a-job": Episode(prepare=at_work, act=cancel, calls_at_least=5),
+    "cancels-a-split": Episode(prepare=splitting, act=cancel, calls_at_least=8),
+}
+
+
+@pytest.mark.parametrize("name", ["hears-a-notice", "has-all-to-do"])
+def test_a_crash_after_any_call_costs_time_and_nothing_else(name: str) -> None:
+    go_through_all(EPISODES[name], Kind.CRASH_AFTER)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", FAULTS, ids=lambda kind: kind.replace(" ", "-"))
+@pytest.mark.parametrize("name", EPISODES)
+def test_a_fault_at_any_call_costs_time_and_nothing_else(name: str, kind: Kind) -> None:
+    points = go_through_all(EPISODES[name], kind)
+    count_points("control plane", name, kind, points)
+
+
+def go_through_all(episode: Episode, kind: Kind) -> int:
+    """Go through an episode once for every call in it; return how many that are."""
+    for at in itertools.count(1):
+        world = episode.prepare()
+        try:
+            was_hit = go_through(world, episode, Fault(at=at, kind=kind))
+        except BaseException as exc:
+            exc.add_note(f"{kind} at call {at}, which is {world.faults.hit}")
+            raise
+        if not was_hit:
+            assert at > episode.calls_at_least
+            return at - 1
+    raise AssertionError
+
+
+def go_through(world: ProofWorld, episode: Episode, fault: Fault) -> bool:
+    """Go through an episode with a fault, and recover; tell whether there was such a call."""
+    chronicle = Chronicle(world)
+    chronicle.look()
+    world.faults.arm(fault)
+    world.control(lambda: episode.act(world))
+    was_hit = world.faults.hit is not None
+    chronicle.look()
+    world.recover(chronicle.look)
+    chronicle.close()
+    return was_hit
