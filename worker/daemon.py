@@ -89,7 +89,7 @@ class Daemon:
         account = self._open_account(worker)
         sampler = self._make_sampler(worker)
         self._slots = self._make_slots(worker, account, sampler)
-        watch = self._make_watch(account)
+        watch = self._make_watch(account, sampler)
         watch.beat()
         watch.start()
         sampler.start()
@@ -188,7 +188,7 @@ class Daemon:
         )
         return Slot(bench, poll_at_most=parts.settings.poll_at_most)
 
-    def _make_watch(self, account: Account) -> Watch:
+    def _make_watch(self, account: Account, sampler: Sampler) -> Watch:
         return Watch(
             life=self._life,
             presence=self._presence,
@@ -198,6 +198,7 @@ class Daemon:
             account=account,
             settings=self._parts.settings,
             log=self._log,
+            gpu_use=sampler.gauge.read,
         )
 
     def _interruption_rate(self, worker: Worker) -> float:

@@ -14,7 +14,7 @@ from spindown.app.work.account import Account
 from spindown.app.work.held import WorkPorts
 from spindown.app.work.policy import OUTDATED_FOR, read_standing
 from spindown.app.work.presence import Condemned, Presence
-from spindown.domain.fleet import Worker
+from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.policy import Policy
 from spindown.error import SpindownError
 from worker.home import WorkerSettings
@@ -26,7 +26,7 @@ from worker.log import EventLog
 class Watch:
     """Extends the leases, says that the worker lives, and hears what EC2 announces."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what its looks need
         self,
         *,
         life: Life,
@@ -37,6 +37,7 @@ class Watch:
         account: Account,
         settings: WorkerSettings,
         log: EventLog,
+        gpu_use: Callable[[], GpuUse | None] = lambda: None,
     ) -> None:
         self._life = life
         #: Since when other code is the deployed one.
@@ -48,6 +49,7 @@ class Watch:
         self._account = account
         self._settings = settings
         self._log = log
+        self._gpu_use = gpu_use
         self._stopped = threading.Event()
         self._threads = [
             threading.Thread(target=self._repeat, args=(look, length), name=name, daemon=True)
@@ -78,7 +80,7 @@ class Watch:
         for keeper in self._keepers:
             self._try("lease_not_extended", partial(keeper.beat, self._policy))
         try:
-            self._hear(self._presence.beat())
+            self._hear(self._presence.beat(self._gpu_use()))
         except Condemned:
             self._life.leave(self._ports.clock.now(), "condemned")
         self._follow_policy()

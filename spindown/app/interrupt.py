@@ -275,11 +275,14 @@ def _reconcile(case: Case, holder: str, source: str) -> Decision:
 
 
 def _emit(case: Case, values: Mapping[str, float]) -> None:
-    dimensions = {DEPLOYMENT: case.ports.deployment().name, WORKLOAD: case.workload}
-    case.ports.metrics.emit(
-        [
-            Datum(name=name, value=value, dimensions=dimensions)
-            for name, value in values.items()
-            if value
-        ]
-    )
+    deployment = {DEPLOYMENT: case.ports.deployment().name}
+    dimensions = {**deployment, WORKLOAD: case.workload}
+    data = [
+        Datum(name=name, value=value, dimensions=dimensions)
+        for name, value in values.items()
+        if value
+    ]
+    data += [
+        replace(d, name="SpendOfAll", dimensions=deployment) for d in data if d.name == "Spend"
+    ]
+    case.ports.metrics.emit(data)

@@ -24,6 +24,7 @@ from spindown.contract.row import (
     RateRow,
     SpendRow,
 )
+from spindown.domain.concern import Standing
 from spindown.domain.fleet import Launch, Lease, Unavailable, Worker
 from spindown.domain.offer import Pool
 from spindown.error import ContractError, PreconditionFailed
@@ -48,6 +49,8 @@ class LedgerView:
     spend: Mapping[str, SpendRow] = field(default_factory=dict)
     backlog: BacklogRow = field(default_factory=BacklogRow)
     breaker: BreakerRow = field(default_factory=BreakerRow)
+    #: Name -> what is remembered of what people are told.
+    concerns: Mapping[str, Standing] = field(default_factory=dict)
     policy: PolicyRow = field(default_factory=PolicyRow)
     decision: DecisionRow | None = None
     #: Sort keys of rows that could not be read.
@@ -116,6 +119,10 @@ class Ledger:
             },
             backlog=reader.one(BacklogRow, rows.BACKLOG) or BacklogRow(),
             breaker=reader.one(BreakerRow, rows.BREAKER) or BreakerRow(),
+            concerns={
+                sort.removeprefix(rows.CONCERN): x
+                for sort, x in reader.all_of(Standing, rows.CONCERN).items()
+            },
             policy=reader.one(PolicyRow, rows.POLICY) or PolicyRow(),
             decision=reader.one(DecisionRow, rows.DECISION),
             bad_rows=tuple(reader.bad),
@@ -319,5 +326,6 @@ def sum_spend(days: Iterable[SpendRow]) -> SpendRow:
     total: dict[str, Any] = {}
     for day in days:
         for name, value in encode(day).items():
-            total[name] = total.get(name, 0) + value
+            before = total.get(name, 0)
+            total[name] = max(before, value) if name.endswith("_max") else before + value
     return decode(SpendRow, total)

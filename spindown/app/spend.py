@@ -66,6 +66,7 @@ def charge(
         "boot_seconds": accrual.boot_seconds,
         "busy_seconds": accrual.busy_seconds,
         "idle_seconds": accrual.idle_seconds,
+        **_gpu_use(worker, accrual.busy_seconds),
     }
     writes = [
         ledger.add(rows.spend_sort(accrual.until), day),
@@ -83,6 +84,17 @@ def charge(
         worker_write=_mark_charged(worker, accrual.until, ledger),
         writes=tuple(writes),
     )
+
+
+def _gpu_use(worker: Worker, busy_seconds: float) -> dict[str, float]:
+    """Return what the day's account keeps of how the GPUs were used while busy."""
+    if worker.gpu_percent is None or worker.vram_percent is None:
+        return {}
+    return {
+        "gpu_seconds": busy_seconds,
+        "gpu_percent_seconds": worker.gpu_percent * busy_seconds,
+        "vram_percent_seconds": worker.vram_percent * busy_seconds,
+    }
 
 
 def _mark_charged(worker: Worker, until: datetime, ledger: Ledger) -> Write:

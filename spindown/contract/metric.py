@@ -16,6 +16,8 @@ OUTCOME = "Outcome"
 REASON = "Reason"
 SOURCE = "Source"
 FUNCTION = "Function"
+POOL = "Pool"
+CONCERN = "Concern"
 
 
 class Unit(StrEnum):
@@ -53,6 +55,7 @@ _Row = tuple[str, Unit, tuple[str, ...], frozenset[Emitter], str]
 _SCALER = frozenset({Emitter.SCALER})
 _EVENTS = frozenset({Emitter.SCALER, Emitter.INTERRUPTION})
 _OFFERS = frozenset({Emitter.OFFERS})
+_TELLERS = frozenset({Emitter.SCALER, Emitter.OFFERS})
 _WORKER = frozenset({Emitter.WORKER})
 _COUNT, _SECONDS, _PERCENT, _DOLLARS = Unit.COUNT, Unit.SECONDS, Unit.PERCENT, Unit.NONE
 
@@ -83,9 +86,13 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("LiveWorkers", _COUNT, (CAPACITY_TYPE,), _SCALER, "Workers that bill, by capacity type."),
     ("InterruptingWorkers", _COUNT, (), _SCALER, "Workers that EC2 is taking away."),
     ("InstancesLaunched", _COUNT, (), _SCALER, "Instances that launches gave."),
+    ("GpuPercent", _PERCENT, (), _SCALER, "Time in which GPUs of busy workers computed."),
+    ("VramPercent", _PERCENT, (), _SCALER, "Memory of their GPUs that was used at the most."),
     ("BootSeconds", _SECONDS, (), _WORKER, "From the launch to the check-in."),
     # What went wrong?
     ("LaunchAttempts", _COUNT, (OUTCOME,), _SCALER, "Launch calls by outcome."),
+    ("Refusals", _COUNT, (POOL,), _SCALER, "Refusals of EC2's by pool."),
+    ("Concerns", _COUNT, (CONCERN,), _TELLERS, "1 while something waits for a person to mend it."),
     ("UnavailablePools", _COUNT, (), _SCALER, "Pools remembered as dry or reclaimed."),
     ("QuotaBlocked", _COUNT, (), _SCALER, "Quota classes that are full."),
     ("BreakerOpen", _COUNT, (), _SCALER, "1 while launching is stopped until it is mended."),
@@ -108,6 +115,8 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("CatalogueAge", _SECONDS, (), _SCALER, "Age of the catalogue that offers come from."),
 )
 _PER_DEPLOYMENT: tuple[_Row, ...] = (
+    ("SpendOfAll", _DOLLARS, (), _EVENTS, "Dollars accrued by all workloads; sum it."),
+    ("Untold", _COUNT, (), _TELLERS, "Texts to people that the topic did not take."),
     ("SpendOfMonth", _DOLLARS, (), _SCALER, "The deployment's dollars of this month."),
     ("BudgetUsed", _PERCENT, (), _SCALER, "Spent and set aside, of the month's budget."),
     ("MalformedEvents", _COUNT, (FUNCTION,), _EVENTS, "Events that could not be read."),

@@ -1,15 +1,16 @@
 """What a person must know of, and when to say it: once it has lasted, then not again for a while.
 
-A condition that comes and goes with each look is one condition: it is forgotten only when it has
-not been seen for ``FORGOTTEN_AFTER``.
+A condition that comes and goes with each look is one condition: unless somebody says that it is
+over, it is so only when it has not been seen for ``FORGOTTEN_AFTER``.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-#: Not seen for this long, a concern is over; its next time is a new one.
-FORGOTTEN_AFTER = timedelta(hours=1)
+#: Not seen for this long, a concern is over; its next time is a new one. Who looks every hour
+#: must see it twice.
+FORGOTTEN_AFTER = timedelta(hours=2)
 #: What lasts is said again after this.
 SAID_AGAIN_AFTER = timedelta(days=1)
 #: How exactly it is remembered when a concern was last seen, so that not every look writes.
@@ -29,7 +30,7 @@ class Concern:
     #: How long it must last before anybody is told.
     patience: timedelta = timedelta(0)
     #: Least time between two tellings, even if it was over meanwhile.
-    rest: timedelta = FORGOTTEN_AFTER
+    rest: timedelta = timedelta(hours=1)
 
     @property
     def text(self) -> str:
@@ -62,13 +63,20 @@ class Review:
     forgotten: tuple[str, ...] = ()
 
 
-def review(found: Sequence[Concern], known: Mapping[str, Standing], now: datetime) -> Review:
+def review(
+    found: Sequence[Concern],
+    known: Mapping[str, Standing],
+    now: datetime,
+    *,
+    over: Collection[str] = (),
+) -> Review:
     """Compare what is found now with what is remembered.
 
     Args:
         found: what is wrong now; of several of one name the first counts.
         known: name -> what is remembered, of these and of others.
         now: the time.
+        over: names of what is surely over, unless it is found.
     """
     first: dict[str, Concern] = {}
     for concern in found:
@@ -85,6 +93,10 @@ def review(found: Sequence[Concern], known: Mapping[str, Standing], now: datetim
         if before is None or after.since != before.since or now - before.seen_at >= _SEEN_WITHIN:
             changed[name] = after
     gone = {name: one for name, one in known.items() if name not in first}
+    for name, one in gone.items():
+        if name in over and now - one.seen_at <= FORGOTTEN_AFTER:
+            # As if it had not been seen for long.
+            changed[name] = replace(one, seen_at=now - FORGOTTEN_AFTER - _SEEN_WITHIN)
     return Review(
         standing=tuple(standing),
         due=tuple(due),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.usage import UsageEnd, UsageRecord, decode_usage, usage_prefix
-from spindown.domain.fleet import Worker
+from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.offer import CapacityType
 from spindown.error import Unreachable
 from spindown.memory.clock import MemoryClock
@@ -25,7 +25,7 @@ from worker.child.runner import Broken
 from worker.home import WorkerSettings
 from worker.slot import Slot
 from worker.usage.journal import Journal
-from worker.usage.meter import Machine, Meter, Use, slot_gpus
+from worker.usage.meter import Gauge, Machine, Meter, Use, slot_gpus
 from worker.usage.reading import (
     Gpu,
     Process,
@@ -429,3 +429,27 @@ def test_what_cannot_be_written_waits_for_the_next_time(shelf: Shelf) -> None:
     shelf.is_broken = False
     shelf.journal.write()
     assert read_all(shelf.store) == [RECORD]
+
+
+def test_a_gauge_tells_the_gpus_of_the_machine_since_it_was_last_read() -> None:
+    gauge = Gauge()
+    gauge.take([Gpu(20.0, 2 * GIB, 16 * GIB), Gpu(40.0, 4 * GIB, 16 * GIB)])
+    gauge.take([Gpu(60.0, 8 * GIB, 16 * GIB), Gpu(None, 1.0, None)])
+
+    assert gauge.read() == GpuUse(percent=40.0, vram_percent=50.0, vram_gib=8.0)
+    assert gauge.read() is None
+
+
+def test_without_a_gpu_a_gauge_tells_nothing() -> None:
+    gauge = Gauge()
+    gauge.take([])
+
+    assert gauge.read() is None
+
+
+def test_the_sampler_fills_the_gauge_while_a_job_runs(tmp_path: Path, proc: Path) -> None:
+    plant = Plant(tmp_path, proc, ScriptedRunner())
+
+    plant.sampler.sample()
+
+    assert plant.sampler.gauge.read() == GpuUse(percent=80.0, vram_percent=25.0, vram_gib=3.75)

@@ -1,11 +1,13 @@
 """How one slot uses its share of the machine while it holds a job."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spindown.domain.fleet import Worker
+from spindown.domain.fleet import GpuUse, Worker
 from worker.usage.reading import Gpu, Process, tree_of
+
+_GIB = 1024**3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +120,33 @@ class Meter:
     def _begin(self) -> None:
         self._cpu, self._memory, self._gpu, self._vram = _Tally(), _Tally(), _Tally(), _Tally()
         self._before = None
+
+
+class Gauge:
+    """Adds up what is seen of all GPUs of the machine. One thread takes, another reads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._busy, self._share, self._bytes = _Tally(), _Tally(), _Tally()
+
+    def take(self, gpus: Collection[Gpu]) -> None:
+        """Add the GPUs as they stand."""
+        known = [(gpu.busy, gpu.memory_bytes, gpu.memory_total) for gpu in gpus]
+        with self._lock:
+            for busy, used, total in known:
+                if busy is not None and used is not None and total:
+                    self._busy.add(busy)
+                    self._share.add(100.0 * used / total)
+                    self._bytes.add(used)
+
+    def read(self) -> GpuUse | None:
+        """Return what was seen since the last reading; None: no GPU at all."""
+        with self._lock:
+            busy, share, used = self._busy.mean, self._share.max, self._bytes.max
+            self._busy, self._share, self._bytes = _Tally(), _Tally(), _Tally()
+        if busy is None or share is None or used is None:
+            return None
+        return GpuUse(percent=busy, vram_percent=share, vram_gib=round(used / _GIB, 3))
 
 
 def slot_gpus(worker: Worker, slot: int) -> Sequence[int] | None:

@@ -10,7 +10,7 @@ from worker.child.runner import Runner
 from worker.home import WorkerSettings
 from worker.log import EventLog
 from worker.usage.journal import Journal
-from worker.usage.meter import Machine, Meter, slot_gpus
+from worker.usage.meter import Gauge, Machine, Meter, slot_gpus
 from worker.usage.reading import read_gpus, read_memory_total, read_processes
 from worker.usage.record import Recorder
 
@@ -37,6 +37,8 @@ class Sampler:
         self._log = log
         self._nvidia_smi = shutil.which(settings.nvidia_smi)
         self._watched: list[tuple[Meter, Runner]] = []
+        #: Of the whole machine, while anything runs on it: what heartbeats tell.
+        self.gauge = Gauge()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
 
@@ -71,6 +73,7 @@ class Sampler:
             memory_bytes=read_memory_total(proc),
             gpus=read_gpus(self._nvidia_smi) if self._nvidia_smi else {},
         )
+        self.gauge.take(machine.gpus.values())
         for meter, root in roots:
             if root is not None:
                 meter.take(machine, root)

@@ -9,6 +9,7 @@ from spindown.app.reconcile.tick import ACCOUNT, Tick
 from spindown.app.reconcile.track import add_sample
 from spindown.app.spend import add_to_budget, charge
 from spindown.contract import row as rows
+from spindown.contract.row import SpendRow
 from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState
 
 #: Finished rows stay in sight this long, for whoever watches.
@@ -35,6 +36,16 @@ def charge_fleet(tick: Tick) -> None:
         if launch is not None:
             left = launch.reserved_usd - due.released_usd
             tick.launches[launch.launch_id] = replace(launch, reserved_usd=left)
+    _note_vram(tick)
+
+
+def _note_vram(tick: Tick) -> None:
+    """Keep the most GPU memory that any worker has used today."""
+    sort = rows.spend_sort(tick.now)
+    today = tick.view.spend.get(sort.removeprefix(rows.SPEND), SpendRow())
+    most = max((w.vram_gib or 0.0 for w in tick.workers.values()), default=0.0)
+    if most > today.vram_gib_max:
+        tick.journal.note(tick.ledger.change(sort, {"vram_gib_max": most}))
 
 
 def _learn_boot(tick: Tick, worker: Worker) -> None:

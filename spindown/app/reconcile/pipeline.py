@@ -11,6 +11,7 @@
    (``choose``), walk the list (``launch``).
 8. Write down what was decided (``report``) and give the lock back, in one transaction with all
    that this tick has learned (``journal``).
+9. Tell people of what they must mend (``app.alarm``).
 
 It is idempotent and driven by the level: doing it twice, or not at all for a while, changes
 only how soon. A tick that launches nothing makes at most three calls besides the lock's two
@@ -24,6 +25,8 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import lru_cache
 
+from spindown.app.alarm.operation import Sight, find, over
+from spindown.app.alarm.tell import remember, tell
 from spindown.app.control import ControlPorts
 from spindown.app.ledger import Fence, Ledger
 from spindown.app.port import Datum
@@ -42,7 +45,8 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision, Outcome, summary_counts
 from spindown.contract.metric import DEPLOYMENT, WORKLOAD
-from spindown.contract.row import DecisionRow, PolicyRow
+from spindown.contract.row import BreakerRow, DecisionRow, PolicyRow
+from spindown.domain.concern import review
 from spindown.domain.idle import idle_timeout
 from spindown.domain.policy import Policy
 from spindown.error import (
@@ -93,7 +97,9 @@ def _carry_out(tick: Tick) -> Decision:
     watch_month(tick)
     decision = decide(tick, choice, ended_early)
     _remember(tick, decision)
+    _raise_concerns(tick, decision)
     tick.journal.flush(release=True)
+    tick.untold = tell(tick.concerns, tick.workload, tick.ports, tick.ledger)
     tick.ports.metrics.emit(measure(tick, decision))
     return decision
 
@@ -150,6 +156,20 @@ def _remember(tick: Tick, decision: Decision) -> None:
     if policy != tick.view.policy:
         changes = {f.name: getattr(policy, f.name) for f in fields(policy) if f.name != "edits"}
         tick.journal.note(ledger.change(rows.POLICY, changes))
+
+
+def _raise_concerns(tick: Tick, decision: Decision) -> None:
+    sight = Sight(
+        deployment=tick.deployment.name,
+        decision=decision,
+        policy=tick.policy,
+        breaker=tick.breaker if tick.breaker.image == tick.image else BreakerRow(),
+        quotas=tick.account.quotas if tick.account else None,
+        held_back=tick.held_back,
+    )
+    found = list(find(sight))
+    tick.concerns = review(found, tick.view.concerns, tick.now, over=over(sight))
+    tick.journal.note(*remember(tick.concerns, tick.ledger))
 
 
 def _policy_row(tick: Tick) -> PolicyRow:

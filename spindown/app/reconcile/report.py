@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 
+from spindown.app.alarm import tell as alarm
 from spindown.app.port import Datum
 from spindown.app.reconcile.choose import Choice
 from spindown.app.reconcile.tick import Tick
@@ -195,6 +196,9 @@ def measure(tick: Tick, decision: Decision) -> list[Datum]:
     data += _split(workload, "LiveWorkers", names.CAPACITY_TYPE, _capacity_types(tick))
     outcomes = Counter(attempt.outcome for attempt in tick.attempts)
     data += _split(workload, "LaunchAttempts", names.OUTCOME, outcomes)
+    pools = Counter(r.pool for attempt in tick.attempts for r in attempt.refusals if r.pool)
+    data += _split(workload, "Refusals", names.POOL, pools)
+    data += alarm.measure(tick.concerns.standing, tick.untold, workload)
     if decision.outcome is Outcome.IDLE:
         return [datum for datum in data if datum.value]
     return data
@@ -234,6 +238,7 @@ def _cost(tick: Tick) -> Mapping[str, float]:
     }
     if paid > 0:
         values["IdleShare"] = 100 * today.idle_seconds / paid
+    values |= _gpu_use(tick)
     each = cost_per_item(
         dollars=today.dollars,
         items=today.items,
@@ -245,14 +250,33 @@ def _cost(tick: Tick) -> Mapping[str, float]:
     return values
 
 
-def _month(tick: Tick) -> Mapping[str, float]:
-    """Return what the deployment has spent, in ticks that have read it."""
-    if tick.account is None:
+def _gpu_use(tick: Tick) -> Mapping[str, float]:
+    """Return how the GPUs of busy workers are used, if any heartbeat has told."""
+    told = [
+        (w.gpu_percent, w.vram_percent)
+        for w in tick.workers.values()
+        if w.state is WorkerState.BUSY and w.gpu_percent is not None and w.vram_percent is not None
+    ]
+    if not told:
         return {}
-    row = tick.account.budget_at(tick.now)
-    most = tick.deployment.budget_per_month
-    used = {"BudgetUsed": 100 * row.committed / most} if most else {}
-    return {"SpendOfMonth": row.dollars, **used}
+    return {
+        "GpuPercent": sum(gpu for gpu, _ in told) / len(told),
+        "VramPercent": max(vram for _, vram in told),
+    }
+
+
+def _month(tick: Tick) -> Mapping[str, float]:
+    """Return what the deployment spends: now, and in ticks that have read it in the month."""
+    values: dict[str, float] = {}
+    if tick.tally.dollars:
+        values["SpendOfAll"] = tick.tally.dollars
+    if tick.account is not None:
+        row = tick.account.budget_at(tick.now)
+        values["SpendOfMonth"] = row.dollars
+        most = tick.deployment.budget_per_month
+        if most:
+            values["BudgetUsed"] = 100 * row.committed / most
+    return values
 
 
 def _trouble(tick: Tick, decision: Decision) -> Mapping[str, float]:

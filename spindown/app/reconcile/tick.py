@@ -12,6 +12,7 @@ from spindown.app.reconcile.journal import Journal
 from spindown.contract.decision import AttemptRecord, EndingRecord
 from spindown.contract.row import BacklogRow, BreakerRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
+from spindown.domain.concern import Review
 from spindown.domain.fleet import Backlog, Launch, Lease, Unavailable, Worker
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import Pool
@@ -75,6 +76,9 @@ class Tick:
     budget_stopped: bool = False
     catalogue_age: timedelta | None = None
     tally: Tally = field(default_factory=Tally)
+    #: What people are told, and how many texts could not be told.
+    concerns: Review = field(default_factory=Review)
+    untold: int = 0
 
     @property
     def policy(self) -> Policy:

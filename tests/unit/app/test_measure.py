@@ -31,7 +31,11 @@ def test_an_idle_tick_still_sends_what_is_wrong() -> None:
 
     sent = metrics_of_a_tick(world)
 
-    assert {datum.name: datum.value for datum in sent} == {"Ticks": 1, "PolicyInvalid": 1}
+    assert {datum.name: datum.value for datum in sent} == {
+        "Ticks": 1,
+        "PolicyInvalid": 1,
+        "Concerns": 1,
+    }
 
 
 def test_a_tick_with_work_sends_zeros_too() -> None:

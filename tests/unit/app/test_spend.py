@@ -10,7 +10,7 @@ from spindown.app.interrupt import react
 from spindown.app.port import Key
 from spindown.contract import row as rows
 from spindown.contract.event import StateChange
-from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort
+from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort, worker_sort
 from spindown.memory import PortCall
 from tests.builders import minutes
 from tests.control import REGION, ControlWorld
@@ -150,6 +150,34 @@ def test_counts_what_the_same_hours_would_have_cost_on_demand() -> None:
 
     day = _day(world)
     assert day.on_demand_dollars / day.dollars == pytest.approx((PRICE - 0.20 + 0.526) / PRICE)
+
+
+def test_keeps_how_the_gpu_was_used_while_busy() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.tick()
+    world.put(worker_sort(worker.instance_id), gpu_percent=20.0, vram_percent=40.0, vram_gib=6.4)
+    world.tick(minutes(1))
+    world.put(worker_sort(worker.instance_id), gpu_percent=50.0, vram_percent=10.0, vram_gib=1.6)
+    world.tick(minutes(1))
+
+    day = _day(world)
+    assert day.gpu_seconds == pytest.approx(120.0)
+    assert day.gpu_percent_seconds == pytest.approx(60 * 20.0 + 60 * 50.0)
+    assert day.vram_percent_seconds == pytest.approx(60 * 40.0 + 60 * 10.0)
+    assert day.vram_gib_max == 6.4
+    assert (world.metric("GpuPercent"), world.metric("VramPercent")) == (50.0, 10.0)
+
+
+def test_a_machine_without_a_gpu_tells_nothing_of_one() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.tick(minutes(1))
+
+    assert _day(world).gpu_seconds == 0.0
+    assert world.metrics.values("GpuPercent") == []
 
 
 def _day(world: ControlWorld) -> Any:

@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[3]
 
 #: Where each emitter's metrics are named.
 EMITTING = {
-    Emitter.SCALER: ["spindown/app/reconcile"],
+    Emitter.SCALER: ["spindown/app/reconcile", "spindown/app/alarm"],
     Emitter.INTERRUPTION: ["spindown/app/interrupt.py", "functions"],
-    Emitter.OFFERS: ["spindown/app/offers.py"],
+    Emitter.OFFERS: ["spindown/app/offers.py", "spindown/app/alarm"],
     Emitter.WORKER: ["spindown/app/work", "worker"],
 }
 

@@ -34,7 +34,7 @@ def test_says_what_happened_and_what_to_do() -> None:
         pytest.param(remembered(10 * MINUTE, MINUTE), True, True, id="for long enough"),
         pytest.param(remembered(2 * HOUR, MINUTE, HOUR), True, False, id="told an hour ago"),
         pytest.param(remembered(30 * HOUR, MINUTE, DAY), True, True, id="told a day ago"),
-        pytest.param(remembered(5 * HOUR, 2 * HOUR, 3 * HOUR), False, False, id="back again"),
+        pytest.param(remembered(5 * HOUR, 3 * HOUR, 4 * HOUR), False, False, id="back again"),
         pytest.param(
             remembered(10 * MINUTE, MINUTE, 3 * HOUR), True, True, id="told of the time before"
         ),
@@ -58,6 +58,17 @@ def test_rests_after_a_telling_even_if_it_was_over_meanwhile() -> None:
     late = review([daily], {"quota": remembered(25 * HOUR, 4 * HOUR, 25 * HOUR)}, NOW)
 
     assert (early.due, late.due) == ((), (daily,))
+
+
+def test_what_is_over_is_new_when_it_comes_back() -> None:
+    known = {"quota": remembered(HOUR, MINUTE, 50 * MINUTE)}
+
+    ended = review([], known, NOW, over={"quota"})
+    back = review([QUOTA], ended.changed, NOW + MINUTE)
+
+    assert back.changed["quota"].since == NOW + MINUTE
+    assert (back.standing, back.due) == ((), ())
+    assert review([], ended.changed, NOW + MINUTE, over={"quota"}).changed == {}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""What people are told: what is wrong, since when, and what to do about it."""

@@ -1,0 +1,218 @@
+"""What a reconcile finds wrong that no other tick will mend by itself.
+
+CloudWatch's own alarms watch what must be heard even when this code is silent: the tick, the
+queues, money. What only this code can explain it tells itself, with EC2's words in the text.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from spindown.contract.decision import AttemptRecord, Decision, Outcome, RefusalRecord
+from spindown.contract.row import BreakerRow, QuotaRow
+from spindown.domain.concern import SAID_AGAIN_AFTER, Concern
+from spindown.domain.offer import QUOTA_CODES
+from spindown.domain.policy import Policy
+
+#: What each tick sees or sees not; the others are seen only by ticks that launch.
+_SEEN_BY_EACH = frozenset({"policy-invalid", "bad-rows", "reaping-held-back", "late", "breaker"})
+#: What a launch that succeeds is the end of.
+_ENDED_BY_LAUNCH = frozenset({"no-offer", "capacity", "account", "unknown-refusal", "quota"})
+
+_CAPACITY, _ACCOUNT, _UNKNOWN = "capacity", "account", "unknown"
+_A_WHILE = timedelta(minutes=15)
+#: A claim is seen a tick later, and a launch is asked for within ``start_within``.
+_TICKS_OF_GRACE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What a reconcile saw, as far as people may have to mend it."""
+
+    deployment: str
+    decision: Decision
+    policy: Policy
+    breaker: BreakerRow
+    #: None: not looked at.
+    quotas: Sequence[QuotaRow] | None
+    held_back: bool
+
+    @property
+    def now(self) -> datetime:
+        """Return when it was."""
+        return self.decision.at
+
+    @property
+    def workload(self) -> str:
+        """Return whose it is."""
+        return self.decision.workload
+
+
+def over(sight: Sight) -> frozenset[str]:
+    """Return what is over unless it is found."""
+    launched = sight.decision.outcome is Outcome.LAUNCHED
+    return _SEEN_BY_EACH | (_ENDED_BY_LAUNCH if launched else frozenset())
+
+
+def find(sight: Sight) -> Iterator[Concern]:
+    """Yield what is wrong, the gravest first."""
+    yield from _breaker(sight)
+    yield from _refusals(sight)
+    yield from _quotas(sight)
+    yield from _waiting(sight)
+    yield from _control(sight)
+
+
+def _breaker(sight: Sight) -> Iterator[Concern]:
+    breaker = sight.breaker
+    if breaker.strikes and breaker.open_until is not None and breaker.open_until > sight.now:
+        yield Concern(
+            name="breaker",
+            says=f"Launching for {sight.workload} is stopped: {_sentence(breaker.reason)}",
+            mend=f"read the log /spindown/{sight.deployment}/worker/{sight.workload} and the "
+            "console output of that instance, mend the image or `requirements`, and deploy: "
+            "another image closes the breaker, else one launch is tried again after an hour.",
+        )
+
+
+def _refusals(sight: Sight) -> Iterator[Concern]:
+    attempts = sight.decision.attempts
+    account = _words(attempts, _ACCOUNT)
+    if account:
+        yield Concern(
+            name="account",
+            says=f"EC2 refuses every launch of {sight.workload} because of the account or the "
+            f"configuration: {account}",
+            mend="run `spindown doctor`, which names what is missing and the command that mends "
+            "it. It is tried again every 15 minutes.",
+        )
+    unknown = _words(attempts, _UNKNOWN)
+    if unknown:
+        yield Concern(
+            name="unknown-refusal",
+            says=f"EC2 refuses launches of {sight.workload} with a code that Spindown does not "
+            f"know and treats as a lack of capacity: {unknown}",
+            mend="look the code up, and report it.",
+            rest=SAID_AGAIN_AFTER,
+        )
+    if attempts and all(attempt.outcome == _CAPACITY for attempt in attempts):
+        pools = sorted({pool for attempt in attempts for pool in attempt.pools})
+        yield Concern(
+            name="capacity",
+            says=f"EC2 has had no capacity for {sight.workload} in half an hour, lately in "
+            f"{_listed(pools)}.",
+            mend="add `zones` or `gpu_names`, or let an earlier rung of the `ladder` take "
+            "on-demand.",
+            patience=2 * _A_WHILE,
+        )
+
+
+def _quotas(sight: Sight) -> Iterator[Concern]:
+    full = sorted(
+        (quota for quota in sight.quotas or () if quota.until > sight.now),
+        key=lambda quota: quota.quota_class,
+    )
+    if not full:
+        return
+    names = [_quota_name(quota) for quota in full]
+    region, _, code = names[0].partition(" ")
+    yield Concern(
+        name="quota",
+        says=f"The vCPU quota of EC2 is full for {sight.workload}: {_listed(names)}. EC2 says: "
+        f"{_sentence(full[0].message or full[0].code)}",
+        mend=f"ask for more: aws service-quotas request-service-quota-increase --service-code ec2 "
+        f"--region {region} --quota-code {code.partition(' ')[0]} --desired-value VCPUS "
+        "(`spindown doctor` prints the number). Or widen `gpu_names` to another class.",
+    )
+
+
+def _quota_name(quota: QuotaRow) -> str:
+    """Return region, code and class, as ``us-east-1 L-3819A6DF (G/Spot)``."""
+    region, _, name = quota.quota_class.partition("/")
+    return f"{region} {QUOTA_CODES.get(name, quota.code)} ({name})"
+
+
+def _waiting(sight: Sight) -> Iterator[Concern]:
+    decision, policy = sight.decision, sight.policy
+    if decision.outcome is Outcome.NOTHING_FITS:
+        yield Concern(
+            name="no-offer",
+            says=f"Work of {sight.workload} waits and no offer may be taken at any time"
+            f"{_because(decision)}",
+            mend="raise `max_price_per_hour`, lower `min_reliability`, or widen `gpu_names`, "
+            "`gpu_memory_gib_min` or `zones`; `spindown why` lists what rules each offer out.",
+            patience=_A_WHILE,
+        )
+    since = decision.backlog_since
+    waited = sight.now - since if since is not None else timedelta(0)
+    if waited > policy.start_within + _TICKS_OF_GRACE * policy.tick:
+        yield Concern(
+            name="late",
+            says=f"Work of {sight.workload} has waited for {_minutes(waited)}, longer than the "
+            f"promised {_minutes(policy.start_within)}, and nobody takes it: "
+            f"{_sentence(decision.summary)}",
+            mend="run `spindown why`: it names the nearest offer and what rules it out. Raise "
+            "`max_price_per_hour`, widen the `ladder` or `zones`, or allow a longer "
+            "`start_within`.",
+        )
+
+
+def _control(sight: Sight) -> Iterator[Concern]:
+    decision, workload = sight.decision, sight.workload
+    if decision.policy_refusal:
+        yield Concern(
+            name="policy-invalid",
+            says=f"The live policy of {workload} is refused, and the last good one stays in "
+            f"force: {_sentence(decision.policy_refusal)}",
+            mend=f"run `spindown policy set {workload}` with a value that is valid, or "
+            f"`spindown policy reset {workload}` to give keys back.",
+            patience=timedelta(minutes=3),
+        )
+    if sight.held_back:
+        yield Concern(
+            name="reaping-held-back",
+            says=f"Most workers of {workload} look dead at once, which is more likely a fault of "
+            "the ledger or the network than theirs; they are left alone and go on billing.",
+            mend="see whether workers can reach DynamoDB. If they are dead indeed, terminate them "
+            "in EC2: their jobs come back by themselves.",
+            patience=_A_WHILE,
+        )
+    if decision.bad_rows:
+        yield Concern(
+            name="bad-rows",
+            says=f"Rows of {workload} in the ledger cannot be read and are passed over: "
+            f"{_listed(decision.bad_rows)}.",
+            mend=f"delete or mend them in the table {sight.deployment}-ledger.",
+            patience=_A_WHILE,
+        )
+
+
+def _because(decision: Decision) -> str:
+    nearest = [note for note in decision.notes if note.startswith("nearest")]
+    return f"; {_sentence(nearest[0])}" if nearest else "."
+
+
+def _words(attempts: Sequence[AttemptRecord], kind: str) -> str:
+    """Return EC2's words on the first refusal of a kind; "" without one."""
+    refusals = [r for attempt in attempts for r in attempt.refusals if r.kind == kind]
+    return _sentence(_said(refusals[0])) if refusals else ""
+
+
+def _said(refusal: RefusalRecord) -> str:
+    return f"{refusal.code}: {refusal.message}" if refusal.message else refusal.code
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+_SHOWN = 4
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _minutes(length: timedelta) -> str:
+    return f"{length.total_seconds() / 60:.0f} minutes"

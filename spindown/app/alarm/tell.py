@@ -1,0 +1,63 @@
+"""Tell people of what stands, and remember that they were told.
+
+What is remembered is one small row a concern, in the partition of the workload: read with all
+others, written only while there is something to remember.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from spindown.app.control import ControlPorts
+from spindown.app.ledger import Ledger
+from spindown.app.port import Datum, Write
+from spindown.contract import row as rows
+from spindown.contract.metric import CONCERN, DEPLOYMENT, WORKLOAD
+from spindown.domain.concern import Concern, Review
+from spindown.error import SpindownError
+
+#: Amazon SNS API, "Publish".
+_SUBJECT_AT_MOST = 100
+
+
+def remember(review: Review, ledger: Ledger) -> Sequence[Write]:
+    """Return the writes that keep what is seen now; that it was told, ``tell`` writes."""
+    kept = [
+        ledger.change(
+            rows.concern_sort(name), {"since": standing.since, "seen_at": standing.seen_at}
+        )
+        for name, standing in review.changed.items()
+    ]
+    return [*kept, *(ledger.delete(rows.concern_sort(name)) for name in review.forgotten)]
+
+
+def tell(review: Review, workload: str, ports: ControlPorts, ledger: Ledger) -> int:
+    """Tell people of what is due; return how many texts could not be told.
+
+    After the first that the topic does not take, the others wait for the next time.
+    """
+    deployment = ports.deployment().name
+    for number, concern in enumerate(review.due):
+        subject = f"{deployment}-{workload}: {concern.name}"[:_SUBJECT_AT_MOST]
+        try:
+            ports.topic.publish(subject, concern.text)
+            told = {"told_at": ports.clock.now()}
+            ledger.write(ledger.change(rows.concern_sort(concern.name), told))
+        except SpindownError:
+            return len(review.due) - number
+    return 0
+
+
+def measure(standing: Sequence[Concern], untold: int, dimensions: Mapping[str, str]) -> list[Datum]:
+    """Return the metrics of what stands; ``dimensions`` are those of the workload."""
+    data = [
+        Datum(name="Concerns", value=1, dimensions={**dimensions, CONCERN: concern.name})
+        for concern in standing
+    ]
+    if untold:
+        deployment = {DEPLOYMENT: dimensions[DEPLOYMENT]}
+        data.append(Datum(name="Untold", value=untold, dimensions=deployment))
+    return data
+
+
+def of_workload(deployment: str, workload: str) -> Mapping[str, str]:
+    """Return the dimensions of a workload's metrics."""
+    return {DEPLOYMENT: deployment, WORKLOAD: workload}

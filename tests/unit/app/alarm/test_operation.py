@@ -1,0 +1,227 @@
+"""What a tick cannot mend by itself a person hears: once, in EC2's words, with what to do."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.app.port import RefusalKind
+from spindown.contract.row import worker_sort
+from spindown.error import AccessDenied
+from tests.control import REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
+
+MINUTE = timedelta(minutes=1)
+#: No price ladder and one offer a request, so that what EC2 answers is what was asked.
+STRICT = {"band": 0.0, "ladder": ()}
+
+
+def a_full_quota() -> ControlWorld:
+    world = with_policy(**STRICT, max_price_per_hour=0.3)
+    world.market.limit("L-3819A6DF", 0, region=REGION)
+    world.send()
+    world.tick()
+    return world
+
+
+def an_account_error() -> ControlWorld:
+    world = ControlWorld()
+    world.compute.refuse_next(RefusalKind.ACCOUNT, "UnauthorizedOperation")
+    world.send()
+    world.tick()
+    return world
+
+
+def an_unknown_code() -> ControlWorld:
+    world = with_policy(**STRICT)
+    world.compute.refuse_next(RefusalKind.UNKNOWN, "Novel", pool=a_pool_of("g4dn.xlarge"))
+    world.send()
+    world.tick()
+    return world
+
+
+def dry_pools() -> ControlWorld:
+    world = with_policy(**STRICT, max_price_per_hour=0.3)
+    world.dry(*(a_pool_of("g4dn.xlarge", zone) for zone in ZONES))
+    world.send()
+    world.tick()
+    world.run(45)
+    return world
+
+
+def images_that_never_check_in() -> ControlWorld:
+    world = with_policy(max_workers=1)
+    world.send()
+    world.tick()
+    world.run(45)
+    return world
+
+
+def no_offer() -> ControlWorld:
+    world = with_policy(max_price_per_hour=0.01)
+    world.send()
+    world.tick()
+    world.run(20)
+    return world
+
+
+def late_work() -> ControlWorld:
+    world = with_policy(max_workers=0)
+    world.send()
+    world.tick()
+    world.run(10)
+    return world
+
+
+def a_refused_policy() -> ControlWorld:
+    world = ControlWorld()
+    world.settings.put_live(WORKLOAD, '{"max_workers": "many"}')
+    world.run(12)
+    return world
+
+
+def a_row_that_cannot_be_read() -> ControlWorld:
+    world = ControlWorld()
+    world.put(worker_sort("i-0bad"), state="nowhere")
+    world.run(17)
+    return world
+
+
+def workers_that_all_look_stale() -> ControlWorld:
+    world = with_policy(max_workers=4, drain_within=10 * MINUTE)
+    world.send(40)
+    world.tick()
+    for worker in world.workers():
+        world.check_in(worker.instance_id)
+        world.claim(worker.instance_id, f"job-{worker.instance_id}")
+    world.clock.advance(20 * MINUTE)
+    world.run(20)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "words"),
+    [
+        pytest.param(
+            a_full_quota,
+            "quota",
+            ["us-west-2 L-3819A6DF (G/Spot)", "--quota-code L-3819A6DF", "--region us-west-2"],
+            id="a full quota",
+        ),
+        pytest.param(
+            an_account_error, "account", ["UnauthorizedOperation", "spindown doctor"], id="account"
+        ),
+        pytest.param(an_unknown_code, "unknown-refusal", ["Novel"], id="unknown code"),
+        pytest.param(
+            dry_pools, "capacity", ["g4dn.xlarge/us-west-2a/spot", "`gpu_names`"], id="all is dry"
+        ),
+        pytest.param(
+            images_that_never_check_in,
+            "breaker",
+            ["3 instances in a row never checked in", "/spindown/demo/worker/classify"],
+            id="the breaker is open",
+        ),
+        pytest.param(
+            no_offer, "no-offer", ["nearest is", "`max_price_per_hour`"], id="nothing fits"
+        ),
+        pytest.param(
+            late_work, "late", ["longer than the promised 5 minutes", "max_workers"], id="late"
+        ),
+        pytest.param(
+            a_refused_policy,
+            "policy-invalid",
+            ["max_workers", "`spindown policy reset classify`"],
+            id="policy refused",
+        ),
+        pytest.param(
+            a_row_that_cannot_be_read, "bad-rows", ["worker#i-0bad", "demo-ledger"], id="bad row"
+        ),
+        pytest.param(
+            workers_that_all_look_stale, "reaping-held-back", ["DynamoDB"], id="all look stale"
+        ),
+    ],
+)
+def test_a_person_is_told_once_what_happened_and_what_to_do(
+    make: Callable[[], ControlWorld], name: str, words: list[str]
+) -> None:
+    world = make()
+
+    said = [text for subject, text in world.topic.said if subject == f"demo-classify: {name}"]
+
+    assert len(said) == 1
+    assert all(word in said[0] for word in words), said[0]
+    assert re.search(r"\. To do: [a-z].*\.$", said[0])
+    told = [d for d in world.metrics.data if d.name == "Concerns"]
+    assert name in {datum.dimensions["Concern"] for datum in told}
+
+
+def test_nothing_is_said_while_all_is_well() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.run(5)
+
+    assert world.topic.said == ()
+    assert world.metrics.values("Concerns") == []
+    assert not [sort for sort in world.partition() if sort.startswith("concern#")]
+
+
+def test_what_lasts_is_said_again_after_a_day() -> None:
+    world = a_refused_policy()
+
+    for _ in range(25):
+        world.tick(timedelta(hours=1))
+        world.run(4)
+
+    assert len(world.topic.said) == 2
+
+
+def test_what_was_mended_is_news_when_it_comes_back() -> None:
+    world = a_refused_policy()
+    world.settings.put_live(WORKLOAD, "{}")
+    world.run(60)
+
+    world.settings.put_live(WORKLOAD, '{"max_workers": "many"}')
+    world.run(12)
+
+    assert len(world.topic.said) == 2
+
+
+def test_capacity_that_comes_and_goes_is_not_said() -> None:
+    world = with_policy(**STRICT, max_price_per_hour=0.3, max_workers=4)
+    both = [a_pool_of("g4dn.xlarge", zone) for zone in ZONES]
+    world.dry(*both)
+    world.send()
+    world.tick()
+    world.run(15)
+    for pool in both:
+        world.compute.set_capacity(pool, None)
+    world.run(15)
+    assert world.workers()
+
+    world.dry(*both)
+    world.send(300)
+    world.run(20)
+
+    assert "demo-classify: capacity" not in [subject for subject, _ in world.topic.said]
+
+
+def test_a_topic_that_takes_nothing_stops_no_tick_and_is_tried_again() -> None:
+    world = ControlWorld()
+
+    def refuse(call: Any, proceed: Callable[[], Any]) -> Any:
+        if call.port == "topic":
+            raise AccessDenied("sns:Publish")
+        return proceed()
+
+    world.interfere = refuse
+    world.settings.put_live(WORKLOAD, '{"max_workers": "many"}')
+    world.run(12)
+    assert world.metric("Untold") == 1
+    assert world.topic.said == ()
+
+    world.interfere = None
+    world.run(1)
+
+    assert len(world.topic.said) == 1
