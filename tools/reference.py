@@ -201,7 +201,8 @@ _POLICY = {
     "tick": "Period of the tick, by which every promise is reckoned. AWS ticks each minute.",
 }
 _RUNG = {
-    "after": "From this waiting time on. The first rung is at `0s`.",
+    "after": "From this waiting time on, or from `start_within` if that is sooner. The first rung "
+    "is at `0s`.",
     "capacity_types": "What may be bought then.",
     "max_price_per_hour": "At most at this price. Not set: `max_price_per_hour` of the policy.",
 }

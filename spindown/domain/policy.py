@@ -50,7 +50,7 @@ class Policy:
     ladder: tuple[Rung, ...] = field(
         default=(
             Rung(after=timedelta(0), capacity_types=frozenset({CapacityType.SPOT})),
-            Rung(after=timedelta(minutes=15), capacity_types=frozenset(CapacityType)),
+            Rung(after=timedelta(minutes=5), capacity_types=frozenset(CapacityType)),
         )
     )
     spot_price_ratio_estimate: float = 0.5

@@ -177,6 +177,15 @@ def test_the_ladder_is_climbed_by_waiting(
     assert (found.get(SPOT), found.get(ON_DEMAND)) == (spot, on_demand)
 
 
+def test_every_rung_of_the_default_ladder_says_when_it_really_opens() -> None:
+    policy = Policy()
+    last = policy.ladder[-1].after
+
+    assert last <= policy.start_within
+    assert price_ceilings(policy, last - timedelta(seconds=1)).keys() == {SPOT}
+    assert price_ceilings(policy, last).keys() == {SPOT, ON_DEMAND}
+
+
 def test_what_was_open_once_stays_open() -> None:
     rungs = (
         Rung(after=timedelta(0), capacity_types=frozenset({SPOT})),
