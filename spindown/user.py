@@ -54,6 +54,20 @@ class Context:
     params: Mapping[str, Any] = field(default_factory=dict)
     #: Which of the instance's slots this process is, from 0 on.
     slot: int = 0
+    #: None during ``setup``, when there is no job.
+    state: Path | None = None
+
+    @property
+    def state_dir(self) -> Path:
+        """Return a directory whose files outlive an interruption of the job.
+
+        Commits carry it along, and whoever goes on with the job finds it as it was. It may be
+        older than the last result that was committed, never newer. Replace a file by writing
+        another one, named ``*.tmp``, and renaming it.
+        """
+        if self.state is None:
+            raise RuntimeError("there is no job yet, so it has no state directory")
+        return self.state
 
     def output_dir(self, item: Item) -> Path:
         """Return a directory for the files of an item; what lies there is part of its result."""

@@ -61,6 +61,10 @@ class ScriptedRunner:
             self.before_poll(self.polls)
         return self._events.pop(0) if self._events else None
 
+    def stop(self, grace: timedelta) -> Sequence[ItemDone]:
+        self.kill()
+        return ()
+
     def kill(self) -> None:
         self.kills += 1
         self._events = []

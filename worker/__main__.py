@@ -6,6 +6,8 @@ what belongs to the machine:
 
 SPINDOWN_POWEROFF           command that ends the instance (default: systemctl poweroff)
 SPINDOWN_PYTHON             interpreter of the user's code (default: this one)
+SPINDOWN_LAUNCHER           command that runs a program as the user's code (default: none)
+SPINDOWN_CODE_USER          uid:gid of the user's code in a container (default: ours)
 SPINDOWN_ALIVE              file written at every heartbeat, for the dead-man check
 SPINDOWN_METADATA_INTERVAL  seconds between two looks at the metadata (default: 5)
 SPINDOWN_USAGE_INTERVAL     seconds between two looks at CPU, memory and GPUs (default: 5)
@@ -35,9 +37,12 @@ from spindown.aws.log.stream import LogStream
 from spindown.aws.session import steady_session
 from spindown.aws.wiring import Aws
 from spindown.contract.location import work_root
+from spindown.contract.run import RunMode
 from spindown.domain.fleet import Worker
 from spindown.error import SpindownError
-from worker.child.code import Code, fetch_code
+from worker.child.code import Code, fetch_code, has_code
+from worker.child.command import CommandRunner
+from worker.child.place import Container, Machine, find_runtime
 from worker.child.runner import ChildRunner, Runner
 from worker.daemon import Daemon, Parts
 from worker.home import Home, WorkerSettings, find_home
@@ -88,6 +93,8 @@ def read_settings(environment: Mapping[str, str], scratch: Path) -> WorkerSettin
     return WorkerSettings(
         scratch=scratch,
         python=environment.get("SPINDOWN_PYTHON") or sys.executable,
+        launcher=tuple(shlex.split(environment.get("SPINDOWN_LAUNCHER") or "")),
+        code_user=environment.get("SPINDOWN_CODE_USER") or f"{os.getuid()}:{os.getgid()}",
         env=environment,
         poweroff=tuple(shlex.split(environment.get("SPINDOWN_POWEROFF") or "systemctl poweroff")),
         alive=Path(alive) if alive else None,
@@ -101,7 +108,7 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
     identity = _identify(metadata, log)
     home = find_home(identity)
     log = log.bind(instance_id=identity.instance_id, workload=home.workload)
-    aws = Aws(steady_session(identity.region))
+    aws = Aws(steady_session(home.region))
     stream = aws.log_stream(home.log_group, identity.instance_id)
     log.ship(stream)
     code = fetch_code(home.code, aws.input_source([home.code]).fetch, settings.scratch)
@@ -144,14 +151,35 @@ def open_ports(aws: Aws, home: Home, code: Code, stream: LogStream) -> WorkPorts
 def make_runner(
     worker: Worker, slot: int, code: Code, settings: WorkerSettings, log: EventLog
 ) -> Runner:
-    """Return what runs the user's code in one slot: a child that sees only its GPUs."""
-    return ChildRunner(
-        code,
+    """Return what runs the user's code in one slot, with no other GPUs than its own."""
+    spec, log = code.spec, log.bind(slot=slot)
+    env = {**settings.env, **spec.env, **visible_gpus(worker, slot)}
+    if spec.mode is RunMode.ENTRYPOINT:
+        scratch = settings.scratch / f"slot-{slot}" / "setup"
+        return ChildRunner(
+            code, slot=slot, scratch=scratch, python=settings.python, env=env, log=log
+        )
+    place = (
+        make_container(worker, slot, code, settings)
+        if spec.mode is RunMode.IMAGE
+        else Machine(argv=spec.command, launcher=settings.launcher, env=env)
+    )
+    return CommandRunner(code, place, slot=slot, log=log)
+
+
+def make_container(worker: Worker, slot: int, code: Code, settings: WorkerSettings) -> Container:
+    """Return the container that calls of a slot run in (raises NoRuntime)."""
+    spec = code.spec
+    return Container(
+        runtime=find_runtime(settings.env),
+        image=spec.image,
+        argv=spec.command,
+        gpus=slot_gpus(worker, slot) if worker.gpu_count else (),
+        user=settings.code_user,
         slot=slot,
-        scratch=settings.scratch / f"slot-{slot}" / "setup",
-        python=settings.python,
-        env={**settings.env, **code.spec.env, **visible_gpus(worker, slot)},
-        log=log.bind(slot=slot),
+        code=code.root if has_code(code) else None,
+        env=spec.env,
+        client_env=settings.env,
     )
 
 

@@ -1,29 +1,29 @@
 """One slot's work on one job: compute batch after batch, commit meanwhile, end in order."""
 
 import itertools
-import shutil
 from collections.abc import Sequence
+from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
-from pathlib import Path, PurePosixPath
+from datetime import datetime, timedelta
 from typing import Any
 
 from spindown.app.work.account import Progress
 from spindown.app.work.commit import Portion, commit
-from spindown.app.work.held import Finished, Held, LocalFile
+from spindown.app.work.held import Held
 from spindown.app.work.item import settle_items
 from spindown.app.work.release import settle_failure, settle_rejection, settle_release
 from spindown.app.work.split import is_too_large
 from spindown.contract.job.manifest import JobState
-from spindown.contract.job.result import ItemStatus, Record
 from spindown.domain.checkpointing import interval_hours, is_due
 from spindown.domain.lease import is_excused, must_release, outage_wait
 from spindown.error import ContractError, LeaseLost, SpindownError, Throttled, Unreachable
-from worker.child.runner import BatchDone, Broken, ItemDone, Task
+from worker.child.runner import BatchDone, Broken, ItemDone
 from worker.handover import Bench, Ending, Handover
-from worker.prefetch import Prefetch
-from worker.writer import Writer
+from worker.harvest import Harvest
+from worker.transfer.prefetch import Prefetch
+from worker.transfer.writer import Writer
+from worker.workplace import Workplace
 
 #: How often a slot looks up from a batch: what a lost lease or a notice waits for at most.
 _LOOK_UP = timedelta(milliseconds=200)
@@ -41,14 +41,10 @@ class Attempt:
         self._held = held
         self._log = bench.log.bind(job_id=held.job_id, epoch=held.manifest.epoch)
         self._values: Sequence[Any] = ()
-        self._results: dict[int, Finished] = {}
-        self._next = held.manifest.next_item
-        self._busy_from = bench.ports.clock.now()
-        # The epoch is in the name: a fetch of an attempt that was broken off may still come in.
-        self._scratch = bench.scratch / f"{held.job_id}.{held.manifest.epoch}"
-        self._outputs = self._scratch / "outputs"
-        #: Results are there for every item before this one.
-        self._row_end = self._next
+        self._place = Workplace(held, bench.scratch)
+        self._harvest = Harvest(
+            held, self._place.outputs, self._place.files, now=bench.ports.clock.now()
+        )
         self._handover = Handover(bench, self._log)
 
     @property
@@ -86,8 +82,8 @@ class Attempt:
                 self._handover.release(self._held)
             raise
         finally:
-            if self._scratch.exists():
-                shutil.rmtree(self._scratch, ignore_errors=True)
+            self._place.keep_log(self._held.job_id, bench.ports.objects, self._log)
+            self._place.remove()
 
     def _break_off(self, cause: SpindownError) -> None:
         """Give the job back; an outage says nothing of it, so it is not counted, and can wait."""
@@ -117,53 +113,87 @@ class Attempt:
         if is_too_large(self._held, self._values, bench.policy):
             return self._handover.split(self._held, self._values)
         self._held = self._held.with_items(len(self._values))
+        self._harvest.expect(self._values)
         if redone:
             self._handover.report(Progress(items_redone=redone))
         writer = Writer(self._held, self._commit, clock=bench.ports.clock, executor=bench.transfers)
-        prefetch = Prefetch(
+        ahead = bench.ahead.prefetched(self._held) if bench.ahead else None
+        prefetch = ahead or Prefetch(
             self._values,
             inputs=bench.ports.inputs,
-            scratch=self._scratch / "inputs",
+            scratch=self._place.inputs,
             executor=bench.transfers,
         )
         try:
             end = self._compute(writer, prefetch)
         finally:
+            prefetch.remove()
             self._held = writer.settle()
         return self._end(end)
 
     def _compute(self, writer: Writer, prefetch: Prefetch) -> "_End":
         """Go through the batches until all are done or something ends it."""
-        bench, size = self._bench, self._bench.batch_size
-        total = len(self._values)
-        for first in range(self._next, total, size):
-            indexes = range(first, min(first + size, total))
-            if self._should_stop() or self._is_held_too_long():
+        bench, total, next_item = self._bench, len(self._values), self._harvest.next
+        if not self._open_state():
+            return _STOPPED
+        started = bench.ports.clock.now()
+        for first in range(next_item, total, bench.batch_size):
+            indexes = range(first, min(first + bench.batch_size, total))
+            if not self._is_ready(prefetch, indexes):
                 return _STOPPED
-            while not prefetch.is_ready(indexes, _LOOK_UP):
-                if self._should_stop():
-                    return _STOPPED
             batch = prefetch.take(indexes)
-            if indexes.stop < total:
-                prefetch.begin(range(indexes.stop, min(indexes.stop + size, total)))
+            self._look_ahead(prefetch, indexes)
             for index, why in batch.failed.items():
                 self._keep(ItemDone(index=index, error=why))
             if batch.items:
-                task = Task(
-                    job_id=self._held.job_id, params=self._held.job.params, outputs=self._outputs
-                )
-                bench.runner.begin(task, batch.items)
-                end = self._follow(writer)
+                bench.runner.begin(self._place.task(self._held), batch.items)
+                end = self._follow(writer, started)
                 if end is not None:
                     return end
             prefetch.clear(indexes)
             self._checkpoint(writer)
+        if bench.ahead is not None:
+            bench.ahead.note_pace(total - next_item, bench.ports.clock.now() - started)
         return _End()
 
-    def _follow(self, writer: Writer) -> "_End | None":
+    def _is_ready(self, prefetch: Prefetch, indexes: range) -> bool:
+        """Wait for the input of a batch; False if the job must be left."""
+        if self._should_stop() or self._is_held_too_long():
+            return False
+        while not prefetch.is_ready(indexes, _LOOK_UP):
+            if self._should_stop():
+                return False
+        return True
+
+    def _look_ahead(self, prefetch: Prefetch, indexes: range) -> None:
+        """Fetch, while a batch computes, the next one's input, or the next message and its."""
+        total, size = len(self._values), self._bench.batch_size
+        if indexes.stop < total:
+            prefetch.begin(range(indexes.stop, min(indexes.stop + size, total)))
+        elif self._bench.ahead is not None:
+            self._bench.ahead.begin(len(indexes))
+
+    def _open_state(self) -> bool:
+        """Bring back the user's own checkpoint; False if the worker must leave meanwhile."""
+        self._place.open()
+        manifest = self._held.manifest
+        if not manifest.user_state:
+            return True
+        ports = self._bench.ports
+        coming = self._bench.transfers.submit(self._place.state.restore, manifest, ports)
+        while wait([coming], _LOOK_UP.total_seconds()).not_done:
+            if self._should_stop():
+                return False
+        trouble = coming.result()
+        if trouble is not None:
+            self._log.warning("state_damaged", reason=trouble)
+        return True
+
+    def _follow(self, writer: Writer, started: datetime) -> "_End | None":
         """Take the answers of one batch; None when it is done."""
+        bench = self._bench
         for polls in itertools.count(1):
-            event = self._bench.runner.poll(_LOOK_UP)
+            event = bench.runner.poll(_LOOK_UP)
             match event:
                 case ItemDone():
                     self._keep(event)
@@ -173,86 +203,63 @@ class Attempt:
                     return _End(reason=reason)
             if event is None or polls % _POLLS_A_LOOK == 0:
                 if self._should_stop():
-                    self._bench.runner.kill()
+                    for done in bench.runner.stop(bench.stop_grace):
+                        self._keep(done)
                     return _STOPPED
+                if bench.job_timeout and bench.ports.clock.now() - started > bench.job_timeout:
+                    bench.runner.kill()
+                    seconds = bench.job_timeout.total_seconds()
+                    return _End(reason=f"the job took longer than {seconds:g} s (job_timeout)")
                 self._checkpoint(writer)
         raise AssertionError
 
     def _should_stop(self) -> bool:
         if self._bench.keeper.is_lost:
             raise LeaseLost(f"{self._held.job_id}: the heartbeat found another owner")
-        return self._bench.life.must_leave()
+        return self._bench.life.must_leave(ahead=self._bench.stop_grace)
 
     def _is_held_too_long(self) -> bool:
         return must_release(self._held.message.received_at, self._bench.ports.clock.now())
 
     def _keep(self, done: ItemDone) -> None:
-        """Turn an answer into a record, with the files that lie where they may."""
-        error, files = done.error, self._files(done)
-        if files is None:
-            error, files = "its files lie outside its output directory", ()
-        record = Record(
-            job_id=self._held.job_id,
-            index=done.index,
-            item=self._values[done.index],
-            status=ItemStatus.OK if error is None else ItemStatus.FAILED,
-            result=done.value if error is None else None,
-            error=error,
-            seconds=done.seconds,
-        )
-        self._results[done.index] = Finished(record=record, files=files)
+        self._harvest.keep(done)
         self._bench.keeper.items_done += 1
-        while self._row_end in self._results:
-            self._row_end += 1
-
-    def _files(self, done: ItemDone) -> tuple[LocalFile, ...] | None:
-        """Return the files of an answer; None if one of them is not its own."""
-        if not done.files or done.error is not None:
-            return ()
-        root = self._outputs / str(done.index)
-        files = tuple(LocalFile(path=path, local=root / path) for path in done.files)
-        return files if all(_is_inside(root, file) for file in files) else None
 
     def _checkpoint(self, writer: Writer) -> None:
         """Begin a commit of what is done in a row, if one is due and none is under way."""
         writer.check()
-        if writer.is_busy:
+        # The last portion goes with the end of the job, in one write.
+        if writer.is_busy or self._harvest.is_whole:
             return
-        policy, clock = self._bench.policy, self._bench.ports.clock
+        policy, now = self._bench.policy, self._bench.ports.clock.now()
         cost = (writer.cost or _COST_ESTIMATE) / timedelta(hours=1)
         hours = interval_hours(policy, cost_hours=cost, rate=self._bench.interruption_rate)
-        due = is_due(
-            policy,
-            items_since=self._row_end - self._next,
-            elapsed=clock.now() - writer.committed_at,
-            interval=timedelta(hours=hours),
+        interval, elapsed = timedelta(hours=hours), now - writer.committed_at
+        if self._bench.life.is_at_risk_since(writer.committed_at):
+            interval = timedelta(0)
+        by_items = is_due(
+            policy, items_since=self._harvest.in_a_row, elapsed=elapsed, interval=interval
         )
-        # The last portion goes with the end of the job, in one write.
-        if due and self._row_end < len(self._values):
-            writer.begin(self._portion())
-
-    def _portion(self) -> Portion:
-        """Take what is done in a row from the next item on, and the time since the last."""
-        finished = tuple(self._results.pop(index) for index in range(self._next, self._row_end))
-        self._next = self._row_end
-        now = self._bench.ports.clock.now()
-        busy, self._busy_from = now - self._busy_from, now
-        return Portion(finished=finished, busy=busy)
+        state = self._place.state.take() if by_items or elapsed >= interval else None
+        if by_items or state is not None:
+            writer.begin(self._harvest.take(now, state))
 
     def _commit(self, held: Held, portion: Portion) -> Held:
         bench = self._bench
         started = bench.ports.clock.now()
         committed = commit(held, portion, seat=bench.seat, ports=bench.ports)
+        if portion.state is not None:
+            self._place.state.note_commit(held.manifest, committed.manifest)
         self._handover.tell(committed, portion, bench.ports.clock.now() - started)
-        for one in portion.finished:
-            if one.files:
-                shutil.rmtree(self._outputs / str(one.record.index), ignore_errors=True)
+        self._place.clear(portion.finished)
         return committed
 
     def _end(self, end: "_End") -> Ending:
         """End the job in order, with what is done; what a later attempt must redo is counted."""
         bench = self._bench
-        portion = self._portion()
+        # Of an attempt that failed, only what an earlier commit took is to be trusted.
+        state = self._place.state.take(at_rest=True) if end.is_stopped else None
+        portion = self._harvest.take(bench.ports.clock.now(), state)
         if not end.is_stopped and end.reason is None:
             self._held = self._commit(self._held, portion)
             return self._handover.complete(self._held)
@@ -267,6 +274,7 @@ class Attempt:
             )
         else:
             self._log.warning("attempt_failed", reason=end.reason)
+            self._place.tape.add(f"[spindown] the attempt failed: {end.reason}")
             bench.account.emit({"JobsFailed": 1})
             self._held = settle_failure(
                 self._held,
@@ -277,7 +285,7 @@ class Attempt:
                 policy=bench.policy,
             )
         took = bench.ports.clock.now() - started
-        self._handover.tell(self._held, portion, took, redone=len(self._results))
+        self._handover.tell(self._held, portion, took, redone=self._harvest.behind_a_gap)
         match self._held.manifest.state:
             case JobState.COMPLETED:
                 return self._handover.complete(self._held)
@@ -297,10 +305,3 @@ class _End:
 
 
 _STOPPED = _End(is_stopped=True)
-
-
-def _is_inside(root: Path, file: LocalFile) -> bool:
-    path = PurePosixPath(file.path)
-    if path.is_absolute() or ".." in path.parts or file.local.is_symlink():
-        return False
-    return file.local.is_file() and file.local.resolve().is_relative_to(root.resolve())

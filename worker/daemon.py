@@ -7,6 +7,7 @@ EC2 is about to reclaim it for free.
 """
 
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from spindown.app.work.policy import read_standing
 from spindown.app.work.presence import Presence
 from spindown.contract.codec import decode
 from spindown.contract.row import RateRow, pool_sort, workload_partition
+from spindown.contract.run import Results, RunMode
 from spindown.domain.fleet import Worker
 from spindown.domain.interruption import should_power_off
 from spindown.domain.learning import PoolRecord, interruption_rate
@@ -34,6 +36,7 @@ from worker.keeper import Keeper
 from worker.life import Life
 from worker.log import EventLog
 from worker.slot import Slot
+from worker.transfer.ahead import Ahead
 from worker.usage.journal import Journal
 from worker.usage.sampler import Sampler
 from worker.watch import Watch
@@ -169,8 +172,11 @@ class Daemon:
             price_per_hour=worker.price_per_hour / max(worker.slots, 1),
             log_pointer=f"{parts.home.log_group}:{worker.instance_id}",
         )
+        spec = parts.code.spec
         scratch = parts.settings.scratch / f"slot-{slot}"
         scratch.mkdir(parents=True)
+        batch_size = spec.batch_size if spec.results is Results.PER_ITEM else sys.maxsize
+        transfers = ThreadPoolExecutor(2, thread_name_prefix=f"transfer-{slot}")
         bench = Bench(
             seat=seat,
             presence=self._presence,
@@ -180,11 +186,21 @@ class Daemon:
             account=account,
             keeper=Keeper(seat, self._presence, self._ports),
             log=self._log.bind(slot=slot),
-            batch_size=parts.code.spec.batch_size,
-            transfers=ThreadPoolExecutor(2, thread_name_prefix=f"transfer-{slot}"),
+            batch_size=batch_size,
+            transfers=transfers,
             scratch=scratch,
             interruption_rate=rate,
             recorder=sampler.watch(slot, runner),
+            stop_grace=timedelta(0) if spec.mode is RunMode.ENTRYPOINT else spec.stop_grace,
+            job_timeout=spec.job_timeout,
+            ahead=Ahead(
+                life=self._life,
+                ports=self._ports,
+                batch_size=batch_size,
+                scratch=scratch,
+                executor=transfers,
+                log=self._log,
+            ),
         )
         return Slot(bench, poll_at_most=parts.settings.poll_at_most)
 

@@ -23,6 +23,7 @@ from worker.child.runner import Runner
 from worker.keeper import Keeper
 from worker.life import Life
 from worker.log import EventLog
+from worker.transfer.ahead import Ahead
 from worker.usage.record import Recorder
 
 
@@ -60,6 +61,12 @@ class Bench:
     interruption_rate: float = 0.0
     #: Notes how the machine was used; None: nobody asks.
     recorder: Recorder | None = None
+    #: What the code has to end in order when it is asked to stop.
+    stop_grace: timedelta = timedelta(0)
+    #: Bound of one attempt; None: none.
+    job_timeout: timedelta | None = None
+    #: Looks one message ahead; None: nobody does.
+    ahead: Ahead | None = None
 
     @property
     def policy(self) -> Policy:
@@ -121,12 +128,15 @@ class Handover:
         """Report a commit; ``redone`` items were computed in vain."""
         failed = sum(one.record.status is ItemStatus.FAILED for one in portion.finished)
         is_completed = held.manifest.state is JobState.COMPLETED
+        files = [file.local for one in portion.finished for file in one.files]
         self.report(
             Progress(
                 items_ok=len(portion.finished) - failed,
                 items_failed=failed,
                 items_redone=redone,
                 busy=portion.busy,
+                bytes_in=portion.bytes_in,
+                bytes_out=_part_bytes(held, portion) + sum(file.stat().st_size for file in files),
                 commit=took if portion.finished else None,
                 job_items=held.manifest.items if is_completed else None,
                 job_busy=timedelta(seconds=held.manifest.busy_seconds),
@@ -154,3 +164,8 @@ class Handover:
                 # What was not cleared runs out by itself; the slot is free all the same.
                 self._bench.presence.free(self._bench.seat)
                 raise
+
+
+def _part_bytes(held: Held, portion: Portion) -> int:
+    """Return the size of the part that a portion has become."""
+    return held.manifest.parts[-1].bytes if portion.finished else 0

@@ -18,6 +18,8 @@ class Home:
 
     deployment: str
     workload: str
+    #: Where all of them are, which need not be where the instance runs.
+    region: str
     queue_url: str
     dead_letter_url: str
     table: str
@@ -40,6 +42,10 @@ class WorkerSettings:
     scratch: Path
     #: The interpreter of the user's code.
     python: str
+    #: What becomes the user of the user's code and runs its arguments; empty: that is ours.
+    launcher: tuple[str, ...] = ()
+    #: ``uid:gid`` of the user's code in a container; "": ours.
+    code_user: str = ""
     #: The environment of the user's code, before its own settings.
     env: Mapping[str, str] = field(default_factory=dict)
     #: Ends the instance.
@@ -76,4 +82,6 @@ def find_home(identity: Identity) -> Home:
     for name in names.values():
         if not identity.tags.get(name):
             raise ContractError(f"tag {name}", None, "launch workers from Spindown's own template")
-    return Home(**{field_name: identity.tags[name] for field_name, name in names.items()})
+    region = identity.tags.get(tag.REGION) or identity.region
+    found = {field_name: identity.tags[name] for field_name, name in names.items()}
+    return Home(region=region, **found)

@@ -37,6 +37,8 @@ class Life:
     leave_by: datetime | None = None
     #: Until when the worker stays though it is idle.
     warm_until: datetime | None = None
+    #: Since when EC2 sees a higher risk of an interruption; None: it has not said so.
+    risk_since: datetime | None = None
     #: Why no new job is taken; "" while jobs are taken.
     reason: str = ""
     #: EC2 announced the interruption; or it is ours to leave.
@@ -80,9 +82,19 @@ class Life:
         self.leave(deadline - self.standing.policy.commit_margin, "interrupted")
         return is_news
 
-    def must_leave(self) -> bool:
-        """Tell whether held jobs must be given back now."""
-        return self.leave_by is not None and self.clock.now() >= self.leave_by
+    def rebalance(self) -> bool:
+        """Take no new job, since EC2 advises to leave; tell whether this was news."""
+        with self._lock:
+            self.risk_since = self.risk_since or self.clock.now()
+        return self.finish("rebalance")
+
+    def is_at_risk_since(self, committed_at: datetime) -> bool:
+        """Tell whether EC2 has seen a higher risk after a commit."""
+        return self.risk_since is not None and self.risk_since >= committed_at
+
+    def must_leave(self, *, ahead: timedelta = timedelta(0)) -> bool:
+        """Tell whether held jobs must be given back in ``ahead`` from now."""
+        return self.leave_by is not None and self.clock.now() + ahead >= self.leave_by
 
     def wake(self) -> None:
         """Wake whoever waits."""

@@ -62,6 +62,8 @@ class Slot:
             else:
                 if not had_message and not bench.life.is_warm:
                     bench.life.wait(poll_wait(self._idle_for()))
+        if bench.ahead is not None:
+            bench.ahead.drop()
         bench.runner.kill()
         bench.transfers.shutdown(wait=False, cancel_futures=True)
         bench.life.wake()
@@ -85,6 +87,10 @@ class Slot:
     def _receive(self) -> Message | None:
         """Wait for a message, alone among the slots; none can come unseen past ``polling``."""
         bench = self._bench
+        ahead = bench.ahead.take() if bench.ahead is not None else None
+        if ahead is not None:
+            self.free_since = None
+            return ahead
         with bench.life.polling:
             if bench.life.is_finishing:
                 return None

@@ -92,7 +92,7 @@ class Watch:
         if deadline is not None:
             self.interrupt(deadline, "metadata")
         advised = self._metadata.rebalance()
-        if advised is not None and self._life.finish("rebalance"):
+        if advised is not None and self._life.rebalance():
             self._log.warning("rebalance_recommended", at=advised)
             self._presence.record_rebalance(advised)
 
@@ -129,7 +129,7 @@ class Watch:
         self._life.warm_until = worker.warm_until
         if worker.interrupted_at is not None:
             self.interrupt(worker.interrupted_at, "ledger")
-        if worker.rebalance_at is not None and self._life.finish("rebalance"):
+        if worker.rebalance_at is not None and self._life.rebalance():
             self._log.warning("rebalance_recommended", at=worker.rebalance_at)
 
     def _show_life(self) -> None:

@@ -92,17 +92,24 @@ def pack(directory: Path | None, spec: RunSpec) -> bytes:
         ConfigError: a link leads out of the directory, or a file has the name of ours.
     """
     members = {RUN_SPEC_NAME: Member(data=encode_run_spec(spec))}
-    for path in sorted(directory.rglob("*")) if directory else ():
+    if directory is not None:
+        members |= _pack_code(directory)
+    return pack_members(members)
+
+
+def _pack_code(directory: Path) -> dict[str, Member]:
+    members = {}
+    for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory)
         if _is_left_out(PurePosixPath(name)) or path.is_dir():
             continue
-        if directory is None or not path.resolve().is_relative_to(directory.resolve()):
+        if not path.resolve().is_relative_to(directory.resolve()):
             raise ConfigError("run.code", str(name), "replace this link by what it points at")
         if str(name) == RUN_SPEC_NAME:
             raise ConfigError("run.code", str(name), "rename this file: Spindown writes its own")
         is_executable = bool(path.stat().st_mode & _ANY_EXECUTE)
         members[name.as_posix()] = Member(data=path.read_bytes(), is_executable=is_executable)
-    return pack_members(members)
+    return members
 
 
 def _is_left_out(name: PurePosixPath) -> bool:

@@ -96,6 +96,7 @@ class _Batch:
             job_id=frame["job_id"],
             params=frame["params"],
             slot=slot,
+            state=None if frame.get("state") is None else Path(frame["state"]),
         )
         self._items = [
             Item(one["index"], one["value"], None if one["path"] is None else Path(one["path"]))
@@ -105,6 +106,7 @@ class _Batch:
         self._rest = {item.index: item for item in self._items}
         #: Answers that were not sent yet.
         self._ready: list[Frame] = []
+        self._is_out_of_memory = False
 
     def serve(self) -> None:
         """Answer the batch; what raises as a batch is tried again item by item."""
@@ -115,6 +117,8 @@ class _Batch:
                 self._serve_singly()
             else:
                 self._fail(self._items[0], exc)
+        if self._is_out_of_memory:
+            return
         for item in list(self._rest.values()):
             self._keep(Result(item, error="the entrypoint gave no result for this item"), 0.0)
         self._flush(done=True)
@@ -126,6 +130,8 @@ class _Batch:
                 self._try([item])
             except _USER_ERRORS as exc:
                 self._fail(item, exc)
+            if self._is_out_of_memory:
+                return
 
     def _try(self, items: Sequence[Item]) -> None:
         started = time.monotonic()
@@ -161,6 +167,14 @@ class _Batch:
 
     def _fail(self, item: Item, exc: BaseException) -> None:
         traceback.print_exc()
+        if isinstance(exc, MemoryError):
+            # That says something of this machine, and nothing for good of the item.
+            self._is_out_of_memory = True
+            if self._ready:
+                self._flush()
+            reason = f"{describe(exc)} at item {item.index}"
+            _send(self._answers, encode_frame({"type": "memory", "reason": reason}))
+            return
         if item.index in self._rest:
             self._keep(Result(item, error=describe(exc)), 0.0)
 

@@ -34,6 +34,11 @@ def fetch_code(uri: str, fetch: Callable[[str, Path], None], scratch: Path) -> C
     return Code(root=root, spec=decode_run_spec(spec_path.read_bytes()), digest=digest)
 
 
+def has_code(code: Code) -> bool:
+    """Tell whether the archive holds anything besides how to call it."""
+    return any(path.name != RUN_SPEC_NAME for path in code.root.iterdir())
+
+
 def unpack(archive: Path, root: Path) -> None:
     """Unpack a zip file below ``root``; refuse it whole if one name would leave it."""
     try:

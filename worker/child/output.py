@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO
 
+from worker.child.tape import Tape
 from worker.log import EventLog
 
 #: A longer line is told in pieces.
@@ -21,8 +22,9 @@ class Output:
         """Tell a log what is read; ``clock`` counts seconds."""
         self._log = log
         self._clock = clock
-        #: The job that the lines belong to.
+        #: The job that the lines belong to, and what keeps them for it.
         self.job_id = ""
+        self.tape: Tape | None = None
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._second_began = clock()
         self._lines = 0
@@ -41,6 +43,8 @@ class Output:
 
     def _take(self, text: str) -> None:
         self._last_lines.append(text)
+        if self.tape is not None:
+            self.tape.add(text)
         now = self._clock()
         if now - self._second_began >= 1.0:
             self._tell_left_out()

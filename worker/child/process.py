@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from worker.child.ending import describe_end
 from worker.child.frame import Frame, FrameReader, encode_frame, write_within
 from worker.child.output import Output
 from worker.log import EventLog
@@ -73,17 +74,12 @@ class Child:
             self._has_ended = True
             return {"type": "end"}
 
-    def describe_end(self) -> str:
+    def describe_end(self, *, out_of_memory: bool) -> str:
         """Return why the process is gone, with the last thing that it said."""
         self.kill()
-        status = self._process.returncode
-        last = self.output.last_line
-        said = f'; its last output was "{last[:300]}"' if last else ""
-        if status == -signal.SIGKILL:
-            return f"the process was killed (SIGKILL), most likely for want of memory{said}"
-        if status < 0:
-            return f"the process was killed by {signal.Signals(-status).name}{said}"
-        return f"the process ended with status {status}{said}"
+        return describe_end(
+            self._process.returncode, self.output.last_line, out_of_memory=out_of_memory
+        )
 
     def kill(self) -> None:
         """End the process and all that it has started; reap it and close the pipes."""

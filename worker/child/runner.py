@@ -15,8 +15,10 @@ from typing import Any, Protocol
 import worker
 from spindown.user import Item
 from worker.child.code import Code
+from worker.child.ending import MemoryKills
 from worker.child.frame import Frame
 from worker.child.process import Child
+from worker.child.tape import Tape
 from worker.log import EventLog
 
 
@@ -28,6 +30,10 @@ class Task:
     params: Mapping[str, Any] = field(default_factory=dict)
     #: Where the items leave their files.
     outputs: Path
+    #: The user's own checkpoint; None: it is not kept.
+    state: Path | None = None
+    #: Keeps what the code prints; None: nobody does.
+    tape: Tape | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +92,10 @@ class Runner(Protocol):
         """Return the next event of the batch, None if there is none within ``timeout``."""
         ...
 
+    def stop(self, grace: timedelta) -> Sequence[ItemDone]:
+        """End the batch in hand, in order if the code can; return what it still gave."""
+        ...
+
     def kill(self) -> None:
         """End the child at once, with whatever it has started; the next batch gets a new one."""
         ...
@@ -123,6 +133,7 @@ class ChildRunner:
         self._child: Child | None = None
         self._batch: tuple[Task, Sequence[Item]] | None = None
         self._give_up_at = 0.0
+        self._kills = MemoryKills()
         #: What the child has sent and nobody has polled for yet.
         self._answers: deque[Event] = deque()
 
@@ -135,6 +146,7 @@ class ChildRunner:
     def warm(self) -> None:
         """Start the child if none runs."""
         if self._child is None:
+            self._kills.mark()
             self._child = Child(self._command, self._code.root, self._env, self._log)
             self._give_up_at = time.monotonic() + self._code.spec.setup_timeout.total_seconds()
 
@@ -143,7 +155,7 @@ class ChildRunner:
         self.warm()
         self._batch = (task, batch)
         if self._child is not None:
-            self._child.output.job_id = task.job_id
+            self._child.output.job_id, self._child.output.tape = task.job_id, task.tape
             if self._child.is_ready:
                 self._hand_over()
 
@@ -170,8 +182,10 @@ class ChildRunner:
                 return None
             case "broken":
                 return self._break(f"the code cannot be loaded: {frame['reason']}")
+            case "memory":
+                return self._break(f"memory ran out: {frame['reason']}")
             case _:
-                return self._break(child.describe_end())
+                return self._break(child.describe_end(out_of_memory=self._kills.has_killed))
 
     def _take_results(self, frame: Frame) -> Event:
         self._answers.extend(_item_done(one) for one in frame["results"])
@@ -179,6 +193,11 @@ class ChildRunner:
             self._batch = None
             self._answers.append(BatchDone())
         return self._answers.popleft()
+
+    def stop(self, grace: timedelta) -> Sequence[ItemDone]:  # noqa: ARG002 - a call of a function has no end in order
+        """End the child: a function that runs cannot be asked to stop."""
+        self.kill()
+        return ()
 
     def kill(self) -> None:
         """End the child and its whole session."""
@@ -207,6 +226,7 @@ class ChildRunner:
                 "job_id": task.job_id,
                 "params": dict(task.params),
                 "outputs": str(task.outputs),
+                "state": None if task.state is None else str(task.state),
                 "items": [
                     {
                         "index": item.index,

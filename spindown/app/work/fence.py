@@ -4,6 +4,7 @@ Every write is conditional on the ETag that its writer has read and carries a no
 the writer knows its own write again after a lost answer.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -59,6 +60,17 @@ def read_fence(job_id: str, objects: ObjectStore) -> Fence | None:
     if manifest is not None:
         return Fence(manifest=manifest, etag=stored.etag, epoch_floor=manifest.epoch)
     return _read_older(job_id, stored, objects)
+
+
+def read_older(job_id: str, objects: ObjectStore) -> Iterator[Manifest]:
+    """Yield the older versions of a job's manifest that can be read, newest first."""
+    for version in objects.versions(manifest_key(job_id))[1:]:
+        try:
+            manifest = _decode(objects.get(manifest_key(job_id), version=version), job_id)
+        except (NotFound, NewerSchema):
+            continue
+        if manifest is not None:
+            yield manifest
 
 
 def write_fence(manifest: Manifest, etag: str | None, ports: WorkPorts) -> Fence:

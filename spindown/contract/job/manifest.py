@@ -22,6 +22,11 @@ def manifest_key(job_id: str) -> str:
     return f"jobs/{job_id}/manifest.json"
 
 
+def state_key(job_id: str, sha256: str) -> str:
+    """Return the S3 key of a file of the user's own state; its content names it."""
+    return f"state/{job_id}/{sha256}"
+
+
 class JobState(StrEnum):
     """What became of a job."""
 

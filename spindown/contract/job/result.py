@@ -59,6 +59,16 @@ def part_key(job_id: str, epoch: int, first: int, last: int) -> str:
     return f"{part_stem(job_id, epoch, first, last)}.jsonl"
 
 
+def log_prefix(job_id: str) -> str:
+    """Return the beginning of the S3 keys of a job's output."""
+    return f"jobs/{job_id}/logs/"
+
+
+def log_key(job_id: str, epoch: int) -> str:
+    """Return the S3 key of what the code printed in one epoch."""
+    return f"{log_prefix(job_id)}{epoch:08d}.txt"
+
+
 def encode_part(records: Iterable[Record]) -> bytes:
     """Return records as JSON lines."""
     return "".join(to_json(_row(record)) + "\n" for record in records).encode()

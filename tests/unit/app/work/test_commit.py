@@ -1,5 +1,6 @@
 """Committing: every result exactly once, whatever fails between."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -87,7 +88,7 @@ def test_commits_the_users_state_before_the_manifest_that_lists_it(tmp_path: Pat
     portion = replace(a_portion(held, 2), state=(LocalFile(path="model.bin", local=local),))
     held = commit(held, portion, seat=a_seat(), ports=world.ports)
     [file] = held.manifest.user_state
-    assert file.key == "jobs/j/state/00000001-00000000/model.bin"
+    assert file.key == f"state/j/{hashlib.sha256(b'weights').hexdigest()}"
     assert world.objects.get(file.key).data == b"weights"
     again = commit(held, a_portion(held, 1), seat=a_seat(), ports=world.ports)
     assert again.manifest.user_state == held.manifest.user_state

@@ -69,6 +69,11 @@ class Prefetch:
             for index in indexes:
                 shutil.rmtree(self._scratch / str(index), ignore_errors=True)
 
+    def remove(self) -> None:
+        """Remove all local copies; what is still under way may leave some."""
+        if self._has_remote:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
     def _fetch(self, indexes: range) -> Batch:
         items, failed = [], {}
         for index in indexes:

@@ -1,0 +1,173 @@
+"""What a program is told of its items, and what it tells of them: files and environment.
+
+The contract, the same for a command and a container (docs/workload.md):
+
+SPINDOWN_JOB_ID      the job
+SPINDOWN_SLOT        which slot of the instance works on it, from 0 on
+SPINDOWN_PARAMS      file: the job's ``params``, a JSON object
+SPINDOWN_ITEMS       file: a JSON object a line: index, value, path (of its input, or null), output
+SPINDOWN_RESULTS     file to append to: {"index": 3, "value": ...} or {"index": 3, "error": "..."}
+SPINDOWN_OUTPUT      directory for result files: of item 3 in ``3/``; of a whole job as they lie
+SPINDOWN_CHECKPOINT  directory that outlives an interruption
+SPINDOWN_ITEM        of a call of a single item: its value, as it is or as JSON
+SPINDOWN_INPUT       likewise the path of its input, or ""
+SPINDOWN_ITEM_OUTPUT likewise its directory
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spindown.contract.codec import DEPTH_MAX, is_too_deep, to_json
+from spindown.contract.run import Results
+from spindown.user import Item
+from worker.child.runner import ItemDone, Task
+from worker.transfer.gather import list_files
+
+#: A line of results, or the one result of a whole job, is not longer.
+LINE_BYTES_MAX = 16 * 1024 * 1024
+_READ_BYTES = 1024 * 1024
+_ERROR_CHARACTERS = 2000
+
+
+class BadResult(Exception):
+    """What the program wrote is no result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a program."""
+
+    task: Task
+    batch: Sequence[Item]
+    #: Holds the files of the call; below it nothing else lies.
+    directory: Path
+    #: Where the job's files go: the item's own directories lie below, or it is the job's own.
+    output: Path
+    #: The SPINDOWN_ variables.
+    env: Mapping[str, str]
+
+
+def open_call(
+    task: Task, batch: Sequence[Item], *, slot: int, number: int, results: Results
+) -> Call:
+    """Write the files of a call; the directories that it names are there then."""
+    directory = task.outputs.parent / f"call-{number}"
+    directory.mkdir(parents=True)
+    (directory / "results.jsonl").touch()
+    state = task.state or directory / "checkpoint"
+    for path in (state, *(task.outputs / str(item.index) for item in batch)):
+        path.mkdir(parents=True, exist_ok=True)
+    (directory / "params.json").write_text(to_json(dict(task.params)), encoding="utf-8")
+    lines = [to_json(_described(item, task.outputs)) + "\n" for item in batch]
+    (directory / "items.jsonl").write_text("".join(lines), encoding="utf-8")
+    whole = results is Results.PER_JOB
+    output = task.outputs / str(batch[0].index) if whole else task.outputs
+    env = {
+        "SPINDOWN_JOB_ID": task.job_id,
+        "SPINDOWN_SLOT": str(slot),
+        "SPINDOWN_PARAMS": str(directory / "params.json"),
+        "SPINDOWN_ITEMS": str(directory / "items.jsonl"),
+        "SPINDOWN_RESULTS": str(directory / "results.jsonl"),
+        "SPINDOWN_OUTPUT": str(output),
+        "SPINDOWN_CHECKPOINT": str(state),
+    }
+    if len(batch) == 1:
+        [item] = batch
+        value = item.value if isinstance(item.value, str) else to_json(item.value)
+        env |= {
+            "SPINDOWN_ITEM": value.replace("\0", ""),
+            "SPINDOWN_INPUT": "" if item.path is None else str(item.path),
+            "SPINDOWN_ITEM_OUTPUT": str(task.outputs / str(item.index)),
+        }
+    return Call(task=task, batch=batch, directory=directory, output=output, env=env)
+
+
+def _described(item: Item, outputs: Path) -> dict[str, Any]:
+    return {
+        "index": item.index,
+        "value": item.value,
+        "path": None if item.path is None else str(item.path),
+        "output": str(outputs / str(item.index)),
+    }
+
+
+class ResultReader:
+    """Reads what the program appends to its results, line by line.
+
+    The file is opened before the program starts and never by its name again, which the program
+    could have made to stand for another one.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        path = call.directory / "results.jsonl"
+        self._file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb", buffering=0)
+        self._rest = bytearray()
+        #: Items without an answer.
+        self.left = {item.index for item in call.batch}
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._file.close()
+
+    def read(self, seconds: float, *, is_last: bool = False) -> list[ItemDone]:
+        """Return the results that came since the last look (raises BadResult).
+
+        Args:
+            seconds: time that they took together.
+            is_last: the program has ended, so a line without its end is a line too.
+        """
+        while data := self._file.read(_READ_BYTES):
+            self._rest += data
+            if len(self._rest) > LINE_BYTES_MAX and b"\n" not in self._rest:
+                raise BadResult(f"a line of its results is longer than {LINE_BYTES_MAX} bytes")
+        whole, end, rest = self._rest.rpartition(b"\n")
+        lines = bytes(whole + end).split(b"\n")
+        self._rest = bytearray(rest)
+        if is_last and rest.strip():
+            lines.append(bytes(rest))
+        lines = [line for line in lines if line.strip()]
+        return [self._parse(line, seconds / len(lines)) for line in lines]
+
+    def read_whole(self) -> Any:
+        """Return the one JSON value that stands for a whole job; None: there is none."""
+        data = self._file.read(LINE_BYTES_MAX + 1)
+        if len(data) > LINE_BYTES_MAX:
+            raise BadResult(f"its result is longer than {LINE_BYTES_MAX} bytes")
+        return _load(data) if data.strip() else None
+
+    def _parse(self, line: bytes, seconds: float) -> ItemDone:
+        row = _load(line)
+        index = row.get("index") if isinstance(row, dict) else None
+        if not isinstance(index, int) or isinstance(index, bool):
+            raise BadResult(f"a line of its results names no index: {_shown(line)}")
+        if index not in self.left:
+            raise BadResult(f"a line of its results names no open item: {_shown(line)}")
+        self.left.discard(index)
+        error = row.get("error")
+        if error is not None:
+            return ItemDone(index=index, error=str(error)[:_ERROR_CHARACTERS], seconds=seconds)
+        files = tuple(list_files(self._call.task.outputs / str(index)))
+        return ItemDone(index=index, value=row.get("value"), files=files, seconds=seconds)
+
+
+def _load(data: bytes) -> Any:
+    try:
+        value = json.loads(data, parse_constant=_refuse)
+    except (ValueError, RecursionError) as exc:
+        raise BadResult(f"what it wrote as a result is not JSON: {_shown(data)}") from exc
+    if is_too_deep(value):
+        raise BadResult(f"a result nests deeper than {DEPTH_MAX} levels")
+    return value
+
+
+def _refuse(text: str) -> None:
+    raise ValueError(text)
+
+
+def _shown(data: bytes) -> str:
+    return data[:100].decode(errors="replace")

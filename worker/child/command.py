@@ -1,0 +1,250 @@
+"""Run any program for the items of a slot: one call after another, in a process or a container.
+
+What it is told and tells stands in ``worker.child.call``. Its exit status means:
+
+0    done: an item without a result failed, unless it is the only one of the call
+65   (EX_DATAERR) the items without a result failed, the job goes on
+any other, or a signal: the attempt failed, and what has a result is kept
+"""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from spindown.contract.run import Results
+from spindown.user import Item
+from worker.child.call import BadResult, Call, ResultReader, open_call
+from worker.child.code import Code
+from worker.child.ending import MemoryKills, describe_end
+from worker.child.output import Output
+from worker.child.place import Place
+from worker.child.program import Program
+from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
+from worker.log import EventLog
+from worker.transfer.gather import list_files
+
+#: sysexits.h: "the input data was incorrect in some way".
+EX_DATAERR = 65
+_NO_RESULT = "the program gave no result for this item"
+#: How often results are read while the program is asked to stop.
+_LOOK_SECONDS = 0.1
+
+
+class CommandRunner:
+    """Runs a program once for each batch of a slot."""
+
+    def __init__(
+        self,
+        code: Code,
+        place: Place,
+        *,
+        slot: int,
+        log: EventLog,
+        kills: MemoryKills | None = None,
+    ) -> None:
+        self._code = code
+        self._place = place
+        self._slot = slot
+        self._log = log
+        self._kills = kills or MemoryKills()
+        self._calls = 0
+        self._call: Call | None = None
+        self._program: Program | None = None
+        self._reader: ResultReader | None = None
+        self._preparation: Program | None = None
+        self._is_prepared = not place.prepare()
+        self._give_up_at = 0.0
+        self._answered_at = 0.0
+        self._answers: deque[Event] = deque()
+
+    @property
+    def pid(self) -> int | None:
+        """Return the program's process, None if none runs."""
+        return None if self._program is None else self._program.pid
+
+    def warm(self) -> None:
+        """Begin what must come before the first call, such as the pull of an image."""
+        if self._is_prepared or self._preparation is not None:
+            return
+        output = Output(self._log)
+        root = self._code.root
+        env = self._place.environment(None)
+        self._preparation = Program(self._place.prepare(), cwd=root, env=env, output=output)
+        self._give_up_at = time.monotonic() + self._code.spec.setup_timeout.total_seconds()
+
+    def begin(self, task: Task, batch: Sequence[Item]) -> None:
+        """Hand over a batch, at once or as soon as all is prepared."""
+        self._calls += 1
+        self._call = open_call(
+            task, batch, slot=self._slot, number=self._calls, results=self._code.spec.results
+        )
+        if self._is_prepared:
+            self._start(self._call)
+
+    def poll(self, timeout: timedelta) -> Event | None:
+        """Return the next event; a program out of time is killed."""
+        if self._answers:
+            return self._answers.popleft()
+        if self._call is None:
+            return Broken("the process was ended")
+        try:
+            if self._program is None and not self._is_ready(self._call, timeout):
+                return None
+            return self._look(self._call, timeout)
+        except OSError as exc:
+            return self._break(f"the program cannot be started: {exc.strerror}: {exc.filename}")
+        except (BadResult, _Failure) as exc:
+            return self._break(str(exc))
+
+    def stop(self, grace: timedelta) -> Sequence[ItemDone]:
+        """Ask the program to stop, end it after ``grace``; return what it still gave."""
+        given: list[ItemDone] = []
+        program = self._program
+        try:
+            if program is not None:
+                program.ask_to_stop()
+                ends_at = time.monotonic() + grace.total_seconds()
+                while program.status(_LOOK_SECONDS) is None and time.monotonic() < ends_at:
+                    given += self._read()
+                program.kill()
+                given += self._read(is_last=True)
+        except BadResult as exc:
+            self._log.warning("bad_result", reason=str(exc))
+        given = [done for done in self._answers if isinstance(done, ItemDone)] + given
+        self.kill()
+        return given
+
+    def kill(self) -> None:
+        """End the program with all that it has started; the next batch gets a new one."""
+        if self._preparation is not None:
+            self._preparation.kill()
+            self._preparation = None
+        if self._program is not None:
+            self._program.kill()
+            self._program = None
+        if self._call is not None:
+            self._place.clean(self._call)
+        self._close()
+        self._answers.clear()
+
+    def _is_ready(self, call: Call, timeout: timedelta) -> bool:
+        """Start the call if what must come first has come."""
+        if not self._is_prepared:
+            self.warm()
+            preparation = self._preparation
+            if preparation is None:
+                return False
+            status = preparation.status(timeout.total_seconds())
+            if status is None:
+                if time.monotonic() > self._give_up_at:
+                    limit = self._code.spec.setup_timeout.total_seconds()
+                    raise _Failure(f"to prepare the program took longer than {limit:g} s")
+                return False
+            preparation.kill()
+            self._preparation = None
+            if status != 0:
+                last = preparation.output.last_line
+                raise _Failure(f"the image cannot be pulled (status {status}): {last}")
+            self._is_prepared = True
+        self._start(call)
+        return True
+
+    def _start(self, call: Call) -> None:
+        output = Output(self._log)
+        output.job_id, output.tape = call.task.job_id, call.task.tape
+        self._reader = ResultReader(call)
+        self._kills.mark()
+        self._answered_at = time.monotonic()
+        seconds = self._code.spec.item_timeout.total_seconds() * len(call.batch)
+        self._give_up_at = self._answered_at + seconds
+        self._program = Program(
+            self._place.command(call),
+            cwd=self._code.root,
+            env=self._place.environment(call),
+            output=output,
+        )
+
+    def _look(self, call: Call, timeout: timedelta) -> Event | None:
+        """Wait for the program's end; take what it has said meanwhile."""
+        program = self._program
+        if program is None:
+            return None
+        self._answers.extend(self._read())
+        if not self._answers:
+            left = self._give_up_at - time.monotonic()
+            if left <= 0:
+                limit = self._code.spec.item_timeout.total_seconds() * len(call.batch)
+                raise _Failure(
+                    f"a call of {len(call.batch)} items took longer than {limit:g} s "
+                    "(item_timeout times items)"
+                )
+            status = program.status(min(timeout.total_seconds(), left))
+            if status is not None:
+                self._end(call, program, status)
+            else:
+                self._answers.extend(self._read())
+        return self._answers.popleft() if self._answers else None
+
+    def _read(self, *, is_last: bool = False) -> list[ItemDone]:
+        if self._reader is None or self._code.spec.results is Results.PER_JOB:
+            return []
+        now = time.monotonic()
+        found = self._reader.read(now - self._answered_at, is_last=is_last)
+        if found:
+            self._answered_at = now
+        return found
+
+    def _end(self, call: Call, program: Program, status: int) -> None:
+        """Turn the end of a program into events."""
+        program.kill()
+        self._program = None
+        last = program.output.last_line
+        killed_for_memory = self._place.clean(call) or self._kills.has_killed
+        why = describe_end(status, last, out_of_memory=killed_for_memory)
+        try:
+            self._answers.extend(self._read(is_last=True))
+            rest = self._answer_rest(call, status, last or why)
+        except BadResult as exc:
+            rest = None
+            why = f"{exc}; {why}" if status else str(exc)
+        self._close()
+        self._answers.extend([Broken(why)] if rest is None else [*rest, BatchDone()])
+
+    def _answer_rest(self, call: Call, status: int, said: str) -> Sequence[ItemDone] | None:
+        """Answer for the items without a result; None: the attempt failed."""
+        reader = self._reader
+        if reader is None or status not in {0, EX_DATAERR}:
+            return None
+        seconds = time.monotonic() - self._answered_at
+        if self._code.spec.results is Results.PER_JOB and status == 0:
+            return _whole(call, reader.read_whole(), seconds)
+        left = sorted(reader.left)
+        if status == 0 and len(call.batch) == 1 and left:
+            files = tuple(list_files(call.task.outputs / str(left[0])))
+            return [ItemDone(index=left[0], files=files, seconds=seconds)]
+        error = _NO_RESULT if status == 0 else said
+        return [ItemDone(index=index, error=error) for index in left]
+
+    def _break(self, reason: str) -> Broken:
+        self.kill()
+        return Broken(reason)
+
+    def _close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = None
+        self._call = None
+
+
+class _Failure(Exception):
+    """Why an attempt cannot go on."""
+
+
+def _whole(call: Call, value: Any, seconds: float) -> Sequence[ItemDone]:
+    """Answer for all items of a job at once: the first has what there is."""
+    first, *others = (item.index for item in call.batch)
+    files = tuple(list_files(call.output))
+    done = ItemDone(index=first, value=value, files=files, seconds=seconds)
+    return [done, *(ItemDone(index=index) for index in others)]

@@ -1,0 +1,75 @@
+"""Why a process is gone, in words for a person; and whether memory was the cause."""
+
+import signal
+from pathlib import Path
+
+#: What shells and container runtimes make of a death by a signal.
+_SHELL_OFFSET = 128
+_SAID_CHARACTERS = 300
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+def describe_end(status: int, last_line: str, *, out_of_memory: bool) -> str:
+    """Return why a process is gone, with the last thing that it said.
+
+    Args:
+        status: as ``subprocess`` gives it, negative for a signal, or as a shell does.
+        last_line: of its output.
+        out_of_memory: the kernel is known to have killed for want of memory meanwhile.
+    """
+    said = f'; its last output was "{last_line[:_SAID_CHARACTERS]}"' if last_line else ""
+    number = -status if status < 0 else status - _SHELL_OFFSET
+    if number == signal.SIGKILL:
+        if out_of_memory:
+            return f"the process was killed by the kernel for want of memory{said}"
+        return f"the process was killed (SIGKILL), most likely for want of memory{said}"
+    if status < 0:
+        return f"the process was killed by {_name(number)}{said}"
+    return f"the process ended with status {status}{said}"
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class MemoryKills:
+    """Counts what the kernel has killed for want of memory in the worker's own control group.
+
+    Source: Linux, Documentation/admin-guide/cgroup-v2.rst, ``memory.events``: ``oom_kill`` is the
+    number of processes of the group killed by any kind of OOM killer.
+    """
+
+    def __init__(self, proc: Path = Path("/proc"), cgroups: Path = _CGROUPS) -> None:
+        self._events = _find_events(proc, cgroups)
+        self._before = self._count()
+
+    def mark(self) -> None:
+        """Count from here on."""
+        self._before = self._count()
+
+    @property
+    def has_killed(self) -> bool:
+        """Tell whether anything was killed since the mark; False where that is not told."""
+        return self._count() > self._before
+
+    def _count(self) -> int:
+        if self._events is None:
+            return 0
+        try:
+            lines = self._events.read_text().splitlines()
+        except OSError:
+            return 0
+        found = (line.partition(" ") for line in lines)
+        return sum(int(count) for name, _, count in found if name == "oom_kill" and count.isdigit())
+
+
+def _find_events(proc: Path, cgroups: Path) -> Path | None:
+    try:
+        lines = (proc / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    own = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
+    return None if own is None else cgroups / own.lstrip("/") / "memory.events"

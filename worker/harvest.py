@@ -1,0 +1,94 @@
+"""What one attempt has brought in: answers become records, records in a row become a portion."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from spindown.app.work.attachment.state import State
+from spindown.app.work.commit import Portion
+from spindown.app.work.held import Finished, Held, LocalFile
+from spindown.contract.job.result import ItemStatus, Record
+from worker.child.runner import ItemDone
+from worker.transfer.gather import take_file
+
+_FOREIGN = "its files lie outside its output directory"
+
+
+class Harvest:
+    """The results of one attempt that no commit has taken yet. One thread uses it."""
+
+    def __init__(self, held: Held, outputs: Path, copies: Path, *, now: datetime) -> None:
+        """Take files from ``outputs`` to ``copies``, which only the worker may enter."""
+        self._job_id = held.job_id
+        self._outputs = outputs
+        self._copies = copies
+        self._numbers = count()
+        self._values: Sequence[Any] = ()
+        self._results: dict[int, Finished] = {}
+        self._busy_from = now
+        #: The first item that no commit has taken.
+        self.next = held.manifest.next_item
+        #: Results are there for every item before this one.
+        self.row_end = self.next
+
+    def expect(self, values: Sequence[Any]) -> None:
+        """Learn what the items are."""
+        self._values = values
+
+    @property
+    def in_a_row(self) -> int:
+        """Return how many items a commit could take now."""
+        return self.row_end - self.next
+
+    @property
+    def behind_a_gap(self) -> int:
+        """Return how many results no commit can take, since one before them is missing."""
+        return len(self._results) - self.in_a_row
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether every item has a result."""
+        return self.row_end >= len(self._values)
+
+    def keep(self, done: ItemDone) -> None:
+        """Turn an answer into a record, with the files that lie where they may."""
+        error, files = done.error, self._take_files(done)
+        if files is None:
+            error, files = _FOREIGN, ()
+        record = Record(
+            job_id=self._job_id,
+            index=done.index,
+            item=self._values[done.index],
+            status=ItemStatus.OK if error is None else ItemStatus.FAILED,
+            result=done.value if error is None else None,
+            error=error,
+            seconds=done.seconds,
+        )
+        self._results[done.index] = Finished(record=record, files=files)
+        while self.row_end in self._results:
+            self.row_end += 1
+
+    def take(self, now: datetime, state: State | None = None) -> Portion:
+        """Take what is done in a row from the next item on, and the time since the last."""
+        indexes = range(self.next, self.row_end)
+        finished = tuple(self._results.pop(index) for index in indexes)
+        self.next = self.row_end
+        busy, self._busy_from = now - self._busy_from, now
+        return Portion(finished=finished, busy=max(busy, timedelta(0)), state=state)
+
+    def _take_files(self, done: ItemDone) -> tuple[LocalFile, ...] | None:
+        """Return the files of an answer; None if one of them is not its own."""
+        if not done.files or done.error is not None:
+            return ()
+        root = self._outputs / str(done.index)
+        into = self._copies / f"{next(self._numbers)}"
+        into.mkdir(parents=True)
+        files = []
+        for number, path in enumerate(done.files):
+            local = into / str(number)
+            if take_file(root, path, local) is None:
+                return None
+            files.append(LocalFile(path=path, local=local))
+        return tuple(files)

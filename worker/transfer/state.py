@@ -1,0 +1,110 @@
+"""The user's own checkpoint of one job: a directory that commits carry along.
+
+Only what has changed since the last commit is uploaded. What is uploaded is what lay there when
+it was taken: the code replaces files by renaming, as it is told to, and a file that it changes in
+place is left for the next time.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from spindown.app.work.attachment.state import State, restore_state
+from spindown.app.work.held import LocalFile, WorkPorts
+from spindown.contract.job.manifest import Manifest, StateFile
+from worker.transfer.gather import Stamp, stamp_files, stamp_of, take_file
+
+#: A file may still be under way that was changed so lately; clocks of file systems step by 10 ms.
+_SETTLED_AFTER_NS = 20_000_000
+_UNDER_WAY = (".tmp", ".part")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    stamp: Stamp
+    file: StateFile
+
+
+class UserState:
+    """The state directory of one attempt; the slot's thread takes, the writer's commits."""
+
+    def __init__(
+        self, root: Path, copies: Path, *, clock_ns: Callable[[], int] = time.time_ns
+    ) -> None:
+        """Watch ``root``; ``copies`` is a directory that only the worker may enter."""
+        self.root = root
+        self._copies = copies
+        self._clock_ns = clock_ns
+        self._taken: Mapping[str, Stamp] = {}
+        self._known: dict[str, _Known] = {}
+
+    def open(self) -> None:
+        """Make the two directories."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        self._copies.mkdir(parents=True, exist_ok=True)
+
+    def restore(self, manifest: Manifest, ports: WorkPorts) -> str | None:
+        """Bring back what earlier attempts committed; return what was wrong with it, if any.
+
+        Damaged or missing state falls back to the state of an older manifest, and last to none.
+        """
+        found, trouble = restore_state(manifest, self.root, ports)
+        stamps = stamp_files(self.root)
+        self._taken = stamps
+        self._known = {
+            file.path: _Known(stamps[file.path], file) for file in found if file.path in stamps
+        }
+        return trouble
+
+    def take(self, *, at_rest: bool = False) -> State | None:
+        """Take the state as it is for the next commit; None: unchanged, or being written.
+
+        Args:
+            at_rest: nobody writes any more, so a fresh file is a whole one.
+        """
+        stamps = self._stamps()
+        if stamps == self._taken:
+            return None
+        now = self._clock_ns()
+        if not at_rest and any(now - at < _SETTLED_AFTER_NS for _, _, at in stamps.values()):
+            return None
+        shutil.rmtree(self._copies, ignore_errors=True)
+        self._copies.mkdir()
+        state: list[StateFile | LocalFile] = []
+        for number, (path, stamp) in enumerate(stamps.items()):
+            known = self._known.get(path)
+            if known is not None and known.stamp == stamp:
+                state.append(known.file)
+                continue
+            local = self._copies / str(number)
+            status = take_file(self.root, path, local)
+            if status is None or stamp_of(status)[1:] != stamp[1:]:
+                return None
+            state.append(LocalFile(path=path, local=local))
+        self._taken = stamps
+        return tuple(state)
+
+    def note_commit(self, before: Manifest, after: Manifest) -> None:
+        """Learn from two manifests what lies in S3 now, so that it is not uploaded again."""
+        if after.user_state is before.user_state:
+            # It changed while it was uploaded, and was left out: all of it is still to be taken.
+            self._taken = {}
+            return
+        committed = {file.path: file for file in after.user_state}
+        self._known = {
+            path: _Known(stamp, committed[path])
+            for path, stamp in self._taken.items()
+            if path in committed
+        }
+
+    def _stamps(self) -> Mapping[str, Stamp]:
+        found = stamp_files(self.root)
+        return {path: found[path] for path in sorted(found) if not _is_under_way(path)}
+
+
+def _is_under_way(path: str) -> bool:
+    """Tell whether a name says that the file is not whole, or none of anybody's business."""
+    parts = PurePosixPath(path).parts
+    return any(part.startswith(".") or part.endswith(_UNDER_WAY) for part in parts)
