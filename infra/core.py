@@ -55,7 +55,7 @@ class CoreStack(Stack):
         )
         #: Where results and usage records lie.
         self.bucket_name: str = ground.store.bucket.bucket_name
-        workloads = [
+        self.workloads = workloads = [
             Workload(self, f"Workload-{name}", name=name, config=one, root=root, ground=ground)
             for name, one in config.workloads.items()
         ]

@@ -15,6 +15,7 @@ from infra.control.bundle import Target
 from infra.core import CoreStack
 from infra.image.stack import ImageStack, baked_workloads
 from infra.insight.stack import InsightStack
+from infra.outpost import OutpostStack
 from spindown import config
 from spindown.error import ConfigError
 
@@ -52,6 +53,16 @@ def describe(app: App) -> CoreStack:
         )
         # What core deploys is launched from images that are there by then.
         core.add_stack_dependency(image)
+    for region in sorted(loaded.deployment.outpost):
+        outpost = OutpostStack(
+            app,
+            deployment=loaded.deployment,
+            region=region,
+            workloads=core.workloads,
+            synthesizer=make_synthesizer(),
+        )
+        # It attaches its grants to roles of core.
+        outpost.add_stack_dependency(core)
     InsightStack(app, config=loaded, bucket_name=core.bucket_name, synthesizer=make_synthesizer())
     return core
 

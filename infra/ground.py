@@ -1,4 +1,4 @@
-"""What all workloads of a deployment stand on."""
+"""What all workloads of a deployment stand on, and how it is found from another region."""
 
 from dataclasses import dataclass
 
@@ -23,3 +23,11 @@ class Ground:
     kit: KitArchive
     #: Where the stack's assets are added.
     assets: IStackSynthesizer
+
+
+def fixed_name(deployment: DeploymentConfig, what: str) -> str:
+    """Return the name of a role or profile at home that an outpost refers to.
+
+    IAM knows no regions, so the home region is in the name, which has at most 59 characters.
+    """
+    return f"{deployment.name}-{deployment.region}-{what}"

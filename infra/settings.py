@@ -14,6 +14,9 @@ from spindown.contract.settings import (
     workload_parameter,
 )
 
+#: Left out of what is written down, since reading fills it in.
+_EMPTY: tuple[object, ...] = (None, [], {})
+
 
 class Settings(Construct):
     """One parameter for the deployment and one for each workload.
@@ -44,5 +47,5 @@ class Settings(Construct):
             type="String",
             # Free up to 4 KiB, which long lists of GPUs or zones may pass.
             tier="Intelligent-Tiering",
-            value=json.dumps(encode(value)),
+            value=json.dumps({k: v for k, v in encode(value).items() if v not in _EMPTY}),
         )

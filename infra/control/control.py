@@ -13,7 +13,7 @@ from infra.control.trigger import Trigger
 from infra.grant import control as grant
 from infra.grant import launch
 from infra.grant.statement import see_missing_objects
-from infra.ground import Ground
+from infra.ground import Ground, fixed_name
 from infra.workload.workload import Workload
 from spindown.contract.row import SCALER_TIMEOUT
 from spindown.domain.interruption import NOTICE
@@ -66,6 +66,7 @@ class Control(Construct):
             "Scaler",
             deployment=self._ground.deployment.name,
             name="scaler",
+            role_name=self._role_name("scaler"),
             description="Reconciles a workload: sizes its fleet, launches and ends workers",
             code=self._code,
             statements=self._reconcile(),
@@ -82,6 +83,7 @@ class Control(Construct):
             "Interruption",
             deployment=self._ground.deployment.name,
             name="interruption",
+            role_name=self._role_name("interruption"),
             description="Answers EC2's notices: bounds leases, requeues, reconciles at once",
             code=self._code,
             statements=self._reconcile(),
@@ -99,6 +101,7 @@ class Control(Construct):
             "Offers",
             deployment=self._ground.deployment.name,
             name="offers",
+            role_name=self._role_name("offers"),
             description="Refreshes the catalogue: types, zones, on-demand prices, quotas",
             code=self._code,
             statements=self._refresh_offers(),
@@ -108,6 +111,11 @@ class Control(Construct):
             oldest_event=Duration.hours(1),
             failed_events=self.failed_events,
         )
+
+    def _role_name(self, function: str) -> str | None:
+        """Return the fixed name of a role to which outposts attach grants, if there are any."""
+        deployment = self._ground.deployment
+        return fixed_name(deployment, function) if deployment.outpost else None
 
     def _reconcile(self) -> list[iam.PolicyStatement]:
         """Return what a reconcile does; the first of all refreshes the offers, too."""

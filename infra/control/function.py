@@ -37,6 +37,7 @@ class ControlFunction(Construct):
         retries: int,
         oldest_event: Duration,
         failed_events: sqs.IQueue | None = None,
+        role_name: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         log_group = make_log(self, f"/spindown/{deployment}/{name}")
@@ -45,6 +46,7 @@ class ControlFunction(Construct):
             description=f"Function {name} of {deployment}",
             trusted=iam.ServicePrincipal("lambda.amazonaws.com"),
             statements=[*statements, write_log(log_group_arn=log_group.log_group_arn)],
+            name=role_name,
         )
         self.function = lambda_.Function(
             self,

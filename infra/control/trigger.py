@@ -1,6 +1,7 @@
 """What invokes the functions: ticks, wake-up alarms, and EC2's events about instances."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aws_cdk import Aws, Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -19,18 +20,20 @@ from spindown.domain.interruption import NOTICE
 
 #: EC2's events that concern a worker, all of them best effort. They come for every instance of
 #: the account: whose it is, the function finds in the ledger.
-_INSTANCE_EVENTS: Mapping[str, events.EventPattern] = {
-    "Warning": events.EventPattern(
-        source=["aws.ec2"], detail_type=["EC2 Spot Instance Interruption Warning"]
-    ),
-    "Rebalance": events.EventPattern(
-        source=["aws.ec2"], detail_type=["EC2 Instance Rebalance Recommendation"]
-    ),
-    "StateChange": events.EventPattern(
-        source=["aws.ec2"],
-        detail_type=["EC2 Instance State-change Notification"],
-        detail={"state": ["shutting-down", "stopped", "terminated"]},
-    ),
+INSTANCE_EVENTS: Mapping[str, Mapping[str, Any]] = {
+    "Warning": {
+        "source": ["aws.ec2"],
+        "detail-type": ["EC2 Spot Instance Interruption Warning"],
+    },
+    "Rebalance": {
+        "source": ["aws.ec2"],
+        "detail-type": ["EC2 Instance Rebalance Recommendation"],
+    },
+    "StateChange": {
+        "source": ["aws.ec2"],
+        "detail-type": ["EC2 Instance State-change Notification"],
+        "detail": {"state": ["shutting-down", "stopped", "terminated"]},
+    },
 }
 
 
@@ -68,7 +71,12 @@ class Trigger(Construct):
             role=role,
             event={"source": TICK},
         )
-        for name, pattern in _INSTANCE_EVENTS.items():
+        for name, wanted in INSTANCE_EVENTS.items():
+            pattern = events.EventPattern(
+                source=wanted["source"],
+                detail_type=wanted["detail-type"],
+                detail=wanted.get("detail"),
+            )
             target = LambdaFunction(
                 interruption.function,
                 retry_attempts=2,

@@ -11,6 +11,7 @@ from spindown.contract import tag
 from spindown.contract.settings import (
     deployment_parameter,
     live_parameter,
+    outpost_parameter,
     workload_parameter,
 )
 
@@ -64,10 +65,21 @@ def see_prices() -> iam.PolicyStatement:
     return _see("SeePrices", ["DescribeSpotPriceHistory"])
 
 
+def read_outposts(*, deployment: str, workloads: Sequence[str]) -> iam.PolicyStatement:
+    """Return the reading of what an outpost says of itself."""
+    names = [outpost_parameter(deployment, name) for name in workloads]
+    return allow("ReadOutposts", ["ssm:GetParameters"], [parameter(name) for name in names])
+
+
+def see_types() -> iam.PolicyStatement:
+    """Return the reading of types and of where they are offered."""
+    return _see("SeeTypes", ["DescribeInstanceTypeOfferings", "DescribeInstanceTypes"])
+
+
 def see_market() -> list[iam.PolicyStatement]:
     """Return what the catalogue of offers is made of: types, zones, prices, quotas."""
     return [
-        _see("SeeTypes", ["DescribeInstanceTypeOfferings", "DescribeInstanceTypes"]),
+        see_types(),
         allow("SeeListPrices", ["pricing:GetProducts"], ["*"]),
         allow("SeeQuotas", ["servicequotas:ListServiceQuotas"], ["*"]),
     ]

@@ -21,9 +21,13 @@ def make_role(
     description: str,
     trusted: iam.IPrincipal,
     statements: Sequence[iam.PolicyStatement],
+    name: str | None = None,
 ) -> iam.Role:
-    """Add a role to ``scope`` that may do what its statements say and nothing else."""
-    role = iam.Role(scope, "Role", description=description, assumed_by=trusted)
+    """Add a role to ``scope`` that may do what its statements say and nothing else.
+
+    It has a fixed ``name`` only where another stack must refer to it.
+    """
+    role = iam.Role(scope, "Role", role_name=name, description=description, assumed_by=trusted)
     for statement in statements:
         role.add_to_policy(statement)
     return role

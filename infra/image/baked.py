@@ -11,7 +11,7 @@ from constructs import Construct, IDependable
 
 from infra.log import make_log
 from spindown.config import WorkloadConfig
-from spindown.config.schema import Architecture
+from spindown.config.form import Architecture
 from spindown.contract import tag
 from spindown.contract.image import Kit, image_parameter, make_stamp, render_bake
 

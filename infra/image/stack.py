@@ -15,7 +15,7 @@ from infra.image.kit import KitArchive
 from infra.network import Network
 from infra.workload.code import CodeArchive
 from spindown.config import Config, DeploymentConfig, WorkloadConfig
-from spindown.config.schema import Architecture
+from spindown.config.form import Architecture
 from spindown.contract import tag
 
 #: What images are made on: of each architecture the cheap types with memory enough to unpack

@@ -2,25 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import CfnTag, Fn
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.grant import worker as grant
 from infra.grant.statement import make_role, write_log
-from infra.ground import Ground
+from infra.ground import Ground, fixed_name
 from infra.log import make_log
 from infra.workload.code import CodeArchive
 from infra.workload.queue import JobQueue
+from infra.workload.template import add_templates, refs_of
 from spindown.config import WorkloadConfig
-from spindown.config.schema import Architecture
+from spindown.config.form import Architecture
 from spindown.contract import tag
 from spindown.contract.image import Kit, image_parameter, make_stamp, render_user_data
 from spindown.contract.settings import TemplateRef
-
-#: What carries tags at a launch besides the instance, for the bill and for the grants.
-_BESIDES = ("network-interface", "spot-instances-request", "volume")
 
 
 class Fleet(Construct):
@@ -50,41 +46,37 @@ class Fleet(Construct):
         #: Tags by which a worker finds home.
         self.tags = self._home_tags(name, jobs, archive, ground)
         #: Architecture -> SSM parameter of the image that is booted.
-        self._images = _find_images(deployment, name, workload)
-        user_data = _render_user_data(workload, archive, ground.kit.kit)
+        self.images = _find_images(deployment, name, workload)
+        self.user_data = _render_user_data(workload, archive, ground.kit.kit)
         #: Architecture -> launch template.
-        self.templates: Mapping[str, ec2.CfnLaunchTemplate] = {
-            architecture: ec2.CfnLaunchTemplate(
+        self.templates = add_templates(
+            self,
+            name=f"{deployment}-{name}",
+            workload=workload,
+            images=self.images,
+            profile_arn=profile.attr_arn,
+            security_group_id=ground.network.security_group_id,
+            tags=self.tags,
+            user_data=self.user_data,
+        )
+        if ground.deployment.outpost:
+            # Beside the other, which running instances have, and under a name that outposts know.
+            iam.CfnInstanceProfile(
                 self,
-                f"Template-{architecture}",
-                launch_template_name=f"{deployment}-{name}-{architecture}",
-                launch_template_data=_template_data(
-                    image_parameter=parameter,
-                    root_device=workload.image.find_root_device(architecture),
-                    root_volume_gib=workload.image.root_volume_gib,
-                    profile_arn=profile.attr_arn,
-                    security_group_id=ground.network.security_group_id,
-                    tags=self.tags,
-                    user_data=user_data,
-                ),
+                "ProfileAbroad",
+                instance_profile_name=fixed_name(ground.deployment, name),
+                roles=[self.role.role_name],
             )
-            for architecture, parameter in self._images.items()
-        }
 
     @property
     def template_refs(self) -> Mapping[str, TemplateRef]:
         """Return architecture -> template at the version that this deploy makes."""
-        return {
-            architecture: TemplateRef(
-                id=template.attr_launch_template_id, version=template.attr_latest_version_number
-            )
-            for architecture, template in self.templates.items()
-        }
+        return refs_of(self.templates)
 
     @property
     def image_parameters(self) -> Sequence[str]:
         """Return the SSM parameters of its images."""
-        return tuple(self._images.values())
+        return tuple(self.images.values())
 
     def _grants(
         self,
@@ -113,6 +105,7 @@ class Fleet(Construct):
         return {
             tag.DEPLOYMENT: ground.deployment.name,
             tag.WORKLOAD: name,
+            tag.REGION: ground.deployment.region,
             tag.QUEUE_URL: jobs.queue.queue_url,
             tag.DLQ_URL: jobs.dead_letters.queue_url,
             tag.TABLE: ground.ledger.table.table_name,
@@ -142,58 +135,3 @@ def _render_user_data(workload: WorkloadConfig, archive: CodeArchive, kit: Kit) 
             return render_user_data(kit, stamp=make_stamp(kit, archive.requirements_digest))
         case "ami":
             return render_user_data(None)
-
-
-def _template_data(
-    *,
-    image_parameter: str,
-    root_device: str,
-    root_volume_gib: int,
-    profile_arn: str,
-    security_group_id: str,
-    tags: Mapping[str, str],
-    user_data: str,
-) -> ec2.CfnLaunchTemplate.LaunchTemplateDataProperty:
-    """Return what every instance is launched with; type, subnet and market come per call.
-
-    The image is looked up at each launch, so a rebuilt one needs no deploy.
-    """
-    template = ec2.CfnLaunchTemplate
-    kept = {name: tags[name] for name in (tag.DEPLOYMENT, tag.WORKLOAD, "Name")}
-    return template.LaunchTemplateDataProperty(
-        image_id=f"resolve:ssm:{image_parameter}",
-        instance_initiated_shutdown_behavior="terminate",
-        iam_instance_profile=template.IamInstanceProfileProperty(arn=profile_arn),
-        security_group_ids=[security_group_id],
-        metadata_options=template.MetadataOptionsProperty(
-            http_endpoint="enabled",
-            http_tokens="required",
-            http_put_response_hop_limit=2,
-            instance_metadata_tags="enabled",
-        ),
-        block_device_mappings=[
-            template.BlockDeviceMappingProperty(
-                device_name=root_device,
-                ebs=template.EbsProperty(
-                    volume_type="gp3",
-                    volume_size=root_volume_gib,
-                    encrypted=True,
-                    delete_on_termination=True,
-                ),
-            )
-        ],
-        tag_specifications=[
-            _tag("instance", tags),
-            *(_tag(kind, kept) for kind in _BESIDES),
-        ],
-        user_data=Fn.base64(user_data),
-    )
-
-
-def _tag(
-    resource_type: str, tags: Mapping[str, str]
-) -> ec2.CfnLaunchTemplate.TagSpecificationProperty:
-    return ec2.CfnLaunchTemplate.TagSpecificationProperty(
-        resource_type=resource_type,
-        tags=[CfnTag(key=key, value=value) for key, value in tags.items()],
-    )

@@ -28,7 +28,7 @@ class Workload(Construct):
         """Describe ``config``; ``root`` is where its relative paths begin (ConfigError)."""
         super().__init__(scope, construct_id)
         self.name = name
-        self._config = config
+        self.config = config
         self._ground = ground
         self.jobs = JobQueue(self, "Jobs", deployment=ground.deployment.name, workload=name)
         self.archive = CodeArchive(
@@ -54,12 +54,13 @@ class Workload(Construct):
             dlq_url=self.jobs.dead_letters.queue_url,
             log_group=self.fleet.log_group.log_group_name,
             outposts={self._ground.deployment.region: outpost},
+            regions=tuple(sorted(self._ground.deployment.outpost)),
             run=RunSettings(
-                slots=str(self._config.run.slots),
+                slots=str(self.config.run.slots),
                 code=self.archive.uri,
                 code_digest=self.archive.digest,
-                root_volume_gib=self._config.image.root_volume_gib,
+                root_volume_gib=self.config.image.root_volume_gib,
             ),
-            requirements=self._config.requirements.to_domain(),
-            policy=self._config.to_policy(),
+            requirements=self.config.requirements.to_domain(),
+            policy=self.config.to_policy(),
         )

@@ -49,6 +49,8 @@ class UsageRecord:
     workload: str
     instance_id: str
     instance_type: str
+    #: Where it ran; "": written before there was more than one.
+    region: str = ""
     zone: str
     #: ``spot`` or ``on-demand``.
     capacity_type: str

@@ -27,12 +27,12 @@ TAGS = {
 }
 
 
-def identity(tags: dict[str, str]) -> Identity:
+def identity(tags: dict[str, str], region: str = "us-east-1") -> Identity:
     return Identity(
         instance_id="i-1",
         instance_type="g5.xlarge",
-        region="us-east-1",
-        zone="us-east-1a",
+        region=region,
+        zone=f"{region}a",
         capacity_type=CapacityType.SPOT,
         tags=tags,
     )
@@ -42,6 +42,13 @@ def test_finds_home_by_the_tags_of_the_instance() -> None:
     home = find_home(identity(TAGS))
     assert (home.workload, home.table) == ("classify", "demo-ledger")
     assert home.uploads == "s3://demo-bucket/workloads/classify/inputs/"
+
+
+def test_home_is_where_the_tag_says_wherever_the_instance_runs() -> None:
+    abroad = identity({**TAGS, tag.REGION: "us-east-1"}, region="ap-south-1")
+
+    assert find_home(abroad).region == "us-east-1"
+    assert find_home(identity(TAGS)).region == "us-east-1"
 
 
 @pytest.mark.parametrize("name", list(TAGS))

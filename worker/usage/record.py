@@ -38,6 +38,7 @@ class Recorder:
                 workload=self._workload,
                 instance_id=worker.instance_id,
                 instance_type=worker.instance_type,
+                region=worker.region,
                 zone=worker.zone,
                 capacity_type=worker.capacity_type.value,
                 gpu=worker.gpu_name,

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from spindown import config
-from spindown.config.schema import Architecture, ImageConfig
+from spindown.config.form import Architecture
+from spindown.config.schema import ImageConfig
 from spindown.error import ConfigError
 
 UBUNTU = (

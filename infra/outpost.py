@@ -1,0 +1,150 @@
+"""An outpost stack: all that workers need in another region, and what home needs to use it."""
+
+import json
+from collections.abc import Sequence
+
+from aws_cdk import Aws, Environment, IStackSynthesizer, Stack, Tags
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_ssm as ssm
+from constructs import Construct
+
+from infra.control.trigger import INSTANCE_EVENTS
+from infra.grant import control as grant
+from infra.grant import launch
+from infra.grant.statement import allow, make_role
+from infra.ground import fixed_name
+from infra.network import Network
+from infra.workload.template import add_templates, refs_of
+from infra.workload.workload import Workload
+from spindown.config import DeploymentConfig
+from spindown.contract import tag
+from spindown.contract.codec import encode
+from spindown.contract.settings import Outpost, outpost_parameter
+
+
+class OutpostStack(Stack):
+    """``{deployment}-outpost-{region}``: network, templates, grants, and events sent home.
+
+    It refers to home by names and writes down what it is in its own region: neither stack holds
+    a value that only the deploy of the other can tell.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        deployment: DeploymentConfig,
+        region: str,
+        workloads: Sequence[Workload],
+        synthesizer: IStackSynthesizer,
+    ) -> None:
+        """Describe the outpost in ``region`` for the workloads of the core stack."""
+        super().__init__(
+            scope,
+            f"{deployment.name}-outpost-{region}",
+            env=Environment(region=region),
+            description=f"Spindown deployment {deployment.name}: workers in {region}",
+            synthesizer=synthesizer,
+        )
+        Tags.of(self).add(tag.DEPLOYMENT, deployment.name)
+        self._deployment = deployment
+        self._workloads = workloads
+        place = deployment.outposts[region]
+        placed = {"region": region, "zones": place.zones, "network": place.network}
+        self._network = Network(self, "Network", deployment=deployment.model_copy(update=placed))
+        template_ids = [id_ for workload in workloads for id_ in self._add_workload(workload)]
+        self._grant("Reconcile", ["scaler", "interruption"], self._reconcile(template_ids))
+        self._grant("Offers", ["offers"], [self._read_outposts(), grant.see_types()])
+        self._send_events_home()
+
+    def _add_workload(self, workload: Workload) -> list[str]:
+        """Add the templates of a workload and what tells of them; return the templates' ids."""
+        name, deployment = workload.name, self._deployment
+        profile = fixed_name(deployment, name)
+        templates = add_templates(
+            Construct(self, f"Workload-{name}"),
+            name=f"{deployment.name}-{name}",
+            workload=workload.config,
+            images=workload.fleet.images,
+            profile_arn=f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:instance-profile/{profile}",
+            security_group_id=self._network.security_group_id,
+            # What else a worker must know lies at home, and the launch says it.
+            tags={key: workload.fleet.tags[key] for key in (tag.DEPLOYMENT, tag.WORKLOAD, "Name")},
+            user_data=workload.fleet.user_data,
+        )
+        refs = refs_of(templates)
+        outpost = Outpost(subnets=self._network.subnets, templates=refs)
+        ssm.CfnParameter(
+            self,
+            f"Outpost-{name}",
+            name=outpost_parameter(deployment.name, name),
+            type="String",
+            value=json.dumps(encode(outpost)),
+        )
+        return [ref.id for ref in refs.values()]
+
+    def _grant(
+        self, construct_id: str, functions: Sequence[str], statements: list[iam.PolicyStatement]
+    ) -> None:
+        """Attach a policy to roles at home; it goes with this stack."""
+        iam.CfnManagedPolicy(
+            self,
+            construct_id,
+            description=f"What {' and '.join(functions)} may do in this region",
+            policy_document=iam.PolicyDocument(statements=statements),
+            roles=[fixed_name(self._deployment, function) for function in functions],
+        )
+
+    def _read_outposts(self) -> iam.PolicyStatement:
+        names = [workload.name for workload in self._workloads]
+        return grant.read_outposts(deployment=self._deployment.name, workloads=names)
+
+    def _reconcile(self, template_ids: Sequence[str]) -> list[iam.PolicyStatement]:
+        """Return what a reconcile does here; handing over the workers' roles is granted at home."""
+        deployment, network = self._deployment.name, self._network
+        images = [name for one in self._workloads for name in one.fleet.image_parameters]
+        return [
+            self._read_outposts(),
+            grant.see_types(),
+            grant.see_instances(),
+            grant.see_prices(),
+            *launch.use_parts(
+                template_ids=template_ids,
+                subnet_ids=list(network.subnets.values()),
+                security_group_id=network.security_group_id,
+            ),
+            *launch.make_tagged(deployment=deployment, template_ids=template_ids),
+            launch.resolve_images(images),
+            grant.end_workers(deployment=deployment),
+        ]
+
+    def _send_events_home(self) -> None:
+        """Send what befalls instances to the bus at home, whose rules match it there.
+
+        A bus takes the events of its own account; across regions they are sent by a role (Amazon
+        EventBridge User Guide, "Sending and receiving events between AWS Regions").
+        """
+        bus_arn = (
+            f"arn:{Aws.PARTITION}:events:{self._deployment.region}:{Aws.ACCOUNT_ID}"
+            ":event-bus/default"
+        )
+        role = make_role(
+            Construct(self, "Sender"),
+            description=f"Sends events of instances to {self._deployment.region}",
+            trusted=iam.ServicePrincipal(
+                "events.amazonaws.com",
+                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+            ),
+            statements=[allow("SendEventsHome", ["events:PutEvents"], [bus_arn])],
+        )
+        for name, pattern in INSTANCE_EVENTS.items():
+            events.CfnRule(
+                self,
+                name,
+                description=f"Tells {self._deployment.region}: {pattern['detail-type'][0]}",
+                event_pattern=pattern,
+                targets=[
+                    events.CfnRule.TargetProperty(id="home", arn=bus_arn, role_arn=role.role_arn)
+                ],
+            )

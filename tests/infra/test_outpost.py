@@ -1,0 +1,197 @@
+"""An outpost stack, and that it and core refer to each other by names that are there."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spindown.contract import tag
+from tests.infra.assembly import (
+    CONFIG,
+    Assembly,
+    listed,
+    report_findings,
+    synthesise,
+    words,
+    write_project,
+)
+from tests.infra.test_rule import KEPT, lint
+
+AWAY = "us-west-2"
+SPREAD = CONFIG.replace(
+    "budget_per_month",
+    f'outpost.{AWAY}.zones = ["us-west-2b", "us-west-2d"]\nbudget_per_month',
+)
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    project = write_project(tmp_path_factory.mktemp("project"), SPREAD)
+    return synthesise(project, tmp_path_factory.mktemp("assembly"))
+
+
+@pytest.fixture(scope="module")
+def outpost(core: Assembly) -> Assembly:
+    return replace(core, stack_name=f"lab-outpost-{AWAY}")
+
+
+def policy(outpost: Assembly, role: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the statements that an outpost attaches to a role, by their id."""
+    return {
+        statement["Sid"]: statement
+        for made in outpost.all_of("AWS::IAM::ManagedPolicy")
+        if role in made["Roles"]
+        for statement in made["PolicyDocument"]["Statement"]
+    }
+
+
+def actions(statements: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    return {action for one in statements.values() for action in listed(one["Action"])}
+
+
+def test_a_deployment_of_one_region_has_no_outpost_and_no_fixed_name(assembly: Assembly) -> None:
+    assert not list(assembly.directory.glob("lab-outpost-*"))
+    assert not [role for role in assembly.all_of("AWS::IAM::Role") if "RoleName" in role]
+    assert len(assembly.all_of("AWS::IAM::InstanceProfile")) == 2
+    settings = assembly.one_of("AWS::SSM::Parameter", Name=_settings("rich"))["Value"]
+    assert '"regions": [' not in words(settings)
+
+
+def _settings(workload: str) -> str:
+    return f"/spindown/lab/workload/{workload}"
+
+
+def test_home_lists_its_regions_and_the_outpost_says_what_it_is(
+    core: Assembly, outpost: Assembly
+) -> None:
+    home = words(core.one_of("AWS::SSM::Parameter", Name=_settings("rich"))["Value"])
+    away = json.loads(
+        words(outpost.one_of("AWS::SSM::Parameter", Name="/spindown/lab/outpost/rich")["Value"])
+    )
+
+    assert f'"regions": ["{AWAY}"]' in home
+    assert list(away["subnets"]) == ["us-west-2b", "us-west-2d"]
+    assert list(away["templates"]) == ["arm64", "x86_64"]
+    for template in away["templates"].values():
+        name = template["id"].removeprefix("<").removesuffix(".LaunchTemplateId>")
+        assert outpost.resources[name]["Type"] == "AWS::EC2::LaunchTemplate"
+        assert template["version"] == f"<{name}.LatestVersionNumber>"
+
+
+def test_what_the_outpost_names_at_home_is_there(core: Assembly, outpost: Assembly) -> None:
+    roles = {role.get("RoleName") for role in core.all_of("AWS::IAM::Role")}
+    profiles = {one.get("InstanceProfileName") for one in core.all_of("AWS::IAM::InstanceProfile")}
+
+    named = {role for made in outpost.all_of("AWS::IAM::ManagedPolicy") for role in made["Roles"]}
+    used = {
+        words(one["LaunchTemplateData"]["IamInstanceProfile"]["Arn"]).rpartition("/")[2]
+        for one in outpost.all_of("AWS::EC2::LaunchTemplate")
+    }
+
+    assert named == {f"lab-eu-west-1-{one}" for one in ("scaler", "interruption", "offers")}
+    assert named <= roles
+    assert used == {"lab-eu-west-1-plain", "lab-eu-west-1-rich"}
+    assert used <= profiles
+    assert all(len(name) <= 64 for name in named)
+
+
+def test_its_templates_differ_from_home_s_only_in_what_is_regional(
+    core: Assembly, outpost: Assembly
+) -> None:
+    for template in outpost.all_of("AWS::EC2::LaunchTemplate"):
+        name, away = template["LaunchTemplateName"], dict(template["LaunchTemplateData"])
+        home = dict(
+            core.one_of("AWS::EC2::LaunchTemplate", LaunchTemplateName=name)["LaunchTemplateData"]
+        )
+        for regional in ("IamInstanceProfile", "TagSpecifications"):
+            assert away.pop(regional) != home.pop(regional)
+        assert away == home
+
+
+def test_the_launch_says_what_its_templates_cannot_know(outpost: Assembly) -> None:
+    for template in outpost.all_of("AWS::EC2::LaunchTemplate"):
+        for specification in template["LaunchTemplateData"]["TagSpecifications"]:
+            keys = {one["Key"] for one in specification["Tags"]}
+            assert keys == {tag.DEPLOYMENT, tag.WORKLOAD, "Name"}
+
+
+def test_it_sends_home_the_events_that_home_has_rules_for(
+    core: Assembly, outpost: Assembly
+) -> None:
+    def patterns(stack: Assembly) -> list[str]:
+        rules = stack.all_of("AWS::Events::Rule")
+        return sorted(json.dumps(rule["EventPattern"], sort_keys=True) for rule in rules)
+
+    assert patterns(outpost) == patterns(core)
+    for rule in outpost.all_of("AWS::Events::Rule"):
+        (target,) = rule["Targets"]
+        bus = words(target["Arn"])
+        assert bus == "arn:<AWS::Partition>:events:eu-west-1:<AWS::AccountId>:event-bus/default"
+        (role,) = target["RoleArn"]["Fn::GetAtt"][:1]
+        statements = outpost.statements(role.removesuffix(role[-8:]))
+        assert words(statements["SendEventsHome"]["Resource"]) == bus
+
+
+@pytest.mark.parametrize("role", ["scaler", "interruption"])
+def test_reconcile_may_do_there_what_it_may_do_to_instances_at_home(
+    core: Assembly, outpost: Assembly, role: str
+) -> None:
+    away, home = policy(outpost, f"lab-eu-west-1-{role}"), core.statements(f"Control{role.title()}")
+
+    regional = {one for one in actions(home) if one.startswith("ec2:")} | {"ssm:GetParameters"}
+    assert actions(away) == regional
+    # Whatever bounds it at home bounds it there, since both say "this region".
+    for sid in away.keys() & home.keys():
+        assert away[sid].get("Condition", {}).keys() == home[sid].get("Condition", {}).keys()
+
+
+def test_the_catalogue_is_read_there_and_nothing_else(outpost: Assembly) -> None:
+    assert actions(policy(outpost, "lab-eu-west-1-offers")) == {
+        "ec2:DescribeInstanceTypeOfferings",
+        "ec2:DescribeInstanceTypes",
+        "ssm:GetParameters",
+    }
+
+
+def test_no_grant_reaches_beyond_its_region(outpost: Assembly) -> None:
+    for made in outpost.all_of("AWS::IAM::ManagedPolicy"):
+        for statement in made["PolicyDocument"]["Statement"]:
+            for resource in map(words, listed(statement["Resource"])):
+                bounded = re.match(r"arn:<AWS::Partition>:\w+:<AWS::Region>:", resource)
+                assert bounded or statement["Condition"] == {
+                    "StringEquals": {"aws:RequestedRegion": {"Ref": "AWS::Region"}}
+                }
+
+
+def test_it_is_deployed_after_core(core: Assembly) -> None:
+    manifest = json.loads((core.directory / "manifest.json").read_text())["artifacts"]
+
+    stack = manifest[f"lab-outpost-{AWAY}"]
+    assert "lab-core" in stack["dependencies"]
+    assert stack["environment"] == f"aws://unknown-account/{AWAY}"
+
+
+def test_an_existing_network_needs_none_of_ours(tmp_path: Path) -> None:
+    network = 'network = { vpc_id = "vpc-0a", subnets = { us-west-2b = "subnet-b" } }'
+    table = f'outpost.{AWAY} = {{ zones = ["us-west-2b"], {network} }}\nbudget_per_month'
+    project = write_project(tmp_path, CONFIG.replace("budget_per_month", table))
+    made = replace(synthesise(project, tmp_path / "out"), stack_name=f"lab-outpost-{AWAY}")
+
+    assert not made.all_of("AWS::EC2::VPC")
+    assert made.one_of("AWS::EC2::SecurityGroup")["VpcId"] == "vpc-0a"
+
+
+def test_the_rules_find_nothing_that_is_not_justified_at_home_too(
+    outpost: Assembly, tmp_path: Path
+) -> None:
+    found = {
+        re.sub(r"<(\w+)[0-9A-F]{8}\.", r"<\1.", rule)
+        for rule, _ in report_findings(outpost.project, tmp_path)
+    }
+
+    assert found <= set(KEPT)
+    assert lint(outpost, AWAY) == (0, "")
