@@ -102,6 +102,7 @@ class Plant:
         self.daemon = Daemon(
             Parts(
                 home=Home(
+                    region="us-east-1",
                     deployment="test",
                     workload=WORKLOAD,
                     queue_url="q",
