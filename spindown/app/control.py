@@ -48,6 +48,11 @@ class Cache:
             self._kept[kind.name, key] = kept
         return kept[1]  # type: ignore[return-value]  # written under the same kind
 
+    def last(self, kind: "Kind[T]", key: str) -> tuple[datetime, T] | None:
+        """Return what was read last and when, however long ago; None: nothing yet."""
+        kept = self._kept.get((kind.name, key))
+        return None if kept is None else (kept[0], kept[1])  # type: ignore[return-value]  # as above
+
     def keep(self, kind: "Kind[T]", key: str, now: datetime, value: T) -> T:
         """Remember what was read for another reason; return it."""
         self._kept[kind.name, key] = (now, value)

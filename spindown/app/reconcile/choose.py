@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.app.ledger import AccountView
-from spindown.app.offers import current_catalogue, current_offers
+from spindown.app.offers import current_catalogue, current_sale
 from spindown.app.reconcile.outcome import is_backing_off
 from spindown.app.reconcile.reap import STRIKES
 from spindown.app.reconcile.tick import ACCOUNT, CATALOGUE_STALE_AFTER, Tick
@@ -111,14 +111,17 @@ def rank_offers(
 ) -> CandidateList:
     """Rank what is on sale now for the demand of a choice; the account must have been read."""
     account = tick.account or AccountView()
+    sale = current_sale(
+        tick.settings,
+        tick.policy,
+        home_region=tick.deployment.region,
+        ports=tick.ports,
+        now=tick.now,
+        is_late=weighed.sizing.waited >= tick.policy.start_within,
+    )
+    tick.notes += sale.notes
     return rank(
-        current_offers(
-            tick.settings,
-            tick.policy,
-            home_region=tick.deployment.region,
-            ports=tick.ports,
-            now=tick.now,
-        ),
+        sale.offers,
         demand=weighed.demand,
         knowledge=tick.knowledge,
         unavailable=tick.unavailable.values(),
@@ -201,7 +204,8 @@ def _retry_at(candidates: CandidateList) -> datetime | None:
 def _catalogue_age(tick: Tick) -> timedelta:
     catalogue = current_catalogue(tick.ports, tick.now)
     oldest = min([catalogue.taken_at, *catalogue.stale_since.values()])
-    age = tick.now - oldest
+    age = max(tick.now - oldest, timedelta(0))
     if age > CATALOGUE_STALE_AFTER:
-        tick.notes.append(f"part of the catalogue of offers was last read {age} ago")
+        at = f"{oldest:%Y-%m-%d %H:%M}"
+        tick.notes.append(f"part of the catalogue of offers was last read at {at}")
     return age

@@ -30,9 +30,13 @@ class Catalogue:
     #: source name -> when its part was last read, for parts older than ``taken_at``.
     stale_since: Mapping[str, datetime] = field(default_factory=dict)
 
+    def read_at(self, source: str) -> datetime:
+        """Return when a part was read."""
+        return self.stale_since.get(source, self.taken_at)
+
     def age(self, source: str, now: datetime) -> timedelta:
         """Return how long ago a part was read; never negative, whatever the clocks say."""
-        return max(now - self.stale_since.get(source, self.taken_at), timedelta(0))
+        return max(now - self.read_at(source), timedelta(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

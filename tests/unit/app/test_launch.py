@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 
+from spindown.app.offers import refresh
 from spindown.app.policy import edit_policy
 from spindown.app.port import Key, LaunchAnswer, RefusalKind, Write
 from spindown.app.reconcile import reconcile
 from spindown.contract.decision import Decision, EndingRecord, Outcome
 from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK, LOCK_LEASE, budget_sort
 from spindown.domain.fleet import LaunchState, WorkerState
-from spindown.domain.offer import CapacityType
+from spindown.domain.offer import CapacityType, Pool
 from spindown.error import AccessDenied, Throttled, Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
 from tests.control import (
+    PRICES,
     REGION,
     WORKLOAD,
     ZONES,
@@ -503,6 +505,57 @@ def test_goes_on_without_a_launch_when_prices_cannot_be_read() -> None:
     assert next_one.outcome is Outcome.LAUNCHED
 
 
+def test_spot_prices_of_a_while_ago_stand_in_for_those_that_cannot_be_read() -> None:
+    world = with_policy(**STRICT)
+    world.dry(*_every_spot_pool())
+    world.send()
+    world.tick()
+    read_at = world.now
+    world.interfere = _raise_always("spot_prices", Unreachable("no answer"))
+
+    world.compute.set_capacity(a_pool_of("g4dn.xlarge"), None)
+    decision = world.tick(minutes(6))
+
+    assert pools(decision)[0] == "g4dn.xlarge/us-west-2a/spot"
+    assert f"spot prices of us-west-2 were last read at {read_at:%H:%M:%S}: no answer" in (
+        decision.notes
+    )
+
+
+def test_without_spot_prices_nothing_is_bought_while_the_work_can_wait() -> None:
+    world = with_policy(**STRICT, start_within=minutes(60))
+    world.interfere = _raise_always("spot_prices", Unreachable("no answer"))
+    world.send()
+    world.tick()
+
+    waiting, late = world.tick(minutes(59)), world.tick(minutes(1))
+
+    assert waiting.outcome is Outcome.STOPPED
+    assert "prices could not be read: no answer" in waiting.summary
+    # Half of 0.526 on demand, as the policy estimates.
+    assert late.outcome is Outcome.LAUNCHED
+    assert world.workers()[0].price_per_hour == pytest.approx(0.263 + 0.01596, abs=1e-5)
+    assert any("are estimated from on-demand: no answer" in note for note in late.notes)
+
+
+def test_list_prices_that_nobody_could_read_for_a_week_buy_nothing_on_demand() -> None:
+    world = with_policy(**STRICT, ladder=())
+    refresh(world.ports)
+    read_at = world.now
+    world.dry(*_every_spot_pool())
+    world.clock.advance(timedelta(days=7, minutes=1))
+    world.send()
+
+    decision = world.tick()
+
+    assert {a.outcome for a in decision.attempts} == {"capacity"}
+    assert not any("on-demand" in pool for a in decision.attempts for pool in a.pools)
+    assert decision.notes[0].endswith(f"was last read at {read_at:%Y-%m-%d %H:%M}")
+    assert decision.notes[1].startswith("on-demand prices of us-west-2 were last read at ")
+    assert decision.notes[1].endswith("they are not trusted")
+    assert world.metric("CatalogueAge") == timedelta(days=7, minutes=1).total_seconds()
+
+
 def test_marks_the_launch_with_its_template_version_token_and_tag() -> None:
     world = ControlWorld()
     seen: list[Any] = []
@@ -571,6 +624,19 @@ def _raise_once(method: str, error: Exception) -> Callable[[PortCall, Callable[[
         return proceed()
 
     return interfere
+
+
+def _raise_always(method: str, error: Exception) -> Callable[[PortCall, Callable[[], Any]], Any]:
+    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == method:
+            raise error
+        return proceed()
+
+    return interfere
+
+
+def _every_spot_pool() -> list[Pool]:
+    return [a_pool_of(name, zone) for name in PRICES for zone in ZONES]
 
 
 def _receive(world: ControlWorld) -> str:

@@ -1,30 +1,21 @@
-"""The market as Spindown knows it: a catalogue that is refreshed whole, and live spot prices.
+"""The catalogue: types, zones, list prices, reclaims and quotas, refreshed as a whole.
 
 Each source of the catalogue is read on its own. One that fails leaves its last good part in
 place, with the time at which that was read, so that a fault in one API never empties the list.
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from spindown.app.control import CATALOGUE_FOR, SPOT_PRICES_FOR, ControlPorts, Kind
+from spindown.app.control import CATALOGUE_FOR, ControlPorts, Kind
 from spindown.app.port import Datum, ObjectStore
 from spindown.contract.codec import decode, encode
 from spindown.contract.metric import DEPLOYMENT, SOURCE
-from spindown.contract.settings import DeploymentSettings, Outpost, WorkloadSettings
-from spindown.domain.offer import (
-    CapacityType,
-    Catalogue,
-    InstanceType,
-    Offer,
-    SpotPrice,
-    build_offers,
-)
-from spindown.domain.policy import Policy
-from spindown.domain.requirement import misfit
+from spindown.contract.settings import DeploymentSettings
+from spindown.domain.offer import Catalogue, InstanceType
 from spindown.error import ContractError, NotFound, SpindownError
 
 T = TypeVar("T")
@@ -36,7 +27,6 @@ CATALOGUE_KEY = "offers/catalogue.json"
 SCHEMA = 1
 
 _CATALOGUE: Kind[Catalogue] = Kind("catalogue", CATALOGUE_FOR)
-_SPOT: Kind[Sequence[SpotPrice]] = Kind("spot", SPOT_PRICES_FOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,66 +95,6 @@ def _is_whole(catalogue: Catalogue) -> bool:
     """
     parts = [*catalogue.offerings.values(), *catalogue.on_demand.values()]
     return bool(catalogue.instance_types) and all(parts)
-
-
-def current_offers(
-    settings: WorkloadSettings,
-    policy: Policy,
-    *,
-    home_region: str,
-    ports: ControlPorts,
-    now: datetime,
-) -> tuple[Offer, ...]:
-    """Return all that a workload could be run on, priced; spot prices are a few minutes old."""
-    catalogue = current_catalogue(ports, now)
-    prices = [
-        price
-        for region, outpost in sorted(settings.outposts.items())
-        for price in _spot_prices(region, outpost, settings, catalogue, ports, now)
-    ]
-    offers = build_offers(
-        catalogue,
-        prices,
-        zones={region: tuple(outpost.subnets) for region, outpost in settings.outposts.items()},
-        spot_price_ratio_estimate=policy.spot_price_ratio_estimate,
-        volume_gib=settings.run.root_volume_gib,
-        home_region=home_region,
-    )
-    return tuple(
-        offer
-        for offer in offers
-        if offer.instance_type.architecture in settings.outposts[offer.region].templates
-    )
-
-
-def _spot_prices(
-    region: str,
-    outpost: Outpost,
-    settings: WorkloadSettings,
-    catalogue: Catalogue,
-    ports: ControlPorts,
-    now: datetime,
-) -> Sequence[SpotPrice]:
-    offerings = catalogue.offerings.get(region, {})
-    names = {name for zone in outpost.subnets for name in offerings.get(zone, ())}
-    wanted = [
-        kind.name
-        for kind in _known_types(names, catalogue)
-        if CapacityType.SPOT in kind.capacity_types and misfit(kind, settings.requirements) is None
-    ]
-    if not wanted:
-        return ()
-    return ports.cache.recall(
-        _SPOT,
-        f"{region} {' '.join(wanted)}",
-        now,
-        lambda: ports.market.spot_prices(region=region, instance_types=wanted),
-    )
-
-
-def _known_types(names: Collection[str], catalogue: Catalogue) -> list[InstanceType]:
-    types = catalogue.instance_types
-    return [types[name] for name in sorted(names) if name in types]
 
 
 def _regions(deployment: DeploymentSettings, ports: ControlPorts) -> tuple[str, ...]:

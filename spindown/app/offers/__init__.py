@@ -1,0 +1,24 @@
+"""The market as Spindown knows it: a catalogue, kept whole, and what is on sale now."""
+
+from spindown.app.offers.catalogue import (
+    CATALOGUE_KEY,
+    Refreshed,
+    current_catalogue,
+    load_catalogue,
+    refresh,
+    survey,
+)
+from spindown.app.offers.sale import Sale, current_offers, current_sale, spot_price_of
+
+__all__ = [
+    "CATALOGUE_KEY",
+    "Refreshed",
+    "Sale",
+    "current_catalogue",
+    "current_offers",
+    "current_sale",
+    "load_catalogue",
+    "refresh",
+    "spot_price_of",
+    "survey",
+]
