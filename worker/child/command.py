@@ -28,7 +28,7 @@ from worker.transfer.gather import list_files
 #: sysexits.h: "the input data was incorrect in some way".
 EX_DATAERR = 65
 _NO_RESULT = "the program gave no result for this item"
-#: How often results are read while the program is asked to stop.
+#: How often results are read, at least, while the program runs.
 _LOOK_SECONDS = 0.1
 
 
@@ -75,13 +75,11 @@ class CommandRunner:
         self._give_up_at = time.monotonic() + self._code.spec.setup_timeout.total_seconds()
 
     def begin(self, task: Task, batch: Sequence[Item]) -> None:
-        """Hand over a batch, at once or as soon as all is prepared."""
+        """Hand over a batch; the next ``poll`` starts its call, as soon as all is prepared."""
         self._calls += 1
         self._call = open_call(
             task, batch, slot=self._slot, number=self._calls, results=self._code.spec.results
         )
-        if self._is_prepared:
-            self._start(self._call)
 
     def poll(self, timeout: timedelta) -> Event | None:
         """Return the next event; a program out of time is killed."""
@@ -180,7 +178,7 @@ class CommandRunner:
                     f"a call of {len(call.batch)} items took longer than {limit:g} s "
                     "(item_timeout times items)"
                 )
-            status = program.status(min(timeout.total_seconds(), left))
+            status = program.status(min(timeout.total_seconds(), left, _LOOK_SECONDS))
             if status is not None:
                 self._end(call, program, status)
             else:

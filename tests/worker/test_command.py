@@ -1,0 +1,297 @@
+"""Any program as a workload's code: real processes, whatever they do."""
+
+import io
+import json
+import os
+import signal
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spindown.contract.run import Results, RunSpec
+from spindown.user import Item
+from worker.child.code import Code
+from worker.child.command import CommandRunner
+from worker.child.ending import MemoryKills, describe_end
+from worker.child.place import Machine
+from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
+from worker.child.tape import Tape
+from worker.log import open_log
+
+Make = Callable[..., CommandRunner]
+
+_PRELUDE = """\
+import json, os, signal, sys, threading
+items = [json.loads(line) for line in open(os.environ["SPINDOWN_ITEMS"])]
+params = json.load(open(os.environ["SPINDOWN_PARAMS"]))
+def tell(**row):
+    with open(os.environ["SPINDOWN_RESULTS"], "a") as results:
+        results.write(json.dumps(row) + "\\n")
+"""
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[CommandRunner] = []
+
+    def make(source: str, **spec: Any) -> CommandRunner:
+        root = tmp_path / "code"
+        root.mkdir(exist_ok=True)
+        (root / "program.py").write_text(_PRELUDE + textwrap.dedent(source))
+        values = {
+            "command": (sys.executable, "program.py"),
+            "item_timeout": timedelta(seconds=30),
+            **spec,
+        }
+        code = Code(root=root, spec=RunSpec(**values), digest="d")
+        place = Machine(argv=code.spec.command, env={"CUDA_VISIBLE_DEVICES": "1", "LEVEL": "3"})
+        runner = CommandRunner(code, place, slot=1, log=open_log(io.StringIO()))
+        made.append(runner)
+        return runner
+
+    yield make
+    for runner in made:
+        runner.kill()
+
+
+def a_task(tmp_path: Path, **values: Any) -> Task:
+    place = tmp_path / "job"
+    return Task(job_id="j", outputs=place / "outputs", state=place / "state", **values)
+
+
+def drain(runner: CommandRunner) -> list[Event]:
+    events: list[Event] = []
+    while not events or isinstance(events[-1], ItemDone):
+        event = runner.poll(timedelta(seconds=10))
+        if event is not None:
+            events.append(event)
+    return events
+
+
+def run_batch(runner: CommandRunner, tmp_path: Path, count: int = 3, **task: Any) -> list[Event]:
+    runner.begin(a_task(tmp_path, **task), [Item(i, {"n": i}) for i in range(count)])
+    return drain(runner)
+
+
+def answers(events: list[Event]) -> dict[int, Any]:
+    return {e.index: e.error or e.value for e in events if isinstance(e, ItemDone)}
+
+
+def test_gives_each_result_as_it_is_written(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        for item in items:
+            os.makedirs(item["output"] + "/deep")
+            open(item["output"] + "/deep/a.txt", "w").write("x")
+            tell(index=item["index"], value=item["value"]["n"] * params["factor"])
+            if item["index"] == 1:
+                tell(index=2, error="not today")
+                break
+        """
+    )
+    events = run_batch(runner, tmp_path, params={"factor": 2})
+    assert answers(events) == {0: 0, 1: 2, 2: "not today"}
+    assert events[-1] == BatchDone()
+    assert [e.files for e in events if isinstance(e, ItemDone)] == [("deep/a.txt",)] * 2 + [()]
+    assert runner.pid is None
+
+
+def test_a_program_of_one_item_needs_no_result_but_its_exit_status(
+    make: Make, tmp_path: Path
+) -> None:
+    script = 'set -eu; test "$SPINDOWN_ITEM" = clip; test "$LEVEL$CUDA_VISIBLE_DEVICES" = 31\n'
+    script += 'tr a-z A-Z <"$SPINDOWN_INPUT" >"$SPINDOWN_ITEM_OUTPUT/out.txt"'
+    runner = make("", command=("sh", "-c", script))
+    source = tmp_path / "in.txt"
+    source.write_text("words")
+    runner.begin(a_task(tmp_path), [Item(4, "clip", source)])
+    [done, end] = drain(runner)
+    assert isinstance(done, ItemDone)
+    assert (done.index, done.value, done.error, done.files) == (4, None, None, ("out.txt",))
+    assert end == BatchDone()
+    assert (tmp_path / "job" / "outputs" / "4" / "out.txt").read_text() == "WORDS"
+
+
+def test_a_whole_job_is_done_by_its_exit_status(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        open(os.environ["SPINDOWN_OUTPUT"] + "/mesh.bin", "w").write("mesh")
+        json.dump({"items": len(items)}, open(os.environ["SPINDOWN_RESULTS"], "w"), indent=2)
+        """,
+        results=Results.PER_JOB,
+    )
+    [first, second, end] = run_batch(runner, tmp_path, 2)
+    assert isinstance(first, ItemDone)
+    assert (first.index, first.value, first.files) == (0, {"items": 2}, ("mesh.bin",))
+    assert second == ItemDone(index=1)
+    assert end == BatchDone()
+
+
+@pytest.mark.parametrize(
+    ("body", "expected", "says"),
+    [
+        ("tell(index=0)", {0: None, 1: "the program gave no result for this item"}, None),
+        (
+            "tell(index=0, value=1)\nprint('bad header')\nsys.exit(65)",
+            {0: 1, 1: "bad header"},
+            None,
+        ),
+        ("tell(index=0, value=1)\nprint('oh')\nsys.exit(3)", {0: 1}, "ended with status 3; its"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", {}, "killed by SIGSEGV"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", {}, "most likely for want of memory"),
+        ("sys.exit(137)", {}, "most likely for want of memory"),
+        ("tell(index=7)", {}, "names no open item"),
+        ("tell(index=0)\ntell(index=0)", {}, "names no open item"),
+        ("tell(value=1)", {}, "names no index"),
+        ("tell(index=0, value=float('nan'))", {}, "not JSON"),
+        ("x = []\nfor _ in range(99): x = [x]\ntell(index=0, value=x)", {}, "64 levels"),
+        ("open(os.environ['SPINDOWN_RESULTS'], 'wb').write(b'\\xff{]')", {}, "not JSON"),
+    ],
+    ids=[
+        "an item is left out",
+        "its input is bad",
+        "it fails",
+        "it crashes",
+        "it is killed",
+        "its shell saw it killed",
+        "an item of nobody",
+        "two results",
+        "no index",
+        "NaN",
+        "deep",
+        "bytes",
+    ],
+)
+def test_says_what_came_of_every_item(
+    make: Make, tmp_path: Path, body: str, expected: dict[int, Any], says: str | None
+) -> None:
+    events = run_batch(make(body), tmp_path, 2)
+    if says is None:
+        assert answers(events) == expected
+        assert events[-1] == BatchDone()
+    else:
+        [broken] = [event for event in events if isinstance(event, Broken)]
+        assert says in broken.reason
+        assert answers(events).items() >= expected.items()
+
+
+def test_a_program_that_is_not_there_is_one_sentence(make: Make, tmp_path: Path) -> None:
+    runner = make("", command=("./no-such-program",))
+    [broken] = run_batch(runner, tmp_path, 1)
+    assert broken == Broken(
+        "the program cannot be started: No such file or directory: ./no-such-program"
+    )
+
+
+def test_a_hang_is_ended_with_all_that_it_has_started(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        import subprocess
+        child = subprocess.Popen(["sleep", "600"])
+        tell(index=0, value=child.pid)
+        threading.Event().wait()
+        """,
+        item_timeout=timedelta(seconds=0.4),
+    )
+    events = run_batch(runner, tmp_path, 2)
+    assert events[-1] == Broken(
+        "a call of 2 items took longer than 0.8 s (item_timeout times items)"
+    )
+    sleeper = answers(events)[0]
+    state = Path(f"/proc/{sleeper}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.mark.parametrize("obeys", [True, False], ids=["obeys", "does not listen"])
+def test_is_asked_to_stop_and_ended_after_its_grace(
+    make: Make, tmp_path: Path, obeys: bool
+) -> None:
+    runner = make(
+        f"""
+        def stop(*_):
+            tell(index=1, value="at the end")
+            with open(os.environ["SPINDOWN_CHECKPOINT"] + "/step", "w") as file:
+                file.write("41")
+            sys.exit(0) if {obeys} else None
+        signal.signal(signal.SIGTERM, stop)
+        tell(index=0, value="before")
+        while True:
+            threading.Event().wait(0.05)
+        """
+    )
+    runner.begin(a_task(tmp_path), [Item(i, i) for i in range(3)])
+    first = None
+    while first is None:
+        first = runner.poll(timedelta(seconds=10))
+    assert first == ItemDone(index=0, value="before", seconds=first.seconds)  # type: ignore[union-attr]
+    given = runner.stop(timedelta(seconds=5 if obeys else 0.3))
+    assert [(done.index, done.value) for done in given] == [(1, "at the end")]
+    assert (tmp_path / "job" / "state" / "step").read_text() == "41"
+    assert runner.pid is None
+    assert isinstance(runner.poll(timedelta(0)), Broken)
+
+
+def test_cannot_make_the_worker_read_another_file_as_its_results(
+    make: Make, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(json.dumps({"index": 0, "value": "the worker's own"}) + "\n")
+    runner = make(
+        f"""
+        path = os.environ["SPINDOWN_RESULTS"]
+        os.unlink(path)
+        os.symlink({str(secret)!r}, path)
+        """
+    )
+    assert answers(run_batch(runner, tmp_path, 2)) == {
+        0: "the program gave no result for this item",
+        1: "the program gave no result for this item",
+    }
+
+
+def test_output_goes_to_the_tape_of_its_job(make: Make, tmp_path: Path) -> None:
+    tape = Tape(head_bytes=40, tail_bytes=30)
+    runner = make("for n in range(20): print(f'line {n:02}')")
+    run_batch(runner, tmp_path, 1, tape=tape)
+    kept = tape.read().decode()
+    assert kept.startswith("line 00\nline 01\n")
+    assert kept.endswith("line 18\nline 19\n")
+    assert "bytes left out]" in kept
+    assert len(kept) < 110
+
+
+@pytest.mark.parametrize(
+    ("status", "is_known", "says"),
+    [
+        (-signal.SIGKILL, True, "killed by the kernel for want of memory"),
+        (137, True, "killed by the kernel for want of memory"),
+        (-signal.SIGKILL, False, "killed (SIGKILL), most likely for want of memory"),
+        (-signal.SIGSEGV, True, "killed by SIGSEGV"),
+        (-99, False, "killed by signal 99"),
+        (1, True, "ended with status 1"),
+    ],
+)
+def test_says_why_a_process_is_gone(status: int, is_known: bool, says: str) -> None:
+    assert says in describe_end(status, "", out_of_memory=is_known)
+
+
+def test_the_control_group_tells_of_kills_for_memory(tmp_path: Path) -> None:
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "self" / "cgroup").write_text("0::/system.slice/spindown-worker.service\n")
+    group = tmp_path / "cgroup" / "system.slice" / "spindown-worker.service"
+    group.mkdir(parents=True)
+    events = group / "memory.events"
+    events.write_text("low 0\noom 1\noom_kill 1\noom_group_kill 0\n")
+    kills = MemoryKills(tmp_path / "proc", tmp_path / "cgroup")
+    assert not kills.has_killed
+    events.write_text("low 0\noom 2\noom_kill 2\noom_group_kill 0\n")
+    assert kills.has_killed
+    kills.mark()
+    assert not kills.has_killed
+    assert not MemoryKills(tmp_path / "none", tmp_path / "cgroup").has_killed
+    assert os.path.exists("/proc/self/cgroup")  # noqa: PTH110 - the real one is there as well

@@ -1,0 +1,177 @@
+"""Where a program runs: the arguments of each container runtime, and what is found at the start."""
+
+import io
+import os
+import shutil
+import stat
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spindown.contract.run import Results, RunSpec
+from spindown.user import Item
+from worker.child.call import Call
+from worker.child.code import Code, has_code
+from worker.child.command import CommandRunner
+from worker.child.place import RUNTIMES, Container, NoRuntime, find_runtime
+from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
+from worker.log import open_log
+
+GOLDEN = Path(__file__).parent / "golden"
+SCRATCH = Path("/var/lib/spindown/work/spindown-7/slot-1/job-a.3")
+
+
+def a_call() -> Call:
+    outputs = SCRATCH / "outputs"
+    return Call(
+        task=Task(job_id="job-a", outputs=outputs),
+        batch=[Item(0, "a")],
+        directory=SCRATCH / "call-1",
+        output=outputs,
+        env={"SPINDOWN_JOB_ID": "job-a", "SPINDOWN_OUTPUT": str(outputs)},
+    )
+
+
+def a_container(runtime: str = "docker", **changes: Any) -> Container:
+    values: dict[str, Any] = {
+        "image": "111122223333.dkr.ecr.us-east-1.amazonaws.com/render@sha256:" + "0" * 64,
+        "argv": ("render", "--fast"),
+        "gpus": (1,),
+        "user": "998:997",
+        "slot": 1,
+        "code": Path("/var/lib/spindown/work/spindown-7/code"),
+        "env": {"LEVEL": "3"},
+        "client_env": {"PATH": os.environ["PATH"]},
+    }
+    return Container(runtime=runtime, **{**values, **changes})
+
+
+CASES: dict[str, Container] = {
+    **{runtime: a_container(runtime) for runtime in RUNTIMES},
+    **{f"{r}-all-gpus-no-code": a_container(r, gpus=None, code=None, argv=()) for r in RUNTIMES},
+    "docker-no-gpu": a_container(gpus=()),
+    "docker-two-gpus": a_container(gpus=(0, 2)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_a_runtime_is_called_as_its_golden_file_says(name: str) -> None:
+    argv = CASES[name].command(a_call())
+    assert "\n".join(argv) + "\n" == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_no_container_gets_more_than_its_job(name: str) -> None:
+    argv = list(CASES[name].command(a_call()))
+    volumes = [argv[i + 1] for i, word in enumerate(argv) if word == "--volume"]
+    assert volumes[0] == f"{SCRATCH}:{SCRATCH}"
+    assert all(volume.endswith(":ro") for volume in volumes[1:])
+    assert argv[argv.index("--user") + 1] == "998:997"
+    assert argv[argv.index("--network") + 1] == "bridge"
+    assert argv[argv.index("--cap-drop") + 1] == "ALL"
+    assert not {"--privileged", "--pid", "--ipc"} & set(argv)
+    assert not [word for word in argv if "docker.sock" in word or word.startswith("AWS_")]
+
+
+#: A runtime that runs what follows the image on this machine, and says what it was asked.
+_STUB = r"""#!/bin/sh
+echo "$*" >>"$0.calls"
+case $1 in
+    info) exit 0 ;;
+    pull) test "$3" != broken:1 || { echo "manifest unknown"; exit 1; } ;;
+    inspect) echo "${OOM:-false}" ;;
+    run)
+        while [ "$1" != render:1 ]; do
+            if [ "$1" = --env ]; then export "$2"; shift; fi
+            shift
+        done
+        shift
+        exec "$@" ;;
+esac
+"""
+
+
+def a_stub(directory: Path, name: str = "docker", script: str = _STUB) -> dict[str, str]:
+    directory.mkdir(exist_ok=True)
+    path = directory / name
+    path.write_text(script)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return {"PATH": f"{directory}{os.pathsep}{os.environ['PATH']}"}
+
+
+def run_image(
+    tmp_path: Path, env: dict[str, str], script: str, image: str = "render:1"
+) -> tuple[list[Event], list[str]]:
+    code = Code(
+        root=tmp_path,
+        spec=RunSpec(image=image, command=("sh", "-c", script), results=Results.PER_ITEM),
+        digest="d",
+    )
+    place = a_container(
+        str(tmp_path / "bin" / "docker"),
+        image=image,
+        argv=code.spec.command,
+        code=None,
+        client_env=env,
+        gpus=None,
+    )
+    runner = CommandRunner(code, place, slot=0, log=open_log(io.StringIO()))
+    runner.warm()
+    runner.begin(Task(job_id="j", outputs=tmp_path / "job.1" / "outputs"), [Item(0, "a")])
+    events: list[Event] = []
+    while not events or isinstance(events[-1], ItemDone):
+        event = runner.poll(timedelta(seconds=5))
+        events += [] if event is None else [event]
+    runner.kill()
+    calls = (tmp_path / "bin" / "docker.calls").read_text().splitlines()
+    return events, [call.split()[0] for call in calls]
+
+
+def test_an_image_is_pulled_once_run_for_each_call_and_removed(tmp_path: Path) -> None:
+    env = a_stub(tmp_path / "bin")
+    script = """echo '{"index": 0, "value": "'"$LEVEL"'"}' >>"$SPINDOWN_RESULTS" """
+    events, calls = run_image(tmp_path, env, script)
+    assert isinstance(events[0], ItemDone)
+    assert (events[0].value, events[-1]) == ("3", BatchDone())
+    assert calls == ["pull", "run", "inspect", "rm"]
+
+
+def test_a_container_that_ran_out_of_memory_is_told_as_such(tmp_path: Path) -> None:
+    env = {**a_stub(tmp_path / "bin"), "OOM": "true"}
+    events, _ = run_image(tmp_path, env, "exit 137")
+    assert events == [Broken("the process was killed by the kernel for want of memory")]
+
+
+def test_an_image_that_cannot_be_pulled_fails_the_attempt(tmp_path: Path) -> None:
+    events, calls = run_image(tmp_path, a_stub(tmp_path / "bin"), "true", image="broken:1")
+    assert events == [Broken("the image cannot be pulled (status 1): manifest unknown")]
+    assert "run" not in calls
+
+
+def test_the_first_runtime_that_answers_is_taken(tmp_path: Path) -> None:
+    a_stub(tmp_path / "bin", "docker", "#!/bin/sh\necho 'no daemon' >&2\nexit 1\n")
+    env = a_stub(tmp_path / "bin", "podman")
+    assert find_runtime(env) == "podman"
+
+
+def test_no_runtime_is_one_sentence(tmp_path: Path) -> None:
+    a_stub(tmp_path / "bin", "docker", "#!/bin/sh\necho 'Cannot connect' >&2\nexit 1\n")
+    sh = shutil.which("sh")
+    assert sh is not None
+    (tmp_path / "bin" / "sh").symlink_to(sh)
+    with pytest.raises(NoRuntime) as caught:
+        find_runtime({"PATH": str(tmp_path / "bin")})
+    assert str(caught.value) == (
+        "run.image needs a container runtime, and there is none: docker does not work "
+        "(Cannot connect); podman is not installed; nerdctl is not installed"
+    )
+
+
+def test_an_archive_that_only_says_how_to_call_an_image_holds_no_code(tmp_path: Path) -> None:
+    code = Code(root=tmp_path, spec=RunSpec(image="a:1"), digest="d")
+    (tmp_path / "spindown-run.json").write_text("{}")
+    assert not has_code(code)
+    (tmp_path / "model.py").write_text("")
+    assert has_code(code)
