@@ -142,6 +142,7 @@ class Attempt:
             if not self._is_ready(prefetch, indexes):
                 return _STOPPED
             batch = prefetch.take(indexes)
+            self._harvest.note_inputs(batch.sizes)
             self._look_ahead(prefetch, indexes)
             for index, why in batch.failed.items():
                 self._keep(ItemDone(index=index, error=why))

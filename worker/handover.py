@@ -128,7 +128,6 @@ class Handover:
         """Report a commit; ``redone`` items were computed in vain."""
         failed = sum(one.record.status is ItemStatus.FAILED for one in portion.finished)
         is_completed = held.manifest.state is JobState.COMPLETED
-        files = [file.local for one in portion.finished for file in one.files]
         self.report(
             Progress(
                 items_ok=len(portion.finished) - failed,
@@ -136,7 +135,7 @@ class Handover:
                 items_redone=redone,
                 busy=portion.busy,
                 bytes_in=portion.bytes_in,
-                bytes_out=_part_bytes(held, portion) + sum(file.stat().st_size for file in files),
+                bytes_out=portion.bytes_out + _part_bytes(held, portion),
                 commit=took if portion.finished else None,
                 job_items=held.manifest.items if is_completed else None,
                 job_busy=timedelta(seconds=held.manifest.busy_seconds),

@@ -1,6 +1,6 @@
 """What one attempt has brought in: answers become records, records in a row become a portion."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -27,6 +27,9 @@ class Harvest:
         self._numbers = count()
         self._values: Sequence[Any] = ()
         self._results: dict[int, Finished] = {}
+        #: Index -> bytes of its input, and of its files.
+        self._taken: dict[int, int] = {}
+        self._given: dict[int, int] = {}
         self._busy_from = now
         #: The first item that no commit has taken.
         self.next = held.manifest.next_item
@@ -36,6 +39,10 @@ class Harvest:
     def expect(self, values: Sequence[Any]) -> None:
         """Learn what the items are."""
         self._values = values
+
+    def note_inputs(self, sizes: Mapping[int, int]) -> None:
+        """Learn how many bytes came for the items of a batch."""
+        self._taken |= sizes
 
     @property
     def in_a_row(self) -> int:
@@ -74,9 +81,17 @@ class Harvest:
         """Take what is done in a row from the next item on, and the time since the last."""
         indexes = range(self.next, self.row_end)
         finished = tuple(self._results.pop(index) for index in indexes)
+        bytes_in = sum(self._taken.pop(index, 0) for index in indexes)
+        bytes_out = sum(self._given.pop(index, 0) for index in indexes)
         self.next = self.row_end
         busy, self._busy_from = now - self._busy_from, now
-        return Portion(finished=finished, busy=max(busy, timedelta(0)), state=state)
+        return Portion(
+            finished=finished,
+            busy=max(busy, timedelta(0)),
+            bytes_in=bytes_in,
+            bytes_out=bytes_out,
+            state=state,
+        )
 
     def _take_files(self, done: ItemDone) -> tuple[LocalFile, ...] | None:
         """Return the files of an answer; None if one of them is not its own."""
@@ -88,7 +103,9 @@ class Harvest:
         files = []
         for number, path in enumerate(done.files):
             local = into / str(number)
-            if take_file(root, path, local) is None:
+            status = take_file(root, path, local)
+            if status is None:
                 return None
+            self._given[done.index] = self._given.get(done.index, 0) + status.st_size
             files.append(LocalFile(path=path, local=local))
         return tuple(files)

@@ -271,6 +271,26 @@ def test_ends_after_three_jobs_in_which_every_item_failed(tmp_path: Path) -> Non
     assert slot.life.is_finishing
 
 
+def test_tells_the_ledger_how_many_bytes_an_item_moves(tmp_path: Path) -> None:
+    def write(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        place = task.outputs / str(batch[0].index)
+        place.mkdir(parents=True)
+        (place / "a.bin").write_bytes(bytes(700))
+        made = ItemDone(index=batch[0].index, value=1, files=("a.bin",))
+        return [made, *square(task, batch)[1:]]
+
+    world = WorkWorld(sources={"s3://inputs/a.png": bytes(3000), "s3://inputs/b.png": bytes(50)})
+    slot = SlotWorld(tmp_path, world=world, runner=ScriptedRunner(script=write), batch_size=3)
+    world.send({"job_id": "j", "items": ["s3://inputs/a.png", "s3://inputs/b.png", "inline"]})
+    slot.slot.step()
+
+    rate = row(world, throughput_sort("T4", 1.0))
+    (part,) = world.manifest("j").parts
+    assert rate["moved"] == 3
+    assert rate["gib_in"] * 2**30 == pytest.approx(3050)
+    assert rate["gib_out"] * 2**30 == pytest.approx(700 + part.bytes)
+
+
 def test_an_input_that_is_not_there_fails_its_item_alone(tmp_path: Path) -> None:
     world = WorkWorld(sources={"s3://inputs/a.png": b"A", "s3://inputs/c.png": b"C"})
     slot = SlotWorld(tmp_path, world=world, batch_size=3)

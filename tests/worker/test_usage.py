@@ -279,6 +279,7 @@ def test_a_job_leaves_a_record_of_what_it_used(plant: Callable[..., Plant]) -> N
         workload=WORKLOAD,
         instance_id="i-1",
         instance_type="g4dn.xlarge",
+        region="us-east-1",
         zone="us-east-1a",
         capacity_type=CapacityType.SPOT.value,
         gpu="T4",

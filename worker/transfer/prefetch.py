@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,6 +25,8 @@ class Batch:
     items: tuple[Item, ...]
     #: Index -> why.
     failed: dict[int, str]
+    #: Index -> bytes that came for it.
+    sizes: Mapping[int, int]
 
 
 class Prefetch:
@@ -83,7 +85,8 @@ class Prefetch:
                 failed[index] = f"{self._values[index]} is not there"
             except (AccessDenied, ContractError) as exc:
                 failed[index] = str(exc)
-        return Batch(items=tuple(items), failed=failed)
+        sizes = {item.index: item.path.stat().st_size for item in items if item.path is not None}
+        return Batch(items=tuple(items), failed=failed, sizes=sizes)
 
     def _fetch_item(self, index: int) -> Item:
         value = self._values[index]

@@ -35,8 +35,9 @@ class Portion:
     finished: tuple[Finished, ...] = ()
     #: Slot time that it took.
     busy: timedelta = timedelta(0)
-    #: Bytes of input that its items took.
+    #: Bytes of input that its items took, and of the files that they gave.
     bytes_in: int = 0
+    bytes_out: int = 0
     #: The user's own checkpoint as of the last item; None: unchanged.
     state: State | None = None
 
