@@ -18,6 +18,7 @@ SOURCE = "Source"
 FUNCTION = "Function"
 POOL = "Pool"
 CONCERN = "Concern"
+CAUSE = "Cause"
 
 
 class Unit(StrEnum):
@@ -77,6 +78,8 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     # What does it cost?
     ("Spend", _DOLLARS, (), _EVENTS, "Dollars accrued; sum it. Refunds of EC2 are negative."),
     ("SpendOnDemand", _DOLLARS, (), _EVENTS, "The same hours at the on-demand price; sum it."),
+    ("WarmDollars", _DOLLARS, (), _OFFERS, "An hour of one warm machine, on demand; sum it."),
+    ("CostRise", _DOLLARS, (CAUSE,), _OFFERS, "What a cause has added to the cost of an item."),
     ("DollarsPerHour", _DOLLARS, (), _SCALER, "What the instances of the moment cost an hour."),
     ("CostPerItem", _DOLLARS, (), _SCALER, "Today's dollars by today's items, all in."),
     ("CostPerItemBusy", _DOLLARS, (), _SCALER, "The share of it in which slots were busy."),

@@ -7,6 +7,7 @@ largest of them is the cause.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import date, timedelta
 from enum import StrEnum
 from statistics import median
 
@@ -14,6 +15,12 @@ from statistics import median
 FACTOR = 1.5
 #: Percent of GPU and of VRAM under which a machine is more than the work needs.
 LITTLE_USE = 30.0
+
+#: Days that the usual cost is the median of, and of how many of them at least.
+USUAL_DAYS = 7
+DAYS_ENOUGH = 3
+#: Share of a usual day's dollars from which a day that is not over yet says something.
+_TELLING_SHARE = 0.5
 
 _SECONDS_PER_HOUR = 3600.0
 
@@ -77,9 +84,9 @@ class CostShape:
 class Fit:
     """How much of the machines was used, and what else would do."""
 
-    #: Percent.
+    #: Percent of the time in which it computed.
     gpu_mean: float
-    #: Percent.
+    #: Percent of its memory that was used at the most, mean over time.
     vram_max: float
     #: USD per hour of the cheapest offer that fits the requirements; None: there is none.
     cheapest_price: float | None
@@ -99,8 +106,10 @@ class Diagnosis:
     #: USD per item.
     cost: float
     usual: float
-    #: What happened and which setting to change, for a person.
-    text: str
+    #: What happened, for a person.
+    says: str
+    #: Which setting to change: an imperative clause or more, settings in backticks.
+    mend: str
 
 
 def shape_of(window: CostWindow) -> CostShape | None:
@@ -133,6 +142,25 @@ def usual_shape(shapes: Sequence[CostShape]) -> CostShape | None:
     )
 
 
+def compare(days: Mapping[date, CostWindow], today: date) -> tuple[CostShape, CostShape] | None:
+    """Return the shape of the last day that says something, and the usual one before it.
+
+    Today says something once it has cost half of what a day usually costs: the first boot of a
+    morning is dear by item. Until then yesterday is judged. None: too little is known.
+    """
+    for day in (today, today - timedelta(days=1)):
+        before = [days[d] for n in range(USUAL_DAYS) if (d := day - timedelta(days=n + 1)) in days]
+        shapes = [shape for window in before if (shape := shape_of(window)) is not None]
+        usual = usual_shape(shapes) if len(shapes) >= DAYS_ENOUGH else None
+        now = shape_of(days[day]) if day in days else None
+        if now is None or usual is None:
+            continue
+        dollars = median(window.dollars for window in before)
+        if day != today or days[day].dollars >= _TELLING_SHARE * dollars:
+            return now, usual
+    return None
+
+
 def diagnose(
     now: CostShape, usual: CostShape, *, fit: Fit | None = None, factor: float = FACTOR
 ) -> Diagnosis | None:
@@ -143,13 +171,15 @@ def diagnose(
     if fit is not None:
         parts[Cause.OVERKILL] = _overkill(now, fit)
     cause = max(parts, key=lambda each: parts[each])
+    says, mend = _explain(cause, now, usual, fit)
     return Diagnosis(
         cause=cause,
         dollars=parts[cause],
         parts=parts,
         cost=now.cost_per_item,
         usual=usual.cost_per_item,
-        text=_explain(cause, now, usual, fit),
+        says=says,
+        mend=mend,
     )
 
 
@@ -179,9 +209,10 @@ def _overkill(now: CostShape, fit: Fit) -> float:
     return max(0.0, (now.price_per_hour - fit.cheapest_price) * now.hours)
 
 
-def _explain(cause: Cause, now: CostShape, usual: CostShape, fit: Fit | None) -> str:
-    head = f"An item costs {now.cost_per_item:.6f} USD, usually {usual.cost_per_item:.6f}. "
-    return head + _SENTENCES[cause].format(
+def _explain(cause: Cause, now: CostShape, usual: CostShape, fit: Fit | None) -> tuple[str, str]:
+    head = f"An item costs {now.cost_per_item:.6g} USD, usually {usual.cost_per_item:.6g}. "
+    says, mend = _SENTENCES[cause]
+    told = says.format(
         now=now,
         usual=usual,
         fit=fit,
@@ -194,6 +225,7 @@ def _explain(cause: Cause, now: CostShape, usual: CostShape, fit: Fit | None) ->
         throughput=_throughput(now),
         usual_throughput=_throughput(usual),
     )
+    return head + told, mend
 
 
 def _redo_share(shape: CostShape) -> float:
@@ -205,37 +237,58 @@ def _throughput(shape: CostShape) -> float:
     return 1.0 / shape.work_hours if shape.work_hours > 0.0 else 0.0
 
 
-_SENTENCES: Mapping[Cause, str] = {
+#: Cause -> what happened, and what to do.
+_SENTENCES: Mapping[Cause, tuple[str, str]] = {
     Cause.PRICE: (
-        "Price: a paid hour costs {now.price_per_hour:.3f} USD instead of "
-        "{usual.price_per_hour:.3f}. Lower max_price_per_hour, or let work wait longer on the "
-        "first rung of the ladder."
+        (
+            "Price: a paid hour costs {now.price_per_hour:.3f} USD instead of "
+            "{usual.price_per_hour:.3f}."
+        ),
+        "lower `max_price_per_hour`, or let work wait longer on the first rung of the `ladder`.",
     ),
     Cause.BOOT: (
-        "Boot: an instance takes {boot_minutes:.1f} minutes instead of {usual_boot_minutes:.1f} "
-        "to take its first job. Bake requirements and models into the image, or shorten setup."
+        (
+            "Boot: an instance takes {boot_minutes:.1f} minutes instead of "
+            "{usual_boot_minutes:.1f} to take its first job."
+        ),
+        (
+            'set `mode` of the image to "bake", so that `requirements` are installed beforehand, '
+            "or shorten setup."
+        ),
     ),
     Cause.IDLE: (
-        "Idle: an instance idles {idle_minutes:.1f} minutes instead of "
-        '{usual_idle_minutes:.1f}. Set idle_timeout to "auto", or make it shorter.'
+        "Idle: an instance idles {idle_minutes:.1f} minutes instead of {usual_idle_minutes:.1f}.",
+        'set `idle_timeout` to "auto", or make it shorter.',
     ),
     Cause.REDO: (
-        "Redo: {redo_share:.0f} % of the computing repeats lost work instead of "
-        "{usual_redo_share:.0f} %. Shorten checkpoint_interval, or raise min_reliability."
+        (
+            "Redo: {redo_share:.0f} % of the computing repeats lost work instead of "
+            "{usual_redo_share:.0f} %."
+        ),
+        "shorten `checkpoint_interval`, or raise `min_reliability`.",
     ),
     Cause.THROUGHPUT: (
-        "Throughput: a paid hour of work does {throughput:,.0f} items instead of "
-        "{usual_throughput:,.0f}. Look for larger items or a slower release of the code; "
-        "a larger batch_size may help."
+        (
+            "Throughput: a paid hour of work does {throughput:,.0f} items instead of "
+            "{usual_throughput:,.0f}."
+        ),
+        "look for larger items or a slower release of the code; a larger `batch_size` may help.",
     ),
     Cause.SPARSE_QUEUE: (
-        "Sparse queue: a launch serves {now.items_per_launch:,.0f} items instead of "
-        "{usual.items_per_launch:,.0f}. Raise start_within or scale_up_threshold, so that work "
-        "gathers before an instance starts."
+        (
+            "Sparse queue: a launch serves {now.items_per_launch:,.0f} items instead of "
+            "{usual.items_per_launch:,.0f}."
+        ),
+        (
+            "raise `start_within` or `scale_up_threshold`, so that work gathers before an instance "
+            "starts."
+        ),
     ),
     Cause.OVERKILL: (
-        "Overkill: the GPU is used {fit.gpu_mean:.0f} % and its memory {fit.vram_max:.0f} % while "
-        "{fit.cheapest_offer} fits for {fit.cheapest_price:.3f} USD an hour. Lower "
-        "gpu_memory_gib_min, or widen gpu_names."
+        (
+            "Overkill: the GPU is used {fit.gpu_mean:.0f} % and its memory {fit.vram_max:.0f} % "
+            "while {fit.cheapest_offer} would do for {fit.cheapest_price:.3f} USD an hour."
+        ),
+        "lower `gpu_memory_gib_min`, or widen `gpu_names`.",
     ),
 }

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 EMITTING = {
     Emitter.SCALER: ["spindown/app/reconcile", "spindown/app/alarm"],
     Emitter.INTERRUPTION: ["spindown/app/interrupt.py", "functions"],
-    Emitter.OFFERS: ["spindown/app/offers.py", "spindown/app/alarm"],
+    Emitter.OFFERS: ["spindown/app/offers", "spindown/app/alarm"],
     Emitter.WORKER: ["spindown/app/work", "worker"],
 }
 

@@ -1,6 +1,7 @@
 """A dear item is explained by the part of its cost that moved most."""
 
 from dataclasses import replace
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from spindown.domain.diagnosis import (
     CostShape,
     CostWindow,
     Fit,
+    compare,
     diagnose,
     shape_of,
     split_rise,
@@ -42,7 +44,7 @@ USUAL = CostShape(
         pytest.param(
             replace(USUAL, boot_hours=0.6, price_per_hour=0.52),
             Cause.BOOT,
-            "Bake requirements",
+            "`mode`",
             id="boots became longer",
         ),
         pytest.param(
@@ -77,7 +79,8 @@ def test_names_the_part_that_moved_most(now: CostShape, cause: Cause, said: str)
     assert found is not None
     assert found.cause is cause
     assert found.dollars == max(found.parts.values())
-    assert said in found.text
+    assert said in found.mend
+    assert found.says.startswith("An item costs ")
 
 
 def test_names_overkill_when_a_cheaper_fitting_offer_would_save_more_than_anything_moved() -> None:
@@ -89,7 +92,8 @@ def test_names_overkill_when_a_cheaper_fitting_offer_would_save_more_than_anythi
     assert found is not None
     assert found.cause is Cause.OVERKILL
     assert found.dollars == pytest.approx((1.0 - 0.2) * dear.hours)
-    assert "g4dn.xlarge fits for 0.200 USD an hour" in found.text
+    assert "g4dn.xlarge would do for 0.200 USD an hour" in found.says
+    assert "`gpu_memory_gib_min`" in found.mend
 
 
 @pytest.mark.parametrize(
@@ -182,3 +186,42 @@ def test_one_odd_day_does_not_move_the_usual_cost() -> None:
 
     assert usual_shape([USUAL, USUAL, odd, USUAL, USUAL]) == USUAL
     assert usual_shape([]) is None
+
+
+TODAY = date(2026, 11, 20)
+
+
+def days_of(*dollars: float | None) -> dict[date, CostWindow]:
+    """Return windows that cost so much, the last one today's; None: a day without work."""
+    windows = {}
+    for ago, spent in enumerate(reversed(dollars)):
+        if spent is not None:
+            windows[TODAY - timedelta(days=ago)] = a_window(dollars=spent)
+    return windows
+
+
+@pytest.mark.parametrize(
+    ("days", "judged"),
+    [
+        pytest.param(days_of(2.0, 2.0, 2.0, 6.0), 6.0, id="today"),
+        pytest.param(days_of(2.0, 2.0, 2.0, 6.0, 0.9), 6.0, id="today has hardly begun"),
+        pytest.param(days_of(2.0, 2.0, 2.0, 6.0, 1.1), 1.1, id="today is half over"),
+        pytest.param(days_of(2.0, None, 2.0, 2.0, 6.0), 6.0, id="a day without work"),
+        pytest.param(days_of(2.0, 2.0, 6.0), None, id="two days are no habit"),
+        pytest.param(days_of(2.0, 2.0, 2.0, 6.0, None, None), None, id="nothing lately"),
+        pytest.param(
+            days_of(2.0, 2.0, *[None] * 6, 2.0, 6.0), None, id="what is older than a week"
+        ),
+        pytest.param({}, None, id="nothing at all"),
+    ],
+)
+def test_judges_the_last_day_that_says_something(
+    days: dict[date, CostWindow], judged: float | None
+) -> None:
+    found = compare(days, TODAY)
+
+    assert (found is None) is (judged is None)
+    if found is not None and judged is not None:
+        now, usual = found
+        assert now.cost_per_item == pytest.approx(judged / 900)
+        assert usual.cost_per_item == pytest.approx(2.0 / 900)
