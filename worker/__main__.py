@@ -7,7 +7,7 @@ what belongs to the machine:
 SPINDOWN_POWEROFF           command that ends the instance (default: systemctl poweroff)
 SPINDOWN_PYTHON             interpreter of the user's code (default: this one)
 SPINDOWN_LAUNCHER           command that runs a program as the user's code (default: none)
-SPINDOWN_CODE_USER          uid:gid of the user's code in a container (default: ours)
+SPINDOWN_CODE_USER          user of the user's code in a container (default: ours)
 SPINDOWN_ALIVE              file written at every heartbeat, for the dead-man check
 SPINDOWN_METADATA_INTERVAL  seconds between two looks at the metadata (default: 5)
 SPINDOWN_USAGE_INTERVAL     seconds between two looks at CPU, memory and GPUs (default: 5)
@@ -16,6 +16,7 @@ and the standard AWS variables for another endpoint or region.
 """
 
 import os
+import pwd
 import random
 import shlex
 import shutil
@@ -39,7 +40,7 @@ from spindown.aws.wiring import Aws
 from spindown.contract.location import work_root
 from spindown.contract.run import RunMode
 from spindown.domain.fleet import Worker
-from spindown.error import SpindownError
+from spindown.error import ContractError, SpindownError
 from worker.child.code import Code, fetch_code, has_code
 from worker.child.command import CommandRunner
 from worker.child.place import Container, Machine, find_runtime
@@ -94,13 +95,24 @@ def read_settings(environment: Mapping[str, str], scratch: Path) -> WorkerSettin
         scratch=scratch,
         python=environment.get("SPINDOWN_PYTHON") or sys.executable,
         launcher=tuple(shlex.split(environment.get("SPINDOWN_LAUNCHER") or "")),
-        code_user=environment.get("SPINDOWN_CODE_USER") or f"{os.getuid()}:{os.getgid()}",
+        code_user=find_user(environment.get("SPINDOWN_CODE_USER")),
         env=environment,
         poweroff=tuple(shlex.split(environment.get("SPINDOWN_POWEROFF") or "systemctl poweroff")),
         alive=Path(alive) if alive else None,
         metadata_interval=timedelta(seconds=metadata_interval),
         usage_interval=timedelta(seconds=usage_interval),
     )
+
+
+def find_user(name: str | None) -> str:
+    """Return ``uid:gid`` of a user, or our own (ContractError: there is no such user)."""
+    if not name:
+        return f"{os.getuid()}:{os.getgid()}"
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        raise ContractError("SPINDOWN_CODE_USER", name, "run install.sh, which makes it") from None
+    return f"{found.pw_uid}:{found.pw_gid}"
 
 
 def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLog) -> int:

@@ -1,5 +1,6 @@
 """What a worker may do: its jobs, its results, its rows. Nothing about instances."""
 
+import re
 from collections.abc import Sequence
 
 from aws_cdk import Aws
@@ -9,6 +10,7 @@ from infra.grant.statement import READ_ROWS, allow, see_missing_objects
 from spindown.contract import row
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.location import parse_location, work_root
+from spindown.contract.run import ecr_registry
 from spindown.contract.usage import usage_prefix
 
 
@@ -97,6 +99,23 @@ def read_inputs(uris: Sequence[str]) -> list[iam.PolicyStatement]:
             )
             for number, (bucket, keys) in enumerate(sorted(prefixes.items()), 1)
         ),
+    ]
+
+
+def pull_image(image: str | None) -> list[iam.PolicyStatement]:
+    """Return the pull of one repository of Amazon ECR; an image that lies elsewhere needs none.
+
+    GetAuthorizationToken knows no resources (Service Authorization Reference, Amazon ECR).
+    """
+    registry = ecr_registry(image or "")
+    if image is None or registry is None:
+        return []
+    account, _, _, region, *_ = registry.split(".")
+    repository = re.split(r"[:@]", image.removeprefix(f"{registry}/"))[0]
+    arn = f"arn:{Aws.PARTITION}:ecr:{region}:{account}:repository/{repository}"
+    return [
+        allow("SignInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),
+        allow("PullImage", ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"], [arn]),
     ]
 
 

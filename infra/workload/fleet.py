@@ -44,7 +44,10 @@ class Fleet(Construct):
         )
         profile = iam.CfnInstanceProfile(self, "Profile", roles=[self.role.role_name])
         #: Tags by which a worker finds home.
-        self.tags = self._home_tags(name, jobs, archive, ground)
+        self.tags = {
+            **self._home_tags(name, jobs, archive, ground),
+            **({tag.METADATA_ACCESS: "allow"} if workload.run.metadata_access else {}),
+        }
         #: Architecture -> SSM parameter of the image that is booted.
         self.images = _find_images(deployment, name, workload)
         self.user_data = _render_user_data(workload, archive, ground.kit.kit)
@@ -94,6 +97,7 @@ class Fleet(Construct):
             grant.read_code(archive_arn=archive.arn),
             *([] if workload.image.mode == "ami" else [grant.read_kit(archive_arn=ground.kit.arn)]),
             *grant.read_inputs(workload.inputs),
+            *grant.pull_image(workload.run.image),
             *grant.keep_own_rows(table_arn=ground.ledger.table.table_arn, workload=name),
             write_log(log_group_arn=self.log_group.log_group_arn),
             *([grant.open_sessions()] if ground.deployment.session_manager else []),

@@ -19,6 +19,7 @@ SCHEMA = 1
 #: Name of the file inside the archive.
 RUN_SPEC_NAME = "spindown-run.json"
 
+_ECR = re.compile(r"(\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?)/")
 _ENTRYPOINT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -82,6 +83,12 @@ class RunSpec:
         if self.image:
             return RunMode.IMAGE
         return RunMode.COMMAND if self.command else RunMode.ENTRYPOINT
+
+
+def ecr_registry(image: str) -> str | None:
+    """Return the registry of an image in Amazon ECR; None: it is elsewhere."""
+    found = _ECR.match(image)
+    return None if found is None else found[1]
 
 
 def encode_run_spec(spec: RunSpec) -> bytes:

@@ -38,3 +38,5 @@ def home_tags(deployment: DeploymentSettings, workload: WorkloadSettings) -> Map
         CODE: workload.run.code,
         LOG_GROUP: workload.log_group,
     }
+#: "allow" if the user's code may ask instance metadata; else the instance has no such tag.
+METADATA_ACCESS = "spindown:metadata-access"

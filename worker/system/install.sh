@@ -66,10 +66,16 @@ done
 # After the distribution's own files, whose names begin with lower numbers.
 install -m 644 "$kit/system/sysctl.conf" "$root/etc/sysctl.d/90-spindown.conf"
 install -m 644 "$kit/system/metadata.nft" "$home/system/"
-install -m 755 "$kit/system/deadman.sh" "$kit/system/smoke.sh" "$home/system/"
-install -m 755 "$kit/system/run-python.sh" "$home/bin/run-python"
+for script in deadman guard-metadata smoke; do
+    install -m 755 "$kit/system/$script.sh" "$home/system/"
+done
+for script in run-code run-python; do
+    install -m 755 "$kit/system/$script.sh" "$home/bin/$script"
+done
 systemd-sysusers --root="${root:-/}" spindown.conf
 systemd-tmpfiles --root="${root:-/}" --create spindown.conf
+# The worker starts containers; the user's code, which has another user, cannot.
+if [ -z "$root" ] && getent group docker >/dev/null; then usermod -aG docker spindown; fi
 
 if [ -z "$uv" ]; then
     step "uv"
@@ -100,19 +106,24 @@ packages='import sysconfig; print(sysconfig.get_path("purelib"))'
     "$("$home/run/bin/python" -c "$packages")/spindown-worker.pth"
 if [ -n "$code" ]; then
     "$home/worker/bin/python" -m zipfile -e "$code" "$scratch/code"
-    requirements=$("$home/worker/bin/python" - "$scratch/code" <<'PYTHON'
-import sys
-from pathlib import Path
-
-from spindown.contract.run import RUN_SPEC_NAME, decode_run_spec
-
-print(decode_run_spec((Path(sys.argv[1]) / RUN_SPEC_NAME).read_bytes()).requirements or "")
-PYTHON
-    )
+    tell="import sys; from pathlib import Path
+from spindown.contract.run import RUN_SPEC_NAME, decode_run_spec, ecr_registry
+spec = decode_run_spec((Path(sys.argv[1]) / RUN_SPEC_NAME).read_bytes())
+print(spec.requirements or '', ecr_registry(spec.image) or '', sep='|')"
+    told=$("$home/worker/bin/python" -c "$tell" "$scratch/code")
+    requirements=${told%%|*} registry=${told#*|}
     if [ -n "$requirements" ]; then
         # From within, since a requirement may name a file or a directory beside it.
         cd "$scratch/code"
         add "$home/run/bin/python" -r "$requirements"
+    fi
+    if [ -n "$registry" ]; then
+        # Signs in to Amazon ECR with the worker's role, whenever an image is pulled.
+        [ -n "$root" ] ||
+            provide amazon-ecr-credential-helper command -v docker-credential-ecr-login
+        mkdir -p "$root/var/lib/spindown/.docker"
+        printf '{"credHelpers": {"%s": "ecr-login"}}\n' "$registry" \
+            >"$root/var/lib/spindown/.docker/config.json"
     fi
 fi
 

@@ -1,10 +1,5 @@
 #!/bin/sh
-# The Python of the user's code: with its packages, as its user, without any capability. The worker
-# starts its children with it and keeps their process ids, since every step replaces the one before.
+# The Python of the user's code; see run-code.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
-# Memory runs out in the user's code first, and a killed child is a failed job, not a dead worker.
-echo 500 >/proc/self/oom_score_adj
-export HOME=/var/lib/spindown/run USER=spindown-run LOGNAME=spindown-run
-exec setpriv --reuid=spindown-run --regid=spindown-run --clear-groups --no-new-privs \
-    --inh-caps=-all --ambient-caps=-all --bounding-set=-all -- "$here/run/bin/python" "$@"
+exec "$here/bin/run-code" "$here/run/bin/python" "$@"

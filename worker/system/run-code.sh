@@ -1,0 +1,12 @@
+#!/bin/sh
+# Runs a program as the user's code: with its packages, as its user, without any capability. The
+# worker starts its children with it and keeps their process ids, since every step replaces the one
+# before.
+set -eu
+here=$(cd "$(dirname "$0")/.." && pwd)
+# Memory runs out in the user's code first, and a killed child is a failed job, not a dead worker.
+echo 500 >/proc/self/oom_score_adj
+export HOME=/var/lib/spindown/run USER=spindown-run LOGNAME=spindown-run
+export PATH="$here/run/bin:$PATH"
+exec setpriv --reuid=spindown-run --regid=spindown-run --clear-groups --no-new-privs \
+    --inh-caps=-all --ambient-caps=-all --bounding-set=-all -- "$@"
