@@ -122,6 +122,10 @@ class BacklogRow:
     backlog_since: datetime | None = None
     #: First tick that saw the queue empty without a break.
     empty_since: datetime | None = None
+    #: First tick that saw it filled after it had been empty for long: no message is older.
+    filled_since: datetime | None = None
+    #: When to look again for messages that must be sent anew (``app.batch.renew``).
+    renew_at: datetime | None = None
     visible: int = 0
     in_flight: int = 0
     seen_at: datetime | None = None
@@ -129,6 +133,9 @@ class BacklogRow:
     claims: int = 0
     #: ``claims`` as the last tick saw it.
     claims_seen: int = 0
+    #: Visible messages by the tick that saw them first, oldest first: when, and how many.
+    waiting_since: tuple[datetime, ...] = ()
+    waiting_jobs: tuple[int, ...] = ()
     #: When EC2 was last asked for our instances, and for spot requests that end.
     described_at: datetime | None = None
     reclaims_seen_at: datetime | None = None

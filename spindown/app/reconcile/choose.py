@@ -12,10 +12,22 @@ from spindown.app.offers import current_catalogue, current_sale
 from spindown.app.reconcile.outcome import is_backing_off
 from spindown.app.reconcile.reap import STRIKES
 from spindown.app.reconcile.tick import ACCOUNT, CATALOGUE_STALE_AFTER, Tick
+from spindown.app.reconcile.track import waiting_of
 from spindown.domain.cost import dollars_per_hour
 from spindown.domain.fleet import Backlog
 from spindown.domain.ranking import CandidateList, Demand, rank
-from spindown.domain.sizing import Bounds, Capacity, Sizing, capacity, missing, size
+from spindown.domain.sizing import (
+    Bounds,
+    Capacity,
+    Patience,
+    Sizing,
+    Waiting,
+    ask_patiently,
+    capacity,
+    missing,
+    patience,
+    size,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +36,8 @@ class Choice:
 
     demand: Demand
     capacity: Capacity
+    #: None: as many messages are visible as make a launch due at once.
+    patience: Patience | None
     sizing: Sizing
     #: None: prices were not looked at, since no launch is due.
     candidates: CandidateList | None = None
@@ -55,6 +69,9 @@ def weigh(tick: Tick) -> Choice:
         now=tick.now,
     )
     demand = missing(backlog=work, capacity=present, knowledge=tick.knowledge, policy=tick.policy)
+    patient = _patience(tick, work, present)
+    if patient is not None:
+        demand = ask_patiently(demand, patient, tick.knowledge, tick.policy)
     sizing = size(
         backlog=work,
         backlog_since=tick.seen.backlog_since,
@@ -64,15 +81,28 @@ def weigh(tick: Tick) -> Choice:
         knowledge=tick.knowledge,
         policy=tick.policy,
         now=tick.now,
+        patience=patient,
     )
     stopped, until = _stop(tick, present) if sizing.unbounded > 0 else ("", None)
     return Choice(
         demand=demand,
         capacity=present,
+        patience=patient,
         sizing=sizing,
         stopped=stopped,
         retry_at=until or sizing.hold_until,
     )
+
+
+def _patience(tick: Tick, work: Backlog, present: Capacity) -> Patience | None:
+    """Return what can wait, while fewer messages are visible than make a launch due at once."""
+    if work.visible >= tick.policy.scale_up_threshold:
+        return None
+    waiting = waiting_of(tick.seen)
+    returning = work.visible - sum(group.jobs for group in waiting)
+    if returning > 0:
+        waiting = (*waiting, Waiting(since=tick.now, jobs=returning))
+    return patience(waiting, present, knowledge=tick.knowledge, policy=tick.policy, now=tick.now)
 
 
 def choose(tick: Tick, weighed: Choice) -> Choice:
@@ -93,6 +123,7 @@ def choose(tick: Tick, weighed: Choice) -> Choice:
         knowledge=tick.knowledge,
         policy=tick.policy,
         now=tick.now,
+        patience=weighed.patience,
         bounds=Bounds(budget_left=budget_left(tick), headroom_per_hour=headroom),
     )
     if sizing.wanted > 1 and _is_on_trial(tick):

@@ -1,12 +1,17 @@
 """Follow the queue from tick to tick: since when work waits, and since when there is none."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from spindown.app.reconcile.tick import Tick
 from spindown.contract.row import GAP_RATE, BacklogRow, RateRow
 from spindown.domain.fleet import Backlog
+from spindown.domain.sizing import Waiting
 
+#: SQS's numbers are approximate: only after so long did an empty queue hold nothing.
+_SURELY_EMPTY = timedelta(minutes=10)
+#: Ticks whose messages are kept apart; older ones count as of the oldest.
+_GROUPS_AT_MOST = 60
 #: Samples that a learned quantity keeps.
 SAMPLES_AT_MOST = 50
 
@@ -31,16 +36,61 @@ def follow(before: BacklogRow, backlog: Backlog, now: datetime) -> BacklogRow:
         since = None
     elif since is None or before.claims != before.claims_seen:
         since = now
+    waiting = _waiting(before, backlog.visible, now)
     empty_since = (before.empty_since or now) if backlog.is_empty else None
+    filled_since = before.filled_since
+    if not backlog.is_empty and (filled_since is None or _was_empty_for_long(before, now)):
+        filled_since = now
     return replace(
         before,
         backlog_since=since,
         empty_since=empty_since,
+        filled_since=filled_since,
         visible=backlog.visible,
         in_flight=backlog.in_flight,
         seen_at=now,
         claims_seen=before.claims,
+        waiting_since=tuple(group.since for group in waiting),
+        waiting_jobs=tuple(group.jobs for group in waiting),
     )
+
+
+def waiting_of(row: BacklogRow) -> tuple[Waiting, ...]:
+    """Return what waits, oldest first."""
+    pairs = zip(row.waiting_since, row.waiting_jobs, strict=False)
+    return tuple(Waiting(since=since, jobs=jobs) for since, jobs in pairs)
+
+
+def _waiting(before: BacklogRow, visible: int, now: datetime) -> list[Waiting]:
+    """Return the visible messages by the tick that saw them first.
+
+    SQS tells no message's age without a receive, but hands them out oldest first, as good as: a
+    claim takes one of the oldest, and what is more than was left has just come.
+    """
+    groups = list(waiting_of(before))
+    _take(groups, before.claims - before.claims_seen)
+    left = sum(group.jobs for group in groups)
+    _take(groups, left - visible)
+    if visible > left:
+        groups.append(Waiting(since=now, jobs=visible - left))
+    while len(groups) > _GROUPS_AT_MOST:
+        first, second, *groups = groups
+        groups.insert(0, replace(first, jobs=first.jobs + second.jobs))
+    return groups
+
+
+def _take(groups: list[Waiting], jobs: int) -> None:
+    while jobs > 0 and groups:
+        taken = min(jobs, groups[0].jobs)
+        jobs -= taken
+        if taken == groups[0].jobs:
+            del groups[0]
+        else:
+            groups[0] = replace(groups[0], jobs=groups[0].jobs - taken)
+
+
+def _was_empty_for_long(before: BacklogRow, now: datetime) -> bool:
+    return before.empty_since is not None and now - before.empty_since >= _SURELY_EMPTY
 
 
 def add_sample(tick: Tick, sort: str, value: float) -> None:
@@ -57,10 +107,13 @@ def seen_changes(row: BacklogRow) -> dict[str, object]:
         for name in (
             "backlog_since",
             "empty_since",
+            "filled_since",
             "visible",
             "in_flight",
             "seen_at",
             "claims_seen",
+            "waiting_since",
+            "waiting_jobs",
             "described_at",
             "reclaims_seen_at",
             "swept_at",

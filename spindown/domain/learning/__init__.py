@@ -15,6 +15,7 @@ from spindown.domain.learning.knowledge import (
     published_rate,
     throughput,
     traffic,
+    usual_throughput,
     worker_throughput,
     workload_scale,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "relative_throughput",
     "throughput",
     "traffic",
+    "usual_throughput",
     "worker_throughput",
     "workload_scale",
 ]

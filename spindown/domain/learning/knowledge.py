@@ -147,6 +147,19 @@ def _throughput(
     return Throughput(items_per_hour=rate * slots, measured=True, samples=record.reports)
 
 
+def usual_throughput(knowledge: Knowledge, policy: Policy) -> float:
+    """Return items an hour of one slot of the kind that the workload has run on most.
+
+    Until it has run on any: of a T4.
+    """
+    measured = [each for each in knowledge.throughput.items() if each[1].hours > 0.0]
+    if not measured:
+        return policy.throughput_estimate
+    (gpu_name, gpu_count), _ = max(measured, key=lambda each: (each[1].hours, each[0]))
+    whole = _throughput(knowledge, gpu_name, gpu_count, policy).items_per_hour
+    return whole / slot_count(gpu_count, knowledge.slots)
+
+
 def workload_scale(knowledge: Knowledge, policy: Policy) -> float:
     """Return how much faster than its priors this workload has run, over all GPUs; 1 unknown."""
     scale = _scale(knowledge, policy, None)

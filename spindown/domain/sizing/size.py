@@ -6,38 +6,18 @@ the ranking finds the offer to meet it with, ``size`` says how many of that offe
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from spindown.domain.fleet import Backlog, Launch, LaunchState, Lease, Worker, WorkerState
-from spindown.domain.learning import (
-    Knowledge,
-    boot_p50,
-    boot_p95,
-    check_in_within,
-    items_per_job,
-    traffic,
-    worker_throughput,
-)
+from spindown.domain.fleet import Backlog, Worker, WorkerState
+from spindown.domain.learning import Knowledge, boot_p95, items_per_job, traffic
 from spindown.domain.offer import InstanceType, quota_class
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import Candidate, Demand
+from spindown.domain.sizing.capacity import Capacity, window
+from spindown.domain.sizing.patience import Patience
 
 _HOUR = timedelta(hours=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
-    """What the fleet will do with the backlog by itself. Booting workers and intents count."""
-
-    #: Throughput, each slot's weighed by the share of the window that is left to it.
-    items_per_hour: float
-    #: Slots that will take a job without waiting for another to end.
-    free_slots: int
-    #: Workers that count against ``max_workers``, open intents included.
-    workers: int
-    #: Time until the first busy slot is free; None: no slot is busy.
-    next_free: timedelta | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,98 +44,6 @@ def waited_for(backlog_since: datetime | None, now: datetime) -> timedelta:
     return timedelta(0) if backlog_since is None else max(now - backlog_since, timedelta(0))
 
 
-def window(knowledge: Knowledge, policy: Policy) -> timedelta:
-    """Return the working time within which the backlog is planned to go.
-
-    ``max(drain_within - boot, boot)``: a target shorter than two boots would ask for more workers
-    the less time is left to them, without end.
-    """
-    boot = boot_p50(knowledge, policy)
-    return max(policy.drain_within - boot, boot, timedelta(seconds=1))
-
-
-def capacity(
-    *,
-    workers: Sequence[Worker],
-    leases: Sequence[Lease] = (),
-    launches: Sequence[Launch] = (),
-    knowledge: Knowledge,
-    policy: Policy,
-    now: datetime,
-) -> Capacity:
-    """Return what is launching, booting, idle or busy, less what is on its way out.
-
-    What EC2 takes away no longer counts at all; a worker that drains by itself is no capacity
-    for what waits, but does count against ``max_workers`` until it has ended.
-
-    Each slot counts with a = (window + boot - x) / window, at most 1, where x is the time until
-    it can take a job: the rest of its boot or of its present job. A worker that was launched this
-    moment has x = boot and counts in full, or the next tick would launch it again.
-    """
-    boot, span = boot_p50(knowledge, policy), window(knowledge, policy)
-    total, free, busy_ends = 0.0, 0, []
-    counted = [w for w in workers if w.is_live and not w.is_interrupting]
-    held: dict[str, list[Lease]] = {}
-    for lease in leases:
-        if lease.deadline > now:
-            held.setdefault(lease.instance_id, []).append(lease)
-    for worker in counted:
-        if not worker.takes_jobs:
-            continue
-        per_slot = worker_throughput(knowledge, worker, policy).items_per_hour / worker.slots
-        rests = _rests(worker, held.get(worker.instance_id, []), per_slot, knowledge, policy)
-        if worker.state is WorkerState.BOOTING:
-            rests = [max(boot - (now - worker.launched_at), timedelta(0))] * worker.slots
-            free += worker.slots
-        else:
-            free += worker.slots - len(rests)
-            busy_ends += rests
-            rests = rests + [timedelta(0)] * (worker.slots - len(rests))
-        total += sum(per_slot * _share(rest, boot, span) for rest in rests)
-    pending = _pending(launches, check_in_within(knowledge, policy), now)
-    for launch in pending:
-        rest = max(boot - (now - launch.intended_at), timedelta(0))
-        total += launch.count * launch.items_per_hour * _share(rest, boot, span)
-        free += launch.count * launch.slots
-    return Capacity(
-        items_per_hour=total,
-        free_slots=free,
-        workers=len(counted) + sum(launch.count for launch in pending),
-        next_free=min(busy_ends, default=None),
-    )
-
-
-def _share(rest: timedelta, boot: timedelta, span: timedelta) -> float:
-    return min(max((span + boot - rest) / span, 0.0), 1.0)
-
-
-def _rests(
-    worker: Worker,
-    leases: Sequence[Lease],
-    per_slot: float,
-    knowledge: Knowledge,
-    policy: Policy,
-) -> list[timedelta]:
-    """Return the time that each busy slot still needs for its job."""
-    usual = items_per_job(knowledge, policy)
-    rests = []
-    for lease in leases[: worker.slots]:
-        # A job whose size or progress is not known yet is taken to be half done.
-        items = lease.items - lease.items_done if lease.items else usual / 2
-        rests.append(timedelta(hours=max(0.0, items) / per_slot))
-    unknown = min(worker.busy_slots, worker.slots) - len(rests)
-    return rests + [timedelta(hours=usual / 2 / per_slot)] * max(0, unknown)
-
-
-def _pending(launches: Sequence[Launch], within: timedelta, now: datetime) -> list[Launch]:
-    """Return intents without an outcome that may still turn into workers."""
-    return [
-        launch
-        for launch in launches
-        if launch.state is LaunchState.INTENDED and now - launch.intended_at <= within
-    ]
-
-
 def missing(
     *,
     backlog: Backlog,
@@ -180,6 +68,18 @@ def missing(
         items_per_job=per_job,
         gib_in_per_item=moved.gib_in,
         gib_out_per_item=moved.gib_out,
+    )
+
+
+def ask_patiently(
+    demand: Demand, patience: Patience, knowledge: Knowledge, policy: Policy
+) -> Demand:
+    """Return the demand for what must be launched now, the rest of it left to a later tick."""
+    return replace(
+        demand,
+        need_items_per_hour=patience.slots * patience.items_per_hour,
+        backlog_items=patience.late_jobs * items_per_job(knowledge, policy),
+        jobs=patience.late_jobs if patience.slots else 0,
     )
 
 
@@ -218,6 +118,7 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
     knowledge: Knowledge,
     policy: Policy,
     now: datetime,
+    patience: Patience | None = None,
     bounds: Bounds = _NO_BOUNDS,
 ) -> Sizing:
     """Decide how many workers of the best offer to launch now.
@@ -231,16 +132,21 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
         knowledge: boot times.
         policy: threshold, promise, ``max_workers``, ``warm_workers``.
         now: the present.
+        patience: what can wait, if fewer messages are visible than ``scale_up_threshold``.
         bounds: budget, dollars per hour, quota.
     """
     since = now if backlog_since is None else backlog_since
     due = latest_launch(since, knowledge, policy)
     wanted, reason = _wanted(demand, capacity, best, policy, now=now, due=due, since=since)
     hold_until = None
-    if wanted > 0 and backlog.visible < policy.scale_up_threshold and now < due:
-        wanted, hold_until = 0, due
-        threshold = policy.scale_up_threshold
-        reason = f"{backlog.visible} of {threshold} messages: held until {due:%H:%M:%S}"
+    if patience is not None:
+        wanted = best.workers if best and patience.slots else min(patience.slots, 1)
+        if patience.late_jobs and not wanted:
+            hold_until = patience.until
+            held = f"held until {hold_until:%H:%M:%S}" if hold_until else "held"
+            reason = f"{backlog.visible} of {policy.scale_up_threshold} messages: {held}"
+        elif wanted:
+            reason = f"{patience.late_jobs} jobs would start too late if this waited a tick"
     # A worker kept warm is wanted with or without work, so no hold applies to it.
     if policy.warm_workers - capacity.workers > wanted:
         wanted = policy.warm_workers - capacity.workers
