@@ -1,0 +1,32 @@
+"""How much throughput is missing, how many workers that is, and whether to wait with them."""
+
+from spindown.domain.sizing.capacity import Capacity, SlotAhead, capacity, window
+from spindown.domain.sizing.patience import Patience, Waiting, patience
+from spindown.domain.sizing.size import (
+    Bounds,
+    Sizing,
+    ask_patiently,
+    latest_launch,
+    missing,
+    size,
+    vcpus_in_use,
+    waited_for,
+)
+
+__all__ = [
+    "Bounds",
+    "Capacity",
+    "Patience",
+    "Sizing",
+    "SlotAhead",
+    "Waiting",
+    "ask_patiently",
+    "capacity",
+    "latest_launch",
+    "missing",
+    "patience",
+    "size",
+    "vcpus_in_use",
+    "waited_for",
+    "window",
+]

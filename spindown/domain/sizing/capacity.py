@@ -1,0 +1,137 @@
+"""What the fleet will do with the backlog by itself: slots, counted by the time left to them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from spindown.domain.fleet import Launch, LaunchState, Lease, Worker, WorkerState
+from spindown.domain.learning import (
+    Knowledge,
+    boot_p50,
+    check_in_within,
+    items_per_job,
+    worker_throughput,
+)
+from spindown.domain.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotAhead:
+    """One slot of ours as it will take jobs."""
+
+    #: Until it can take its next job: the rest of its boot or of its present job.
+    free_in: timedelta
+    items_per_hour: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """What the fleet will do with the backlog by itself. Booting workers and intents count."""
+
+    #: Throughput, each slot's weighed by the share of the window that is left to it.
+    items_per_hour: float
+    #: Slots that will take a job without waiting for another to end.
+    free_slots: int
+    #: Workers that count against ``max_workers``, open intents included.
+    workers: int
+    #: Time until the first busy slot is free; None: no slot is busy.
+    next_free: timedelta | None
+    #: Every slot that takes jobs.
+    slots: tuple[SlotAhead, ...] = ()
+
+
+def window(knowledge: Knowledge, policy: Policy) -> timedelta:
+    """Return the working time within which the backlog is planned to go.
+
+    ``max(drain_within - boot, boot)``: a target shorter than two boots would ask for more workers
+    the less time is left to them, without end.
+    """
+    boot = boot_p50(knowledge, policy)
+    return max(policy.drain_within - boot, boot, timedelta(seconds=1))
+
+
+def capacity(
+    *,
+    workers: Sequence[Worker],
+    leases: Sequence[Lease] = (),
+    launches: Sequence[Launch] = (),
+    knowledge: Knowledge,
+    policy: Policy,
+    now: datetime,
+) -> Capacity:
+    """Return what is launching, booting, idle or busy, less what is on its way out.
+
+    What EC2 takes away no longer counts at all; a worker that drains by itself is no capacity
+    for what waits, but does count against ``max_workers`` until it has ended.
+
+    Each slot counts with a = (window + boot - x) / window, at most 1, where x is the time until
+    it can take a job: the rest of its boot or of its present job. A worker that was launched this
+    moment has x = boot and counts in full, or the next tick would launch it again.
+    """
+    boot, span = boot_p50(knowledge, policy), window(knowledge, policy)
+    total, free, busy_ends = 0.0, 0, []
+    slots: list[SlotAhead] = []
+    counted = [w for w in workers if w.is_live and not w.is_interrupting]
+    held: dict[str, list[Lease]] = {}
+    for lease in leases:
+        if lease.deadline > now:
+            held.setdefault(lease.instance_id, []).append(lease)
+    for worker in counted:
+        if not worker.takes_jobs:
+            continue
+        per_slot = worker_throughput(knowledge, worker, policy).items_per_hour / worker.slots
+        rests = _rests(worker, held.get(worker.instance_id, []), per_slot, knowledge, policy)
+        if worker.state is WorkerState.BOOTING:
+            rests = [max(boot - (now - worker.launched_at), timedelta(0))] * worker.slots
+            free += worker.slots
+        else:
+            free += worker.slots - len(rests)
+            busy_ends += rests
+            rests = rests + [timedelta(0)] * (worker.slots - len(rests))
+        total += sum(per_slot * _share(rest, boot, span) for rest in rests)
+        slots += [SlotAhead(free_in=rest, items_per_hour=per_slot) for rest in rests]
+    pending = _pending(launches, check_in_within(knowledge, policy), now)
+    for launch in pending:
+        rest = max(boot - (now - launch.intended_at), timedelta(0))
+        total += launch.count * launch.items_per_hour * _share(rest, boot, span)
+        free += launch.count * launch.slots
+        coming = SlotAhead(free_in=rest, items_per_hour=launch.items_per_hour / launch.slots)
+        slots += [coming] * (launch.count * launch.slots)
+    return Capacity(
+        items_per_hour=total,
+        free_slots=free,
+        workers=len(counted) + sum(launch.count for launch in pending),
+        next_free=min(busy_ends, default=None),
+        slots=tuple(slots),
+    )
+
+
+def _share(rest: timedelta, boot: timedelta, span: timedelta) -> float:
+    return min(max((span + boot - rest) / span, 0.0), 1.0)
+
+
+def _rests(
+    worker: Worker,
+    leases: Sequence[Lease],
+    per_slot: float,
+    knowledge: Knowledge,
+    policy: Policy,
+) -> list[timedelta]:
+    """Return the time that each busy slot still needs for its job."""
+    usual = items_per_job(knowledge, policy)
+    rests = []
+    for lease in leases[: worker.slots]:
+        # A job whose size or progress is not known yet is taken to be half done.
+        items = lease.items - lease.items_done if lease.items else usual / 2
+        rests.append(timedelta(hours=max(0.0, items) / per_slot))
+    unknown = min(worker.busy_slots, worker.slots) - len(rests)
+    return rests + [timedelta(hours=usual / 2 / per_slot)] * max(0, unknown)
+
+
+def _pending(launches: Sequence[Launch], within: timedelta, now: datetime) -> list[Launch]:
+    """Return intents without an outcome that may still turn into workers."""
+    return [
+        launch
+        for launch in launches
+        if launch.state is LaunchState.INTENDED and now - launch.intended_at <= within
+    ]

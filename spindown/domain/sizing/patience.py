@@ -1,0 +1,120 @@
+"""How few workers must be launched now, so that everything that waits still starts in time.
+
+A launch that can wait a tick without costing another worker later is not made yet: work gathers
+meanwhile, a slot may become free, and one boot then serves more of it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from spindown.domain.learning import Knowledge, boot_p50, boot_p95, items_per_job, usual_throughput
+from spindown.domain.policy import Policy
+from spindown.domain.sizing.capacity import Capacity
+
+#: Less than any tick: equal instants are too late, whatever fractions make of them.
+_LEAST = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Messages that a tick saw for the first time, and that nobody has claimed since."""
+
+    since: datetime
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """What must be launched now, and what may wait."""
+
+    #: Slots of the usual kind to launch now; 0: all can wait a tick.
+    slots: int
+    #: Items an hour of such a slot.
+    items_per_hour: float
+    #: Jobs that slots of ours will not start in time.
+    late_jobs: int
+    #: Until when the first launch can wait, if no slot becomes free; None: nothing waits.
+    until: datetime | None
+
+
+def patience(
+    waiting: Sequence[Waiting],
+    capacity: Capacity,
+    *,
+    knowledge: Knowledge,
+    policy: Policy,
+    now: datetime,
+) -> Patience:
+    """Return how few slots must be launched now.
+
+    Jobs are taken in the order in which they came, by whatever slot is free first; a slot that
+    is free in f and needs s for a job has started floor((d - f) / s) + 1 jobs by d. A launch is
+    up after p95 boot and one tick, in which a refused one is tried again; what is launched a tick
+    later, a tick later. k is the least number of slots that start every job within
+    ``start_within`` of its arrival if all are launched now, and the answer is the least m of them
+    with which the other k - m can wait a tick. A job that is past saving is planned for one boot
+    after the launch, or a late backlog would ask for a slot for each job.
+
+    Worked: start within 10 min, boot 90 s, tick 60 s, jobs of 80 s. 4 jobs that have just come
+    need one slot, from minute 6 on: the fourth starts four minutes after the slot is up. 40 jobs
+    need 6 slots if launched now, and 7 a tick later: one is launched now.
+
+    Args:
+        waiting: what waits, oldest first.
+        capacity: slots of ours; booting ones and intents count.
+        knowledge: boots, throughput and sizes of jobs.
+        policy: promise and tick.
+        now: the present.
+    """
+    rate = usual_throughput(knowledge, policy)
+    if not waiting:
+        return Patience(slots=0, items_per_hour=rate, late_jobs=0, until=None)
+    takes = 3600.0 * items_per_job(knowledge, policy) / rate
+    tick = policy.tick.total_seconds()
+    up = boot_p95(knowledge, policy).total_seconds() + tick
+    boot = boot_p50(knowledge, policy).total_seconds()
+    existing = _existing(capacity, knowledge, policy)
+    needed, must, came, late = 0, 0, 0, 0
+    gaps: list[tuple[int, float, float]] = []
+    for group in waiting:
+        came += group.jobs
+        due = (group.since + policy.start_within - now).total_seconds() - _LEAST
+        planned = max(due, up + boot)
+        missing = came - sum(_started(planned - free, takes_of) for free, takes_of in existing)
+        if missing <= 0:
+            continue
+        late = max(late, missing)
+        gaps.append((missing, planned - up, due - up))
+        needed = max(needed, math.ceil(missing / _started(planned - up, takes)))
+        if due < up + tick:
+            in_time = sum(_started(due - free, takes_of) for free, takes_of in existing)
+            must = max(must, int(in_time < came))
+    until: datetime | None = None
+    for missing, left, spare in gaps:
+        now_each, later_each = _started(left, takes), _started(left - tick, takes)
+        if now_each > later_each:
+            over = missing - needed * later_each
+            must = max(must, math.ceil(over / (now_each - later_each)))
+        rest = spare - (math.ceil(missing / needed) - 1) * takes - tick
+        latest = now + timedelta(milliseconds=max(round(1000.0 * rest), 0))
+        until = latest if until is None else min(until, latest)
+    return Patience(slots=min(must, needed), items_per_hour=rate, late_jobs=late, until=until)
+
+
+def _existing(
+    capacity: Capacity, knowledge: Knowledge, policy: Policy
+) -> list[tuple[float, float]]:
+    """Return when each slot of ours is free, and how long it takes for a job, seconds."""
+    items = items_per_job(knowledge, policy)
+    return [
+        (slot.free_in.total_seconds(), 3600.0 * items / slot.items_per_hour)
+        for slot in capacity.slots
+        if slot.items_per_hour > 0.0
+    ]
+
+
+def _started(left: float, takes: float) -> int:
+    """Return how many jobs a slot starts in the seconds that are left to it."""
+    return 0 if left < 0.0 else math.floor(left / takes) + 1
