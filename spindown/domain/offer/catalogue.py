@@ -62,18 +62,29 @@ HOURS_PER_MONTH = 730.0
 #: On-demand prices that were read longer ago are taken for unknown: a list price stands for
 #: months, so a week without an answer says that something is broken.
 LIST_PRICES_TRUSTED_FOR = timedelta(days=7)
+#: Quotas that were read longer ago bind nobody: they may have been raised since, and EC2 says so.
+QUOTAS_TRUSTED_FOR = timedelta(days=1)
 
 
 def trusted(catalogue: Catalogue, now: datetime) -> Catalogue:
-    """Return the catalogue without the on-demand prices that are too old to be believed."""
+    """Return the catalogue without the prices and quotas that are too old to be believed."""
+
+    def is_fresh(region: str, part: str, longest: timedelta) -> bool:
+        return catalogue.age(f"{region}/{part}", now) <= longest
+
     fresh = {
         region: prices
         for region, prices in catalogue.on_demand.items()
-        if catalogue.age(f"{region}/on_demand", now) <= LIST_PRICES_TRUSTED_FOR
+        if is_fresh(region, "on_demand", LIST_PRICES_TRUSTED_FOR)
     }
-    if len(fresh) == len(catalogue.on_demand):
+    binding = {
+        name: vcpus
+        for name, vcpus in catalogue.quotas.items()
+        if is_fresh(name.partition("/")[0], "quotas", QUOTAS_TRUSTED_FOR)
+    }
+    if len(fresh) == len(catalogue.on_demand) and len(binding) == len(catalogue.quotas):
         return catalogue
-    return replace(catalogue, on_demand=fresh)
+    return replace(catalogue, on_demand=fresh, quotas=binding)
 
 
 def extra_price_per_hour(

@@ -54,6 +54,12 @@ def reasons(offer: Offer, terms: Terms) -> Iterator[Reason]:
             lambda: f"it lives an hour with probability {math.exp(-rate):.3f}, below {least:g}",
             None,
         )
+    yield from _out_of_reach(offer, terms)
+
+
+def _out_of_reach(offer: Offer, terms: Terms) -> Iterator[Reason]:
+    """Yield what EC2 will not give now."""
+    kind = offer.instance_type
     dry = terms.dry.get((kind.name, offer.zone, offer.capacity_type))
     if dry is not None:
         back = dry.until
@@ -62,6 +68,11 @@ def reasons(offer: Offer, terms: Terms) -> Iterator[Reason]:
     if until is not None:
         full = offer.quota_class
         yield "quota", lambda: f"quota {full} is full; blocked until {until:%H:%M:%S}", until
+    left = terms.vcpus_short(offer)
+    if left is not None:
+        count, needed = max(left, 0.0), kind.vcpus
+        short = offer.quota_class
+        yield "quota", lambda: f"it takes {needed} vCPUs, quota {short} has {count:g} left", None
 
 
 def _over_ceiling(offer: Offer, terms: Terms) -> Iterator[Reason]:

@@ -35,6 +35,7 @@ def rank(  # noqa: PLR0913 - the whole situation, each part with its own name
     unavailable: Iterable[Unavailable] = (),
     blocked: Mapping[str, datetime] | None = None,
     closed: Mapping[str, Closure] | None = None,
+    quota_left: Mapping[str, float] | None = None,
     policy: Policy,
     requirements: Requirements,
     waited: timedelta,
@@ -50,6 +51,7 @@ def rank(  # noqa: PLR0913 - the whole situation, each part with its own name
         unavailable: pools to leave alone until their time has passed.
         blocked: quota class -> until when nothing of it is asked for.
         closed: region -> why nothing is asked for there.
+        quota_left: quota class -> vCPUs that may still be launched; missing: EC2 will say.
         policy: ceilings, ladder, reliability, and what to sort by.
         requirements: what an instance must have.
         waited: how long the backlog has been waiting.
@@ -68,6 +70,7 @@ def rank(  # noqa: PLR0913 - the whole situation, each part with its own name
             unavailable=tuple(unavailable),
             blocked=blocked or {},
             closed=closed or {},
+            quota_left=quota_left or {},
             headroom_per_hour=math.inf if headroom_per_hour is None else headroom_per_hour,
         ),
     )
@@ -84,16 +87,13 @@ class CandidateList(Sequence[Candidate]):
         self._terms = Terms(situation)
         self._first = self._score(_FIRST)
 
-    def _score(self, keep: int | None = None) -> list[_Score]:  # noqa: C901 - one loop
-        """Return the best ``keep`` candidates, or all of them, sorted.
-
-        The hot loop, run for every offer of every tick: it looks at a type once for as long as its
-        offers follow each other, and forgets early what cannot be among the first.
-        """
+    # The hot loop, run for every offer of every tick: it looks at a type once for as long as its
+    # offers follow each other, and forgets early what cannot be among the first.
+    def _score(self, keep: int | None = None) -> list[_Score]:
+        """Return the best ``keep`` candidates, or all of them, sorted."""
         terms, demand = self._terms, self._terms.situation.demand
         types, spot = terms.types, CapacityType.SPOT
-        fetched, returned = demand.gib_in_per_item, demand.gib_out_per_item
-        moves = fetched + returned > 0.0
+        moves = demand.gib_in_per_item + demand.gib_out_per_item > 0.0
         by_price = terms.situation.policy.rank_by is RankBy.PRICE
         instance_type: InstanceType | None = None
         seen_share: float | None = None
@@ -109,10 +109,8 @@ class CandidateList(Sequence[Candidate]):
             price = alone + offer.extra_price
             # Written so that a price that is not a number fails.
             if offer.capacity_type is spot:
-                if not price <= spot_ceiling:
-                    continue
                 listed = offer.on_demand_price
-                if listed is not None and alone > listed:
+                if not price <= spot_ceiling or (listed is not None and alone > listed):
                     continue
                 if offer.reclaim_share is not seen_share:
                     seen_share = offer.reclaim_share
@@ -124,10 +122,7 @@ class CandidateList(Sequence[Candidate]):
                 continue
             if watched and (offer.zone in watched or offer.region in watched):
                 hours = terms.closer(offer, kind)
-            cost = price * hours
-            if moves:
-                cost += offer.inbound_price_per_gib * fetched
-                cost += offer.outbound_price_per_gib * returned
+            cost = price * hours + (terms.transfer(offer) if moves else 0.0)
             key = price if by_price else cost
             # Hours are 0 for what must not be taken; a price of 0 or below is a mistake.
             if key <= worst and hours > 0.0 and alone > 0.0:
@@ -203,7 +198,7 @@ class CandidateList(Sequence[Candidate]):
 
     def _candidate(self, score: _Score) -> Candidate:
         _, cost, _, offer = score
-        terms, demand = self._terms, self._terms.situation.demand
+        terms = self._terms
         kind = terms.type_of(offer.instance_type).kind
         rate = terms.rate_of(offer)
         hours = terms.bill_of(kind.load, rate)
@@ -214,8 +209,7 @@ class CandidateList(Sequence[Candidate]):
             redo=usd * hours.redo,
             idle=usd * hours.idle,
             refund=usd * hours.refund,
-            transfer=offer.inbound_price_per_gib * demand.gib_in_per_item
-            + offer.outbound_price_per_gib * demand.gib_out_per_item,
+            transfer=terms.transfer(offer),
         )
         return Candidate(
             offer=offer,

@@ -53,6 +53,7 @@ class Situation:
     unavailable: Iterable[Unavailable] = ()
     blocked: Mapping[str, datetime] = field(default_factory=dict)
     closed: Mapping[str, Closure] = field(default_factory=dict)
+    quota_left: Mapping[str, float] = field(default_factory=dict)
     headroom_per_hour: float = math.inf
 
 
@@ -137,6 +138,8 @@ class Terms:
         self.paces: dict[float, tuple[float, float]] = {}
         self.kinds: dict[tuple[str, float, int], Kind] = {}
         self.types: dict[str, Type] = {}
+        #: Type, region and capacity type -> what is left of a quota that is too full for it.
+        self.short: dict[tuple[str, str, CapacityType], float | None] = {}
 
     def type_of(self, instance_type: InstanceType) -> Type:
         """Return what is known of a type, worked out at its first offer."""
@@ -162,15 +165,25 @@ class Terms:
             kind=kind,
             spot_ceiling=spot,
             on_demand_ceiling=on_demand,
-            watched=self._watched(instance_type.name),
+            watched=self._watched(instance_type),
         )
 
-    def _watched(self, name: str) -> frozenset[str]:
-        zones = self.zones_watched.get(name, _NOWHERE)
-        if not self.blocked and not self.situation.closed:
+    def _watched(self, instance_type: InstanceType) -> frozenset[str]:
+        zones = self.zones_watched.get(instance_type.name, _NOWHERE)
+        left = self.situation.quota_left
+        short = [name for name, vcpus in left.items() if vcpus < instance_type.vcpus]
+        if not self.blocked and not self.situation.closed and not short:
             return zones
-        regions = (blocked.partition("/")[0] for blocked in self.blocked)
+        regions = (name.partition("/")[0] for name in (*self.blocked, *short))
         return zones.union(regions, self.situation.closed)
+
+    def vcpus_short(self, offer: Offer) -> float | None:
+        """Return what is left of an offer's quota if that is too little for it, else None."""
+        key = (offer.instance_type.name, offer.region, offer.capacity_type)
+        if key not in self.short:
+            left = self.situation.quota_left.get(offer.quota_class, math.inf)
+            self.short[key] = left if left < offer.instance_type.vcpus else None
+        return self.short[key]
 
     def _kind_of(self, instance_type: InstanceType) -> Kind:
         expected = throughput(
@@ -217,17 +230,26 @@ class Terms:
         record = self.records.get((offer.instance_type.name, offer.zone))
         return interruption_rate(record, offer.reclaim_share)
 
+    def transfer(self, offer: Offer) -> float:
+        """Return USD per item for what crosses regions."""
+        demand = self.situation.demand
+        inbound = offer.inbound_price_per_gib * demand.gib_in_per_item
+        return inbound + offer.outbound_price_per_gib * demand.gib_out_per_item
+
     def closer(self, offer: Offer, kind: Kind) -> float:
         """Return charged hours per item of a watched offer; 0: not now."""
-        name = offer.instance_type.name
-        if (name, offer.zone, offer.capacity_type) in self.dry:
-            return 0.0
-        if self.blocked and offer.quota_class in self.blocked:
-            return 0.0
-        if offer.region in self.situation.closed:
+        name, situation = offer.instance_type.name, self.situation
+        if (
+            (name, offer.zone, offer.capacity_type) in self.dry
+            or offer.region in situation.closed
+            or (self.blocked and offer.quota_class in self.blocked)
+            or (situation.quota_left and self.vcpus_short(offer) is not None)
+        ):
             return 0.0
         if offer.capacity_type is _ON_DEMAND:
             return kind.on_demand
+        if (name, offer.zone) not in self.records:
+            return self.published(kind, offer.reclaim_share)
         return self._hours_per_item(kind, self.rate_of(offer))
 
 

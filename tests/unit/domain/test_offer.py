@@ -131,6 +131,14 @@ def test_list_prices_that_are_too_old_are_not_trusted(age: timedelta, kept: bool
     assert found(offers)["g4dn.xlarge/us-west-2a/spot"] == 0.3
 
 
+@pytest.mark.parametrize(("hours", "binding"), [(24, True), (25, False)])
+def test_an_old_quota_binds_nobody(hours: int, binding: bool) -> None:
+    at = NOW - timedelta(hours=hours)
+    catalogue = a_catalogue(quotas={"us-west-2/G/Spot": 4.0}, stale_since={"us-west-2/quotas": at})
+
+    assert bool(trusted(catalogue, NOW).quotas) is binding
+
+
 def test_a_part_that_a_wrong_clock_put_into_the_future_has_no_age() -> None:
     ahead = a_catalogue(taken_at=NOW + minutes(90))
 

@@ -313,6 +313,19 @@ LADDER = {"policy": a_policy(ladder=RUNGS, start_within=minutes(60))}
         pytest.param({}, {"blocked": BLOCKED}, ("quota", NOW + minutes(15)), id="quota is full"),
         pytest.param({"region": "eu-west-1"}, {"blocked": BLOCKED}, None, id="another region"),
         pytest.param({}, {"blocked": dict.fromkeys(BLOCKED, NOW)}, None, id="block has ended"),
+        pytest.param(
+            {},
+            {"quota_left": {"us-west-2/G/Spot": 3.0}},
+            ("quota", None),
+            id="more vCPUs than its quota has left",
+        ),
+        pytest.param({}, {"quota_left": {"us-west-2/G/Spot": 4.0}}, None, id="just as many"),
+        pytest.param(
+            {"capacity_type": ON_DEMAND},
+            {"quota_left": {"us-west-2/G/Spot": 0.0}},
+            None,
+            id="the quota of another class",
+        ),
     ],
 )
 def test_says_which_constraint_rules_an_offer_out(

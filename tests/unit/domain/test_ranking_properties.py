@@ -129,6 +129,10 @@ situations = st.fixed_dictionaries(
             ),
             max_size=4,
         ),
+        "quota_left": st.dictionaries(
+            st.sampled_from(["us-west-2/G/Spot", "eu-west-1/G/OnDemand", "us-west-2/P/Spot"]),
+            st.sampled_from([-4.0, 0.0, 4.0, 48.0, 1000.0]),
+        ),
         "blocked": st.dictionaries(
             st.sampled_from(["us-west-2/G/Spot", "eu-west-1/G/OnDemand", "us-west-2/P/Spot"]),
             st.sampled_from([NOW - minutes(1), NOW + minutes(1)]),
@@ -164,6 +168,7 @@ def test_no_candidate_breaks_a_rule(offers: list[Offer], situation: dict[str, An
         assert offer.pool not in dry
         assert offer.quota_class not in blocked
         assert offer.region not in situation["closed"]
+        assert kind.vcpus <= situation["quota_left"].get(offer.quota_class, math.inf)
 
 
 @given(markets(), situations)
