@@ -4,6 +4,7 @@ import typer
 
 from spindown.cli import batch, cancel, demo, doctor, drain, local, policy, redrive
 from spindown.cli.explain import plan, view, why
+from spindown.cli.simulate import command as simulate
 
 app = typer.Typer(
     name="spindown",
@@ -24,4 +25,5 @@ app.command("drain")(drain.drain)
 app.command("doctor")(doctor.doctor)
 app.add_typer(policy.app, name="policy")
 app.add_typer(local.app, name="local")
+app.command("simulate")(simulate.simulate)
 app.command("demo")(demo.demo)

@@ -122,7 +122,7 @@ def read_rows(path: Path, *, option: str, columns: Sequence[str]) -> list[Row]:
 
 
 def _csv_rows(path: Path, lines: Iterator[str], columns: Sequence[str]) -> Iterator[Row]:
-    reader = csv.reader(lines)
+    reader = csv.reader(lines, strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
         missing = [name for name in columns if name not in header]

@@ -1,0 +1,1 @@
+"""``spindown simulate``: what traffic would cost, beside what people run instead."""

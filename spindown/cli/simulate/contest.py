@@ -1,0 +1,214 @@
+"""Several ways to do the same work, each simulated once, on as many processors as there are."""
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from spindown.domain.policy import Policy
+from spindown.error import BadInput
+from spindown.simulator import BASELINES, Run, SimResult, SimScenario, simulate_baseline
+
+#: Seconds between two looks at what the processes have done.
+_LOOK_SECONDS = 0.2
+#: Events between two reports.
+_REPORT_EVERY = 500
+
+#: Start of an instance, end of the backlog: from those who hardly wait to those who wait long.
+_PATIENCE_MINUTES = ((1, 2), (2, 4), (4, 8), (10, 20), (40, 80))
+
+#: Is told which contestant has come how far, as a share.
+Report = Callable[[int, float], None]
+
+
+class Role(StrEnum):
+    """What a contestant is there for."""
+
+    OURS = "ours"
+    #: The same policy under another promise.
+    FRONTIER = "frontier"
+    BASELINE = "baseline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contestant:
+    """One way to do the work: our policy, or the baseline of that name."""
+
+    name: str
+    title: str
+    role: Role
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one of them."""
+
+    contestant: Contestant
+    result: SimResult
+
+
+def ours(policy: Policy) -> Contestant:
+    """Return the policy that is asked about."""
+    return Contestant(name="spindown", title="this policy", role=Role.OURS, policy=policy)
+
+
+def baselines(asked: str, policy: Policy) -> list[Contestant]:
+    """Return baselines by name or by the begin of it, in their own order.
+
+    Args:
+        asked: names with commas between; ``all``, ``none``.
+        policy: its ``max_workers`` bounds them too.
+
+    Raises:
+        BadInput: there is none of a name.
+    """
+    words = [word.strip() for word in asked.split(",") if word.strip()]
+    if words == ["none"]:
+        return []
+    wanted: set[str] = set()
+    for word in words or [""]:
+        found = [name for name in BASELINES if word == "all" or (word and name.startswith(word))]
+        if not found:
+            raise BadInput("--against", word, f"name some of {', '.join(BASELINES)}, all or none")
+        wanted |= {word} if word in BASELINES else set(found)
+    return [
+        Contestant(name=name, title=baseline.title, role=Role.BASELINE, policy=policy)
+        for name, baseline in BASELINES.items()
+        if name in wanted
+    ]
+
+
+def frontier(policy: Policy) -> list[Contestant]:
+    """Return the policy under promises from minutes to more than an hour."""
+    return [
+        Contestant(
+            name=f"start {start} min, drain {drain} min",
+            title=f"this policy, start_within {start}m, drain_within {drain}m",
+            role=Role.FRONTIER,
+            policy=replace(
+                policy,
+                start_within=timedelta(minutes=start),
+                drain_within=timedelta(minutes=drain),
+            ),
+        )
+        for start, drain in _PATIENCE_MINUTES
+    ]
+
+
+def run_contest(
+    scenario: SimScenario,
+    contestants: Sequence[Contestant],
+    *,
+    seed: int,
+    processes: int,
+    report: Report,
+) -> list[Outcome]:
+    """Simulate every contestant on the same world; the result does not depend on ``processes``.
+
+    Args:
+        scenario: the world.
+        contestants: who takes part.
+        seed: of all that is random.
+        processes: how many at a time, at least 1.
+        report: is told how far each has come; in this process.
+    """
+    if processes <= 1 or len(contestants) <= 1:
+        results = [
+            _simulate(scenario, one, seed, lambda share, number=number: report(number, share))  # type: ignore[misc]
+            for number, one in enumerate(contestants)
+        ]
+    else:
+        results = _run_apart(scenario, contestants, seed, processes, report)
+    return [
+        Outcome(contestant=one, result=result)
+        for one, result in zip(contestants, results, strict=True)
+    ]
+
+
+def _simulate(
+    scenario: SimScenario, one: Contestant, seed: int, report: Callable[[float], None]
+) -> SimResult:
+    if one.role is Role.BASELINE:
+        baseline = BASELINES[one.name]
+        result = simulate_baseline(scenario, baseline, seed, max_workers=one.policy.max_workers)
+    else:
+        result = _run_ours(scenario, one.policy, seed, report)
+    report(1.0)
+    return result
+
+
+def _run_ours(
+    scenario: SimScenario, policy: Policy, seed: int, report: Callable[[float], None]
+) -> SimResult:
+    run = Run(scenario, policy, seed)
+    steps = 0
+    while not run.is_over:
+        run.step()
+        steps += 1
+        if steps % _REPORT_EVERY == 0:
+            report(min(run.agenda.seconds / max(scenario.length, 1.0), 0.99))
+    return run.result()
+
+
+#: What a process of the pool works with: set once, when it starts.
+_inherited: dict[str, Any] = {}
+
+
+def _inherit(scenario: SimScenario, seed: int, shares: Any) -> None:
+    _inherited.update(scenario=scenario, seed=seed, shares=shares)
+
+
+def _simulate_apart(number: int, one: Contestant) -> SimResult:
+    shares = _inherited["shares"]
+
+    def report(share: float) -> None:
+        shares[number] = share
+
+    return _simulate(_inherited["scenario"], one, _inherited["seed"], report)
+
+
+def _run_apart(
+    scenario: SimScenario,
+    contestants: Sequence[Contestant],
+    seed: int,
+    processes: int,
+    report: Report,
+) -> list[SimResult]:
+    # A fork of a process that draws a progress bar in a thread could hang.
+    context = multiprocessing.get_context("spawn")
+    shares = context.Array("d", len(contestants), lock=False)
+    with ProcessPoolExecutor(
+        min(processes, len(contestants)),
+        mp_context=context,
+        initializer=_inherit,
+        initargs=(scenario, seed, shares),
+    ) as pool:
+        futures = {
+            number: pool.submit(_simulate_apart, number, one)
+            for number, one in _longest_first(contestants)
+        }
+        try:
+            _watch(list(futures.values()), shares, report)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [futures[number].result() for number in range(len(contestants))]
+
+
+def _longest_first(contestants: Sequence[Contestant]) -> Iterator[tuple[int, Contestant]]:
+    """Yield ours before the baselines, whose simple models are done in no time."""
+    yield from sorted(enumerate(contestants), key=lambda pair: pair[1].role is Role.BASELINE)
+
+
+def _watch(futures: Sequence[Future[SimResult]], shares: Any, report: Report) -> None:
+    pending = set(futures)
+    while pending:
+        done, pending = wait(pending, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+        for future in done:
+            future.result()
+        for number, share in enumerate(shares):
+            report(number, share)

@@ -1,0 +1,108 @@
+"""How every plot looks, and how it becomes SVG that stands inside a page.
+
+Colours are Okabe and Ito's, which people with any kind of colour blindness can tell apart, and
+they differ in lightness, so that they survive a grey printer.
+"""
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from spindown.error import BadInput
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK = "#1b1f24"
+FAINT = "#6a737d"
+RULE = "#d8dee4"
+OURS = "#0072B2"
+OTHERS = "#444c56"
+
+#: What instances are paid for, in the order of a bar; also the states of a worker.
+CAUSE_COLOURS = {"work": "#0072B2", "boot": "#E69F00", "redo": "#D55E00", "idle": "#B6BEC7"}
+
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "font.size": 10.5,
+    "text.color": INK,
+    "axes.edgecolor": RULE,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#eaeef2",
+    "grid.linewidth": 0.8,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": FAINT,
+    "ytick.labelcolor": FAINT,
+    "legend.frameon": False,
+}
+_FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+_FONT = re.compile(r"(font(?:-family)?:[^;\"]*?)'DejaVu Sans'[^;\"]*")
+_PATH = re.compile(r' d="([^"]*)"')
+_NUMBER = re.compile(r"-?\d+\.\d+")
+_FRONT_MATTER = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+
+
+def check_plots(option: str, value: str) -> None:
+    """Refuse a page early where the library that plots is not installed.
+
+    Raises:
+        BadInput: it is not.
+    """
+    if find_spec("matplotlib") is None:
+        mend = "install what plots it with: pip install 'spindown[plot]'"
+        raise BadInput(option, value, mend)
+
+
+@contextmanager
+def drawing(
+    width: float, height: float, rows: int = 1, columns: int = 1, **grid: Any
+) -> "Iterator[tuple[Figure, Sequence[Axes]]]":
+    """Give a figure in our style, inches, and its axes row by row."""
+    import matplotlib as mpl  # noqa: PLC0415 - heavy, and only for the page
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False, **grid)
+        yield figure, list(axes.flat)
+
+
+def to_svg(figure: "Figure", *, name: str, label: str) -> str:
+    """Return a figure as an SVG element, the same bytes for the same figure.
+
+    Args:
+        figure: made by ``drawing``, which is still open.
+        name: no two figures of a page share it, so that no two ids collide.
+        label: one sentence for those who do not see it.
+    """
+    import matplotlib as mpl  # noqa: PLC0415
+
+    stream = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": name}):
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    text = _FRONT_MATTER.sub("", stream.getvalue())
+    text = text[text.index("<svg ") :]
+    text = re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", text, count=1)
+    # A tenth of a point is finer than any screen; sixteen digits are most of the file.
+    text = _PATH.sub(lambda path: f' d="{_NUMBER.sub(_round, path[1])}"', text)
+    text = _FONT.sub(rf"\1{_FONTS}", text)
+    said = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return text.replace("<svg ", f'<svg role="img" aria-label="{said}" ', 1)
+
+
+def _round(number: "re.Match[str]") -> str:
+    return f"{float(number[0]):.1f}".removesuffix(".0")

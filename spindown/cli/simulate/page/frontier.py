@@ -1,0 +1,128 @@
+"""Cost against delay: every way to do the work as a point, and what none can reach."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from spindown.cli.simulate.contest import Outcome, Role
+from spindown.cli.simulate.page.canvas import FAINT, OTHERS, OURS, drawing, to_svg
+from spindown.cli.simulate.page.label import Label, write_labels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Waits below are drawn here: a logarithm has no zero.
+_LEAST_MINUTES = 0.1
+_STEPS = 12
+_TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
+
+def plot_frontier(outcomes: Sequence[Outcome], bounds: Sequence[tuple[float, float]]) -> str:
+    """Return the plot as SVG.
+
+    Args:
+        outcomes: ours first.
+        bounds: (start delay in seconds, USD that no policy can do without), by rising delay.
+    """
+    with drawing(9.2, 5.4) as (figure, (axes,)):
+        items = max(outcomes[0].result.items, 1)
+        curve = [(max(wait / 60.0, _LEAST_MINUTES), usd / items * 1000) for wait, usd in bounds]
+        line = sorted(_point(one) for one in outcomes if one.contestant.role is not Role.BASELINE)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.plot(*zip(*line, strict=True), ".-", color=OURS, linewidth=2, markersize=7, zorder=3)
+        points = [one for one in outcomes if one.contestant.role is not Role.FRONTIER]
+        for one in points:
+            is_ours = one.contestant.role is Role.OURS
+            axes.plot(
+                *_point(one),
+                "o",
+                markersize=10 if is_ours else 7,
+                color=OURS if is_ours else OTHERS,
+                zorder=4,
+            )
+        _scale(axes, list(map(_point, outcomes)), curve)
+        _draw_impossible(axes, curve)
+        axes.set_xlabel("95 % of jobs start within so many minutes")
+        axes.set_ylabel("USD per 1,000 items")
+        figure.canvas.draw()
+        write_labels(axes, [*map(_name, points), *_ends(outcomes)], [*line, *_along(curve)])
+        return to_svg(
+            figure,
+            name="frontier",
+            label="Cost per thousand items against the time within which 95 % of jobs start",
+        )
+
+
+def _point(outcome: Outcome) -> tuple[float, float]:
+    result = outcome.result
+    minutes = max(result.wait.p95 / 60.0, _LEAST_MINUTES)
+    return minutes, result.dollars / max(result.items_done, 1) * 1000
+
+
+def _name(outcome: Outcome) -> Label:
+    is_ours = outcome.contestant.role is Role.OURS
+    return Label(
+        text=outcome.contestant.name,
+        point=_point(outcome),
+        colour=OURS if is_ours else OTHERS,
+        size=11.5 if is_ours else 10.5,
+        is_bold=is_ours,
+    )
+
+
+def _along(curve: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return points so close on the line of the impossible that no name fits between them."""
+    return [
+        (x0 * (x1 / x0) ** (step / _STEPS), y0 * (y1 / y0) ** (step / _STEPS))
+        for (x0, y0), (x1, y1) in pairwise(curve)
+        for step in range(_STEPS)
+    ]
+
+
+def _ends(outcomes: Sequence[Outcome]) -> list[Label]:
+    """Return what the first and the last of the other promises say."""
+    others = [one for one in outcomes if one.contestant.role is Role.FRONTIER]
+    others.sort(key=_point)
+    return [
+        Label(text=one.contestant.name, point=_point(one), colour=OURS, size=9)
+        for one in (others[:1] + others[-1:] if len(others) > 1 else others)
+    ]
+
+
+def _scale(
+    axes: "Axes", points: Sequence[tuple[float, float]], curve: Sequence[tuple[float, float]]
+) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator  # noqa: PLC0415 - heavy, and only for the page
+
+    across = [x for x, _ in points]
+    up = [y for _, y in (*points, *curve)]
+    axes.set_xlim(min(across) * 0.6, max(across) * 1.9)
+    axes.set_ylim(min(up) * 0.6, max(up) * 1.6)
+    axes.xaxis.set_major_locator(FixedLocator(_TICKS))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"${y:,.3g}"))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
+
+
+def _draw_impossible(axes: "Axes", curve: Sequence[tuple[float, float]]) -> None:
+    if not curve:
+        return
+    floor = axes.get_ylim()[0]
+    left, right = axes.get_xlim()
+    across = [min(left, curve[0][0]), *(x for x, _ in curve), max(right, curve[-1][0])]
+    up = [curve[0][1], *(y for _, y in curve), curve[-1][1]]
+    axes.fill_between(across, up, floor, color="#f0f2f5", linewidth=0, zorder=1)
+    axes.plot(across, up, "--", color=FAINT, linewidth=1.2, zorder=2)
+    axes.set_xlim(left, right)
+    axes.annotate(
+        "no policy can be below this line",
+        (0.012, floor),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 7),
+        textcoords="offset points",
+        color=FAINT,
+        fontsize=9.5,
+    )

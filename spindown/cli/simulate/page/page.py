@@ -1,0 +1,174 @@
+"""Write the page: figures, table and assumptions around the plots; no script, no network."""
+
+from collections.abc import Iterator
+from html import escape
+
+from spindown import __version__
+from spindown.cli.simulate.contest import Role
+from spindown.cli.simulate.page.bill import plot_bill
+from spindown.cli.simulate.page.frontier import plot_frontier
+from spindown.cli.simulate.page.series import busiest_day
+from spindown.cli.simulate.page.time import plot_day, plot_span
+from spindown.cli.simulate.story import Row, Story
+from spindown.cli.simulate.table import floor_sentence, format_days, format_wait
+
+_CSS = """
+:root { color-scheme: light; }
+* { box-sizing: border-box; }
+body { margin: 0; background: #fff; color: #1b1f24; line-height: 1.5; font-size: 16px;
+  font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
+main { max-width: 980px; margin: 0 auto; padding: 40px 24px 64px; }
+h1 { font-size: 28px; line-height: 1.2; margin: 0 0 4px; letter-spacing: -.01em; }
+h2 { font-size: 20px; margin: 48px 0 4px; }
+p { margin: 0 0 12px; max-width: 70ch; }
+.lead, .caption, footer { color: #57606a; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(160px, 1fr)); gap: 12px;
+  margin: 28px 0 8px; }
+.tile { border: 1px solid #d8dee4; border-radius: 8px; padding: 14px 16px; }
+.tile b { display: block; font-size: 26px; line-height: 1.2; color: #0072b2; }
+.tile span { color: #57606a; font-size: 14px; }
+table { border-collapse: collapse; width: 100%; font-size: 14.5px; margin-top: 8px; }
+.scroll { overflow-x: auto; }
+th, td { text-align: right; padding: 7px 10px; border-bottom: 1px solid #eaeef2;
+  font-variant-numeric: tabular-nums; vertical-align: top; }
+th { color: #57606a; font-weight: 600; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; min-width: 270px; }
+td small { display: block; color: #57606a; font-size: 13px; line-height: 1.35; max-width: 44ch; }
+tr.ours td { font-weight: 600; } tr.ours td:first-child { color: #0072b2; }
+tr.ours small { font-weight: 400; }
+figure { margin: 12px 0 0; } figure svg { width: 100%; height: auto; display: block; }
+ul { padding-left: 20px; margin: 8px 0; } li { margin: 2px 0; }
+footer { margin-top: 48px; border-top: 1px solid #d8dee4; padding-top: 12px; font-size: 14px; }
+code { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: .92em; }
+"""
+
+_HEADS = (
+    "",
+    "USD",
+    "times ours",
+    "USD per 1,000 items",
+    "50 % start within",
+    "95 % start within",
+    "launches",
+    "spent on work",
+)
+
+
+def write_page(story: Story) -> str:
+    """Return the whole page: one HTML document that loads nothing."""
+    traffic = story.gathered.traffic
+    body = "\n".join(_sections(story))
+    title = f"{story.gathered.subject.workload}: {format_days(traffic.length)} simulated"
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{_CSS}</style>\n</head>\n"
+        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _sections(story: Story) -> Iterator[str]:
+    gathered, outcomes = story.gathered, story.outcomes
+    traffic = gathered.traffic
+    yield from _head(story)
+    yield _table(story)
+    yield "<h2>Cost against delay</h2>"
+    yield (
+        '<p class="caption">Left is faster, down is cheaper; both scales are logarithmic. The line '
+        "is this policy with other values of <code>start_within</code> and "
+        "<code>drain_within</code>; the shaded ground is what no policy can reach, even one that "
+        "knows the future.</p>"
+    )
+    yield _figure(plot_frontier(outcomes, story.bounds))
+    yield "<h2>The bill by cause</h2>"
+    yield (
+        '<p class="caption">Every billed second of an instance is boot, work, work that an '
+        "interruption undid and that was done again (redo), or idle.</p>"
+    )
+    yield _figure(plot_bill(outcomes))
+    yield "<h2>Queue and fleet over time</h2>"
+    yield f'<p class="caption">This policy, over {format_days(traffic.length)}.</p>'
+    end = max(traffic.length, story.ours.seconds if story.ours.jobs_done else 0.0)
+    yield _figure(plot_span(outcomes[0], start=traffic.start, end=min(end, traffic.length * 1.2)))
+    begin, until = busiest_day(traffic.arrivals, traffic.length)
+    yield "<h2>The busiest day, side by side</h2>"
+    yield (
+        '<p class="caption">The same work on the same market: blue is paid for work, orange for '
+        "boots, grey for nothing.</p>"
+    )
+    yield _figure(plot_day(outcomes, start=traffic.start, begin=begin, end=until))
+    yield from _foot(story)
+
+
+def _head(story: Story) -> Iterator[str]:
+    gathered, ours = story.gathered, story.ours
+    traffic = gathered.traffic
+    yield f"<h1>{escape(gathered.subject.workload)}: what {format_days(traffic.length)} cost</h1>"
+    yield (
+        f'<p class="lead">{ours.jobs:,} jobs, {ours.items:,} items, '
+        f"{ours.work_seconds / 3600:,.0f} hours of work on one T4. "
+        f"Traffic: {escape(traffic.source)}. Prices: {escape(gathered.prices.source)}. "
+        f"Policy: {escape(gathered.subject.source)}.</p>"
+    )
+    tiles = [
+        (f"${ours.dollars:,.2f}", f"for {format_days(traffic.length)}"),
+        (f"${ours.dollars_per_item * 1000:,.3g}", "for 1,000 items, all in"),
+        (format_wait(ours.wait.p95), "within which 95 % of jobs start"),
+        (f"{story.ratio:.2f} x", f"the least possible, ${story.floor:,.2f}"),
+    ]
+    others = [row for row in story.rows if row.role is Role.BASELINE]
+    if others:
+        best = min(others, key=lambda row: row.dollars)
+        tiles.insert(2, (f"{best.times_ours:.1f} x", f"costs the cheapest other way, {best.name}"))
+    yield '<div class="tiles">'
+    for figure, words in tiles:
+        yield f'<div class="tile"><b>{escape(figure)}</b><span>{escape(words)}</span></div>'
+    yield "</div>"
+
+
+def _table(story: Story) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in _HEADS)
+    rows = "\n".join(map(_row, story.rows))
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>'
+        "</table></div>"
+    )
+
+
+def _row(row: Row) -> str:
+    name = f"{escape(row.name)}<small>{escape(row.title)}</small>"
+    cells = (
+        f"{row.dollars:,.2f}",
+        f"{row.times_ours:.2f}",
+        f"{row.dollars_per_1000_items:.4g}",
+        format_wait(row.wait_p50),
+        format_wait(row.wait_p95),
+        f"{row.launches:,}",
+        f"{1.0 - row.overhead:.0%}",
+    )
+    mark = ' class="ours"' if row.role is Role.OURS else ""
+    return f"<tr{mark}><td>{name}</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _figure(svg: str) -> str:
+    return f"<figure>{svg}</figure>"
+
+
+def _foot(story: Story) -> Iterator[str]:
+    yield "<h2>How far to trust this</h2>"
+    yield f"<p>{escape(floor_sentence(story))}</p>"
+    yield "<ul>"
+    for note in story.gathered.notes:
+        yield f"<li>Assumed: {escape(note)}.</li>"
+    for row in (*story.rows, *story.frontier):
+        if row.unfinished:
+            yield f"<li>{escape(row.name)} left {row.unfinished:,} jobs undone.</li>"
+    yield (
+        "<li>Control plane and workers are the code that runs on AWS; instances, prices and "
+        "reclaims are simulated. The other ways are simple models, treated kindly where their "
+        "sources leave a choice.</li></ul>"
+    )
+    yield (
+        f"<footer>Spindown {escape(__version__)}, seed {story.gathered.seed}. The same inputs and "
+        "seed give this page byte for byte.</footer>"
+    )

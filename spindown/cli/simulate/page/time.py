@@ -1,0 +1,117 @@
+"""The queue and the fleets over time: the whole span, and the busiest day side by side."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from spindown.cli.simulate.contest import Outcome, Role
+from spindown.cli.simulate.page.canvas import CAUSE_COLOURS, INK, OURS, drawing, to_svg
+from spindown.cli.simulate.page.series import Series, bin_samples
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_BINS = 360
+_HOUR = 3600.0
+_DAY_HOURS = 24
+#: Hours from tick to tick, and how many ticks there is room for.
+_TICK_HOURS = (1, 2, 3, 6, 12, 24, 48, 72, 168, 336, 672)
+_TICKS_AT_MOST = 10
+#: State of a worker -> (the cause that it is paid for, words).
+_STATES = {"busy": "work", "booting": "boot", "idle": "idle"}
+
+
+def plot_span(outcome: Outcome, *, start: datetime, end: float) -> str:
+    """Return backlog and workers of one outcome over ``end`` seconds, as SVG."""
+    series = _bin(outcome, 0.0, end)
+    hours = _hours(series)
+    with drawing(9.2, 4.4, rows=2, sharex=True, height_ratios=(1, 1)) as (figure, (queue, fleet)):
+        queue.stairs(series.backlog, hours, fill=True, color=OURS, alpha=0.85)
+        queue.set_title("jobs waiting, the most at a time")
+        _stack(fleet, series)
+        fleet.set_title("instances, mean")
+        handles, labels = fleet.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper right", ncols=3, fontsize=10)
+        for axes in (queue, fleet):
+            axes.set_ylim(bottom=0)
+            axes.grid(visible=False, axis="x")
+        _tell_time(fleet, start, 0.0, end)
+        return to_svg(
+            figure, name="span", label="Jobs waiting and instances over the whole simulated span"
+        )
+
+
+def plot_day(outcomes: Sequence[Outcome], *, start: datetime, begin: float, end: float) -> str:
+    """Return the workers of every outcome between two seconds, one row each, as SVG."""
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - heavy, and only for the page
+
+    shown = [one for one in outcomes if one.contestant.role is not Role.FRONTIER]
+    tallest = 1.0
+    height = 0.9 + 0.86 * len(shown)
+    with drawing(9.2, height, rows=len(shown), sharex=True, sharey=True) as (figure, rows):
+        for axes, one in zip(rows, shown, strict=True):
+            series = _bin(one, begin, end)
+            tallest = max(
+                tallest, *map(sum, zip(series.busy, series.idle, series.booting, strict=True))
+            )
+            _stack(axes, series)
+            is_ours = one.contestant.role is Role.OURS
+            axes.set_title(one.contestant.name, color=OURS if is_ours else INK, pad=3)
+            axes.grid(visible=False, axis="x")
+            axes.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))
+        rows[0].set_ylim(0, tallest * 1.05)
+        handles, labels = rows[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper right", ncols=3, fontsize=10)
+        figure.supylabel("instances", fontsize=10)
+        _tell_time(rows[-1], start, begin, end)
+        return to_svg(figure, name="day", label="Instances of every way on the busiest day")
+
+
+def _bin(outcome: Outcome, begin: float, end: float) -> Series:
+    result = outcome.result
+    return bin_samples(result.samples, begin=begin, end=end, bins=_BINS, over=result.seconds)
+
+
+def _hours(series: Series) -> list[float]:
+    return [edge / _HOUR for edge in series.edges]
+
+
+def _stack(axes: "Axes", series: Series) -> None:
+    below = [0.0] * len(series.busy)
+    for state, cause in _STATES.items():
+        values = getattr(series, state)
+        above = [low + value for low, value in zip(below, values, strict=True)]
+        axes.stairs(
+            above,
+            _hours(series),
+            baseline=below,
+            fill=True,
+            color=CAUSE_COLOURS[cause],
+            label=state,
+            linewidth=0,
+        )
+        below = above
+
+
+def _tell_time(axes: "Axes", start: datetime, begin: float, end: float) -> None:
+    """Write days or hours below an axis, at whole ones of the calendar."""
+    fitting = [step for step in _TICK_HOURS if (end - begin) / _HOUR / step <= _TICKS_AT_MOST]
+    every = fitting[0] if fitting else _TICK_HOURS[-1]
+    first = start + timedelta(seconds=begin)
+    midnight = first.replace(hour=0, minute=0, second=0, microsecond=0)
+    ticks = [
+        midnight + timedelta(hours=every * number)
+        for number in range(int((end - begin) / _HOUR / every) + 2 * _DAY_HOURS)
+    ]
+    last = start + timedelta(seconds=end)
+    ticks = [tick for tick in ticks if first <= tick <= last]
+    axes.set_xticks(
+        [(tick - start).total_seconds() / _HOUR for tick in ticks],
+        [_words(tick, every) for tick in ticks],
+    )
+    axes.set_xlim(begin / _HOUR, end / _HOUR)
+    axes.set_xlabel(f"{first:%A, %-d %B %Y}, UTC" if every < _DAY_HOURS else f"{first:%Y}, UTC")
+
+
+def _words(tick: datetime, every: int) -> str:
+    return f"{tick:%H:%M}" if every < _DAY_HOURS else f"{tick:%-d %b}"

@@ -1,0 +1,141 @@
+"""What a contest has shown, as figures that the terminal, JSON and the page have in common."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from spindown.cli.history.gather import Gathered
+from spindown.cli.simulate.contest import Outcome, Role
+from spindown.domain.offer import HOURS_PER_MONTH
+from spindown.simulator import SimResult, bound
+
+_HOUR = 3600.0
+#: Start delays whose bounds make the curve, seconds.
+_DELAYS = (6.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14_400.0)
+#: Fields of a result that are too long, or said elsewhere, for a line of JSON.
+_LEFT_OUT = {"samples", "scenario", "seed"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One way to do the work, as a line of a table."""
+
+    name: str
+    title: str
+    role: Role
+    dollars: float
+    #: USD of 730 hours at this rate.
+    dollars_a_month: float
+    dollars_per_1000_items: float
+    #: Dollars over ours.
+    times_ours: float
+    #: Seconds from a job's arrival to its first claim.
+    wait_p50: float
+    wait_p95: float
+    launches: int
+    interruptions: int
+    #: Share of the dollars that went to boots, idle time and work done again.
+    overhead: float
+    unfinished: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """Everything that is told of a contest; the first outcome is ours."""
+
+    gathered: Gathered
+    outcomes: tuple[Outcome, ...]
+    #: (start delay in seconds, USD that no policy can do without), by rising delay.
+    bounds: tuple[tuple[float, float], ...]
+    #: What no policy can do without that starts every job as fast as ours starts 95 %.
+    floor: float
+
+    @property
+    def ours(self) -> SimResult:
+        """Return the result of the policy that was asked about."""
+        return self.outcomes[0].result
+
+    @property
+    def ratio(self) -> float:
+        """Return our dollars over the floor."""
+        return self.ours.dollars / self.floor if self.floor > 0.0 else 1.0
+
+    @property
+    def rows(self) -> list[Row]:
+        """Return ours and every baseline, the frontier left out."""
+        return [
+            _row(one, self) for one in self.outcomes if one.contestant.role is not Role.FRONTIER
+        ]
+
+    @property
+    def frontier(self) -> list[Row]:
+        """Return the same policy under other promises."""
+        return [_row(one, self) for one in self.outcomes if one.contestant.role is Role.FRONTIER]
+
+
+def tell(gathered: Gathered, outcomes: Sequence[Outcome]) -> Story:
+    """Return the story of a contest; ``outcomes`` begins with ours."""
+    scenario = gathered.scenario
+    waits = [one.result.wait.p95 for one in outcomes]
+    reach = max(waits, default=0.0) * 2.0
+    delays = [delay for delay in _DELAYS if delay <= max(reach, _DELAYS[4])]
+    ours = outcomes[0].result
+    return Story(
+        gathered=gathered,
+        outcomes=tuple(outcomes),
+        bounds=tuple((delay, bound(scenario, start_within=delay).bounded_wait) for delay in delays),
+        floor=bound(scenario, start_within=ours.wait.p95).bounded_wait,
+    )
+
+
+def _row(outcome: Outcome, story: Story) -> Row:
+    result, length = outcome.result, story.gathered.traffic.length
+    ours = story.ours.dollars
+    return Row(
+        name=outcome.contestant.name,
+        title=outcome.contestant.title,
+        role=outcome.contestant.role,
+        dollars=result.dollars,
+        dollars_a_month=result.dollars / max(length / _HOUR, 1.0) * HOURS_PER_MONTH,
+        dollars_per_1000_items=result.dollars_per_item * 1000,
+        times_ours=result.dollars / ours if ours > 0.0 else 1.0,
+        wait_p50=result.wait.p50,
+        wait_p95=result.wait.p95,
+        launches=result.launches,
+        interruptions=result.interruptions,
+        overhead=1.0 - result.bill["work"] / result.dollars if result.dollars > 0.0 else 0.0,
+        unfinished=result.jobs - result.jobs_done,
+    )
+
+
+def story_to_json(story: Story) -> dict[str, Any]:
+    """Return a story for programs."""
+    gathered = story.gathered
+    return {
+        "workload": gathered.subject.workload,
+        "policy": gathered.subject.source,
+        "arrivals": gathered.traffic.source,
+        "prices": gathered.prices.source,
+        "start": gathered.traffic.start.isoformat(),
+        "seconds": gathered.traffic.length,
+        "seed": gathered.seed,
+        "assumed": list(gathered.notes),
+        "bounds": [
+            {"start_within_seconds": delay, "dollars": dollars} for delay, dollars in story.bounds
+        ],
+        "bound_at_our_delay": story.floor,
+        "over_bound": story.ratio,
+        "results": list(_results(story)),
+    }
+
+
+def _results(story: Story) -> Iterator[dict[str, Any]]:
+    for outcome in story.outcomes:
+        result = asdict(outcome.result)
+        yield {
+            "name": outcome.contestant.name,
+            "title": outcome.contestant.title,
+            "role": outcome.contestant.role.value,
+            "dollars_per_item": outcome.result.dollars_per_item,
+            **{key: value for key, value in result.items() if key not in _LEFT_OUT},
+        }

@@ -1,0 +1,88 @@
+"""A story in the terminal."""
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from spindown.cli.simulate.contest import Role
+from spindown.cli.simulate.story import Row, Story
+from spindown.simulator.scenario import DAY
+
+_MINUTE, _HOUR = 60.0, 3600.0
+_COLUMNS = ("USD", "USD a month", "x ours", "USD/1000 items", "wait p50", "wait p95", "launches")
+
+
+def render_story(story: Story) -> RenderableType:
+    """Return inputs, a table of all ways, and what no policy can do better."""
+    return Group(*_inputs(story), Text(), _table(story), Text(), *_sentences(story))
+
+
+def _inputs(story: Story) -> Iterator[Text]:
+    gathered = story.gathered
+    traffic, ours = gathered.traffic, story.ours
+    yield Text(
+        f"{ours.jobs:,} jobs, {ours.items:,} items, {ours.work_seconds / _HOUR:,.0f} hours of work "
+        f"on a T4, in {format_days(traffic.length)}: {traffic.source}"
+    )
+    yield Text(f"Prices: {gathered.prices.source}. Policy: {gathered.subject.source}.")
+    for note in gathered.notes:
+        yield Text(f"Assumed: {note}.", style="dim")
+
+
+def _table(story: Story) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for name in _COLUMNS:
+        table.add_column(name, justify="right")
+    for row in (*story.rows, *story.frontier):
+        table.add_row(row.name, *_cells(row), style=_STYLES[row.role])
+    return table
+
+
+_STYLES = {Role.OURS: "bold green", Role.BASELINE: "", Role.FRONTIER: "cyan"}
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        f"{row.dollars:,.2f}",
+        f"{row.dollars_a_month:,.2f}",
+        f"{row.times_ours:.2f}",
+        f"{row.dollars_per_1000_items:.4g}",
+        format_wait(row.wait_p50),
+        format_wait(row.wait_p95),
+        f"{row.launches:,}",
+    )
+
+
+def _sentences(story: Story) -> Iterator[Text]:
+    yield Text(floor_sentence(story))
+    for row in (*story.rows, *story.frontier):
+        if row.unfinished:
+            said = f"{row.name} left {row.unfinished:,} jobs undone; its cost is that of the rest."
+            yield Text(said, style="yellow")
+
+
+def floor_sentence(story: Story) -> str:
+    """Say what no policy can do better."""
+    delay = format_wait(story.ours.wait.p95)
+    return (
+        f"No policy that starts every job within {delay} can pay less than ${story.floor:,.2f}; "
+        f"this one pays {story.ratio:.2f} times that, and starts 95 % of them so."
+    )
+
+
+def format_wait(seconds: float) -> str:
+    """Return a wait as people say it."""
+    if seconds < _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.1f} min"
+    return f"{seconds / _HOUR:.1f} h"
+
+
+def format_days(seconds: float) -> str:
+    """Return the length of a span as people say it."""
+    days = seconds / DAY
+    return f"{days:.3g} days" if days >= 2.0 else f"{seconds / _HOUR:.3g} hours"  # noqa: PLR2004

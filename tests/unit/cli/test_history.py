@@ -1,0 +1,307 @@
+"""What files of past traffic and prices are read as, and what is said of those that are wrong."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from spindown.app.port import Sent
+from spindown.cli.history.arrival import JobShape, Traffic, generate, read_arrivals, read_queue
+from spindown.cli.history.hardware import find_type
+from spindown.cli.history.price import Buyer, made_up_prices, read_live, read_prices
+from spindown.cli.history.subject import Subject, fit_boot, with_knowledge
+from spindown.domain.learning import Knowledge
+from spindown.domain.offer import Requirements
+from spindown.error import BadInput
+from spindown.local.market.catalogue import instance_types
+from spindown.memory import MemoryClock, MemoryMarket, MemoryTrafficHistory
+from spindown.simulator import Arrival
+from tests.builders import a_type
+
+SHAPE = JobShape(items=40.0, item_seconds=3.0, source="assumed")
+BUYER = Buyer(requirements=Requirements(), slots="per-gpu", spot_price_ratio=0.5)
+MONDAY = datetime(2026, 6, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def a_file(root: Path, text: str, name: str = "traffic.csv") -> Path:
+    path = root / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def a_traffic(*, start: datetime = MONDAY, hours: float = 24, is_dated: bool = True) -> Traffic:
+    return Traffic(
+        source="here",
+        arrivals=(Arrival(at=0.0, item_seconds=1.0),),
+        start=start,
+        length=hours * 3600,
+        is_dated=is_dated,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        pytest.param(
+            "t.csv",
+            "timestamp,items,item_seconds\n2026-06-01T09:30:00Z,10,2.5\n2026-06-01T10:00:00Z,,\n",
+            id="ISO of UTC",
+        ),
+        pytest.param(
+            "t.csv",
+            "\ufeffitems,timestamp,item_seconds\r\n10,2026-06-01 11:30:00+02:00,2.5\r\n"
+            ",2026-06-01T10:00:00,\r\n",
+            id="another offset, Excel's mark, other order",
+        ),
+        pytest.param(
+            "t.csv",
+            "timestamp,items,item_seconds\n1780306200,10,2.5\n1780308000000,,\n",
+            id="seconds and milliseconds since 1970",
+        ),
+        pytest.param(
+            "t.jsonl",
+            '{"timestamp": 1780306200, "items": 10, "item_seconds": 2.5}\n\n'
+            '{"timestamp": "2026-06-01T10:00:00Z"}\n',
+            id="JSON Lines",
+        ),
+    ],
+)
+def test_a_row_is_a_job_and_what_it_does_not_say_is_assumed(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    traffic = read_arrivals(a_file(tmp_path, text, name), SHAPE)
+
+    assert traffic.start == MONDAY + 9 * HOUR
+    assert traffic.arrivals == (
+        Arrival(at=1800.0, items=10, item_seconds=2.5),
+        Arrival(at=3600.0, items=40, item_seconds=3.0),
+    )
+    assert (traffic.length, traffic.items, traffic.is_dated) == (7200.0, 50, True)
+
+
+def test_columns_that_are_missing_are_said_to_be_assumed(tmp_path: Path) -> None:
+    traffic = read_arrivals(a_file(tmp_path, "timestamp\n1780306200\n"), SHAPE)
+
+    assert traffic.notes == (
+        "a job is taken for 40 items (assumed)",
+        "an item is taken for 3 s on a T4 (assumed)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("", "--arrivals is '", id="empty"),
+        pytest.param("timestamp,items\n", "give it at least one row", id="only a header"),
+        pytest.param(
+            "when,items\n1,2\n", "name the column timestamp in its first line", id="column"
+        ),
+        pytest.param(
+            "timestamp\nyesterday\n", "line 2, timestamp is 'yesterday': write", id="time"
+        ),
+        pytest.param("timestamp\n1e400\n", "or as seconds since 1970", id="no such second"),
+        pytest.param("timestamp,items\n,3\n", "line 2, timestamp is '': give every row", id="gap"),
+        pytest.param("timestamp\n200\n100\n", "line 3, timestamp is '100': sort", id="unsorted"),
+        pytest.param(
+            "timestamp,items\n1,-3\n", "items is '-3': write a number above 0", id="below 0"
+        ),
+        pytest.param(
+            "timestamp,items\n1,2.5\n", "items is '2.5': write a whole", id="half an item"
+        ),
+        pytest.param(
+            "timestamp,items\n1,many\n", "items is 'many': write a number", id="no number"
+        ),
+        pytest.param("timestamp\n1,2\n", "line 2 is '1,2': give it 1 cells", id="too many cells"),
+        pytest.param('timestamp\n"1\n', "line 2", id="an open quote"),
+    ],
+)
+def test_a_file_that_is_wrong_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        read_arrivals(a_file(tmp_path, text), SHAPE)
+
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("line", ["[1]", "{", "7"])
+def test_a_line_that_is_no_json_object_is_named(tmp_path: Path, line: str) -> None:
+    with pytest.raises(BadInput, match=r"t\.jsonl line 1 is .*: write one JSON object a line"):
+        read_arrivals(a_file(tmp_path, f"{line}\n", "t.jsonl"), SHAPE)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"give a readable file \(No such file or directory\)"):
+        read_arrivals(tmp_path / "absent.csv", SHAPE)
+    with pytest.raises(BadInput, match=r"give a readable file \(Is a directory\)"):
+        read_arrivals(tmp_path, SHAPE)
+    binary = tmp_path / "binary.csv"
+    binary.write_bytes(b"timestamp\n\xff\xfe\n")
+    with pytest.raises(BadInput, match="save it as UTF-8 text"):
+        read_arrivals(binary, SHAPE)
+
+
+def test_a_queue_s_messages_come_evenly_within_the_period_that_is_known() -> None:
+    history = MemoryTrafficHistory()
+    history.record("jobs", MONDAY + HOUR, messages=2)
+    traffic = read_queue(history, "jobs", SHAPE, until=MONDAY + 24 * HOUR, days=1.0)
+
+    assert [arrival.at for arrival in traffic.arrivals] == [3615.0, 3645.0]
+    assert {arrival.items for arrival in traffic.arrivals} == {40}
+    assert (traffic.start, traffic.length) == (MONDAY, 86_400.0)
+
+
+def test_a_queue_without_messages_has_nothing_to_simulate() -> None:
+    with pytest.raises(BadInput, match="nothing was sent to it in 1 days; give a file"):
+        read_queue(MemoryTrafficHistory(), "jobs", SHAPE, until=MONDAY, days=1.0)
+
+
+def test_a_queue_of_millions_asks_for_fewer_days() -> None:
+    class Flood:
+        def sent(self, queue: str, *, since: datetime, until: datetime) -> list[Sent]:
+            return [Sent(at=since, period=60.0, messages=3_000_000)]
+
+    with pytest.raises(BadInput, match=r"--days is 1\.0: take fewer: 3,000,000 messages"):
+        read_queue(Flood(), "jobs", SHAPE, until=MONDAY, days=1.0)
+
+
+PRICES = """timestamp,zone,type,price
+2026-06-01T06:00:00Z,us-east-1a,g5.xlarge,0.45
+2026-05-31T00:00:00Z,us-east-1a,g5.xlarge,0.40
+2026-06-01T12:00:00Z,us-east-1b,g5.xlarge,0.50
+2026-05-31T00:00:00Z,us-east-1a,g4dn.12xlarge,1.20
+2026-05-31T00:00:00Z,us-east-1,g5.xlarge,1.006
+2026-05-31T00:00:00Z,us-east-1a,x9.huge,3.0
+"""
+
+
+def test_prices_of_the_traffic_s_days_are_in_force_on_them(tmp_path: Path) -> None:
+    prices = read_prices(a_file(tmp_path, PRICES, "p.csv"), a_traffic(), BUYER)
+    four, one = prices.listings
+
+    assert (one.instance_type.name, one.region, one.on_demand) == ("g5.xlarge", "us-east-1", 1.006)
+    assert one.zones["us-east-1a"].spot == ((0.0, 0.40), (21_600.0, 0.45))
+    # The first price of a zone holds from the begin on.
+    assert one.zones["us-east-1b"].spot == ((0.0, 0.50),)
+    assert one.speed == pytest.approx(1.9, rel=0.02)
+    assert (four.instance_type.gpu_count, four.speed, four.on_demand) == (4.0, 1.0, 2.4)
+    assert prices.notes == (
+        "EC2 is taken to reclaim a spot instance 0.05 times an hour",
+        "on-demand prices of g4dn.12xlarge are estimated: spot for 50% of on-demand",
+        "x9.huge: left out, since Spindown knows no such GPU type",
+    )
+
+
+@pytest.mark.parametrize(
+    "traffic",
+    [
+        pytest.param(a_traffic(start=MONDAY - timedelta(days=100)), id="of another season"),
+        pytest.param(a_traffic(is_dated=False), id="made up"),
+    ],
+)
+def test_prices_of_other_days_begin_with_the_traffic(tmp_path: Path, traffic: Traffic) -> None:
+    prices = read_prices(a_file(tmp_path, PRICES, "p.csv"), traffic, BUYER)
+
+    assert prices.listings[1].zones["us-east-1a"].spot == ((0.0, 0.40), (108_000.0, 0.45))
+    assert prices.notes[0] == "prices of 2026-05-31 to 2026-06-01 begin with the traffic"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("timestamp,zone,type\n1,a,b\n", "name the column price", id="column"),
+        pytest.param(
+            "timestamp,zone,type,price\n1,us-east-1a,g5.xlarge,-1\n",
+            "line 2, price is '-1': write a number above 0",
+            id="negative",
+        ),
+        pytest.param(
+            "timestamp,zone,type,price\n1,us-east-1,g5.xlarge,1\n",
+            "give it rows whose zone is one, such as us-east-1a",
+            id="no spot price",
+        ),
+        pytest.param(
+            "timestamp,zone,type,price\n1,us-east-1a,m5.large,0.05\n",
+            "give it GPU types that [workload.NAME.requirements] allow",
+            id="no GPU",
+        ),
+    ],
+)
+def test_prices_that_are_wrong_are_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        read_prices(a_file(tmp_path, text, "p.csv"), a_traffic(), BUYER)
+
+    assert said in str(refused.value)
+
+
+def test_live_prices_are_those_of_fitting_types_in_our_zones() -> None:
+    clock = MemoryClock(MONDAY)
+    market = MemoryMarket(clock)
+    zones = ["us-east-1a", "us-east-1b"]
+    market.offer(a_type("g5.xlarge"), region="us-east-1", zones=zones, on_demand=1.0, spot=0.4)
+    market.offer(a_type("g6.xlarge"), region="us-east-1", zones=zones, on_demand=0.8, spot=0.3)
+    clock.advance(HOUR)
+    market.move_spot_price("g5.xlarge", "us-east-1a", 0.5)
+    buyer = Buyer(
+        requirements=Requirements(gpu_names=frozenset({"A10G"})),
+        slots="per-gpu",
+        spot_price_ratio=0.5,
+    )
+    prices = read_live(
+        market, market, {"us-east-1": zones[:1]}, a_traffic(), buyer, now=MONDAY + 24 * HOUR
+    )
+    (listing,) = prices.listings
+
+    assert (listing.instance_type.name, listing.on_demand) == ("g5.xlarge", 1.0)
+    assert {zone: each.spot for zone, each in listing.zones.items()} == {
+        "us-east-1a": ((0.0, 0.4), (3600.0, 0.5))
+    }
+
+
+def test_a_market_where_nothing_fits_says_so() -> None:
+    buyer = Buyer(
+        requirements=Requirements(gpu_names=frozenset({"H100"})),
+        slots="per-gpu",
+        spot_price_ratio=0.5,
+    )
+    with pytest.raises(BadInput, match="allow none of its types"):
+        made_up_prices(1, a_traffic(), buyer)
+    market = MemoryMarket(MemoryClock(MONDAY))
+    with pytest.raises(BadInput, match="--prices live is 'us-east-1a': loosen"):
+        read_live(market, market, {"us-east-1": ["us-east-1a"]}, a_traffic(), buyer, now=MONDAY)
+
+
+def test_knows_the_hardware_of_every_family_that_it_names() -> None:
+    known = {
+        name: (facts, found)
+        for name, facts in instance_types().items()
+        if facts.gpu_count and (found := find_type(name)) is not None
+    }
+
+    assert len(known) >= 50
+    for name, (facts, found) in known.items():
+        assert (found.vcpus, found.memory_mib, found.architecture) == (
+            facts.vcpus,
+            facts.memory_mib,
+            facts.architecture,
+        ), name
+        assert (found.gpu_name, found.gpu_count, found.gpu_memory_mib) == (
+            facts.gpu_name,
+            facts.gpu_count,
+            facts.gpu_memory_mib,
+        ), name
+
+
+def test_a_made_up_month_is_the_same_for_the_same_seed() -> None:
+    assert generate("office", 3) == generate("office", 3)
+    assert generate("office", 3) != generate("office", 4)
+
+
+def test_what_a_workload_has_shown_shapes_its_jobs_and_boots() -> None:
+    plain = Subject(workload="ocr", source="here")
+    shown = with_knowledge(plain, Knowledge(boots=(60.0,) * 19 + (200.0,), items_per_job=(8.0,)))
+
+    assert (plain.shape.items, plain.shape.item_seconds) == (100.0, 3.6)
+    assert (shown.shape.items, shown.shape.source) == (8.0, "as the workload has shown")
+    assert shown.boot.at_least + shown.boot.median == pytest.approx(60.0)
+    assert fit_boot(60.0, 200.0).sigma > fit_boot(60.0, 90.0).sigma
