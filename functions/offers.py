@@ -1,33 +1,50 @@
-"""Refresh the catalogue of what EC2 offers and at what on-demand price.
+"""Refresh the catalogue of what EC2 offers and at what on-demand price; renew old messages.
 
 Trigger: EventBridge Scheduler, every hour, and on demand.
 Input: none.
-Effects: writes offers/catalogue.json.
+Effects: writes offers/catalogue.json; replaces messages that SQS would drop for their age.
 """
 
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from functions.port import control_ports
+from functions.port import connect, control_ports
+from spindown.app.batch.renew import renew_all
 from spindown.app.control import ControlPorts
 from spindown.app.offers import refresh
+from spindown.app.port import ObjectStore
+from spindown.contract.location import work_root
 
 logger = Logger(service="offers")
 
+#: Well within the function's timeout, beside the refresh.
+_RENEW_FOR = timedelta(minutes=2)
 
-def handle(ports: ControlPorts) -> dict[str, Any]:
-    """Refresh the catalogue; return what was read."""
+
+def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[str, Any]:
+    """Renew old messages, then refresh the catalogue; return what was done."""
+    # First, since a market that cannot be read is an error.
+    looks = renew_all(ports, store_of=store_of, until=ports.clock.now() + _RENEW_FOR)
     refreshed = refresh(ports)
     return {
         "types": len(refreshed.catalogue.instance_types),
         "failures": dict(refreshed.failures),
+        "renewed": {look.workload: look.renewed for look in looks},
+        "not_renewed": {look.workload: look.why for look in looks if look.why},
     }
+
+
+def store_of(workload: str) -> ObjectStore:
+    """Return a workload's part of the bucket."""
+    return connect().object_store(control_ports().deployment().bucket, work_root(workload))
 
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG001 - Lambda's form
     """Answer Lambda."""
-    said = handle(control_ports())
+    said = handle(control_ports(), store_of)
     logger.info("catalogue_refreshed", extra={"action": "catalogue_refreshed", **said})
     return said

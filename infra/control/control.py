@@ -102,9 +102,9 @@ class Control(Construct):
             deployment=self._ground.deployment.name,
             name="offers",
             role_name=self._role_name("offers"),
-            description="Refreshes the catalogue: types, zones, on-demand prices, quotas",
+            description="Refreshes the catalogue; renews messages that grow too old",
             code=self._code,
-            statements=self._refresh_offers(),
+            statements=[*self._refresh_offers(), *self._renew_messages()],
             memory_mib=512,
             timeout=Duration.minutes(5),
             retries=1,
@@ -142,6 +142,14 @@ class Control(Construct):
             see_missing_objects(bucket_arn=bucket_arn),
             grant.keep_offers(bucket_arn=bucket_arn),
             *grant.see_market(),
+        ]
+
+    def _renew_messages(self) -> list[iam.PolicyStatement]:
+        queue_arns = [one.jobs.queue.queue_arn for one in self._workloads]
+        return [
+            grant.see_backlogs(table_arn=self._ground.ledger.table.table_arn),
+            grant.renew_messages(queue_arns),
+            grant.keep_items(bucket_arn=self._ground.store.bucket.bucket_arn),
         ]
 
     def _launch(self) -> list[iam.PolicyStatement]:

@@ -50,6 +50,8 @@ TICK = Errand(
 REFRESH = Errand(
     seconds=30.0,
     used={
+        # Since when the queue has not been empty.
+        Usage.TABLE_READ: 1,
         Usage.OBJECT_READ: 1,
         Usage.OBJECT_WRITE: 1,
         # Versions of about 1 MB that expire after 30 days.

@@ -45,6 +45,22 @@ def requeue_jobs(queue_arns: Sequence[str]) -> iam.PolicyStatement:
     return allow("RequeueJobs", ["sqs:ChangeMessageVisibility"], queue_arns)
 
 
+def see_backlogs(*, table_arn: str) -> iam.PolicyStatement:
+    """Return what tells since when each queue has not been empty, and when it was looked at."""
+    return allow("SeeBacklogs", ["dynamodb:GetItem", "dynamodb:UpdateItem"], [table_arn])
+
+
+def renew_messages(queue_arns: Sequence[str]) -> iam.PolicyStatement:
+    """Return the replacing of messages by copies before SQS drops them."""
+    actions = ("ReceiveMessage", "SendMessage", "DeleteMessage", "ChangeMessageVisibility")
+    return allow("RenewMessages", [f"sqs:{action}" for action in actions], queue_arns)
+
+
+def keep_items(*, bucket_arn: str) -> iam.PolicyStatement:
+    """Return the laying aside of items for which a copy has no room."""
+    return allow("KeepItems", ["s3:PutObject"], [f"{bucket_arn}/workloads/*/jobs/*/items.jsonl"])
+
+
 def keep_offers(*, bucket_arn: str) -> iam.PolicyStatement:
     """Return the renewal of the catalogue, whose old parts stand in for what cannot be read."""
     return allow("KeepOffers", ["s3:GetObject", "s3:PutObject"], [f"{bucket_arn}/offers/*"])

@@ -138,7 +138,9 @@ def test_the_end_of_an_instance_frees_its_job() -> None:
 def test_offers_are_refreshed() -> None:
     world = ControlWorld()
 
-    assert offers.handle(world.ports) == {"types": 3, "failures": {}}
+    said = offers.handle(world.ports, lambda _: world.objects)
+
+    assert said == {"types": 3, "failures": {}, "renewed": {}, "not_renewed": {}}
     assert load_catalogue(world.objects) is not None
 
 

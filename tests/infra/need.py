@@ -203,6 +203,17 @@ _RECONCILE_NEEDS = [
     Call("ec2:TerminateInstances", ours("ec2", "instance/i-1"), _BEARS_OURS),
 ]
 
+_RENEW_NEEDS = [
+    rows("GetItem", "w#rich"),
+    rows("UpdateItem", "w#rich"),
+    *(
+        Call(f"sqs:{action}", ours("sqs", f"lab-{name}"))
+        for action in ("ReceiveMessage", "SendMessage", "DeleteMessage", "ChangeMessageVisibility")
+        for name in ("plain", "rich")
+    ),
+    *_objects(["PutObject"], "workloads/rich/jobs/j/items.jsonl"),
+]
+
 _CONTROL_MUST_NOT = [
     # Jobs and results.
     Call("sqs:ReceiveMessage", _QUEUE),
@@ -261,7 +272,7 @@ NEEDS: Mapping[str, Sequence[Call]] = {
     WORKER: _WORKER_NEEDS,
     SCALER: [*_RECONCILE_NEEDS, *_log("scaler")],
     INTERRUPTION: [*_RECONCILE_NEEDS, *_log("interruption"), _FAILED_EVENTS],
-    OFFERS: [*_REFRESH_NEEDS, *_log("offers"), _FAILED_EVENTS],
+    OFFERS: [*_REFRESH_NEEDS, *_RENEW_NEEDS, *_log("offers"), _FAILED_EVENTS],
     TRIGGER: [_invoke("scaler"), _invoke("offers")],
 }
 
@@ -269,6 +280,12 @@ MUST_NOT: Mapping[str, Sequence[Call]] = {
     WORKER: _WORKER_MUST_NOT,
     SCALER: _CONTROL_MUST_NOT,
     INTERRUPTION: _CONTROL_MUST_NOT,
-    OFFERS: [*_CONTROL_MUST_NOT, *_LAUNCH_NEEDS, Call("dynamodb:Query", _TABLE)],
+    OFFERS: [
+        *(call for call in _CONTROL_MUST_NOT if call not in _RENEW_NEEDS),
+        *_LAUNCH_NEEDS,
+        Call("dynamodb:Query", _TABLE),
+        Call("sqs:ReceiveMessage", _DEAD_LETTERS),
+        *_objects(["GetObject"], "workloads/rich/jobs/j/items.jsonl"),
+    ],
     TRIGGER: [_invoke("interruption"), *_WORKER_NEEDS[:5]],
 }

@@ -79,7 +79,7 @@ def claim(
     except ContractError as exc:
         bury_malformed(message, str(exc), ports)
         return Declined(outcome=Outcome.MALFORMED, reason=str(exc))
-    if is_worn(message, ports) and send_anew(message, job, ports):
+    if is_worn(message, ports.clock.now()) and send_anew(message, job, ports):
         return Declined(outcome=Outcome.SENT_ANEW, job_id=job.job_id)
     return _Claim(message, job, seat, presence, ports, policy).run()
 

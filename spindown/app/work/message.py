@@ -8,7 +8,7 @@ the manifest lets only one do anything.
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from spindown.app.port import JobQueue, Message, ObjectStore, Outgoing
 from spindown.app.work.held import WorkPorts
@@ -23,9 +23,9 @@ from spindown.contract.job.message import (
 from spindown.error import StaleHandle
 
 #: SQS keeps a message at most 14 days; a copy is sent well before (DESIGN: 7 days).
-_RESEND_AFTER = timedelta(days=7)
+RENEW_AFTER = timedelta(days=7)
 #: Half of the queue's maxReceiveCount, which counts every receive and never resets.
-_RESEND_RECEIVES = 50
+_RENEW_RECEIVES = 50
 #: SQS allows these in attribute values besides what is printable.
 _ALLOWED_BLANKS = "\t\n"
 _ATTRIBUTE_CHARACTERS = 1000
@@ -49,10 +49,9 @@ def delete(receipt_handle: str, queue: JobQueue) -> bool:
     return True
 
 
-def is_worn(message: Message, ports: WorkPorts) -> bool:
+def is_worn(message: Message, now: datetime) -> bool:
     """Tell whether a message nears one of SQS's limits and must be replaced by a copy."""
-    age = ports.clock.now() - message.sent_at
-    return age >= _RESEND_AFTER or message.receive_count >= _RESEND_RECEIVES
+    return now - message.sent_at >= RENEW_AFTER or message.receive_count >= _RENEW_RECEIVES
 
 
 def send_anew(message: Message, job: JobMessage, ports: WorkPorts) -> bool:
