@@ -233,7 +233,8 @@ def test_is_asked_to_stop_and_ended_after_its_grace(
     assert [(done.index, done.value) for done in given] == [(1, "at the end")]
     assert (tmp_path / "job" / "state" / "step").read_text() == "41"
     assert runner.pid is None
-    assert isinstance(runner.poll(timedelta(0)), Broken)
+    after: Event | None = runner.poll(timedelta(0))
+    assert after == Broken("the process was ended")
 
 
 def test_cannot_make_the_worker_read_another_file_as_its_results(

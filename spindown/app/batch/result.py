@@ -87,10 +87,19 @@ def read_records(job_id: str, store: ObjectStore) -> Iterator[dict[str, Any]]:
 
 
 def _read_part(part: Part, store: ObjectStore) -> bytes:
+    """Return the bytes that were committed, from an older version if the newest is damaged."""
     data = store.get(part.key).data
-    if hashlib.sha256(data).hexdigest() != part.sha256:
-        raise ContractError("part", part.key, "restore it: its bytes are not those committed")
-    return data
+    if _is_committed(data, part):
+        return data
+    for version in store.versions(part.key)[1:]:
+        data = store.get(part.key, version=version).data
+        if _is_committed(data, part):
+            return data
+    raise ContractError("part", part.key, "restore it: its bytes are not those committed")
+
+
+def _is_committed(data: bytes, part: Part) -> bool:
+    return hashlib.sha256(data).hexdigest() == part.sha256
 
 
 def read_progress(job_id: str, store: ObjectStore) -> JobProgress:

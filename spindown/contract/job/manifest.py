@@ -4,6 +4,7 @@ One S3 object a job, ``jobs/{job_id}/manifest.json``, written only conditionally
 this version does not know is kept as it was read; a newer schema is not to be written at all.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -15,6 +16,9 @@ from spindown.contract.codec import decode, encode, to_json
 from spindown.error import ContractError, NewerSchema
 
 SCHEMA = 1
+
+#: Key of the check: nonce and SHA-256 of all the rest. Later schemas keep it.
+_CHECK = "check"
 
 
 def manifest_key(job_id: str) -> str:
@@ -127,6 +131,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         if value != default:
             row[name] = encode(value)
     row["schema"] = manifest.schema
+    row[_CHECK] = f"{manifest.nonce}:{_digest(row)}"
     return to_json(row).encode()
 
 
@@ -138,8 +143,24 @@ def decode_manifest(data: bytes) -> Manifest:
         raise ContractError("manifest", data[:100], "its previous version serves") from exc
     if not isinstance(row, dict):
         raise ContractError("manifest", row, "its previous version serves")
+    _verify(row)
     schema = row.get("schema", SCHEMA)
     if isinstance(schema, int) and schema > SCHEMA:
         raise NewerSchema("manifest.schema", schema, f"this version reads schema {SCHEMA}")
     manifest = decode(Manifest, {name: row[name] for name in row if name in _DEFAULTS})
     return replace(manifest, extra={name: row[name] for name in row if name not in _DEFAULTS})
+
+
+def _verify(row: dict[str, Any]) -> None:
+    """Take the check out of a row; refuse one that was damaged since it was written.
+
+    A check that names another nonce was carried along by a version that does not know it, and
+    says nothing.
+    """
+    nonce, _, digest = str(row.pop(_CHECK, "")).partition(":")
+    if digest and nonce == row.get("nonce", "") and digest != _digest(row):
+        raise ContractError("manifest.check", digest, "its previous version serves")
+
+
+def _digest(row: Mapping[str, Any]) -> str:
+    return hashlib.sha256(to_json(row).encode()).hexdigest()

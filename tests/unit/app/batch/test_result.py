@@ -57,6 +57,7 @@ def test_reads_the_children_of_a_job_that_was_split() -> None:
 def test_a_part_with_other_bytes_than_committed_is_an_error() -> None:
     store = a_store()
     part = put_part(store, "j", 0, 1)
+    store.expire(part.key)
     store.put(part.key, b"{}\n")
     put_manifest(store, a_manifest("j", parts=(part,)))
 
