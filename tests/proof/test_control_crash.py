@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from spindown.app.batch.renew import renew
 from spindown.app.interrupt import react
 from spindown.contract.event import (
     InstanceEvent,
@@ -155,6 +156,20 @@ def splitting() -> ProofWorld:
     return world
 
 
+def grown_old() -> ProofWorld:
+    """Return a world whose messages nobody has claimed for a week, one without an id."""
+    world = waiting(4, 2)
+    world.dry_up_all(0)
+    world.tick()
+    world.clock.advance(timedelta(days=8))
+    return world
+
+
+def renew_messages(world: ProofWorld) -> object:
+    until = world.now + 2 * MINUTE
+    return renew(world.workload, world.ports, store=world.objects, until=until)
+
+
 def tick(world: ProofWorld) -> object:
     return world.tick()
 
@@ -206,6 +221,7 @@ EPISODES = {
         prepare=lambda: reclaimed(timedelta(0)), act=hear("terminated"), calls_at_least=10
     ),
     "hears-a-rebalance": Episode(prepare=at_work, act=hear("rebalance"), calls_at_least=3),
+    "renews-messages": Episode(prepare=grown_old, act=renew_messages, calls_at_least=9),
     "cancels-a-job": Episode(prepare=at_work, act=cancel, calls_at_least=5),
     "cancels-a-split": Episode(prepare=splitting, act=cancel, calls_at_least=8),
 }

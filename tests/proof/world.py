@@ -11,6 +11,7 @@ from typing import Any
 from spindown.app.batch.cancel import cancel
 from spindown.app.interrupt import react
 from spindown.app.ledger import Ledger
+from spindown.app.offers import refresh
 from spindown.app.port import Outgoing
 from spindown.app.work.held import WorkPorts, lease_key
 from spindown.app.work.presence import Condemned
@@ -51,6 +52,7 @@ DEAD_MAN = timedelta(hours=2)
 RECOVERY = timedelta(hours=16)
 #: Finished rows move to the history within this.
 _TIDY = timedelta(minutes=20)
+_HOUR = timedelta(hours=1)
 
 
 class ProofWorld(ControlWorld):
@@ -79,6 +81,8 @@ class ProofWorld(ControlWorld):
         self.processes: dict[str, list[Process]] = {}
         #: The longest that a function of the control plane was held up.
         self.stalled = timedelta(0)
+        #: When the catalogue was last refreshed.
+        self.refreshed_at = self.now
         #: Instances whose image never gets as far as a worker.
         self.broken: set[str] = set()
 
@@ -258,6 +262,10 @@ class ProofWorld(ControlWorld):
         pools = [a_pool_of(n, z, k) for n in PRICES for z in ZONES for k in CapacityType]
         self.compute.set_capacity(pools[number % len(pools)], capacity)
 
+    def dry_up_all(self, capacity: int | None) -> None:
+        for number in range(len(PRICES) * len(ZONES) * len(CapacityType)):
+            self.dry_up(number, capacity)
+
     # The end of a story.
 
     def recover(self, watch: Callable[[], None] = lambda: None) -> None:
@@ -267,8 +275,7 @@ class ProofWorld(ControlWorld):
         their instances are left to the nets.
         """
         self.faults.arm(None)
-        for number in range(len(PRICES) * len(ZONES) * len(CapacityType)):
-            self.dry_up(number, None)
+        self.dry_up_all(None)
         give_up_at = self.now + RECOVERY
         while not self.is_at_rest:
             assert self.now < give_up_at, self._unrest()
@@ -295,6 +302,9 @@ class ProofWorld(ControlWorld):
     def go_on(self) -> None:
         """Let one minute pass in which everybody does what is theirs."""
         self.clock.advance(MINUTE)
+        if self.now - self.refreshed_at >= _HOUR:
+            self.refreshed_at = self.now
+            refresh(self.ports)
         ended = {i.instance_id for i in self.instances} - {i.instance_id for i in self.running}
         for process in self.live:
             if process.instance_id in ended:
