@@ -65,7 +65,8 @@ def find(sight: Sight) -> Iterator[Concern]:
 
 def _breaker(sight: Sight) -> Iterator[Concern]:
     breaker = sight.breaker
-    if breaker.strikes and breaker.open_until is not None and breaker.open_until > sight.now:
+    failed = breaker.strikes or breaker.unclaimed
+    if failed and breaker.open_until is not None and breaker.open_until > sight.now:
         yield Concern(
             name="breaker",
             says=f"Launching for {sight.workload} is stopped: {_sentence(breaker.reason)}",

@@ -4,6 +4,7 @@ Reads prices and the account only once a launch is due; a quiet tick and a held 
 what the ledger and the queue say.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -13,8 +14,10 @@ from spindown.app.reconcile.outcome import is_backing_off
 from spindown.app.reconcile.reap import STRIKES
 from spindown.app.reconcile.tick import ACCOUNT, CATALOGUE_STALE_AFTER, Tick
 from spindown.app.reconcile.track import waiting_of
+from spindown.contract.row import QuotaRow
 from spindown.domain.cost import dollars_per_hour
 from spindown.domain.fleet import Backlog
+from spindown.domain.offer import QUOTA_CODES, trusted
 from spindown.domain.ranking import CandidateList, Demand, rank
 from spindown.domain.sizing import (
     Bounds,
@@ -27,6 +30,7 @@ from spindown.domain.sizing import (
     missing,
     patience,
     size,
+    vcpus_left,
 )
 
 
@@ -124,7 +128,7 @@ def choose(tick: Tick, weighed: Choice) -> Choice:
         policy=tick.policy,
         now=tick.now,
         patience=weighed.patience,
-        bounds=Bounds(budget_left=budget_left(tick), headroom_per_hour=headroom),
+        bounds=_bounds(tick, candidates, headroom),
     )
     if sizing.wanted > 1 and _is_on_trial(tick):
         sizing = replace(sizing, wanted=1, bound="trial")
@@ -135,6 +139,48 @@ def choose(tick: Tick, weighed: Choice) -> Choice:
         stopped=_bound_words(tick, sizing),
         retry_at=_retry_at(candidates) if candidates.best is None else None,
     )
+
+
+def _bounds(tick: Tick, candidates: CandidateList, headroom: float | None) -> Bounds:
+    """Return what limits the fleet besides ``max_workers``; note the quotas that stop it."""
+    best, left = candidates.best, quota_left(tick)
+    if best is None:
+        _note_short(tick, candidates, left)
+    return Bounds(
+        budget_left=budget_left(tick),
+        headroom_per_hour=headroom,
+        quota_vcpus_left=None if best is None else left.get(best.offer.quota_class),
+    )
+
+
+def _note_short(tick: Tick, candidates: CandidateList, left: Mapping[str, float]) -> None:
+    """Tell of quotas that have no room for what would fit, as if EC2 had been asked."""
+    least: dict[str, int] = {}
+    for rejection in candidates.rejected:
+        name, vcpus = rejection.offer.quota_class, rejection.offer.instance_type.vcpus
+        if rejection.constraint == "quota" and name in left:
+            least[name] = min(vcpus, least.get(name, vcpus))
+    rows = tuple(
+        QuotaRow(
+            quota_class=name,
+            code=QUOTA_CODES.get(name.partition("/")[2], ""),
+            until=tick.now + tick.policy.tick,
+            message=f"{max(left[name], 0.0):g} vCPUs are left, the smallest offer takes {vcpus}",
+        )
+        for name, vcpus in sorted(least.items())
+    )
+    tick.notes += [f"quota {row.quota_class}: {row.message}" for row in rows]
+    if tick.account is not None:
+        known = {row.quota_class for row in tick.account.quotas if row.until > tick.now}
+        new = tuple(row for row in rows if row.quota_class not in known)
+        tick.account = replace(tick.account, quotas=(*tick.account.quotas, *new))
+
+
+def quota_left(tick: Tick) -> Mapping[str, float]:
+    """Return class -> vCPUs that the account may still launch, as far as its quotas are known."""
+    catalogue = trusted(current_catalogue(tick.ports, tick.now), tick.now)
+    workers = list(tick.workers.values())
+    return vcpus_left(catalogue.quotas, workers, catalogue.instance_types)
 
 
 def rank_offers(
@@ -157,6 +203,7 @@ def rank_offers(
         knowledge=tick.knowledge,
         unavailable=tick.unavailable.values(),
         blocked={quota.quota_class: quota.until for quota in account.quotas},
+        quota_left=quota_left(tick),
         policy=tick.policy,
         requirements=tick.settings.requirements,
         waited=weighed.sizing.waited,

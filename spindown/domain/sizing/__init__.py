@@ -9,7 +9,7 @@ from spindown.domain.sizing.size import (
     latest_launch,
     missing,
     size,
-    vcpus_in_use,
+    vcpus_left,
     waited_for,
 )
 
@@ -26,7 +26,7 @@ __all__ = [
     "missing",
     "patience",
     "size",
-    "vcpus_in_use",
+    "vcpus_left",
     "waited_for",
     "window",
 ]

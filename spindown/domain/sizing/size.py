@@ -215,17 +215,20 @@ def _bounded(
 _ROUNDING = 1e-9
 
 
-def vcpus_in_use(
-    workers: Sequence[Worker], instance_types: Mapping[str, InstanceType], wanted_class: str
-) -> int:
-    """Return the vCPUs that count against a quota class.
+def vcpus_left(
+    quotas: Mapping[str, float],
+    workers: Sequence[Worker],
+    instance_types: Mapping[str, InstanceType],
+) -> Mapping[str, float]:
+    """Return what is left of each quota class in vCPUs; below 0 if more is in use than allowed.
 
     Everything that EC2 has not taken back yet counts, interrupted and condemned workers too.
+    What others run in the account is not seen here: EC2 says so when it is asked.
     """
-    return sum(
-        instance_types[w.instance_type].vcpus
-        for w in workers
-        if w.state is not WorkerState.ENDED
-        and w.instance_type in instance_types
-        and quota_class(w.instance_type, w.region, w.capacity_type) == wanted_class
-    )
+    left = dict(quotas)
+    for worker in workers:
+        name = quota_class(worker.instance_type, worker.region, worker.capacity_type)
+        known = instance_types.get(worker.instance_type)
+        if worker.state is not WorkerState.ENDED and known is not None and name in left:
+            left[name] -= known.vcpus
+    return left

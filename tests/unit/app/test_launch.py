@@ -14,6 +14,7 @@ from spindown.contract.decision import Decision, EndingRecord, Outcome
 from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK, LOCK_LEASE, budget_sort
 from spindown.domain.fleet import LaunchState, WorkerState
 from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.policy import Rung
 from spindown.error import AccessDenied, Throttled, Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
@@ -271,6 +272,7 @@ def test_a_reconcile_that_outlived_its_lock_launches_nothing_more() -> None:
 
 def test_a_full_quota_blocks_its_class_and_the_next_class_is_tried() -> None:
     world = with_policy(**STRICT, ladder=())
+    refresh(world.ports)
     world.market.limit("L-3819A6DF", 0, region=REGION)
     world.send()
 
@@ -283,6 +285,47 @@ def test_a_full_quota_blocks_its_class_and_the_next_class_is_tried() -> None:
     assert row["code"] == "MaxSpotInstanceCountExceeded"
     assert world.metric("QuotaBlocked") == 1
     assert a_pool_of("g4dn.xlarge") not in world.view().unavailable
+
+
+def test_nothing_is_asked_of_a_quota_that_is_known_to_be_full() -> None:
+    world = with_policy(**STRICT, ladder=())
+    world.market.limit("L-3819A6DF", 0, region=REGION)
+    world.send()
+
+    decision = world.tick()
+
+    assert [a.outcome for a in decision.attempts] == ["launched"]
+    assert pools(decision) == ["g4dn.xlarge/us-west-2a/on-demand"]
+    (left_out,) = [r for r in decision.rejections if r.reason == "quota"]
+    assert left_out.offers == 6
+    assert left_out.example.endswith("it takes 4 vCPUs, quota us-west-2/G/Spot has 0 left")
+    assert world.metric("QuotaBlocked") == 0
+
+
+def test_a_quota_bounds_how_many_are_launched() -> None:
+    world = with_policy(drain_within=minutes(10), max_workers=10)
+    world.market.limit("L-3819A6DF", 12, region=REGION)
+    world.send(100)
+
+    first = world.tick()
+    world.run(2)
+
+    assert first.sizing is not None
+    assert "quota allows 3 of" in first.sizing.reason
+    assert len(pools(first)) == len(world.workers()) == 3
+
+
+def test_says_that_a_quota_stops_everything_and_counts_it() -> None:
+    spot = Rung(after=minutes(0), capacity_types=frozenset({CapacityType.SPOT}))
+    world = with_policy(**STRICT, ladder=(spot,))
+    world.market.limit("L-3819A6DF", 3, region=REGION)
+    world.send()
+
+    decision = world.tick()
+
+    assert decision.outcome is Outcome.NOTHING_FITS
+    assert "quota us-west-2/G/Spot: 3 vCPUs are left, the smallest offer takes 4" in decision.notes
+    assert world.metric("QuotaBlocked") == 1
 
 
 def test_a_quota_is_not_blocked_while_one_of_ours_is_giving_it_back() -> None:

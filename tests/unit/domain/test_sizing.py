@@ -20,7 +20,7 @@ from spindown.domain.sizing import (
     missing,
     patience,
     size,
-    vcpus_in_use,
+    vcpus_left,
     waited_for,
     window,
 )
@@ -393,7 +393,10 @@ def test_a_quota_counts_all_that_ec2_has_not_taken_back() -> None:
         a_worker("i-6", instance_type="unknown"),
     ]
 
-    assert vcpus_in_use(fleet, kinds, "us-west-2/G/Spot") == 12
+    assert vcpus_left({"us-west-2/G/Spot": 16.0, "us-west-2/P/Spot": 8.0}, fleet, kinds) == {
+        "us-west-2/G/Spot": 4.0,
+        "us-west-2/P/Spot": 8.0,
+    }
     assert fleet[0].capacity_type is SPOT
 
 
