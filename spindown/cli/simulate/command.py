@@ -13,7 +13,7 @@ from spindown.cli.history.gather import SAMPLE, Asked, gather
 from spindown.cli.history.price import RECLAIMS_PER_HOUR
 from spindown.cli.render.screen import open_console
 from spindown.cli.simulate import contest
-from spindown.cli.simulate.page.canvas import check_plots
+from spindown.cli.simulate.page.canvas import check_page
 from spindown.cli.simulate.page.page import write_page
 from spindown.cli.simulate.progress import progress_of
 from spindown.cli.simulate.story import Story, story_to_json, tell
@@ -53,7 +53,7 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
         seed=seed,
     )
     if html is not None:
-        check_plots("--html", str(html))
+        check_page(html)
     story = _compare(asked, against, with_frontier=html is not None, processes=processes)
     if html is not None:
         html.write_text(write_page(story), encoding="utf-8")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindown.error import BadInput
@@ -55,15 +56,17 @@ _NUMBER = re.compile(r"-?\d+\.\d+")
 _FRONT_MATTER = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 
-def check_plots(option: str, value: str) -> None:
-    """Refuse a page early where the library that plots is not installed.
+def check_page(path: Path) -> None:
+    """Refuse a page before the long work for it that could not be written after it.
 
     Raises:
-        BadInput: it is not.
+        BadInput: there is no such folder, or the library that plots is not installed.
     """
+    if not path.parent.is_dir() or path.is_dir():
+        raise BadInput("--html", str(path), "name a file in a folder that there is")
     if find_spec("matplotlib") is None:
         mend = "install what plots it with: pip install 'spindown[plot]'"
-        raise BadInput(option, value, mend)
+        raise BadInput("--html", str(path), mend)
 
 
 @contextmanager

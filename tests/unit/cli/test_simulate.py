@@ -1,0 +1,216 @@
+"""``spindown simulate``: a small week, in the terminal, as JSON and as a page."""
+
+import json
+import re
+from datetime import timedelta
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from spindown.cli.main import main
+from spindown.cli.simulate.contest import Role, baselines, frontier, ours, run_contest
+from spindown.cli.simulate.page.series import bin_samples, busiest_day
+from spindown.cli.simulate.table import format_days, format_wait
+from spindown.domain.policy import Policy
+from spindown.error import BadInput
+from spindown.simulator import BASELINES, Arrival, Sample
+from tests.simulator.scene import DAY, HOUR, a_scenario, an_arrival
+
+TRAFFIC = """timestamp,items,item_seconds
+2026-06-01T09:00:10Z,50,6
+2026-06-01T09:00:20Z,40,6
+2026-06-01T09:40:00Z,30,6
+2026-06-01T11:20:00Z,80,6
+"""
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a directory that has traffic and no spindown.toml."""
+    (tmp_path / "traffic.csv").write_text(TRAFFIC, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "--arrivals", "traffic.csv", "--processes", "1", *arguments])
+    assert not ended.value.code
+    said = capsys.readouterr()
+    return said.out, said.err
+
+
+def test_a_table_tells_what_each_way_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = run(capsys, "--against", "warm,classic")
+
+    assert "4 jobs, 200 items" in out
+    assert re.search(r"^spindown +\d+\.\d\d ", out, re.MULTILINE)
+    assert re.search(r"^warm +\d+\.\d\d ", out, re.MULTILINE)
+    assert re.search(r"^classic-alarm ", out, re.MULTILINE)
+    assert "No policy that starts every job within" in out
+    # Standard error is no terminal here, so that the bar is not drawn into a file.
+    assert err == ""
+
+
+def test_json_has_every_figure_and_is_the_same_for_the_same_seed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, _ = run(capsys, "--against", "warm", "--json", "--seed", "7")
+    again, _ = run(capsys, "--against", "warm", "--json", "--seed", "7")
+    told = json.loads(first)
+
+    assert first == again
+    assert (told["seed"], told["arrivals"]) == (7, "traffic.csv")
+    ours_, warm = told["results"]
+    assert (ours_["role"], warm["role"]) == ("ours", "baseline")
+    assert ours_["jobs_done"] == warm["jobs_done"] == 4
+    assert sum(ours_["bill"].values()) == pytest.approx(ours_["dollars"])
+    assert 0 < told["bound_at_our_delay"] <= ours_["dollars"] < warm["dollars"]
+    assert told["over_bound"] == pytest.approx(ours_["dollars"] / told["bound_at_our_delay"])
+
+
+def test_the_policy_of_the_file_is_the_one_that_is_simulated(
+    capsys: pytest.CaptureFixture[str], directory: Path
+) -> None:
+    (directory / "spindown.toml").write_text(
+        '[deployment]\nname = "here"\nregion = "us-east-1"\nzones = ["us-east-1a"]\n'
+        '[workload.ocr.run]\nentrypoint = "ocr:run"\ncode = "code"\n'
+        '[workload.ocr.requirements]\ngpu_names = ["L4"]\n'
+        "[workload.ocr.policy]\nwarm_workers = 0\nthroughput_estimate = 500.0\n",
+        encoding="utf-8",
+    )
+    out, _ = run(capsys, "--against", "none", "--json")
+    told = json.loads(out)
+
+    assert (told["workload"], told["policy"]) == ("ocr", "spindown.toml")
+    assert set(told["results"][0]["types"]) == {"g6.xlarge"}
+
+
+def test_a_page_loads_nothing_and_shows_every_plot(
+    capsys: pytest.CaptureFixture[str], directory: Path
+) -> None:
+    run(capsys, "--against", "warm,batch", "--html", "page.html")
+    first = (directory / "page.html").read_bytes()
+    run(capsys, "--against", "warm,batch", "--html", "page.html")
+    page = (directory / "page.html").read_text(encoding="utf-8")
+
+    assert page.encode() == first
+    assert not re.search(r"<script|<link|<img|@import|url\((?!#)|src=", page)
+    assert set(re.findall(r'(?:href|xlink:href)="(.)', page)) <= {"#"}
+    plots = re.findall(r"<figure>(<svg .*?</svg>)\s*</figure>", page, re.DOTALL)
+    assert len(plots) == 4
+    seen: set[str] = set()
+    for plot in plots:
+        root = ET.fromstring(plot)  # noqa: S314 - we have just written it
+        assert root.get("role") == "img"
+        assert root.get("aria-label")
+        ids = [one for each in root.iter() if (one := each.get("id")) and "clip" in each.tag]
+        assert seen.isdisjoint(ids)
+        seen.update(ids)
+    words = re.sub(r"<[^>]+>", " ", page)
+    for name in ("spindown", "warm", "batch", "USD per 1,000 items", "share of the bill"):
+        assert name in words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["--arrivals", "absent.csv"], "--arrivals is 'absent.csv': give a", id="file"),
+        pytest.param(["--prices", "absent.csv"], "--prices is 'absent.csv': give a", id="prices"),
+        pytest.param(["--against", "nobody"], "--against is 'nobody': name some of", id="baseline"),
+        pytest.param(["--boot", "soon"], "--boot is 'soon': write a duration", id="a boot"),
+        pytest.param(["--boot", "0s"], "--boot is '0s': give at least 1s", id="no boot"),
+        pytest.param(["--policy", "no.toml"], "spindown.toml is 'no.toml': give a", id="policy"),
+        pytest.param(["--seed", "x"], "Invalid value for '--seed'", id="a seed"),
+        pytest.param(["--html", "no/page.html"], "--html is 'no/page.html': name a", id="folder"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "--arrivals", "traffic.csv", "--against", "none", *arguments])
+    told = capsys.readouterr()
+
+    assert (ended.value.code, told.out) == (1, "")
+    assert told.err.startswith(f"spindown: {said}")
+    assert told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        ("all", list(BASELINES)),
+        ("none", []),
+        ("asg", ["asg-cpu", "asg-backlog"]),
+        (" classic-alarm, warm ", ["warm", "classic-alarm"]),
+    ],
+)
+def test_baselines_are_named_by_name_or_begin(asked: str, names: list[str]) -> None:
+    assert [one.name for one in baselines(asked, Policy())] == names
+
+
+@pytest.mark.parametrize("asked", ["", "wrm", "warm,,x"])
+def test_a_baseline_that_there_is_not_is_refused(asked: str) -> None:
+    with pytest.raises(BadInput, match="name some of warm, "):
+        baselines(asked, Policy())
+
+
+def test_a_contest_does_not_depend_on_how_many_run_at_a_time() -> None:
+    scenario = a_scenario(an_arrival(), an_arrival(at=HOUR), length=2 * HOUR)
+    contestants = [ours(Policy()), *baselines("warm,batch", Policy()), frontier(Policy())[0]]
+    heard: dict[int, float] = {}
+    alone = run_contest(scenario, contestants, seed=1, processes=1, report=lambda *_: None)
+    together = run_contest(
+        scenario,
+        contestants,
+        seed=1,
+        processes=2,
+        report=heard.__setitem__,
+    )
+
+    assert [one.result.digest for one in alone] == [one.result.digest for one in together]
+    assert [one.contestant.role for one in alone] == [
+        Role.OURS,
+        Role.BASELINE,
+        Role.BASELINE,
+        Role.FRONTIER,
+    ]
+    assert heard == dict.fromkeys(range(4), 1.0)
+
+
+def a_sample(seconds: float, *, visible: int = 0, busy: int = 0, idle: int = 0) -> Sample:
+    return Sample(seconds=seconds, visible=visible, in_flight=0, booting=0, idle=idle, busy=busy)
+
+
+def test_what_was_seen_holds_until_the_next_look_and_not_beyond_the_end() -> None:
+    samples = [
+        a_sample(0.0),
+        a_sample(50.0, visible=3, busy=2),
+        a_sample(150.0, visible=1, busy=1, idle=1),
+    ]
+    series = bin_samples(samples, begin=0.0, end=400.0, bins=4, over=300.0)
+
+    assert series.edges == (0.0, 100.0, 200.0, 300.0, 400.0)
+    assert series.backlog == (3.0, 3.0, 1.0, 0.0)
+    assert series.busy == pytest.approx((1.0, 1.5, 1.0, 0.0))
+    assert series.idle == pytest.approx((0.0, 0.5, 1.0, 0.0))
+
+
+def test_the_busiest_day_is_the_one_that_brings_most_work() -> None:
+    arrivals = [
+        Arrival(at=HOUR, items=5, item_seconds=1.0),
+        Arrival(at=2 * DAY, items=1, item_seconds=90.0),
+        Arrival(at=3 * DAY - 1, items=1, item_seconds=9.0),
+    ]
+
+    assert busiest_day(arrivals, 5 * DAY) == (2 * DAY, 3 * DAY)
+    assert busiest_day(arrivals, HOUR) == (0.0, HOUR)
+    assert busiest_day([], 5 * DAY) == (0.0, DAY)
+
+
+def test_spans_are_said_as_people_say_them() -> None:
+    assert [format_wait(seconds) for seconds in (4.4, 90.0, 7300.0)] == ["4 s", "1.5 min", "2.0 h"]
+    assert [format_days(seconds) for seconds in (7200.0, 30 * DAY)] == ["2 hours", "30 days"]
+    assert frontier(Policy())[0].policy.drain_within == timedelta(minutes=2)
