@@ -1,0 +1,326 @@
+"""The user's own checkpoint and what else outlives an attempt: state, output, the next message."""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spindown.app.port import Outgoing
+from spindown.app.work.attachment.log import read_logs
+from spindown.app.work.held import LocalFile
+from spindown.contract.job.manifest import JobState
+from spindown.domain.policy import Policy
+from spindown.user import Item
+from tests.slot import ScriptedRunner, SlotWorld, square
+from tests.work import items
+from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
+from worker.slot import Slot
+from worker.transfer.ahead import Ahead
+from worker.transfer.gather import list_files, take_file
+from worker.transfer.state import UserState
+
+JOB = {"job_id": "j", "items": items(5)}
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+def state_of(task: Task) -> Path:
+    assert task.state is not None
+    return task.state
+
+
+class InLine(Executor):
+    """Does what it is given at once, so that a test knows when it is done."""
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(call(*args, **kwargs))
+        return future
+
+
+def in_line(slot: SlotWorld) -> None:
+    slot.bench = replace(slot.bench, transfers=InLine())
+    slot.slot = Slot(slot.bench, poll_at_most=20 * SECOND)
+
+
+def write_settled(path: Path, text: str) -> None:
+    """Write a file as if some time ago: it is not taken while it may still be written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, ns=(1_000_000_000, 1_000_000_000 + len(text)))
+
+
+def test_state_that_a_notice_cut_off_is_there_for_who_goes_on(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def simulate(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        step = state_of(task) / "run" / "step"
+        seen.append(step.read_text() if step.exists() else "")
+        step.parent.mkdir(exist_ok=True)
+        step.write_text("41")
+        return [*square(task, batch)[:1], *[None] * 99]
+
+    def announce(polls: int) -> None:
+        if polls == 2:
+            slot.metadata.announce_interruption(slot.world.clock.now() + 2 * MINUTE)
+            slot.watch.look()
+        slot.world.clock.advance(MINUTE / 6)
+
+    slot = SlotWorld(tmp_path / "1", runner=ScriptedRunner(script=simulate, before_poll=announce))
+    slot.world.send(JOB)
+    slot.slot.step()
+    manifest = slot.world.manifest("j")
+    assert [file.path for file in manifest.user_state] == ["run/step"]
+    assert manifest.next_item == 1
+
+    def go_on(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        seen.append((state_of(task) / "run" / "step").read_text())
+        return square(task, batch)
+
+    other = SlotWorld(
+        tmp_path / "2",
+        world=slot.world,
+        instance_id="i-2",
+        runner=ScriptedRunner(script=go_on),
+    )
+    other.slot.step()
+    assert seen == ["", "41", "41", "41"][: len(seen)]
+    assert len(seen) >= 2
+    assert other.world.manifest("j").state is JobState.COMPLETED
+    assert not list(tmp_path.glob("*/j.*")), "nothing of an attempt is left on the machine"
+
+
+def test_state_alone_is_a_checkpoint_when_one_is_due(tmp_path: Path) -> None:
+    policy = Policy(checkpoint_interval=MINUTE)
+    commits: list[int] = []
+
+    def simulate(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        write_settled(state_of(task) / "step", "a")
+        return [*[None] * 30, *square(task, batch)]
+
+    def tick(polls: int) -> None:
+        slot.world.clock.advance(10 * SECOND)
+        if polls == 25:
+            manifest = slot.world.manifest("j")
+            commits.append(len(manifest.user_state))
+            assert manifest.next_item == 0
+
+    runner = ScriptedRunner(script=simulate, before_poll=tick)
+    slot = SlotWorld(tmp_path, runner=runner, policy=policy, batch_size=5)
+    in_line(slot)
+    slot.world.send(JOB)
+    slot.slot.step()
+    assert commits == [1]
+
+
+def test_a_rebalance_recommendation_commits_at_once_and_the_job_goes_on(tmp_path: Path) -> None:
+    policy = Policy(checkpoint_interval=timedelta(hours=1))
+    parts: list[int] = []
+
+    def advise(polls: int) -> None:
+        if polls == 3:
+            slot.metadata.recommend_rebalance(slot.world.clock.now())
+            slot.watch.look()
+        if polls > 6:
+            parts.append(len(slot.world.manifest("j").parts))
+
+    runner = ScriptedRunner(before_poll=advise)
+    slot = SlotWorld(tmp_path, runner=runner, policy=policy)
+    in_line(slot)
+    slot.world.send(JOB)
+    slot.slot.step()
+    assert slot.life.reason == "rebalance"
+    assert slot.world.manifest("j").state is JobState.COMPLETED
+    assert max(parts) >= 1, "committed before the end"
+    assert slot.world.manifest("j").epoch == 1
+
+
+def test_a_job_that_takes_too_long_is_a_failure_of_its_own(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=lambda *_: [None] * 99))
+    slot.bench = replace(slot.bench, job_timeout=5 * MINUTE)
+    slot.slot = Slot(slot.bench, poll_at_most=20 * SECOND)
+    slot.runner.before_poll = lambda _: slot.world.clock.advance(MINUTE)
+    slot.world.send(JOB)
+    slot.slot.step()
+    [failure] = slot.world.manifest("j").failures
+    assert failure.reason == "the job took longer than 300 s (job_timeout)"
+    assert slot.runner.kills >= 1
+
+
+def test_what_the_code_printed_is_kept_for_each_attempt(tmp_path: Path) -> None:
+    def talk(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        assert task.tape is not None
+        task.tape.add(f"batch {batch[0].index}")
+        return [Broken("it broke")] if batch[0].index == 4 else square(task, batch)
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=talk))
+    slot.world.send(JOB)
+    slot.slot.step()
+    assert list(read_logs("j", slot.world.objects)) == [
+        (1, "batch 0\nbatch 2\nbatch 4\n[spindown] the attempt failed: it broke\n")
+    ]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> UserState:
+    state = UserState(tmp_path / "state", tmp_path / "copies")
+    state.open()
+    return state
+
+
+def test_a_file_under_way_is_not_taken(state: UserState) -> None:
+    for name in ("a.tmp", "b.part", ".hidden", "dir.tmp/c", ".git/d"):
+        write_settled(state.root / name, "x")
+    assert state.take() is None
+    (state.root / "fresh").write_text("just now")
+    assert state.take() is None
+    taken = state.take(at_rest=True)
+    assert taken is not None
+    assert [file.path for file in taken] == ["fresh"]
+
+
+def test_state_is_taken_once_and_again_when_it_changes(state: UserState) -> None:
+    write_settled(state.root / "step", "1")
+    assert state.take() is not None
+    assert state.take() is None
+    write_settled(state.root / "step", "12")
+    assert state.take() is not None
+    (state.root / "step").unlink()
+    assert state.take() == ()
+
+
+def test_what_is_taken_stays_as_it_was_when_the_code_replaces_the_file(state: UserState) -> None:
+    write_settled(state.root / "step", "old")
+    taken = state.take()
+    assert taken is not None
+    write_settled(state.root / "step.tmp", "newer")
+    (state.root / "step.tmp").rename(state.root / "step")
+    [file] = taken
+    assert isinstance(file, LocalFile)
+    assert file.local.read_text() == "old"
+
+
+def test_a_link_never_brings_a_file_of_somebody_else(state: UserState, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("the worker's own")
+    (state.root / "direct").symlink_to(secret)
+    (state.root / "folder").symlink_to(tmp_path)
+    os.mkfifo(state.root / "pipe")
+    assert state.take(at_rest=True) is None
+    into = tmp_path / "into"
+    for name in ("direct", "folder/secret", "../secret", str(secret), "pipe", "", "none"):
+        assert take_file(state.root, name, into) is None, name
+        assert not into.exists(), name
+    assert list_files(state.root) == []
+
+
+def looking_ahead(slot: SlotWorld, tmp_path: Path) -> Ahead:
+    ahead = Ahead(
+        life=slot.life,
+        ports=slot.world.ports,
+        batch_size=2,
+        scratch=tmp_path,
+        executor=ThreadPoolExecutor(2),
+        log=slot.log,
+    )
+    slot.bench = replace(slot.bench, ahead=ahead)
+    slot.slot = Slot(slot.bench, poll_at_most=20 * SECOND)
+    return ahead
+
+
+def test_the_next_message_and_its_input_are_there_when_a_job_ends(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    looking_ahead(slot, tmp_path)
+    slot.runner.before_poll = lambda _: slot.world.clock.advance(SECOND)
+    slot.world.sources["s3://inputs/a"] = b"a"
+    slot.world.sources["s3://inputs/b"] = b"b"
+    for name in ("first", "second", "third"):
+        body = {"job_id": name, "items": ["s3://inputs/a", "s3://inputs/b"]}
+        slot.world.send(body)
+    slot.slot.step()
+    slot.slot.step()
+    # The pace is known now: the third was received while the second computed.
+    slot.world.sources.clear()
+    assert slot.slot.step()
+    assert slot.world.manifest("third").state is JobState.COMPLETED
+    assert [r.error for r in slot.world.records("third")] == [None, None]
+    assert not list(tmp_path.glob("ahead-*"))
+
+
+def test_what_was_received_ahead_is_given_back_when_no_job_is_taken_any_more(
+    tmp_path: Path,
+) -> None:
+    slot = SlotWorld(tmp_path)
+    ahead = looking_ahead(slot, tmp_path)
+    ahead.note_pace(10, SECOND)
+    slot.world.send(JOB)
+    ahead.begin(1)
+    ahead.drop()
+    assert slot.world.queue.backlog().visible == 1
+    assert ahead.take() is None
+
+
+@pytest.mark.parametrize(
+    ("items_left", "pace"),
+    [(400, timedelta(minutes=10)), (1, None)],
+    ids=["long before the end", "nothing is known"],
+)
+def test_nothing_is_taken_from_others_too_early(
+    tmp_path: Path, items_left: int, pace: timedelta | None
+) -> None:
+    slot = SlotWorld(tmp_path)
+    ahead = looking_ahead(slot, tmp_path)
+    if pace is not None:
+        ahead.note_pace(1000, pace)
+    slot.world.send(JOB)
+    ahead.begin(items_left)
+    assert ahead.take() is None
+    assert slot.world.queue.backlog().visible == 1
+
+
+def test_a_message_that_waited_too_long_is_given_back(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    ahead = looking_ahead(slot, tmp_path)
+    ahead.note_pace(10, SECOND)
+    slot.world.send(JOB)
+    ahead.begin(1)
+    slot.bench.transfers.submit(lambda: None).result()
+    assert ahead._pending is not None
+    ahead._pending.result()
+    slot.world.clock.advance(5 * MINUTE)
+    assert ahead.take() is None
+
+
+def test_a_message_that_is_no_job_is_left_to_the_claim(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    ahead = looking_ahead(slot, tmp_path)
+    ahead.note_pace(10, SECOND)
+    slot.world.queue.send([Outgoing(body="{")])
+    ahead.begin(1)
+    assert slot.slot.step()
+    assert slot.world.dead_letters.bodies() == ["{"]
+
+
+def test_an_item_whose_result_is_a_file_of_somebody_else_failed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("the worker's own")
+
+    def steal(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        for item in batch:
+            place = task.outputs / str(item.index)
+            place.mkdir(parents=True)
+            (place / "a").symlink_to(secret)
+        done = [ItemDone(index=item.index, files=("a",)) for item in batch]
+        return [*done, BatchDone()]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=steal))
+    slot.world.send(JOB)
+    slot.slot.step()
+    assert {r.error for r in slot.world.records("j")} == {
+        "its files lie outside its output directory"
+    }
