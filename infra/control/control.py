@@ -1,4 +1,4 @@
-"""The three functions of a deployment and what each may do."""
+"""The functions of a deployment and what each may do."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.control.function import ControlFunction
+from infra.control.teardown import Teardown
 from infra.control.trigger import Trigger
 from infra.grant import control as grant
 from infra.grant import launch
@@ -23,7 +24,7 @@ _RECONCILE_TIMEOUT = Duration.seconds(SCALER_TIMEOUT.total_seconds())
 
 
 class Control(Construct):
-    """Scaler, interruption and offers, with all that invokes them."""
+    """Scaler, interruption, offers and teardown, with all that invokes them."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Control(Construct):
         self.scaler = self._make_scaler()
         self.interruption = self._make_interruption()
         self.offers = self._make_offers()
-        Trigger(
+        trigger = Trigger(
             self,
             "Trigger",
             deployment=ground.deployment.name,
@@ -59,6 +60,16 @@ class Control(Construct):
             interruption=self.interruption,
             offers=self.offers,
         )
+        teardown = Teardown(
+            self,
+            "Teardown",
+            ground=ground,
+            workloads=[one.name for one in workloads],
+            code=code,
+            failed_events=self.failed_events,
+        )
+        teardown.outlive(ground.network, ground.ledger, ground.store, *workloads)
+        teardown.go_after(trigger)
 
     def _make_scaler(self) -> ControlFunction:
         return ControlFunction(

@@ -201,6 +201,7 @@ _FREE: Mapping[str, str] = {
     "AWS::Glue::Database": "the first million objects of the catalogue are free",
     "AWS::Glue::Table": "the first million objects of the catalogue are free",
     "AWS::IAM::InstanceProfile": _IDENTITY,
+    "AWS::IAM::ManagedPolicy": _IDENTITY,
     "AWS::IAM::Policy": _IDENTITY,
     "AWS::IAM::Role": _IDENTITY,
     "AWS::Lambda::EventInvokeConfig": _RULE,
@@ -216,4 +217,5 @@ _FREE: Mapping[str, str] = {
     "AWS::SSM::Parameter": "standard parameters are free",
     "AWS::SQS::Queue": "paid by requests: see the schedules",
     "AWS::SQS::QueuePolicy": _RULE,
+    "Custom::SpindownFleet": "acts when the stack is changed or deleted",
 }

@@ -76,6 +76,16 @@ def see_instances() -> iam.PolicyStatement:
     return _see("SeeInstances", ["DescribeInstances", "DescribeSpotInstanceRequests"])
 
 
+def find_instances() -> iam.PolicyStatement:
+    """Return what tells which of our instances live."""
+    return _see("FindInstances", ["DescribeInstances"])
+
+
+def keep_reconcile_out(*, table_arn: str) -> iam.PolicyStatement:
+    """Return the taking of every workload's lock."""
+    return allow("KeepReconcileOut", ["dynamodb:UpdateItem"], [table_arn])
+
+
 def see_prices() -> iam.PolicyStatement:
     """Return the reading of spot prices."""
     return _see("SeePrices", ["DescribeSpotPriceHistory"])

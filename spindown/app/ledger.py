@@ -7,7 +7,7 @@ every transaction of a reconcile is conditional on it.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from spindown.app.port import Key, Table, When, Write
@@ -48,13 +48,19 @@ class LedgerView:
     #: UTC day as ``2026-11-20`` -> account of that day.
     spend: Mapping[str, SpendRow] = field(default_factory=dict)
     backlog: BacklogRow = field(default_factory=BacklogRow)
-    breaker: BreakerRow = field(default_factory=BreakerRow)
+    #: Region -> breaker; home is "".
+    breakers: Mapping[str, BreakerRow] = field(default_factory=dict)
     #: Name -> what is remembered of what people are told.
     concerns: Mapping[str, Standing] = field(default_factory=dict)
     policy: PolicyRow = field(default_factory=PolicyRow)
     decision: DecisionRow | None = None
     #: Sort keys of rows that could not be read.
     bad_rows: tuple[str, ...] = ()
+
+    @property
+    def breaker(self) -> BreakerRow:
+        """Return the breaker of the home region."""
+        return self.breakers.get("", BreakerRow())
 
     @property
     def unreadable_workers(self) -> frozenset[str]:
@@ -118,7 +124,10 @@ class Ledger:
                 for sort, x in reader.all_of(SpendRow, rows.SPEND).items()
             },
             backlog=reader.one(BacklogRow, rows.BACKLOG) or BacklogRow(),
-            breaker=reader.one(BreakerRow, rows.BREAKER) or BreakerRow(),
+            breakers={
+                sort.removeprefix(rows.BREAKER).removeprefix("#"): x
+                for sort, x in reader.all_of(BreakerRow, rows.BREAKER).items()
+            },
             concerns={
                 sort.removeprefix(rows.CONCERN): x
                 for sort, x in reader.all_of(Standing, rows.CONCERN).items()
@@ -149,17 +158,15 @@ class Ledger:
             return None
         return read_worker(self._table, key)
 
-    def take_lock(self, *, holder: str, now: datetime) -> Fence | None:
+    def take_lock(
+        self, *, holder: str, now: datetime, lease: timedelta = rows.LOCK_LEASE
+    ) -> Fence | None:
         """Take the lock if it is free or its lease is over; None if somebody holds it."""
         try:
-            row = self._table.write(
-                Write(
-                    key=self._key(rows.LOCK),
-                    when=When(at_most={"until": encode_instant(now)}),
-                    set={"holder": holder, "until": encode_instant(now + rows.LOCK_LEASE)},
-                    add={"fence": 1},
-                )
-            )
+            free = When(at_most={"until": encode_instant(now)})
+            taken = {"holder": holder, "until": encode_instant(now + lease)}
+            write = Write(key=self._key(rows.LOCK), when=free, set=taken, add={"fence": 1})
+            row = self._table.write(write)
         except PreconditionFailed:
             return None
         fence = decode(LockRow, row or {}).fence

@@ -1,4 +1,4 @@
-"""Read what AWS and Spindown itself send to the functions: alarm, tick, nudge, EC2's events.
+"""Read what AWS and Spindown send to the functions: alarm, tick, nudge, EC2's events, stacks.
 
 Total: any JSON value becomes an event or a ContractError that says what is wrong with it.
 Only what a use case needs is read; the rest of an envelope may change without notice.
@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
 from spindown.domain.interruption import deadline_after
@@ -63,6 +64,41 @@ class StateChange(InstanceEvent):
         return self.state in {"shutting-down", "terminated"}
 
 
+class StackChange(StrEnum):
+    """What CloudFormation does with a resource."""
+
+    CREATE = "Create"
+    UPDATE = "Update"
+    DELETE = "Delete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """What of a deployment goes: all of it, or some of its workloads."""
+
+    deployment: str
+    #: Where instances of it may run.
+    regions: tuple[str, ...]
+    workloads: tuple[str, ...]
+    #: Every instance of the deployment, whatever its workload; else those of the workloads.
+    is_whole: bool
+    #: The ledger; "": there is none to stop launches with.
+    table: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackEvent:
+    """CloudFormation waits for us (tests/events/stack_delete.json)."""
+
+    change: StackChange
+    #: Where the answer goes, by an HTTP PUT.
+    answer_to: str
+    stack_id: str
+    request_id: str
+    logical_id: str
+    leaving: Leaving
+
+
 def queue_name(deployment: str, workload: str) -> str:
     """Return the name of a workload's queue."""
     return f"{deployment}-{workload}"
@@ -107,6 +143,40 @@ def parse_instance_event(event: object) -> InstanceEvent:
     raise ContractError("event.detail-type", body.get("detail-type"), "route only EC2's own events")
 
 
+def parse_stack_event(event: object) -> StackEvent:
+    """Read what CloudFormation sends about the resource that stands for the fleet.
+
+    Raises:
+        ContractError: it is something else.
+    """
+    body = _mapping("event", event)
+    change = _text("RequestType", body.get("RequestType"))
+    if change not in set(StackChange):
+        raise ContractError("event.RequestType", change, "send Create, Update or Delete")
+    new = _mapping("ResourceProperties", body.get("ResourceProperties"))
+    old = _mapping("OldResourceProperties", body.get("OldResourceProperties") or new)
+    workloads = _texts("Workloads", new.get("Workloads"))
+    is_whole = change == StackChange.DELETE
+    before = _texts("Workloads", old.get("Workloads"))
+    return StackEvent(
+        change=StackChange(change),
+        answer_to=_text("ResponseURL", body.get("ResponseURL")),
+        stack_id=_text("StackId", body.get("StackId")),
+        request_id=_text("RequestId", body.get("RequestId")),
+        logical_id=_text("LogicalResourceId", body.get("LogicalResourceId")),
+        leaving=Leaving(
+            deployment=_text("Deployment", new.get("Deployment")),
+            # A region that has just left the file may still have instances.
+            regions=_union(
+                _texts("Regions", new.get("Regions")), _texts("Regions", old.get("Regions"))
+            ),
+            workloads=workloads if is_whole else tuple(x for x in before if x not in workloads),
+            is_whole=is_whole,
+            table=str(new.get("Table", "")),
+        ),
+    )
+
+
 _INSTANCE_ID = re.compile(r"i-[0-9a-f]{1,17}")
 
 
@@ -142,6 +212,16 @@ def _text(field: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise ContractError(f"event.{field}", value, "send a non-empty text")
     return value
+
+
+def _texts(field: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ContractError(f"event.{field}", value, "send a list of texts")
+    return tuple(_text(field, one) for one in value)
+
+
+def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
 
 
 def _instant(field: str, value: object) -> datetime:

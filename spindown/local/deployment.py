@@ -1,4 +1,4 @@
-"""Plain `cdk deploy` of the core stack into the gateway.
+"""Plain `cdk deploy` and `cdk destroy` of what runs, in the gateway.
 
 Nothing of the wiring is written a second time: the template, the functions' code and the launch
 templates are those of an AWS account, with wheels for this machine. In place of `cdk bootstrap`
@@ -94,22 +94,48 @@ def bootstrap(s3: "S3Client", ssm: "SSMClient", region: str) -> None:
 def deploy(
     config_path: Path,
     *,
-    stack: str,
+    stacks: Sequence[str],
     state: Path,
     environment: Mapping[str, str],
     log: Path,
 ) -> None:
-    """Synthesise and deploy one stack; raise `DeployError` with what went wrong.
+    """Synthesise and deploy stacks; raise `DeployError` with what went wrong.
 
     `environment` points at the gateway; `state` keeps the assembly, so that what has not changed
     is not made again.
     """
+    how = ("--require-approval", "never", "--method", "direct", "--progress", "events")
+    _run_cdk("deploy", config_path, stacks, how, state=state, environment=environment, log=log)
+
+
+def destroy(
+    config_path: Path,
+    *,
+    stacks: Sequence[str],
+    state: Path,
+    environment: Mapping[str, str],
+    log: Path,
+) -> None:
+    """Delete stacks as `cdk destroy` does; raise `DeployError` with what went wrong."""
+    how = ("--force",)
+    _run_cdk("destroy", config_path, stacks, how, state=state, environment=environment, log=log)
+
+
+def _run_cdk(
+    verb: str,
+    config_path: Path,
+    stacks: Sequence[str],
+    how: Sequence[str],
+    *,
+    state: Path,
+    environment: Mapping[str, str],
+    log: Path,
+) -> None:
     root, node = project_root(), find_node()
     command = [
-        *(str(node), str(find_cdk(root)), "deploy", stack),
+        *(str(node), str(find_cdk(root)), verb, *stacks, *how),
         *("--app", f"{sys.executable} -m infra.app"),
         *("--output", str(state / "cdk.out")),
-        *("--require-approval", "never", "--method", "direct", "--progress", "events"),
         *("--context", f"config={config_path.resolve()}"),
         *("--context", "bundle=host", "--context", "synthesizer=cli-credentials"),
         *("--no-notices", "--no-version-reporting", "--no-path-metadata", "--no-asset-metadata"),
@@ -127,7 +153,8 @@ def deploy(
     }
     status = _run(command, cwd=root, environment={**environment, **settings}, log=log)
     if status != 0:
-        raise DeployError(describe_failure(log.read_text(encoding="utf-8", errors="replace"), log))
+        said = log.read_text(encoding="utf-8", errors="replace")
+        raise DeployError(describe_failure(said, log, verb))
 
 
 def _run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], log: Path) -> int:
@@ -150,12 +177,12 @@ def _run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], l
             process.wait()
 
 
-def describe_failure(output: str, log: Path) -> str:
-    """Say in one sentence what the output of a failed deploy means."""
+def describe_failure(output: str, log: Path, verb: str = "deploy") -> str:
+    """Say in one sentence what the output of a failed `cdk deploy` or `cdk destroy` means."""
     own = _OWN_SENTENCE.findall(output)
     if own:
         return str(own[-1])
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     complaints = [line for line in lines if _COMPLAINT.search(line)] or lines[-1:]
     said = complaints[0][:300] if complaints else "it said nothing"
-    return f"cdk deploy failed ({said}); {log} has the details."
+    return f"cdk {verb} failed ({said}); {log} has the details."

@@ -47,6 +47,7 @@ def load(port: int) -> App:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     from ministack import app as gateway
+    from ministack.core import lambda_runtime
     from ministack.services import (
         cloudwatch,
         cloudwatch_logs,
@@ -54,6 +55,7 @@ def load(port: int) -> App:
         scheduler,
         sqs,
     )
+    from ministack.services.cloudformation import custom_resource
 
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -61,9 +63,17 @@ def load(port: int) -> App:
     # Queue URLs in templates carry the port of the first import otherwise.
     sqs.DEFAULT_PORT = str(port)
     sqs._CANONICAL_NETLOC = f"{sqs.DEFAULT_HOST}:{port}"
+    lambda_runtime._collect = _closing(
+        getattr(lambda_runtime._collect, "original", lambda_runtime._collect)
+    )
+    # Where custom resources answer.
+    custom_resource._HOST, custom_resource._PORT = "127.0.0.1", str(port)
     # Its own evaluation mixes all dimensions of a metric; its tickers know no faster minute.
     cloudwatch._evaluate_alarm = _leave_to_monitor
     eventbridge.start_scheduler = scheduler.start_scheduler = _leave_to_schedule
+    eventbridge._dispatch_to_event_bus = _forwarding(
+        getattr(eventbridge._dispatch_to_event_bus, "original", eventbridge._dispatch_to_event_bus)
+    )
     cloudwatch_logs._append_log_events = _recording(
         getattr(cloudwatch_logs._append_log_events, "original", cloudwatch_logs._append_log_events)
     )
@@ -83,13 +93,42 @@ def stop_functions() -> None:
     """End every function's process."""
     from ministack.core import lambda_runtime
 
-    workers = [worker for pool in lambda_runtime._workers.values() for worker in pool]
-    processes = [worker._proc for worker in workers if worker._proc is not None]
     lambda_runtime.reset()
-    for process in processes:
-        for pipe in (process.stdin, process.stdout, process.stderr):
+
+
+def _closing(collect: Any) -> Any:
+    """Return what waits for a function's process, made to close its pipes as well."""
+
+    def collect_and_close(process: Any, deadline: float) -> None:
+        collect(process, deadline)
+        for pipe in (process.stdin, process.stdout, process.stderr) if process else ():
             with suppress(OSError):
                 pipe.close()
+
+    collect_and_close.original = collect  # type: ignore[attr-defined]
+    return collect_and_close
+
+
+def _forwarding(dispatch: Any) -> Any:
+    """Return what hands events to a bus, made to reach the buses of other regions as well.
+
+    An event keeps the region that it came from, and goes no further than one bus.
+    """
+
+    def forward(spec: Any, event: Any, rule: Any, path: Any, payload: Any = None) -> None:
+        from ministack.core.responses import get_account_id, get_region
+        from ministack.services import eventbridge
+
+        if spec.region == get_region() or spec.account_id != get_account_id() or path:
+            dispatch(spec, event, rule, path, payload)
+            return
+        source = f"{rule.get('EventBusName', 'default')}/{rule.get('Name')}"
+        bus = spec.resource.partition("/")[2]
+        with _in_region(spec.region):
+            eventbridge._dispatch_event({**event, "EventBusName": bus, "_DispatchPath": [source]})
+
+    forward.original = dispatch  # type: ignore[attr-defined]
+    return forward
 
 
 @contextmanager

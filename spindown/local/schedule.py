@@ -6,7 +6,8 @@ once. A firing is left out while the one before it still runs, which on AWS woul
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from spindown.local import emulator
 
 _LOGGER = logging.getLogger(__name__)
 _MINUTE_SECONDS = 60
+_PULSE_SECONDS = 0.05
 
 #: Invokes a function (region, ARN, payload) and returns when it has answered.
 InvokeAndWait = Callable[[str, str, bytes], None]
@@ -97,3 +99,25 @@ class Ticker:
         if arn not in self._refused:
             self._refused.add(arn)
             _LOGGER.warning("schedule is not played, only rate() on a function is: %s", arn)
+
+
+@contextmanager
+def pulse(step: Callable[[], None]) -> Iterator[None]:
+    """Call `step` every few hundredths of a second, in one thread, until the context is left."""
+    stop = threading.Event()
+
+    def beat() -> None:
+        while not stop.wait(_PULSE_SECONDS):
+            try:
+                step()
+            except Exception:
+                # The thread's edge: one guest that cannot start must not stop the others.
+                _LOGGER.exception("the market or a guest failed")
+
+    thread = threading.Thread(target=beat, name="pulse", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

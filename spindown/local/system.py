@@ -4,7 +4,6 @@ import logging
 import secrets
 import shutil
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -20,7 +19,7 @@ from botocore.config import Config as ClientConfig
 from spindown import config
 from spindown.error import BadInput
 from spindown.local import TICK, emulator, environment
-from spindown.local.deployment import bootstrap, deploy, project_root
+from spindown.local.deployment import bootstrap, deploy, destroy, project_root
 from spindown.local.gateway import METADATA_PATH, Gateway, Router, bind
 from spindown.local.hypervisor import Hypervisor, Machine
 from spindown.local.market import (
@@ -34,7 +33,7 @@ from spindown.local.market import (
 )
 from spindown.local.monitor import Monitor
 from spindown.local.reaper import TOKEN_VARIABLE, Reaper
-from spindown.local.schedule import Ticker
+from spindown.local.schedule import Ticker, pulse
 from spindown.local.state import StateDirectory
 from spindown.local.status import (
     SystemStatus,
@@ -48,7 +47,6 @@ _LOGGER = logging.getLogger(__name__)
 WORKER = (sys.executable, "-m", "worker")
 
 #: How often the market's time passes and guests are looked after.
-_PULSE_SECONDS = 0.05
 _SCHEDULE_SECONDS = 0.1
 #: Queue metrics are published and alarms evaluated a few times in each local minute.
 _LOOKS_A_TICK = 4
@@ -87,12 +85,14 @@ class LocalSystem:
         self.config_path = config_path
         self.deployment = deployment.name
         self.region = deployment.region
+        #: Where workers may run; home comes first.
+        self.regions = tuple(deployment.outposts)
         self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
-        if self.region not in self.scenario.regions:
-            known = ", ".join(self.scenario.regions)
-            raise BadInput(
-                "deployment.region", self.region, f"use a region of the scenario: {known}"
-            )
+        for region in self.regions:
+            if region not in self.scenario.regions:
+                known = ", ".join(self.scenario.regions)
+                field = "deployment.region" if region == self.region else "deployment.outpost"
+                raise BadInput(field, region, f"use a region of the scenario: {known}")
         self.state = StateDirectory(state or Path(".spindown"))
         self._port = port
         self._tick = tick
@@ -130,21 +130,35 @@ class LocalSystem:
             self._stack = stack.pop_all()
 
     def deploy(self) -> None:
-        """Deploy the core stack with `cdk`; raise `DeployError` with one sentence.
+        """Deploy core and outposts with `cdk`; raise `DeployError` with one sentence.
 
         Every schedule fires once before this returns, the rarest first, as in the first hour of a
         deployment: then there is a catalogue of offers, and the functions are warm.
         """
-        bootstrap(self.client("s3"), self.client("ssm"), self.region)
-        deploy(
-            self.config_path,
-            stack=f"{self.deployment}-core",
-            state=self.state.path,
-            environment=environment.outer_environment() | self._environment(),
-            log=self.state.log_path("deploy"),
-        )
+        for region in self.regions:
+            bootstrap(self.client("s3", region), self.client("ssm", region), region)
+        self._with_cdk(deploy, "deploy")
         for firing in self.gateway.call(self._ticker.firings):
             self._invoke("RequestResponse", firing.region, firing.function, firing.payload)
+
+    def destroy(self) -> None:
+        """Delete core and outposts; market and bucket go on (raises `DeployError`)."""
+        self._with_cdk(destroy, "destroy")
+
+    def _with_cdk(self, act: Callable[..., None], name: str) -> None:
+        act(
+            self.config_path,
+            stacks=self._stacks,
+            state=self.state.path,
+            environment=environment.outer_environment() | self._environment(),
+            log=self.state.log_path(name),
+        )
+
+    @property
+    def _stacks(self) -> tuple[str, ...]:
+        """What runs; the other stacks are checked, never run here."""
+        abroad = (f"{self.deployment}-outpost-{region}" for region in self.regions[1:])
+        return (f"{self.deployment}-core", *abroad)
 
     def down(self) -> None:
         """End everything: guests, functions, the endpoint; harmless when it is down."""
@@ -228,7 +242,7 @@ class LocalSystem:
         self.gateway.start(router, every=every)
         stack.callback(emulator.stop_functions)
         stack.callback(self.hypervisor.close)
-        stack.enter_context(_pulse(self._step))
+        stack.enter_context(pulse(self._step))
         stack.callback(self._ticker.stop)
         environment.write_profile(
             self.state.profile_path, endpoint=self.endpoint, region=self.region
@@ -304,25 +318,3 @@ def _pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-@contextmanager
-def _pulse(step: Callable[[], None]) -> Iterator[None]:
-    """Call `step` every few hundredths of a second, in one thread, until the context is left."""
-    stop = threading.Event()
-
-    def beat() -> None:
-        while not stop.wait(_PULSE_SECONDS):
-            try:
-                step()
-            except Exception:
-                # The thread's edge: one guest that cannot start must not stop the others.
-                _LOGGER.exception("the market or a guest failed")
-
-    thread = threading.Thread(target=beat, name="pulse", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()

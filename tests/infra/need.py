@@ -12,6 +12,7 @@ WORKER = "WorkloadrichFleetRole"
 SCALER = "ControlScalerRole"
 INTERRUPTION = "ControlInterruptionRole"
 OFFERS = "ControlOffersRole"
+TEARDOWN = "ControlTeardownFunctionRole"
 TRIGGER = "ControlTriggerRole"
 
 #: Stand for the archives, whose names are digests.
@@ -214,6 +215,14 @@ _RENEW_NEEDS = [
     *_objects(["PutObject"], "workloads/rich/jobs/j/items.jsonl"),
 ]
 
+_TELL_NEEDS = [Call("sns:Publish", ours("sns", "Alarms"))]
+
+_JUDGE_NEEDS = [
+    *(Call(f"dynamodb:{action}", _TABLE) for action in ("DeleteItem", "Query", "UpdateItem")),
+    Call("ec2:DescribeSpotPriceHistory", context=_HERE),
+    *_TELL_NEEDS,
+]
+
 _CONTROL_MUST_NOT = [
     # Jobs and results.
     Call("sqs:ReceiveMessage", _QUEUE),
@@ -266,13 +275,27 @@ def _invoke(function: str) -> Call:
     return Call("lambda:InvokeFunction", ours("lambda", f"function:lab-{function}"))
 
 
+_TEARDOWN_NEEDS = [
+    # Locks, taken and given back; instances, found and ended.
+    Call("dynamodb:UpdateItem", _TABLE),
+    Call("ec2:DescribeInstances", context=_HERE),
+    Call("ec2:TerminateInstances", ours("ec2", "instance/i-1"), _BEARS_OURS),
+]
+
 _FAILED_EVENTS = Call("sqs:SendMessage", ours("sqs", "ControlFailedEvents"))
 
 NEEDS: Mapping[str, Sequence[Call]] = {
     WORKER: _WORKER_NEEDS,
-    SCALER: [*_RECONCILE_NEEDS, *_log("scaler")],
-    INTERRUPTION: [*_RECONCILE_NEEDS, *_log("interruption"), _FAILED_EVENTS],
-    OFFERS: [*_REFRESH_NEEDS, *_RENEW_NEEDS, *_log("offers"), _FAILED_EVENTS],
+    SCALER: [*_RECONCILE_NEEDS, *_TELL_NEEDS, *_log("scaler")],
+    INTERRUPTION: [*_RECONCILE_NEEDS, *_TELL_NEEDS, *_log("interruption"), _FAILED_EVENTS],
+    OFFERS: [
+        *_REFRESH_NEEDS,
+        *_RENEW_NEEDS,
+        *_JUDGE_NEEDS,
+        *_log("offers"),
+        _FAILED_EVENTS,
+    ],
+    TEARDOWN: [*_TEARDOWN_NEEDS, *_log("teardown"), _FAILED_EVENTS],
     TRIGGER: [_invoke("scaler"), _invoke("offers")],
 }
 
@@ -283,9 +306,15 @@ MUST_NOT: Mapping[str, Sequence[Call]] = {
     OFFERS: [
         *(call for call in _CONTROL_MUST_NOT if call not in _RENEW_NEEDS),
         *_LAUNCH_NEEDS,
-        Call("dynamodb:Query", _TABLE),
+        Call("dynamodb:Query", f"{_TABLE}/index/instance"),
         Call("sqs:ReceiveMessage", _DEAD_LETTERS),
         *_objects(["GetObject"], "workloads/rich/jobs/j/items.jsonl"),
+    ],
+    TEARDOWN: [
+        *_CONTROL_MUST_NOT,
+        *_LAUNCH_NEEDS,
+        *(Call(f"dynamodb:{action}", _TABLE) for action in ("DeleteItem", "GetItem", "Query")),
+        Call("ssm:GetParameters", ours("ssm", "parameter/spindown/lab/deployment")),
     ],
     TRIGGER: [_invoke("interruption"), *_WORKER_NEEDS[:5]],
 }

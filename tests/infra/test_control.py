@@ -11,7 +11,7 @@ from spindown.contract.event import InterruptionWarning, parse_instance_event, p
 from spindown.contract.row import LOCK_LEASE, SCALER_TIMEOUT
 from tests.infra.assembly import ROOT, Assembly, words
 
-FUNCTIONS = ["lab-interruption", "lab-offers", "lab-scaler"]
+FUNCTIONS = ["lab-interruption", "lab-offers", "lab-scaler", "lab-teardown"]
 EVENTS = ROOT / "tests" / "events"
 
 
@@ -76,6 +76,7 @@ def async_config(assembly: Assembly, name: str) -> Mapping[str, Any]:
         pytest.param("lab-scaler", 0, 60, False, id="the next tick does it again"),
         pytest.param("lab-interruption", 2, 120, True, id="worth nothing after the notice"),
         pytest.param("lab-offers", 1, 3600, True, id="until the next refresh"),
+        pytest.param("lab-teardown", 2, 3600, True, id="CloudFormation waits that long"),
     ],
 )
 def test_an_event_is_not_retried_longer_than_it_is_worth(

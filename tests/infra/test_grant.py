@@ -12,13 +12,14 @@ from tests.infra.assembly import CONFIG, Assembly, listed, synthesise, words, wr
 
 WORKERS = ["WorkloadplainFleetRole", "WorkloadrichFleetRole"]
 FUNCTIONS = ["ControlScalerRole", "ControlInterruptionRole", "ControlOffersRole"]
-ROLES = [*WORKERS, *FUNCTIONS, "ControlTriggerRole"]
+TEARDOWN = "ControlTeardownFunctionRole"
+ROLES = [*WORKERS, *FUNCTIONS, TEARDOWN, "ControlTriggerRole"]
 
 #: The scaler, and the interruption function that replaces a worker at once.
 RECONCILES = ["ControlScalerRole", "ControlInterruptionRole"]
 
 #: Statements on all resources, since their actions know none.
-UNBOUND = {"SeeInstances", "SeeListPrices", "SeePrices", "SeeQuotas", "SeeTypes"}
+UNBOUND = {"FindInstances", "SeeInstances", "SeeListPrices", "SeePrices", "SeeQuotas", "SeeTypes"}
 
 DEFAULT_IMAGE = (
     "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
@@ -142,11 +143,14 @@ def test_a_shell_on_workers_is_there_only_for_those_who_ask_for_it(
         }
 
 
-def test_only_what_reconciles_launches_and_ends(assembly: Assembly) -> None:
+def test_only_what_reconciles_launches_and_besides_only_a_teardown_ends(
+    assembly: Assembly,
+) -> None:
     for role in ROLES:
         found = actions(assembly.statements(role))
-        powers = {"ec2:CreateFleet", "ec2:TerminateInstances", "iam:PassRole"} & found
-        assert bool(powers) is (role in RECONCILES)
+        launches = {"ec2:CreateFleet", "ec2:RunInstances", "iam:PassRole"} & found
+        assert bool(launches) is (role in RECONCILES)
+        assert ("ec2:TerminateInstances" in found) is (role in {*RECONCILES, TEARDOWN})
 
 
 def test_a_notice_may_be_answered_by_all_that_a_reconcile_does(assembly: Assembly) -> None:
@@ -235,7 +239,7 @@ def test_what_is_called_is_granted_and_what_is_granted_is_called(assembly: Assem
     services = {action.partition(":")[0] for action in called}
     granted = {
         action
-        for role in FUNCTIONS
+        for role in (*FUNCTIONS, TEARDOWN)
         for action in actions(assembly.statements(role))
         if action.partition(":")[0] in services
     }
@@ -255,7 +259,7 @@ def test_instances_take_their_role_from_ec2_and_functions_from_lambda(assembly: 
 
     for role, service in (
         *((role, "ec2.amazonaws.com") for role in WORKERS),
-        *((role, "lambda.amazonaws.com") for role in FUNCTIONS),
+        *((role, "lambda.amazonaws.com") for role in (*FUNCTIONS, TEARDOWN)),
         ("ControlTriggerRole", "scheduler.amazonaws.com"),
     ):
         (found,) = (services for name, services in trusted.items() if name.startswith(role))

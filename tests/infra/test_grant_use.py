@@ -58,6 +58,7 @@ STATEMENTS = [
             "MakeSpotRole",
             "ResolveImages",
             "EndWorkers",
+            "TellPeople",
             "WriteLog",
         )
     ),
@@ -73,6 +74,11 @@ STATEMENTS = [
             "WriteLog",
         )
     ),
+    *(
+        ("ControlTeardownFunctionRole", sid)
+        for sid in ("KeepReconcileOut", "FindInstances", "EndWorkers", "WriteLog", OF_CDK)
+    ),
+    *(("ControlOffersRole", sid) for sid in ("KeepConcerns", "SeePrices", "TellPeople")),
     ("ControlInterruptionRole", OF_CDK),
     ("ControlOffersRole", OF_CDK),
     ("ControlTriggerRole", "InvokeFunctions"),

@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from spindown.contract.event import (
     ALARM,
     InterruptionWarning,
+    Leaving,
     RebalanceRecommendation,
+    StackChange,
     StateChange,
     WakeUp,
     parse_instance_event,
+    parse_stack_event,
     parse_wake_up,
     queue_name,
 )
@@ -40,6 +43,46 @@ def load(name: str) -> Any:
 )
 def test_reads_what_wakes_the_scaler(name: str, wake_up: WakeUp) -> None:
     assert parse_wake_up(load(name), deployment="demo") == wake_up
+
+
+def test_reads_that_a_deployment_goes() -> None:
+    event = parse_stack_event(load("stack_delete"))
+
+    assert event.change is StackChange.DELETE
+    assert event.answer_to.startswith("https://cloudformation-custom-resource-response.")
+    assert event.leaving == Leaving(
+        deployment="demo",
+        regions=("us-west-2",),
+        workloads=("classify",),
+        is_whole=True,
+        table="demo-ledger",
+    )
+
+
+def test_of_an_update_only_the_workloads_go_that_are_left_out() -> None:
+    event = load("stack_delete")
+    before = {**event["ResourceProperties"], "Workloads": ["classify", "ocr"]}
+
+    update = {**event, "RequestType": "Update", "OldResourceProperties": before}
+    leaving = parse_stack_event(update).leaving
+
+    assert (leaving.workloads, leaving.is_whole) == (("ocr",), False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"RequestType": "Destroy"},
+        {"ResponseURL": ""},
+        {"ResourceProperties": {}},
+        {"ResourceProperties": {"Deployment": "d", "Regions": "us-west-2", "Workloads": []}},
+        {"ResourceProperties": None},
+    ],
+    ids=repr,
+)
+def test_refuses_what_cloudformation_does_not_send(change: dict[str, Any]) -> None:
+    with pytest.raises(ContractError):
+        parse_stack_event({**load("stack_delete"), **change})
 
 
 @pytest.mark.parametrize(

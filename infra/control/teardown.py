@@ -1,0 +1,83 @@
+"""What ends every instance when the deployment goes, before anything that it stands on."""
+
+from collections.abc import Sequence
+
+from aws_cdk import Aws, CustomResource, Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct, IDependable
+
+from infra.control.function import ControlFunction
+from infra.grant import control as grant
+from infra.ground import Ground
+
+#: Lambda's longest.
+_TIMEOUT = Duration.minutes(15)
+
+
+class Teardown(Construct):
+    """A function, and the resource that stands for the fleet in the stack.
+
+    CloudFormation deletes what depends on a thing before the thing. So this depends on all that
+    an instance needs or that holds what it does, and what launches depends on this: triggers
+    go first, then the instances, then the rest.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        ground: Ground,
+        workloads: Sequence[str],
+        code: lambda_.Code,
+        failed_events: sqs.IQueue,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        deployment = ground.deployment.name
+        self.function = ControlFunction(
+            self,
+            "Function",
+            deployment=deployment,
+            name="teardown",
+            description="Ends every instance before the stack that it belongs to is deleted",
+            code=code,
+            statements=self._statements(ground),
+            memory_mib=256,
+            timeout=_TIMEOUT,
+            retries=2,
+            oldest_event=Duration.hours(1),
+            failed_events=failed_events,
+        )
+        self._fleet = CustomResource(
+            self,
+            "Fleet",
+            resource_type="Custom::SpindownFleet",
+            service_token=self.function.function.function_arn,
+            # Two tries of the function; CloudFormation's own patience is an hour.
+            service_timeout=Duration.minutes(35),
+            properties={
+                "Deployment": deployment,
+                "Regions": [Aws.REGION],
+                "Table": ground.ledger.table.table_name,
+                "Workloads": list(workloads),
+            },
+        )
+        self._fleet.node.add_dependency(self.function)
+
+    def outlive(self, *things: IDependable) -> None:
+        """Have these stay until no instance runs."""
+        self._fleet.node.add_dependency(*things)
+
+    def go_after(self, *things: Construct) -> None:
+        """Have these go before the instances are ended."""
+        for thing in things:
+            thing.node.add_dependency(self._fleet)
+
+    def _statements(self, ground: Ground) -> list[iam.PolicyStatement]:
+        return [
+            grant.keep_reconcile_out(table_arn=ground.ledger.table.table_arn),
+            grant.find_instances(),
+            grant.end_workers(deployment=ground.deployment.name),
+        ]

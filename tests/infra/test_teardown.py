@@ -1,0 +1,110 @@
+"""What stands when ``cdk destroy`` ends the instances, and what is gone by then."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.infra.assembly import Assembly
+
+#: What an instance runs by, or what holds what it does: CloudFormation resource types.
+STAYS = {
+    "AWS::DynamoDB::GlobalTable",
+    "AWS::EC2::LaunchTemplate",
+    "AWS::EC2::SecurityGroup",
+    "AWS::EC2::Subnet",
+    "AWS::EC2::VPC",
+    "AWS::IAM::InstanceProfile",
+    "AWS::S3::Bucket",
+    "AWS::SQS::Queue",
+}
+
+#: What launches without being asked to.
+GOES_FIRST = {"AWS::CloudWatch::Alarm", "AWS::Events::Rule", "AWS::Scheduler::Schedule"}
+
+
+def depends_on(assembly: Assembly, name: str) -> set[str]:
+    """Return what a resource is made after, and deleted before, directly or not."""
+    seen: set[str] = set()
+    rest = [name]
+    while rest:
+        one = assembly.resources[rest.pop()]
+        found = {*referred(one.get("Properties", {})), *one.get("DependsOn", [])} - seen
+        seen |= found
+        rest += found
+    return seen & set(assembly.resources)
+
+
+def referred(value: object) -> Iterator[str]:
+    match value:
+        case {"Ref": str(name)} if not name.startswith("AWS::"):
+            yield name
+        case {"Fn::GetAtt": [str(name), _]}:
+            yield name
+        case dict():
+            for part in value.values():
+                yield from referred(part)
+        case list():
+            for part in value:
+                yield from referred(part)
+
+
+def of_type(assembly: Assembly, *kinds: str) -> set[str]:
+    return {name for name, one in assembly.resources.items() if one["Type"] in kinds}
+
+
+@pytest.fixture
+def fleet(assembly: Assembly) -> str:
+    (name,) = of_type(assembly, "Custom::SpindownFleet")
+    return name
+
+
+def test_all_that_instances_need_stays_until_they_are_gone(assembly: Assembly, fleet: str) -> None:
+    stays = depends_on(assembly, fleet)
+
+    assert of_type(assembly, *STAYS) <= stays
+    workers = {name for name in of_type(assembly, "AWS::IAM::Role") if "FleetRole" in name}
+    assert len(workers) == 2
+    assert workers <= stays
+
+
+def test_the_teardown_keeps_its_own_rights_and_log_until_it_is_done(
+    assembly: Assembly, fleet: str
+) -> None:
+    own = {name for name in assembly.resources if name.startswith("ControlTeardownFunction")}
+
+    assert {assembly.resources[name]["Type"] for name in own} >= {
+        "AWS::IAM::Policy",
+        "AWS::IAM::Role",
+        "AWS::Lambda::Function",
+        "AWS::Logs::LogGroup",
+    }
+    assert own <= depends_on(assembly, fleet)
+
+
+def test_what_launches_by_itself_is_gone_before(assembly: Assembly, fleet: str) -> None:
+    first = of_type(assembly, *GOES_FIRST)
+
+    assert len(first) >= 8
+    for name in first:
+        assert fleet in depends_on(assembly, name)
+
+
+def test_nothing_that_must_stay_depends_on_the_end_of_the_fleet(
+    assembly: Assembly, fleet: str
+) -> None:
+    for name in of_type(assembly, *STAYS, "AWS::Lambda::Function"):
+        assert fleet not in depends_on(assembly, name)
+
+
+def test_the_fleet_is_never_replaced_by_an_update(assembly: Assembly) -> None:
+    properties = assembly.one_of("Custom::SpindownFleet")
+
+    assert set(properties) == {
+        "ServiceToken",
+        "ServiceTimeout",
+        "Deployment",
+        "Regions",
+        "Table",
+        "Workloads",
+    }
+    assert properties["Workloads"] == ["plain", "rich"]

@@ -1,0 +1,176 @@
+"""A deployment goes only after its instances, and nothing is launched while it does."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from spindown.app.ledger import Ledger
+from spindown.app.port import LaunchOverride, LaunchRequest
+from spindown.app.teardown import LOOK_EVERY, StillRunning, TeardownPorts, tear_down
+from spindown.contract import tag
+from spindown.contract.decision import Outcome
+from spindown.contract.event import Leaving
+from spindown.domain.offer import CapacityType
+from spindown.error import Unreachable
+from tests.control import DEPLOYMENT, REGION, TEMPLATE, WORKLOAD, ZONES, ControlWorld
+
+WHOLE = Leaving(
+    deployment=DEPLOYMENT, regions=(REGION,), workloads=(WORKLOAD,), is_whole=True, table="ledger"
+)
+
+
+class Scene:
+    """A deployment with work, whose teardown moves the clock as it waits."""
+
+    def __init__(self) -> None:
+        self.world = ControlWorld()
+        self.waits = 0
+        self.ports = TeardownPorts(
+            clock=self.world.clock,
+            compute=self.world.ports.compute,
+            table=self.world.ports.table,
+            pause=self.pause,
+        )
+
+    def pause(self, length: timedelta) -> None:
+        self.waits += 1
+        self.world.clock.advance(length)
+
+    def deadline(self, minutes: float = 14) -> datetime:
+        return self.world.clock.now() + timedelta(minutes=minutes)
+
+    def tear_down(self, leaving: Leaving = WHOLE, *, minutes: float = 14) -> frozenset[str]:
+        return tear_down(leaving, self.ports, holder="request", deadline=self.deadline(minutes))
+
+    def states(self) -> dict[str, str]:
+        found = self.world.compute.instances(region=REGION, tags={})
+        return {one.instance_id: one.state for one in found}
+
+    def launch(self, **tags: str) -> str:
+        answer = self.world.compute.launch(
+            LaunchRequest(
+                client_token=f"token-{tags}",
+                region=REGION,
+                template=TEMPLATE,
+                capacity_type=CapacityType.SPOT,
+                overrides=(
+                    LaunchOverride(instance_type="g6.xlarge", zone=ZONES[0], subnet_id="subnet-a"),
+                ),
+                count=1,
+                tags=tags,
+            )
+        )
+        (instance,) = answer.instances
+        return instance.instance_id
+
+
+def test_every_instance_is_gone_when_it_returns_those_that_no_row_knows_too() -> None:
+    scene = Scene()
+    scene.world.send(3)
+    scene.world.tick()
+    astray = scene.launch(**{tag.WORKLOAD: "left-the-file-long-ago"})
+
+    ended = scene.tear_down()
+
+    assert astray in ended
+    assert len(ended) == len(scene.states()) >= 2
+    assert set(scene.states().values()) == {"terminated"}
+
+
+def test_what_is_not_ours_stays() -> None:
+    scene = Scene()
+    theirs = scene.launch(**{tag.DEPLOYMENT: "another"})
+
+    assert scene.tear_down() == frozenset()
+    assert scene.states()[theirs] != "terminated"
+
+
+def test_nothing_is_launched_from_its_beginning_on() -> None:
+    scene = Scene()
+    scene.tear_down()
+    scene.world.send(50)
+
+    decisions = scene.world.run(14)
+
+    assert {decision.outcome for decision in decisions} == {Outcome.LOCKED}
+    assert scene.states() == {}
+
+
+def test_waits_for_whoever_reconciles_to_finish() -> None:
+    scene = Scene()
+    scene.world.send(3)
+    launched: list[str] = []
+    ledger = Ledger(scene.world.table, WORKLOAD)
+    fences = [ledger.take_lock(holder="a tick", now=scene.world.clock.now())]
+
+    def tick_first(length: timedelta) -> None:
+        scene.pause(length)
+        if fences and (fence := fences.pop()) is not None:
+            ledger.apply(fence, [], release=True)
+            launched.append(scene.launch())
+
+    scene.ports = replace(scene.ports, pause=tick_first)
+
+    assert scene.tear_down() == set(launched)
+
+
+def test_an_answer_of_ec2_that_is_late_ends_nothing_too_early() -> None:
+    scene = Scene()
+    late: list[str] = []
+
+    def launch_late(length: timedelta) -> None:
+        scene.pause(length)
+        if not late:
+            late.append(scene.launch())
+
+    scene.ports = replace(scene.ports, pause=launch_late)
+
+    assert scene.tear_down() == set(late)
+    assert set(scene.states().values()) == {"terminated"}
+
+
+def test_says_what_runs_when_the_time_is_over_and_lets_reconcile_in_again() -> None:
+    scene = Scene()
+    instance = scene.launch()
+    scene.world.interfere = lambda call, proceed: None if call.method == "terminate" else proceed()
+
+    with pytest.raises(StillRunning, match=f"{instance} is running"):
+        scene.tear_down(minutes=1)
+
+    scene.world.interfere = None
+    assert scene.world.tick().outcome is not Outcome.LOCKED
+    assert scene.tear_down() == {instance}
+
+
+def test_a_fault_of_ec2_is_asked_again() -> None:
+    scene = Scene()
+    scene.launch()
+    faults = [Unreachable("no answer")] * 3
+
+    def fail(call: object, proceed: object) -> object:
+        if getattr(call, "method", "") == "instances" and faults:
+            raise faults.pop()
+        return proceed()  # type: ignore[operator]
+
+    scene.world.interfere = fail
+
+    assert scene.tear_down()
+
+
+def test_of_a_workload_that_leaves_only_its_own_instances_are_ended() -> None:
+    scene = Scene()
+    mine, other = scene.launch(), scene.launch(**{tag.WORKLOAD: "stays"})
+
+    ended = scene.tear_down(replace(WHOLE, is_whole=False))
+
+    assert ended == {mine}
+    assert scene.states()[other] != "terminated"
+
+
+def test_waits_no_longer_than_it_must() -> None:
+    scene = Scene()
+
+    scene.tear_down()
+
+    assert scene.waits * LOOK_EVERY <= timedelta(seconds=10)
