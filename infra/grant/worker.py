@@ -9,6 +9,7 @@ from aws_cdk import aws_iam as iam
 from infra.grant.statement import READ_ROWS, allow, see_missing_objects
 from spindown.contract import row
 from spindown.contract.job.batch import UPLOADS
+from spindown.contract.job.manifest import STATES
 from spindown.contract.location import parse_location, work_root
 from spindown.contract.run import ecr_registry
 from spindown.contract.usage import usage_prefix
@@ -38,7 +39,7 @@ def keep_results(*, bucket_arn: str, workload: str) -> list[iam.PolicyStatement]
         allow(
             "KeepResults",
             ["s3:AbortMultipartUpload", "s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"],
-            [f"{root}jobs/*"],
+            [f"{root}jobs/*", f"{root}{STATES}*"],
         ),
         allow("ReadUploads", ["s3:GetObject"], [f"{root}{UPLOADS}*"]),
         see_missing_objects(bucket_arn=bucket_arn, versions=True),

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from aws_cdk import Duration
 from constructs import Construct
 
 from infra.ground import Ground
@@ -9,7 +10,12 @@ from infra.workload.code import CodeArchive
 from infra.workload.fleet import Fleet
 from infra.workload.queue import JobQueue
 from spindown.config import WorkloadConfig
+from spindown.contract.job.manifest import STATES
+from spindown.contract.location import work_root
 from spindown.contract.settings import Outpost, RunSettings, WorkloadSettings
+
+#: Longer than a message can wait without being sent anew and worked on.
+STATE_KEPT_FOR = Duration.days(30)
 
 
 class Workload(Construct):
@@ -31,6 +37,12 @@ class Workload(Construct):
         self.config = config
         self._ground = ground
         self.jobs = JobQueue(self, "Jobs", deployment=ground.deployment.name, workload=name)
+        # What commits no longer list is not told from what they do; a job that goes on writes anew.
+        ground.store.bucket.add_lifecycle_rule(
+            id=f"expire-state-{name}",
+            prefix=f"{work_root(name)}{STATES}",
+            expiration=STATE_KEPT_FOR,
+        )
         self.archive = CodeArchive(
             self, "Code", root=root, name=name, workload=config, assets=ground.assets
         )

@@ -57,6 +57,8 @@ _WORKER_NEEDS = [
         ["GetObject", "GetObjectVersion", "PutObject"], "workloads/rich/jobs/j/manifest.json"
     ),
     *_objects(["AbortMultipartUpload", "PutObject"], "workloads/rich/jobs/j/parts/1-0-9/0/a.png"),
+    # The user's own checkpoint.
+    *_objects(["AbortMultipartUpload", "GetObject", "PutObject"], "workloads/rich/state/j/5a"),
     Call("s3:ListBucket", STORE),
     Call("s3:ListBucketVersions", STORE),
     # What a job names: files that submit has uploaded, declared inputs, their listing.
@@ -89,6 +91,7 @@ _WORKER_MUST_NOT = [
     *_objects(["GetObject", "PutObject"], "offers/catalogue.json", "decisions/rich/d.json"),
     *_objects(["PutObject"], "workloads/rich/inputs/b-1/a.png", "workloads/rich/batches/b-1.json"),
     *_objects(["GetObject", "PutObject"], "workloads/plain/jobs/j/manifest.json"),
+    *_objects(["GetObject", "PutObject"], "workloads/plain/state/j/5a"),
     *_objects(
         ["GetObject"], "workloads/plain/inputs/b-1/a.png", "workloads/richer/jobs/j/manifest.json"
     ),

@@ -17,6 +17,9 @@ from spindown.error import ContractError, NewerSchema
 
 SCHEMA = 1
 
+#: Where the users' own state lies, for as long as a rule of the bucket keeps it.
+STATES = "state/"
+
 #: Key of the check: nonce and SHA-256 of all the rest. Later schemas keep it.
 _CHECK = "check"
 
@@ -28,7 +31,7 @@ def manifest_key(job_id: str) -> str:
 
 def state_key(job_id: str, sha256: str) -> str:
     """Return the S3 key of a file of the user's own state; its content names it."""
-    return f"state/{job_id}/{sha256}"
+    return f"{STATES}{job_id}/{sha256}"
 
 
 class JobState(StrEnum):
