@@ -27,6 +27,7 @@ from spindown.config.schema import (
     ImageConfig,
     RequirementsConfig,
     RungConfig,
+    WarmSpanConfig,
 )
 from spindown.domain.policy import Policy, Rung
 
@@ -157,6 +158,8 @@ _POLICY = {
     "warm_workers": "Workers that are launched without work and stay without it, for who must not "
     "wait. They bill. Should the ticks end, or the number be lowered, they end themselves within "
     "5 ticks.",
+    "warm_schedule": "Hours at which more than `warm_workers` are kept warm, see below; never more "
+    "than `max_workers`. `spindown plan` tells what they come to in a month.",
     "max_attempts_per_tick": "Launch requests of one tick, at most.",
     "rank_by": "What the candidate list is sorted by.",
     "band": "Offers within this share of the best cost go into one request and are left to EC2's "
@@ -207,6 +210,14 @@ _RUNG = {
     "max_price_per_hour": "At most at this price. Not set: `max_price_per_hour` of the policy.",
 }
 
+_WARM = {
+    "days": "Days on which the span starts: `mon` to `sun`.",
+    "start": "From this time of day on.",
+    "end": "Until then; at or before `start` it is the next day's.",
+    "workers": "How many. Of spans that overlap the largest holds.",
+    "time_zone": "Whose clock that is, by IANA's name, summer time included.",
+}
+
 TABLES = (
     Table("[deployment]", DeploymentConfig, _DEPLOYMENT),
     Table("[deployment.network]", NetworkConfig, _NETWORK),
@@ -217,6 +228,7 @@ TABLES = (
     Table("[workload.NAME.image]", ImageConfig, _IMAGE),
     Table("[workload.NAME.policy]", PolicyConfig, _POLICY, _LIVE, Policy()),
     Table("[[workload.NAME.policy.ladder]]", RungConfig, _RUNG),
+    Table("[[workload.NAME.policy.warm_schedule]]", WarmSpanConfig, _WARM),
 )
 
 
@@ -307,6 +319,7 @@ _WORDS = {
     "object": "table",
     "path": "path",
     "string": "text",
+    "time": "time of day",
 }
 
 

@@ -22,9 +22,9 @@ from spindown.app.policy import (
 )
 from spindown.cli import option
 from spindown.cli.session import Session, open_session
-from spindown.config import format_duration
+from spindown.config import format_clock, format_duration
 from spindown.contract.codec import encode
-from spindown.domain.policy import Policy, Rung
+from spindown.domain.policy import Policy, Rung, WarmSpan
 from spindown.error import BadInput
 
 app = typer.Typer(help="Read and change the thresholds of a workload, live.", no_args_is_help=True)
@@ -175,6 +175,10 @@ def _spell(value: object) -> str:
     if isinstance(value, Rung):
         keys = ((f.name, getattr(value, f.name)) for f in fields(Rung))
         return "{ " + ", ".join(f"{k} = {_spell(v)}" for k, v in keys if v is not None) + " }"
+    if isinstance(value, WarmSpan):
+        spelled = {f.name: _spell(getattr(value, f.name)) for f in fields(WarmSpan)}
+        spelled |= {name: f'"{format_clock(getattr(value, name))}"' for name in ("start", "end")}
+        return "{ " + ", ".join(f"{k} = {v}" for k, v in spelled.items()) + " }"
     if isinstance(value, tuple | frozenset):
         spelt = map(_spell, value)
         return f"[{', '.join(spelt if isinstance(value, tuple) else sorted(spelt))}]"

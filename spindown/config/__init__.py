@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from spindown.config.check import check_policy
 from spindown.config.complaint import translate
 from spindown.config.deployment import DeploymentConfig, NetworkConfig, OutpostConfig
-from spindown.config.duration import format_duration, parse_duration
+from spindown.config.duration import format_clock, format_duration, parse_duration
 from spindown.config.schema import Config, PolicyConfig, WorkloadConfig
 from spindown.domain.policy import Policy
 from spindown.error import ConfigError
@@ -28,6 +28,7 @@ __all__ = [
     "PolicyConfig",
     "WorkloadConfig",
     "check_policy",
+    "format_clock",
     "format_duration",
     "load",
     "merge_policy",

@@ -1,9 +1,10 @@
-"""Durations as people write them: "90s", "10m", "1h30m"."""
+"""Durations and times of day as people write them: "90s", "1h30m"; "08:30"."""
 
 import re
 from datetime import timedelta
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00")
 _STEP = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
@@ -29,3 +30,19 @@ def format_duration(length: timedelta) -> str:
         count, rest = divmod(rest, factor)
         out += f"{count}{unit}" if count else ""
     return out + (f"{rest}ms" if rest else "")
+
+
+def parse_clock(text: object) -> timedelta:
+    """Return the time since midnight that text such as "08:30" names; "24:00" ends a day."""
+    if isinstance(text, timedelta):
+        return text
+    if not isinstance(text, str) or not _CLOCK.fullmatch(text):
+        raise ValueError('write a time of day such as "08:30"')
+    hours, minutes = text.split(":")
+    return timedelta(hours=int(hours), minutes=int(minutes))
+
+
+def format_clock(since_midnight: timedelta) -> str:
+    """Return the text that ``parse_clock`` reads back."""
+    hours, minutes = divmod(round(since_midnight.total_seconds() / 60), 60)
+    return f"{hours:02}:{minutes:02}"

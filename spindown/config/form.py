@@ -2,12 +2,13 @@
 
 import re
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from spindown.config.duration import parse_duration
+from spindown.config.duration import parse_clock, parse_duration
 
 
 def mend(field: str, advice: str) -> PydanticCustomError:
@@ -30,6 +31,24 @@ def name_pattern(what: str, pattern: str, words: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def _check_time_zone(value: object) -> object:
+    try:
+        ZoneInfo(value) if isinstance(value, str) and value else _refuse_time_zone()
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        _refuse_time_zone()
+    return value
+
+
+def _refuse_time_zone() -> NoReturn:
+    raise ValueError('write a time zone of the IANA list, such as "Europe/Berlin" or "UTC"')
+
+
+Clock = Annotated[
+    timedelta,
+    BeforeValidator(parse_clock),
+    WithJsonSchema({"type": "string", "format": "time"}),
+]
+TimeZone = Annotated[str, BeforeValidator(_check_time_zone)]
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
 DurationOrAuto = Annotated[timedelta | None, BeforeValidator(_parse_duration_or_auto)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

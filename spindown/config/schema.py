@@ -12,6 +12,7 @@ from spindown.config.deployment import DeploymentConfig
 from spindown.config.form import (
     Architecture,
     AtLeastOne,
+    Clock,
     Count,
     DeviceName,
     Duration,
@@ -24,11 +25,12 @@ from spindown.config.form import (
     S3Uri,
     Share,
     Table,
+    TimeZone,
     mend,
 )
 from spindown.config.run import RunConfig
 from spindown.domain.offer import CapacityType, Requirements
-from spindown.domain.policy import Policy, RankBy, Rung
+from spindown.domain.policy import Policy, RankBy, Rung, WarmSpan, Weekday
 from spindown.error import ConfigError
 
 _MIB_PER_GIB = 1024
@@ -42,6 +44,16 @@ class RungConfig(Table):
     max_price_per_hour: Positive | None = None
 
 
+class WarmSpanConfig(Table):
+    """A ``[[workload.NAME.policy.warm_schedule]]`` entry."""
+
+    days: frozenset[Weekday] = Field(default=frozenset(Weekday), min_length=1)
+    start: Clock
+    end: Clock
+    workers: AtLeastOne
+    time_zone: TimeZone = "UTC"
+
+
 class PolicyConfig(Table):
     """The keys of ``[workload.NAME.policy]``, all optional; see ``domain.policy.Policy``."""
 
@@ -50,6 +62,7 @@ class PolicyConfig(Table):
     drain_within: Duration | None = None
     max_workers: Count | None = None
     warm_workers: Count | None = None
+    warm_schedule: tuple[WarmSpanConfig, ...] | None = None
     max_attempts_per_tick: AtLeastOne | None = None
     rank_by: RankBy | None = None
     band: Share | None = None
@@ -90,6 +103,8 @@ class PolicyConfig(Table):
         changes = {name: getattr(self, name) for name in self.model_fields_set}
         if self.ladder is not None:
             changes["ladder"] = tuple(Rung(**dict(rung)) for rung in self.ladder)
+        if self.warm_schedule is not None:
+            changes["warm_schedule"] = tuple(WarmSpan(**dict(span)) for span in self.warm_schedule)
         _refuse_cleared(changes)
         return replace(base, **changes)
 

@@ -24,6 +24,31 @@ class Rung:
     max_price_per_hour: float | None = None
 
 
+class Weekday(StrEnum):
+    """A day of the week, Monday first."""
+
+    MONDAY = "mon"
+    TUESDAY = "tue"
+    WEDNESDAY = "wed"
+    THURSDAY = "thu"
+    FRIDAY = "fri"
+    SATURDAY = "sat"
+    SUNDAY = "sun"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmSpan:
+    """Some hours of some days at which workers are kept warm (``domain.warm``)."""
+
+    days: frozenset[Weekday]
+    #: Since midnight. An end at or before the start is that of the next day.
+    start: timedelta
+    end: timedelta
+    workers: int
+    #: By IANA's name, such as "Europe/Berlin".
+    time_zone: str = "UTC"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Every live threshold of one workload. Defaults are those of spindown.toml."""
@@ -37,6 +62,8 @@ class Policy:
     drain_within: timedelta = timedelta(hours=1)
     max_workers: int = 4
     warm_workers: int = 0
+    #: When more than ``warm_workers`` are kept warm.
+    warm_schedule: tuple[WarmSpan, ...] = ()
     max_attempts_per_tick: int = 10
     # What may be bought.
     rank_by: RankBy = RankBy.COST_PER_ITEM

@@ -1,6 +1,6 @@
 """What one reconcile knows, what it has done so far, and what waits to be written."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from spindown.app.control import CATALOGUE_FOR, SETTINGS_FOR, ControlPorts, Kind
@@ -9,6 +9,7 @@ from spindown.app.ledger import AccountView, Fence, Ledger, LedgerView
 from spindown.app.policy import EffectivePolicy, effective_policy
 from spindown.app.port import JobQueue, LiveEdit
 from spindown.app.reconcile.journal import Journal
+from spindown.contract import row as rows
 from spindown.contract.decision import AttemptRecord, EndingRecord
 from spindown.contract.row import BacklogRow, BreakerRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
@@ -17,6 +18,7 @@ from spindown.domain.fleet import Backlog, Launch, Lease, Unavailable, Worker
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import Pool
 from spindown.domain.policy import Policy
+from spindown.domain.warm import at_hour
 
 _WORKLOAD: Kind[tuple[WorkloadSettings, LiveEdit | None, int]] = Kind("workload", SETTINGS_FOR)
 
@@ -65,7 +67,8 @@ class Tick:
     unavailable: dict[Pool, Unavailable]
     #: The row of the backlog as this tick leaves it.
     seen: BacklogRow
-    breaker: BreakerRow
+    #: Region -> breaker; a missing one has never opened.
+    breakers: dict[str, BreakerRow]
     #: What all workloads share; read only when a launch is due.
     account: AccountView | None = None
     attempts: list[AttemptRecord] = field(default_factory=list)
@@ -85,15 +88,31 @@ class Tick:
         """Return the policy in force."""
         return self.effective.policy
 
-    @property
-    def image(self) -> str:
-        """Return what a launch boots, for the breaker: templates with version, and code."""
+    def image(self, region: str) -> str:
+        """Return what a launch boots there, for the breaker: templates with version, and code."""
+        outpost = self.settings.outposts.get(region)
         templates = sorted(
             f"{template.id}@{template.version}"
-            for outpost in self.settings.outposts.values()
-            for template in outpost.templates.values()
+            for template in (outpost.templates.values() if outpost else ())
         )
         return " ".join([*templates, self.settings.run.code_digest])
+
+    def breaker(self, region: str) -> BreakerRow:
+        """Return a region's breaker, closed if it speaks of another image than the present one."""
+        known = self.breakers.get(region, BreakerRow())
+        return known if known.image == self.image(region) else BreakerRow()
+
+    @property
+    def open_breaker(self) -> BreakerRow | None:
+        """Return the first breaker that stops launches in its region; None: none does."""
+        found = (self.breaker(region) for region in sorted(self.breakers))
+        return next((b for b in found if b.open_until and b.open_until > self.now), None)
+
+    def set_breaker(self, region: str, breaker: BreakerRow) -> None:
+        """Let the journal write a region's breaker."""
+        self.breakers[region] = breaker
+        named = "" if region == self.deployment.region else region
+        self.journal.note(self.ledger.put(rows.breaker_sort(named), breaker))
 
     def leases_of(self, instance_id: str) -> tuple[Lease, ...]:
         """Return what the slots of one instance hold."""
@@ -112,6 +131,7 @@ def gather(
     deployment = ports.deployment()
     settings, edit = _read_settings(workload, ports, view, now)
     effective = effective_policy(settings, edit, view.policy)
+    effective = replace(effective, policy=at_hour(effective.policy, now))
     queue = ports.queue(settings.queue_url)
     return Tick(
         now=now,
@@ -132,7 +152,8 @@ def gather(
         leases=view.leases,
         unavailable=dict(view.unavailable),
         seen=view.backlog,
-        breaker=view.breaker,
+        notes=[f"{region} is left out: {why}" for region, why in settings.unread.items()],
+        breakers={region or deployment.region: row for region, row in view.breakers.items()},
     )
 
 

@@ -14,7 +14,7 @@ from spindown.contract.decision import Decision, EndingRecord, Outcome
 from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK, LOCK_LEASE, budget_sort
 from spindown.domain.fleet import LaunchState, WorkerState
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.policy import Rung
+from spindown.domain.policy import Rung, WarmSpan, Weekday
 from spindown.error import AccessDenied, Throttled, Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
@@ -378,7 +378,7 @@ def test_a_throttle_ends_the_tick_and_backs_off(as_error: bool) -> None:
     assert waiting.attempts == ()
     assert any("slow down" in said for said in (waiting.summary, *waiting.notes))
     assert len(world.workers()) == 1
-    assert world.view().backlog.throttles == 0
+    assert world.view().backlog.backoffs == {}
 
 
 def test_an_unknown_refusal_counts_as_a_dry_pool() -> None:
@@ -627,6 +627,32 @@ def test_a_warm_worker_is_kept_without_any_work() -> None:
     assert decision.outcome is Outcome.LAUNCHED
     assert len(world.workers()) == 1
     assert world.tick(minutes(1)).attempts == ()
+
+
+def test_workers_are_kept_warm_at_their_hours_and_no_longer() -> None:
+    noon = timedelta(hours=12)
+    span = WarmSpan(
+        days=frozenset(Weekday), start=noon + minutes(10), end=noon + minutes(60), workers=2
+    )
+    world = with_policy(warm_schedule=(span,), idle_timeout=minutes(3))
+
+    before = world.run(9)
+    at_work = world.tick(minutes(1))
+    for worker in world.workers():
+        world.check_in(worker.instance_id)
+    for _ in range(55):
+        world.beat()
+        world.tick(minutes(1))
+
+    assert not any(d.attempts for d in before)
+    assert len(pools(at_work)) == 2
+    assert at_work.sizing is not None
+    assert "2 workers are kept warm" in at_work.sizing.reason
+    # Past the hour nobody renews their stay.
+    assert all(
+        w.warm_until is not None and w.warm_until <= world.now + minutes(1) for w in world.workers()
+    )
+    assert world.policy.warm_workers == 0
 
 
 def test_a_warm_worker_stays_as_long_as_it_is_kept_and_ends_when_it_is_not() -> None:

@@ -51,6 +51,20 @@ def with_value(path: str, value: object) -> dict[str, Any]:
             id="a key like no other",
         ),
         pytest.param(
+            "workload.ocr.policy.warm_schedule",
+            [{"start": "8am", "end": "18:00", "workers": 2}],
+            "workload.ocr.policy.warm_schedule.0.start",
+            'write a time of day such as "08:30"',
+            id="a time of day in other words",
+        ),
+        pytest.param(
+            "workload.ocr.policy.warm_schedule",
+            [{"start": "08:00", "end": "18:00", "workers": 2, "time_zone": "Berlin"}],
+            "workload.ocr.policy.warm_schedule.0.time_zone",
+            'write a time zone of the IANA list, such as "Europe/Berlin" or "UTC"',
+            id="a time zone that there is not",
+        ),
+        pytest.param(
             "workload.ocr.policy.idle_timeout",
             10,
             "workload.ocr.policy.idle_timeout",

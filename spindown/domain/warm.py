@@ -1,0 +1,60 @@
+"""How many workers are kept warm now, and what that comes to in a month."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from spindown.domain.offer import HOURS_PER_MONTH
+from spindown.domain.policy import Policy, WarmSpan, Weekday
+
+_DAY = timedelta(days=1)
+_DAYS = tuple(Weekday)
+_DAYS_PER_MONTH = HOURS_PER_MONTH / 24
+
+
+def at_hour(policy: Policy, now: datetime) -> Policy:
+    """Return the policy with ``warm_workers`` as its schedule has it now.
+
+    The most of ``warm_workers`` and all spans that hold, never more than ``max_workers``.
+
+    Args:
+        policy: as written.
+        now: the present, aware.
+    """
+    if not policy.warm_schedule:
+        return policy
+    held = [span.workers for span in policy.warm_schedule if _holds(span, now)]
+    return replace(policy, warm_workers=min(max([policy.warm_workers, *held]), policy.max_workers))
+
+
+def _holds(span: WarmSpan, now: datetime) -> bool:
+    """Tell whether a span holds: by the clock on the wall of its zone, summer time included.
+
+    A span that ends before it starts goes on into the next day; its day is that of the start.
+    """
+    local = now.astimezone(ZoneInfo(span.time_zone))
+    clock = timedelta(hours=local.hour, minutes=local.minute, seconds=local.second)
+    today, yesterday = _DAYS[local.weekday()], _DAYS[local.weekday() - 1]
+    if span.start < span.end:
+        return today in span.days and span.start <= clock < span.end
+    return (today in span.days and clock >= span.start) or (
+        yesterday in span.days and clock < span.end
+    )
+
+
+def warm_hours_per_month(policy: Policy) -> float:
+    """Return the worker-hours that a usual month keeps warm, spans that overlap counted each.
+
+    Worked: none always and 2 from 08:00 to 18:00 on five days a week: 2 x 10 x 5 / 7 x 730 / 24
+    = 434.5 hours.
+    """
+    always = min(policy.warm_workers, policy.max_workers)
+    more = sum(
+        max(min(span.workers, policy.max_workers) - always, 0)
+        * ((span.end - span.start) % _DAY or _DAY).total_seconds()
+        / 3600.0
+        * len(span.days)
+        / 7.0
+        for span in policy.warm_schedule
+    )
+    return always * HOURS_PER_MONTH + more * _DAYS_PER_MONTH
