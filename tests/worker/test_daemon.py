@@ -1,11 +1,6 @@
 """The whole worker with its threads and real children, over ports in memory and a real clock."""
 
-import io
-import json
 import os
-import sys
-import textwrap
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -14,31 +9,15 @@ from typing import Any
 
 import pytest
 
-from spindown.app.port import Identity, Message
 from spindown.app.work.presence import Condemned
-from spindown.aws.clock import SystemClock
 from spindown.contract.job.manifest import JobState
-from spindown.contract.run import RunSpec
 from spindown.contract.usage import UsageEnd, decode_usage, usage_prefix
-from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.policy import Policy
+from spindown.domain.fleet import WorkerState
 from spindown.error import NotFound
-from spindown.memory.metadata import MemoryMetadata
 from tests.basket import Basket
-from tests.work import WORKLOAD, WorkWorld, items
-from worker.child.code import Code
-from worker.child.runner import ChildRunner, Runner
-from worker.daemon import Daemon, Parts, say_duration
-from worker.home import Home, WorkerSettings
-from worker.log import open_log
-
-QUICK = Policy(
-    heartbeat_interval=timedelta(seconds=0.05),
-    lease_duration=timedelta(seconds=30),
-    commit_margin=timedelta(seconds=1),
-    idle_timeout=timedelta(seconds=0.3),
-)
-PATIENCE = 20.0
+from tests.plant import QUICK, Plant
+from tests.work import WORKLOAD, items
+from worker.daemon import say_duration
 
 SLEEPER = """
     import threading
@@ -66,137 +45,6 @@ BURNER = """
         subprocess.run([sys.executable, "-c", BURN], check=True)
         return [Result(item, item.value) for item in batch]
 """
-ECHO = """
-    from spindown.user import Result
-    def run(batch, ctx):
-        return [Result(item, item.value) for item in batch]
-"""
-
-
-class Plant:
-    """A daemon, its thread, and the world around it."""
-
-    def __init__(self, scratch: Path, source: str = ECHO, *, policy: Policy = QUICK) -> None:
-        self.world = WorkWorld(clock=SystemClock(), policy=policy)
-        self.world.set_policy(policy)
-        queue = self.world.ports.queue
-        patient = replace(self.world.ports, queue=PatientQueue(queue))
-        self.output = io.StringIO()
-        self.scratch = scratch
-        self.ended = scratch / "ended"
-        code = scratch / "code"
-        code.mkdir()
-        (code / "job.py").write_text(textwrap.dedent(source))
-        self.log = open_log(self.output)
-        spec = RunSpec(entrypoint="job:run", batch_size=1, item_timeout=timedelta(seconds=60))
-        self.code = Code(root=code, spec=spec, digest="d")
-        identity = Identity(
-            instance_id="i-1",
-            instance_type="g4dn.12xlarge",
-            region="us-east-1",
-            zone="us-east-1a",
-            capacity_type=self.world.launch("i-0").capacity_type,
-            tags={},
-        )
-        self.metadata = MemoryMetadata(identity)
-        self.daemon = Daemon(
-            Parts(
-                home=Home(
-                    region="us-east-1",
-                    deployment="test",
-                    workload=WORKLOAD,
-                    queue_url="q",
-                    dead_letter_url="d",
-                    table="t",
-                    bucket="b",
-                    code="s3://c/d.zip",
-                    log_group="g",
-                ),
-                identity=identity,
-                settings=WorkerSettings(
-                    scratch=scratch,
-                    python=sys.executable,
-                    poweroff=("touch", str(self.ended)),
-                    metadata_interval=timedelta(seconds=0.05),
-                    usage_interval=timedelta(seconds=0.2),
-                    poll_at_most=timedelta(seconds=0.2),
-                    check_in_patience=timedelta(seconds=0.2),
-                    stop_grace=timedelta(seconds=0.3),
-                ),
-                ports=patient,
-                usage=patient.objects,
-                metadata=self.metadata,
-                code=self.code,
-                log=self.log,
-                make_runner=self._make_runner,
-            )
-        )
-        self.thread = threading.Thread(target=self._run, daemon=True)
-
-    def _make_runner(self, worker: Worker, slot: int) -> Runner:
-        return ChildRunner(
-            self.code, slot=slot, scratch=self.scratch, python=sys.executable, env={}, log=self.log
-        )
-
-    def _run(self) -> None:
-        worker = self.daemon.run()
-        self.daemon.power_off(worker)
-
-    def start(self, **worker: Any) -> None:
-        self.world.launch("i-1", **worker)
-        self.thread.start()
-
-    def join(self) -> None:
-        self.thread.join(PATIENCE)
-        assert not self.thread.is_alive(), self.output.getvalue()
-
-    def stop(self) -> None:
-        self.daemon.stop()
-        self.thread.join(PATIENCE)
-
-    def until(self, holds: Callable[[], bool]) -> None:
-        for _ in range(int(PATIENCE / 0.02)):
-            if holds():
-                return
-            threading.Event().wait(0.02)
-        raise AssertionError(self.output.getvalue())
-
-    def events(self, name: str) -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in self.output.getvalue().splitlines()]
-        return [line for line in lines if line["event"] == name]
-
-    def items_done(self, slot: int) -> int:
-        """Return what the lease row of a slot says: the heartbeat writes it."""
-        lease = self.world.lease_row(f"i-1/{slot}")
-        return 0 if lease is None else lease.items_done
-
-    def next_item(self, job_id: str) -> int:
-        try:
-            return self.world.manifest(job_id).next_item
-        except NotFound:
-            return -1
-
-    @property
-    def has_powered_off(self) -> bool:
-        return self.ended.exists()
-
-
-class PatientQueue:
-    """Waits for a message as SQS does; everything else is the queue's own."""
-
-    def __init__(self, queue: Any) -> None:
-        self._queue = queue
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._queue, name)
-
-    def receive(self, *, wait: timedelta, visibility: timedelta) -> Message | None:
-        for _ in range(max(int(wait.total_seconds() / 0.02), 1)):
-            message: Message | None = self._queue.receive(wait=timedelta(0), visibility=visibility)
-            if message is not None:
-                return message
-            threading.Event().wait(0.02)
-        return None
 
 
 @pytest.fixture
