@@ -38,7 +38,7 @@ INSTANCE_EVENTS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Trigger(Construct):
-    """A tick and a wake-up alarm for each workload, an hourly refresh, three event rules."""
+    """A tick and two wake-up alarms for each workload, an hourly refresh, three event rules."""
 
     def __init__(
         self,
@@ -125,21 +125,41 @@ class Trigger(Construct):
         ).node.add_dependency(role)
 
     def _watch_queue(self, deployment: str, workload: Workload, scaler: ControlFunction) -> None:
-        """Invoke the scaler when a queue begins to hold messages.
+        """Invoke the scaler when a queue begins to hold messages, and when one waits too long.
 
         An alarm acts on a change of its state only: it is a wake-up, the tick is the guarantee.
+        A queue that never runs empty changes the first one's state once; the second sees that
+        its oldest message has waited for as long as a launch may.
         """
-        alarm = cloudwatch.Alarm(
-            self,
-            f"Backlog-{workload.name}",
-            alarm_name=f"{deployment}-{workload.name}-backlog",
-            alarm_description=f"Work waits for {workload.name}: wakes the scaler",
-            metric=workload.jobs.queue.metric_approximate_number_of_messages_visible(
-                period=Duration.minutes(1), statistic="Maximum"
+        queue, name = workload.jobs.queue, workload.name
+        minute = Duration.minutes(1)
+        start_within = workload.settings.policy.start_within.total_seconds()
+        for construct_id, suffix, description, metric, threshold in (
+            (
+                f"Backlog-{name}",
+                "backlog",
+                f"Work waits for {name}: wakes the scaler",
+                queue.metric_approximate_number_of_messages_visible(
+                    period=minute, statistic="Maximum"
+                ),
+                1.0,
             ),
-            threshold=1,
-            evaluation_periods=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-        )
-        alarm.add_alarm_action(LambdaAction(scaler.function))
+            (
+                f"Oldest-{name}",
+                "oldest",
+                f"Work of {name} has waited for start_within: wakes the scaler",
+                queue.metric_approximate_age_of_oldest_message(period=minute, statistic="Maximum"),
+                max(start_within, minute.to_seconds()),
+            ),
+        ):
+            cloudwatch.Alarm(
+                self,
+                construct_id,
+                alarm_name=f"{deployment}-{name}-{suffix}",
+                alarm_description=description,
+                metric=metric,
+                threshold=threshold,
+                evaluation_periods=1,
+                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            ).add_alarm_action(LambdaAction(scaler.function))

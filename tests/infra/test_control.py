@@ -9,6 +9,7 @@ import pytest
 
 from spindown.contract.event import InterruptionWarning, parse_instance_event, parse_wake_up
 from spindown.contract.row import LOCK_LEASE, SCALER_TIMEOUT
+from spindown.domain.policy import Policy
 from tests.infra.assembly import ROOT, Assembly, words
 
 FUNCTIONS = ["lab-interruption", "lab-offers", "lab-scaler", "lab-teardown"]
@@ -110,18 +111,32 @@ def test_every_hour_the_catalogue_is_refreshed(assembly: Assembly) -> None:
 
 
 @pytest.mark.parametrize("workload", ["plain", "rich"])
-def test_the_first_message_of_a_queue_wakes_the_scaler(assembly: Assembly, workload: str) -> None:
-    alarm = assembly.one_of("AWS::CloudWatch::Alarm", AlarmName=f"lab-{workload}-backlog")
+@pytest.mark.parametrize(
+    ("alarm_name", "metric", "threshold"),
+    [
+        pytest.param("backlog", "ApproximateNumberOfMessagesVisible", 1, id="the first message"),
+        pytest.param(
+            "oldest",
+            "ApproximateAgeOfOldestMessage",
+            Policy().start_within.total_seconds(),
+            id="one that has waited for as long as a launch may",
+        ),
+    ],
+)
+def test_a_queue_wakes_the_scaler(
+    assembly: Assembly, workload: str, alarm_name: str, metric: str, threshold: float
+) -> None:
+    alarm = assembly.one_of("AWS::CloudWatch::Alarm", AlarmName=f"lab-{workload}-{alarm_name}")
 
     assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"], alarm["Period"]) == (
         "AWS/SQS",
-        "ApproximateNumberOfMessagesVisible",
+        metric,
         "Maximum",
         60,
     )
     assert (alarm["ComparisonOperator"], alarm["Threshold"], alarm["EvaluationPeriods"]) == (
         "GreaterThanOrEqualToThreshold",
-        1,
+        threshold,
         1,
     )
     assert alarm["TreatMissingData"] == "notBreaching"

@@ -86,7 +86,9 @@ def of_deployment(system: LocalSystem, name: str) -> Mapping[str, Any]:
         ),
         "schedules": sorted(one["Name"] for one in schedules if one["Name"].startswith(f"{name}-")),
         "parameters": sorted(one["Name"] for one in parameters["Parameters"]),
-        "alarms": [one["AlarmName"] for one in alarms if one["AlarmName"].startswith(f"{name}-")],
+        "alarms": sorted(
+            one["AlarmName"] for one in alarms if one["AlarmName"].startswith(f"{name}-")
+        ),
     }
 
 
@@ -102,7 +104,7 @@ def deployed(name: str) -> Mapping[str, Any]:
         "functions": [f"{name}-{one}" for one in ("interruption", "offers", "scaler", "teardown")],
         "schedules": [f"{name}-offers", f"{name}-sleep-tick"],
         "parameters": [f"/spindown/{name}/deployment", f"/spindown/{name}/workload/sleep"],
-        "alarms": [f"{name}-sleep-backlog"],
+        "alarms": [f"{name}-sleep-backlog", f"{name}-sleep-oldest"],
     }
 
 
