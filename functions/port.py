@@ -6,6 +6,7 @@ from functools import cache
 from random import Random
 
 from spindown.app.control import DEPLOYMENT, Cache, ControlPorts
+from spindown.app.port import Nobody
 from spindown.aws.market.advisor import URL, SpotAdvisor
 from spindown.aws.session import CoreSession
 from spindown.aws.wiring import Aws
@@ -41,6 +42,7 @@ def control_ports() -> ControlPorts:
         market=aws.market(),
         metrics=aws.printed_metrics(sys.stdout),
         queue=aws.queue,
+        topic=aws.topic(deployment.topic) if deployment.topic else Nobody(),
         cache=cache,
         advisor=SpotAdvisor(aws.clock, advisor_url) if advisor_url else None,
     )

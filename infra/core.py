@@ -14,6 +14,7 @@ from infra.ledger import Ledger
 from infra.network import Network
 from infra.settings import Settings
 from infra.store import Store
+from infra.topic import AlarmTopic
 from infra.workload.workload import Workload
 from spindown.config import Config
 from spindown.contract import tag
@@ -50,11 +51,16 @@ class CoreStack(Stack):
             ledger=Ledger(self, "Ledger", deployment=deployment.name),
             store=Store(self, "Store"),
             network=Network(self, "Network", deployment=deployment),
+            topic=AlarmTopic(
+                self, "Alarms", deployment=deployment.name, email=deployment.alarm_email
+            ),
             kit=KitArchive(self, "Kit", assets=synthesizer),
             assets=synthesizer,
         )
         #: Where results and usage records lie.
         self.bucket_name: str = ground.store.bucket.bucket_name
+        #: What carries alarms to people.
+        self.topic_arn: str = ground.topic.topic.topic_arn
         self.workloads = workloads = [
             Workload(self, f"Workload-{name}", name=name, config=one, root=root, ground=ground)
             for name, one in config.workloads.items()
@@ -80,6 +86,7 @@ class CoreStack(Stack):
             bucket=ground.store.bucket.bucket_name,
             workloads=tuple(one.name for one in workloads),
             scaler=control.scaler.function.function_name,
+            topic=ground.topic.topic.topic_arn,
             budget_per_month=config.deployment.budget_per_month,
         )
         of_workloads = {one.name: one.settings for one in workloads}

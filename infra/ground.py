@@ -8,6 +8,7 @@ from infra.image.kit import KitArchive
 from infra.ledger import Ledger
 from infra.network import Network
 from infra.store import Store
+from infra.topic import AlarmTopic
 from spindown.config import DeploymentConfig
 
 
@@ -19,6 +20,7 @@ class Ground:
     ledger: Ledger
     store: Store
     network: Network
+    topic: AlarmTopic
     #: What instances install themselves from.
     kit: KitArchive
     #: Where the stack's assets are added.

@@ -5,6 +5,10 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 
+#: Where Athena writes what saved queries answer.
+ANSWERS = "athena/"
+
+
 class Store(Construct):
     """One private, versioned bucket; it stays when the stack is destroyed.
 
@@ -36,6 +40,10 @@ class Store(Construct):
                 ),
                 s3.LifecycleRule(
                     id="expire-decisions", prefix="decisions/", expiration=Duration.days(90)
+                ),
+                # What Athena answers can be asked again.
+                s3.LifecycleRule(
+                    id="expire-answers", prefix=ANSWERS, expiration=Duration.days(7)
                 ),
             ],
         )

@@ -113,9 +113,13 @@ class Control(Construct):
             deployment=self._ground.deployment.name,
             name="offers",
             role_name=self._role_name("offers"),
-            description="Refreshes the catalogue; renews messages that grow too old",
+            description="Refreshes the catalogue, renews old messages, explains dear items",
             code=self._code,
-            statements=[*self._refresh_offers(), *self._renew_messages()],
+            statements=[
+                *self._refresh_offers(),
+                *self._renew_messages(),
+                *self._judge_costs(),
+            ],
             memory_mib=512,
             timeout=Duration.minutes(5),
             retries=1,
@@ -141,6 +145,7 @@ class Control(Construct):
             grant.see_prices(),
             *self._launch(),
             grant.end_workers(deployment=self._ground.deployment.name),
+            grant.tell_people(topic_arn=self._ground.topic.topic.topic_arn),
         ]
 
     def _refresh_offers(self) -> list[iam.PolicyStatement]:
@@ -161,6 +166,13 @@ class Control(Construct):
             grant.see_backlogs(table_arn=self._ground.ledger.table.table_arn),
             grant.renew_messages(queue_arns),
             grant.keep_items(bucket_arn=self._ground.store.bucket.bucket_arn),
+        ]
+
+    def _judge_costs(self) -> list[iam.PolicyStatement]:
+        return [
+            grant.keep_concerns(table_arn=self._ground.ledger.table.table_arn),
+            grant.see_prices(),
+            grant.tell_people(topic_arn=self._ground.topic.topic.topic_arn),
         ]
 
     def _launch(self) -> list[iam.PolicyStatement]:

@@ -29,6 +29,7 @@ CALLED: Mapping[str, Sequence[str]] = {
     "pricing": ("GetProducts",),
     "s3": (),
     "service-quotas": ("ListServiceQuotas",),
+    "sns": ("Publish",),
     "sqs": (),
     "ssm": ("GetParameters",),
 }

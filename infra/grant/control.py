@@ -25,6 +25,17 @@ def keep_ledger(*, table_arn: str) -> iam.PolicyStatement:
     )
 
 
+def keep_concerns(*, table_arn: str) -> iam.PolicyStatement:
+    """Return what judges costs: the account of the days, and what people were told."""
+    actions = ["dynamodb:DeleteItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+    return allow("KeepConcerns", actions, [table_arn])
+
+
+def tell_people(*, topic_arn: str) -> iam.PolicyStatement:
+    """Return the telling of what only a person can mend."""
+    return allow("TellPeople", ["sns:Publish"], [topic_arn])
+
+
 def read_settings(*, deployment: str, workloads: Sequence[str]) -> iam.PolicyStatement:
     """Return the reading of the deployment's parameters, live edits among them."""
     names = [

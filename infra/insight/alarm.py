@@ -26,8 +26,6 @@ class Watch:
     comparison: cloudwatch.ComparisonOperator = _AT_LEAST
     #: Whether silence is what it watches for.
     on_silence: bool = False
-    #: Width, in standard deviations, of the band of usual values; None: compare the threshold.
-    unusual_by: float | None = None
 
     @property
     def text(self) -> str:
@@ -37,35 +35,21 @@ class Watch:
 
 def make_alarm(
     scope: Construct, watch: Watch, *, prefix: str, topic: sns.ITopic
-) -> cloudwatch.AlarmBase:
+) -> cloudwatch.Alarm:
     """Add the alarm ``{prefix}-{name}``, which tells ``topic``."""
     silence = cloudwatch.TreatMissingData
     missing = silence.BREACHING if watch.on_silence else silence.NOT_BREACHING
     name = f"{prefix}-{watch.name}"
-    alarm: cloudwatch.AlarmBase
-    if watch.unusual_by is not None:
-        alarm = cloudwatch.AnomalyDetectionAlarm(
-            scope,
-            name,
-            alarm_name=name,
-            alarm_description=watch.text,
-            metric=watch.metric,
-            std_devs=watch.unusual_by,
-            evaluation_periods=watch.periods,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_UPPER_THRESHOLD,
-            treat_missing_data=missing,
-        )
-    else:
-        alarm = cloudwatch.Alarm(
-            scope,
-            name,
-            alarm_name=name,
-            alarm_description=watch.text,
-            metric=watch.metric,
-            threshold=watch.threshold,
-            evaluation_periods=watch.periods,
-            comparison_operator=watch.comparison,
-            treat_missing_data=missing,
-        )
+    alarm = cloudwatch.Alarm(
+        scope,
+        name,
+        alarm_name=name,
+        alarm_description=watch.text,
+        metric=watch.metric,
+        threshold=watch.threshold,
+        evaluation_periods=watch.periods,
+        comparison_operator=watch.comparison,
+        treat_missing_data=missing,
+    )
     alarm.add_alarm_action(SnsAction(topic))
     return alarm

@@ -8,7 +8,7 @@ from constructs import Construct
 from infra.insight.control_cost import function_dollars
 from infra.insight.question import Graph, Question, lay_out, show_alarms
 from infra.insight.series import DAY, FIVE_MINUTES, HOUR, MINUTE, Series
-from spindown.contract.metric import FUNCTION, SOURCE, WORKLOAD
+from spindown.contract.metric import CONCERN, FUNCTION, SOURCE, WORKLOAD
 
 
 class Overview(Construct):
@@ -66,19 +66,21 @@ def _flow(series: Series) -> Question:
 def _cost(series: Series) -> Question:
     spend = series.search("Spend", "Sum", by=WORKLOAD, period=DAY, function="SUM")
     on_demand = series.search("SpendOnDemand", "Sum", by=WORKLOAD, period=DAY, function="SUM")
+    warm = series.search("WarmDollars", "Sum", by=WORKLOAD, period=DAY, function="SUM")
     return Question(
         title="What does it cost?",
         how_to_read=(
             "Dollars of workers, estimated at the price of each launch. The control plane's line "
             "is its functions alone; alarms, dashboards and metrics cost a fixed amount besides. "
-            "The gap between spend and on demand is what spot saves."
+            "The gap between spend and on demand is what spot saves; that to warm dollars, what "
+            "not keeping a machine for each workload saves."
         ),
         graphs=[
             _lines(series, "Cost per item today, all in", "CostPerItem", "Maximum", "USD"),
             _lines(series, "Dollars per hour", "DollarsPerHour", "Maximum", "USD"),
             Graph(
                 title="A day: workers and control plane",
-                left=[spend, on_demand, function_dollars(series, DAY)],
+                left=[spend, on_demand, warm, function_dollars(series, DAY)],
                 left_label="USD",
             ),
             Graph(
@@ -109,16 +111,24 @@ def _trouble(series: Series) -> Question:
         title="What went wrong?",
         how_to_read=(
             "Interruptions are normal on spot; what matters is the work redone. A line above zero "
-            "in the third graph stops launches until somebody acts."
+            "under *launching is stopped* does so until somebody acts."
         ),
         graphs=[
             _lines(series, "Interruptions", "Interruptions", "Sum", hourly=True),
             _lines(series, "Items redone", "ItemsRedone", "Sum", hourly=True),
+            _lines(series, "Failures of jobs", "JobsFailed", "Sum", hourly=True),
             Graph(
                 title="Launching is stopped",
                 left=[
                     series.search(name, "Maximum", by=WORKLOAD, function="MAX")
                     for name in ("BreakerOpen", "BudgetStopped", "NothingFits", "QuotaBlocked")
+                ],
+            ),
+            Graph(
+                title="Waits for a person",
+                left=[
+                    series.search("Concerns", "Maximum", by=CONCERN),
+                    series.metric("Untold", "Maximum", label="could not be told"),
                 ],
             ),
         ],
@@ -143,7 +153,9 @@ def _health(series: Series) -> Question:
         title="Is Spindown itself well?",
         how_to_read=(
             "Each workload has one tick a minute. Sources of the catalogue are refreshed hourly; "
-            "one that ages cannot be read. Malformed events are ignored, but somebody sends them."
+            "one that ages cannot be read. Malformed events are ignored, but somebody sends them. "
+            "A lock that is busy now and then is normal after a submit; the other faults are "
+            "told of by the alarms' topic."
         ),
         graphs=[
             Graph(
@@ -156,6 +168,19 @@ def _health(series: Series) -> Question:
                 right=[series.metric("CatalogueTypes", "Maximum", period=HOUR)],
                 left_label="seconds",
                 right_label="instance types",
+            ),
+            _lines(series, "Age of the catalogue in use", "CatalogueAge", "Maximum", "seconds"),
+            Graph(
+                title="Faults",
+                left=[
+                    series.search(name, statistic, by=WORKLOAD, function=statistic[:3].upper())
+                    for name, statistic in (
+                        ("BadRows", "Maximum"),
+                        ("PolicyInvalid", "Maximum"),
+                        ("ReapingHeldBack", "Maximum"),
+                        ("LockBusy", "Sum"),
+                    )
+                ],
             ),
             Graph(
                 title="Errors",

@@ -83,6 +83,10 @@ filter @type = "REPORT"
 )
 
 
+#: Those that are asked about by name come first.
+_FUNCTIONS = ("scaler", "interruption", "offers", "teardown")
+
+
 class SavedQueries(Construct):
     """The queries, under the folder ``spindown/{deployment}``."""
 
@@ -90,7 +94,7 @@ class SavedQueries(Construct):
         self, scope: Construct, construct_id: str, *, deployment: str, workloads: Sequence[str]
     ) -> None:
         super().__init__(scope, construct_id)
-        functions = [_group(deployment, name) for name in ("scaler", "interruption", "offers")]
+        functions = [_group(deployment, name) for name in _FUNCTIONS]
         groups = {
             "scaler": functions[:1],
             "interruption": functions[1:2],

@@ -1,5 +1,6 @@
 """How a dashboard is laid out: questions in the order a person asks them, each with its answer."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 #: Columns of a dashboard.
 _COLUMNS = 24
 _GRAPH_ROWS = 6
+_GRAPHS_ABREAST = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +22,8 @@ class Graph:
     left_label: str = ""
     right_label: str = ""
     stacked: bool = False
-    #: Whether the left axis begins at zero; a saving may be negative.
-    from_zero: bool = True
+    #: Whether the right axis begins at zero; a saving may be negative.
+    right_from_zero: bool = True
     #: Values of the left axis to mark: (value, what it is).
     marks: Sequence[tuple[float, str]] = ()
 
@@ -31,10 +33,12 @@ class Graph:
             title=self.title,
             left=list(self.left),
             right=list(self.right),
-            left_y_axis=cloudwatch.YAxisProps(
-                label=self.left_label, min=0 if self.from_zero else None, show_units=False
+            left_y_axis=cloudwatch.YAxisProps(label=self.left_label, min=0, show_units=False),
+            right_y_axis=cloudwatch.YAxisProps(
+                label=self.right_label,
+                min=0 if self.right_from_zero else None,
+                show_units=False,
             ),
-            right_y_axis=cloudwatch.YAxisProps(label=self.right_label, min=0, show_units=False),
             left_annotations=[
                 cloudwatch.HorizontalAnnotation(value=value, label=label)
                 for value, label in self.marks
@@ -58,7 +62,7 @@ def lay_out(
     dashboard: cloudwatch.Dashboard,
     questions: Sequence[Question],
 ) -> None:
-    """Add a row of text and a row of graphs for each question."""
+    """Add a row of text and rows of graphs for each question."""
     for question in questions:
         dashboard.add_widgets(
             cloudwatch.TextWidget(
@@ -67,8 +71,11 @@ def lay_out(
                 height=3,
             )
         )
-        width = _COLUMNS // len(question.graphs)
-        dashboard.add_widgets(*(graph.draw(width) for graph in question.graphs))
+        rows = math.ceil(len(question.graphs) / _GRAPHS_ABREAST)
+        abreast = math.ceil(len(question.graphs) / rows)
+        for start in range(0, len(question.graphs), abreast):
+            row = question.graphs[start : start + abreast]
+            dashboard.add_widgets(*(graph.draw(_COLUMNS // len(row)) for graph in row))
 
 
 def show_alarms(

@@ -1,6 +1,7 @@
 """The insight stack: what people see. Nothing that runs depends on it."""
 
 from aws_cdk import Environment, IStackSynthesizer, Stack, Tags
+from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from infra.insight.alarm import make_alarm
@@ -8,7 +9,6 @@ from infra.insight.deployment_alarm import watch_deployment
 from infra.insight.overview import Overview
 from infra.insight.query import SavedQueries
 from infra.insight.series import Series
-from infra.insight.topic import AlarmTopic
 from infra.insight.usage_table import UsageTable
 from infra.insight.workload_alarm import watch_workload
 from infra.insight.workload_dashboard import WorkloadDashboard
@@ -25,9 +25,18 @@ class InsightStack(Stack):
         *,
         config: Config,
         bucket_name: str,
+        topic_arn: str,
         synthesizer: IStackSynthesizer | None = None,
     ) -> None:
-        """Describe what is to be seen of ``config``; usage records lie in ``bucket_name``."""
+        """Describe what is to be seen of ``config``.
+
+        Args:
+            scope: the app.
+            config: what spindown.toml says.
+            bucket_name: where usage records lie.
+            topic_arn: what carries alarms to people.
+            synthesizer: how the stack is deployed.
+        """
         deployment = config.deployment
         super().__init__(
             scope,
@@ -38,9 +47,7 @@ class InsightStack(Stack):
         )
         Tags.of(self).add(tag.DEPLOYMENT, deployment.name)
         self._config = config
-        self._topic = AlarmTopic(
-            self, "Alarms", deployment=deployment.name, email=deployment.alarm_email
-        ).topic
+        self._topic = sns.Topic.from_topic_arn(self, "Alarms", topic_arn)
         workloads = tuple(config.workloads)
         for name in workloads:
             self._show_workload(name)
@@ -75,9 +82,7 @@ class InsightStack(Stack):
     def _show_deployment(self) -> None:
         deployment = self._config.deployment
         watches = watch_deployment(
-            deployment.name,
-            tuple(self._config.workloads),
-            budget_per_month=deployment.budget_per_month,
+            deployment.name, budget_per_month=deployment.budget_per_month
         )
         scope = Construct(self, "Deployment")
         alarms = [

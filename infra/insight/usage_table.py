@@ -16,6 +16,7 @@ from aws_cdk import aws_athena as athena
 from aws_cdk import aws_glue as glue
 from constructs import Construct
 
+from infra.store import ANSWERS
 from spindown.contract.usage import DAY, PREFIX, WORKLOAD, UsageRecord
 
 _TABLE = "usage"
@@ -121,7 +122,7 @@ class UsageTable(Construct):
             publish_cloud_watch_metrics_enabled=False,
             bytes_scanned_cutoff_per_query=_BYTES_A_QUERY,
             result_configuration=athena.CfnWorkGroup.ResultConfigurationProperty(
-                output_location=f"s3://{bucket_name}/athena/",
+                output_location=f"s3://{bucket_name}/{ANSWERS}",
                 encryption_configuration=athena.CfnWorkGroup.EncryptionConfigurationProperty(
                     encryption_option="SSE_S3"
                 ),

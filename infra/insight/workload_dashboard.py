@@ -6,9 +6,11 @@ from datetime import timedelta
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
+from infra.insight.cost_question import ask_cost
 from infra.insight.question import Graph, Question, lay_out, show_alarms
 from infra.insight.series import DAY, HOUR, MINUTE, Series
-from spindown.contract.metric import CAPACITY_TYPE, OUTCOME, REASON, STATE
+from spindown.contract.metric import CAPACITY_TYPE, CONCERN, OUTCOME, POOL, REASON, STATE
+from spindown.domain.diagnosis import LITTLE_USE
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
@@ -39,7 +41,7 @@ class WorkloadDashboard(Construct):
             dashboard,
             [
                 _flow(series, policy),
-                _cost(series, budget_per_month),
+                ask_cost(series, budget_per_month),
                 _workers(series),
                 _trouble(series),
                 _idleness(series),
@@ -89,63 +91,6 @@ def _flow(series: Series, policy: Policy) -> Question:
     )
 
 
-def _cost(series: Series, budget_per_month: float | None) -> Question:
-    return Question(
-        title="What does it cost?",
-        how_to_read=(
-            "All in counts every paid second, busy only those with a job: the gap between them "
-            "is boot and idle time. Dollars are estimates at the price stamped at each launch. "
-            "The saving compares with the same hours on demand. The month and its budget are "
-            "those of the whole deployment."
-        ),
-        graphs=[
-            Graph(
-                title="Cost per item today",
-                left=[
-                    series.metric("CostPerItem", "Maximum", label="all in"),
-                    series.metric("CostPerItemBusy", "Maximum", label="busy"),
-                ],
-                left_label="USD",
-            ),
-            Graph(
-                title="Dollars per hour",
-                left=[
-                    series.level("DollarsPerHour", label="now running"),
-                    series.total("Spend", period=HOUR, label="spent in the hour"),
-                ],
-                left_label="USD",
-            ),
-            Graph(
-                title="Saving",
-                left=[_saving(series)],
-                right=[series.total("SpendOnDemand", period=DAY, label="a day on demand, USD")],
-                left_label="percent of on demand",
-                from_zero=False,
-            ),
-            Graph(
-                title="Month",
-                left=[series.metric("SpendOfMonth", "Maximum", label="spent")],
-                right=[series.metric("BudgetUsed", "Maximum", label="budget used, %")],
-                left_label="USD",
-                right_label="percent",
-                marks=[(budget_per_month, "budget")] if budget_per_month is not None else [],
-            ),
-        ],
-    )
-
-
-def _saving(series: Series) -> cloudwatch.MathExpression:
-    return cloudwatch.MathExpression(
-        expression="IF(list > 0, 100 * (1 - paid / list), 0)",
-        using_metrics={
-            "paid": series.total("Spend", period=DAY),
-            "list": series.total("SpendOnDemand", period=DAY),
-        },
-        label="saved in the day",
-        period=DAY,
-    )
-
-
 def _workers(series: Series) -> Question:
     states = [state for state in WorkerState if state is not WorkerState.ENDED]
     return Question(
@@ -153,7 +98,8 @@ def _workers(series: Series) -> Question:
         how_to_read=(
             "Each instance is in one state; most should be busy. Booting that does not turn into "
             "idle or busy is an image or a network that does not come up. Boot time is paid and "
-            "does no work."
+            "does no work. GPUs and their memory both under the mark mean that a smaller machine "
+            "may do: lower `gpu_memory_gib_min`, or widen `gpu_names`."
         ),
         graphs=[
             Graph(
@@ -181,12 +127,18 @@ def _workers(series: Series) -> Question:
             Graph(
                 title="Launches and boots",
                 left=[series.total("InstancesLaunched")],
-                right=[
-                    series.metric("BootSeconds", "p50", period=HOUR, label="boot, median"),
-                    series.metric("BootSeconds", "p95", period=HOUR, label="boot, p95"),
-                ],
+                right=[series.metric("BootSeconds", "p95", period=HOUR, label="boot, p95")],
                 left_label="instances",
                 right_label="seconds",
+            ),
+            Graph(
+                title="Use of GPUs by busy workers",
+                left=[
+                    series.metric("GpuPercent", "Average", label="time, mean"),
+                    series.metric("VramPercent", "Maximum", label="memory, most"),
+                ],
+                left_label="percent",
+                marks=[(LITTLE_USE, "little")],
             ),
         ],
     )
@@ -196,11 +148,17 @@ def _trouble(series: Series) -> Question:
     return Question(
         title="What went wrong?",
         how_to_read=(
+            "What waits for a person was told by the alarms' topic, once a day, with what to do. "
             "Interruptions are normal on spot; what they cost is the work redone. Launch attempts "
             "other than *launched* name the class of EC2's refusal. A message in the dead-letter "
             "queue carries its reason as an attribute."
         ),
         graphs=[
+            Graph(
+                title="Waits for a person",
+                left=[series.search("Concerns", "Maximum", by=CONCERN)],
+                stacked=True,
+            ),
             Graph(
                 title="Interruptions and losses",
                 left=[
@@ -217,8 +175,13 @@ def _trouble(series: Series) -> Question:
                 stacked=True,
             ),
             Graph(
-                title="Work redone and failed",
-                left=[series.total("ItemsRedone"), series.total("JobsFailed")],
+                title="Refusals by offer",
+                left=[series.search("Refusals", "Sum", by=POOL)],
+                stacked=True,
+            ),
+            Graph(
+                title="Work redone",
+                left=[series.total("ItemsRedone")],
                 right=[series.metric("CommitSeconds", "p95", label="time of a commit, p95")],
                 right_label="seconds",
             ),
@@ -273,27 +236,15 @@ def _items_per_launch(series: Series) -> cloudwatch.MathExpression:
 def _health(series: Series) -> Question:
     return Question(
         title="Is Spindown itself well?",
-        how_to_read=(
-            "One tick a minute, each a second or two. Another reconcile at work now and then is "
-            "normal after a submit. A catalogue older than a few hours means that the offers "
-            "function fails."
-        ),
+        how_to_read=("One tick a minute, each a second or two. The overview shows the rest."),
         graphs=[
             Graph(
                 title="Ticks per minute",
-                left=[
-                    series.total("Ticks", period=MINUTE),
-                    series.total("LockBusy", period=MINUTE),
-                ],
+                left=[series.total("Ticks", period=MINUTE)],
             ),
             Graph(
                 title="Time of a tick",
                 left=[series.metric("TickSeconds", "p95", label="p95")],
-                left_label="seconds",
-            ),
-            Graph(
-                title="Age of the catalogue",
-                left=[series.metric("CatalogueAge", "Maximum")],
                 left_label="seconds",
             ),
         ],

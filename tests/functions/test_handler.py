@@ -9,6 +9,7 @@ import pytest
 
 from functions import interruption, offers, scaler
 from spindown.app.offers import load_catalogue
+from spindown.contract.row import spend_sort
 from spindown.error import Unreachable
 from tests.builders import minutes
 from tests.control import DEPLOYMENT, ControlWorld
@@ -140,8 +141,22 @@ def test_offers_are_refreshed() -> None:
 
     said = offers.handle(world.ports, lambda _: world.objects)
 
-    assert said == {"types": 3, "failures": {}, "renewed": {}, "not_renewed": {}}
+    assert said["types"] == 3
+    assert not any(said[key] for key in ("failures", "renewed", "not_renewed", "not_judged"))
     assert load_catalogue(world.objects) is not None
+
+
+def test_the_refresh_of_offers_tells_why_an_item_is_dear() -> None:
+    world = ControlWorld()
+    day = {"items": 100, "launches": 1, "boot_seconds": 60.0, "busy_seconds": 3600.0}
+    for ago in range(1, 5):
+        world.put(spend_sort(world.now - timedelta(days=ago)), dollars=1.0, **day)
+    world.put(spend_sort(world.now), dollars=4.0, **day)
+
+    said = offers.handle(world.ports, lambda _: world.objects)
+
+    assert said["dear"] == {"classify": "price"}
+    assert [subject for subject, _ in world.topic.said] == ["demo-classify: cost-price"]
 
 
 @pytest.mark.parametrize("module", ["scaler", "interruption", "offers", "malformed"])

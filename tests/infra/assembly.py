@@ -1,12 +1,15 @@
 """Synthesises a deployment in this process, and reads what came to be."""
 
+import fcntl
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks
 
@@ -103,6 +106,41 @@ def synthesise(project: Path, directory: Path) -> "Assembly":
     core = describe(app)
     app.synth()
     return Assembly(project, directory, core.stack_name)
+
+
+def synthesise_once(
+    factory: pytest.TempPathFactory, name: str, write: Callable[[Path], Path]
+) -> "Assembly":
+    """Return the templates of a project, made by whichever process of the tests is first.
+
+    Args:
+        factory: pytest's own.
+        name: of the project, among those that are shared.
+        write: writes it into a directory, returns the path of its spindown.toml.
+    """
+    root = once(factory, name, lambda root: _synthesise_into(root, write))
+    project, stack_name = (root / "made").read_text().splitlines()
+    return Assembly(Path(project), root / "out", stack_name)
+
+
+def _synthesise_into(root: Path, write: Callable[[Path], Path]) -> None:
+    (root / "project").mkdir()
+    made = synthesise(write(root / "project"), root / "out")
+    (root / "made").write_text(f"{made.project}\n{made.stack_name}\n")
+
+
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """Return a directory that ``make`` has filled, once for all processes of the tests."""
+    base = factory.getbasetemp()
+    # Each process of xdist has a directory of its own below the common one.
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"shared-{name}"
+    root.mkdir(exist_ok=True)
+    with (root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (root / "done").exists():
+            make(root)
+            (root / "done").touch()
+    return root
 
 
 def report_findings(project: Path, directory: Path) -> Iterator[tuple[str, str]]:

@@ -2,10 +2,9 @@
 
 import pytest
 
-from tests.infra.assembly import Assembly, synthesise, write_project
+from tests.infra.assembly import Assembly, synthesise_once, write_project
 
 
 @pytest.fixture(scope="session")
 def assembly(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
-    project = write_project(tmp_path_factory.mktemp("project"))
-    return synthesise(project, tmp_path_factory.mktemp("assembly"))
+    return synthesise_once(tmp_path_factory, "plain-and-rich", write_project)

@@ -218,7 +218,7 @@ _RENEW_NEEDS = [
     *_objects(["PutObject"], "workloads/rich/jobs/j/items.jsonl"),
 ]
 
-_TELL_NEEDS = [Call("sns:Publish", ours("sns", "Alarms"))]
+_TELL_NEEDS = [Call("sns:Publish", ours("sns", "lab-alarms"))]
 
 _JUDGE_NEEDS = [
     *(Call(f"dynamodb:{action}", _TABLE) for action in ("DeleteItem", "Query", "UpdateItem")),

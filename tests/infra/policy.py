@@ -82,7 +82,7 @@ def resolve(assembly: Assembly, value: Any) -> str:
         case {"Fn::Sub": str(text)}:
             return re.sub(r"\$\{([^}]+)\}", lambda found: _PSEUDO[found[1]], text)
         case {"Ref": str(name)}:
-            return _PSEUDO[name]
+            return _PSEUDO.get(name) or _arn(assembly, name)
         case {"Fn::GetAtt": [str(name), "Arn"]}:
             return _arn(assembly, name)
         case {"Fn::GetAtt": [str(name), str()]}:
@@ -131,6 +131,8 @@ def _arn(assembly: Assembly, name: str) -> str:
     match resource["Type"]:
         case "AWS::SQS::Queue":
             return ours("sqs", properties.get("QueueName", short))
+        case "AWS::SNS::Topic":
+            return ours("sns", properties["TopicName"])
         case "AWS::S3::Bucket":
             return STORE
         case "AWS::DynamoDB::GlobalTable":

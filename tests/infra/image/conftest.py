@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.assembly import Assembly, synthesise, write_project
+from tests.infra.assembly import Assembly, synthesise_once, write_project
 
 CONFIG = """
 [deployment]
@@ -47,8 +47,7 @@ def write_baking_project(directory: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def core(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
-    project = write_baking_project(tmp_path_factory.mktemp("baking"))
-    return synthesise(project, tmp_path_factory.mktemp("baked"))
+    return synthesise_once(tmp_path_factory, "baking", write_baking_project)
 
 
 @pytest.fixture(scope="session")

@@ -286,4 +286,4 @@ def test_cdk_and_cdk_nag_find_nothing_that_is_not_justified(tmp_path: Path) -> N
 
 
 def test_cfn_lint_finds_no_error(image: Assembly) -> None:
-    assert lint(image) == (0, "")
+    assert lint(image) == []

@@ -14,6 +14,7 @@ from spindown.config import Config
 from tests.infra.assembly import recommended_flags
 
 BUCKET = "lab-results"
+TOPIC = "arn:aws:sns:eu-west-1:111122223333:lab-alarms"
 
 
 def a_config(*workloads: str, **deployment: Any) -> Config:
@@ -47,7 +48,11 @@ def synthesise(config: Config, directory: Path) -> Mapping[str, Any]:
     """Return the template's resources by logical id."""
     app = make_app(directory)
     stack = InsightStack(
-        app, config=config, bucket_name=BUCKET, synthesizer=DefaultStackSynthesizer()
+        app,
+        config=config,
+        bucket_name=BUCKET,
+        topic_arn=TOPIC,
+        synthesizer=DefaultStackSynthesizer(),
     )
     app.synth()
     template = json.loads((directory / f"{stack.stack_name}.template.json").read_text())

@@ -3,25 +3,22 @@
 import ast
 import json
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import DefaultStackSynthesizer, Stack, Validations
-from aws_cdk import aws_sns as sns
-from cdk_nag import AwsSolutionsChecks
 
 import worker
 from infra.deployment import describe
-from infra.insight.stack import InsightStack
 from spindown.contract.decision import Outcome
 from tests.infra import assembly as whole
 from tests.infra.assembly import Assembly, words, write_project
-from tests.infra.insight.insight import BUCKET, a_config, alarm_metrics, all_of, make_app
+from tests.infra.insight.insight import alarm_metrics, all_of
+from tests.infra.test_rule import lint
 
 #: AWS CloudFormation quotas.
 RESOURCES_MAX = 500
@@ -37,38 +34,8 @@ def insight(assembly: Assembly) -> Resources:
     return resources
 
 
-def test_cdk_and_cdk_nag_find_nothing(tmp_path: Path) -> None:
-    app = make_app(tmp_path, checked=True)
-    config = a_config("ocr", budget_per_month=5.0, alarm_email="ops@example.com")
-    InsightStack(app, config=config, bucket_name=BUCKET, synthesizer=DefaultStackSynthesizer())
-    # What the rules must find, or they were not applied.
-    sns.Topic(Stack(app, "control"), "Open")
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-
-    with pytest.raises(RuntimeError, match="ValidationFailed"):
-        app.synth()
-
-    report = json.loads((tmp_path / "validation-report.json").read_text())
-    found = {
-        (violation["ruleName"], construct["constructPath"])
-        for plugin in report["pluginReports"]
-        for violation in plugin["violations"]
-        for construct in violation["violatingConstructs"]
-    }
-    assert found
-    assert {path.partition("/")[0] for _, path in found} == {"control"}
-
-
 def test_cfn_lint_finds_no_error(assembly: Assembly) -> None:
-    template = assembly.directory / "lab-insight.template.json"
-    command = [
-        *(str(Path(sys.executable).parent / "cfn-lint"), "--regions", "eu-west-1"),
-        *("--non-zero-exit-code", "error", "--ignore-checks", "W", "--", str(template)),
-    ]
-
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-
-    assert (done.returncode, done.stdout) == (0, "")
+    assert lint(replace(assembly, stack_name="lab-insight")) == []
 
 
 def test_ten_workloads_fit_and_are_quick(

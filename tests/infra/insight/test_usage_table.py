@@ -11,6 +11,7 @@ import pytest
 
 from infra.insight.usage_table import columns
 from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, usage_key
+from tests.infra.assembly import Assembly
 from tests.infra.insight.insight import BUCKET, a_config, all_of, synthesise
 
 RECORD = UsageRecord(
@@ -127,3 +128,10 @@ def test_answers_are_encrypted_and_a_slip_is_stopped(resources: Mapping[str, Any
     assert rules["BytesScannedCutoffPerQuery"] == 10 * 1024**3
     assert answers["OutputLocation"] == f"s3://{BUCKET}/athena/"
     assert answers["EncryptionConfiguration"] == {"EncryptionOption": "SSE_S3"}
+
+
+def test_answers_go_after_a_week(assembly: Assembly) -> None:
+    rules = assembly.one_of("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]
+    (rule,) = (one for one in rules if one.get("Prefix") == "athena/")
+
+    assert (rule["Status"], rule["ExpirationInDays"]) == ("Enabled", 7)

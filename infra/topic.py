@@ -9,6 +9,8 @@ from constructs import Construct
 class AlarmTopic(Construct):
     """The topic ``{deployment}-alarms``; AWS asks the address of a subscription to confirm.
 
+    CloudWatch's alarms tell it, and so do the functions, in their own words.
+
     It is not encrypted: CloudWatch publishes to an encrypted topic only through a key of our
     own, which costs 1 USD a month, and the texts hold names and settings, no secret.
     """
