@@ -63,7 +63,13 @@ def describe(app: App) -> CoreStack:
         )
         # It attaches its grants to roles of core.
         outpost.add_stack_dependency(core)
-    InsightStack(app, config=loaded, bucket_name=core.bucket_name, topic_arn=core.topic_arn, synthesizer=make_synthesizer())
+    InsightStack(
+        app,
+        config=loaded,
+        bucket_name=core.bucket_name,
+        topic_arn=core.topic_arn,
+        synthesizer=make_synthesizer(),
+    )
     return core
 
 

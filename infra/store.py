@@ -4,7 +4,6 @@ from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-
 #: Where Athena writes what saved queries answer.
 ANSWERS = "athena/"
 
@@ -42,8 +41,6 @@ class Store(Construct):
                     id="expire-decisions", prefix="decisions/", expiration=Duration.days(90)
                 ),
                 # What Athena answers can be asked again.
-                s3.LifecycleRule(
-                    id="expire-answers", prefix=ANSWERS, expiration=Duration.days(7)
-                ),
+                s3.LifecycleRule(id="expire-answers", prefix=ANSWERS, expiration=Duration.days(7)),
             ],
         )

@@ -160,19 +160,19 @@ class Control(Construct):
             *grant.see_market(),
         ]
 
+    def _judge_costs(self) -> list[iam.PolicyStatement]:
+        return [
+            grant.keep_concerns(table_arn=self._ground.ledger.table.table_arn),
+            grant.see_prices(),
+            grant.tell_people(topic_arn=self._ground.topic.topic.topic_arn),
+        ]
+
     def _renew_messages(self) -> list[iam.PolicyStatement]:
         queue_arns = [one.jobs.queue.queue_arn for one in self._workloads]
         return [
             grant.see_backlogs(table_arn=self._ground.ledger.table.table_arn),
             grant.renew_messages(queue_arns),
             grant.keep_items(bucket_arn=self._ground.store.bucket.bucket_arn),
-        ]
-
-    def _judge_costs(self) -> list[iam.PolicyStatement]:
-        return [
-            grant.keep_concerns(table_arn=self._ground.ledger.table.table_arn),
-            grant.see_prices(),
-            grant.tell_people(topic_arn=self._ground.topic.topic.topic_arn),
         ]
 
     def _launch(self) -> list[iam.PolicyStatement]:

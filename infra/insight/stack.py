@@ -81,9 +81,7 @@ class InsightStack(Stack):
 
     def _show_deployment(self) -> None:
         deployment = self._config.deployment
-        watches = watch_deployment(
-            deployment.name, budget_per_month=deployment.budget_per_month
-        )
+        watches = watch_deployment(deployment.name, budget_per_month=deployment.budget_per_month)
         scope = Construct(self, "Deployment")
         alarms = [
             make_alarm(scope, watch, prefix=deployment.name, topic=self._topic) for watch in watches
