@@ -4,6 +4,24 @@ from collections.abc import Iterable, Iterator
 
 from spindown.domain.offer import InstanceType, Requirements
 
+#: The requirements in the order in which ``misfit`` judges them.
+JUDGED = (
+    "instance_types",
+    "families_denied",
+    "allow_bare_metal",
+    "architectures",
+    "gpu_manufacturer",
+    "gpu_names",
+    "gpu_names_denied",
+    "allow_fractional_gpu",
+    "gpu_count_min",
+    "gpu_count_max",
+    "gpu_memory_mib_min",
+    "gpu_memory_total_mib_min",
+    "vcpus_min",
+    "memory_mib_min",
+)
+
 
 def misfit(instance_type: InstanceType, requirements: Requirements) -> tuple[str, str] | None:
     """Return the first requirement that a type does not meet, and how; None when it fits."""

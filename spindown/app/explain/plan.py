@@ -6,12 +6,14 @@ from datetime import datetime, timedelta
 from spindown.app.control import ControlPorts
 from spindown.app.ledger import Fence, Ledger
 from spindown.app.offers import current_catalogue
+from spindown.app.policy import effective_policy
 from spindown.app.reconcile.choose import choose, rank_offers, weigh
-from spindown.app.reconcile.tick import gather
+from spindown.app.reconcile.tick import Tick, gather
 from spindown.app.reconcile.track import follow_backlog
 from spindown.domain.fleet import Backlog
 from spindown.domain.ranking import CandidateList, Demand
 from spindown.domain.sizing import Sizing, window
+from spindown.domain.warm import warm_hours_per_month
 
 #: A plan holds no lock, and nothing of it is ever written.
 _NO_FENCE = Fence(fence=0, holder="plan")
@@ -32,6 +34,10 @@ class Plan:
     candidates: CandidateList
     #: When the next try is due; None: nothing waits, so the next message decides.
     next_try_at: datetime | None = None
+    #: What a person should know of prices, quotas and regions.
+    notes: tuple[str, ...] = ()
+    #: Worker-hours that a usual month keeps warm; 0: none.
+    warm_hours: float = 0.0
 
 
 def plan(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> Plan:
@@ -65,8 +71,17 @@ def plan(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> Plan
         sizing=choice.sizing,
         stopped=choice.stopped,
         candidates=candidates,
+        notes=tuple(tick.notes),
+        warm_hours=_warm_hours(tick),
         next_try_at=None if tick.backlog.is_empty else choice.retry_at or now + tick.policy.tick,
     )
+
+
+def _warm_hours(tick: Tick) -> float:
+    """Return what a month keeps warm by the policy as written, not as its schedule has it now."""
+    _, edit = tick.ports.settings.workload(tick.workload)
+    written = effective_policy(tick.settings, edit, tick.view.policy).policy
+    return warm_hours_per_month(written)
 
 
 def _of_a_job(demand: Demand, window_hours: float) -> Demand:

@@ -96,10 +96,13 @@ def _summary(tick: Tick, choice: Choice, outcome: Outcome, ended_early: str) -> 
             said += ", ".join(f"{n} {pool}" for pool, n in sorted(pools.items()))
         case Outcome.HELD if choice.sizing.hold_until is None:
             said = f"no offer may be taken before {_clock(choice.retry_at)}"
+            if choice.candidates is not None and choice.candidates.best is None:
+                said += f": {choice.candidates.say_none()}"
         case Outcome.STOPPED:
             said = choice.stopped or ended_early
         case Outcome.NOTHING_FITS:
-            said = "no offer fits the requirements and prices of the policy"
+            found = choice.candidates
+            said = f"no offer fits: {found.say_none() if found is not None else 'none is known'}"
         case Outcome.REFUSED:
             said = f"EC2 gave nothing in {len(tick.attempts)} requests"
         case Outcome.IDLE:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import RenderableType
 from rich.table import Table
 
 from spindown.app.explain import plan as planning
@@ -19,9 +19,11 @@ from spindown.domain.ranking import Candidate, Rejection
 
 _SHOWN = 20
 _COLUMNS = ("$/h", "items/h", "from", "$/1000 items")
-#: What the cost is made of; shown where there is room for it.
-_PARTS = ("work", "boot", "redo", "idle", "refund")
+#: What price and cost are made of; shown where there is room for it.
+_PRICES = ("alone", "volume", "IPv4")
+_PARTS = ("work", "boot", "redo", "idle", "refund", "transfer")
 _WITH_PARTS_COLUMNS = 120
+_WITH_PRICES_COLUMNS = 140
 
 
 class Sort(StrEnum):
@@ -37,6 +39,9 @@ def plan(
     backlog: Annotated[
         int | None, typer.Option(min=0, help="Jobs waiting, instead of the queue's own number.")
     ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Every offer, and the reason for each not taken.")
+    ] = False,
     sort: Annotated[Sort, typer.Option(help="What the table is sorted by.")] = Sort.COST,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
@@ -52,12 +57,23 @@ def plan(
         print(json.dumps(plan_to_json(made, candidates)))
         return
     console = open_console()
-    with_parts = console.width >= _WITH_PARTS_COLUMNS
-    console.print(_candidate_table(candidates[:_SHOWN], with_parts=with_parts))
-    if len(candidates) > _SHOWN:
-        console.print(f"... and {len(candidates) - _SHOWN} more; --json has them all.")
-    _print_rejections(console, made)
-    console.print(_sentence(made))
+    for part in render_plan(made, candidates, width=console.width, show_all=show_all):
+        console.print(part, markup=False)
+
+
+def render_plan(
+    made: Plan, candidates: Sequence[Candidate], *, width: int, show_all: bool
+) -> Iterator[RenderableType]:
+    """Yield what a person reads: the table, what is left out and why, and the launch."""
+    shown = candidates if show_all else candidates[:_SHOWN]
+    yield _candidate_table(shown, width=width)
+    if len(candidates) > len(shown):
+        yield f"... and {len(candidates) - len(shown)} more; --all shows them."
+    yield from _say_rejections(made, show_all=show_all)
+    yield from made.notes
+    if made.warm_hours:
+        yield _say_warm(made)
+    yield _sentence(made)
 
 
 def _sorted(made: Plan, sort: Sort) -> Sequence[Candidate]:
@@ -65,10 +81,12 @@ def _sorted(made: Plan, sort: Sort) -> Sequence[Candidate]:
     return sorted(found, key=lambda c: c.offer.price) if sort is Sort.PRICE else found
 
 
-def _candidate_table(candidates: Sequence[Candidate], *, with_parts: bool) -> Table:
+def _candidate_table(candidates: Sequence[Candidate], *, width: int) -> Table:
+    parts = _PARTS if width >= _WITH_PARTS_COLUMNS else ()
+    prices = _PRICES if width >= _WITH_PRICES_COLUMNS else ()
     table = Table(box=None, pad_edge=False)
     table.add_column("offer", no_wrap=True)
-    for name in (*_COLUMNS, *(_PARTS if with_parts else ())):
+    for name in (*_COLUMNS, *parts, *prices):
         table.add_column(name, justify="right")
     for candidate in candidates:
         table.add_row(
@@ -77,25 +95,45 @@ def _candidate_table(candidates: Sequence[Candidate], *, with_parts: bool) -> Ta
             f"{candidate.items_per_hour:,.0f}",
             "measured" if candidate.measured else "prior",
             f"{candidate.cost_per_item * 1000:.4g}",
-            *(_part_words(candidate) if with_parts else ()),
+            *(_part_words(candidate) if parts else ()),
+            *(_price_words(candidate) if prices else ()),
         )
     return table
 
 
+def _price_words(candidate: Candidate) -> Iterator[str]:
+    offer = candidate.offer
+    for price in (offer.instance_price, offer.volume_price, offer.address_price):
+        yield f"{price:.4f}"
+
+
 def _part_words(candidate: Candidate) -> Iterator[str]:
     parts, least = candidate.parts, candidate.cost_per_item / 1000
-    for part in (parts.work, parts.boot, parts.redo, parts.idle, -parts.refund):
+    signed = (parts.work, parts.boot, parts.redo, parts.idle, -parts.refund, parts.transfer)
+    for part in signed:
         yield f"{part * 1000:.3g}" if abs(part) > least else "0"
 
 
-def _print_rejections(console: Console, made: Plan) -> None:
+def _say_rejections(made: Plan, *, show_all: bool) -> Iterator[str]:
     grouped: dict[str, list[str]] = {}
     for rejection in made.candidates.rejected:
         grouped.setdefault(rejection.constraint, []).append(
             f"{rejection.offer}: {rejection.reason}"
         )
     for constraint, reasons in sorted(grouped.items()):
-        console.print(f"{len(reasons)} offers left out by {constraint}, such as {reasons[0]}")
+        if show_all:
+            yield f"{len(reasons)} offers left out by {constraint}:"
+            yield from (f"  {reason}" for reason in reasons)
+        else:
+            yield f"{len(reasons)} offers left out by {constraint}, such as {reasons[0]}"
+
+
+def _say_warm(made: Plan) -> str:
+    best = made.candidates.best
+    hours = f"{made.warm_hours:,.0f} worker-hours a month are kept warm"
+    if best is None:
+        return f"{hours}."
+    return f"{hours}: about {made.warm_hours * best.offer.price:,.0f} USD on {best.offer}."
 
 
 def _sentence(made: Plan) -> str:
@@ -109,7 +147,7 @@ def _sentence(made: Plan) -> str:
     if best is None:
         nearest = made.candidates.nearest
         hint = f" The nearest: {nearest.offer}: {nearest.reason}." if nearest else ""
-        return f"{waiting} No offer may be taken.{hint}"
+        return f"{waiting} No offer may be taken: {made.candidates.say_none()}.{hint}"
     return f"{waiting} Nothing is launched now."
 
 
@@ -123,6 +161,8 @@ def plan_to_json(made: Plan, candidates: Sequence[Candidate] | None = None) -> d
         "demand": encode(made.demand),
         "sizing": encode(made.sizing),
         "stopped": made.stopped,
+        "notes": list(made.notes),
+        "warm_hours": made.warm_hours,
         "next_try_at": encode(made.next_try_at),
         "candidates": [encode(candidate) for candidate in candidates],
         "rejected": [_rejection_to_json(rejection) for rejection in made.candidates.rejected],

@@ -119,9 +119,10 @@ def _say_offer(found: Why) -> str:
         cost = f"{best.cost_per_item * 1000:.4g} USD for 1000 items"
         return f"{best.offer} would fit, at {price} and {cost}."
     nearest = candidates.nearest if candidates is not None else None
+    why = f"No offer may be taken: {candidates.say_none()}" if candidates is not None else ""
     if nearest is None:
-        return "Nothing is on sale in these zones."
-    return f"No offer may be taken; the nearest is {nearest.offer}: {nearest.reason}."
+        return f"{why}."
+    return f"{why}; the nearest is {nearest.offer}: {nearest.reason}."
 
 
 def _say_try(found: Why) -> str:

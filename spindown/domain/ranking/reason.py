@@ -16,6 +16,21 @@ from spindown.domain.requirement import misfit
 Reason = tuple[str, Callable[[], str], datetime | None]
 
 
+#: What is judged after the requirements, in this order.
+PRECEDENCE = (
+    "regions",
+    "price",
+    "max_price_per_hour",
+    "max_price_per_gpu_hour",
+    "max_dollars_per_hour",
+    "ladder",
+    "on_demand_price",
+    "min_reliability",
+    "unavailable",
+    "quota",
+)
+
+
 def reasons(offer: Offer, terms: Terms) -> Iterator[Reason]:
     """Yield what rules an offer out, in order of precedence."""
     policy, kind = terms.situation.policy, offer.instance_type

@@ -15,16 +15,19 @@ from spindown.domain.learning import Knowledge
 from spindown.domain.offer import CapacityType, InstanceType, Offer, Requirements
 from spindown.domain.policy import Policy, RankBy
 from spindown.domain.ranking.candidate import Candidate, Closure, CostParts, Demand, Rejection
-from spindown.domain.ranking.reason import reasons
+from spindown.domain.ranking.reason import PRECEDENCE, reasons
 from spindown.domain.ranking.terms import Situation, Terms
+from spindown.domain.requirement import JUDGED
 
 #: What a candidate is sorted by, its cost per item, its turn, its offer. Equal keys are told apart
 #: by cost, then by the order of the offers, so that the list is always the same.
 _Score = tuple[float, float, int, Offer]
 #: Candidates that are kept at hand; a tick tries no more than a few.
 _FIRST = 32
+#: In the order in which they are judged.
+_REQUIREMENTS = JUDGED
 #: What a type does not meet, or a price that is unknown or absurd, no wait and no ceiling mends.
-_NEVER = frozenset(Requirements.__dataclass_fields__) | {"price"}
+_NEVER = frozenset(_REQUIREMENTS) | {"price"}
 
 
 def rank(  # noqa: PLR0913 - the whole situation, each part with its own name
@@ -181,6 +184,23 @@ class CandidateList(Sequence[Candidate]):
             ),
             default=None,
         )
+
+    @property
+    def last_out(self) -> tuple[Rejection, ...]:
+        """Return the rejections that came last by precedence: those that left nothing to buy.
+
+        Of those that a requirement rules out, the last of the requirements.
+        """
+        turns = {name: turn for turn, name in enumerate((*_REQUIREMENTS, *PRECEDENCE))}
+        last = max((turns.get(r.constraint, 0) for r in self.rejected), default=0)
+        return tuple(r for r in self.rejected if turns.get(r.constraint, 0) == last)
+
+    def say_none(self) -> str:
+        """Say for a person what left nothing to buy; the list must be empty."""
+        if not self._offers:
+            return "nothing is on sale in the zones where it may run"
+        last = self.last_out
+        return f"{last[0].constraint} rules out the last {len(last)} of {len(self._offers)} offers"
 
     def __len__(self) -> int:
         return len(self._all)

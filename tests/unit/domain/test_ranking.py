@@ -7,6 +7,7 @@ from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
 from spindown.domain.offer import CapacityType, Offer, Requirements
 from spindown.domain.policy import Policy, RankBy, Rung
 from spindown.domain.ranking import Candidate, Closure, bands, price_ceilings
+from spindown.domain.requirement import JUDGED, misfit
 from tests.builders import (
     NOW,
     ON_DEMAND,
@@ -434,6 +435,52 @@ def test_without_a_time_the_nearest_offer_is_the_cheapest_that_meets_the_require
 
     assert found.nearest is not None
     assert found.nearest.offer.instance_price == 0.7
+
+
+@pytest.mark.parametrize(
+    ("offers", "changes", "expected"),
+    [
+        pytest.param([], {}, "nothing is on sale in the zones where it may run", id="no zone"),
+        pytest.param(
+            [an_offer(), an_offer("g6.xlarge")],
+            {"requirements": Requirements(gpu_names=frozenset({"A100"}), vcpus_min=8)},
+            "gpu_names rules out the last 2 of 2 offers",
+            id="one requirement",
+        ),
+        pytest.param(
+            [an_offer(), an_offer("g6.xlarge"), an_offer("p4d.24xlarge")],
+            {"requirements": Requirements(gpu_names=frozenset({"L4", "A100"}), vcpus_min=128)},
+            "vcpus_min rules out the last 2 of 3 offers",
+            id="the last of the requirements",
+        ),
+        pytest.param(
+            [an_offer(), an_offer("g6.xlarge", instance_price=9.0), an_offer(instance_price=0.0)],
+            {"policy": a_policy(max_price_per_hour=5.0), "unavailable": [an_unavailable()]},
+            "unavailable rules out the last 1 of 3 offers",
+            id="what fits is dry",
+        ),
+        pytest.param(
+            [an_offer(instance_price=0.0)],
+            {},
+            "price rules out the last 1 of 1 offers",
+            id="no price",
+        ),
+    ],
+)
+def test_says_which_constraint_has_removed_the_last_offers(
+    offers: list[Offer], changes: dict[str, Any], expected: str
+) -> None:
+    found = a_ranking(offers, **changes)
+
+    assert found.best is None
+    assert found.say_none() == expected
+
+
+def test_every_constraint_has_its_turn() -> None:
+    assert set(JUDGED) == set(Requirements.__dataclass_fields__)
+    # A type that meets nothing is told the first, and so on to the last.
+    kind = a_type(gpu_name="V520", gpu_manufacturer="AMD", bare_metal=True, architecture="arm64")
+    assert misfit(kind, Requirements()) == ("allow_bare_metal", "it is bare metal")
 
 
 def test_nothing_is_near_when_nothing_meets_the_requirements() -> None:

@@ -1,0 +1,146 @@
+"""What a person reads of a plan: prices and costs in parts, reasons, and what would be launched."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from rich.console import Console
+
+from spindown.app.explain.plan import Plan, plan
+from spindown.cli.explain.plan import plan_to_json, render_plan
+from spindown.contract.settings import Outpost
+from spindown.domain.offer import CapacityType, Requirements
+from spindown.domain.policy import WarmSpan, Weekday
+from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
+from tests.reading import only_reading
+
+
+def plan_of(world: ControlWorld, jobs: int = 3) -> Plan:
+    return plan(WORKLOAD, only_reading(world.ports), jobs=jobs)
+
+
+def screen_of(made: Plan, *, width: int = 200, show_all: bool = False) -> str:
+    console = Console(width=width)
+    with console.capture() as captured:
+        for part in render_plan(made, made.candidates.candidates, width=width, show_all=show_all):
+            console.print(part, markup=False)
+    return captured.get()
+
+
+def test_shows_price_throughput_with_its_origin_cost_and_all_parts() -> None:
+    world = with_policy()
+    world.market.move_volume_price(REGION, 0.096)
+
+    head, first, *_ = screen_of(plan_of(world)).splitlines()
+
+    names = "offer $/h items/h from $/1000 items work boot redo idle refund transfer"
+    assert head.split() == [*names.split(), "alone", "volume", "IPv4"]
+    assert first.split()[:4] == ["g4dn.xlarge/us-west-2a/spot", "0.218", "1,000", "prior"]
+    assert first.split()[-3:] == ["0.2000", "0.0132", "0.0050"]
+
+
+def test_a_narrow_screen_leaves_parts_out_and_keeps_the_cost() -> None:
+    head, *_ = screen_of(plan_of(with_policy()), width=100).splitlines()
+
+    assert head.split() == ["offer", "$/h", "items/h", "from", "$/1000", "items"]
+
+
+def test_says_what_it_would_launch_now_and_why_that_many() -> None:
+    world = with_policy(drain_within=timedelta(minutes=10), max_workers=3)
+
+    said = screen_of(plan_of(world, jobs=40)).splitlines()[-1]
+
+    assert said.startswith("40 jobs wait;")
+    assert "items/h are missing for 40 jobs; max_workers allows 3 of" in said
+    assert "Would launch 3, first g4dn.xlarge/us-west-2a/spot at " in said
+
+
+def test_shows_the_reason_for_every_offer_that_is_not_taken() -> None:
+    world = with_policy()
+    made = plan_of(world)
+
+    few, all_of_them = screen_of(made), screen_of(made, show_all=True)
+
+    assert "6 offers left out by ladder, such as g4dn.xlarge/us-west-2a/on-demand" in few
+    for name in PRICES:
+        for zone in ZONES:
+            assert f"  {name}/{zone}/on-demand: on-demand at " in all_of_them
+    listed = plan_to_json(made)
+    told = {(r["offer"]["zone"], r["offer"]["instance_type"]["name"]) for r in listed["rejected"]}
+    assert len(told) == 6
+    assert all(rejection["reason"] for rejection in listed["rejected"])
+    json.dumps(listed, allow_nan=False)
+
+
+def test_says_which_constraint_removed_the_last_offers() -> None:
+    world = with_policy(max_price_per_hour=0.1)
+
+    said = screen_of(plan_of(world)).splitlines()[-1]
+
+    assert "No offer may be taken: max_price_per_hour rules out the last 12 of 12 offers." in said
+    assert "The nearest: g4dn.xlarge/us-west-2a/spot: 0.2160 USD/h is above 0.1." in said
+
+
+def test_every_pool_dry_says_when_the_first_comes_back() -> None:
+    world = with_policy(band=0.0, ladder=(), max_attempts_per_tick=12)
+    pools = [(name, zone, kind) for name in PRICES for zone in ZONES for kind in CapacityType]
+    world.dry(*(a_pool_of(*pool) for pool in pools))
+    world.send(3)
+    world.tick()
+
+    made = plan(WORKLOAD, world.ports)
+
+    assert made.candidates.best is None
+    said = " ".join(screen_of(made).split())
+    assert "No offer may be taken: unavailable rules out the last 12 of 12 offers." in said
+    assert "The nearest: g4dn.xlarge/us-west-2a/" in said
+    assert made.next_try_at == world.now + timedelta(minutes=3)
+
+
+def test_no_zone_sells_nothing_and_a_tick_says_so() -> None:
+    world = _without_zones(with_policy())
+    world.send()
+
+    said = screen_of(plan(WORKLOAD, world.ports)).splitlines()[-1]
+    decision = world.tick()
+
+    assert "nothing is on sale in the zones where it may run" in said
+    assert "nothing is on sale in the zones where it may run" in decision.summary
+    assert world.metric("NothingFits") == 1
+
+
+def test_prints_what_workers_kept_warm_come_to_in_a_month() -> None:
+    span = WarmSpan(
+        days=frozenset(list(Weekday)[:5]),
+        start=timedelta(hours=8),
+        end=timedelta(hours=18),
+        workers=2,
+    )
+    world = with_policy(warm_schedule=(span,))
+
+    shown = screen_of(plan_of(world))
+
+    # 434.5 hours at 0.216 USD.
+    line = "435 worker-hours a month are kept warm: about 94 USD on g4dn.xlarge/us-west-2a/spot."
+    assert line in shown.splitlines()
+    assert "kept warm" not in screen_of(plan_of(with_policy()))
+
+
+def test_notes_of_prices_and_quotas_are_printed() -> None:
+    world = with_policy(max_price_per_hour=0.3)
+    world.market.limit("L-3819A6DF", 0, region=REGION)
+
+    shown = screen_of(plan_of(world))
+
+    assert "quota us-west-2/G/Spot: 0 vCPUs are left, the smallest offer takes 4" in shown
+
+
+def _without_zones(world: ControlWorld) -> ControlWorld:
+    settings: Any = world.workload_settings()
+    outposts = {
+        region: Outpost(subnets={}, templates=outpost.templates)
+        for region, outpost in settings.outposts.items()
+    }
+    world.settings.deploy(replace(settings, outposts=outposts, requirements=Requirements()))
+    return world
