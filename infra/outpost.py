@@ -69,8 +69,8 @@ class OutpostStack(Stack):
             images=workload.fleet.images,
             profile_arn=f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:instance-profile/{profile}",
             security_group_id=self._network.security_group_id,
-            # What else a worker must know lies at home, and the launch says it.
-            tags={key: workload.fleet.tags[key] for key in (tag.DEPLOYMENT, tag.WORKLOAD, "Name")},
+            # Where home is, the launch says.
+            tags={key: text for key, text in workload.fleet.tags.items() if key not in tag.HOME},
             user_data=workload.fleet.user_data,
         )
         refs = refs_of(templates)

@@ -45,6 +45,10 @@ WORKLOAD = "classify"
 REGION = "us-west-2"
 ZONES = ("us-west-2a", "us-west-2b")
 TEMPLATE = TemplateRef(id="lt-1", version="3")
+#: A second region, for the worlds that have one.
+AWAY = "eu-west-1"
+AWAY_ZONE = "eu-west-1a"
+AWAY_TEMPLATE = TemplateRef(id="lt-2", version="1")
 
 #: name -> on-demand price, spot price in both zones.
 PRICES = {
@@ -65,6 +69,8 @@ class ControlWorld:
     policy: Policy = field(default_factory=Policy)
     budget: float | None = None
     requirements: Requirements = field(default_factory=Requirements)
+    #: (type, spot price) that a second region sells, at the on-demand prices of the first.
+    away: tuple[tuple[str, float], ...] = ()
     #: Called with each port call and what carries it out.
     interfere: Callable[[PortCall, Callable[[], Any]], Any] | None = None
     calls: Counter[str] = field(default_factory=Counter)
@@ -82,9 +88,14 @@ class ControlWorld:
             self.clock,
             self.market,
             template_tags={
-                TEMPLATE.id: {tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD},
+                template.id: {tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD}
+                for template in (TEMPLATE, AWAY_TEMPLATE)
             },
         )
+        for name, spot in self.away:
+            self.market.offer(
+                a_type(name), region=AWAY, zones=[AWAY_ZONE], on_demand=PRICES[name][0], spot=spot
+            )
         for name, (on_demand, spot) in PRICES.items():
             self.market.offer(
                 a_type(name), region=REGION, zones=ZONES, on_demand=on_demand, spot=spot
@@ -116,17 +127,17 @@ class ControlWorld:
         )
 
     def workload_settings(self) -> WorkloadSettings:
+        home = Outpost(
+            subnets={zone: f"subnet-{zone[-1]}" for zone in ZONES}, templates={"x86_64": TEMPLATE}
+        )
+        away = Outpost(subnets={AWAY_ZONE: "subnet-z"}, templates={"x86_64": AWAY_TEMPLATE})
         return WorkloadSettings(
             name=WORKLOAD,
             queue_url="https://sqs/demo-classify",
             dlq_url="https://sqs/demo-classify-dlq",
             log_group="/spindown/demo/classify",
-            outposts={
-                REGION: Outpost(
-                    subnets={zone: f"subnet-{zone[-1]}" for zone in ZONES},
-                    templates={"x86_64": TEMPLATE},
-                )
-            },
+            outposts={REGION: home, **({AWAY: away} if self.away else {})},
+            regions=(AWAY,) if self.away else (),
             run=RunSettings(code_digest="abc"),
             requirements=self.requirements,
             policy=self.policy,

@@ -63,13 +63,13 @@ class Fleet(Construct):
             user_data=self.user_data,
         )
         if ground.deployment.outpost:
-            # Beside the other, which running instances have, and under a name that outposts know.
-            iam.CfnInstanceProfile(
-                self,
-                "ProfileAbroad",
-                instance_profile_name=fixed_name(ground.deployment, name),
-                roles=[self.role.role_name],
-            )
+            self._add_profile_abroad(fixed_name(ground.deployment, name))
+
+    def _add_profile_abroad(self, name: str) -> None:
+        """Add a profile beside the other, which running instances have, that outposts can name."""
+        iam.CfnInstanceProfile(
+            self, "ProfileAbroad", instance_profile_name=name, roles=[self.role.role_name]
+        )
 
     @property
     def template_refs(self) -> Mapping[str, TemplateRef]:

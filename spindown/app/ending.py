@@ -175,6 +175,15 @@ def _try(ledger: Ledger, write: Write) -> bool:
     return True
 
 
+def remember_interruption(
+    worker: Worker, unavailable: Unavailable | None, now: datetime, policy: Policy
+) -> Unavailable:
+    """Return the memory of a pool that has just taken an instance back."""
+    return remember_unavailable(
+        worker.pool, unavailable, reason="interrupted", now=now, policy=policy
+    )
+
+
 def _count_interruption(
     worker: Worker,
     unavailable: Unavailable | None,
@@ -182,9 +191,7 @@ def _count_interruption(
     policy: Policy,
     ledger: Ledger,
 ) -> list[Write]:
-    memory = remember_unavailable(
-        worker.pool, unavailable, reason="interrupted", now=now, policy=policy
-    )
+    memory = remember_interruption(worker, unavailable, now, policy)
     return [
         ledger.add(rows.pool_sort(worker.pool), {"count": 1}),
         ledger.add(rows.spend_sort(now), {"interruptions": 1}),

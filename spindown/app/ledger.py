@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from spindown.app.port import Key, Table, When, Write
+from spindown.app.port import Key, Table, When, Write, merge
 from spindown.contract import row as rows
 from spindown.contract.codec import Row, decode, encode, encode_instant
 from spindown.contract.row import (
@@ -282,50 +282,6 @@ class _Reader:
         except ContractError:
             self.bad.append(sort)
             return None
-
-
-def merge(writes: Iterable[Write]) -> list[Write]:
-    """Return writes as one transaction takes them, with each row once."""
-    merged: dict[Key, Write] = {}
-    for write in writes:
-        known = merged.get(write.key)
-        merged[write.key] = write if known is None else _join(known, write)
-    return list(merged.values())
-
-
-_ALWAYS = When()
-
-
-def _join(first: Write, second: Write) -> Write:
-    """Return one write with the effect of both, the second after the first."""
-    if first.delete or second.delete:
-        return second
-    changed = {**first.set, **second.set}
-    sums = {name: number for name, number in first.add.items() if name not in second.set}
-    for name, number in second.add.items():
-        if name in first.set:
-            changed[name] = first.set[name] + number
-        else:
-            sums[name] = sums.get(name, 0) + number
-    return Write(
-        key=first.key,
-        when=_join_conditions(first.when, second.when),
-        set=changed,
-        add=sums,
-        remove=(first.remove | second.remove) - changed.keys(),
-    )
-
-
-def _join_conditions(first: When, second: When) -> When:
-    if second == _ALWAYS:
-        return first
-    return When(
-        exists=first.exists if second.exists is None else second.exists,
-        equals={**second.equals, **first.equals},
-        differs={**second.differs, **first.differs},
-        at_most={**second.at_most, **first.at_most},
-        absent=first.absent | second.absent,
-    )
 
 
 def sum_spend(days: Iterable[SpendRow]) -> SpendRow:

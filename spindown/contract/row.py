@@ -93,6 +93,11 @@ def budget_sort(at: datetime) -> str:
     return f"{BUDGET}{at:%Y-%m}"
 
 
+def breaker_sort(region: str = "") -> str:
+    """Return the sort key of the breaker of a region; the home region is not named."""
+    return f"{BREAKER}#{region}" if region else BREAKER
+
+
 def quota_sort(quota_class: str) -> str:
     """Return the sort key of a full quota class (``domain.offer.quota_class``)."""
     return f"{QUOTA}{quota_class}"
@@ -112,6 +117,14 @@ class LockRow:
     fence: int
     holder: str
     until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """EC2's calls are counted by region: no launch there before this, and how often in a row."""
+
+    until: datetime
+    throttles: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,9 +154,8 @@ class BacklogRow:
     reclaims_seen_at: datetime | None = None
     #: When every region was last asked for instances that no row knows.
     swept_at: datetime | None = None
-    #: EC2 or another service asked to slow down: no launch before this, and how often in a row.
-    backoff_until: datetime | None = None
-    throttles: int = 0
+    #: Region -> since EC2 asked there to slow down.
+    backoffs: Mapping[str, Backoff] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

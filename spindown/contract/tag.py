@@ -25,6 +25,11 @@ BUCKET = "spindown:bucket"
 #: ``s3://bucket/key`` of the code archive of the workload; its name is its digest.
 CODE = "spindown:code"
 LOG_GROUP = "spindown:log-group"
+#: "allow" if the user's code may ask instance metadata; else the instance has no such tag.
+METADATA_ACCESS = "spindown:metadata-access"
+
+#: What only home knows of itself.
+HOME = frozenset({REGION, QUEUE_URL, DLQ_URL, TABLE, BUCKET, CODE, LOG_GROUP})
 
 
 def home_tags(deployment: DeploymentSettings, workload: WorkloadSettings) -> Mapping[str, str]:
@@ -38,5 +43,3 @@ def home_tags(deployment: DeploymentSettings, workload: WorkloadSettings) -> Map
         CODE: workload.run.code,
         LOG_GROUP: workload.log_group,
     }
-#: "allow" if the user's code may ask instance metadata; else the instance has no such tag.
-METADATA_ACCESS = "spindown:metadata-access"

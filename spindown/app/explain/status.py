@@ -123,9 +123,10 @@ def _month(view: LedgerView, now: datetime) -> Sequence[SpendRow]:
 
 
 def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: str) -> Iterator[str]:
-    breaker = view.breaker
-    if breaker.open_until is not None and breaker.open_until > now:
-        yield f"launching is stopped: {breaker.reason}"
+    for region, breaker in sorted(view.breakers.items()):
+        if breaker.open_until is not None and breaker.open_until > now:
+            where = f" in {region}" if region else ""
+            yield f"launching{where} is stopped: {breaker.reason}"
     yield from (_quota_words(quota) for quota in account.quotas if quota.until > now)
     if refusal:
         yield f"the live policy is refused: {refusal}"

@@ -57,6 +57,7 @@ from spindown.app.port.table import (
     Table,
     When,
     Write,
+    merge,
 )
 from spindown.app.port.topic import (
     Nobody,
@@ -105,4 +106,5 @@ __all__ = [
     "TrafficHistory",
     "When",
     "Write",
+    "merge",
 ]

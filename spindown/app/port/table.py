@@ -1,6 +1,6 @@
 """The table under the ledger: rows, conditions, writes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -96,3 +96,47 @@ class Table(Protocol):
     def find_instance(self, instance_id: str) -> Key | None:
         """Return the key of the worker row of an instance, eventually consistent."""
         ...
+
+
+def merge(writes: Iterable[Write]) -> list[Write]:
+    """Return writes as one transaction takes them, with each row once."""
+    merged: dict[Key, Write] = {}
+    for write in writes:
+        known = merged.get(write.key)
+        merged[write.key] = write if known is None else _join(known, write)
+    return list(merged.values())
+
+
+_ALWAYS = When()
+
+
+def _join(first: Write, second: Write) -> Write:
+    """Return one write with the effect of both, the second after the first."""
+    if first.delete or second.delete:
+        return second
+    changed = {**first.set, **second.set}
+    sums = {name: number for name, number in first.add.items() if name not in second.set}
+    for name, number in second.add.items():
+        if name in first.set:
+            changed[name] = first.set[name] + number
+        else:
+            sums[name] = sums.get(name, 0) + number
+    return Write(
+        key=first.key,
+        when=_join_conditions(first.when, second.when),
+        set=changed,
+        add=sums,
+        remove=(first.remove | second.remove) - changed.keys(),
+    )
+
+
+def _join_conditions(first: When, second: When) -> When:
+    if second == _ALWAYS:
+        return first
+    return When(
+        exists=first.exists if second.exists is None else second.exists,
+        equals={**second.equals, **first.equals},
+        differs={**second.differs, **first.differs},
+        at_most={**second.at_most, **first.at_most},
+        absent=first.absent | second.absent,
+    )

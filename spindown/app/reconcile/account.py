@@ -54,7 +54,7 @@ def _learn_boot(tick: Tick, worker: Worker) -> None:
     if checked_in is None or (worker.accrued_until or worker.launched_at) > checked_in:
         return
     add_sample(tick, rows.BOOT_RATE, (checked_in - worker.launched_at).total_seconds())
-    close_breaker(tick)
+    close_breaker(tick, worker.region)
 
 
 def watch_month(tick: Tick) -> None:

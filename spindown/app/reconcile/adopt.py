@@ -10,7 +10,7 @@ import json
 from datetime import timedelta
 
 from spindown.app.port import LaunchedInstance, LaunchRequest, RefusalKind
-from spindown.app.reconcile.outcome import give_up, is_backing_off, record_outcome
+from spindown.app.reconcile.outcome import backing_off_until, give_up, record_outcome
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import tag
 from spindown.contract.codec import decode, encode
@@ -53,7 +53,7 @@ def _adopt_one(tick: Tick, launch: Launch) -> None:
     if found:
         record_outcome(tick, launch, request, found, (), adopted=True)
     elif tick.now - launch.intended_at <= _REPLAY_WITHIN:
-        if is_backing_off(tick):
+        if backing_off_until(tick, request.region) is not None:
             tick.notes.append(f"launch {launch.launch_id} waits: EC2 asked to slow down")
         else:
             _replay(tick, launch, request)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from spindown.app.ledger import AccountView
 from spindown.app.offers import current_catalogue, current_sale
-from spindown.app.reconcile.outcome import is_backing_off
+from spindown.app.reconcile.outcome import backing_off_until
 from spindown.app.reconcile.reap import STRIKES
 from spindown.app.reconcile.tick import ACCOUNT, CATALOGUE_STALE_AFTER, Tick
 from spindown.app.reconcile.track import waiting_of
@@ -18,7 +18,7 @@ from spindown.contract.row import QuotaRow
 from spindown.domain.cost import dollars_per_hour
 from spindown.domain.fleet import Backlog
 from spindown.domain.offer import QUOTA_CODES, trusted
-from spindown.domain.ranking import CandidateList, Demand, rank
+from spindown.domain.ranking import CandidateList, Closure, Demand, rank
 from spindown.domain.sizing import (
     Bounds,
     Capacity,
@@ -130,7 +130,8 @@ def choose(tick: Tick, weighed: Choice) -> Choice:
         patience=weighed.patience,
         bounds=_bounds(tick, candidates, headroom),
     )
-    if sizing.wanted > 1 and _is_on_trial(tick):
+    best = candidates.best
+    if sizing.wanted > 1 and best is not None and is_on_trial(tick, best.offer.region):
         sizing = replace(sizing, wanted=1, bound="trial")
     return replace(
         weighed,
@@ -203,6 +204,7 @@ def rank_offers(
         knowledge=tick.knowledge,
         unavailable=tick.unavailable.values(),
         blocked={quota.quota_class: quota.until for quota in account.quotas},
+        closed=closed_regions(tick),
         quota_left=quota_left(tick),
         policy=tick.policy,
         requirements=tick.settings.requirements,
@@ -238,23 +240,45 @@ def budget_left(tick: Tick) -> float | None:
 def _stop(tick: Tick, present: Capacity) -> tuple[str, datetime | None]:
     if present.workers >= tick.policy.max_workers:
         return f"max_workers is {tick.policy.max_workers}", None
-    breaker = tick.breaker
-    is_open = breaker.open_until is not None and breaker.open_until > tick.now
-    if is_open and breaker.image == tick.image:
-        return f"launching is stopped: {breaker.reason}", breaker.open_until
-    unproven = [w for w in tick.workers.values() if w.is_live and w.claimed_at is None]
-    if unproven and _is_on_trial(tick):
-        return f"{unproven[0].instance_id} tries the image anew: {breaker.reason}", None
-    if is_backing_off(tick):
-        return "EC2 asked to slow down", tick.seen.backoff_until
+    closed = closed_regions(tick)
+    if closed.keys() >= tick.settings.outposts.keys():
+        first = next(iter(closed.values()), Closure(reason="no outpost can be read"))
+        return first.reason, min((c.until for c in closed.values() if c.until), default=None)
     return "", None
 
 
-def _is_on_trial(tick: Tick) -> bool:
-    """Tell whether the last instances of this image all failed: then one launch tries it."""
-    breaker = tick.breaker
-    has_failed = max(breaker.strikes, breaker.unclaimed) >= STRIKES
-    return has_failed and breaker.image == tick.image
+def closed_regions(tick: Tick) -> Mapping[str, Closure]:
+    """Return the regions in which nothing may be launched now, home first, and why."""
+    home = tick.deployment.region
+    return {
+        region: closure
+        for region in sorted(tick.settings.outposts, key=lambda name: (name != home, name))
+        if (closure := _closure(tick, region)) is not None
+    }
+
+
+def _closure(tick: Tick, region: str) -> Closure | None:
+    allowed, breaker = tick.policy.regions, tick.breaker(region)
+    if allowed is not None and region not in allowed:
+        return Closure(reason=f"regions of the policy leaves {region} out")
+    if breaker.open_until is not None and breaker.open_until > tick.now:
+        return Closure(reason=f"launching is stopped: {breaker.reason}", until=breaker.open_until)
+    unproven = [
+        w
+        for w in tick.workers.values()
+        if w.region == region and w.is_live and w.claimed_at is None
+    ]
+    if unproven and is_on_trial(tick, region):
+        trial = unproven[0].instance_id
+        return Closure(reason=f"{trial} tries the image anew: {breaker.reason}")
+    until = backing_off_until(tick, region)
+    return None if until is None else Closure(reason="EC2 asked to slow down", until=until)
+
+
+def is_on_trial(tick: Tick, region: str) -> bool:
+    """Tell whether the last instances of the image there all failed: then one launch tries it."""
+    breaker = tick.breaker(region)
+    return max(breaker.strikes, breaker.unclaimed) >= STRIKES
 
 
 def _bound_words(tick: Tick, sizing: Sizing) -> str:

@@ -8,8 +8,8 @@ longer holds lost a race against a worker or an event, and is dropped; the next 
 
 from collections.abc import Sequence
 
-from spindown.app.ledger import Fence, Ledger, merge
-from spindown.app.port import Key, Write
+from spindown.app.ledger import Fence, Ledger
+from spindown.app.port import Key, Write, merge
 from spindown.error import PreconditionFailed, WriteConflict
 
 Unit = tuple[Write, ...]

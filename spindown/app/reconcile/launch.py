@@ -22,7 +22,7 @@ from spindown.app.port import (
     Write,
 )
 from spindown.app.reconcile.adopt import encode_request
-from spindown.app.reconcile.choose import Choice, budget_left
+from spindown.app.reconcile.choose import Choice, budget_left, is_on_trial
 from spindown.app.reconcile.outcome import back_off, record_outcome
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import row as rows
@@ -49,8 +49,9 @@ class _Walk:
     #: Share of the need that is still missing.
     share: float = 1.0
     tries: int = 0
-    #: Quota classes that refused in this walk.
+    #: Quota classes that refused in this walk, and regions in which it goes no further.
     full: set[str] = field(default_factory=set)
+    closed: set[str] = field(default_factory=set)
     ended: str = ""
 
 
@@ -96,7 +97,8 @@ def _is_usable(tick: Tick, walk: _Walk, candidate: Candidate) -> bool:
     offer = candidate.offer
     dry = tick.unavailable.get(offer.pool)
     is_dry = dry is not None and dry.until > tick.now
-    return not is_dry and offer.quota_class not in walk.full
+    is_closed = offer.region in walk.closed or offer.quota_class in walk.full
+    return not is_dry and not is_closed
 
 
 def _planned(choice: Choice, candidate: Candidate) -> int:
@@ -112,7 +114,9 @@ def _planned(choice: Choice, candidate: Candidate) -> int:
 
 def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], planned: int) -> None:
     walk.tries += 1
-    count = min(walk.left, math.ceil(walk.share * planned - _NOTHING))
+    region = band[0].offer.region
+    is_trial = is_on_trial(tick, region)
+    count = 1 if is_trial else min(walk.left, math.ceil(walk.share * planned - _NOTHING))
     intent, request = _intend(tick, walk, band, count)
     if not _write_intent(tick, intent):
         walk.ended = _why_not_intended(tick, intent)
@@ -124,8 +128,8 @@ def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], planned: int) -> N
         walk.ended = f"EC2 gave no answer ({exc}); the next tick finds out what became of it"
         return
     except Throttled:
-        back_off(tick)
-        walk.ended = "EC2 asked to slow down"
+        back_off(tick, region)
+        _close(tick, walk, region, "EC2 asked to slow down")
         return
     except AccessDenied as exc:
         refused = Refusal(kind=RefusalKind.ACCOUNT, code="AccessDenied", message=str(exc))
@@ -133,16 +137,26 @@ def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], planned: int) -> N
     record_outcome(tick, intent, request, answer.instances, answer.refusals)
     walk.left -= len(answer.instances)
     walk.share -= len(answer.instances) / planned
+    if is_trial:
+        walk.closed.add(region)
     _heed(tick, walk, band[0], {refusal.kind for refusal in answer.refusals})
 
 
 def _heed(tick: Tick, walk: _Walk, best: Candidate, kinds: set[RefusalKind]) -> None:
+    region = best.offer.region
     if RefusalKind.ACCOUNT in kinds:
-        walk.ended = f"launching is stopped: {tick.breaker.reason}"
+        _close(tick, walk, region, f"launching is stopped: {tick.breaker(region).reason}")
     elif RefusalKind.THROTTLE in kinds:
-        walk.ended = "EC2 asked to slow down"
+        _close(tick, walk, region, "EC2 asked to slow down")
     elif RefusalKind.QUOTA in kinds:
         walk.full.add(best.offer.quota_class)
+
+
+def _close(tick: Tick, walk: _Walk, region: str, reason: str) -> None:
+    """Go on without a region; end the walk if it was the last."""
+    walk.closed.add(region)
+    if walk.closed >= tick.settings.outposts.keys():
+        walk.ended = reason
 
 
 def _intend(

@@ -13,15 +13,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from spindown.app.ending import bound_leases, note_interruption
+from spindown.app.ending import bound_leases, note_interruption, remember_interruption
 from spindown.app.port import InstanceView
 from spindown.app.reconcile.adopt import decode_request
+from spindown.app.reconcile.outcome import back_off
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import tag
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.interruption import deadline_after
 from spindown.domain.offer import CapacityType
-from spindown.error import SpindownError
+from spindown.error import SpindownError, Throttled
 
 T = TypeVar("T")
 
@@ -65,6 +66,8 @@ def each_region(tick: Tick, regions: Collection[str], ask: Callable[[str], T]) -
             answers[region] = ask(region)
         except SpindownError as exc:
             refused[region] = exc
+            if isinstance(exc, Throttled):
+                back_off(tick, region)
     if refused and not answers:
         raise next(iter(refused.values()))
     tick.notes += [f"EC2 in {region} gave no answer: {exc}" for region, exc in refused.items()]
@@ -158,6 +161,9 @@ def _note_reclaim(tick: Tick, worker: Worker) -> None:
     )
     if tick.journal.commit(*unit):
         tick.tally.interruptions += 1
+        # The launch of this very tick must not ask the same pool again.
+        known = tick.unavailable.get(worker.pool)
+        tick.unavailable[worker.pool] = remember_interruption(worker, known, tick.now, tick.policy)
         tick.notes.append(f"{worker.instance_id}: its spot request says that EC2 takes it away")
         bound_leases(tick.leases_of(worker.instance_id), deadline, tick.ledger)
     tick.workers[worker.instance_id] = replace(

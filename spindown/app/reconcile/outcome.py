@@ -3,9 +3,9 @@
 Used for a fresh answer, for a replayed one, and for instances found by their launch tag.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from spindown.app.ledger import account_key
 from spindown.app.port import LaunchedInstance, LaunchRequest, Refusal, RefusalKind, When, Write
@@ -14,7 +14,7 @@ from spindown.app.spend import add_to_budget
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import AttemptRecord, RefusalRecord
-from spindown.contract.row import BreakerRow, QuotaRow
+from spindown.contract.row import Backoff, BreakerRow, QuotaRow
 from spindown.domain.fleet import (
     Launch,
     LaunchState,
@@ -179,9 +179,9 @@ def _forget_unavailable(tick: Tick, instances: Sequence[LaunchedInstance]) -> No
 
 def _learn_from(tick: Tick, request: LaunchRequest, refusal: Refusal) -> None:
     if refusal.kind is RefusalKind.ACCOUNT:
-        _open_breaker(tick, refusal)
+        _open_breaker(tick, request.region, refusal)
     elif refusal.kind is RefusalKind.THROTTLE:
-        back_off(tick)
+        back_off(tick, request.region)
     elif refusal.kind is RefusalKind.QUOTA:
         _block_quota(tick, request, refusal)
     else:
@@ -199,28 +199,36 @@ def mark_unavailable(tick: Tick, pool: Pool, reason: str) -> Unavailable:
     return memory
 
 
-def back_off(tick: Tick) -> None:
-    """Launch nothing for a while, since EC2 asks to slow down; jittered, doubled in a row."""
-    throttles = tick.seen.throttles + 1
+def back_off(tick: Tick, region: str) -> None:
+    """Launch nothing there for a while, since EC2 asks to slow down; jittered, doubled in a row."""
+    known = tick.seen.backoffs.get(region)
+    throttles = 1 if known is None else known.throttles + 1
     span = min(_BACKOFF * 2.0 ** min(throttles - 1, 10), _BACKOFF_AT_MOST)
     until = tick.now + span * (0.5 + 0.5 * tick.ports.random.random())
-    tick.seen = replace(tick.seen, throttles=throttles, backoff_until=until)
+    backoff = Backoff(until=until, throttles=throttles)
+    tick.seen = replace(tick.seen, backoffs={**tick.seen.backoffs, region: backoff})
 
 
-def is_backing_off(tick: Tick) -> bool:
-    """Tell whether EC2 is left alone after a throttle."""
-    until = tick.seen.backoff_until
-    return until is not None and until > tick.now
+def forget_backoff(tick: Tick, regions: Collection[str]) -> None:
+    """Begin anew where EC2 has given something."""
+    left = {name: known for name, known in tick.seen.backoffs.items() if name not in regions}
+    tick.seen = replace(tick.seen, backoffs=left)
 
 
-def _open_breaker(tick: Tick, refusal: Refusal) -> None:
-    tick.breaker = BreakerRow(
-        strikes=tick.breaker.strikes,
+def backing_off_until(tick: Tick, region: str) -> datetime | None:
+    """Return until when EC2 is left alone there after a throttle; None: it is not."""
+    known = tick.seen.backoffs.get(region)
+    return known.until if known is not None and known.until > tick.now else None
+
+
+def _open_breaker(tick: Tick, region: str, refusal: Refusal) -> None:
+    opened = BreakerRow(
+        strikes=tick.breaker(region).strikes,
         open_until=tick.now + _ACCOUNT_RETRY,
         reason=f"{refusal.code}: {refusal.message}",
-        image=tick.image,
+        image=tick.image(region),
     )
-    tick.journal.note(tick.ledger.put(rows.BREAKER, tick.breaker))
+    tick.set_breaker(region, opened)
 
 
 def _block_quota(tick: Tick, request: LaunchRequest, refusal: Refusal) -> None:

@@ -36,7 +36,7 @@ from spindown.app.reconcile.choose import Choice, choose, weigh
 from spindown.app.reconcile.journal import FenceLost
 from spindown.app.reconcile.launch import launch
 from spindown.app.reconcile.look import look
-from spindown.app.reconcile.outcome import back_off
+from spindown.app.reconcile.outcome import back_off, forget_backoff
 from spindown.app.reconcile.reap import reap_fleet
 from spindown.app.reconcile.report import decide, measure
 from spindown.app.reconcile.tick import Tick, gather
@@ -115,8 +115,8 @@ def _launch(tick: Tick) -> tuple[Choice, str]:
     except SpindownError as exc:
         return replace(weighed, stopped=f"prices could not be read: {exc}"), ""
     ended_early = launch(tick, choice)
-    if any(attempt.instances for attempt in tick.attempts) and tick.seen.throttles:
-        tick.seen = replace(tick.seen, throttles=0, backoff_until=None)
+    given = {i for attempt in tick.attempts for i in attempt.instances}
+    forget_backoff(tick, {w.region for w in tick.workers.values() if w.instance_id in given})
     return choice, ended_early
 
 
@@ -127,7 +127,7 @@ def _patiently(tick: Tick, what: str, step: Callable[[Tick], None]) -> None:
     except FenceLost:
         raise
     except Throttled:
-        back_off(tick)
+        back_off(tick, tick.deployment.region)
         tick.notes.append(f"{what}: EC2 asked to slow down")
     except Unreachable as exc:
         tick.notes.append(f"{what}: no answer ({exc})")
@@ -163,7 +163,7 @@ def _raise_concerns(tick: Tick, decision: Decision) -> None:
         deployment=tick.deployment.name,
         decision=decision,
         policy=tick.policy,
-        breaker=tick.breaker if tick.breaker.image == tick.image else BreakerRow(),
+        breaker=tick.open_breaker or BreakerRow(),
         quotas=tick.account.quotas if tick.account else None,
         held_back=tick.held_back,
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from spindown.app.ending import end_worker, free_leases
+from spindown.app.ending import end_worker, free_leases, remember_interruption
 from spindown.app.port import InstanceView, When
 from spindown.app.reconcile.look import assumed, each_region
 from spindown.app.reconcile.outcome import ADOPTED, mark_unavailable
@@ -129,9 +129,11 @@ def _condemn(tick: Tick, condemnation: Condemnation) -> bool:
 def _count_failures(tick: Tick) -> None:
     """Count once each instance that has ended before it was of any use."""
     before = tick.view.backlog
-    if before.claims != before.claims_seen and tick.breaker.unclaimed:
-        # Somebody takes jobs on this image.
-        _set_breaker(tick, BreakerRow(strikes=tick.breaker.strikes, image=tick.breaker.image))
+    if before.claims != before.claims_seen:
+        # Somebody takes jobs on this code.
+        for region, known in list(tick.breakers.items()):
+            if known.unclaimed:
+                tick.set_breaker(region, BreakerRow(strikes=known.strikes, image=known.image))
     for worker in list(tick.workers.values()):
         if worker.miss_counted:
             continue
@@ -166,7 +168,8 @@ def _was_adopted(tick: Tick, worker: Worker) -> bool:
 
 def _strike(tick: Tick, worker: Worker, *, unclaimed: int = 0) -> None:
     """Count a launch that came to nothing; three in a row on one image stop launching."""
-    known = tick.breaker if tick.breaker.image == tick.image else BreakerRow()
+    region = worker.region
+    known = tick.breaker(region)
     strikes, left = known.strikes + 1 - unclaimed, known.unclaimed + unclaimed
     tick.tally.check_ins_missed += 1 - unclaimed
     what, count = (
@@ -175,8 +178,8 @@ def _strike(tick: Tick, worker: Worker, *, unclaimed: int = 0) -> None:
         else ("never checked in", strikes)
     )
     is_open = count >= STRIKES
-    _set_breaker(
-        tick,
+    tick.set_breaker(
+        region,
         BreakerRow(
             strikes=strikes,
             unclaimed=left,
@@ -187,23 +190,19 @@ def _strike(tick: Tick, worker: Worker, *, unclaimed: int = 0) -> None:
                 if is_open
                 else ""
             ),
-            image=tick.image,
+            image=tick.image(region),
         ),
     )
 
 
-def _set_breaker(tick: Tick, row: BreakerRow) -> None:
-    tick.breaker = row
-    tick.journal.note(tick.ledger.put(rows.BREAKER, row))
-
-
-def close_breaker(tick: Tick) -> None:
+def close_breaker(tick: Tick, region: str) -> None:
     """Forget strikes, since an instance has checked in; that it takes jobs is yet to be seen."""
-    left = tick.breaker.unclaimed if tick.breaker.image == tick.image else 0
+    left = tick.breaker(region).unclaimed
     if left >= STRIKES:
         return
-    if tick.breaker.strikes or tick.breaker.open_until is not None:
-        _set_breaker(tick, BreakerRow(unclaimed=left, image=tick.image))
+    known = tick.breakers.get(region, BreakerRow())
+    if known.strikes or known.open_until is not None:
+        tick.set_breaker(region, BreakerRow(unclaimed=left, image=tick.image(region)))
 
 
 def _terminate(tick: Tick, instances: Sequence[tuple[str, str]]) -> None:
@@ -241,7 +240,11 @@ def _end(tick: Tick, instance_id: str, *, reason: str, reclaimed: bool) -> None:
     tally.dollars += end.charge.dollars
     tally.on_demand_dollars += end.charge.on_demand_dollars
     tally.idle_seconds += end.charge.idle_seconds
-    tally.interruptions += reclaimed and not worker.interruption_counted
+    if reclaimed and not worker.interruption_counted:
+        tally.interruptions += 1
+        known = tick.unavailable.get(worker.pool)
+        memory = remember_interruption(worker, known, tick.now, tick.policy)
+        tick.unavailable[worker.pool] = memory
 
 
 def _ended_at(worker: Worker, now: datetime) -> datetime:

@@ -285,14 +285,13 @@ def _month(tick: Tick) -> Mapping[str, float]:
 def _trouble(tick: Tick, decision: Decision) -> Mapping[str, float]:
     quotas = tick.account.quotas if tick.account else ()
     tally = tick.tally
-    is_open = tick.breaker.open_until is not None and tick.breaker.open_until > tick.now
     values: dict[str, float] = {
         "InterruptingWorkers": sum(
             w.is_interrupting and w.state is not WorkerState.ENDED for w in tick.workers.values()
         ),
         "UnavailablePools": sum(u.until > tick.now for u in tick.unavailable.values()),
         "QuotaBlocked": sum(q.until > tick.now for q in quotas),
-        "BreakerOpen": is_open and tick.breaker.image == tick.image,
+        "BreakerOpen": tick.open_breaker is not None,
         "NothingFits": decision.outcome is Outcome.NOTHING_FITS,
         "BudgetStopped": tick.budget_stopped,
         "CheckInsMissed": tally.check_ins_missed,

@@ -117,7 +117,6 @@ def seen_changes(row: BacklogRow) -> dict[str, object]:
             "described_at",
             "reclaims_seen_at",
             "swept_at",
-            "backoff_until",
-            "throttles",
+            "backoffs",
         )
     }
