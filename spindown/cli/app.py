@@ -4,6 +4,7 @@ import typer
 
 from spindown.cli import batch, cancel, demo, doctor, drain, local, policy, redrive
 from spindown.cli.explain import plan, view, why
+from spindown.cli.init import command as init
 from spindown.cli.simulate import command as simulate
 
 app = typer.Typer(
@@ -13,6 +14,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("init")(init.init)
 app.command("submit")(batch.submit)
 app.command("results")(batch.results)
 app.command("cancel")(cancel.cancel)

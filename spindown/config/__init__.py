@@ -16,7 +16,8 @@ from spindown.config.check import check_policy
 from spindown.config.complaint import translate
 from spindown.config.deployment import DeploymentConfig, NetworkConfig, OutpostConfig
 from spindown.config.duration import format_clock, format_duration, parse_duration
-from spindown.config.schema import Config, PolicyConfig, WorkloadConfig
+from spindown.config.schema import Config, PolicyConfig, RequirementsConfig, WorkloadConfig
+from spindown.domain.offer import Requirements
 from spindown.domain.policy import Policy
 from spindown.error import ConfigError
 
@@ -34,6 +35,7 @@ __all__ = [
     "merge_policy",
     "parse",
     "parse_duration",
+    "parse_requirements",
 ]
 
 
@@ -73,3 +75,11 @@ def merge_policy(base: Policy, edit: Mapping[str, Any]) -> Policy:
     except ValidationError as exc:
         raise translate(exc, PolicyConfig, edit) from None
     return check_policy(changes.apply_to(base))
+
+
+def parse_requirements(table: Mapping[str, Any]) -> Requirements:
+    """Return what one ``[workload.NAME.requirements]`` asks for (raises ConfigError)."""
+    try:
+        return RequirementsConfig.model_validate(table).to_domain()
+    except ValidationError as exc:
+        raise translate(exc, RequirementsConfig, table) from None

@@ -33,6 +33,10 @@ _MENDS = {
     "frozen_set_type": "write a list",
 }
 
+#: Keys whose values only the account can tell.
+_FOUND_BY_INIT = frozenset({"region", "zones"})
+_ASK_THE_ACCOUNT = "write this key, or let `spindown init --from-account` fill it in"
+
 
 def translate(error: ValidationError, root: type[BaseModel], document: object) -> ConfigError:
     """Return the first complaint of ``error`` about ``document`` in the user's words."""
@@ -44,6 +48,8 @@ def translate(error: ValidationError, root: type[BaseModel], document: object) -
     if kind == "mend":
         where += str(context["field"]).split(".")
         return ConfigError(".".join(where), _dig(document, where), str(context["mend"]))
+    if kind == "missing" and where[-1] in _FOUND_BY_INIT:
+        return ConfigError(".".join(where), None, _ASK_THE_ACCOUNT)
     value = None if kind == "missing" else first["input"]
     return ConfigError(".".join(where), value, _word_mend(kind, context, first["msg"]))
 

@@ -1,0 +1,1 @@
+"""``spindown init``: a first spindown.toml, by hand or from what the account offers."""

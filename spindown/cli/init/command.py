@@ -1,0 +1,153 @@
+"""Write spindown.toml, and fill in what only the account can tell."""
+
+import json
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from spindown.app.doctor.account import request_quota
+from spindown.app.doctor.finding import join
+from spindown.app.doctor.survey import Survey, survey
+from spindown.cli import option
+from spindown.cli.init.draft import CODE, DRAFT, fill_in
+from spindown.cli.session import point_at_local_system, reach
+from spindown.config import parse_requirements
+from spindown.contract.codec import encode
+from spindown.domain.offer import Requirements
+from spindown.error import BadInput
+
+_DEFAULT_REGION = "us-east-1"
+_NAME_CHARACTERS = 31
+#: vCPUs that a first request for a quota asks for, if the smallest type needs no more.
+_ASK_FOR = 32
+
+
+def init(
+    *,
+    config: Annotated[
+        Path, typer.Option("--config", help="The file to write or fill in.")
+    ] = option.CONFIG_FILE,
+    from_account: Annotated[
+        bool, typer.Option("--from-account", help="Fill in region and zones by what is offered.")
+    ] = False,
+    region: Annotated[
+        str | None, typer.Option(help="Another region than the file's or the configured one.")
+    ] = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Write a commented spindown.toml with an example of code; or fill one in."""
+    is_there = config.exists()
+    if is_there and not from_account:
+        mend = "give --from-account to fill in its region and zones, or --config for another"
+        raise BadInput("spindown.toml", str(config), mend)
+    text = _read(config) if is_there else _draft(config, region)
+    found = None
+    if from_account:
+        found = _ask_account(
+            text, region if region or not is_there else _region_of(text), local=local
+        )
+        text = fill_in(text, region=found.region, zones=list(found.zones))
+    config.write_text(text, encoding="utf-8")
+    made = [] if is_there else [*_write_code(config.parent)]
+    _tell(config, made, found, is_new=not is_there, as_json=as_json)
+
+
+def _draft(config: Path, region: str | None) -> str:
+    """Return the text of a new file; the deployment is named after its directory."""
+    directory = config.resolve().parent.name.lower()
+    name = re.sub(r"[^a-z0-9]+", "-", directory).strip("-0123456789")[:_NAME_CHARACTERS]
+    return DRAFT.format(name=name or "spindown", region=region or _DEFAULT_REGION)
+
+
+def _read(config: Path) -> str:
+    try:
+        return config.read_text(encoding="utf-8")
+    except UnicodeDecodeError as exc:
+        raise BadInput("spindown.toml", str(config), "save it as UTF-8") from exc
+
+
+def _region_of(text: str) -> str | None:
+    region = _table(_parse(text), "deployment").get("region")
+    return region if isinstance(region, str) else None
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise BadInput("spindown.toml", "unreadable", f"mend its TOML: {exc}") from exc
+
+
+def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _requirements(text: str) -> Sequence[Requirements]:
+    """Return what the file's workloads require; the rest of the file need not be valid yet."""
+    workloads = _table(_parse(text), "workload").values()
+    tables = [_table(each, "requirements") for each in workloads if isinstance(each, dict)]
+    return [parse_requirements(table) for table in tables or [{}]]
+
+
+def _ask_account(text: str, region: str | None, *, local: bool) -> Survey:
+    requirements = _requirements(text)
+    if local:
+        point_at_local_system()
+    aws = reach(region)
+    found = survey(aws.region or _DEFAULT_REGION, requirements, aws.market())
+    if not found.zones:
+        mend = "widen the requirements, or give another --region: no zone of it offers what fits"
+        raise BadInput("region", found.region, mend)
+    return found
+
+
+def _write_code(directory: Path) -> Sequence[Path]:
+    code = directory / "code"
+    if code.exists():
+        return ()
+    code.mkdir()
+    main = code / "main.py"
+    main.write_text(CODE, encoding="utf-8")
+    return (main,)
+
+
+def _tell(
+    config: Path, made: Sequence[Path], found: Survey | None, *, is_new: bool, as_json: bool
+) -> None:
+    if as_json:
+        print(json.dumps({"config": str(config), "survey": encode(found) if found else None}))
+        return
+    for path in (config, *made) if is_new else (config,):
+        print(f"{'Wrote' if is_new else 'Filled in'} {path}")
+    if found is None:
+        print(f"Next: spindown init --from-account --config {config}, for its zones")
+        return
+    for line in describe(found):
+        print(line)
+    print("Next: spindown doctor")
+
+
+def describe(found: Survey) -> Sequence[str]:
+    """Return what was found, line by line; each quota that is too small with its request."""
+    lines = [
+        f"{zone}: {len(types)} types fit, such as {join(types[:3])}"
+        for zone, types in found.zones.items()
+    ]
+    if found.empty:
+        lines.append(f"Left out, since nothing that fits is offered there: {join(found.empty)}")
+    for quota in found.quotas:
+        lines.append(f"Quota {quota.name} ({quota.code}): {quota.vcpus:g} vCPUs")
+        if quota.vcpus < quota.least:
+            asked = max(_ASK_FOR, quota.least)
+            lines.append(f"  too few for any type; ask: {_ask(quota.code, asked, found.region)}")
+    return lines
+
+
+def _ask(code: str, vcpus: int, region: str) -> str:
+    return request_quota("ec2", code, vcpus, region)

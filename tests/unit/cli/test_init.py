@@ -1,0 +1,158 @@
+"""A first spindown.toml is valid but for what only the account knows, and init finds that out."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from spindown import config
+from spindown.app.doctor.survey import survey
+from spindown.cli.init.command import describe, init
+from spindown.cli.init.draft import CODE, DRAFT, fill_in
+from spindown.domain.offer import QUOTA_CODES, Requirements
+from spindown.error import BadInput, ConfigError
+from spindown.memory import MemoryClock, MemoryMarket
+from tests.builders import NOW, a_type
+
+REGION = "us-west-2"
+
+
+def a_market() -> MemoryMarket:
+    market = MemoryMarket(MemoryClock(NOW))
+    for name, zones in (
+        ("g6.xlarge", ("us-west-2a", "us-west-2b")),
+        ("g5.xlarge", ("us-west-2b",)),
+    ):
+        market.offer(a_type(name), region=REGION, zones=zones, on_demand=1.0, spot=0.4)
+    market.offer(
+        a_type("g4dn.xlarge"), region=REGION, zones=("us-west-2c",), on_demand=0.5, spot=0.2
+    )
+    return market
+
+
+def test_the_draft_says_all_but_the_zones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project := tmp_path / "My GPU work!").mkdir()
+    monkeypatch.chdir(project)
+
+    init()
+
+    with pytest.raises(ConfigError) as caught:
+        config.load(Path("spindown.toml"))
+    assert str(caught.value) == (
+        "deployment.zones is None: write this key, or let `spindown init --from-account` fill it in"
+    )
+    text = Path("spindown.toml").read_text(encoding="utf-8")
+    filled = config.parse(tomllib.loads(fill_in(text, region=REGION, zones=["us-west-2a"])))
+    assert filled.deployment.name == "my-gpu-work"
+    assert filled.workload["main"].to_policy().max_workers == 2
+    assert Path("code/main.py").read_text(encoding="utf-8") == CODE
+
+
+def test_code_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+
+    init(config=tmp_path / "spindown.toml")
+
+    assert list((tmp_path / "code").iterdir()) == []
+
+
+def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "spindown.toml"
+    path.write_text("mine", encoding="utf-8")
+
+    with pytest.raises(BadInput, match="give --from-account to fill in"):
+        init(config=path)
+
+    assert path.read_text(encoding="utf-8") == "mine"
+
+
+def test_zones_are_those_that_offer_what_fits() -> None:
+    newer = Requirements(instance_types=frozenset({"g6.xlarge", "g5.xlarge"}))
+
+    found = survey(REGION, [newer], a_market())
+
+    assert found.zones == {
+        "us-west-2a": ("g6.xlarge",),
+        "us-west-2b": ("g5.xlarge", "g6.xlarge"),
+    }
+    assert found.empty == ("us-west-2c",)
+
+
+def test_what_fits_any_workload_counts() -> None:
+    each = [Requirements(instance_types=frozenset({name})) for name in ("g5.xlarge", "g4dn.xlarge")]
+
+    assert sorted(survey(REGION, each, a_market()).zones) == ["us-west-2b", "us-west-2c"]
+
+
+def test_a_quota_that_is_too_small_comes_with_its_code_and_request() -> None:
+    market = a_market()
+    for name, vcpus in (("G/Spot", 0.0), ("G/OnDemand", 64.0), ("P/Spot", 0.0)):
+        market.limit(QUOTA_CODES[name], vcpus, region=REGION)
+
+    said = "\n".join(describe(survey(REGION, [Requirements()], market)))
+
+    assert "Quota G/Spot (L-3819A6DF): 0 vCPUs" in said
+    assert (
+        "aws service-quotas request-service-quota-increase --service-code ec2 "
+        "--quota-code L-3819A6DF --desired-value 32 --region us-west-2"
+    ) in said
+    assert "Quota G/OnDemand (L-DB2E81BA): 64 vCPUs" in said
+    assert said.count("request-service-quota-increase") == 1
+    assert "P/Spot" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        pytest.param(
+            '[deployment]\nname = "a"\n[workload.x]\nzones = [1]\n',
+            '[deployment]\nregion = "eu-west-1"\nzones = ["eu-west-1a", "eu-west-1b"]\nname = "a"\n'
+            "[workload.x]\nzones = [1]\n",
+            id="both are missing",
+        ),
+        pytest.param(
+            '[deployment]\nregion = "us-east-1" # here\n'
+            'zones = [\n  "us-east-1a", # one\n]\n\n[x]\n',
+            '[deployment]\nregion = "eu-west-1" # here\n'
+            'zones = ["eu-west-1a", "eu-west-1b"]\n\n[x]\n',
+            id="both are there",
+        ),
+        pytest.param(
+            "[deployment]\n# zones = []    # why\n",
+            '[deployment]\nregion = "eu-west-1"\nzones = ["eu-west-1a", "eu-west-1b"]  # why\n',
+            id="one as a comment",
+        ),
+        pytest.param(
+            "# nothing\n",
+            '[deployment]\nregion = "eu-west-1"\nzones = ["eu-west-1a", "eu-west-1b"]\n\n'
+            "# nothing\n",
+            id="no table",
+        ),
+        pytest.param(
+            '[deployment]\nzones = ["a"]\n[deployment.outpost.us-west-2]\nzones = ["b"]\n',
+            '[deployment]\nregion = "eu-west-1"\nzones = ["eu-west-1a", "eu-west-1b"]\n'
+            '[deployment.outpost.us-west-2]\nzones = ["b"]\n',
+            id="another table has the same key",
+        ),
+    ],
+)
+def test_a_file_is_filled_in_and_otherwise_left_as_it_is(text: str, filled: str) -> None:
+    zones = ["eu-west-1a", "eu-west-1b"]
+
+    once = fill_in(text, region="eu-west-1", zones=zones)
+
+    assert once == filled
+    assert fill_in(once, region="eu-west-1", zones=zones) == once
+    assert tomllib.loads(once)["deployment"]["zones"] == zones
+
+
+def test_the_draft_that_is_filled_in_keeps_every_comment() -> None:
+    draft = DRAFT.format(name="a", region="us-east-1")
+
+    filled = fill_in(draft, region="us-east-1", zones=["us-east-1a"])
+
+    changed = [line for line in filled.splitlines() if line not in draft.splitlines()]
+    assert len(changed) == 1
+    assert json.dumps(["us-east-1a"]) in changed[0]
+    assert "more zones, cheaper items" in changed[0]
