@@ -1,0 +1,139 @@
+"""Two regions: launched abroad while home is dry, interrupted there, billed there, done at home."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.cli.session import connect
+from spindown.contract import tag
+from spindown.local.market import MarketInstance
+from spindown.local.market.instance import Reason
+from spindown.local.market.scenario import DryPool
+from spindown.local.system import LocalSystem
+from tests.e2e.world import TICK, World, found
+from tests.local.world import at_once
+
+pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
+
+HOME, AWAY = "us-east-1", "us-west-2"
+ITEMS = 60
+
+_CODE = """
+import time
+from spindown.user import Result
+
+def run(batch, ctx):
+    for item in batch:
+        time.sleep(0.2)
+        yield Result(item, item.value)
+"""
+
+_CONFIG = f"""
+[deployment]
+name = "e2e"
+region = "{HOME}"
+zones = ["{HOME}a", "{HOME}b"]
+
+[deployment.outpost.{AWAY}]
+zones = ["{AWAY}a", "{AWAY}b"]
+
+[workload.slow.run]
+entrypoint = "slow:run"
+code = "slow"
+batch_size = 1
+
+[workload.slow.policy]
+tick = "1s"
+start_within = "1s"
+drain_within = "30s"
+max_workers = 1
+idle_timeout = "3s"
+scale_down_delay = "1s"
+heartbeat_interval = "2s"
+lease_duration = "10s"
+heartbeat_stale_after = "30s"
+boot_estimate = "1s"
+checkpoint_items = 2
+commit_margin = "1s"
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("regions")
+    (directory / "slow").mkdir()
+    (directory / "slow" / "slow.py").write_text(_CODE, encoding="utf-8")
+    path = directory / "spindown.toml"
+    path.write_text(_CONFIG, encoding="utf-8")
+    scenario = at_once().model_copy(update={"dry": (DryPool(zone=f"{HOME}*"),), "interruption": ()})
+    with LocalSystem(
+        path, state=directory / ".spindown", port=0, tick=TICK, scenario=scenario
+    ) as system:
+        system.deploy()
+        session = connect(system.deployment, system.region)
+        yield World(system=system, session=session, directory=directory)
+
+
+def rows(world: World) -> dict[str, Any]:
+    view = world.session.ledger("slow").read()
+    return {**world.session.ledger("slow").read_ended(), **view.workers}
+
+
+def a_worker_at_work(world: World, *besides: str) -> MarketInstance:
+    """Wait until an instance that is not one of these has computed some items."""
+
+    def look() -> MarketInstance | None:
+        busy = {lease.instance_id for lease in world.session.ledger("slow").read().leases}
+        live = [one for one in world.instances("slow") if one.instance_id in busy - set(besides)]
+        return live[0] if live else None
+
+    return found(look)
+
+
+def test_a_job_survives_an_interruption_in_another_region(world: World) -> None:
+    world.send("slow", {"items": list(range(ITEMS)), "job_id": "abroad"})
+
+    first = a_worker_at_work(world)
+    assert first.region == AWAY
+    assert first.tags[tag.REGION] == HOME
+    progress = world.session.work_store("slow")
+    found(lambda: len(list(progress.list("jobs/abroad/parts/"))) > 2)
+    world.system.market.interrupt(first.instance_id, notice=timedelta(seconds=4))
+
+    second = a_worker_at_work(world, first.instance_id)
+    assert world.finished("abroad").state == "completed"
+
+    assert second.region == AWAY
+    # The event of the other region's bus came before the instance went.
+    lost = rows(world)[first.instance_id]
+    assert lost.interrupted_at is not None
+    assert lost.region == AWAY
+    assert [r["item"] for r in world.records("abroad")] == list(range(ITEMS))
+    reasons = {one.instance_id: one.reason for one in world.instances("slow")}
+    assert reasons[first.instance_id] is Reason.RECLAIMED
+
+
+def test_what_ran_abroad_is_billed_at_the_price_of_its_region(world: World) -> None:
+    found(lambda: world.session.status("slow").is_quiet)
+    bill = {line.instance_id: line for line in world.system.market.bill()}
+    for instance in world.instances("slow"):
+        worker = rows(world)[instance.instance_id]
+        assert worker.zone == instance.zone
+        assert bill[instance.instance_id].usd > 0 or instance.reason is Reason.RECLAIMED
+        extra = worker.price_per_hour - instance.price_per_hour
+        assert 0.0 < extra < 0.05
+
+
+def test_a_plan_ranks_both_regions_in_one_list_with_their_transfer(world: World) -> None:
+    told = world.spindown_json("plan", "slow", "--backlog", "3")
+
+    by_region: dict[str, list[Any]] = {}
+    for candidate in told["candidates"]:
+        by_region.setdefault(candidate["offer"]["region"], []).append(candidate)
+    assert by_region.keys() == {HOME, AWAY}
+    assert {c["parts"]["transfer"] for c in by_region[HOME]} == {0.0}
+    assert min(c["parts"]["transfer"] for c in by_region[AWAY]) > 0.0
+    costs = [c["cost_per_item"] for c in told["candidates"]]
+    assert costs == sorted(costs)
