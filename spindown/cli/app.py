@@ -3,6 +3,7 @@
 import typer
 
 from spindown.cli import batch, cancel, demo, doctor, drain, local, policy, redrive
+from spindown.cli.advise import command as advise
 from spindown.cli.explain import plan, view, why
 from spindown.cli.init import command as init
 from spindown.cli.simulate import command as simulate
@@ -28,4 +29,5 @@ app.command("doctor")(doctor.doctor)
 app.add_typer(policy.app, name="policy")
 app.add_typer(local.app, name="local")
 app.command("simulate")(simulate.simulate)
+app.command("advise")(advise.advise_command)
 app.command("demo")(demo.demo)

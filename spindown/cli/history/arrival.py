@@ -1,7 +1,7 @@
 """Where traffic comes from: a file, the queue's own past, or a generator."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -43,6 +43,21 @@ class Traffic:
     def items(self) -> int:
         """Return how many items arrive."""
         return sum(arrival.items for arrival in self.arrivals)
+
+
+def keep_last(traffic: Traffic, days: float) -> Traffic:
+    """Return the last days of a traffic; all of it if it is not longer."""
+    begin = traffic.length - days * DAY
+    if begin <= 0.0:
+        return traffic
+    left_out = f"of {traffic.length / DAY:.3g} days of history the last {days:g} are used"
+    return replace(
+        traffic,
+        arrivals=tuple(replace(x, at=x.at - begin) for x in traffic.arrivals if x.at >= begin),
+        start=traffic.start + timedelta(seconds=begin),
+        length=days * DAY,
+        notes=(left_out, *traffic.notes),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,16 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
-from spindown.cli.history.arrival import GENERATORS, Traffic, generate, read_arrivals, read_queue
+from spindown.cli.history.arrival import (
+    GENERATORS,
+    Traffic,
+    generate,
+    keep_last,
+    read_arrivals,
+    read_queue,
+)
 from spindown.cli.history.price import (
     RECLAIMS_PER_HOUR,
     Buyer,
@@ -31,6 +39,14 @@ SAMPLE = "sample"
 USUAL_FILE = Path("spindown.toml")
 
 
+class Connect(Protocol):
+    """Connects to the deployment that a file or a name stands for."""
+
+    def __call__(self, config: Path, *, deployment: str | None, local: bool) -> Session:
+        """Connect (raises BadInput)."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What a person asked for."""
@@ -47,6 +63,10 @@ class Asked:
     is_live_policy: bool = False
     #: Of the queue's past.
     days: float = 30.0
+    #: Of any traffic the last days that are used; None: all.
+    last_days: float | None = None
+    #: Whether the market has families too that the requirements leave out, to try them.
+    has_denied_families: bool = False
     #: Length of half of all boots, as people write it.
     boot: str | None = None
     reclaims_per_hour: float = RECLAIMS_PER_HOUR
@@ -93,15 +113,28 @@ class Gathered:
         )
 
 
-def gather(asked: Asked) -> Gathered:
-    """Read settings, traffic and prices (raises BadInput and the errors of AWS)."""
-    session = _open(asked) if asked.needs_deployment else None
+def gather(asked: Asked, connect: Connect = open_session) -> Gathered:
+    """Read settings, traffic and prices.
+
+    Args:
+        asked: the options of a command.
+        connect: connects to a deployment, if one must be asked.
+
+    Raises:
+        BadInput: names the option or the line and the mend; besides, the errors of AWS.
+    """
+    session = _open(asked, connect) if asked.needs_deployment else None
     subject = _find_subject(asked, session)
     if asked.boot is not None:
         subject = replace(subject, boot=fit_boot(_seconds(asked.boot)))
     traffic = _find_traffic(asked, subject, session)
+    if asked.last_days is not None:
+        traffic = keep_last(traffic, asked.last_days)
+    needs = subject.requirements
+    if asked.has_denied_families:
+        needs = replace(needs, families_denied=frozenset())
     buyer = Buyer(
-        requirements=subject.requirements,
+        requirements=needs,
         slots=subject.slots,
         spot_price_ratio=subject.policy.spot_price_ratio_estimate,
         reclaims_per_hour=asked.reclaims_per_hour,
@@ -110,9 +143,9 @@ def gather(asked: Asked) -> Gathered:
     return Gathered(subject=subject, traffic=traffic, prices=prices, seed=asked.seed)
 
 
-def _open(asked: Asked) -> Session:
+def _open(asked: Asked, connect: Connect) -> Session:
     config = asked.policy or USUAL_FILE
-    return open_session(config, deployment=asked.deployment, local=asked.local)
+    return connect(config, deployment=asked.deployment, local=asked.local)
 
 
 def _find_subject(asked: Asked, session: Session | None) -> Subject:

@@ -41,6 +41,8 @@ class Contestant:
     title: str
     role: Role
     policy: Policy
+    #: Families that are not bought, in place of those of the scenario.
+    families_denied: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +138,15 @@ def _simulate(
         baseline = BASELINES[one.name]
         result = simulate_baseline(scenario, baseline, seed, max_workers=one.policy.max_workers)
     else:
-        result = _run_ours(scenario, one.policy, seed, report)
+        result = _run_ours(_without(scenario, one.families_denied), one.policy, seed, report)
     report(1.0)
     return result
+
+
+def _without(scenario: SimScenario, families: frozenset[str] | None) -> SimScenario:
+    if families is None:
+        return scenario
+    return replace(scenario, requirements=replace(scenario.requirements, families_denied=families))
 
 
 def _run_ours(

@@ -136,6 +136,9 @@ def _results(story: Story) -> Iterator[dict[str, Any]]:
             "name": outcome.contestant.name,
             "title": outcome.contestant.title,
             "role": outcome.contestant.role.value,
-            "dollars_per_item": outcome.result.dollars_per_item,
+            # JSON has no infinity.
+            "dollars_per_item": outcome.result.dollars_per_item
+            if outcome.result.items_done
+            else None,
             **{key: value for key, value in result.items() if key not in _LEFT_OUT},
         }

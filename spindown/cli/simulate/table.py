@@ -84,5 +84,6 @@ def format_wait(seconds: float) -> str:
 
 def format_days(seconds: float) -> str:
     """Return the length of a span as people say it."""
-    days = seconds / DAY
-    return f"{days:.3g} days" if days >= 2.0 else f"{seconds / _HOUR:.3g} hours"  # noqa: PLR2004
+    if seconds < 2 * DAY:
+        return f"{seconds / _HOUR:.3g} hours"
+    return f"{seconds / DAY:.1f}".removesuffix(".0") + " days"

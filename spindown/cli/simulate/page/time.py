@@ -107,11 +107,15 @@ def _tell_time(axes: "Axes", start: datetime, begin: float, end: float) -> None:
     ticks = [tick for tick in ticks if first <= tick <= last]
     axes.set_xticks(
         [(tick - start).total_seconds() / _HOUR for tick in ticks],
-        [_words(tick, every) for tick in ticks],
+        [_words(tick, every, is_long=end - begin > _DAY_HOURS * _HOUR) for tick in ticks],
     )
     axes.set_xlim(begin / _HOUR, end / _HOUR)
-    axes.set_xlabel(f"{first:%A, %-d %B %Y}, UTC" if every < _DAY_HOURS else f"{first:%Y}, UTC")
+    is_day = end - begin <= _DAY_HOURS * _HOUR
+    axes.set_xlabel(f"{first:%A, %-d %B %Y}, UTC" if is_day else f"{first:%B %Y}, UTC")
 
 
-def _words(tick: datetime, every: int) -> str:
-    return f"{tick:%H:%M}" if every < _DAY_HOURS else f"{tick:%-d %b}"
+def _words(tick: datetime, every: int, *, is_long: bool) -> str:
+    """Return the hour of a tick; its day, if the span has several and it is their midnight."""
+    if every >= _DAY_HOURS or (is_long and tick.hour == 0):
+        return f"{tick:%-d %b}"
+    return f"{tick:%H:%M}"

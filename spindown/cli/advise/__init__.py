@@ -1,0 +1,1 @@
+"""``spindown advise``: the settings that would have cost least, and when not to use Spindown."""

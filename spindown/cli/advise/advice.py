@@ -1,0 +1,220 @@
+"""Put an advice together: what is in force, what would have cost least, and whom it is not for."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from spindown.cli.advise.search import Known, Settings, Trial, search
+from spindown.cli.history.gather import Gathered
+from spindown.cli.simulate.contest import Contestant, Role
+from spindown.domain.advice import (
+    GapShare,
+    Verdict,
+    find_gaps,
+    gap_share,
+    judge_constant_load,
+    judge_interruptions,
+    judge_latency,
+    judge_small_bill,
+)
+from spindown.domain.idle import LONGEST_TIMEOUT, SHORTEST_TIMEOUT, cheapest_timeout
+from spindown.domain.offer import (
+    HOURS_PER_MONTH,
+    CapacityType,
+    extra_price_per_hour,
+    slot_count,
+)
+from spindown.domain.policy import Policy, Rung
+from spindown.simulator import Listing, SimResult
+
+#: Of an on-demand price: a standard reserved instance for one year without upfront payment
+#: (published comparisons of AWS's prices give 37 % off; the range of one-year terms is 27 to 40 %).
+RESERVED_SHARE = 0.63
+_HOUR = 3600.0
+
+#: Simulates contestants side by side on the gathered world.
+Simulate = Callable[[Sequence[Contestant]], Sequence[SimResult]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What was found."""
+
+    gathered: Gathered
+    #: 95 % of jobs start within so many seconds; and whether a person asked for it.
+    promise: float
+    is_promise_asked: bool
+    present: Trial
+    best: Trial
+    #: How many of the gaps the idle timeout covers, now and as advised.
+    present_gaps: GapShare
+    best_gaps: GapShare
+    #: The idle timeout that "auto" comes to on these gaps.
+    learned_idle: timedelta
+    verdicts: tuple[Verdict, ...]
+    simulations: int
+
+    @property
+    def months(self) -> float:
+        """Return how many months of 730 hours the history is."""
+        return max(self.gathered.traffic.length / _HOUR, 1.0) / HOURS_PER_MONTH
+
+    def a_month(self, trial: Trial) -> float:
+        """Return USD a month."""
+        return trial.result.dollars / self.months
+
+    @property
+    def saving_a_month(self) -> float:
+        """Return USD a month that the advised settings save."""
+        return self.a_month(self.present) - self.a_month(self.best)
+
+
+def advise(gathered: Gathered, promise: float | None, simulate: Simulate) -> Advice:
+    """Return the advice for a history.
+
+    Args:
+        gathered: history, market and the settings in force.
+        promise: seconds within which 95 % of jobs must start; None: no later than now.
+        simulate: runs contestants.
+    """
+    count = _Count(simulate)
+    subject = gathered.subject
+    now = Settings(policy=subject.policy, families_denied=subject.requirements.families_denied)
+    (first,) = count("now", [now])
+    present = Trial(settings=now, result=first)
+    gaps = _gaps(first, gathered)
+    known = Known(
+        gaps=gaps,
+        families=frozenset(each.instance_type.family for each in gathered.prices.listings),
+        promise=first.wait.p95 if promise is None else promise,
+    )
+    best = search(present, known, count)
+    # The learned timeout begins with a boot and settles on what the gaps ask for.
+    boot = subject.boot.at_least + subject.boot.median
+    learned = min(
+        max(timedelta(seconds=cheapest_timeout(gaps, boot)), SHORTEST_TIMEOUT), LONGEST_TIMEOUT
+    )
+    advice = Advice(
+        gathered=gathered,
+        promise=known.promise,
+        is_promise_asked=promise is not None,
+        present=present,
+        best=best,
+        present_gaps=gap_share(gaps, _idle_seconds(now.policy, learned)),
+        best_gaps=gap_share(gaps, _idle_seconds(best.settings.policy, learned)),
+        learned_idle=learned,
+        verdicts=(),
+        simulations=0,
+    )
+    return replace(advice, verdicts=_judge(advice, count), simulations=count.done)
+
+
+class _Count:
+    """Simulates settings, and counts."""
+
+    def __init__(self, simulate: Simulate) -> None:
+        self._simulate = simulate
+        self.done = 0
+
+    def __call__(self, name: str, variants: Sequence[Settings]) -> Sequence[SimResult]:
+        self.done += len(variants)
+        return self._simulate(
+            [
+                Contestant(
+                    name=name,
+                    title=name,
+                    role=Role.OURS,
+                    policy=settings.policy,
+                    families_denied=settings.families_denied,
+                )
+                for settings in variants
+            ]
+        )
+
+
+def _gaps(result: SimResult, gathered: Gathered) -> list[float]:
+    looks = ((x.seconds, x.visible + x.in_flight > 0) for x in result.samples)
+    return find_gaps(looks, [arrival.at for arrival in gathered.traffic.arrivals])
+
+
+def _idle_seconds(policy: Policy, learned: timedelta) -> float:
+    return (policy.idle_timeout or learned).total_seconds()
+
+
+def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
+    settings, gathered = advice.best.settings, advice.gathered
+    warm = replace(settings.policy, warm_workers=1, max_workers=max(settings.policy.max_workers, 1))
+    on_demand = replace(
+        settings.policy,
+        ladder=(Rung(after=timedelta(0), capacity_types=frozenset({CapacityType.ON_DEMAND})),),
+    )
+    with_warm, without_spot = count(
+        "break-even", [replace(settings, policy=warm), replace(settings, policy=on_demand)]
+    )
+    months, month = advice.months, advice.a_month(advice.best)
+    result, boot = advice.best.result, gathered.subject.boot
+    jobs = result.jobs / months
+    return (
+        judge_latency(
+            month=month,
+            warm_month=with_warm.dollars / months,
+            jobs=jobs,
+            promise=advice.promise,
+            boot=boot.at_least + boot.median,
+            warm_wait=with_warm.wait.p95,
+        ),
+        _judge_load(advice, month),
+        judge_small_bill(month=month, by_hand_month=_by_hand(advice), jobs=jobs),
+        judge_interruptions(
+            month=month,
+            on_demand_month=without_spot.dollars / months,
+            interruptions=result.interruptions / months,
+            redone_hours=result.redo_seconds / _HOUR / months,
+        ),
+    )
+
+
+def _judge_load(advice: Advice, month: float) -> Verdict:
+    listing = _cheapest(advice.gathered)
+    hours = max(advice.gathered.traffic.length / _HOUR, 1.0)
+    needed = advice.best.result.work_seconds / _HOUR / hours / _whole_speed(listing, advice)
+    machines = max(1, math.ceil(needed))
+    an_hour = (listing.on_demand or 0.0) * RESERVED_SHARE + _extra(advice)
+    return judge_constant_load(
+        month=month,
+        reserved_month=an_hour * HOURS_PER_MONTH * machines,
+        machine=listing.instance_type.name,
+        share=needed / machines,
+        machines=machines,
+    )
+
+
+def _by_hand(advice: Advice) -> float:
+    """Return USD a month of the work alone, on demand on the best type for it."""
+    listing = _cheapest(advice.gathered)
+    work_hours = advice.best.result.work_seconds / _HOUR / advice.months
+    an_hour = (listing.on_demand or 0.0) + _extra(advice)
+    return work_hours / _whole_speed(listing, advice) * an_hour
+
+
+def _cheapest(gathered: Gathered) -> Listing:
+    """Return what does most work for its on-demand price."""
+    slots = gathered.subject.slots
+    sold = [each for each in gathered.prices.listings if each.on_demand]
+    return min(
+        sold or gathered.prices.listings,
+        key=lambda each: (
+            (each.on_demand or math.inf)
+            / (each.speed * slot_count(each.instance_type.gpu_count, slots))
+        ),
+    )
+
+
+def _whole_speed(listing: Listing, advice: Advice) -> float:
+    slots = slot_count(listing.instance_type.gpu_count, advice.gathered.subject.slots)
+    return listing.speed * slots
+
+
+def _extra(advice: Advice) -> float:
+    return extra_price_per_hour(advice.gathered.subject.root_volume_gib)

@@ -1,0 +1,253 @@
+"""An advice in the terminal and for programs."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from spindown.cli.advise.advice import Advice
+from spindown.cli.advise.search import Settings, Trial, keeps_promise
+from spindown.cli.simulate.table import format_days, format_wait
+from spindown.config import format_duration
+from spindown.domain.advice import Answer, GapShare, Verdict
+
+_COLOURS = {Answer.YES: "bold yellow", Answer.NO: "green", Answer.JUDGE: "cyan"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One setting: now, advised, and why."""
+
+    key: str
+    now: str
+    advised: str
+    why: str = ""
+
+
+def render_advice(advice: Advice) -> RenderableType:
+    """Return the advice as tables and sentences."""
+    return Group(
+        *_inputs(advice),
+        Text(),
+        *_outcome(advice),
+        Text(),
+        _table(advice),
+        Text(),
+        *_how_to_apply(advice),
+        Text(),
+        Text("When not to use this", style="bold"),
+        *_verdicts(advice),
+    )
+
+
+def _inputs(advice: Advice) -> Iterator[Text]:
+    gathered, result = advice.gathered, advice.present.result
+    span = format_days(gathered.traffic.length)
+    yield Text(
+        f"{result.jobs:,} jobs, {result.items:,} items in {span}: {gathered.traffic.source}; "
+        f"prices: {gathered.prices.source}."
+    )
+    for note in gathered.notes:
+        yield Text(f"Assumed: {note}.", style="dim")
+    asked = "as asked" if advice.is_promise_asked else "no later than now"
+    yield Text(f"Promise: 95 % of jobs start within {format_wait(advice.promise)}, {asked}.")
+
+
+def _outcome(advice: Advice) -> Iterator[Text]:
+    yield _sum("Now", advice.present, advice)
+    if advice.best == advice.present:
+        if keeps_promise(advice.present.result, advice.promise):
+            said = "Nothing that was tried costs at least 1 % less within the promise."
+        else:
+            said = "Nothing that was tried keeps the promise; see warm_workers and max_workers."
+        yield Text(f"{said} ({advice.simulations} simulations)")
+        return
+    yield _sum("Advised", advice.best, advice)
+    saving = advice.saving_a_month
+    share = saving / max(advice.a_month(advice.present), 1e-9)
+    if saving >= 0.0:
+        words = f"saves ${saving:,.2f} a month, {share:.0%}"
+    else:
+        words = f"costs ${-saving:,.2f} a month more, and keeps the promise"
+    yield Text(f"That {words}, found in {advice.simulations} simulations.", style="bold green")
+
+
+def _sum(name: str, trial: Trial, advice: Advice) -> Text:
+    result = trial.result
+    return Text(
+        f"{name:<8}${advice.a_month(trial):,.2f} a month, "
+        f"${result.dollars_per_item * 1000:.4g} for 1,000 items, 95 % start within "
+        f"{format_wait(result.wait.p95)}"
+    )
+
+
+def settings_lines(advice: Advice) -> list[Line]:
+    """Return every setting that was looked at."""
+    now, best = advice.present.settings, advice.best.settings
+    return [
+        Line(
+            key="start_within",
+            now=_spell(now.policy.start_within),
+            advised=_spell(best.policy.start_within),
+        ),
+        Line(
+            key="drain_within",
+            now=_spell(now.policy.drain_within),
+            advised=_spell(best.policy.drain_within),
+        ),
+        Line(
+            key="idle_timeout",
+            now=_spell_idle(now, advice.present_gaps),
+            advised=_spell_idle(best, advice.best_gaps),
+            why=_say_gaps(best, advice),
+        ),
+        Line(
+            key="max_price_per_hour",
+            now=f"{now.policy.max_price_per_hour:g}",
+            advised=f"{best.policy.max_price_per_hour:g}",
+        ),
+        Line(
+            key="families_denied",
+            now=", ".join(sorted(now.families_denied)) or "none",
+            advised=", ".join(sorted(best.families_denied)) or "none",
+            why=f"launched: {_say_types(advice.best)}",
+        ),
+    ]
+
+
+def _table(advice: Advice) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in ("setting", "now", "advised", ""):
+        table.add_column(name)
+    for line in settings_lines(advice):
+        style = "bold" if line.now != line.advised else ""
+        table.add_row(line.key, line.now, line.advised, Text(line.why, style="dim"), style=style)
+    return table
+
+
+def policy_command(advice: Advice) -> str:
+    """Return the line that puts the advised policy into force; "": there is nothing to change."""
+    now, best = advice.present.settings.policy, advice.best.settings.policy
+    changes = []
+    for key in ("start_within", "drain_within", "idle_timeout", "max_price_per_hour"):
+        value = getattr(best, key)
+        if value != getattr(now, key):
+            changes.append(f"{key}={_spell(value)}")
+    if not changes:
+        return ""
+    return f"spindown policy set {advice.gathered.subject.workload} {' '.join(changes)}"
+
+
+def families_line(advice: Advice) -> str:
+    """Return the line of spindown.toml for the advised families; "": nothing to change."""
+    now, best = advice.present.settings, advice.best.settings
+    if now.families_denied == best.families_denied:
+        return ""
+    names = ", ".join(f'"{family}"' for family in sorted(best.families_denied))
+    return f"families_denied = [{names}]"
+
+
+def _how_to_apply(advice: Advice) -> Iterator[RenderableType]:
+    command, families = policy_command(advice), families_line(advice)
+    if command:
+        yield Text("Apply it now, without a deploy:")
+        # Whole on one line, so that it can be copied.
+        yield Text(f"    {command}", style="bold", no_wrap=True, overflow="ignore")
+    if families:
+        table = f"[workload.{advice.gathered.subject.workload}.requirements]"
+        yield Text(f"And in spindown.toml, below {table}, with the next deploy:")
+        yield Text(f"    {families}", style="bold", no_wrap=True, overflow="ignore")
+    if not command and not families:
+        yield Text("There is nothing to apply.")
+
+
+def _verdicts(advice: Advice) -> Iterator[RenderableType]:
+    for verdict in advice.verdicts:
+        head = Text(f"{verdict.case}: ")
+        yield head.append(verdict.answer.value, style=_COLOURS[verdict.answer])
+        yield Padding(Text(verdict.sentence), (0, 0, 0, 4), expand=False)
+
+
+def _spell(value: object) -> str:
+    if value is None:
+        return "auto"
+    return format_duration(value) if isinstance(value, timedelta) else f"{value:g}"
+
+
+def _spell_idle(settings: Settings, gaps: GapShare) -> str:
+    covered = f" ({gaps.share:.0%} of gaps)" if gaps.gaps else ""
+    return _spell(settings.policy.idle_timeout) + covered
+
+
+def _say_gaps(settings: Settings, advice: Advice) -> str:
+    found = advice.best_gaps
+    if not found.gaps:
+        return "there was no gap in the work"
+    learned = ""
+    if settings.policy.idle_timeout is None:
+        learned = f"learns about {format_duration(advice.learned_idle)}; "
+    return f"{learned}covers {found.covered:,} of {found.gaps:,} gaps"
+
+
+def _say_types(trial: Trial) -> str:
+    counts = sorted(trial.result.types.items(), key=lambda pair: -pair[1])
+    return ", ".join(f"{count:,} x {name}" for name, count in counts[:4]) or "nothing"
+
+
+def advice_to_json(advice: Advice) -> dict[str, Any]:
+    """Return an advice for programs."""
+    return {
+        "workload": advice.gathered.subject.workload,
+        "arrivals": advice.gathered.traffic.source,
+        "prices": advice.gathered.prices.source,
+        "seconds": advice.gathered.traffic.length,
+        "seed": advice.gathered.seed,
+        "assumed": list(advice.gathered.notes),
+        "promise_seconds": advice.promise,
+        "now": _trial_to_json(advice.present, advice.present_gaps, advice),
+        "advised": _trial_to_json(advice.best, advice.best_gaps, advice),
+        "saving_a_month": advice.saving_a_month,
+        "learned_idle_seconds": advice.learned_idle.total_seconds(),
+        "command": policy_command(advice),
+        "families": families_line(advice),
+        "when_not": [_verdict_to_json(verdict) for verdict in advice.verdicts],
+        "simulations": advice.simulations,
+    }
+
+
+def _trial_to_json(trial: Trial, gaps: GapShare, advice: Advice) -> dict[str, Any]:
+    policy, result = trial.settings.policy, trial.result
+    return {
+        "settings": {
+            "start_within": _spell(policy.start_within),
+            "drain_within": _spell(policy.drain_within),
+            "idle_timeout": _spell(policy.idle_timeout),
+            "max_price_per_hour": policy.max_price_per_hour,
+            "families_denied": sorted(trial.settings.families_denied),
+        },
+        "dollars_a_month": advice.a_month(trial),
+        "dollars_per_item": result.dollars_per_item,
+        "wait_p50_seconds": result.wait.p50,
+        "wait_p95_seconds": result.wait.p95,
+        "keeps_promise": keeps_promise(result, advice.promise),
+        "gaps": gaps.gaps,
+        "gaps_covered": gaps.covered,
+        "types": dict(result.types),
+    }
+
+
+def _verdict_to_json(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict; JSON has no infinity, so that what never tips has no figure."""
+    tips = verdict.break_even if math.isfinite(verdict.break_even) else None
+    return {
+        "case": verdict.case,
+        "answer": verdict.answer.value,
+        "break_even": tips,
+        "sentence": verdict.sentence,
+    }

@@ -1,0 +1,144 @@
+"""Look for the cheapest settings within a promise: one setting after the other, a few values each.
+
+Not every combination is tried: that would be hundreds of simulated months for the last cent.
+Each stage keeps the best so far and varies one thing, so that seventeen simulations are the most.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from spindown.domain.advice.gap import gap_quantile
+from spindown.domain.idle import LONGEST_TIMEOUT, SHORTEST_TIMEOUT
+from spindown.domain.policy import Policy
+from spindown.simulator import SimResult
+
+#: (start_within, drain_within) in minutes.
+_PATIENCE = ((1, 2), (4, 8), (10, 20), (20, 40), (30, 60))
+#: Shares of the gaps that a fixed idle timeout is tried to cover.
+_COVERED = (0.5, 0.9)
+_CLASSIC_IDLE = timedelta(minutes=10)
+_PRICE_FACTORS = (0.5, 2.0)
+#: Families that are tried to be left out.
+_FAMILIES_AT_MOST = 3
+#: A setting is worth a change from this saving on; less is chance.
+LEAST_GAIN = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What may be advised."""
+
+    policy: Policy
+    families_denied: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """Settings and what came of them."""
+
+    settings: Settings
+    result: SimResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the search is told of the traffic and the market."""
+
+    #: Seconds without work, each.
+    gaps: Sequence[float]
+    #: Families that are sold, denied ones too.
+    families: frozenset[str]
+    #: 95 % of jobs start within so many seconds.
+    promise: float
+
+
+#: Simulates settings side by side; is told what they vary.
+Try = Callable[[str, Sequence[Settings]], Sequence[SimResult]]
+
+
+def search(present: Trial, known: Known, attempt: Try) -> Trial:
+    """Return the cheapest settings that were found within the promise; the present ones at worst.
+
+    Args:
+        present: what is in force.
+        known: traffic, market and promise.
+        attempt: simulates.
+    """
+    best = present
+    for name, vary in _STAGES.items():
+        variants = list(dict.fromkeys(vary(best, known)))
+        variants = [settings for settings in variants if settings != best.settings]
+        if not variants:
+            continue
+        results = attempt(name, variants)
+        trials = [Trial(settings=s, result=r) for s, r in zip(variants, results, strict=True)]
+        best = _better(best, trials, known.promise)
+    return best
+
+
+def keeps_promise(result: SimResult, promise: float) -> bool:
+    """Tell whether everything was done, and started in time."""
+    return result.jobs_done == result.jobs and result.wait.p95 <= promise
+
+
+def _better(best: Trial, trials: Sequence[Trial], promise: float) -> Trial:
+    kept = [trial for trial in trials if keeps_promise(trial.result, promise)]
+    if not kept:
+        return best
+    cheapest = min(kept, key=lambda trial: trial.result.dollars)
+    if not keeps_promise(best.result, promise):
+        return cheapest
+    gain = 1.0 - cheapest.result.dollars / max(best.result.dollars, 1e-9)
+    return cheapest if gain >= LEAST_GAIN else best
+
+
+def _patience(best: Trial, known: Known) -> Iterator[Settings]:
+    for start, drain in _PATIENCE:
+        if timedelta(minutes=start).total_seconds() <= known.promise:
+            yield _with(
+                best,
+                start_within=timedelta(minutes=start),
+                drain_within=timedelta(minutes=drain),
+            )
+
+
+def _idle(best: Trial, known: Known) -> Iterator[Settings]:
+    yield _with(best, idle_timeout=None)
+    for share in _COVERED:
+        seconds = timedelta(seconds=round(gap_quantile(known.gaps, share)))
+        if seconds <= LONGEST_TIMEOUT:
+            yield _with(best, idle_timeout=max(seconds, SHORTEST_TIMEOUT))
+    yield _with(best, idle_timeout=_CLASSIC_IDLE)
+
+
+def _price(best: Trial, _known: Known) -> Iterator[Settings]:
+    for factor in _PRICE_FACTORS:
+        ceiling = round(best.settings.policy.max_price_per_hour * factor, 2)
+        yield _with(best, max_price_per_hour=ceiling)
+
+
+def _families(best: Trial, known: Known) -> Iterator[Settings]:
+    denied = best.settings.families_denied
+    if denied & known.families:
+        yield replace(best.settings, families_denied=frozenset())
+    allowed = known.families - denied
+    launches: dict[str, int] = {}
+    for name, count in best.result.types.items():
+        family = name.partition(".")[0]
+        launches[family] = launches.get(family, 0) + count
+    used = sorted(launches, key=lambda family: -launches[family])
+    for family in used[:_FAMILIES_AT_MOST] if len(allowed) > 1 else ():
+        yield replace(best.settings, families_denied=denied | {family})
+
+
+_STAGES: dict[str, Callable[[Trial, Known], Iterator[Settings]]] = {
+    "start_within": _patience,
+    "idle_timeout": _idle,
+    "max_price": _price,
+    "families": _families,
+}
+
+
+def _with(best: Trial, **changes: object) -> Settings:
+    return replace(best.settings, policy=replace(best.settings.policy, **changes))  # type: ignore[arg-type]
