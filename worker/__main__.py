@@ -135,6 +135,7 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
             code=code,
             log=log,
             make_runner=lambda worker, slot: make_runner(worker, slot, code, settings, log),
+            events=aws.job_events(),
         )
     )
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from spindown.app.port import Identity, Key, Metadata, ObjectStore
+from spindown.app.port import Identity, JobEvents, Key, Metadata, ObjectStore
 from spindown.app.work.account import Account
 from spindown.app.work.held import Seat, WorkPorts
 from spindown.app.work.policy import read_standing
@@ -37,6 +37,7 @@ from worker.life import Life
 from worker.log import EventLog
 from worker.slot import Slot
 from worker.transfer.ahead import Ahead
+from worker.transfer.outbox import Outbox
 from worker.usage.journal import Journal
 from worker.usage.sampler import Sampler
 from worker.watch import Watch
@@ -65,6 +66,8 @@ class Parts:
     log: EventLog
     #: Makes what runs the user's code in one slot of a worker.
     make_runner: Callable[[Worker, int], Runner]
+    #: Where other systems hear of jobs that are over; None: nobody does.
+    events: JobEvents | None = None
 
 
 class Daemon:
@@ -79,6 +82,7 @@ class Daemon:
         )
         standing = read_standing(parts.ports.table, parts.home.workload)
         self._life = Life(clock=parts.ports.clock, standing=standing, code_digest=parts.code.digest)
+        self._outbox = Outbox(parts.events, parts.log) if parts.events else None
         self._slots: Sequence[Slot] = ()
         self._asked = threading.Event()
 
@@ -109,6 +113,8 @@ class Daemon:
         self._presence.drain(self._life.reason)
         watch.stop()
         sampler.stop()
+        if self._outbox is not None:
+            self._outbox.flush()
         self._log.info("drained", reason=self._life.reason)
         return worker
 
@@ -193,6 +199,8 @@ class Daemon:
             recorder=sampler.watch(slot, runner),
             stop_grace=timedelta(0) if spec.mode is RunMode.ENTRYPOINT else spec.stop_grace,
             job_timeout=spec.job_timeout,
+            outbox=self._outbox,
+            deployment=parts.home.deployment,
             ahead=Ahead(
                 life=self._life,
                 ports=self._ports,

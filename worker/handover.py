@@ -15,7 +15,8 @@ from spindown.app.work.held import Held, Seat, WorkPorts
 from spindown.app.work.presence import Presence
 from spindown.app.work.release import abandon, dismiss, release
 from spindown.app.work.split import split
-from spindown.contract.job.manifest import JobState
+from spindown.contract.job.event import job_event
+from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.result import ItemStatus
 from spindown.domain.policy import Policy
 from spindown.error import SpindownError
@@ -24,6 +25,7 @@ from worker.keeper import Keeper
 from worker.life import Life
 from worker.log import EventLog
 from worker.transfer.ahead import Ahead
+from worker.transfer.outbox import Outbox
 from worker.usage.record import Recorder
 
 
@@ -67,11 +69,28 @@ class Bench:
     job_timeout: timedelta | None = None
     #: Looks one message ahead; None: nobody does.
     ahead: Ahead | None = None
+    #: Tells other systems of jobs that are over; None: nobody listens.
+    outbox: Outbox | None = None
+    deployment: str = ""
 
     @property
     def policy(self) -> Policy:
         """Return the policy in force."""
         return self.life.standing.policy
+
+
+def announce(manifest: Manifest, bench: Bench) -> None:
+    """Let other systems hear how a job ended, without waiting for it."""
+    if bench.outbox is None:
+        return
+    event = job_event(
+        manifest,
+        deployment=bench.deployment,
+        workload=bench.seat.workload,
+        now=bench.ports.clock.now(),
+    )
+    bench.outbox.add(event)
+    bench.transfers.submit(bench.outbox.flush)
 
 
 class Handover:
@@ -93,6 +112,7 @@ class Handover:
             busy_seconds=round(manifest.busy_seconds, 3),
             cost_usd=round(manifest.cost_usd, 6),
         )
+        announce(held.manifest, self._bench)
         return Ending.COMPLETED
 
     def split(self, held: Held, values: Sequence[Any]) -> Ending:
@@ -116,6 +136,7 @@ class Handover:
             dismiss(job, **self._ours)
         self._bench.account.emit({"DeadLettered": 1}, reason=why)
         self._log.warning("job_dead_lettered", reason=held.manifest.reason)
+        announce(held.manifest, self._bench)
         return Ending.DEAD_LETTERED
 
     def abandon(self, held: Held) -> Ending:

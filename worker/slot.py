@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from spindown.app.port import Message
 from spindown.app.work.claim import Declined, Outcome, claim
+from spindown.app.work.fence import read_fence
 from spindown.app.work.held import Held
 from spindown.app.work.message import put_back
 from spindown.contract.usage import UsageEnd
@@ -13,7 +14,7 @@ from spindown.domain.idle import poll_wait
 from spindown.domain.lease import is_quarantined
 from spindown.error import SpindownError
 from worker.attempt import Attempt
-from worker.handover import Bench, Ending
+from worker.handover import Bench, Ending, announce
 
 _FIRST_BACK_OFF = timedelta(seconds=1)
 _LONGEST_BACK_OFF = timedelta(seconds=30)
@@ -181,8 +182,15 @@ class Slot:
             bench.account.emit({"DeadLettered": 1}, reason="malformed")
         elif declined.outcome is Outcome.DEAD_LETTERED:
             bench.account.emit({"DeadLettered": 1}, reason="failures")
+            self._announce(declined.job_id or "")
         elif declined.outcome is Outcome.CONDEMNED:
             bench.life.leave(bench.ports.clock.now(), "condemned")
+
+    def _announce(self, job_id: str) -> None:
+        """Tell of a job that was given up at its claim."""
+        fence = read_fence(job_id, self._bench.ports.objects) if self._bench.outbox else None
+        if fence is not None:
+            announce(fence.manifest, self._bench)
 
     def _wait_longer(self) -> None:
         self._bench.life.wait(self._back_off)

@@ -9,6 +9,7 @@ from aws_cdk import aws_iam as iam
 from infra.grant.statement import READ_ROWS, allow, see_missing_objects
 from spindown.contract import row
 from spindown.contract.job.batch import UPLOADS
+from spindown.contract.job.event import DETAIL_TYPES, SOURCE
 from spindown.contract.job.manifest import STATES
 from spindown.contract.location import parse_location, work_root
 from spindown.contract.run import ecr_registry
@@ -49,6 +50,18 @@ def keep_results(*, bucket_arn: str, workload: str) -> list[iam.PolicyStatement]
 def keep_usage(*, bucket_arn: str, workload: str) -> iam.PolicyStatement:
     """Return the writing of the workload's usage records."""
     return allow("KeepUsage", ["s3:PutObject"], [f"{bucket_arn}/{usage_prefix(workload)}*"])
+
+
+def tell_of_jobs() -> iam.PolicyStatement:
+    """Return the sending of events of jobs, and of nothing that bears another name.
+
+    Source: Service Authorization Reference, Amazon EventBridge, condition keys of PutEvents.
+    """
+    bus = f"arn:{Aws.PARTITION}:events:{Aws.REGION}:{Aws.ACCOUNT_ID}:event-bus/default"
+    conditions = {
+        "StringEquals": {"events:source": SOURCE, "events:detail-type": list(DETAIL_TYPES)}
+    }
+    return allow("TellOfJobs", ["events:PutEvents"], [bus], conditions)
 
 
 def read_code(*, archive_arn: str) -> iam.PolicyStatement:

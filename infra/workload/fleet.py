@@ -94,6 +94,7 @@ class Fleet(Construct):
             *grant.work_jobs(queue_arn=jobs.queue.queue_arn, dead_letters_arn=dead_letters_arn),
             *grant.keep_results(bucket_arn=ground.store.bucket.bucket_arn, workload=name),
             grant.keep_usage(bucket_arn=ground.store.bucket.bucket_arn, workload=name),
+            grant.tell_of_jobs(),
             grant.read_code(archive_arn=archive.arn),
             *([] if workload.image.mode == "ami" else [grant.read_kit(archive_arn=ground.kit.arn)]),
             *grant.read_inputs(workload.inputs),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 from botocore.config import Config
 
 from spindown.app.port import Clock
+from spindown.aws.bus import EventBridgeBus
 from spindown.aws.clock import SystemClock
 from spindown.aws.dynamodb import DynamoTable
 from spindown.aws.ec2 import Ec2Compute
@@ -127,6 +128,10 @@ class Aws:
         from spindown.aws.traffic import CloudWatchTrafficHistory  # noqa: PLC0415 - the functions do without it
 
         return CloudWatchTrafficHistory(self._make("cloudwatch"), self._clock)
+
+    def job_events(self) -> EventBridgeBus:
+        """Return the default bus."""
+        return EventBridgeBus(self._make("events"))
 
     def settings(self, deployment: str) -> SsmSettingsStore:
         """Return the settings of a deployment."""

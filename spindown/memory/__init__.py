@@ -15,7 +15,7 @@ from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.settings import MemorySettingsStore
 from spindown.memory.store import MemoryInputSource, MemoryObjectStore
 from spindown.memory.table import MemoryTable
-from spindown.memory.topic import MemoryTopic
+from spindown.memory.topic import MemoryJobEvents, MemoryTopic
 
 __all__ = [
     "Bill",
@@ -25,6 +25,7 @@ __all__ = [
     "MemoryClock",
     "MemoryCompute",
     "MemoryInputSource",
+    "MemoryJobEvents",
     "MemoryJobQueue",
     "MemoryMarket",
     "MemoryMetadata",

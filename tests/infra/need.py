@@ -75,6 +75,15 @@ _WORKER_NEEDS = [
     # Its row, leases, the policy in force; how an owner that is gone has ended.
     *(rows(action, "w#rich") for action in ("GetItem", "Query", "UpdateItem", "DeleteItem")),
     rows("GetItem", "h#rich"),
+    # What other systems hear of jobs.
+    *(
+        Call(
+            "events:PutEvents",
+            ours("events", "event-bus/default"),
+            {"events:source": ["spindown"], "events:detail-type": [f"Spindown Job {end}"]},
+        )
+        for end in ("Completed", "Failed")
+    ),
     # Its log, metrics and usage.
     *_objects(["PutObject"], "usage/workload=rich/day=2026-03-09/j-1.jsonl"),
     Call("logs:CreateLogStream", _WORKER_LOG),
@@ -111,6 +120,12 @@ _WORKER_MUST_NOT = [
     rows("UpdateItem", "d#"),
     Call("dynamodb:Scan", _TABLE),
     Call("dynamodb:Query", f"{_TABLE}/index/instance"),
+    # Events that are not its own to tell.
+    Call(
+        "events:PutEvents",
+        ours("events", "event-bus/default"),
+        {"events:source": ["aws.ec2"], "events:detail-type": ["Spindown Job Failed"]},
+    ),
     # Anything of instances, settings and roles.
     Call("ec2:RunInstances", ours("ec2", "instance/i-1"), _OURS),
     Call("ec2:TerminateInstances", ours("ec2", "instance/i-1"), _BEARS_OURS),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from spindown.contract.job.event import JobEvent
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.domain.offer import CapacityType
 
@@ -104,4 +105,12 @@ class Metadata(Protocol):
 
     def rebalance(self) -> datetime | None:
         """Return when a rebalance recommendation was given, if one was."""
+        ...
+
+
+class JobEvents(Protocol):
+    """Where other systems hear that jobs are over."""
+
+    def send(self, events: Sequence[JobEvent]) -> None:
+        """Send events; after an error some may have gone, and go again the next time."""
         ...

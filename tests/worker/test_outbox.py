@@ -1,0 +1,75 @@
+"""Other systems hear of every job that is over, also when nobody listened for a while."""
+
+import io
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from spindown.memory import MemoryJobEvents
+from tests.slot import ScriptedRunner, SlotWorld
+from tests.work import items
+from worker.child.runner import Broken
+from worker.log import open_log
+from worker.slot import Slot
+from worker.transfer.outbox import Outbox
+
+JOB = {"job_id": "j", "items": items(2), "batch_id": "b"}
+
+
+def telling(slot: SlotWorld) -> MemoryJobEvents:
+    events = MemoryJobEvents()
+    outbox = Outbox(events, open_log(io.StringIO()))
+    slot.bench = replace(slot.bench, outbox=outbox, deployment="lab")
+    slot.slot = Slot(slot.bench, poll_at_most=timedelta(seconds=20))
+    return events
+
+
+def settle(slot: SlotWorld) -> None:
+    """Wait until what was begun beside the slot is over."""
+    for _ in range(2):
+        slot.bench.transfers.submit(lambda: None).result()
+    assert slot.bench.outbox is not None
+    slot.bench.outbox.flush()
+
+
+def test_a_job_that_is_completed_is_told_at_once(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    events = telling(slot)
+    slot.world.send(JOB)
+    slot.slot.step()
+    settle(slot)
+    [event] = events.sent
+    assert (event.job_id, event.batch_id, event.state) == ("j", "b", "completed")
+    assert (event.deployment, event.workload, event.items) == ("lab", "classify", 2)
+
+
+def test_a_job_that_is_given_up_is_told_with_its_reason(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=lambda *_: [Broken("no licence")]))
+    slot.world.policy = replace(slot.world.policy, max_failures=1, max_failures_on_two=1)
+    slot.life.standing = replace(slot.life.standing, policy=slot.world.policy)
+    events = telling(slot)
+    slot.world.send(JOB)
+    slot.slot.step()
+    settle(slot)
+    [event] = events.sent
+    assert (event.state, event.failures) == ("failed", 1)
+    assert "no licence" in event.reason
+    # The move to the dead-letter queue is repeated when the message comes again; so is this.
+    slot.world.send(JOB)
+    slot.slot.step()
+    settle(slot)
+    assert [event.state for event in events.sent] == ["failed", "failed"]
+
+
+def test_what_could_not_be_sent_goes_the_next_time_in_order(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    events = telling(slot)
+    events.is_reachable = False
+    for name in ("a", "b"):
+        slot.world.send({**JOB, "job_id": name})
+        slot.slot.step()
+    settle(slot)
+    assert not events.sent
+    events.is_reachable = True
+    settle(slot)
+    assert sorted(one.job_id for one in list(events.sent)) == ["a", "b"]

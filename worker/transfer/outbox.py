@@ -1,0 +1,40 @@
+"""Events of jobs on their way: sent at once, kept for a while when nobody takes them."""
+
+import threading
+from collections import deque
+
+from spindown.app.port import JobEvents
+from spindown.contract.job.event import JobEvent
+from spindown.error import SpindownError
+from worker.log import EventLog
+
+#: Beyond them the oldest are dropped: they are for convenience, the manifest is the truth.
+_EVENTS_AT_MOST = 1000
+
+
+class Outbox:
+    """Events that wait to be sent. Threads may share it; no failure leaves it."""
+
+    def __init__(self, events: JobEvents, log: EventLog) -> None:
+        self._events = events
+        self._log = log
+        self._waiting: deque[JobEvent] = deque(maxlen=_EVENTS_AT_MOST)
+        self._sending = threading.Lock()
+
+    def add(self, event: JobEvent) -> None:
+        """Let an event wait for the next ``flush``."""
+        self._waiting.append(event)
+
+    def flush(self) -> None:
+        """Send what waits; what cannot be sent waits for the next time."""
+        with self._sending:
+            batch = []
+            while self._waiting:
+                batch.append(self._waiting.popleft())
+            if not batch:
+                return
+            try:
+                self._events.send(batch)
+            except SpindownError as exc:
+                self._log.warning("events_not_sent", reason=str(exc), events=len(batch))
+                self._waiting.extendleft(reversed(batch))
