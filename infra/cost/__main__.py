@@ -51,10 +51,15 @@ def synthesise(path: Path) -> Mapping[str, Mapping[str, Any]]:
         )
         describe(app)
         app.synth()
-        return {
-            file.name.removesuffix(".template.json"): json.loads(file.read_text())["Resources"]
-            for file in sorted(Path(directory).glob("*.template.json"))
-        }
+        return read_templates(Path(directory))
+
+
+def read_templates(directory: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Return the resources of each stack that was synthesised into a directory."""
+    return {
+        file.name.removesuffix(".template.json"): json.loads(file.read_text())["Resources"]
+        for file in sorted(directory.glob("*.template.json"))
+    }
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.cost.idle import HOURS_A_MONTH, LEDGER_GIB, REFRESH, TICK, Errand
+from infra.cost.idle import ADVICE, HOURS_A_MONTH, LEDGER_GIB, REFRESH, TICK, Errand
 from infra.cost.price import PRICES, Usage
 from spindown.error import ContractError
 
@@ -51,6 +51,8 @@ class Estimate:
     """A month without work."""
 
     charges: tuple[Charge, ...]
+    #: Name of an alarm -> metrics that it reads, by which it is billed.
+    alarms: Mapping[str, int]
     #: Type of resource -> (how many, why it costs nothing).
     free: Mapping[str, tuple[int, str]]
 
@@ -81,7 +83,15 @@ def estimate(templates: Mapping[str, Resources]) -> Estimate:
             lines += found
             if not found:
                 free[kind] = free.get(kind, (0, ""))[0] + 1, _FREE[kind]
-    return Estimate(charges=tuple(_add_up(lines)), free=free)
+    return Estimate(charges=tuple(_add_up(lines)), alarms=dict(_alarms(templates)), free=free)
+
+
+def _alarms(templates: Mapping[str, Resources]) -> Iterator[tuple[str, int]]:
+    for resources in templates.values():
+        for name, resource in resources.items():
+            if resource["Type"] == "AWS::CloudWatch::Alarm":
+                properties = resource.get("Properties", {})
+                yield str(properties.get("AlarmName", name)), _metrics_of(properties)
 
 
 Properties = Mapping[str, Any]
@@ -108,11 +118,16 @@ def _add_up(lines: list[Line]) -> Iterator[Charge]:
 
 
 def _alarm(properties: Properties, _: Resources) -> Iterator[Line]:
+    yield Line(usage=Usage.ALARM_METRIC, quantity=_metrics_of(properties), purpose="alarms")
+
+
+def _metrics_of(properties: Properties) -> int:
+    """Return how many metrics an alarm is billed for."""
     queries = properties.get("Metrics", [])
     read = sum("MetricStat" in query for query in queries) or 1
     # A band of usual values is billed as two metrics besides the one that it is of.
     bands = sum("ANOMALY_DETECTION_BAND" in query.get("Expression", "") for query in queries)
-    yield Line(usage=Usage.ALARM_METRIC, quantity=read + 2 * bands, purpose="alarms")
+    return read + 2 * bands
 
 
 def _dashboard(_: Properties, __: Resources) -> Iterator[Line]:
@@ -130,6 +145,21 @@ def _schedule(properties: Properties, resources: Resources) -> Iterator[Line]:
     yield Line(usage=Usage.LAMBDA_REQUEST, quantity=times, purpose=purpose)
     yield Line(usage=Usage.LAMBDA_GIB_SECOND, quantity=times * gib_seconds, purpose=purpose)
     yield from _errand(errand, times, purpose)
+    if not ticks:
+        yield from _advice(times, function["MemorySize"], resources)
+
+
+def _advice(times: float, memory_mib: float, resources: Resources) -> Iterator[Line]:
+    """Yield what the refresh of the offers does besides for each workload, which has a tick."""
+    schedules = (
+        json.loads(one["Properties"]["Target"]["Input"])
+        for one in resources.values()
+        if one["Type"] == "AWS::Scheduler::Schedule"
+    )
+    for _ in [target for target in schedules if "workload" in target]:
+        gib_seconds = times * ADVICE.seconds * memory_mib / 1024
+        yield Line(usage=Usage.LAMBDA_GIB_SECOND, quantity=gib_seconds, purpose="judging costs")
+        yield from _errand(ADVICE, times, "judging costs")
 
 
 def _errand(errand: Errand, times: float, purpose: str) -> Iterator[Line]:

@@ -63,5 +63,18 @@ REFRESH = Errand(
     basis="an estimate: 30 s billed and a catalogue of 1 MB",
 )
 
+#: What the offers function does besides for each workload: judge what its items have cost.
+ADVICE = Errand(
+    seconds=0.1,
+    used={
+        # One consistent query of a ledger of up to 12 KB, 4 KB a unit.
+        Usage.TABLE_READ: 3,
+        Usage.LOG_GIB: 300 / _GIB,
+    },
+    # What an hour of one warm machine would cost.
+    metrics=1,
+    basis="calls and metrics as counted over an idle hour; 0.1 s billed is an estimate",
+)
+
 #: The ledger without a worker.
 LEDGER_GIB = 0.001

@@ -3,14 +3,20 @@
 from collections.abc import Iterator, Sequence
 
 from infra.cost.estimate import Charge, Estimate
-from infra.cost.idle import HOURS_A_MONTH, REFRESH, TICK
-from infra.cost.price import AS_OF, PRICES
+from infra.cost.idle import ADVICE, HOURS_A_MONTH, REFRESH, TICK
+from infra.cost.price import AS_OF, PRICES, Usage
 
 
 def render(estimate: Estimate, *, workloads: Sequence[str]) -> str:
     """Return the page."""
     return "\n".join(
-        [*_head(estimate, workloads), *_charges(estimate), *_free(estimate), *_basis()]
+        [
+            *_head(estimate, workloads),
+            *_charges(estimate),
+            *_alarms(estimate),
+            *_free(estimate),
+            *_basis(),
+        ]
     )
 
 
@@ -53,6 +59,24 @@ def _row(charge: Charge) -> str:
     )
 
 
+def _alarms(estimate: Estimate) -> Iterator[str]:
+    each = PRICES[Usage.ALARM_METRIC].each
+    yield "## Which alarms"
+    yield ""
+    yield (
+        "An alarm is billed by the metrics that it reads, so there is one only for what must be "
+        "heard even when the functions are silent, and for money. What a function finds wrong "
+        "besides (a full quota, dry pools, an open breaker, a refused policy, late work, a dear "
+        "item and its cause) it tells the same topic itself, which costs nothing until it speaks."
+    )
+    yield ""
+    yield "| Alarm | Metrics | List, USD |"
+    yield "|---|---:|---:|"
+    for name, metrics in sorted(estimate.alarms.items()):
+        yield f"| {name} | {metrics} | {metrics * each:,.2f} |"
+    yield ""
+
+
 def _free(estimate: Estimate) -> Iterator[str]:
     yield "## What costs nothing"
     yield ""
@@ -71,6 +95,7 @@ def _basis() -> Iterator[str]:
     yield f"- A month has {HOURS_A_MONTH:,.0f} hours; a workload has one tick a minute."
     yield f"- A tick: {TICK.basis}."
     yield f"- A refresh of the offers, every hour: {REFRESH.basis}."
+    yield f"- Judging what items cost, then, for each workload: {ADVICE.basis}."
     yield "- A metric is billed for each hour in which a value is sent."
     yield ""
 

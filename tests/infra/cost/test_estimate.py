@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from infra.cost.__main__ import main, synthesise
+from infra.cost.__main__ import describe_cost, main, read_templates
 from infra.cost.estimate import Estimate, estimate
 from infra.cost.page import render
 from infra.cost.price import PRICES, Usage
 from infra.insight.control_cost import SCALER_GIB
 from spindown.error import ContractError
-from tests.infra.assembly import write_project
+from tests.infra.assembly import ROOT, Assembly
 
 Templates = Mapping[str, Mapping[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
-    return synthesise(write_project(tmp_path_factory.mktemp("project")))
+def templates(assembly: Assembly) -> Templates:
+    return read_templates(assembly.directory)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,10 @@ def test_the_page_says_what_each_line_says(whole: Estimate) -> None:
     assert f"**{whole.billed:,.2f} USD a month**" in page
     assert "With 2 workloads (plain, rich)" in page
     rows = re.findall(r"^\| ([^|*]+?) \| [\d,.]+ \|", page, flags=re.MULTILINE)
-    assert sorted(rows) == sorted(charge.usage.value for charge in whole.charges)
+    alarms = set(whole.alarms)
+    assert sorted(set(rows) - alarms) == sorted(charge.usage.value for charge in whole.charges)
+    assert alarms <= set(rows)
+    assert sum(whole.alarms.values()) == quantity(whole, Usage.ALARM_METRIC)
     assert all(kind in page for kind in whole.free)
 
 
@@ -136,3 +139,11 @@ def test_a_config_that_is_not_there_is_said_in_one_sentence(
     assert main([str(tmp_path / "nothing.toml")]) == 1
 
     assert re.fullmatch(r"spindown: spindown\.toml is .*\n", capsys.readouterr().err)
+
+
+def test_one_workload_costs_less_than_a_dollar_a_month_while_idle() -> None:
+    page = describe_cost(ROOT / "spindown.toml")
+
+    (billed,) = re.findall(r"\*\*([\d.]+) USD a month\*\*", page)
+    assert "With 1 workload (" in page
+    assert float(billed) < 1.0

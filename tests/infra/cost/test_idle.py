@@ -4,8 +4,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from infra.cost.idle import TICK
+from infra.cost.idle import ADVICE, REFRESH, TICK
 from infra.cost.price import Usage
+from spindown.app.alarm.advice import advise
+from spindown.app.offers import refresh
 from spindown.aws.log.emf import metric_events
 from spindown.memory import PortCall
 from tests.control import ControlWorld
@@ -41,6 +43,27 @@ def test_an_idle_tick_uses_what_the_estimate_says() -> None:
     assert not [call for call in calls if call.port == "objects"]
 
 
+def test_an_idle_hour_of_advice_uses_what_the_estimate_says() -> None:
+    world = ControlWorld(budget=100.0)
+    world.run(5)
+    refresh(world.ports)
+    advise(world.ports)
+    calls: list[PortCall] = []
+
+    def count(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        calls.append(call)
+        return proceed()
+
+    world.interfere = count
+    before = len(world.metrics.data)
+    advise(world.ports)
+
+    assert [call.method for call in calls if call.port == "table"] == ["query"]
+    assert ADVICE.used[Usage.TABLE_READ] == TICK.used[Usage.TABLE_READ]
+    assert not [call for call in calls if call.port in {"topic", "objects", "queue"}]
+    assert len(world.metrics.data) - before == ADVICE.metrics
+
+
 def test_an_idle_tick_sends_as_many_metrics_as_the_estimate_says() -> None:
     world = ControlWorld(budget=100.0)
     world.run(5)
@@ -52,3 +75,11 @@ def test_an_idle_tick_sends_as_many_metrics_as_the_estimate_says() -> None:
     # The clock in memory stands still during a tick, so that its time is 0 and is not sent.
     assert len({datum.name for datum in sent} | {"TickSeconds"}) == TICK.metrics
     assert sum(len(event) for event in metric_events(sent, world.now)) < 500
+
+
+def test_a_refresh_of_one_region_sends_as_many_metrics_as_the_estimate_says() -> None:
+    world = ControlWorld()
+
+    refresh(world.ports)
+
+    assert len(world.metrics.data) == REFRESH.metrics
