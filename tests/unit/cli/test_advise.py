@@ -1,0 +1,266 @@
+"""``spindown advise``: the cheapest settings within a promise, and the figures behind them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from spindown.aws.wiring import Aws
+from spindown.cli.advise.search import Known, Settings, Trial, search
+from spindown.cli.history.arrival import Traffic, keep_last
+from spindown.cli.history.gather import Asked, gather
+from spindown.cli.main import main
+from spindown.cli.session import Session
+from spindown.contract.row import BOOT_RATE, JOB_RATE
+from spindown.domain.policy import Policy
+from spindown.error import BadInput
+from spindown.memory import MemoryClock, MemoryTrafficHistory
+from spindown.simulator import Arrival, SimResult, simulate
+from tests.builders import minutes
+from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
+from tests.simulator.scene import DAY, HOUR, a_scenario
+
+RESULT = simulate(a_scenario(length=HOUR), Policy(), 1)
+
+
+def a_result(dollars: float, *, p95: float = 60.0, undone: int = 0, **types: int) -> SimResult:
+    return replace(
+        RESULT,
+        dollars=dollars,
+        wait=replace(RESULT.wait, p95=p95),
+        jobs_done=RESULT.jobs - undone,
+        types={name.replace("_", "."): count for name, count in types.items()},
+    )
+
+
+def a_present(dollars: float = 100.0, *, p95: float = 60.0, **types: int) -> Trial:
+    settings = Settings(policy=Policy(), families_denied=frozenset())
+    return Trial(settings=settings, result=a_result(dollars, p95=p95, **types))
+
+
+class Attempts:
+    """Answers trials by the policy that they have; keeps what was tried."""
+
+    def __init__(self, **answers: SimResult) -> None:
+        self._answers = answers
+        self.tried: dict[str, list[Settings]] = {}
+
+    def __call__(self, name: str, variants: Sequence[Settings]) -> list[SimResult]:
+        self.tried[name] = list(variants)
+        answer = self._answers.get(name, a_result(100.0))
+        # The last of each stage is the one that the case is about.
+        return [a_result(100.0)] * (len(variants) - 1) + [answer]
+
+
+KNOWN = Known(gaps=[30.0, 60.0, 400.0], families=frozenset({"g4dn", "g5"}), promise=1800.0)
+
+
+def test_each_setting_is_varied_on_the_best_so_far() -> None:
+    attempts = Attempts(start_within=a_result(80.0), max_price=a_result(70.0))
+    best = search(a_present(g4dn_xlarge=3), KNOWN, attempts)
+
+    assert best.result.dollars == 70.0
+    assert best.settings.policy.start_within == minutes(30)
+    assert best.settings.policy.max_price_per_hour == 4.0
+    assert {each.policy.start_within for each in attempts.tried["idle_timeout"]} == {minutes(30)}
+    assert [each.policy.idle_timeout for each in attempts.tried["idle_timeout"]] == [
+        timedelta(seconds=60),
+        timedelta(seconds=400),
+        minutes(10),
+    ]
+    assert sum(map(len, attempts.tried.values())) <= 14
+
+
+def test_a_setting_that_breaks_the_promise_or_leaves_work_undone_is_not_advised() -> None:
+    present = a_present(g4dn_xlarge=1)
+    for result in (a_result(10.0, p95=1801.0), a_result(10.0, undone=1), a_result(99.5)):
+        attempts = Attempts(start_within=result, idle_timeout=result, max_price=result)
+        assert search(present, KNOWN, attempts) == present
+
+
+def test_no_start_is_tried_that_is_later_than_the_promise() -> None:
+    attempts = Attempts()
+    search(a_present(), replace(KNOWN, promise=300.0), attempts)
+
+    assert {each.policy.start_within for each in attempts.tried["start_within"]} == {
+        minutes(1),
+        minutes(4),
+    }
+
+
+def test_dearer_settings_are_advised_where_the_present_ones_break_the_promise() -> None:
+    attempts = Attempts(start_within=a_result(130.0, p95=1000.0))
+    best = search(a_present(p95=5000.0), KNOWN, attempts)
+
+    assert best.result.dollars <= 130.0
+    assert best.result.wait.p95 <= KNOWN.promise
+
+
+def test_families_are_tried_without_the_one_that_was_used_and_with_the_denied() -> None:
+    attempts = Attempts(families=a_result(60.0))
+    best = search(a_present(g5_xlarge=9, g5_2xlarge=2, g4dn_xlarge=1), KNOWN, attempts)
+    denied = Trial(
+        settings=Settings(policy=Policy(), families_denied=frozenset({"g5"})),
+        result=a_result(100.0, g4dn_xlarge=1),
+    )
+    widened = Attempts(families=a_result(60.0))
+    search(denied, KNOWN, widened)
+
+    assert [sorted(each.families_denied) for each in attempts.tried["families"]] == [
+        ["g5"],
+        ["g4dn"],
+    ]
+    assert best.settings.families_denied == {"g4dn"}
+    # With one family denied the other is all that is left, so that it cannot be left out too.
+    assert [sorted(each.families_denied) for each in widened.tried["families"]] == [[]]
+
+
+def test_of_a_long_history_the_last_days_are_used() -> None:
+    traffic = Traffic(
+        source="here",
+        arrivals=tuple(Arrival(at=day * DAY, item_seconds=1.0) for day in range(10)),
+        start=MemoryClock().now(),
+        length=10 * DAY,
+        is_dated=True,
+    )
+    kept = keep_last(traffic, 2.0)
+
+    assert [arrival.at for arrival in kept.arrivals] == [0.0, DAY]
+    assert (kept.start, kept.end) == (traffic.start + timedelta(days=8), traffic.end)
+    assert "of 10 days of history the last 2 are used" in kept.notes[0]
+    assert keep_last(traffic, 10.0) is traffic
+
+
+class FakeAws:
+    """The ports that a history is read through, in memory."""
+
+    def __init__(self, world: ControlWorld) -> None:
+        self._world = world
+        self.clock = world.clock
+        self.history = MemoryTrafficHistory()
+
+    def settings(self, _deployment: str) -> object:
+        return self._world.settings
+
+    def table(self, _name: str) -> object:
+        return self._world.table
+
+    def market(self) -> object:
+        return self._world.market
+
+    def traffic(self) -> MemoryTrafficHistory:
+        return self.history
+
+
+def a_deployment(*, boots: tuple[float, ...] = ()) -> tuple[ControlWorld, FakeAws, Session]:
+    world = ControlWorld()
+    aws = FakeAws(world)
+    world.put(BOOT_RATE, samples=boots)
+    world.put(JOB_RATE, samples=(12.0, 8.0))
+    deployment = world.settings.deployment()
+    return world, aws, Session(aws=cast("Aws", aws), deployment=deployment)
+
+
+def test_a_deployment_gives_history_prices_knowledge_and_the_policy_in_force() -> None:
+    world, aws, session = a_deployment(boots=(120.0,) * 8)
+    world.settings.put_live(WORKLOAD, json.dumps({"max_workers": 7}))
+    url = session.workload(WORKLOAD).queue_url
+    aws.history.record(url.rpartition("/")[2], world.clock.now() - timedelta(hours=3), 5)
+    asked = Asked(
+        arrivals="cloudwatch", prices="live", deployment="demo", is_live_policy=True, days=2.0
+    )
+    gathered = gather(asked, lambda *_, **__: session)
+
+    assert gathered.subject.policy.max_workers == 7
+    assert gathered.subject.boot.at_least + gathered.subject.boot.median == pytest.approx(120.0)
+    assert [arrival.items for arrival in gathered.traffic.arrivals] == [10] * 5
+    assert gathered.traffic.length == 2 * DAY
+    assert {zone for each in gathered.prices.listings for zone in each.zones} == set(ZONES)
+    assert {each.region for each in gathered.prices.listings} == {REGION}
+    assert gathered.scenario.length == 2 * DAY
+
+
+def test_a_file_says_the_policy_and_the_deployment_what_was_shown(tmp_path: Path) -> None:
+    world, aws, session = a_deployment()
+    file = tmp_path / "spindown.toml"
+    file.write_text(
+        '[deployment]\nname = "demo"\nregion = "us-west-2"\nzones = ["us-west-2a"]\n'
+        f'[workload.{WORKLOAD}.run]\nentrypoint = "a:run"\ncode = "a"\n'
+        f"[workload.{WORKLOAD}.policy]\nmax_workers = 9\n",
+        encoding="utf-8",
+    )
+    url = session.workload(WORKLOAD).queue_url
+    aws.history.record(url.rpartition("/")[2], world.clock.now() - timedelta(hours=3))
+    asked = Asked(arrivals="cloudwatch", prices="sample", policy=file, days=1.0)
+    gathered = gather(asked, lambda *_, **__: session)
+
+    assert gathered.subject.policy.max_workers == 9
+    assert [arrival.items for arrival in gathered.traffic.arrivals] == [10]
+
+
+def test_a_workload_that_is_not_deployed_is_named() -> None:
+    _, _, session = a_deployment()
+    asked = Asked(arrivals="cloudwatch", prices="live", workload="nobody", deployment="demo")
+    with pytest.raises(BadInput, match="workload is 'nobody': name one of the deployment's"):
+        gather(asked, lambda *_, **__: session)
+
+
+TRAFFIC = "timestamp,items,item_seconds\n" + "".join(
+    f"2026-06-01T{hour:02}:{minute:02}:00Z,30,8\n" for hour in (9, 11) for minute in (0, 4, 20)
+)
+
+
+def test_an_advice_is_printed_and_told_as_json(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "traffic.csv").write_text(TRAFFIC, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    said = {}
+    for form in ((), ("--json",)):
+        with pytest.raises(SystemExit) as ended:
+            main(["advise", "--arrivals", "traffic.csv", "--processes", "1", *form])
+        assert not ended.value.code
+        said[form] = capsys.readouterr().out
+    text, told = said[()], json.loads(said["--json",])
+
+    assert told["advised"]["dollars_a_month"] <= told["now"]["dollars_a_month"]
+    assert told["advised"]["keeps_promise"]
+    assert [each["case"] for each in told["when_not"]] == [
+        "latency-critical work",
+        "constant load",
+        "too small a bill",
+        "work that bears no interruption",
+    ]
+    assert all(each["sentence"] in " ".join(text.split()) for each in told["when_not"])
+    assert told["command"] in text
+    assert told["simulations"] <= 17
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["--within", "soon"], "--within is 'soon': write a duration", id="no time"),
+        pytest.param(["--within", "0s"], "--within is '0s': make it longer", id="no wait"),
+        pytest.param(["--arrivals", "absent.csv"], "--arrivals is 'absent.csv': give", id="file"),
+        pytest.param([], "spindown.toml is 'spindown.toml': give a readable", id="no deployment"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["advise", *arguments])
+    told = capsys.readouterr()
+
+    assert (ended.value.code, told.out) == (1, "")
+    assert told.err.startswith(f"spindown: {said}")
+    assert told.err.count("\n") == 1

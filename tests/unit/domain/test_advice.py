@@ -1,0 +1,114 @@
+"""What is advised rests on arithmetic that can be done by hand."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.advice import (
+    Answer,
+    find_gaps,
+    gap_share,
+    judge_constant_load,
+    judge_interruptions,
+    judge_latency,
+    judge_small_bill,
+)
+from spindown.domain.advice.gap import gap_quantile
+
+
+def test_a_gap_lasts_from_the_look_that_saw_no_work_to_the_next_job() -> None:
+    looks = [
+        (0.0, False),
+        (60.0, True),
+        (120.0, False),
+        (180.0, False),
+        (240.0, True),
+        (300.0, False),
+    ]
+
+    assert find_gaps(looks, [30.0, 200.0]) == [80.0]
+    assert find_gaps(looks, [30.0, 200.0, 360.0]) == [80.0, 60.0]
+    assert find_gaps([], [1.0]) == []
+
+
+def test_a_timeout_covers_the_gaps_that_are_not_longer() -> None:
+    gaps = [30.0, 600.0, 40.0, 90.0]
+
+    assert (gap_share(gaps, 90.0).covered, gap_share(gaps, 89.0).covered) == (3, 2)
+    assert gap_share(gaps, 90.0).share == 0.75
+    assert gap_share([], 90.0).share == 0.0
+
+
+@given(st.lists(st.floats(0.0, 1e5), max_size=40), st.floats(0.01, 1.0))
+def test_a_quantile_covers_the_share_that_was_asked_for(gaps: list[float], share: float) -> None:
+    timeout = gap_quantile(gaps, share)
+
+    assert not gaps or gap_share(gaps, timeout).share >= share
+    assert gaps or timeout == 0.0
+
+
+@pytest.mark.parametrize(("promise", "answer"), [(60.0, Answer.YES), (600.0, Answer.NO)])
+def test_work_that_cannot_wait_for_a_boot_needs_a_warm_worker(
+    promise: float, answer: Answer
+) -> None:
+    verdict = judge_latency(
+        month=40.0, warm_month=140.0, jobs=1000.0, promise=promise, boot=90.0, warm_wait=4.0
+    )
+
+    assert verdict.answer is answer
+    assert verdict.break_even == pytest.approx(0.10)
+    assert "warm_workers = 1 the month costs $140.00, $100.00 more" in verdict.sentence
+    assert "within 4 s: worth it from $0.1 a job" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("month", "share", "answer", "tips"),
+    [
+        pytest.param(100.0, 0.40, Answer.NO, 0.80, id="two fifths busy"),
+        pytest.param(225.0, 0.90, Answer.YES, 0.80, id="nine tenths busy"),
+        pytest.param(20.0, 0.40, Answer.NO, math.inf, id="never dear enough"),
+        pytest.param(0.0, 0.0, Answer.NO, math.inf, id="no work"),
+    ],
+)
+def test_constant_load_is_cheaper_reserved(
+    month: float, share: float, answer: Answer, tips: float
+) -> None:
+    verdict = judge_constant_load(
+        month=month, reserved_month=200.0, machine="g4dn.xlarge", share=share, machines=1
+    )
+
+    assert verdict.answer is answer
+    assert verdict.break_even == pytest.approx(tips)
+    assert f"{share:.0%} of the hours" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "answer", "tips"),
+    [
+        pytest.param(60.0, Answer.YES, 5000.0, id="saves ten dollars"),
+        pytest.param(150.0, Answer.NO, 500.0, id="saves a hundred"),
+        pytest.param(40.0, Answer.YES, math.inf, id="saves nothing"),
+    ],
+)
+def test_a_bill_that_saves_less_than_fifty_dollars_is_too_small(
+    by_hand: float, answer: Answer, tips: float
+) -> None:
+    verdict = judge_small_bill(month=50.0, by_hand_month=by_hand, jobs=1000.0)
+
+    assert verdict.answer is answer
+    assert verdict.break_even == pytest.approx(tips)
+
+
+def test_what_an_interruption_may_cost_is_the_users_to_judge() -> None:
+    some = judge_interruptions(
+        month=50.0, on_demand_month=130.0, interruptions=20.0, redone_hours=1.5
+    )
+    none = judge_interruptions(
+        month=50.0, on_demand_month=130.0, interruptions=0.0, redone_hours=0.0
+    )
+
+    assert (some.answer, some.break_even) == (Answer.JUDGE, 4.0)
+    assert "On demand only costs $130.00 a month, $80.00 more" in some.sentence
+    assert (none.break_even, "none was seen here" in none.sentence) == (math.inf, True)
