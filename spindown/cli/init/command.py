@@ -60,8 +60,9 @@ def init(
 def _draft(config: Path, region: str | None) -> str:
     """Return the text of a new file; the deployment is named after its directory."""
     directory = config.resolve().parent.name.lower()
-    name = re.sub(r"[^a-z0-9]+", "-", directory).strip("-0123456789")[:_NAME_CHARACTERS]
-    return DRAFT.format(name=name or "spindown", region=region or _DEFAULT_REGION)
+    name = re.sub(r"[^a-z0-9]+", "-", directory).lstrip("-0123456789")
+    quoted = json.dumps(name[:_NAME_CHARACTERS].rstrip("-") or "spindown")
+    return DRAFT.format(quoted=quoted, region=region or _DEFAULT_REGION)
 
 
 def _read(config: Path) -> str:

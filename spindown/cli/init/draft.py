@@ -8,7 +8,7 @@ DRAFT = """\
 # default: docs/settings.md lists them all. Durations carry a unit ("90s", "10m"); money is USD.
 
 [deployment]
-name = "{name}"                         # part of every resource's name
+name = {quoted:<32} # part of every resource's name
 region = "{region}"
 # zones = []                            # where to look for capacity; more zones, cheaper items
 budget_per_month = 50.0                 # stops launches, never work; leave out for none

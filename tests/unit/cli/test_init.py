@@ -148,7 +148,7 @@ def test_a_file_is_filled_in_and_otherwise_left_as_it_is(text: str, filled: str)
 
 
 def test_the_draft_that_is_filled_in_keeps_every_comment() -> None:
-    draft = DRAFT.format(name="a", region="us-east-1")
+    draft = DRAFT.format(quoted='"a"', region="us-east-1")
 
     filled = fill_in(draft, region="us-east-1", zones=["us-east-1a"])
 
