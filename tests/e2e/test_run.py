@@ -4,6 +4,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from spindown.cli.main import main
 from spindown.cli.session import connect
+from spindown.contract.row import spend_sort
 from spindown.local.market.instance import Reason, State
 from tests.e2e.world import World, found, local_system
 
@@ -154,6 +156,26 @@ def test_a_policy_set_live_is_in_force_and_a_broken_edit_is_not(world: World) ->
 
     assert world.spindown_json("policy", "reset", "count", "max_workers") == {"max_workers": 1}
     assert world.finished("held-back").state == "completed"
+
+
+def test_a_person_who_has_subscribed_hears_why_an_item_became_dear(world: World) -> None:
+    inbox = world.subscribe()
+    ledger, today = world.session.ledger("absent"), datetime.now(UTC)
+    day = {"items": 100, "launches": 1, "boot_seconds": 60.0, "busy_seconds": 3600.0}
+    for ago, dollars in ((0, 4.0), (1, 1.0), (2, 1.0), (3, 1.0)):
+        sort = spend_sort(today - timedelta(days=ago))
+        ledger.write(ledger.change(sort, {"dollars": dollars, **day}))
+
+    said = world.invoke("offers")
+
+    assert said["dear"] == {"absent": "price"}
+    assert said["not_judged"] == {}
+    (subject, text) = world.heard(inbox)
+    assert subject == "e2e-absent: cost-price"
+    assert text.startswith("absent: An item costs 0.04 USD, usually 0.01. Price: a paid hour")
+    assert "To do: lower `max_price_per_hour`" in text
+    assert world.invoke("offers")["dear"] == {"absent": "price"}
+    assert world.is_silent(inbox)
 
 
 def test_what_is_sent_from_files_lines_and_stdin_is_found_by_its_batch(world: World) -> None:

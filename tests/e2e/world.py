@@ -154,6 +154,43 @@ class World:
         """Yield each workload's part of the bucket: a job lies in one of them."""
         return map(self.session.work_store, self.session.deployment.workloads)
 
+    def invoke(self, function: str) -> Any:
+        """Run a function of the deployment now; return what it answers."""
+        answer = self.system.client("lambda").invoke(
+            FunctionName=f"{self.system.deployment}-{function}", Payload=b"{}"
+        )
+        said = json.loads(answer["Payload"].read())
+        assert "FunctionError" not in answer, said
+        return said
+
+    def subscribe(self) -> str:
+        """Let a queue hear what people are told; return its URL."""
+        sqs, sns = self.system.client("sqs"), self.system.client("sns")
+        url = sqs.create_queue(QueueName="inbox")["QueueUrl"]
+        arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+        sns.subscribe(
+            TopicArn=self.session.deployment.topic,
+            Protocol="sqs",
+            Endpoint=arn["Attributes"]["QueueArn"],
+        )
+        return str(url)
+
+    def heard(self, inbox: str) -> tuple[str, str]:
+        """Wait for the next text to people; return its subject and words."""
+        sqs = self.system.client("sqs")
+
+        def look() -> Mapping[str, Any] | None:
+            return next(iter(sqs.receive_message(QueueUrl=inbox).get("Messages", [])), None)
+
+        message = found(look)
+        sqs.delete_message(QueueUrl=inbox, ReceiptHandle=message["ReceiptHandle"])
+        envelope = json.loads(message["Body"])
+        return envelope["Subject"], envelope["Message"]
+
+    def is_silent(self, inbox: str) -> bool:
+        """Tell whether nothing more was said."""
+        return not self.system.client("sqs").receive_message(QueueUrl=inbox).get("Messages")
+
     def instances(self, workload: str) -> Sequence[MarketInstance]:
         """Return the instances that were launched for a workload, ended ones included."""
         return [
