@@ -129,10 +129,9 @@ def _arn(assembly: Assembly, name: str) -> str:
     properties = resource.get("Properties", {})
     short = _HASH.sub("", name)
     match resource["Type"]:
-        case "AWS::SQS::Queue":
-            return ours("sqs", properties.get("QueueName", short))
-        case "AWS::SNS::Topic":
-            return ours("sns", properties["TopicName"])
+        case "AWS::SNS::Topic" | "AWS::SQS::Queue" as kind:
+            named = properties.get("QueueName") or properties.get("TopicName", short)
+            return ours(kind.split("::")[1].lower(), named)
         case "AWS::S3::Bucket":
             return STORE
         case "AWS::DynamoDB::GlobalTable":

@@ -17,12 +17,6 @@ Alarms = Mapping[str, Mapping[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def resources(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    config = a_config("ocr", budget_per_month=50.0)
-    return synthesise(config, tmp_path_factory.mktemp("assembly"))
-
-
-@pytest.fixture(scope="module")
 def alarms(resources: Mapping[str, Any]) -> Alarms:
     return {one["AlarmName"]: one for one in all_of(resources, "AWS::CloudWatch::Alarm")}
 

@@ -36,12 +36,6 @@ FREE_METRICS = 50
 FOREIGN = {"AWS/SQS": frozenset({"QueueName"}), "AWS/Lambda": frozenset({"FunctionName"})}
 
 
-@pytest.fixture(scope="module")
-def resources(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    config = a_config("ocr", "embed", budget_per_month=50.0)
-    return synthesise(config, tmp_path_factory.mktemp("assembly"))
-
-
 def test_there_is_one_for_each_workload_and_an_overview(resources: Mapping[str, Any]) -> None:
     names = {one["DashboardName"] for one in all_of(resources, "AWS::CloudWatch::Dashboard")}
 

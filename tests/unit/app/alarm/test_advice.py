@@ -14,6 +14,7 @@ from spindown.domain.diagnosis import Cause
 from spindown.domain.offer import Requirements
 from spindown.error import Unreachable
 from tests.control import ControlWorld
+from tests.wording import strangers
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
@@ -77,6 +78,7 @@ def test_names_the_cause_and_the_setting_to_change(cause: Cause) -> None:
     assert text.startswith("classify: An item costs ")
     assert setting in text
     assert re.search(r"\. To do: [a-z].*\.$", text)
+    assert strangers(text) == []
     (rise,) = [datum for datum in world.metrics.data if datum.name == "CostRise"]
     assert rise.dimensions["Cause"] == cause.value
     assert rise.value == pytest.approx(advice.diagnosis.dollars)

@@ -11,6 +11,7 @@ from spindown.app.port import RefusalKind
 from spindown.contract.row import worker_sort
 from spindown.error import AccessDenied
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
+from tests.wording import strangers
 
 MINUTE = timedelta(minutes=1)
 #: No price ladder and one offer a request, so that what EC2 answers is what was asked.
@@ -152,6 +153,7 @@ def test_a_person_is_told_once_what_happened_and_what_to_do(
     assert len(said) == 1
     assert all(word in said[0] for word in words), said[0]
     assert re.search(r"\. To do: [a-z].*\.$", said[0])
+    assert strangers(said[0]) == []
     told = [d for d in world.metrics.data if d.name == "Concerns"]
     assert name in {datum.dimensions["Concern"] for datum in told}
 
