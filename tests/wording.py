@@ -6,14 +6,9 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from spindown.cli.app import app
-from spindown.config.schema import (
-    DeploymentConfig,
-    ImageConfig,
-    PolicyConfig,
-    RequirementsConfig,
-    RunConfig,
-    WorkloadConfig,
-)
+from spindown.config.deployment import DeploymentConfig
+from spindown.config.run import RunConfig
+from spindown.config.schema import ImageConfig, PolicyConfig, RequirementsConfig, WorkloadConfig
 
 #: Tables of spindown.toml that a text may name a key of.
 _TABLES: tuple[type[BaseModel], ...] = (
