@@ -55,6 +55,7 @@ class Plant:
         world: WorkWorld | None = None,
         instance_id: str = "i-1",
         spec: RunSpec | None = None,
+        find_fault: Callable[[Worker], str | None] = lambda _: None,
     ) -> None:
         self.world = world or WorkWorld(clock=SystemClock(), policy=policy)
         self.world.set_policy(policy)
@@ -111,6 +112,7 @@ class Plant:
                 code=self.code,
                 log=self.log,
                 make_runner=self._make_runner,
+                find_fault=find_fault,
             )
         )
         self.thread = threading.Thread(target=self._run, daemon=True)

@@ -10,6 +10,7 @@ SPINDOWN_LAUNCHER           command that runs a program as the user's code (defa
 SPINDOWN_CODE_USER          user of the user's code in a container (default: ours)
 SPINDOWN_ALIVE              file written at every heartbeat, for the dead-man check
 SPINDOWN_METADATA_INTERVAL  seconds between two looks at the metadata (default: 5)
+SPINDOWN_GPU_TEST           nvidia-smi, to test the GPUs before the check-in (default: none)
 SPINDOWN_USAGE_INTERVAL     seconds between two looks at CPU, memory and GPUs (default: 5)
 
 and the standard AWS variables for another endpoint or region.
@@ -25,7 +26,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -37,17 +39,19 @@ from spindown.aws.imds import ImdsMetadata
 from spindown.aws.log.stream import LogStream
 from spindown.aws.session import steady_session
 from spindown.aws.wiring import Aws
+from spindown.contract import tag
 from spindown.contract.location import work_root
 from spindown.contract.run import RunMode
 from spindown.domain.fleet import Worker
 from spindown.error import ContractError, SpindownError
 from worker.child.code import Code, fetch_code, has_code
 from worker.child.command import CommandRunner
-from worker.child.place import Container, Machine, find_runtime
+from worker.child.place import Container, Machine, NoRuntime, find_runtime
 from worker.child.runner import ChildRunner, Runner
 from worker.daemon import Daemon, Parts
 from worker.home import Home, WorkerSettings, find_home
 from worker.log import EventLog, open_log
+from worker.machine.fitness import Need, examine_gpus
 from worker.usage.meter import slot_gpus
 
 _IDENTITY_TRIES = 30
@@ -99,6 +103,7 @@ def read_settings(environment: Mapping[str, str], scratch: Path) -> WorkerSettin
         env=environment,
         poweroff=tuple(shlex.split(environment.get("SPINDOWN_POWEROFF") or "systemctl poweroff")),
         alive=Path(alive) if alive else None,
+        gpu_test=environment.get("SPINDOWN_GPU_TEST") or "",
         metadata_interval=timedelta(seconds=metadata_interval),
         usage_interval=timedelta(seconds=usage_interval),
     )
@@ -124,6 +129,7 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
     stream = aws.log_stream(home.log_group, identity.instance_id)
     log.ship(stream)
     code = fetch_code(home.code, aws.input_source([home.code]).fetch, settings.scratch)
+    code = with_secrets(code, aws.secrets().read)
     daemon = Daemon(
         Parts(
             home=home,
@@ -135,6 +141,7 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
             code=code,
             log=log,
             make_runner=lambda worker, slot: make_runner(worker, slot, code, settings, log),
+            find_fault=lambda worker: find_fault(worker, identity, code, settings),
             events=aws.job_events(),
         )
     )
@@ -144,6 +151,14 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
     worker = daemon.run()
     daemon.power_off(worker)
     return 0
+
+
+def with_secrets(code: Code, read: Callable[[str], str]) -> Code:
+    """Return the code with its secrets among its environment; nothing else is told of them."""
+    if not code.spec.secrets:
+        return code
+    known = {variable: read(name) for variable, name in code.spec.secrets.items()}
+    return replace(code, spec=replace(code.spec, env={**code.spec.env, **known}))
 
 
 def open_ports(aws: Aws, home: Home, code: Code, stream: LogStream) -> WorkPorts:
@@ -178,6 +193,21 @@ def make_runner(
         else Machine(argv=spec.command, launcher=settings.launcher, env=env)
     )
     return CommandRunner(code, place, slot=slot, log=log)
+
+
+def find_fault(
+    worker: Worker, identity: Identity, code: Code, settings: WorkerSettings
+) -> str | None:
+    """Return what makes this machine unfit for the workload, None if nothing does."""
+    told = identity.tags.get(tag.GPU_MEMORY, "")
+    need = Need(gpus=worker.gpu_count, gpu_memory_mib=int(told) if told.isdecimal() else 0)
+    fault = examine_gpus(need, settings.gpu_test)
+    if fault is None and code.spec.mode is RunMode.IMAGE:
+        try:
+            find_runtime(settings.env)
+        except NoRuntime as exc:
+            return str(exc)
+    return fault
 
 
 def make_container(worker: Worker, slot: int, code: Code, settings: WorkerSettings) -> Container:

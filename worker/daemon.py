@@ -66,6 +66,8 @@ class Parts:
     log: EventLog
     #: Makes what runs the user's code in one slot of a worker.
     make_runner: Callable[[Worker, int], Runner]
+    #: Returns what makes the machine unfit for a worker's jobs, None if nothing does.
+    find_fault: Callable[[Worker], str | None] = lambda _: None
     #: Where other systems hear of jobs that are over; None: nobody does.
     events: JobEvents | None = None
 
@@ -92,7 +94,13 @@ class Daemon:
         Raises:
             Condemned, NotFound: it was never ours to work; see ``Presence.check_in``.
         """
-        worker = self._presence.check_in(patience=self._parts.settings.check_in_patience)
+        patience = self._parts.settings.check_in_patience
+        fault = self._parts.find_fault(bought := self._presence.await_row(patience=patience))
+        if fault is not None:
+            self._log.warning("machine_unfit", reason=fault)
+            self._presence.mark_unfit(fault)
+            return bought
+        worker = self._presence.check_in(patience=patience)
         account = self._open_account(worker)
         sampler = self._make_sampler(worker)
         self._slots = self._make_slots(worker, account, sampler)

@@ -27,6 +27,7 @@ _ENDS = {
     Ending.DEAD_LETTERED: UsageEnd.FAILED,
     Ending.LOST: UsageEnd.LOST,
 }
+_NO_GOOD = "its last jobs all failed"
 _COUNTED = {Ending.COMPLETED, Ending.FAILED, Ending.DEAD_LETTERED}
 
 
@@ -157,7 +158,8 @@ class Slot:
             bench.life.outcomes.append((held.job_id, failed))
             if is_quarantined(bench.life.outcomes, bench.policy):
                 bench.log.warning("quarantined", jobs=bench.policy.failures_to_quarantine)
-                bench.life.finish("its last jobs all failed")
+                bench.life.finish(_NO_GOOD)
+                bench.presence.mark_unfit(_NO_GOOD)
 
     def _record(self, taken: Held, attempt: Attempt, ending: Ending, since: datetime) -> None:
         """Note how the machine was used; a job that was only split has not used it."""

@@ -46,7 +46,7 @@ class Fleet(Construct):
         #: Tags by which a worker finds home.
         self.tags = {
             **self._home_tags(name, jobs, archive, ground),
-            **({tag.METADATA_ACCESS: "allow"} if workload.run.metadata_access else {}),
+            **_describe_machine(workload),
         }
         #: Architecture -> SSM parameter of the image that is booted.
         self.images = _find_images(deployment, name, workload)
@@ -119,6 +119,15 @@ class Fleet(Construct):
             tag.LOG_GROUP: self.log_group.log_group_name,
             "Name": f"{ground.deployment.name}-{name}",
         }
+
+
+def _describe_machine(workload: WorkloadConfig) -> Mapping[str, str]:
+    """Return what the instance must know of itself before the worker runs."""
+    memory_mib = workload.requirements.to_domain().gpu_memory_mib_min
+    return {
+        **({tag.METADATA_ACCESS: "allow"} if workload.run.metadata_access else {}),
+        **({tag.GPU_MEMORY: str(memory_mib)} if memory_mib else {}),
+    }
 
 
 def _find_images(

@@ -43,3 +43,5 @@ def home_tags(deployment: DeploymentSettings, workload: WorkloadSettings) -> Map
         CODE: workload.run.code,
         LOG_GROUP: workload.log_group,
     }
+#: MiB that one GPU must have, by which a worker tests its machine; absent: any will do.
+GPU_MEMORY = "spindown:gpu-memory-mib"

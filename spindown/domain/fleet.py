@@ -62,6 +62,8 @@ class Worker:
     rebalance_at: datetime | None = None
     #: Since when it takes no new job, whatever the reason; it ends after those in hand.
     draining_at: datetime | None = None
+    #: Since when it is known that the machine itself is no good; ``reason`` says why.
+    unfit_at: datetime | None = None
     #: Until when it stays though it is idle; reconcile renews it for those kept warm.
     warm_until: datetime | None = None
     #: Whether the reclaim has been counted against its pool.

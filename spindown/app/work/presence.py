@@ -61,6 +61,24 @@ class Presence:
         #: Since when no new job is taken, for the row.
         self._draining: dict[str, str] = {}
 
+    def await_row(self, *, patience: timedelta) -> Worker:
+        """Return the row that reconcile writes after a launch.
+
+        Raises:
+            NotFound: no row within ``patience``: nobody has launched this instance for us.
+        """
+        give_up_at = self._ports.clock.now() + patience
+        while (row := self._ports.table.get(self._key)) is None:
+            if self._ports.clock.now() >= give_up_at:
+                raise NotFound(f"no worker row of {self._instance_id} within {patience}")
+            self._ports.pause(_CHECK_IN_PAUSE)
+        return decode(Worker, row)
+
+    def mark_unfit(self, reason: str) -> None:
+        """Say that this machine is no good, and that it takes no job, now or any more."""
+        now = encode_instant(self._ports.clock.now())
+        self._change({"unfit_at": now, "draining_at": now, "reason": reason}, _NOT_CONDEMNED)
+
     def check_in(self, *, patience: timedelta) -> Worker:
         """Say that the instance is up; return its row.
 
@@ -116,8 +134,13 @@ class Presence:
             except StaleHandle:
                 continue
 
-    def occupy(self, seat: Seat, lease: Lease) -> None:
+    def occupy(self, seat: Seat, lease: Lease, *, is_late: bool = False) -> None:
         """Write the lease row, and the worker as busy, both or neither.
+
+        Args:
+            seat: which slot.
+            lease: what it holds.
+            is_late: the job has waited for longer than ``start_within``; it is counted.
 
         Raises:
             Condemned: the job must be given back.
@@ -134,7 +157,10 @@ class Presence:
         # job is ours already, so a count that cannot be raised must not raise.
         with suppress(SpindownError):
             self._ports.table.write(
-                Write(key=Key(partition=self._partition, sort=BACKLOG), add={"claims": 1})
+                Write(
+                    key=Key(partition=self._partition, sort=BACKLOG),
+                    add={"claims": 1, "late": 1} if is_late else {"claims": 1},
+                )
             )
 
     def vacate(self, seat: Seat, lease: Lease) -> None:

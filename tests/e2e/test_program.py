@@ -1,0 +1,143 @@
+"""A program of any kind, deployed and run: interrupted, resumed from its checkpoint, told of."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.cli.session import connect
+from spindown.local.market import MarketInstance
+from spindown.local.market.instance import Reason
+from spindown.local.system import LocalSystem
+from tests.e2e.world import ROOT, TICK, World, found
+from tests.local.world import at_once
+
+pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
+
+STEPS = 100_000
+
+_CONFIG = f"""
+[deployment]
+name = "e2e"
+region = "us-east-1"
+zones = ["us-east-1a", "us-east-1b"]
+
+[workload.simulate.run]
+command = ["{sys.executable}", "simulate.py"]
+code = "simulate"
+batch_size = 1
+item_timeout = "5m"
+stop_grace = "1s"
+
+[workload.simulate.policy]
+tick = "1s"
+start_within = "1s"
+drain_within = "30s"
+max_workers = 1
+idle_timeout = "3s"
+scale_down_delay = "1s"
+heartbeat_interval = "2s"
+lease_duration = "10s"
+heartbeat_stale_after = "30s"
+boot_estimate = "1s"
+checkpoint_interval = "1s"
+commit_margin = "1s"
+
+[workload.picture.run]
+image = "render:1"
+
+[workload.picture.policy]
+tick = "1s"
+start_within = "1s"
+max_workers = 1
+boot_estimate = "1s"
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("program")
+    shutil.copytree(ROOT / "examples" / "simulate", directory / "simulate")
+    path = directory / "spindown.toml"
+    path.write_text(_CONFIG, encoding="utf-8")
+    scenario = at_once().model_copy(update={"interruption": ()})
+    with LocalSystem(
+        path, state=directory / ".spindown", port=0, tick=TICK, scenario=scenario
+    ) as system:
+        system.deploy()
+        session = connect(system.deployment, system.region)
+        yield World(system=system, session=session, directory=directory)
+
+
+def a_worker_at_work(world: World, *besides: str) -> MarketInstance:
+    """Wait until an instance that is not one of these holds a job."""
+
+    def look() -> MarketInstance | None:
+        busy = {lease.instance_id for lease in world.session.ledger("simulate").read().leases}
+        live = [one for one in world.instances("simulate") if one.instance_id in busy]
+        return next((one for one in live if one.instance_id not in besides), None)
+
+    return found(look)
+
+
+def hear_jobs(world: World) -> str:
+    """Make a rule as docs/workload.md shows it; return the URL of the queue that it feeds."""
+    sqs, bus = world.system.client("sqs"), world.system.client("events")
+    url = str(sqs.create_queue(QueueName="heard")["QueueUrl"])
+    attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+    pattern = {"source": ["spindown"], "detail-type": ["Spindown Job Completed"]}
+    bus.put_rule(Name="jobs-done", EventPattern=json.dumps(pattern))
+    targets = [{"Id": "queue", "Arn": attributes["Attributes"]["QueueArn"]}]
+    bus.put_targets(Rule="jobs-done", Targets=targets)
+    return url
+
+
+def test_a_program_goes_on_from_its_checkpoint_after_an_interruption(world: World) -> None:
+    url = hear_jobs(world)
+    world.send("simulate", {"items": [{"steps": 10}, {"steps": STEPS}], "job_id": "heat"})
+    first = a_worker_at_work(world)
+    store = world.session.work_store("simulate")
+    found(lambda: list(store.list("state/heat/")))
+    world.system.market.interrupt(first.instance_id, notice=timedelta(seconds=4))
+
+    second = a_worker_at_work(world, first.instance_id)
+    done = world.finished("heat")
+
+    assert (done.state, done.interruptions) == ("completed", 1)
+    assert second.instance_id != first.instance_id
+    short, long = (record["result"] for record in world.records("heat"))
+    assert (short["steps"], long["steps"]) == (10, STEPS)
+    assert long["resumed_at"] > 0
+    reasons = {one.instance_id: one.reason for one in world.instances("simulate")}
+    assert reasons[first.instance_id] is Reason.RECLAIMED
+
+    log = world.spindown("results", "heat", "--log").stdout
+    assert "== heat, attempt 1 ==\nitem 0: from step 0 of 10\n" in log
+    assert f"item 1: from step {long['resumed_at']} of {STEPS}" in log
+
+    sqs = world.system.client("sqs")
+
+    def hear() -> Any:
+        return sqs.receive_message(QueueUrl=url, WaitTimeSeconds=1).get("Messages")
+
+    [message] = found(hear)
+    event = json.loads(message["Body"])
+    assert (event["source"], event["detail-type"]) == ("spindown", "Spindown Job Completed")
+    assert (event["detail"]["job_id"], event["detail"]["interruptions"]) == ("heat", 1)
+    manifest = event["detail"]["manifest"]
+    assert manifest.endswith("/jobs/heat/manifest.json")
+    assert world.session.deployment.workloads == ("picture", "simulate")
+
+
+def test_an_instance_without_a_container_runtime_says_so_and_ends(world: World) -> None:
+    world.send("picture", {"items": ["a"]})
+
+    def look() -> str | None:
+        rows = world.session.ledger("picture").read_ended().values()
+        return next((row.reason for row in rows if "container runtime" in row.reason), None)
+
+    assert "run.image needs a container runtime" in found(look)

@@ -1,0 +1,165 @@
+"""A machine that is no good takes no job, and its row says why."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from spindown.app.work.presence import Presence
+from spindown.domain.fleet import WorkerState
+from spindown.domain.reaping import has_missed_check_in
+from tests.plant import Plant
+from tests.work import WorkWorld, items
+from worker.machine.fitness import Ask, Need, examine_gpus, find_fault
+
+T4 = "0, Tesla T4, 15360"
+H100 = "0, NVIDIA H100 80GB HBM3, 81559"
+ECC = "ecc.errors.uncorrected.volatile.total"
+
+
+def answering(basic: str, health: Mapping[str, str] | None = None) -> Ask:
+    """Answer as nvidia-smi does; a field that is not told is one that the driver does not know."""
+
+    def ask(arguments: Sequence[str]) -> str:
+        query = arguments[0].removeprefix("--query-gpu=")
+        assert arguments[1:] == ["--format=csv,noheader,nounits"]
+        if query == "index,name,memory.total":
+            return basic + "\n"
+        field = query.removeprefix("index,")
+        if health is None or field not in health:
+            raise subprocess.CalledProcessError(2, "nvidia-smi", f'Field "{field}" is not valid')
+        return "".join(f"{n}, {value}\n" for n, value in enumerate(health[field].split("/")))
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("need", "ask", "says"),
+    [
+        pytest.param(Need(gpus=1), answering(T4), None, id="a sound GPU of an old driver"),
+        pytest.param(
+            Need(gpus=1, gpu_memory_mib=16_384),
+            answering(T4, {ECC: "0", "remapped_rows.failure": "[N/A]"}),
+            None,
+            id="EC2 counts what the driver keeps",
+        ),
+        pytest.param(
+            Need(gpus=1, gpu_memory_mib=81_920),
+            answering(H100, {ECC: "0", "remapped_rows.failure": "No"}),
+            None,
+            id="a large GPU",
+        ),
+        pytest.param(
+            Need(gpus=1, gpu_memory_mib=40_960),
+            answering(T4),
+            "GPU 0 (Tesla T4) has 15360 MiB of memory, and 40960 are required",
+            id="too little memory",
+        ),
+        pytest.param(
+            Need(gpus=4),
+            answering(f"{T4}\n1, Tesla T4, 15360"),
+            "4 GPUs were bought and the driver sees 2",
+            id="GPUs are missing",
+        ),
+        pytest.param(Need(gpus=0.5), answering("0, L4, 11500"), None, id="a part of a GPU"),
+        pytest.param(
+            Need(gpus=2),
+            answering(f"{T4}\n1, Tesla T4, 15360", {ECC: "0/3"}),
+            f"GPU 1 has uncorrected memory errors ({ECC} is 3)",
+            id="memory errors",
+        ),
+        pytest.param(
+            Need(gpus=1),
+            answering(T4, {"retired_pages.pending": "Yes"}),
+            "GPU 0 has pages of memory that wait to be retired (retired_pages.pending is Yes)",
+            id="pages to retire",
+        ),
+        pytest.param(
+            Need(gpus=1),
+            answering(T4, {"remapped_rows.failure": "1"}),
+            "GPU 0 has a row of memory that could not be remapped (remapped_rows.failure is 1)",
+            id="a row that is lost",
+        ),
+    ],
+)
+def test_says_what_is_wrong_with_the_gpus(need: Need, ask: Ask, says: str | None) -> None:
+    assert find_fault(need, ask, is_there=True, is_installed=True) == says
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (
+            subprocess.CalledProcessError(9, "nvidia-smi", "NVIDIA-SMI has failed\n", "no driver"),
+            "nvidia-smi failed (9): NVIDIA-SMI has failed no driver",
+        ),
+        (subprocess.TimeoutExpired("nvidia-smi", 60.0), "nvidia-smi gives no answer: "),
+    ],
+    ids=["fails", "hangs"],
+)
+def test_a_driver_that_does_not_answer_is_a_fault(error: Exception, says: str) -> None:
+    def ask(arguments: Sequence[str]) -> str:
+        raise error
+
+    found = find_fault(Need(gpus=1), ask, is_there=True, is_installed=True)
+    assert found is not None
+    assert found.startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "is_there", "is_installed", "says"),
+    [
+        (1, True, False, "the GPU has no driver: nvidia-smi is not installed"),
+        (1, False, False, None),
+        (0, True, False, None),
+    ],
+    ids=["no driver", "a GPU of another maker", "no GPU was bought"],
+)
+def test_only_what_was_bought_of_nvidia_is_tested(
+    gpus: float, is_there: bool, is_installed: bool, says: str | None
+) -> None:
+    found = find_fault(Need(gpus=gpus), answering(""), is_there=is_there, is_installed=is_installed)
+    assert found == says
+
+
+def test_a_real_program_is_asked(tmp_path: Path) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        '#!/bin/sh\ncase $1 in *memory.total) echo "0, T4, 15360" ;; *) exit 2 ;; esac\n'
+    )
+    program.chmod(0o755)
+    device = tmp_path / "devices" / "0000:00:1e.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text("0x10de\n")
+    devices = tmp_path / "devices"
+    assert examine_gpus(Need(gpus=1), str(program), devices) is None
+    assert examine_gpus(Need(gpus=2), str(program), devices) is not None
+    gone = str(tmp_path / "none")
+    assert examine_gpus(Need(gpus=1), gone, devices) == (
+        "the GPU has no driver: nvidia-smi is not installed"
+    )
+    assert examine_gpus(Need(gpus=1), "", devices) is None
+
+
+def test_an_unfit_machine_never_checks_in_and_ends(tmp_path: Path) -> None:
+    plant = Plant(tmp_path, find_fault=lambda worker: f"{worker.gpu_count:g} GPUs are broken")
+    plant.world.send({"job_id": "a", "items": items(1)})
+    plant.start()
+    plant.join()
+    worker = plant.world.worker()
+    assert (worker.reason, worker.checked_in_at) == ("1 GPUs are broken", None)
+    assert worker.unfit_at is not None
+    assert not worker.takes_jobs
+    assert plant.has_powered_off
+    assert plant.world.queue.backlog().visible == 1
+    # As reconcile finds it: a launch that came to nothing, counted against pool and image.
+    plant.world.change_worker("i-1", state=WorkerState.ENDED)
+    assert has_missed_check_in(plant.world.worker())
+
+
+def test_what_is_condemned_is_not_marked_anew() -> None:
+    world = WorkWorld()
+    world.launch("i-1", state=WorkerState.CONDEMNED, reason="silent")
+    Presence(workload="classify", instance_id="i-1", ports=world.ports).mark_unfit("broken")
+    assert world.worker().reason == "silent"

@@ -1,0 +1,1 @@
+"""What the worker asks of its machine before it takes work."""

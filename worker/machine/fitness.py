@@ -1,0 +1,142 @@
+"""Is this machine fit for work? Asked once, before the worker checks in.
+
+A GPU that is missing, broken or too small would fail one job after the other; a machine that
+cannot start containers would fail all of them. Such an instance says why in its row and ends, and
+reconcile counts it as a launch that came to nothing.
+
+The queries are those of ``nvidia-smi --help-query-gpu``.
+"""
+
+import math
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+#: What every driver answers.
+_QUERY = "index,name,memory.total"
+#: What tells of broken memory; not every driver and GPU knows all of it.
+_HEALTH = {
+    "ecc.errors.uncorrected.volatile.total": "uncorrected memory errors",
+    "remapped_rows.failure": "a row of memory that could not be remapped",
+    "retired_pages.pending": "pages of memory that wait to be retired",
+}
+_QUERY_SECONDS = 60.0
+#: nvidia-smi tells less than EC2 does, which counts what the driver keeps: T4 15,360 of 16,384 MiB.
+_MEMORY_SHARE = 0.85
+#: NVIDIA's number as a vendor of PCI devices.
+_NVIDIA = "0x10de"
+_DEVICES = Path("/sys/bus/pci/devices")
+
+#: Returns what ``nvidia-smi`` prints, or raises OSError or SubprocessError.
+Ask = Callable[[Sequence[str]], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What the instance was bought for."""
+
+    #: GPUs of the type, a part of one counting as one; 0: none.
+    gpus: float
+    #: MiB of one GPU, at least.
+    gpu_memory_mib: int = 0
+
+
+def find_fault(need: Need, ask: Ask, *, is_there: bool, is_installed: bool) -> str | None:
+    """Return what makes a machine unfit for its need, in one sentence; None: it is fit.
+
+    Args:
+        need: what the instance was bought for.
+        ask: runs nvidia-smi with some arguments.
+        is_there: a device of NVIDIA is on the bus.
+        is_installed: nvidia-smi is there.
+    """
+    if need.gpus <= 0 or not (is_there or is_installed):
+        # Of another maker; its driver is the image's business.
+        return None
+    if not is_installed:
+        return "the GPU has no driver: nvidia-smi is not installed"
+    try:
+        lines = _rows(ask([f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"]))
+    except subprocess.CalledProcessError as exc:
+        said = " ".join(f"{exc.stdout or ''} {exc.stderr or ''}".split())
+        return f"nvidia-smi failed ({exc.returncode}): {said[:300]}"
+    except (OSError, subprocess.SubprocessError) as exc:
+        return f"nvidia-smi gives no answer: {exc}"
+    return _find_shortage(need, lines) or _find_broken_memory(ask)
+
+
+def _find_shortage(need: Need, lines: Sequence[Sequence[str]]) -> str | None:
+    wanted = math.ceil(need.gpus)
+    if len(lines) < wanted:
+        return f"{wanted} GPUs were bought and the driver sees {len(lines)}"
+    for index, name, memory in (line[:3] for line in lines):
+        if _number(memory) < _MEMORY_SHARE * need.gpu_memory_mib:
+            return (
+                f"GPU {index} ({name}) has {memory} MiB of memory, "
+                f"and {need.gpu_memory_mib} are required"
+            )
+    return None
+
+
+def _find_broken_memory(ask: Ask) -> str | None:
+    for field, what in _HEALTH.items():
+        try:
+            lines = _rows(ask([f"--query-gpu=index,{field}", "--format=csv,noheader,nounits"]))
+        except (OSError, subprocess.SubprocessError):
+            # A driver that does not know the question says nothing of its GPU.
+            continue
+        for line in lines:
+            if len(line) > 1 and (line[1].lower() in {"yes", "pending"} or _number(line[1]) > 0):
+                return f"GPU {line[0]} has {what} ({field} is {line[1]})"
+    return None
+
+
+def _rows(text: str) -> list[list[str]]:
+    rows = [[value.strip() for value in line.split(",")] for line in text.splitlines()]
+    return [row for row in rows if len(row) > 1]
+
+
+def _number(text: str) -> float:
+    """Return a number; 0 for what a driver does not tell, such as ``[N/A]``."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def ask_nvidia_smi(program: str) -> Ask:
+    """Return what runs nvidia-smi."""
+
+    def ask(arguments: Sequence[str]) -> str:
+        return subprocess.run(
+            [program, *arguments],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=_QUERY_SECONDS,
+        ).stdout
+
+    return ask
+
+
+def examine_gpus(
+    need: Need, program: str, devices: Path = Path("/sys/bus/pci/devices")
+) -> str | None:
+    """Test the GPUs of this machine; return what is wrong with them, None if nothing is.
+
+    Args:
+        need: what the instance was bought for.
+        program: nvidia-smi; "": this machine's GPUs are not tested.
+        devices: where the kernel tells of the devices on the PCI bus.
+    """
+    if not program:
+        return None
+    vendors = (path.read_text().strip() for path in devices.glob("*/vendor"))
+    return find_fault(
+        need,
+        ask_nvidia_smi(program),
+        is_there=_NVIDIA in vendors,
+        is_installed=shutil.which(program) is not None,
+    )
