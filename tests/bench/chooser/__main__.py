@@ -34,22 +34,10 @@ T4_ITEMS_PER_HOUR = 1000.0
 #: Four hours of a T4 in forty jobs, to be done in one.
 DEMAND = a_demand(need_items_per_hour=4000.0, backlog_items=4000.0, jobs=40, items_per_job=100.0)
 _NOTES = (
-    (
-        "gpuhunt's query and SkyPilot's optimizer take the cheapest by the hour among the GPUs that the"
-        " user lists; neither learns a speed."
-    ),
-    (
-        "SkyPilot told every speed minimises the price of the work, by a function of the user's that"
-        " knows the measured speed of every GPU beforehand: the best there is by definition."
-    ),
-    (
-        "spindown, settled: the choice after it has run one job on each kind that it took; the time is"
-        " that of all its rounds."
-    ),
-    (
-        "SkyPilot's time holds what its process does for a launch (a DAG, pandas); it plans jobs over"
-        " several clouds, which is not asked here."
-    ),
+    "gpuhunt's query and SkyPilot's optimizer take the cheapest GPU of the user's list by the hour",
+    "SkyPilot told every speed: the user's own function knows all measured speeds beforehand",
+    "spindown, settled: after one job on each kind that it took; the time is that of all rounds",
+    "SkyPilot's time holds all it does for one job, over several clouds, which is not asked here",
 )
 #: Rounds of learning; a choice repeats long before.
 ROUNDS = 12
