@@ -1,0 +1,171 @@
+"""Every code that EC2 is known to refuse a launch with, in one table: what is tried next.
+
+Codes: the botocore model of EC2, the EC2 user guide and Karpenter's pkg/errors. Each is answered
+by botocore's Stubber twice: for one pool beside others, and for the call as a whole.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from spindown.app.port import LaunchOverride, LaunchRequest, Refusal, RefusalKind
+from spindown.aws.ec2 import Ec2Compute
+from spindown.contract.settings import TemplateRef
+from spindown.domain.offer import CapacityType
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+REGION = "eu-west-1"
+CAPACITY, QUOTA, ACCOUNT, THROTTLE, UNKNOWN = (
+    RefusalKind.CAPACITY,
+    RefusalKind.QUOTA,
+    RefusalKind.ACCOUNT,
+    RefusalKind.THROTTLE,
+    RefusalKind.UNKNOWN,
+)
+
+#: Code -> its class for one pool.
+CODES = {
+    # This pool is dry, or cannot be had like this: the next offer.
+    "InsufficientInstanceCapacity": CAPACITY,
+    "UnfulfillableCapacity": CAPACITY,
+    "InsufficientHostCapacity": CAPACITY,
+    "InsufficientReservedInstanceCapacity": CAPACITY,
+    "InsufficientCapacity": CAPACITY,
+    "ReservationCapacityExceeded": CAPACITY,
+    "Unsupported": CAPACITY,
+    "InvalidFleetConfiguration": CAPACITY,
+    "SpotMaxPriceTooLow": CAPACITY,
+    "InsufficientFreeAddressesInSubnet": CAPACITY,
+    "InsufficientAddressCapacity": CAPACITY,
+    "Server.InternalError": CAPACITY,
+    "InternalError": CAPACITY,
+    # This class of vCPUs, or of volumes, is full.
+    "MaxSpotInstanceCountExceeded": QUOTA,
+    "VcpuLimitExceeded": QUOTA,
+    "InstanceLimitExceeded": QUOTA,
+    "MaxFleetCountExceeded": QUOTA,
+    "VolumeLimitExceeded": QUOTA,
+    "SpotRequestLimitExceeded": QUOTA,
+    # The account may not, until a person acts.
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": ACCOUNT,
+    "PendingVerification": ACCOUNT,
+    "OptInRequired": ACCOUNT,
+    "Blocked": ACCOUNT,
+    # The configuration is wrong, until a person acts.
+    "UnauthorizedOperation": ACCOUNT,
+    "AccessDenied": ACCOUNT,
+    "AuthFailure": ACCOUNT,
+    "InvalidAMIID.NotFound": ACCOUNT,
+    "InvalidAMIID.Malformed": ACCOUNT,
+    "InvalidAMIID.Unavailable": ACCOUNT,
+    "InvalidSubnetID.NotFound": ACCOUNT,
+    "InvalidGroup.NotFound": ACCOUNT,
+    "InvalidLaunchTemplateName.NotFoundException": ACCOUNT,
+    "InvalidLaunchTemplateId.NotFound": ACCOUNT,
+    "InvalidUserData.Malformed": ACCOUNT,
+    "InvalidParameterValue": ACCOUNT,
+    # "... not eligible for Free Tier" too: a free plan launches no GPU.
+    "InvalidParameterCombination": ACCOUNT,
+    "InvalidFleetConfig": ACCOUNT,
+    "IdempotentParameterMismatch": ACCOUNT,
+    "MissingParameter": ACCOUNT,
+    "InvalidKeyPair.NotFound": ACCOUNT,
+    "DryRunOperation": ACCOUNT,
+    # Too many calls.
+    "RequestLimitExceeded": THROTTLE,
+    "Throttling": THROTTLE,
+    "ThrottlingException": THROTTLE,
+    "EC2ThrottledException": THROTTLE,
+    "RequestThrottled": THROTTLE,
+    "ServiceUnavailable": THROTTLE,
+    "Unavailable": THROTTLE,
+    # Never heard of: as a dry pool, but counted and alarmed.
+    "SomethingNewInAutumn": UNKNOWN,
+    "": UNKNOWN,
+}
+#: Code -> its class for the call as a whole, where that is another one.
+AS_A_WHOLE = {"InvalidFleetConfiguration": ACCOUNT}
+
+
+@pytest.fixture(scope="module")
+def client(session: boto3.Session) -> "EC2Client":
+    return session.client("ec2", region_name=REGION)
+
+
+@pytest.fixture
+def stub(client: "EC2Client") -> Iterator[tuple[Ec2Compute, Stubber]]:
+    with Stubber(client) as stubber:
+        yield Ec2Compute(lambda _: client), stubber
+        stubber.assert_no_pending_responses()
+
+
+def _request() -> LaunchRequest:
+    return LaunchRequest(
+        client_token="token-1",
+        region=REGION,
+        template=TemplateRef(id="lt-1", version="7"),
+        capacity_type=CapacityType.SPOT,
+        overrides=(
+            LaunchOverride(instance_type="g6.xlarge", zone="eu-west-1a", subnet_id="subnet-a"),
+        ),
+        count=1,
+        tags={},
+    )
+
+
+def _refusal(compute: Ec2Compute) -> Refusal:
+    answer = compute.launch(_request())
+    assert answer.instances == ()
+    (refusal,) = answer.refusals
+    return refusal
+
+
+@pytest.mark.parametrize(("code", "kind"), CODES.items(), ids=[c or "none" for c in CODES])
+def test_a_code_of_one_pool_says_what_to_try_next(
+    stub: tuple[Ec2Compute, Stubber], code: str, kind: RefusalKind
+) -> None:
+    compute, answers = stub
+    override = {"InstanceType": "g6.xlarge", "AvailabilityZone": "eu-west-1a"}
+    answers.add_response(
+        "create_fleet",
+        {
+            "FleetId": "fleet-1",
+            "Instances": [],
+            "Errors": [
+                {
+                    "ErrorCode": code,
+                    "ErrorMessage": "it says so",
+                    "LaunchTemplateAndOverrides": {"Overrides": override},
+                }
+            ],
+        },
+    )
+
+    found = _refusal(compute)
+
+    assert (found.kind, found.code, found.message) == (kind, code, "it says so")
+    assert (found.instance_type, found.zone) == ("g6.xlarge", "eu-west-1a")
+
+
+@pytest.mark.parametrize(("code", "kind"), CODES.items(), ids=[c or "none" for c in CODES])
+def test_a_code_of_the_call_says_what_to_try_next(
+    stub: tuple[Ec2Compute, Stubber], code: str, kind: RefusalKind
+) -> None:
+    compute, answers = stub
+    answers.add_client_error(
+        "create_fleet",
+        service_error_code=code,
+        service_message="it says so",
+        # Throttles come as 503, which is no fault that leaves the outcome open.
+        http_status_code=503 if kind is THROTTLE else 400,
+    )
+
+    found = _refusal(compute)
+
+    assert (found.kind, found.code) == (AS_A_WHOLE.get(code, kind), code)
+    assert (found.instance_type, found.zone) == (None, None)
