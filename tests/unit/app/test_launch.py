@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from spindown.app.explain.plan import plan
 from spindown.app.offers import refresh
 from spindown.app.policy import edit_policy
 from spindown.app.port import Key, LaunchAnswer, RefusalKind, Write
@@ -14,7 +15,7 @@ from spindown.contract.decision import Decision, EndingRecord, Outcome
 from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK, LOCK_LEASE, budget_sort
 from spindown.domain.fleet import LaunchState, WorkerState
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.policy import Rung, WarmSpan, Weekday
+from spindown.domain.policy import RankBy, Rung, WarmSpan, Weekday
 from spindown.error import AccessDenied, Throttled, Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
@@ -69,6 +70,28 @@ def test_tries_dry_pools_strictly_in_the_order_of_the_list() -> None:
     assert tried == [(str(pool),) for pool in dry] + [("g5.xlarge/us-west-2a/spot",)]
     assert tried == [(c.offer,) for c in decision.candidates[: len(tried)]]
     assert [a.outcome for a in decision.attempts] == ["capacity"] * 4 + ["launched"]
+
+
+@pytest.mark.parametrize("rank_by", ["cost_per_item", "price"])
+@pytest.mark.parametrize("dry", range(7))
+def test_with_the_first_k_dry_the_list_is_tried_in_exactly_its_order(
+    rank_by: str, dry: int
+) -> None:
+    world = with_policy(band=0.0, rank_by=RankBy(rank_by))
+    # No two pools cost the same, and the order is not that of the names.
+    for n, (name, zone) in enumerate((n, z) for n in reversed(PRICES) for z in ZONES):
+        world.market.move_spot_price(name, zone, 0.20 + 0.031 * n)
+    world.send()
+    order = [c.offer for c in plan(WORKLOAD, world.ports).candidates]
+    assert len(order) == 6
+    world.dry(*(offer.pool for offer in order[:dry]))
+
+    decision = world.tick()
+
+    tried = [attempt.pools for attempt in decision.attempts]
+    assert tried == [(str(offer),) for offer in order[: dry + 1]]
+    assert pools(decision) == [str(offer) for offer in order[dry : dry + 1]]
+    assert [c.offer for c in decision.candidates] == [str(offer) for offer in order]
 
 
 def test_asks_for_a_band_of_equal_offers_in_one_request() -> None:
