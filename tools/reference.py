@@ -92,7 +92,12 @@ _WORKLOAD = {
     "requirements": "What an instance must have, see below.",
     "policy": "When, what and how long, see below.",
     "image": "What an instance boots from, see below.",
-    "inputs": "S3 prefixes that its jobs may read, besides what `spindown submit` uploads.",
+    "inputs": "S3 prefixes that its jobs may read, besides what `spindown submit` uploads. The "
+    "worker reads them; a message that points elsewhere goes to the dead-letter queue.",
+    "models": "S3 prefixes that the code may read by itself, with the role of the worker; no "
+    "message may name them. Needs `run.metadata_access`.",
+    "kms_keys": "ARNs of the KMS keys that inputs, models or secrets are encrypted with, if they "
+    "are your own. Decrypting through S3, Secrets Manager and SSM is granted, nothing else.",
 }
 _RUN = {
     "entrypoint": "`module:callable`, found below `code`. One of `entrypoint`, `command` and "
@@ -114,6 +119,8 @@ _RUN = {
     "stop_grace": "What a command or a container has between SIGTERM and SIGKILL when its worker "
     "must leave.",
     "env": "Added to the environment of the code.",
+    "secrets": "Environment variable to secret: an SSM parameter (`/path/of/it`), or the name or "
+    "ARN of a secret of Secrets Manager, in the home region. The worker reads it when it starts.",
     "slots": "How many jobs an instance holds at once: one for each GPU, one, or a number.",
     "metadata_access": "Whether the code may reach instance metadata, and so everything that the "
     "worker's role may do.",

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
-from infra.grant.statement import READ_ROWS, allow, see_missing_objects
+from infra.grant.statement import READ_ROWS, allow, parameter, regional, see_missing_objects
 from spindown.contract import row
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.job.event import DETAIL_TYPES, SOURCE
 from spindown.contract.job.manifest import STATES
 from spindown.contract.location import parse_location, work_root
-from spindown.contract.run import ecr_registry
+from spindown.contract.run import ecr_registry, is_parameter
 from spindown.contract.usage import usage_prefix
 
 
@@ -93,8 +93,8 @@ def open_sessions() -> iam.PolicyStatement:
     )
 
 
-def read_inputs(uris: Sequence[str]) -> list[iam.PolicyStatement]:
-    """Return the reading of a workload's declared inputs, ``s3://bucket/prefix``."""
+def read_declared(uris: Sequence[str]) -> list[iam.PolicyStatement]:
+    """Return the reading of a workload's inputs and models, ``s3://bucket/prefix``."""
     places = [parse_location(uri) for uri in uris]
     if not places:
         return []
@@ -131,6 +131,35 @@ def pull_image(image: str | None) -> list[iam.PolicyStatement]:
         allow("SignInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),
         allow("PullImage", ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"], [arn]),
     ]
+
+
+def read_secrets(secrets: Sequence[str]) -> list[iam.PolicyStatement]:
+    """Return the reading of a workload's secrets, each by its name.
+
+    Secrets Manager ends the ARN of a secret with six characters of its own (AWS Secrets Manager
+    User Guide, "What's in a Secrets Manager secret?").
+    """
+    parameters = [parameter(one) for one in secrets if is_parameter(one)]
+    managed = [
+        one if one.startswith("arn:") else regional("secretsmanager", f"secret:{one}-??????")
+        for one in secrets
+        if not is_parameter(one)
+    ]
+    return [
+        *([allow("ReadParameters", ["ssm:GetParameter"], parameters)] if parameters else []),
+        *([allow("ReadSecrets", ["secretsmanager:GetSecretValue"], managed)] if managed else []),
+    ]
+
+
+def use_keys(arns: Sequence[str]) -> list[iam.PolicyStatement]:
+    """Return the decrypting of what a workload reads, by the services that it reads from."""
+    services = sorted(
+        f"{service}.{arn.split(':')[3]}.amazonaws.com"
+        for arn in arns
+        for service in ("s3", "secretsmanager", "ssm")
+    )
+    through = {"StringEquals": {"kms:ViaService": sorted(set(services))}}
+    return [allow("UseKeys", ["kms:Decrypt"], arns, through)] if arns else []
 
 
 def keep_own_rows(*, table_arn: str, workload: str) -> list[iam.PolicyStatement]:

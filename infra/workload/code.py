@@ -82,6 +82,7 @@ def run_spec(workload: WorkloadConfig) -> RunSpec:
         slots=str(run.slots),
         inputs=workload.inputs,
         env=run.env,
+        secrets=run.secrets,
     )
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
     from spindown.aws.account import AwsAccount
+    from spindown.aws.account.secret import SecretSource
     from spindown.aws.traffic import CloudWatchTrafficHistory
 
 C = TypeVar("C")
@@ -116,6 +117,8 @@ class Aws:
                 sts=lambda: self._make("sts"),
                 iam=lambda: self._make("iam"),
                 free_tier=lambda: self._make("freetier", FREE_TIER_REGION),
+                secrets=lambda region: self._make("secretsmanager", region),
+                keys=lambda region: self._make("kms", region),
                 functions=lambda region: self._make("lambda", region),
                 ssm=lambda region: self._make("ssm", region),
                 ec2=self._ec2,
@@ -132,6 +135,12 @@ class Aws:
     def job_events(self) -> EventBridgeBus:
         """Return the default bus."""
         return EventBridgeBus(self._make("events"))
+
+    def secrets(self) -> "SecretSource":
+        """Return what the secrets of a workload are read from."""
+        from spindown.aws.account.secret import SecretSource  # noqa: PLC0415 - for workers only
+
+        return SecretSource(self._ssm, lambda: self._make("secretsmanager"))
 
     def settings(self, deployment: str) -> SsmSettingsStore:
         """Return the settings of a deployment."""

@@ -61,6 +61,14 @@ Name = Annotated[
     name_pattern("a name", r"[a-z][a-z0-9-]{0,30}", "a-z, 0-9 and -, 31 characters at most"),
 ]
 S3Uri = Annotated[str, name_pattern("an S3 prefix", r"s3://[a-z0-9.-]{3,63}/.*", "s3://bucket/…/")]
+KeyArn = Annotated[
+    str,
+    name_pattern(
+        "a KMS key",
+        r"arn:aws[\w-]*:kms:[\w-]+:\d{12}:key/[\w-]+",
+        "the form arn:aws:kms:REGION:ACCOUNT:key/ID",
+    ),
+]
 EmailAddress = Annotated[
     str,
     name_pattern(

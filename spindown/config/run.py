@@ -17,6 +17,17 @@ ImageReference = Annotated[
         "the form registry/name:tag or registry/name@sha256:...",
     ),
 ]
+VariableName = Annotated[
+    str, name_pattern("a variable", r"[A-Za-z_][A-Za-z0-9_]*", "letters, digits and _")
+]
+SecretReference = Annotated[
+    str,
+    name_pattern(
+        "a secret",
+        r"(/[\w.-]+)+|[\w.+=@-][\w/.+=@-]*|arn:aws[\w-]*:secretsmanager:[\w-]+:\d{12}:secret:[\w/+=.@-]+",
+        "the form /ssm/parameter, or a name or ARN of Secrets Manager",
+    ),
+]
 
 
 class RunConfig(Table):
@@ -52,6 +63,8 @@ class RunConfig(Table):
     job_timeout: Duration | None = None
     stop_grace: Duration = timedelta(seconds=10)
     env: dict[str, str] = Field(default_factory=dict)
+    #: Environment variable -> SSM parameter, or name or ARN of a secret of Secrets Manager.
+    secrets: dict[VariableName, SecretReference] = Field(default_factory=dict)
     slots: Literal["per-gpu", "per-instance"] | Annotated[int, Field(ge=1, le=64)] = "per-gpu"
     #: Whether the code may ask instance metadata, and so act with the worker's role.
     metadata_access: bool = False
@@ -66,6 +79,8 @@ class RunConfig(Table):
             raise mend("code", "name the directory of the code")
         if self.requirements is not None and (self.code is None or self.image is not None):
             raise mend("requirements", "leave it out: an image brings its own packages")
+        if both := set(self.env) & set(self.secrets):
+            raise mend("secrets", f"take {min(both)} out of env or of secrets")
         if self.entrypoint is not None and self.results is not Results.PER_ITEM:
             raise mend("results", "leave it out: an entrypoint gives a result for each item")
         return self

@@ -17,6 +17,7 @@ from spindown.config.form import (
     DeviceName,
     Duration,
     DurationOrAuto,
+    KeyArn,
     Name,
     NotNegative,
     ParameterName,
@@ -218,12 +219,18 @@ class WorkloadConfig(Table):
     image: ImageConfig = Field(default_factory=ImageConfig)
     #: S3 prefixes that its jobs may read.
     inputs: tuple[S3Uri, ...] = ()
+    #: S3 prefixes that its code may read by itself, and no message may name.
+    models: tuple[S3Uri, ...] = ()
+    #: Keys that what it reads is encrypted with.
+    kms_keys: tuple[KeyArn, ...] = ()
 
     @model_validator(mode="after")
     def _have_images(self) -> "WorkloadConfig":
         missing = self.requirements.architectures - set(self.image.parameters)
         if missing:
             raise mend("image.parameters", f"name one for {min(missing)} as well")
+        if self.models and not self.run.metadata_access:
+            raise mend("models", "set run.metadata_access = true as well: the code reads them")
         return self
 
     def to_policy(self) -> Policy:

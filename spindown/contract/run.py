@@ -75,6 +75,8 @@ class RunSpec:
     inputs: tuple[str, ...] = ()
     #: Added to the environment of the children.
     env: Mapping[str, str] = field(default_factory=dict)
+    #: Likewise, but only the name of each secret is known here: variable -> ``is_parameter``.
+    secrets: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
 
     @property
@@ -83,6 +85,11 @@ class RunSpec:
         if self.image:
             return RunMode.IMAGE
         return RunMode.COMMAND if self.command else RunMode.ENTRYPOINT
+
+
+def is_parameter(secret: str) -> bool:
+    """Tell whether a secret is a parameter of SSM; else it is one of Secrets Manager."""
+    return secret.startswith("/")
 
 
 def ecr_registry(image: str) -> str | None:

@@ -31,13 +31,17 @@ entrypoint = "job:run"
 code = "code"
 
 [workload.rich]
-inputs = ["s3://papers/2026/", "s3://papers/2025/", "s3://models/ocr/"]
+inputs = ["s3://papers/2026/", "s3://papers/2025/"]
+models = ["s3://models/ocr/"]
+kms_keys = ["arn:aws:kms:eu-west-1:111122223333:key/1-2"]
 
 [workload.rich.run]
 entrypoint = "job:run"
 code = "code"
 slots = 2
 env = { LEVEL = "3" }
+secrets = { TOKEN = "hub/token", PASSWORD = "/rich/password" }
+metadata_access = true
 
 [workload.rich.requirements]
 architectures = ["x86_64", "arm64"]

@@ -23,6 +23,7 @@ _TABLE = ours("dynamodb", "table/lab-ledger")
 _QUEUE = ours("sqs", "lab-rich")
 _DEAD_LETTERS = ours("sqs", "lab-rich-dlq")
 _WORKER_LOG = ours("logs", "log-group:/spindown/lab/worker/rich:log-stream:i-1")
+_KEY = "arn:aws:kms:eu-west-1:111122223333:key/1-2"
 _HERE = {"aws:RequestedRegion": [REGION]}
 _OURS = {f"aws:RequestTag/{tag.DEPLOYMENT}": ["lab"]}
 _BEARS_OURS = {f"aws:ResourceTag/{tag.DEPLOYMENT}": ["lab"]}
@@ -69,6 +70,11 @@ _WORKER_NEEDS = [
     Call("s3:ListBucket", "arn:aws:s3:::papers", {"s3:prefix": ["2025/may/"]}),
     Call("s3:ListBucket", "arn:aws:s3:::papers", {"s3:prefix": ["2026/"]}),
     Call("s3:ListBucket", "arn:aws:s3:::models", {"s3:prefix": ["ocr/"]}),
+    # Secrets, each by its name, and the key that all this is encrypted with.
+    Call("secretsmanager:GetSecretValue", ours("secretsmanager", "secret:hub/token-a1B2c3")),
+    Call("ssm:GetParameter", ours("ssm", "parameter/rich/password")),
+    Call("kms:Decrypt", _KEY, {"kms:ViaService": [f"s3.{REGION}.amazonaws.com"]}),
+    Call("kms:Decrypt", _KEY, {"kms:ViaService": [f"secretsmanager.{REGION}.amazonaws.com"]}),
     # What it runs.
     Call("s3:GetObject", CODE),
     Call("s3:GetObject", KIT),
@@ -113,6 +119,11 @@ _WORKER_MUST_NOT = [
     Call("s3:ListBucket", "arn:aws:s3:::papers", {"s3:prefix": ["2024/"]}),
     Call("s3:ListBucket", "arn:aws:s3:::papers"),
     Call("s3:PutObject", CODE),
+    Call("secretsmanager:GetSecretValue", ours("secretsmanager", "secret:hub/token2-a1B2c3")),
+    Call("secretsmanager:PutSecretValue", ours("secretsmanager", "secret:hub/token-a1B2c3")),
+    Call("ssm:GetParameter", ours("ssm", "parameter/rich/password2")),
+    Call("kms:Decrypt", _KEY),
+    Call("kms:Encrypt", _KEY, {"kms:ViaService": [f"s3.{REGION}.amazonaws.com"]}),
     # Other rows, and calls that name no keys.
     rows("GetItem", "w#plain"),
     rows("UpdateItem", "w#plain"),

@@ -68,8 +68,9 @@ def read_statements(assembly: Assembly, role: str) -> list[Statement]:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Tell whether a text is what a pattern with ``*`` means."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text) is not None
+    """Tell whether a text is what a pattern with ``*`` and ``?`` means."""
+    form = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(form, text) is not None
 
 
 def resolve(assembly: Assembly, value: Any) -> str:

@@ -24,7 +24,7 @@ KEPT = {
     **{
         f"AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/workloads/{workload}/{kind}/*]": _OBJECTS
         for workload in ("plain", "rich")
-        for kind in ("inputs", "jobs")
+        for kind in ("inputs", "jobs", "state")
     },
     "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/offers/*]": _OBJECTS,
     "AwsSolutions-IAM5[Resource::<StoreBucket.Arn>/usage/workload=plain/*]": _OBJECTS,

@@ -29,6 +29,7 @@ REGION = "us-east-1"
 ZONE = f"{REGION}a"
 PARAMETER = "/images/worker"
 INPUT = "s3://documents/scans/"
+ABSENT_KEY = f"arn:aws:kms:{REGION}:123456789012:key/00000000-0000-0000-0000-000000000000"
 
 
 @dataclass
@@ -38,6 +39,7 @@ class World:
     account: Account
     image_id: str
     subnet_id: str
+    key: str
     template: TemplateRef = field(default_factory=lambda: TemplateRef(id="lt-1", version="1"))
 
 
@@ -48,9 +50,12 @@ def in_memory() -> World:
         parameters={(REGION, PARAMETER): image.image_id},
         images={(REGION, image.image_id): image},
         networks={(REGION, subnet.subnet_id): subnet},
-        unreadable={"s3://absent/": NotFound("no such bucket")},
+        unreadable={
+            name: NotFound("it is not there")
+            for name in ("s3://absent/", "/absent/secret", "absent/secret", ABSENT_KEY)
+        },
     )
-    return World(account=account, image_id=image.image_id, subnet_id=subnet.subnet_id)
+    return World(account=account, image_id=image.image_id, subnet_id=subnet.subnet_id, key="arn")
 
 
 def on_aws(session: boto3.Session, aws: Aws) -> World:
@@ -65,8 +70,10 @@ def on_aws(session: boto3.Session, aws: Aws) -> World:
     template = ec2.create_launch_template(
         LaunchTemplateName="worker", LaunchTemplateData={"ImageId": image_id}
     )["LaunchTemplate"]
+    session.client("secretsmanager").create_secret(Name="hub/token", SecretString="t")
     return World(
         account=aws.account(),
+        key=session.client("kms").create_key()["KeyMetadata"]["Arn"],
         image_id=image_id,
         subnet_id=subnets["Subnets"][0]["SubnetId"],
         template=TemplateRef(id=template["LaunchTemplateId"], version="1"),
@@ -139,6 +146,35 @@ def test_an_input_whose_bucket_is_not_there_is_not_found(world: World) -> None:
         world.account.try_input("s3://absent/")
 
 
+@pytest.mark.parametrize("name", [PARAMETER, "hub/token"])
+def test_a_secret_that_is_there_is_no_error(world: World, name: str) -> None:
+    world.account.try_secret(name, region=REGION)
+
+
+@pytest.mark.parametrize("name", ["/absent/secret", "absent/secret"])
+def test_a_secret_that_is_not_there_is_not_found(world: World, name: str) -> None:
+    with pytest.raises(NotFound):
+        world.account.try_secret(name, region=REGION)
+
+
+def test_a_key_that_is_there_is_no_error(world: World) -> None:
+    world.account.try_key(world.key)
+
+
+def test_a_key_that_is_not_there_is_not_found(world: World) -> None:
+    with pytest.raises(NotFound):
+        world.account.try_key(ABSENT_KEY)
+
+
+def test_a_key_that_is_off_is_not_found(session: boto3.Session, worlds: dict[str, World]) -> None:
+    kms = session.client("kms")
+    key = kms.create_key()["KeyMetadata"]
+    kms.disable_key(KeyId=key["KeyId"])
+
+    with pytest.raises(NotFound, match="is Disabled"):
+        worlds["aws"].account.try_key(key["Arn"])
+
+
 def a_request(world: World) -> LaunchRequest:
     return LaunchRequest(
         client_token="doctor-1",
@@ -182,6 +218,8 @@ def stub(request: pytest.FixtureRequest, session: boto3.Session) -> Iterator[Stu
         ssm=lambda _: client,
         ec2=lambda _: client,
         s3=lambda: client,
+        secrets=lambda _: client,
+        keys=lambda _: client,
     )
     with Stubber(client) as answers:
         yield Stub(AwsAccount(clients), answers)

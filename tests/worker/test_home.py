@@ -9,10 +9,12 @@ import pytest
 
 from spindown.app.port import Identity
 from spindown.contract import tag
+from spindown.contract.run import RunSpec
 from spindown.domain.offer import CapacityType
 from spindown.error import ContractError
 from tests.work import a_worker
-from worker.__main__ import main, read_settings, visible_gpus
+from worker.__main__ import main, read_settings, visible_gpus, with_secrets
+from worker.child.code import Code
 from worker.home import find_home
 
 TAGS = {
@@ -105,3 +107,13 @@ def test_a_child_imports_the_users_contract_without_aws_or_pydantic() -> None:
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
     assert not {"boto3", "botocore", "pydantic", "urllib3"} & set(eval(done.stdout))  # noqa: S307 - a list that we print
+
+
+def test_secrets_are_read_by_their_names_into_the_environment_of_the_code(tmp_path: Path) -> None:
+    spec = RunSpec(entrypoint="job:run", env={"LEVEL": "3"}, secrets={"TOKEN": "hub/token"})
+    code = Code(root=tmp_path, spec=spec, digest="d")
+
+    known = with_secrets(code, {"hub/token": "t0p"}.__getitem__)
+
+    assert known.spec.env == {"LEVEL": "3", "TOKEN": "t0p"}
+    assert b"t0p" not in (repr(code) + repr(spec.secrets)).encode()

@@ -11,7 +11,7 @@ from spindown.app.doctor.finding import Finding, Report
 from spindown.app.doctor.market import Choice, check_market, choose
 from spindown.app.doctor.place import (
     check_images,
-    check_inputs,
+    check_reading,
     check_rehearsals,
     check_subnets,
 )
@@ -51,7 +51,7 @@ def _judge(
     yield from check_market(subject, facts, choices)
     yield from check_images(subject, facts)
     yield from check_subnets(subject, facts)
-    yield from check_inputs(facts)
+    yield from check_reading(facts)
     yield from check_rehearsals(rehearsals)
 
 

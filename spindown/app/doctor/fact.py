@@ -6,6 +6,7 @@ Credentials come first: without them every other answer would only say so again.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 from spindown.app.doctor.subject import Case, Subject
@@ -64,6 +65,9 @@ class Facts:
     regions: Mapping[str, RegionFacts] = field(default_factory=dict)
     #: Prefix -> why it cannot be read; None: it can.
     inputs: Mapping[str, Unknown | None] = field(default_factory=dict)
+    #: Likewise by the name of a secret, and by the ARN of a key.
+    secrets: Mapping[str, Unknown | None] = field(default_factory=dict)
+    keys: Mapping[str, Unknown | None] = field(default_factory=dict)
 
 
 def gather(subject: Subject, *, account: Account, market: Market, clock: Clock) -> Facts:
@@ -74,6 +78,8 @@ def gather(subject: Subject, *, account: Account, market: Market, clock: Clock) 
         return Facts(at=at, caller=caller)
     home = subject.region
     inputs = sorted({prefix for case in subject.cases for prefix in case.inputs})
+    secrets = sorted({name for case in subject.cases for name in case.secrets})
+    keys = sorted({arn for case in subject.cases for arn in case.keys})
     return Facts(
         at=at,
         caller=caller,
@@ -88,6 +94,8 @@ def gather(subject: Subject, *, account: Account, market: Market, clock: Clock) 
             for region in subject.regions
         },
         inputs={prefix: _try_input(account, prefix) for prefix in inputs},
+        secrets={name: ask(partial(account.try_secret, name, region=home)) for name in secrets},
+        keys={arn: ask(partial(account.try_key, arn)) for arn in keys},
     )
 
 

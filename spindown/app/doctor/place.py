@@ -122,18 +122,44 @@ def _is_usable(region: str, zone: str, subnet_id: str, facts: Facts) -> bool:
     )
 
 
-def check_inputs(facts: Facts) -> Iterator[Finding]:
-    """Judge whether what jobs may read can be read."""
-    for prefix, trouble in sorted(facts.inputs.items()):
-        yield Finding(
-            what=f"input {prefix}",
-            found="readable" if trouble is None else trouble.reason,
-            needed=""
-            if trouble is None
-            else "s3:ListBucket, s3:GetObject; its KMS key if it has one",
-            mend="" if trouble is None else "mend `inputs`, or the policy of the bucket",
-            verdict=Verdict.GOOD if trouble is None else Verdict.WARNING,
-        )
+#: What is read -> what that takes, and where it is mended.
+_READING = {
+    "input": (
+        "s3:ListBucket, s3:GetObject; its KMS key if it has one",
+        "mend `inputs` or `models`, or the policy of the bucket",
+    ),
+    "secret": (
+        "a secret in this region that the workers' role may read",
+        "mend `run.secrets`, or make it: aws secretsmanager create-secret, aws ssm put-parameter",
+    ),
+    "key": (
+        "an enabled KMS key whose policy lets the account's roles use it",
+        "mend `kms_keys`, or the policy of the key",
+    ),
+}
+
+
+def check_reading(facts: Facts) -> Iterator[Finding]:
+    """Judge whether what a workload may read can be read."""
+    for kind, found in (("input", facts.inputs), ("secret", facts.secrets), ("key", facts.keys)):
+        needed, mend = _READING[kind]
+        for name, trouble in sorted(found.items()):
+            yield Finding(
+                what=f"{kind} {name}",
+                found=_GOOD[kind] if trouble is None else trouble.reason,
+                needed="" if trouble is None else needed,
+                mend="" if trouble is None else mend,
+                verdict=Verdict.GOOD if trouble is None else _without(kind, trouble),
+            )
+
+
+_GOOD = {"input": "readable", "secret": "there", "key": "enabled"}
+
+
+def _without(kind: str, trouble: Unknown) -> Verdict:
+    """Return how bad it is: a worker without its secret ends itself before its first job."""
+    is_fatal = kind == "secret" and trouble.is_missing
+    return Verdict.BLOCKED if is_fatal else Verdict.WARNING
 
 
 def check_rehearsals(

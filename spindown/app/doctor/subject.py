@@ -49,7 +49,10 @@ class Case:
     images: tuple[ImageNeed, ...] = ()
     #: Whether instances start from images that Image Builder makes for it.
     is_baked: bool = False
+    #: What it may read: S3 prefixes, inputs and models alike; secrets; KMS keys.
     inputs: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
     is_deployed: bool = False
 
 
@@ -143,7 +146,9 @@ def _planned(name: str, workload: WorkloadConfig, places: Mapping[str, Place]) -
             for architecture in sorted(workload.requirements.architectures)
         ),
         is_baked=image.mode == "bake",
-        inputs=workload.inputs,
+        inputs=(*workload.inputs, *workload.models),
+        secrets=tuple(sorted(set(workload.run.secrets.values()))),
+        keys=workload.kms_keys,
     )
 
 
@@ -175,4 +180,6 @@ def _deployed(
         images=planned.images + baked,
         is_baked=planned.is_baked,
         inputs=planned.inputs,
+        secrets=planned.secrets,
+        keys=planned.keys,
     )

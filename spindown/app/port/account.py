@@ -81,6 +81,14 @@ class Account(Protocol):
         """List a prefix and look at its first object (raises NotFound, AccessDenied)."""
         ...
 
+    def try_secret(self, name: str, *, region: str) -> None:
+        """See that a secret is there, unread (raises NotFound, AccessDenied)."""
+        ...
+
+    def try_key(self, arn: str) -> None:
+        """See that a KMS key is there and enabled (raises NotFound, AccessDenied)."""
+        ...
+
     def rehearse(self, request: LaunchRequest) -> Refusal | None:
         """Have EC2 check a launch without making it; None: it would have been tried."""
         ...

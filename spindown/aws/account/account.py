@@ -24,6 +24,7 @@ from spindown.aws.error import (
     translated,
 )
 from spindown.contract.location import parse_location
+from spindown.contract.run import is_parameter
 from spindown.error import NotFound
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ _NO_IMAGE = {
     "InvalidAMIID.NotFound": NotFound,
     "InvalidAMIID.Unavailable": NotFound,
 }
+_NO_SECRET = {"ResourceNotFoundException": NotFound}
+_NO_KEY = {"NotFoundException": NotFound}
 #: What EC2 answers to a rehearsal of what it would have done.
 _WOULD_HAVE = "DryRunOperation"
 
@@ -55,8 +58,10 @@ class Clients:
 
     sts: "Callable[[], STSClient]"
     iam: "Callable[[], IAMClient]"
-    #: boto3's stubs leave this service out.
+    #: boto3's stubs leave these services out.
     free_tier: Callable[[], Any]
+    secrets: Callable[[str], Any]
+    keys: Callable[[str], Any]
     functions: "Callable[[str], LambdaClient]"
     ssm: "Callable[[str], SSMClient]"
     ec2: "Callable[[str], EC2Client]"
@@ -143,6 +148,21 @@ class AwsAccount:
             listed = client.list_objects_v2(Bucket=at.bucket, Prefix=at.key, MaxKeys=1)
             for found in listed.get("Contents", []):
                 client.head_object(Bucket=at.bucket, Key=found["Key"])
+
+    def try_secret(self, name: str, *, region: str) -> None:
+        """See that a secret is there, unread."""
+        with translated(_NO_SECRET):
+            if is_parameter(name):
+                self._clients.ssm(region).get_parameter(Name=name)
+            else:
+                self._clients.secrets(region).describe_secret(SecretId=name)
+
+    def try_key(self, arn: str) -> None:
+        """See that a KMS key is there and enabled."""
+        with translated(_NO_KEY):
+            found = self._clients.keys(arn.split(":")[3]).describe_key(KeyId=arn)
+        if not found["KeyMetadata"]["Enabled"]:
+            raise NotFound(f"{arn} is {found['KeyMetadata']['KeyState']}")
 
     def rehearse(self, request: LaunchRequest) -> Refusal | None:
         """Have EC2 check a launch without making it."""

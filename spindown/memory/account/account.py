@@ -84,6 +84,19 @@ class MemoryAccount:
         if uri_prefix in self.unreadable:
             raise self.unreadable[uri_prefix]
 
+    def try_secret(self, name: str, *, region: str) -> None:
+        """See that a secret can be had."""
+        del region
+        self._fail("try_secret")
+        if name in self.unreadable:
+            raise self.unreadable[name]
+
+    def try_key(self, arn: str) -> None:
+        """See that a KMS key can be used."""
+        self._fail("try_key")
+        if arn in self.unreadable:
+            raise self.unreadable[arn]
+
     def rehearse(self, request: LaunchRequest) -> Refusal | None:
         """Note a launch without making it."""
         self._fail("rehearse")

@@ -6,7 +6,7 @@ from spindown.app.doctor.finding import Verdict
 from spindown.app.port import Refusal, RefusalKind
 from spindown.contract.image import image_parameter
 from spindown.domain.offer import CapacityType
-from spindown.error import AccessDenied, Throttled
+from spindown.error import AccessDenied, NotFound, SpindownError, Throttled
 from tests.unit.app.doctor.examined import IMAGE, REGION, TEMPLATE, ZONES, Examined, a_config
 
 IMAGE_LINE = "image of classify in us-west-2, x86_64"
@@ -131,6 +131,47 @@ def test_an_input_that_cannot_be_read_is_said_and_blocks_nothing() -> None:
 
     assert (finding.found, finding.verdict) == ("ListObjectsV2: 403", Verdict.WARNING)
     assert world.report().can_launch
+
+
+KEY = "arn:aws:kms:us-west-2:111122223333:key/1-2"
+
+
+def with_reading() -> Examined:
+    """Return a workload that reads secrets and models, by a key of its own."""
+    run = {
+        "entrypoint": "job:run",
+        "code": ".",
+        "secrets": {"TOKEN": "hub/token"},
+        "metadata_access": True,
+    }
+    return Examined(config=a_config(run=run, models=["s3://weights/ocr/"], kms_keys=[KEY]))
+
+
+def test_what_a_workload_reads_besides_is_looked_at() -> None:
+    world = with_reading()
+
+    for line in ("input s3://weights/ocr/", "secret hub/token", f"key {KEY}"):
+        assert world.verdict(line) is Verdict.GOOD
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "verdict"),
+    [
+        pytest.param("secret hub/token", NotFound("gone"), Verdict.BLOCKED, id="no such secret"),
+        pytest.param("secret hub/token", AccessDenied("no"), Verdict.WARNING, id="not ours to see"),
+        pytest.param(f"key {KEY}", NotFound("gone"), Verdict.WARNING, id="no such key"),
+        pytest.param("input s3://weights/ocr/", NotFound("gone"), Verdict.WARNING, id="no bucket"),
+    ],
+)
+def test_what_cannot_be_read_is_said(line: str, error: SpindownError, verdict: Verdict) -> None:
+    world = with_reading()
+    world.account.unreadable = {line.partition(" ")[2]: error}
+
+    finding = world.finding(line)
+
+    assert (finding.found, finding.verdict) == (str(error), verdict)
+    assert finding.mend
+    assert world.report().can_launch is (verdict is not Verdict.BLOCKED)
 
 
 def test_the_best_launch_is_rehearsed_as_the_scaler_would_ask_for_it() -> None:
