@@ -39,6 +39,8 @@ class Worker:
     #: Leases that it can hold at once.
     slots: int
     price_per_hour: float
+    #: Whole price of its pool when it ended, USD per hour; None: not ended, or not known.
+    end_price_per_hour: float | None = None
     #: Whole price of the same type on demand at the launch, USD per hour; None when unknown.
     on_demand_price: float | None = None
     state: WorkerState

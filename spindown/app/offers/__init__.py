@@ -8,7 +8,7 @@ from spindown.app.offers.catalogue import (
     refresh,
     survey,
 )
-from spindown.app.offers.sale import Sale, current_offers, current_sale, spot_price_of
+from spindown.app.offers.sale import Sale, current_offers, current_sale, price_now
 
 __all__ = [
     "CATALOGUE_KEY",
@@ -18,7 +18,7 @@ __all__ = [
     "current_offers",
     "current_sale",
     "load_catalogue",
+    "price_now",
     "refresh",
-    "spot_price_of",
     "survey",
 ]

@@ -8,6 +8,7 @@ from spindown.app.control import SPOT_PRICES_FOR, ControlPorts, Kind
 from spindown.app.offers.catalogue import current_catalogue
 from spindown.contract.settings import Outpost, WorkloadSettings
 from spindown.domain.offer import (
+    GP3_PRICE_PER_GIB_MONTH,
     CapacityType,
     Catalogue,
     InstanceType,
@@ -15,6 +16,7 @@ from spindown.domain.offer import (
     Pool,
     SpotPrice,
     build_offers,
+    extra_price_per_hour,
     trusted,
 )
 from spindown.domain.policy import Policy
@@ -102,20 +104,25 @@ def current_offers(
     return sale.offers
 
 
-def spot_price_of(
+def price_now(
     pool: Pool, *, region: str, settings: WorkloadSettings, ports: ControlPorts, now: datetime
 ) -> float | None:
-    """Return what an hour in a spot pool costs now, a few minutes old; None: it is not known."""
+    """Return the whole price of an hour in a pool, a few minutes old; None: it is not known."""
     if region not in settings.outposts:
         return None
-    catalogue = current_catalogue(ports, now)
-    reading = _Reading(settings, catalogue, ports, now, is_late=True)
-    found = [
-        price
-        for price in reading.read(region)
-        if (price.instance_type, price.zone) == (pool.instance_type, pool.zone)
-    ]
-    return max(found, key=lambda price: price.seen_at).price if found else None
+    catalogue = trusted(current_catalogue(ports, now), now)
+    alone = catalogue.on_demand.get(region, {}).get(pool.instance_type)
+    if pool.capacity_type is CapacityType.SPOT:
+        seen = [
+            price
+            for price in _Reading(settings, catalogue, ports, now, is_late=True).read(region)
+            if (price.instance_type, price.zone) == (pool.instance_type, pool.zone)
+        ]
+        alone = max(seen, key=lambda price: price.seen_at).price if seen else None
+    if alone is None:
+        return None
+    gib_month = catalogue.volume_price.get(region, GP3_PRICE_PER_GIB_MONTH)
+    return alone + extra_price_per_hour(settings.run.root_volume_gib, gib_month)
 
 
 class _Reading:

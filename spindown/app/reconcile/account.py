@@ -3,7 +3,8 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from spindown.app.port import Write
+from spindown.app.offers import price_now
+from spindown.app.port import When, Write
 from spindown.app.reconcile.reap import close_breaker
 from spindown.app.reconcile.tick import ACCOUNT, Tick
 from spindown.app.reconcile.track import add_sample
@@ -11,6 +12,7 @@ from spindown.app.spend import add_to_budget, charge
 from spindown.contract import row as rows
 from spindown.contract.row import SpendRow
 from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState
+from spindown.error import SpindownError
 
 #: Finished rows stay in sight this long, for whoever watches.
 _SHOWN_FOR = timedelta(minutes=15)
@@ -37,6 +39,30 @@ def charge_fleet(tick: Tick) -> None:
             left = launch.reserved_usd - due.released_usd
             tick.launches[launch.launch_id] = replace(launch, reserved_usd=left)
     _note_vram(tick)
+    _stamp_ends(tick)
+
+
+def _stamp_ends(tick: Tick) -> None:
+    """Stamp what its pool costs on each worker that has just ended, as its launch did."""
+    for worker in list(tick.workers.values()):
+        if worker.state is not WorkerState.ENDED or worker.end_price_per_hour is not None:
+            continue
+        try:
+            price = price_now(
+                worker.pool,
+                region=worker.region,
+                settings=tick.settings,
+                ports=tick.ports,
+                now=tick.now,
+            )
+        except SpindownError:
+            # As long as its row is in sight the next tick tries again.
+            return
+        if price is not None:
+            tick.workers[worker.instance_id] = replace(worker, end_price_per_hour=price)
+            sort = rows.worker_sort(worker.instance_id)
+            stamp = tick.ledger.change(sort, {"end_price_per_hour": price}, when=When(exists=True))
+            tick.journal.note(stamp)
 
 
 def _note_vram(tick: Tick) -> None:

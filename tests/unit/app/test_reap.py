@@ -14,10 +14,10 @@ from spindown.contract.row import worker_sort
 from spindown.contract.settings import RunSettings
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
-from spindown.error import SpindownError, Unreachable
+from spindown.error import SpindownError, Throttled, Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
-from tests.control import REGION, WORKLOAD, ControlWorld, a_pool_of, with_policy
+from tests.control import REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 
 
 def test_ends_an_instance_that_never_checked_in_and_tries_the_next_offer() -> None:
@@ -394,6 +394,46 @@ def test_a_worker_that_finds_no_job_left_is_no_strike_against_its_image() -> Non
         world.run(2)
 
     assert world.view().breaker.unclaimed == 0
+
+
+def test_the_price_of_a_pool_is_stamped_at_the_launch_and_at_the_end() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.clock.advance(minutes(30))
+    world.market.move_spot_price("g4dn.xlarge", ZONES[0], 0.31)
+    world.compute.power_off(worker.instance_id)
+
+    world.run(2)
+    asked = world.calls["market.spot_prices"]
+    world.run(4)
+
+    (ended,) = world.workers(WorkerState.ENDED)
+    extra = 100 * 0.08 / 730 + 0.005
+    assert ended.price_per_hour == pytest.approx(0.20 + extra)
+    assert ended.end_price_per_hour == pytest.approx(0.31 + extra)
+    # Once, and not in every tick.
+    assert world.calls["market.spot_prices"] == asked
+
+
+def test_a_price_that_cannot_be_read_holds_up_no_end_and_is_stamped_later() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.clock.advance(minutes(45))
+    world.compute.power_off(worker.instance_id)
+
+    def fail(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "spot_prices":
+            raise Throttled("slow down")
+        return proceed()
+
+    world.interfere = fail
+    world.run(4)
+    (ended,) = world.workers(WorkerState.ENDED)
+    world.interfere = None
+    world.run(2)
+
+    assert ended.end_price_per_hour is None
+    assert world.workers(WorkerState.ENDED)[0].end_price_per_hour is not None
 
 
 @pytest.mark.parametrize(
