@@ -59,6 +59,7 @@ def describe(app: App) -> CoreStack:
             deployment=loaded.deployment,
             region=region,
             workloads=core.workloads,
+            target=_choose(app, "bundle", _TARGETS),
             synthesizer=make_synthesizer(),
         )
         # It attaches its grants to roles of core.

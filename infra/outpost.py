@@ -9,6 +9,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
+from infra.control.bundle import FunctionBundle, Target
+from infra.control.teardown import Teardown
 from infra.control.trigger import INSTANCE_EVENTS
 from infra.grant import control as grant
 from infra.grant import launch
@@ -37,6 +39,7 @@ class OutpostStack(Stack):
         deployment: DeploymentConfig,
         region: str,
         workloads: Sequence[Workload],
+        target: Target,
         synthesizer: IStackSynthesizer,
     ) -> None:
         """Describe the outpost in ``region`` for the workloads of the core stack."""
@@ -53,17 +56,21 @@ class OutpostStack(Stack):
         place = deployment.outposts[region]
         placed = {"region": region, "zones": place.zones, "network": place.network}
         self._network = Network(self, "Network", deployment=deployment.model_copy(update=placed))
+        # What instances need until they have ended, and what launches them: that goes first.
+        self._stays = Construct(self, "Stay")
+        self._use = Construct(self, "Use")
         template_ids = [id_ for workload in workloads for id_ in self._add_workload(workload)]
         self._grant("Reconcile", ["scaler", "interruption"], self._reconcile(template_ids))
         self._grant("Offers", ["offers"], [self._read_outposts(), grant.see_types()])
         self._send_events_home()
+        self._end_fleet_first(FunctionBundle(target))
 
     def _add_workload(self, workload: Workload) -> list[str]:
         """Add the templates of a workload and what tells of them; return the templates' ids."""
         name, deployment = workload.name, self._deployment
         profile = fixed_name(deployment, name)
         templates = add_templates(
-            Construct(self, f"Workload-{name}"),
+            Construct(self._stays, f"Workload-{name}"),
             name=f"{deployment.name}-{name}",
             workload=workload.config,
             images=workload.fleet.images,
@@ -76,7 +83,7 @@ class OutpostStack(Stack):
         refs = refs_of(templates)
         outpost = Outpost(subnets=self._network.subnets, templates=refs)
         ssm.CfnParameter(
-            self,
+            self._use,
             f"Outpost-{name}",
             name=outpost_parameter(deployment.name, name),
             type="String",
@@ -89,7 +96,7 @@ class OutpostStack(Stack):
     ) -> None:
         """Attach a policy to roles at home; it goes with this stack."""
         iam.CfnManagedPolicy(
-            self,
+            self._use,
             construct_id,
             description=f"What {' and '.join(functions)} may do in this region",
             policy_document=iam.PolicyDocument(statements=statements),
@@ -130,7 +137,7 @@ class OutpostStack(Stack):
             ":event-bus/default"
         )
         role = make_role(
-            Construct(self, "Sender"),
+            Construct(self._stays, "Sender"),
             description=f"Sends events of instances to {self._deployment.region}",
             trusted=iam.ServicePrincipal(
                 "events.amazonaws.com",
@@ -140,7 +147,7 @@ class OutpostStack(Stack):
         )
         for name, pattern in INSTANCE_EVENTS.items():
             events.CfnRule(
-                self,
+                self._stays,
                 name,
                 description=f"Tells {self._deployment.region}: {pattern['detail-type'][0]}",
                 event_pattern=pattern,
@@ -148,3 +155,22 @@ class OutpostStack(Stack):
                     events.CfnRule.TargetProperty(id="home", arn=bus_arn, role_arn=role.role_arn)
                 ],
             )
+
+    def _end_fleet_first(self, bundle: FunctionBundle) -> None:
+        """End every instance here before what it stands on goes.
+
+        The ledger is at home, so no lock stops launches: without its grants and templates home
+        launches nothing here.
+        """
+        try:
+            teardown = Teardown(
+                self,
+                "Teardown",
+                deployment=self._deployment.name,
+                workloads=[workload.name for workload in self._workloads],
+                code=bundle.code,
+            )
+        except RuntimeError as exc:
+            raise bundle.failure or exc from exc
+        teardown.outlive(self._network, self._stays)
+        teardown.go_after(self._use)

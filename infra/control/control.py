@@ -63,9 +63,10 @@ class Control(Construct):
         teardown = Teardown(
             self,
             "Teardown",
-            ground=ground,
+            deployment=ground.deployment.name,
             workloads=[one.name for one in workloads],
             code=code,
+            table=ground.ledger.table,
             failed_events=self.failed_events,
         )
         teardown.outlive(ground.network, ground.ledger, ground.store, *workloads)

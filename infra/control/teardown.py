@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from aws_cdk import Aws, CustomResource, Duration
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
@@ -10,7 +11,6 @@ from constructs import Construct, IDependable
 
 from infra.control.function import ControlFunction
 from infra.grant import control as grant
-from infra.ground import Ground
 
 #: Lambda's longest.
 _TIMEOUT = Duration.minutes(15)
@@ -29,13 +29,14 @@ class Teardown(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        ground: Ground,
+        deployment: str,
         workloads: Sequence[str],
         code: lambda_.Code,
-        failed_events: sqs.IQueue,
+        table: dynamodb.ITable | None = None,
+        failed_events: sqs.IQueue | None = None,
     ) -> None:
+        """End what has our tag in this region; ``table`` is the ledger, if it is in this stack."""
         super().__init__(scope, construct_id)
-        deployment = ground.deployment.name
         self.function = ControlFunction(
             self,
             "Function",
@@ -43,7 +44,7 @@ class Teardown(Construct):
             name="teardown",
             description="Ends every instance before the stack that it belongs to is deleted",
             code=code,
-            statements=self._statements(ground),
+            statements=_statements(deployment, table),
             memory_mib=256,
             timeout=_TIMEOUT,
             retries=2,
@@ -60,7 +61,7 @@ class Teardown(Construct):
             properties={
                 "Deployment": deployment,
                 "Regions": [Aws.REGION],
-                "Table": ground.ledger.table.table_name,
+                "Table": table.table_name if table is not None else "",
                 "Workloads": list(workloads),
             },
         )
@@ -75,9 +76,10 @@ class Teardown(Construct):
         for thing in things:
             thing.node.add_dependency(self._fleet)
 
-    def _statements(self, ground: Ground) -> list[iam.PolicyStatement]:
-        return [
-            grant.keep_reconcile_out(table_arn=ground.ledger.table.table_arn),
-            grant.find_instances(),
-            grant.end_workers(deployment=ground.deployment.name),
-        ]
+
+def _statements(deployment: str, table: dynamodb.ITable | None) -> list[iam.PolicyStatement]:
+    return [
+        *([] if table is None else [grant.keep_reconcile_out(table_arn=table.table_arn)]),
+        grant.find_instances(),
+        grant.end_workers(deployment=deployment),
+    ]

@@ -21,6 +21,7 @@ from tests.infra.assembly import (
     write_project,
 )
 from tests.infra.test_rule import KEPT, lint
+from tests.infra.test_teardown import depends_on, of_type
 
 AWAY = "us-west-2"
 SPREAD = CONFIG.replace(
@@ -118,7 +119,8 @@ def test_the_launch_says_what_its_templates_cannot_know(outpost: Assembly) -> No
     for template in outpost.all_of("AWS::EC2::LaunchTemplate"):
         for specification in template["LaunchTemplateData"]["TagSpecifications"]:
             keys = {one["Key"] for one in specification["Tags"]}
-            assert keys == {tag.DEPLOYMENT, tag.WORKLOAD, "Name"}
+            assert keys >= {tag.DEPLOYMENT, tag.WORKLOAD, "Name"}
+            assert not keys & tag.HOME
 
 
 def test_it_sends_home_the_events_that_home_has_rules_for(
@@ -197,3 +199,24 @@ def test_the_rules_find_nothing_that_is_not_justified_at_home_too(
 
     assert found <= set(KEPT)
     assert lint(outpost, AWAY) == []
+
+
+def test_instances_end_before_what_they_stand_on_and_after_what_launches(
+    outpost: Assembly,
+) -> None:
+    (fleet,) = of_type(outpost, "Custom::SpindownFleet")
+    stays = depends_on(outpost, fleet)
+
+    needed = ("AWS::EC2::LaunchTemplate", "AWS::EC2::Subnet", "AWS::EC2::VPC", "AWS::Events::Rule")
+    assert of_type(outpost, *needed) <= stays
+    for name in of_type(outpost, "AWS::IAM::ManagedPolicy", "AWS::SSM::Parameter"):
+        assert fleet in depends_on(outpost, name)
+    properties = outpost.resources[fleet]["Properties"]
+    assert properties["Regions"] == [{"Ref": "AWS::Region"}]
+    assert properties["Workloads"] == ["plain", "rich"]
+
+
+def test_its_teardown_ends_only_what_has_our_tag(outpost: Assembly) -> None:
+    statements = outpost.statements("TeardownFunctionRole")
+
+    assert set(statements) == {"FindInstances", "EndWorkers", "WriteLog"}
