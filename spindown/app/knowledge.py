@@ -1,9 +1,10 @@
 """Turn the ledger's learned sums into what the domain calls knowledge."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from spindown.contract import row as rows
 from spindown.contract.row import RateRow
+from spindown.domain.fleet import Worker
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
 from spindown.domain.offer import CapacityType, Pool
 
@@ -11,17 +12,21 @@ _THROUGHPUT = f"{rows.RATE}throughput#"
 _POOL = f"{rows.RATE}pool#"
 
 
-def read_knowledge(rates: Mapping[str, RateRow], *, slots: str) -> Knowledge:
+def read_knowledge(
+    rates: Mapping[str, RateRow], *, slots: str, workers: Iterable[Worker] = ()
+) -> Knowledge:
     """Return what a workload has shown so far.
 
     Args:
         rates: sort key -> row, as the ledger holds them; an unknown key is left out.
         slots: ``run.slots`` of the workload.
+        workers: those that there are.
     """
     empty = RateRow()
     return Knowledge(
         throughput=dict(_throughputs(rates)),
         pools=dict(_pools(rates)),
+        alive=frozenset((w.gpu_name, w.gpu_count) for w in workers if w.is_live),
         boots=rates.get(rows.BOOT_RATE, empty).samples,
         gaps=rates.get(rows.GAP_RATE, empty).samples,
         items_per_job=rates.get(rows.JOB_RATE, empty).samples,

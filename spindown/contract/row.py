@@ -144,11 +144,16 @@ class BacklogRow:
     seen_at: datetime | None = None
     #: Raised by every claim; a change between two ticks is progress.
     claims: int = 0
-    #: ``claims`` as the last tick saw it.
+    #: Claims of jobs that had waited for longer than ``start_within``.
+    late: int = 0
+    #: ``claims`` and ``late`` as the last tick saw them.
     claims_seen: int = 0
+    late_seen: int = 0
     #: Visible messages by the tick that saw them first, oldest first: when, and how many.
     waiting_since: tuple[datetime, ...] = ()
     waiting_jobs: tuple[int, ...] = ()
+    #: Seconds by which launches are planned to be earlier than the promise asks for.
+    margin: float = 0.0
     #: When EC2 was last asked for our instances, and for spot requests that end.
     described_at: datetime | None = None
     reclaims_seen_at: datetime | None = None

@@ -6,9 +6,9 @@ from datetime import timedelta
 from spindown.domain.learning import Knowledge, boot_p50
 from spindown.domain.policy import Policy
 
-#: A receive that finds nothing takes up to this long (SQS's longest poll), so a shorter timeout
-#: would only end workers that have not yet looked properly.
-SHORTEST_TIMEOUT = timedelta(seconds=20)
+#: A last look that asks every server of SQS takes a long poll, of a second or more; the rest is
+#: room for a message under way.
+SHORTEST_TIMEOUT = timedelta(seconds=5)
 LONGEST_TIMEOUT = timedelta(minutes=30)
 #: Gaps from which their distribution is trusted.
 LEARN_FROM = 5

@@ -106,7 +106,14 @@ def _patience(tick: Tick, work: Backlog, present: Capacity) -> Patience | None:
     returning = work.visible - sum(group.jobs for group in waiting)
     if returning > 0:
         waiting = (*waiting, Waiting(since=tick.now, jobs=returning))
-    return patience(waiting, present, knowledge=tick.knowledge, policy=tick.policy, now=tick.now)
+    return patience(
+        waiting,
+        present,
+        knowledge=tick.knowledge,
+        policy=tick.policy,
+        now=tick.now,
+        margin=timedelta(seconds=tick.seen.margin),
+    )
 
 
 def choose(tick: Tick, weighed: Choice) -> Choice:

@@ -146,7 +146,9 @@ def gather(
         view=view,
         queue=queue,
         backlog=queue.backlog(),
-        knowledge=read_knowledge(view.rates, slots=settings.run.slots),
+        knowledge=read_knowledge(
+            view.rates, slots=settings.run.slots, workers=view.workers.values()
+        ),
         workers=dict(view.workers),
         launches=dict(view.launches),
         leases=view.leases,

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from spindown.app.reconcile.tick import Tick
 from spindown.contract.row import GAP_RATE, BacklogRow, RateRow
 from spindown.domain.fleet import Backlog
-from spindown.domain.sizing import Waiting
+from spindown.domain.sizing import Waiting, next_margin
 
 #: SQS's numbers are approximate: only after so long did an empty queue hold nothing.
 _SURELY_EMPTY = timedelta(minutes=10)
@@ -20,6 +20,13 @@ def follow_backlog(tick: Tick) -> None:
     """Bring the backlog row up to date; a gap that has just ended is learned."""
     before = tick.seen
     tick.seen = follow(before, tick.backlog, tick.now)
+    margin = next_margin(
+        timedelta(seconds=before.margin),
+        started=before.claims - before.claims_seen,
+        late=before.late - before.late_seen,
+        policy=tick.policy,
+    )
+    tick.seen = replace(tick.seen, margin=margin.total_seconds())
     if before.empty_since is not None and tick.seen.empty_since is None:
         gap = (tick.now - before.empty_since).total_seconds()
         add_sample(tick, GAP_RATE, gap)
@@ -50,6 +57,7 @@ def follow(before: BacklogRow, backlog: Backlog, now: datetime) -> BacklogRow:
         in_flight=backlog.in_flight,
         seen_at=now,
         claims_seen=before.claims,
+        late_seen=before.late,
         waiting_since=tuple(group.since for group in waiting),
         waiting_jobs=tuple(group.jobs for group in waiting),
     )
@@ -101,7 +109,7 @@ def add_sample(tick: Tick, sort: str, value: float) -> None:
 
 
 def seen_changes(row: BacklogRow) -> dict[str, object]:
-    """Return the fields of the backlog row that a tick writes; ``claims`` are the workers'."""
+    """Return what a tick writes of the backlog row; ``claims`` and ``late`` are the workers'."""
     return {
         name: getattr(row, name)
         for name in (
@@ -112,8 +120,10 @@ def seen_changes(row: BacklogRow) -> dict[str, object]:
             "in_flight",
             "seen_at",
             "claims_seen",
+            "late_seen",
             "waiting_since",
             "waiting_jobs",
+            "margin",
             "described_at",
             "reclaims_seen_at",
             "swept_at",

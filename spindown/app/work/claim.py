@@ -224,8 +224,11 @@ class _Claim:
             items=fence.manifest.items or 0,
             items_done=max(fence.manifest.next_item, _done(before, self.job_id)),
         )
+        # Whoever takes a job up again may be late through no fault of the sizing.
+        is_first = fence.manifest.epoch == 1
+        is_late = is_first and now - self.message.sent_at > self.policy.start_within
         try:
-            self.presence.occupy(self.seat, lease)
+            self.presence.occupy(self.seat, lease, is_late=is_late)
         except Condemned:
             self._undo(fence)
             put_back(self.message, timedelta(0), self.ports.queue)

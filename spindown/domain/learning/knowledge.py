@@ -47,6 +47,8 @@ class Knowledge:
     #: (GPU name, GPU count) -> record.
     throughput: Mapping[tuple[str, float], ThroughputRecord] = field(default_factory=dict)
     pools: Mapping[Pool, PoolRecord] = field(default_factory=dict)
+    #: (GPU name, GPU count) of the workers that there are.
+    alive: frozenset[tuple[str, float]] = frozenset()
     #: Seconds from the launch to the check-in.
     boots: tuple[float, ...] = ()
     #: Seconds from the moment when no work was left to the next work, seen at the queue: seen

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from spindown.domain.fleet import Unavailable
@@ -190,7 +190,12 @@ class Terms:
             self.situation.knowledge, instance_type, self.situation.policy, scale=self.scale
         )
         slots = slot_count(instance_type.gpu_count, self.situation.knowledge.slots)
+        is_tried = is_worth_a_trial(self.situation.knowledge, instance_type, expected)
+        if is_tried:
+            expected = replace(expected, items_per_hour=expected.items_per_hour * HOPE)
         load = load_of(self.situation.demand, expected.items_per_hour, slots)
+        if is_tried:
+            load = replace(load, workers=1)
         kind = Kind(load=load, work=load.work_hours, throughput=expected, on_demand=0.0, spot={})
         kind.on_demand = self._hours_per_item(kind, 0.0)
         return kind
@@ -251,6 +256,22 @@ class Terms:
         if (name, offer.zone) not in self.records:
             return self.published(kind, offer.reclaim_share)
         return self._hours_per_item(kind, self.rate_of(offer))
+
+
+#: What a GPU that the workload has not run on is hoped to do over its data sheet: of language
+#: models measured on EC2 the best does 1.8 times as much (docs/adr/0028-trial.md).
+HOPE = 1.5
+
+
+def is_worth_a_trial(
+    knowledge: Knowledge, instance_type: InstanceType, expected: Throughput
+) -> bool:
+    """Tell whether one worker of a kind may be tried on the hope that its data sheet is modest.
+
+    Only once the workload is known from another kind, and while no worker of this one lives.
+    """
+    kind = instance_type.gpu_name, instance_type.gpu_count
+    return bool(knowledge.throughput) and not expected.measured and kind not in knowledge.alive
 
 
 def load_of(demand: Demand, items_per_hour: float, slots: int) -> Load:

@@ -1,7 +1,7 @@
 """How much throughput is missing, how many workers that is, and whether to wait with them."""
 
 from spindown.domain.sizing.capacity import Capacity, SlotAhead, capacity, window
-from spindown.domain.sizing.patience import Patience, Waiting, patience
+from spindown.domain.sizing.patience import Patience, Waiting, next_margin, patience
 from spindown.domain.sizing.size import (
     Bounds,
     Sizing,
@@ -24,6 +24,7 @@ __all__ = [
     "capacity",
     "latest_launch",
     "missing",
+    "next_margin",
     "patience",
     "size",
     "vcpus_left",

@@ -14,6 +14,8 @@ from spindown.domain.learning import (
 )
 from spindown.domain.policy import Policy
 
+_HOUR = timedelta(hours=1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotAhead:
@@ -80,7 +82,7 @@ def capacity(
         if not worker.takes_jobs:
             continue
         per_slot = worker_throughput(knowledge, worker, policy).items_per_hour / worker.slots
-        rests = _rests(worker, held.get(worker.instance_id, []), per_slot, knowledge, policy)
+        rests = _rests(worker, held.get(worker.instance_id, []), per_slot, knowledge, policy, now)
         if worker.state is WorkerState.BOOTING:
             rests = [max(boot - (now - worker.launched_at), timedelta(0))] * worker.slots
             free += worker.slots
@@ -116,16 +118,31 @@ def _rests(
     per_slot: float,
     knowledge: Knowledge,
     policy: Policy,
+    now: datetime,
 ) -> list[timedelta]:
     """Return the time that each busy slot still needs for its job."""
     usual = items_per_job(knowledge, policy)
     rests = []
     for lease in leases[: worker.slots]:
         # A job whose size or progress is not known yet is taken to be half done.
-        items = lease.items - lease.items_done if lease.items else usual / 2
-        rests.append(timedelta(hours=max(0.0, items) / per_slot))
+        if lease.items:
+            rests.append(_rest(lease, lease.items, per_slot, policy, now))
+        else:
+            rests.append(timedelta(hours=usual / 2 / per_slot))
     unknown = min(worker.busy_slots, worker.slots) - len(rests)
     return rests + [timedelta(hours=usual / 2 / per_slot)] * max(0, unknown)
+
+
+def _rest(lease: Lease, items: int, usual: float, policy: Policy, now: datetime) -> timedelta:
+    """Return the time that a job at work still needs, by its pace up to its last heartbeat.
+
+    A pace above the usual may be that of a job that was resumed with many items done.
+    """
+    beat_at = min(now, max(lease.deadline - policy.lease_duration, lease.claimed_at))
+    hours = (beat_at - lease.claimed_at) / _HOUR
+    pace = min(usual, lease.items_done / hours) if lease.items_done and hours > 0.0 else usual
+    left = timedelta(hours=max(items - lease.items_done, 0) / pace)
+    return max(left - (now - beat_at), timedelta(0))
 
 
 def _pending(launches: Sequence[Launch], within: timedelta, now: datetime) -> list[Launch]:

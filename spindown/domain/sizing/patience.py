@@ -15,6 +15,11 @@ from spindown.domain.sizing.capacity import Capacity
 
 #: Less than any tick: equal instants are too late, whatever fractions make of them.
 _LEAST = 1e-6
+#: Share of the jobs for which the promise is to hold.
+_KEPT = 0.95
+#: How far one job moves the margin, and how far it may go, as shares of the promise.
+_STEP = 0.01
+_MARGIN_AT_MOST = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,7 @@ def patience(
     knowledge: Knowledge,
     policy: Policy,
     now: datetime,
+    margin: timedelta = timedelta(0),
 ) -> Patience:
     """Return how few slots must be launched now.
 
@@ -67,6 +73,7 @@ def patience(
         knowledge: boots, throughput and sizes of jobs.
         policy: promise and tick.
         now: the present.
+        margin: by how much earlier than the promise asks for everything is planned.
     """
     rate = usual_throughput(knowledge, policy)
     if not waiting:
@@ -76,11 +83,12 @@ def patience(
     up = boot_p95(knowledge, policy).total_seconds() + tick
     boot = boot_p50(knowledge, policy).total_seconds()
     existing = _existing(capacity, knowledge, policy)
+    within = policy.start_within - margin
     needed, must, came, late = 0, 0, 0, 0
     gaps: list[tuple[int, float, float]] = []
     for group in waiting:
         came += group.jobs
-        due = (group.since + policy.start_within - now).total_seconds() - _LEAST
+        due = (group.since + within - now).total_seconds() - _LEAST
         planned = max(due, up + boot)
         missing = came - sum(_started(planned - free, takes_of) for free, takes_of in existing)
         if missing <= 0:
@@ -101,6 +109,25 @@ def patience(
         latest = now + timedelta(milliseconds=max(round(1000.0 * rest), 0))
         until = latest if until is None else min(until, latest)
     return Patience(slots=min(must, needed), items_per_hour=rate, late_jobs=late, until=until)
+
+
+def next_margin(margin: timedelta, *, started: int, late: int, policy: Policy) -> timedelta:
+    """Return the margin after some jobs have started: larger by late ones, smaller by the others.
+
+    One late job weighs as much as 19 in time, so the margin rests where 19 of 20 jobs start
+    within the promise, however much jobs and boots differ, and in whatever order SQS hands them
+    out. Worked: start within 10 min, a step of 6 s; 100 jobs of which 10 are late move it by
+    6 x (0.95 x 10 - 0.05 x 90) = 30 s.
+
+    Args:
+        margin: up to now.
+        started: jobs that have been claimed.
+        late: those of them that had waited for longer than ``start_within``.
+        policy: the promise.
+    """
+    moved = _KEPT * late - (1.0 - _KEPT) * (started - late)
+    most = policy.start_within * _MARGIN_AT_MOST
+    return min(max(margin + policy.start_within * _STEP * moved, timedelta(0)), most)
 
 
 def _existing(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from spindown.simulator.bound.price import Prices
+from spindown.simulator.bound.sparse import sparse_boots
 from spindown.simulator.scenario import Arrival, Boot, SimScenario
 
 _HOUR = 3600.0
@@ -25,6 +26,8 @@ class Bound:
     zero_wait: float
     #: L2, the denominator of all ratios: no start later than ``start_within`` after arrival.
     bounded_wait: float
+    #: L2 made tighter: a span in which little can be done costs idling or a boot as well.
+    sparse_wait: float
     #: The condition of L2, seconds.
     start_within: float
 
@@ -37,15 +40,18 @@ def bound(scenario: SimScenario, *, start_within: float) -> Bound:
         start_within: seconds from a job's arrival to its start, at most; a job that has begun is
             worked on without a pause.
     """
-    prices = Prices(scenario)
+    boot = mean_boot(scenario.boot)
+    prices, working = Prices(scenario), Prices(scenario, boot=boot)
     slowest = min(listing.speed for listing in scenario.listings)
     arrivals = sorted(scenario.arrivals, key=lambda each: each.at)
     work = _work(arrivals, prices, start_within, slowest)
-    boot = mean_boot(scenario.boot)
+    least = _work(arrivals, working, start_within, slowest)
+    sparse = sparse_boots(arrivals, prices, boot, start_within, slowest)
     return Bound(
         work=work,
         zero_wait=_zero_wait(scenario, prices, arrivals, boot),
-        bounded_wait=work + _boots(arrivals, prices, boot, start_within, slowest),
+        bounded_wait=max(work + _boots(arrivals, prices, boot, start_within, slowest), least),
+        sparse_wait=max(work + sparse, least),
         start_within=start_within,
     )
 
@@ -77,7 +83,7 @@ def _boots(
         done_by = max(done_by, before.at + within + before.work_seconds / slowest)
         empty = after.at - done_by
         if empty > 0.0:
-            hour = prices.hour(done_by, after.at + within)
+            hour = prices.hour(done_by - boot, after.at + within)
             dollars += min(empty, boot) / _HOUR * hour
     return dollars
 

@@ -658,3 +658,19 @@ def test_a_closed_region_says_why_and_when_it_opens() -> None:
     (rejection,) = found.rejected
     assert (rejection.constraint, rejection.reason) == ("regions", "its image is gone")
     assert rejection.retry_at == NOW + minutes(15)
+
+
+def test_one_worker_of_an_unknown_gpu_is_tried_on_the_hope_that_its_data_sheet_is_modest() -> None:
+    # A data sheet of 1.9 T4s at 2.3 times the price.
+    offers = [an_offer(), an_offer("g5.xlarge", instance_price=0.48)]
+    known = measured(T4=1000.0)
+    demand = a_demand(need_items_per_hour=8000.0, backlog_items=8000.0, jobs=80)
+
+    first = a_ranking(offers, knowledge=known, demand=demand).best
+    assert first is not None
+    assert (first.offer, first.workers, first.measured) == (offers[1], 1, False)
+    alive = replace(known, alive=frozenset({("A10G", 1.0)}))
+    second = a_ranking(offers, knowledge=alive, demand=demand).best
+    assert second is not None
+    assert (second.offer, second.workers) == (offers[0], 8)
+    assert names(a_ranking(offers, demand=demand)) == ["g4dn.xlarge", "g5.xlarge"]

@@ -1,0 +1,121 @@
+"""How long a launch can wait, and how few launches keep the promise."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.learning import Knowledge
+from spindown.domain.sizing import (
+    Capacity,
+    Patience,
+    SlotAhead,
+    Waiting,
+    next_margin,
+    patience,
+)
+from tests.builders import NOW, a_policy, minutes
+
+#: Jobs of 80 s, boots of 90 s, a start within ten minutes.
+POLICY = a_policy(start_within=minutes(10), throughput_estimate=45.0)
+KNOWLEDGE = Knowledge(boots=(90.0,), items_per_job=(1.0,))
+
+
+def asked(
+    *waiting: tuple[int, float], free_in: tuple[float, ...] = (), **changes: object
+) -> Patience:
+    """Ask with (jobs, minutes that they have waited) and slots free in so many minutes."""
+    slots = tuple(SlotAhead(free_in=minutes(m), items_per_hour=45.0) for m in free_in)
+    capacity = Capacity(
+        items_per_hour=0.0, free_slots=0, workers=len(slots), next_free=None, slots=slots
+    )
+    given = {"knowledge": KNOWLEDGE, "policy": POLICY, "now": NOW, **changes}
+    groups = [Waiting(since=NOW - minutes(m), jobs=n) for n, m in waiting]
+    return patience(groups, capacity, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("waited", "slots"),
+    [
+        pytest.param(6.4, 0, id="10 min less 90 s of boot, a tick and a retry: 6.5"),
+        pytest.param(6.5, 1, id="and not a moment later"),
+        pytest.param(60, 1, id="long too late"),
+    ],
+)
+def test_one_job_starts_as_late_as_its_promise_allows(waited: float, slots: int) -> None:
+    assert asked((1, waited)).slots == slots
+
+
+def test_several_jobs_that_one_slot_can_do_start_earlier_by_their_length() -> None:
+    # The fourth of 80 s starts 4 min after the slot is up.
+    assert asked((4, 2.4)).slots == 0
+    assert asked((4, 2.5)).slots == 1
+    assert asked((4, 0)).until == NOW + minutes(2.5)
+
+
+def test_what_would_take_one_slot_more_a_tick_later_is_not_put_off() -> None:
+    found = asked((40, 0))
+
+    # 7.5 min are left to a slot: 6 jobs each, 7 slots; 6.5 min a tick later: 5 jobs, 8 slots.
+    assert found.late_jobs == 40
+    assert 0 < found.slots < 7
+
+
+def test_a_slot_that_is_free_in_time_is_waited_for() -> None:
+    assert asked((1, 7), free_in=(2.9,)).late_jobs == 0
+    assert asked((1, 3), free_in=(7.1,)).late_jobs == 1
+    assert asked((1, 6.5), free_in=(4.1,)).slots == 1
+    # A launch would be up no sooner than this slot.
+    assert asked((1, 8), free_in=(2.4,)).slots == 0
+
+
+def test_a_late_backlog_asks_for_no_slot_for_each_job() -> None:
+    # One boot after the launch each slot has started two jobs.
+    assert asked((100, 60)).slots == 50
+
+
+def test_nothing_waits_for_nothing() -> None:
+    assert asked().slots == 0
+    assert asked().until is None
+
+
+@given(
+    groups=st.lists(st.tuples(st.integers(1, 40), st.integers(0, 15)), min_size=1, max_size=6),
+    free_in=st.lists(st.integers(0, 20), max_size=5),
+)
+def test_what_is_launched_is_not_launched_again(
+    groups: list[tuple[int, int]], free_in: list[int]
+) -> None:
+    waiting = sorted(groups, key=lambda each: -each[1])
+    first = asked(*waiting, free_in=tuple(free_in))
+    launched = first.slots
+    # The trap: ticks that see the backlog unchanged.
+    while more := asked(*waiting, free_in=(*free_in, *(1.5,) * launched)).slots:
+        launched += more
+
+    assert launched <= first.late_jobs
+
+
+@given(waited=st.integers(0, 20), margin=st.integers(0, 300))
+def test_a_margin_only_ever_launches_earlier(waited: int, margin: int) -> None:
+    plain = asked((1, waited))
+    early = asked((1, waited), margin=timedelta(seconds=margin))
+
+    assert early.slots >= plain.slots
+
+
+def test_the_margin_rests_where_one_job_in_twenty_is_late() -> None:
+    now = timedelta(seconds=60)
+
+    assert next_margin(now, started=100, late=5, policy=POLICY) == now
+    assert next_margin(now, started=100, late=10, policy=POLICY) == now + timedelta(seconds=30)
+    assert next_margin(now, started=100, late=0, policy=POLICY) == now - timedelta(seconds=30)
+
+
+def test_the_margin_is_never_negative_and_takes_at_most_half_of_the_promise() -> None:
+    assert next_margin(timedelta(0), started=1000, late=0, policy=POLICY) == timedelta(0)
+    assert next_margin(timedelta(0), started=1000, late=1000, policy=POLICY) == minutes(5)
+    double = replace(POLICY, start_within=minutes(20))
+    assert next_margin(timedelta(0), started=1000, late=1000, policy=double) == minutes(10)
