@@ -69,6 +69,12 @@ def test_the_emulator_answers_for_all_others(gateway: Gateway, service: str | No
     assert ask(gateway, "/path", service=service) == "emulator /path"
 
 
+def test_the_market_serves_the_spot_advisors_file(gateway: Gateway) -> None:
+    assert ask(gateway, "/spot-advisor-data.json", service=None) == (
+        "market /spot-advisor-data.json"
+    )
+
+
 def test_each_instance_has_its_metadata_below_one_path(gateway: Gateway) -> None:
     assert ask(gateway, "/_imds/i-1/latest/api/token") == "metadata /i-1/latest/api/token"
 

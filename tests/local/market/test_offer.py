@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.local.market.world import START, World, a_world, refused
+from spindown.aws.market import Ec2Market
+from spindown.aws.market.advisor import parse_advice
+from spindown.domain.offer import Quota
+from spindown.local.market.operation.advice import spot_advice
+from spindown.local.market.scenario import parse_scenario
+from spindown.memory import MemoryClock
+from tests.local.market.world import PLAIN, START, World, a_world, refused
 
 MOVES = """
 [[price]]
@@ -171,6 +177,58 @@ def test_careless_filters_find_other_products_too() -> None:
     by_type = [{"Type": "TERM_MATCH", "Field": "instanceType", "Value": "g6.xlarge"}]
     assert min(_usd(one) for one in _products(by_type)) == 0
     assert len(_products(by_type)) > len(_products(_careful_filters(instanceType="g6.xlarge")))
+
+
+def test_the_product_reads_prices_of_volumes_and_quotas_from_it() -> None:
+    world = a_world(quota={"L-3819A6DF": 64})
+    market = Ec2Market(
+        lambda _: world.ec2,
+        lambda: world.client("pricing"),
+        lambda region: world.client("service-quotas", region),
+        MemoryClock(START),
+    )
+
+    assert market.volume_price(region="us-east-1") == 0.08
+    assert market.on_demand_prices(region="us-east-1")["g6.xlarge"] == 0.8048
+    assert market.quotas(region="us-east-1")["G/Spot"] == Quota(code="L-3819A6DF", vcpus=64)
+    assert market.quotas(region="us-east-1")["G/OnDemand"].vcpus == 0
+
+
+RECLAIMS = """
+[[interruption]]
+type = "g5.*"
+rate_per_hour = 0.0002
+[[interruption]]
+type = "g7e.*"
+zone = "us-east-1a"
+rate_per_hour = 0.5
+"""
+
+
+def test_the_advisors_file_tells_how_often_the_scenario_reclaims() -> None:
+    file = json.loads(spot_advice(parse_scenario(PLAIN + RECLAIMS, origin="test")))
+
+    shares = parse_advice(file, "us-east-1")
+
+    # 1 - e^(-0.0002 x 730) = 13.6 % a month is in the bucket up to 16 %.
+    assert shares == pytest.approx(
+        {"g4dn.xlarge": 0.05, "g5.xlarge": 0.16, "g6.xlarge": 0.05, "g7e.2xlarge": 0.33}
+    )
+    assert file["spot_advisor"]["us-east-1"]["Linux"]["g4dn.xlarge"]["s"] == 60
+
+
+def test_what_leaves_a_region_has_a_price_for_each_other_one() -> None:
+    filters = [
+        {"Type": "TERM_MATCH", "Field": "transferType", "Value": "InterRegion Outbound"},
+        {"Type": "TERM_MATCH", "Field": "fromRegionCode", "Value": "us-west-2"},
+    ]
+    answer = (
+        a_world().client("pricing").get_products(ServiceCode="AWSDataTransfer", Filters=filters)
+    )
+
+    found = [json.loads(text) for text in answer["PriceList"]]
+    assert [one["product"]["attributes"]["toRegionCode"] for one in found] == ["us-east-1"]
+    assert [_usd(one) for one in found] == [0.02]
 
 
 def test_prices_are_served_only_where_aws_serves_them() -> None:
