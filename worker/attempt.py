@@ -116,7 +116,9 @@ class Attempt:
         self._harvest.expect(self._values)
         if redone:
             self._handover.report(Progress(items_redone=redone))
-        writer = Writer(self._held, self._commit, clock=bench.ports.clock, executor=bench.transfers)
+        writer = Writer(
+            self._held, self._commit_beside, clock=bench.ports.clock, executor=bench.transfers
+        )
         ahead = bench.ahead.prefetched(self._held) if bench.ahead else None
         prefetch = ahead or Prefetch(
             self._values,
@@ -244,6 +246,12 @@ class Attempt:
         state = self._place.state.take() if by_items or elapsed >= interval else None
         if by_items or state is not None:
             writer.begin(self._harvest.take(now, state))
+
+    def _commit_beside(self, held: Held, portion: Portion) -> Held:
+        """Commit while computing goes on; an instance that is gone without a word tells no more."""
+        committed = self._commit(held, portion)
+        self._place.keep_log(held.job_id, self._bench.ports.objects, self._log)
+        return committed
 
     def _commit(self, held: Held, portion: Portion) -> Held:
         bench = self._bench

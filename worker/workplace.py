@@ -29,6 +29,8 @@ class Workplace:
         self.files = self._taken / "files"
         self.state = UserState(self._scratch / "state", self._taken / "state")
         self.tape = Tape()
+        #: What of it lies in S3.
+        self._kept = b""
 
     def open(self) -> None:
         """Make the directories."""
@@ -56,9 +58,13 @@ class Workplace:
                 shutil.rmtree(one.files[0].local.parent, ignore_errors=True)
 
     def keep_log(self, job_id: str, objects: ObjectStore, log: EventLog) -> None:
-        """Keep what the code printed; the work is safe even if this fails."""
+        """Keep what the code has printed so far; the work is safe even if this fails."""
+        text = self.tape.read()
+        if text == self._kept:
+            return
         try:
-            keep_log(job_id, self._epoch, self.tape.read(), objects)
+            keep_log(job_id, self._epoch, text, objects)
+            self._kept = text
         except SpindownError as exc:
             log.warning("log_not_kept", reason=str(exc))
 

@@ -102,7 +102,7 @@ def test_a_program_goes_on_from_its_checkpoint_after_an_interruption(world: Worl
     first = a_worker_at_work(world)
     store = world.session.work_store("simulate")
     found(lambda: list(store.list("state/heat/")))
-    world.system.market.interrupt(first.instance_id, notice=timedelta(seconds=4))
+    world.system.market.interrupt(first.instance_id, notice=timedelta(seconds=8))
 
     second = a_worker_at_work(world, first.instance_id)
     done = world.finished("heat")
@@ -137,7 +137,8 @@ def test_an_instance_without_a_container_runtime_says_so_and_ends(world: World) 
     world.send("picture", {"items": ["a"]})
 
     def look() -> str | None:
-        rows = world.session.ledger("picture").read_ended().values()
-        return next((row.reason for row in rows if "container runtime" in row.reason), None)
+        ledger = world.session.ledger("picture")
+        rows = {**ledger.read_ended(), **ledger.read().workers}.values()
+        return next((row.reason for row in rows if row.unfit_at is not None), None)
 
     assert "run.image needs a container runtime" in found(look)

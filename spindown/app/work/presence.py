@@ -77,7 +77,8 @@ class Presence:
     def mark_unfit(self, reason: str) -> None:
         """Say that this machine is no good, and that it takes no job, now or any more."""
         now = encode_instant(self._ports.clock.now())
-        self._change({"unfit_at": now, "draining_at": now, "reason": reason}, _NOT_CONDEMNED)
+        marks = {"unfit_at": now, "draining_at": now, "reason": reason}
+        self._change(marks, _NOT_CONDEMNED, add={"version": 1})
 
     def check_in(self, *, patience: timedelta) -> Worker:
         """Say that the instance is up; return its row.
