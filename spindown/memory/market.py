@@ -83,6 +83,8 @@ class MemoryMarket:
         self._quotas: dict[str, dict[str, float]] = {}
         #: region -> USD per GiB-month of gp3.
         self._volumes: dict[str, float] = {}
+        #: region -> other region -> USD per GiB.
+        self._transfers: dict[str, dict[str, float]] = {}
 
     def offer(
         self,
@@ -127,6 +129,16 @@ class MemoryMarket:
         """Set a quota."""
         with self._lock:
             self._quotas.setdefault(region, {})[code] = vcpus
+
+    def set_transfer_price(self, origin: str, destination: str, price: float) -> None:
+        """Price what leaves a region for another."""
+        with self._lock:
+            self._transfers.setdefault(origin, {})[destination] = price
+
+    def transfer_prices(self, *, region: str) -> Mapping[str, float]:
+        """Return other region -> USD per GiB that leaves this region for it."""
+        with self._lock:
+            return dict(self._transfers.get(region, {}))
 
     def instance_types(self, *, region: str) -> Sequence[InstanceType]:
         """Return every type with a GPU that the region offers, by name."""

@@ -374,6 +374,40 @@ def test_says_when_the_price_list_knows_no_volume(answers: Answers) -> None:
         answers.market.volume_price(region="eu-west-1")
 
 
+def test_reads_what_leaving_a_region_costs(answers: Answers) -> None:
+    def product(destination: str | None, usage: str, price: str) -> str:
+        made = json.loads(_product("", price))
+        made["product"]["attributes"] = {"usagetype": usage}
+        if destination:
+            made["product"]["attributes"]["toRegionCode"] = destination
+        return json.dumps(made)
+
+    wanted = {"transferType": "InterRegion Outbound", "fromRegionCode": "sa-east-1"}
+    answers.pricing.add_response(
+        "get_products",
+        {
+            "PriceList": [
+                product("us-east-1", "SAE1-USE1-AWS-Out-Bytes", "0.138"),
+                product("eu-west-1", "SAE1-EU-AWS-Out-Bytes", "0.138"),
+                product("us-east-1", "SAE1-USE1-S3RTC-Out-Bytes", "0.015"),
+                product(None, "SAE1-MRAP-Out-Bytes", "0.0033"),
+            ]
+        },
+        {
+            "ServiceCode": "AWSDataTransfer",
+            "FormatVersion": "aws_v1",
+            "Filters": [
+                {"Type": "TERM_MATCH", "Field": field, "Value": value}
+                for field, value in wanted.items()
+            ],
+        },
+    )
+
+    found = answers.market.transfer_prices(region="sa-east-1")
+
+    assert found == {"us-east-1": 0.138, "eu-west-1": 0.138}
+
+
 HISTORY = [("us-east-1a", "0.41", 5), ("us-east-1b", "0.30", 20), ("us-east-1a", "0.39", 40)]
 BEGIN = datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
 

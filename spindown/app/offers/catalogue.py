@@ -57,8 +57,11 @@ def refresh(ports: ControlPorts) -> Refreshed:
 def survey(ports: ControlPorts) -> Refreshed:
     """Read the market as ``refresh`` does, and write nothing."""
     reading = _Reading(ports, load_catalogue(ports.objects), ports.clock.now())
-    for region in _regions(ports.deployment(), ports):
+    regions = _regions(ports.deployment(), ports)
+    for region in regions:
         reading.read(region)
+        if len(regions) > 1:
+            reading.read_transfer(region)
     return reading.result()
 
 
@@ -119,6 +122,7 @@ class _Reading:
         self._shares: dict[str, Mapping[str, float]] = {}
         self._volumes: dict[str, float] = {}
         self._quotas: dict[str, float] = {}
+        self._transfers: dict[str, Mapping[str, float]] = {}
         self._stale: dict[str, datetime] = {}
         self._failures: dict[str, str] = {}
 
@@ -142,6 +146,16 @@ class _Reading:
             known.on_demand.get(region) if known else None,
         )
         self._read_more(region)
+
+    def read_transfer(self, region: str) -> None:
+        """Read what leaving a region costs; a usual price stands in where it is not known."""
+        market, known = self._ports.market, self._known
+        self._transfers[region] = self._part(
+            f"{region}/transfer_price",
+            lambda: market.transfer_prices(region=region),
+            known.transfer_price.get(region) if known else None,
+            may_be_empty=True,
+        )
 
     def _read_more(self, region: str) -> None:
         """Read what the ranking can do without: reclaims, the price of volumes, quotas."""
@@ -185,6 +199,7 @@ class _Reading:
             reclaim_share=self._shares,
             volume_price=self._volumes,
             quotas=self._quotas,
+            transfer_price=self._transfers,
             stale_since=self._stale,
         )
         return Refreshed(catalogue=catalogue, failures=self._failures)

@@ -146,6 +146,10 @@ class Market(Protocol):
         """Return USD per GiB-month of gp3 (raises NotFound)."""
         ...
 
+    def transfer_prices(self, *, region: str) -> Mapping[str, float]:
+        """Return other region -> USD per GiB that leaves this region for it."""
+        ...
+
     def quotas(self, *, region: str) -> Mapping[str, Quota]:
         """Return class -> quota, such as "G/Spot", for those that count the vCPUs of instances.
 

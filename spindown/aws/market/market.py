@@ -102,13 +102,30 @@ class Ec2Market:
             raise NotFound(f"the Price List has no gp3 volume in {region}")
         return max(found)
 
-    def _products(self, wanted: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Return the products of the Price List that match all fields."""
+    def transfer_prices(self, *, region: str) -> Mapping[str, float]:
+        """Return other region -> USD per GiB that leaves this region for it.
+
+        The Price List says GB and means GiB (aws.amazon.com/ec2/pricing). What goes to an edge, or
+        by way of an access point, has no region that it goes to, or is another usage.
+        """
+        found: dict[str, float] = {}
+        wanted = {"transferType": "InterRegion Outbound", "fromRegionCode": region}
+        for product in self._products(wanted, service="AWSDataTransfer"):
+            attributes = product["product"]["attributes"]
+            other, usage = attributes.get("toRegionCode"), attributes.get("usagetype", "")
+            if other and usage.endswith("-AWS-Out-Bytes"):
+                found[other] = max([*_prices(product), found.get(other, 0.0)])
+        return found
+
+    def _products(
+        self, wanted: Mapping[str, str], *, service: str = "AmazonEC2"
+    ) -> list[dict[str, Any]]:
+        """Return the products of a service in the Price List that match all fields."""
         pages = (
             self._pricing()
             .get_paginator("get_products")
             .paginate(
-                ServiceCode="AmazonEC2",
+                ServiceCode=service,
                 FormatVersion="aws_v1",
                 Filters=[
                     {"Type": "TERM_MATCH", "Field": field, "Value": value}

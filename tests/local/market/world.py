@@ -249,12 +249,15 @@ class World:
 def a_world(
     extra: str = "",
     *,
+    regions: Sequence[str] | None = None,
     quota: Mapping[str, float] | None = None,
     delay: Delays | None = None,
     template: LaunchTemplate | None = None,
 ) -> World:
     """Return a world of the plain scenario with more TOML after its types."""
     scenario = parse_scenario(PLAIN + extra, origin="test")
+    if regions is not None:
+        scenario = scenario.model_copy(update={"regions": tuple(regions)})
     if quota is not None:
         scenario = scenario.model_copy(update={"quota": quota})
     if delay is not None:

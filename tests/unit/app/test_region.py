@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from spindown.app.offers import refresh
 from spindown.app.port import LaunchRequest, RefusalKind
 from spindown.contract import tag
 from spindown.contract.decision import Outcome
@@ -251,3 +252,17 @@ def test_an_orphan_abroad_is_found_and_ended() -> None:
 
     (instance,) = world.compute.instances(region=AWAY, tags={})
     assert instance.state in {"shutting-down", "terminated"}
+
+
+def test_the_catalogue_reads_what_leaving_a_region_costs_once_there_are_two() -> None:
+    world = a_world(CHEAP_AWAY)
+    world.market.set_transfer_price(AWAY, REGION, 0.09)
+
+    catalogue = refresh(world.ports).catalogue
+
+    assert catalogue.transfer_price == {AWAY: {REGION: 0.09}, REGION: {}}
+    assert refresh(ControlWorld().ports).catalogue.transfer_price == {}
+    world.send()
+    (away, *_) = [c for c in world.tick().candidates if c.region == AWAY]
+    # Inputs at the usual rate of home, and no outputs are known of.
+    assert away.parts["transfer"] == pytest.approx(0.01 / 1024 * 0.02)

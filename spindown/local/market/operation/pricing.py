@@ -1,11 +1,12 @@
 """The Price List API: GetProducts for EC2, with products beside the ones a careful filter wants."""
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from spindown.domain.offer import GP3_PRICE_PER_GIB_MONTH
+from spindown.domain.offer import GP3_PRICE_PER_GIB_MONTH, REGION_TRANSFER_PRICE_PER_GIB
 from spindown.local.market.catalogue import instance_types
 from spindown.local.market.operation.call import Answer, Call, Operation
 from spindown.local.market.operation.filter import page
@@ -41,11 +42,12 @@ _TESTS: dict[str, Callable[[str, str], bool]] = {
 def get_products(call: Call) -> Answer:
     """List the products of EC2 that match every filter, as JSON texts."""
     asked = call.parameters
-    if asked["ServiceCode"] != "AmazonEC2":
+    list_products = _SERVICES.get(asked["ServiceCode"])
+    if list_products is None:
         message = f"The local market has no prices of {asked['ServiceCode']}."
         raise ApiError("InvalidParameterException", message)
     filters = asked.get("Filters", [])
-    texts = [json.dumps(product) for product in _products(call) if _matches(product, filters)]
+    texts = [json.dumps(product) for product in list_products(call) if _matches(product, filters)]
     rows, token = page(texts, asked, largest=100)
     answer: Answer = {"FormatVersion": "aws_v1", "PriceList": list(rows)}
     return {**answer, "NextToken": token} if token else answer
@@ -53,7 +55,7 @@ def get_products(call: Call) -> Answer:
 
 def _matches(product: Mapping[str, Any], filters: Sequence[Mapping[str, str]]) -> bool:
     fields = {
-        "servicecode": "AmazonEC2",
+        "servicecode": product["serviceCode"],
         "productfamily": product["product"]["productFamily"],
         **{key.lower(): value for key, value in product["product"]["attributes"].items()},
     }
@@ -90,6 +92,31 @@ def _volume(region: str) -> dict[str, Any]:
         "terms": {"OnDemand": _term(sku, "GB-month", GP3_PRICE_PER_GIB_MONTH, unit="GB-Mo")},
         "version": "1",
     }
+
+
+def _transfers(call: Call) -> Iterator[dict[str, Any]]:
+    """Yield what leaves each region for each other, at the usual price."""
+    regions = call.market.scenario.regions
+    for origin, destination in itertools.permutations(regions, 2):
+        described = {
+            "servicecode": "AWSDataTransfer",
+            "transferType": "InterRegion Outbound",
+            "fromRegionCode": origin,
+            "toRegionCode": destination,
+            "operation": "",
+            "usagetype": f"{origin}-{destination}-AWS-Out-Bytes",
+        }
+        sku = _sku(described)
+        term = _term(sku, "GB", REGION_TRANSFER_PRICE_PER_GIB, unit="GB")
+        yield {
+            "product": {"productFamily": "Data Transfer", "attributes": described, "sku": sku},
+            "serviceCode": "AWSDataTransfer",
+            "terms": {"OnDemand": term},
+            "version": "1",
+        }
+
+
+_SERVICES = {"AmazonEC2": _products, "AWSDataTransfer": _transfers}
 
 
 def _sku(described: Mapping[str, str]) -> str:
