@@ -176,7 +176,8 @@ def test_adds_the_outposts_of_other_regions_and_says_which_cannot_be_read(
     session: boto3.Session, aws: Aws, name: str
 ) -> None:
     away = Outpost(
-        subnets={"us-west-2b": "subnet-b"}, templates={"x86_64": TemplateRef(id="lt-9", version="1")}
+        subnets={"us-west-2b": "subnet-b"},
+        templates={"x86_64": TemplateRef(id="lt-9", version="1")},
     )
     spread = replace(OCR, regions=("eu-west-1", "us-west-2"))
     store = _in_ssm(session, aws, name)
