@@ -73,6 +73,26 @@ class Story:
         return [_row(one, self) for one in self.outcomes if one.contestant.role is Role.FRONTIER]
 
 
+def at_their_speed(story: Story) -> tuple[list[tuple[str, float]], list[str]]:
+    """Hold each baseline against the cheapest of our promises that is not slower.
+
+    Returns:
+        (name, dollars of the baseline over ours) of those that we can be as fast as; the names of
+        the others.
+    """
+    mine = [row for row in (*story.rows, *story.frontier) if row.role is not Role.BASELINE]
+    factors, faster = [], []
+    for row in story.rows:
+        if row.role is not Role.BASELINE:
+            continue
+        as_fast = [one.dollars for one in mine if one.wait_p95 <= row.wait_p95 and one.dollars]
+        if as_fast:
+            factors.append((row.name, row.dollars / min(as_fast)))
+        else:
+            faster.append(row.name)
+    return factors, faster
+
+
 def tell(gathered: Gathered, outcomes: Sequence[Outcome]) -> Story:
     """Return the story of a contest; ``outcomes`` begins with ours."""
     scenario = gathered.scenario

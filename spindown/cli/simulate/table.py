@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.cli.simulate.contest import Role
-from spindown.cli.simulate.story import Row, Story
+from spindown.cli.simulate.story import Row, Story, at_their_speed
 from spindown.simulator.scenario import DAY
 
 _MINUTE, _HOUR = 60.0, 3600.0
@@ -58,10 +58,37 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _sentences(story: Story) -> Iterator[Text]:
     yield Text(floor_sentence(story))
+    if story.frontier:
+        yield Text(speed_sentence(story))
+    for said in unfinished_sentences(story):
+        yield Text(said, style="yellow")
+
+
+def unfinished_sentences(story: Story) -> Iterator[str]:
+    """Say who has left work undone, and where it was the budget."""
+    budget = story.gathered.subject.budget_per_month
     for row in (*story.rows, *story.frontier):
-        if row.unfinished:
-            said = f"{row.name} left {row.unfinished:,} jobs undone; its cost is that of the rest."
-            yield Text(said, style="yellow")
+        if not row.unfinished:
+            continue
+        said = f"{row.name} left {row.unfinished:,} jobs undone; its cost is that of the rest."
+        if budget is not None and row.role is not Role.BASELINE:
+            said += f" Launches stop at the budget of ${budget:,.2f} a month."
+        yield said
+
+
+def speed_sentence(story: Story) -> str:
+    """Say what the same speed costs here, of each way that we can be as fast as."""
+    factors, faster = at_their_speed(story)
+    parts = []
+    if factors:
+        named = ", ".join(f"{name} {factor:.1f}" for name, factor in factors)
+        parts.append(
+            f"No slower than each of them, this policy is cheaper by a factor of: {named}."
+        )
+    if faster:
+        named = ", ".join(faster)
+        parts.append(f"None of the promises tried is as fast as {named}: that takes warm_workers.")
+    return " ".join(parts)
 
 
 def floor_sentence(story: Story) -> str:

@@ -2,19 +2,38 @@
 
 import json
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from spindown.cli.history.arrival import Traffic
+from spindown.cli.history.gather import Gathered
+from spindown.cli.history.price import Prices
+from spindown.cli.history.subject import default_subject
 from spindown.cli.main import main
-from spindown.cli.simulate.contest import Role, baselines, frontier, ours, run_contest
+from spindown.cli.simulate.contest import (
+    Contestant,
+    Outcome,
+    Role,
+    baselines,
+    frontier,
+    ours,
+    run_contest,
+)
 from spindown.cli.simulate.page.series import bin_samples, busiest_day
-from spindown.cli.simulate.table import format_days, format_wait
+from spindown.cli.simulate.story import Story, at_their_speed, tell
+from spindown.cli.simulate.table import (
+    format_days,
+    format_wait,
+    speed_sentence,
+    unfinished_sentences,
+)
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
-from spindown.simulator import BASELINES, Arrival, Sample
+from spindown.simulator import BASELINES, Arrival, Sample, simulate
 from tests.simulator.scene import DAY, HOUR, a_scenario, an_arrival
 
 TRAFFIC = """timestamp,items,item_seconds
@@ -178,6 +197,67 @@ def test_a_contest_does_not_depend_on_how_many_run_at_a_time() -> None:
         Role.FRONTIER,
     ]
     assert heard == dict.fromkeys(range(4), 1.0)
+
+
+def a_story(*points: tuple[Role, float, float]) -> Story:
+    """Return a story of (role, dollars, 95 % wait); the first is ours."""
+    scenario = a_scenario(length=HOUR)
+    result = simulate(scenario, Policy(), 1)
+    traffic = Traffic(
+        source="here",
+        arrivals=scenario.arrivals,
+        start=scenario.start,
+        length=HOUR,
+        is_dated=False,
+    )
+    return tell(
+        Gathered(
+            subject=replace(default_subject(), budget_per_month=5.0),
+            traffic=traffic,
+            prices=Prices(source="here", listings=scenario.listings),
+            seed=1,
+        ),
+        [
+            Outcome(
+                contestant=Contestant(
+                    name=f"{role}-{number}", title="", role=role, policy=Policy()
+                ),
+                result=replace(
+                    result,
+                    dollars=dollars,
+                    wait=replace(result.wait, p95=wait),
+                    jobs_done=result.jobs - (dollars < 1.0),
+                ),
+            )
+            for number, (role, dollars, wait) in enumerate(points)
+        ],
+    )
+
+
+def test_others_are_held_against_the_promise_that_is_as_fast_as_they_are() -> None:
+    story = a_story(
+        (Role.OURS, 10.0, 600.0),
+        (Role.BASELINE, 40.0, 700.0),
+        (Role.BASELINE, 40.0, 100.0),
+        (Role.BASELINE, 90.0, 5.0),
+        (Role.FRONTIER, 16.0, 90.0),
+    )
+
+    assert at_their_speed(story) == ([("baseline-1", 4.0), ("baseline-2", 2.5)], ["baseline-3"])
+    assert "by a factor of: baseline-1 4.0, baseline-2 2.5." in speed_sentence(story)
+    assert "as fast as baseline-3: that takes warm_workers" in speed_sentence(story)
+    assert [row.times_ours for row in story.rows] == [1.0, 4.0, 4.0, 9.0]
+    assert list(unfinished_sentences(story)) == []
+
+
+def test_work_that_was_left_is_said_and_the_budget_that_may_have_stopped_it() -> None:
+    story = a_story((Role.OURS, 0.5, 600.0), (Role.BASELINE, 0.4, 700.0))
+
+    assert list(unfinished_sentences(story)) == [
+        "ours-0 left 1 jobs undone; its cost is that of the rest. "
+        "Launches stop at the budget of $5.00 a month.",
+        "baseline-1 left 1 jobs undone; its cost is that of the rest.",
+    ]
 
 
 def a_sample(seconds: float, *, visible: int = 0, busy: int = 0, idle: int = 0) -> Sample:

@@ -10,7 +10,13 @@ from spindown.cli.simulate.page.frontier import plot_frontier
 from spindown.cli.simulate.page.series import busiest_day
 from spindown.cli.simulate.page.time import plot_day, plot_span
 from spindown.cli.simulate.story import Row, Story
-from spindown.cli.simulate.table import floor_sentence, format_days, format_wait
+from spindown.cli.simulate.table import (
+    floor_sentence,
+    format_days,
+    format_wait,
+    speed_sentence,
+    unfinished_sentences,
+)
 
 _CSS = """
 :root { color-scheme: light; }
@@ -80,6 +86,8 @@ def _sections(story: Story) -> Iterator[str]:
         "knows the future.</p>"
     )
     yield _figure(plot_frontier(outcomes, story.bounds))
+    if story.frontier and (said := speed_sentence(story)):
+        yield f"<p>{escape(said)}</p>"
     yield "<h2>The bill by cause</h2>"
     yield (
         '<p class="caption">Every billed second of an instance is boot, work, work that an '
@@ -119,7 +127,7 @@ def _head(story: Story) -> Iterator[str]:
     others = [row for row in story.rows if row.role is Role.BASELINE]
     if others:
         best = min(others, key=lambda row: row.dollars)
-        tiles.insert(2, (f"{best.times_ours:.1f} x", f"costs the cheapest other way, {best.name}"))
+        tiles.insert(2, (f"{best.times_ours:.1f} x", f"is what {best.name} costs, the next best"))
     yield '<div class="tiles">'
     for figure, words in tiles:
         yield f'<div class="tile"><b>{escape(figure)}</b><span>{escape(words)}</span></div>'
@@ -160,9 +168,8 @@ def _foot(story: Story) -> Iterator[str]:
     yield "<ul>"
     for note in story.gathered.notes:
         yield f"<li>Assumed: {escape(note)}.</li>"
-    for row in (*story.rows, *story.frontier):
-        if row.unfinished:
-            yield f"<li>{escape(row.name)} left {row.unfinished:,} jobs undone.</li>"
+    for said in unfinished_sentences(story):
+        yield f"<li>{escape(said)}</li>"
     yield (
         "<li>Control plane and workers are the code that runs on AWS; instances, prices and "
         "reclaims are simulated. The other ways are simple models, treated kindly where their "
