@@ -31,10 +31,27 @@ def check_caller(facts: Facts) -> Finding:
 def check_account(subject: Subject, facts: Facts) -> Iterator[Finding]:
     """Judge what belongs to the account as a whole."""
     yield from _check_deployment(subject, facts)
+    yield from _check_outposts(subject)
     yield _check_plan(facts)
     if any(_may_be_spot(subject)):
         yield _check_spot_role(facts)
     yield _check_concurrency(subject, facts)
+
+
+def _check_outposts(subject: Subject) -> Iterator[Finding]:
+    """Judge whether each further region can be used; without it the others go on."""
+    troubles: dict[str, list[str]] = {}
+    for case in subject.cases:
+        for region, why in case.unread.items():
+            troubles.setdefault(region, []).append(f"{case.name}: {why}")
+    for region, words in sorted(troubles.items()):
+        yield Finding(
+            what=f"outpost in {region}",
+            found="; ".join(words),
+            needed=f"stack {subject.deployment}-outpost-{region}, and the right to read it",
+            mend=f"cdk bootstrap, once for {region}, then cdk deploy --all",
+            verdict=Verdict.WARNING,
+        )
 
 
 def _check_deployment(subject: Subject, facts: Facts) -> Iterator[Finding]:
@@ -60,15 +77,15 @@ def _check_deployment(subject: Subject, facts: Facts) -> Iterator[Finding]:
         )
         return
     yield Finding(what=what, found="not deployed yet", mend="cdk deploy --all")
-    if isinstance(facts.bootstrap, Unknown):
-        is_missing = facts.bootstrap.is_missing
-        yield Finding(
-            what=f"CDK in {subject.region}",
-            found="not bootstrapped" if is_missing else facts.bootstrap.reason,
-            needed="once, before the first deploy",
-            mend=f"cdk bootstrap aws://{_account(facts)}/{subject.region}",
-            verdict=Verdict.WARNING,
-        )
+    for region, found in sorted(facts.bootstraps.items()):
+        if isinstance(found, Unknown):
+            yield Finding(
+                what=f"CDK in {region}",
+                found="not bootstrapped" if found.is_missing else found.reason,
+                needed="once, before the first deploy",
+                mend=f"cdk bootstrap aws://{_account(facts)}/{region}",
+                verdict=Verdict.WARNING,
+            )
 
 
 def _check_plan(facts: Facts) -> Finding:

@@ -60,8 +60,8 @@ class Facts:
     plan: AccountPlan | Unknown | None = None
     has_spot_role: bool | Unknown = False
     concurrency: int | Unknown = 0
-    #: Whether the region is prepared for deploys by CDK; None: not asked.
-    bootstrap: str | Unknown | None = None
+    #: Region -> whether it is prepared for deploys by CDK; empty: not asked.
+    bootstraps: Mapping[str, str | Unknown] = field(default_factory=dict)
     regions: Mapping[str, RegionFacts] = field(default_factory=dict)
     #: Prefix -> why it cannot be read; None: it can.
     inputs: Mapping[str, Unknown | None] = field(default_factory=dict)
@@ -86,9 +86,10 @@ def gather(subject: Subject, *, account: Account, market: Market, clock: Clock) 
         plan=ask(account.plan),
         has_spot_role=ask(account.has_spot_role),
         concurrency=ask(lambda: account.concurrency(region=home)),
-        bootstrap=None
-        if subject.is_deployed
-        else ask(lambda: account.parameter(BOOTSTRAP_PARAMETER, region=home)),
+        bootstraps={
+            region: ask(partial(account.parameter, BOOTSTRAP_PARAMETER, region=region))
+            for region in (() if subject.is_deployed else subject.regions)
+        },
         regions={
             region: _gather_region(region, subject, account=account, market=market, at=at)
             for region in subject.regions

@@ -1,6 +1,7 @@
 """Where and from what instances start: images, subnets, inputs, and a rehearsed launch."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from spindown.app.doctor.fact import Facts, Unknown
 from spindown.app.doctor.finding import Finding, Verdict
@@ -14,9 +15,19 @@ _NOT_YOURS = frozenset({"AccessDenied", "UnauthorizedOperation"})
 def check_images(subject: Subject, facts: Facts) -> Iterator[Finding]:
     """Judge each image that an instance starts from."""
     for case in subject.cases:
-        for region in sorted(case.places):
-            for need in case.images:
-                yield _check_image(case, region, need, facts.regions[region].images[need.parameter])
+        for need in case.images:
+            found = [
+                _check_image(case, region, need, facts.regions[region].images[need.parameter])
+                for region in sorted(case.places)
+            ]
+            # Where one region can launch, what is wrong in another one stops nothing.
+            is_stuck = not any(finding.verdict is Verdict.GOOD for finding in found)
+            yield from (one if is_stuck else _as_warning(one) for one in found)
+
+
+def _as_warning(finding: Finding) -> Finding:
+    is_bad = finding.verdict is Verdict.BLOCKED
+    return replace(finding, verdict=Verdict.WARNING) if is_bad else finding
 
 
 def _check_image(case: Case, region: str, need: ImageNeed, found: ImageView | Unknown) -> Finding:

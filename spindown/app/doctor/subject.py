@@ -53,6 +53,8 @@ class Case:
     inputs: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
+    #: Further regions of which nothing is known, and why.
+    unread: Mapping[str, str] = field(default_factory=dict)
     is_deployed: bool = False
 
 
@@ -76,16 +78,15 @@ class Subject:
 def from_config(config: Config) -> Subject:
     """Return what spindown.toml asks for."""
     deployment = config.deployment
-    subnets = (
-        deployment.network.subnets if deployment.network else dict.fromkeys(deployment.zones, "")
-    )
-    place = Place(subnets=subnets)
+    places = {
+        region: Place(subnets=one.network.subnets if one.network else dict.fromkeys(one.zones, ""))
+        for region, one in deployment.outposts.items()
+    }
     return Subject(
         deployment=deployment.name,
         region=deployment.region,
         cases=tuple(
-            _planned(name, workload, {deployment.region: place})
-            for name, workload in sorted(config.workloads.items())
+            _planned(name, workload, places) for name, workload in sorted(config.workloads.items())
         ),
     )
 
@@ -164,6 +165,7 @@ def _deployed(
             for region, outpost in settings.outposts.items()
         },
         root_gib=settings.run.root_volume_gib,
+        unread=settings.unread,
         is_deployed=True,
     )
     if planned is None:
@@ -175,8 +177,10 @@ def _deployed(
         )
         for need in (planned.images if planned.is_baked else ())
     )
+    undeployed = planned.places.keys() - case.places.keys() - settings.unread.keys()
     return replace(
         case,
+        unread={**settings.unread, **dict.fromkeys(undeployed, "the file names it alone")},
         images=planned.images + baked,
         is_baked=planned.is_baked,
         inputs=planned.inputs,

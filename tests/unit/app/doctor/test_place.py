@@ -1,5 +1,8 @@
 """What doctor says of images, subnets and inputs, and of a launch that EC2 only checks."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from spindown.app.doctor.finding import Verdict
@@ -220,3 +223,39 @@ def test_a_rehearsal_without_an_answer_only_warns() -> None:
     world.account.faults["rehearse"] = Throttled("slow down")
 
     assert world.verdict("rehearsed launch of classify") is Verdict.WARNING
+
+
+AWAY = "eu-west-1"
+
+
+def a_spread_config() -> dict[str, Any]:
+    config = a_config()
+    config["deployment"]["outpost"] = {AWAY: {"zones": [f"{AWAY}a"]}}
+    return config
+
+
+def test_before_a_deploy_every_region_is_examined() -> None:
+    world = Examined(config=a_spread_config(), is_deployed=False)
+
+    assert world.verdict(f"CDK in {AWAY}") is Verdict.WARNING
+    assert world.verdict(f"image of classify in {AWAY}") is Verdict.WARNING
+    assert world.verdict(f"image of classify in {REGION}") is Verdict.GOOD
+
+
+def test_an_outpost_that_is_not_deployed_is_told_and_stops_nothing_else() -> None:
+    world = Examined(config=a_spread_config())
+
+    finding = world.finding(f"outpost in {AWAY}")
+
+    assert finding.verdict is Verdict.WARNING
+    assert finding.found == "classify: the file names it alone"
+    assert "cdk deploy --all" in finding.mend
+    assert world.report().can_launch
+
+
+def test_an_outpost_that_cannot_be_read_says_why() -> None:
+    world = Examined(config=a_spread_config())
+    settings, _ = world.settings.workload("classify")
+    world.settings.deploy(replace(settings, regions=(AWAY,), unread={AWAY: "no answer"}))
+
+    assert world.finding(f"outpost in {AWAY}").found == "classify: no answer"
