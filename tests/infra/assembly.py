@@ -56,6 +56,13 @@ root_volume_gib = 60
 parameters = { x86_64 = "/images/rich/x86_64", arm64 = "/images/rich/arm64" }
 """
 
+#: The same, spread over another region.
+AWAY = "us-west-2"
+SPREAD = CONFIG.replace(
+    "budget_per_month",
+    f'outpost.{AWAY}.zones = ["us-west-2b", "us-west-2d"]\nbudget_per_month',
+)
+
 #: One workload, with room for what its image is.
 PLAIN = """
 [deployment]

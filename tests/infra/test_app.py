@@ -10,7 +10,7 @@ import pytest
 
 from infra.deployment import describe
 from spindown.error import ConfigError
-from tests.infra.assembly import ROOT, make_app, recommended_flags, write_project
+from tests.infra.assembly import PLAIN, ROOT, make_app, recommended_flags, write_project
 
 
 def run_app(**environment: str) -> "subprocess.CompletedProcess[str]":
@@ -27,7 +27,7 @@ def run_app(**environment: str) -> "subprocess.CompletedProcess[str]":
 def test_a_good_deployment_is_synthesised_without_a_word(tmp_path: Path) -> None:
     context = {
         **recommended_flags(),
-        "config": str(write_project(tmp_path)),
+        "config": str(write_project(tmp_path, PLAIN.format(image=""))),
         "aws:cdk:bundling-stacks": [],
     }
 

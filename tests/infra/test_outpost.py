@@ -11,23 +11,17 @@ import pytest
 
 from spindown.contract import tag
 from tests.infra.assembly import (
+    AWAY,
     CONFIG,
+    SPREAD,
     Assembly,
     listed,
-    report_findings,
     synthesise,
     synthesise_once,
     words,
     write_project,
 )
-from tests.infra.test_rule import KEPT, lint
 from tests.infra.test_teardown import depends_on, of_type
-
-AWAY = "us-west-2"
-SPREAD = CONFIG.replace(
-    "budget_per_month",
-    f'outpost.{AWAY}.zones = ["us-west-2b", "us-west-2d"]\nbudget_per_month',
-)
 
 
 @pytest.fixture(scope="module")
@@ -187,18 +181,6 @@ def test_an_existing_network_needs_none_of_ours(tmp_path: Path) -> None:
 
     assert not made.all_of("AWS::EC2::VPC")
     assert made.one_of("AWS::EC2::SecurityGroup")["VpcId"] == "vpc-0a"
-
-
-def test_the_rules_find_nothing_that_is_not_justified_at_home_too(
-    outpost: Assembly, tmp_path: Path
-) -> None:
-    found = {
-        re.sub(r"<(\w+)[0-9A-F]{8}\.", r"<\1.", rule)
-        for rule, _ in report_findings(outpost.project, tmp_path)
-    }
-
-    assert found <= set(KEPT)
-    assert lint(outpost, AWAY) == []
 
 
 def test_instances_end_before_what_they_stand_on_and_after_what_launches(
