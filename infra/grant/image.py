@@ -42,8 +42,10 @@ def bake(
     ]
 
 
-def expire(*, deployment: str) -> list[iam.PolicyStatement]:
+def expire(*, deployment: str, regions: Sequence[str] = ()) -> list[iam.PolicyStatement]:
     """Return the ending of old images of a deployment, and of their snapshots.
+
+    In ``regions`` lie copies of them.
 
     Source: AWS Managed Policy Reference, "EC2ImageBuilderLifecycleExecutionPolicy", of which this
     is the part that deletes.
@@ -54,13 +56,13 @@ def expire(*, deployment: str) -> list[iam.PolicyStatement]:
         allow(
             "EndImages",
             ["ec2:DeregisterImage", "ec2:DescribeImageAttribute"],
-            [public("ec2", "image/*")],
+            [public("ec2", "image/*", region) for region in (None, *regions)],
             {"StringEquals": ours},
         ),
         allow(
             "DeleteSnapshots",
             ["ec2:DeleteSnapshot"],
-            [public("ec2", "snapshot/*")],
+            [public("ec2", "snapshot/*", region) for region in (None, *regions)],
             {"StringEquals": _ITS_OWN},
         ),
         allow(

@@ -64,9 +64,9 @@ def regional(service: str, resource: str) -> str:
     return f"arn:{Aws.PARTITION}:{service}:{Aws.REGION}:{Aws.ACCOUNT_ID}:{resource}"
 
 
-def public(service: str, resource: str) -> str:
+def public(service: str, resource: str, region: str | None = None) -> str:
     """Return the ARN of something that may belong to AWS: its account is left out."""
-    return f"arn:{Aws.PARTITION}:{service}:{Aws.REGION}::{resource}"
+    return f"arn:{Aws.PARTITION}:{service}:{region or Aws.REGION}::{resource}"
 
 
 def parameter(name: str) -> str:

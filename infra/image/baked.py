@@ -45,6 +45,8 @@ class Recipe:
     #: Where the code archive lies, and its digest, if it has requirements.
     code_uri: str | None
     code_digest: str | None
+    #: Further regions that get a copy of it.
+    regions: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -136,18 +138,20 @@ class BakedImage(Construct):
             name=recipe.name,
             distributions=[
                 configuration.DistributionProperty(
-                    region=Stack.of(self).region,
+                    region=region,
                     # CDK hands this part on as it is.
                     ami_distribution_configuration={
                         "Name": f"{recipe.name}-{{{{ imagebuilder:buildDate }}}}",
                         "AmiTags": recipe.tags,
                     },
+                    # Written in the region of the copy that it names.
                     ssm_parameter_configurations=[
                         configuration.SsmParameterConfigurationProperty(
                             parameter_name=parameter, data_type="aws:ec2:image"
                         )
                     ],
                 )
+                for region in (Stack.of(self).region, *recipe.regions)
             ],
         )
 

@@ -68,7 +68,9 @@ class ImageStack(Stack):
             Construct(self, "Expiry"),
             description=f"Expires images of {deployment}",
             trusted=iam.ServicePrincipal("imagebuilder.amazonaws.com"),
-            statements=grant.expire(deployment=deployment),
+            statements=grant.expire(
+                deployment=deployment, regions=sorted(self._config.deployment.outpost)
+            ),
         )
         codes = {name: self._add_code(name, one) for name, one in workloads.items()}
         images = [
@@ -111,6 +113,7 @@ class ImageStack(Stack):
             kit=self._kit.kit,
             code_uri=code.uri if code else None,
             code_digest=code.digest if code else None,
+            regions=tuple(sorted(self._config.deployment.outpost)),
         )
 
     def _find_infrastructure(self, architecture: Architecture) -> str:
