@@ -42,7 +42,9 @@ class BadInput(SpindownError):
         shown = repr(self.value)
         if len(shown) > _SHOWN_CHARACTERS:
             shown = shown[: _SHOWN_CHARACTERS - 3] + "..."
-        return f"{self.field} is {shown}: {self.mend}"
+        # A key of theirs may be part of the name, and is not to break the sentence.
+        field = "".join(c if c.isprintable() else "?" for c in self.field)
+        return f"{field} is {shown}: {self.mend}"
 
 
 _SHOWN_CHARACTERS = 120

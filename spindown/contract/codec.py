@@ -124,6 +124,8 @@ def decode(cls: type[T], row: Mapping[str, Any]) -> T:
 
 
 def _read(cls: type[T], row: Mapping[str, Any]) -> T:
+    if not isinstance(row, Mapping):
+        raise ContractError(cls.__name__, row, "write an object")
     values: dict[str, Any] = {}
     for name, hint, read, required in _plan(cast("Any", cls)):
         if name not in row:

@@ -51,7 +51,8 @@ def check_declared(uri: str, declared: Sequence[str]) -> Location:
     """
     location = parse_location(uri)
     if not any(_covers(parse_location(prefix), location) for prefix in declared):
-        raise AccessDenied(f"{uri} lies outside the workload's inputs: add its prefix there")
+        shown = "".join(c if c.isprintable() else "?" for c in uri)
+        raise AccessDenied(f"{shown} lies outside the workload's inputs: add its prefix there")
     return location
 
 

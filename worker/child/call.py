@@ -170,4 +170,4 @@ def _refuse(text: str) -> None:
 
 
 def _shown(data: bytes) -> str:
-    return data[:100].decode(errors="replace")
+    return repr(data[:100].decode(errors="replace"))
