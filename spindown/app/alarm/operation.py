@@ -119,7 +119,7 @@ def _quotas(sight: Sight) -> Iterator[Concern]:
     region, _, code = names[0].partition(" ")
     yield Concern(
         name="quota",
-        says=f"The vCPU quota of EC2 is full for {sight.workload}: {_listed(names)}. EC2 says: "
+        says=f"The vCPU quota of EC2 is full for {sight.workload}: {_listed(names)}. "
         f"{_sentence(full[0].message or full[0].code)}",
         mend=f"ask for more: aws service-quotas request-service-quota-increase --service-code ec2 "
         f"--region {region} --quota-code {code.partition(' ')[0]} --desired-value VCPUS "
