@@ -15,7 +15,7 @@ LOCK := $(BIN)/uv pip compile --quiet --no-emit-index-url --generate-hashes --un
 	--python-version 3.11 --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check synth bench proof lock clean
+.PHONY: help setup demo test check audit synth bench proof lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,13 @@ check: setup ## Run every static rule: format, lint, types, layers, house rules,
 	@$(BIN)/python tools/house_rule.py
 	@$(BIN)/mypy
 	@$(PYTEST) -q tests/unit/test_toolchain.py
+
+# Asks the package index for advisories, so it needs one that has them.
+audit: setup ## Look up known vulnerabilities of what is deployed
+	@for lock in functions worker; do \
+		$(BIN)/uv tool run --quiet pip-audit@2.9.0 --strict --disable-pip --require-hashes \
+			-r locks/$$lock.txt $(ARGS) || exit; \
+	done
 
 synth: setup ## Synthesise the CloudFormation templates into cdk.out
 	@$(BIN)/cdk synth --quiet $(ARGS)

@@ -68,6 +68,19 @@ FOREIGN = re.compile(
     r"|(?<![\w.)}*])/(?:home/(?!ec2-user|ubuntu)\w|root/|work/|Users/\w|tmp/sd)"
 )
 
+#: What a credential looks like: AWS, private keys, GitHub, Slack, Google, a signed token. The forms
+#: are those that their issuers publish; AWS's own example keys end in EXAMPLE.
+SECRET = re.compile(
+    r"\b(?:AKIA|ASIA)(?![A-Z0-9]*EXAMPLE)[A-Z0-9]{16}\b"
+    r"|(?i:aws_?secret_?access_?key)\W{1,4}(?![A-Za-z0-9/+]*EXAMPLE)[A-Za-z0-9/+]{40}\b"
+    r"|-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----"
+    r"|\bgh[pousr]_[A-Za-z0-9]{36}\b|\bgithub_pat_\w{60,}"
+    r"|\bxox[abprs]-[A-Za-z0-9-]{10,}"
+    r"|\bAIza[\w-]{35}\b"
+    r"|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"
+    r"|\bhttps?://[^\s/:@]+:[^\s/@{}$]+@"
+)
+
 #: The clocks that the standard library keeps beside its pure values.
 CLOCK_READS = ("datetime.now", "datetime.today", "datetime.utcnow", "date.today")
 
@@ -198,6 +211,13 @@ def text_belongs_to_no_place(source: Source) -> Iterator[str]:
             yield f"line {number}: belongs to one place: {found[0]}"
 
 
+def holds_no_secret(source: Source) -> Iterator[str]:
+    """No file holds what looks like a credential; the line is named, what stands there is not."""
+    for number, line in enumerate(source.text.splitlines(), 1):
+        if SECRET.search(line):
+            yield f"line {number}: looks like a credential: take it out, and revoke it"
+
+
 RULES: Sequence[Rule] = (
     module_parses,
     module_is_short,
@@ -207,6 +227,7 @@ RULES: Sequence[Rule] = (
     environment_is_read_at_the_edge,
     domain_is_pure,
     text_belongs_to_no_place,
+    holds_no_secret,
 )
 
 

@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 from spindown.app.port import Identity, JobEvents, Key, Metadata, ObjectStore
 from spindown.app.work.account import Account
@@ -209,16 +210,19 @@ class Daemon:
             job_timeout=spec.job_timeout,
             outbox=self._outbox,
             deployment=parts.home.deployment,
-            ahead=Ahead(
-                life=self._life,
-                ports=self._ports,
-                batch_size=batch_size,
-                scratch=scratch,
-                executor=transfers,
-                log=self._log,
-            ),
+            ahead=self._look_ahead(batch_size, scratch, transfers),
         )
         return Slot(bench, poll_at_most=parts.settings.poll_at_most)
+
+    def _look_ahead(self, batch_size: int, scratch: Path, transfers: Executor) -> Ahead:
+        return Ahead(
+            life=self._life,
+            ports=self._ports,
+            batch_size=batch_size,
+            scratch=scratch,
+            executor=transfers,
+            log=self._log,
+        )
 
     def _make_watch(self, account: Account, sampler: Sampler) -> Watch:
         return Watch(

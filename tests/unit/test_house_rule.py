@@ -32,6 +32,20 @@ BREACHES = [
     pytest.param("spindown/domain/a.py", "datetime.now(UTC)\n", id="a clock in the domain"),
     pytest.param("docs/a.md", "see /ho" + "me/me/x\n", id="a private path"),
     pytest.param("a.toml", "pypi" + ".org\n", id="a registry"),
+    *(
+        pytest.param("docs/a.md", f"see {head}{tail}\n", id=f"a secret like {head}")
+        for head, tail in {
+            "AKIA": "ABCDEFGH23456789",
+            "ASIA": "ABCDEFGH23456789",
+            "aws_secret_access_key = ": "a" * 40,
+            "-----BEGIN RSA PRIV": "ATE KEY-----",
+            "ghp_": "a" * 36,
+            "xoxb-": "1234567890-abc",
+            "AIza": "a" * 35,
+            "eyJhbGciOiJIUzI1.": "eyJzdWIiOiIxMjM0.abcdefghijk",
+            "https://me:": "pass@example.com/",
+        }.items()
+    ),
 ]
 
 NEIGHBOURS = [
@@ -46,6 +60,8 @@ NEIGHBOURS = [
         "docs/a.md", "run `.venv/bin/spindown`; see infra/queue/work/\n", id="relative paths"
     ),
     pytest.param("worker/a.py", "time.sleep(1)\n", id="a sleep in the product"),
+    pytest.param("docs/a.md", "AKIA" + "IOSFODNN7EXAMPLE\n", id="the example key of AWS"),
+    pytest.param("docs/a.md", "https://example.com/a:b@c\n", id="an address without a password"),
 ]
 
 

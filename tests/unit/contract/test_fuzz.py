@@ -149,7 +149,7 @@ class _Given(ResultReader):
         outputs = Path("outputs-that-are-not-there")
         task = Task(job_id="j", outputs=outputs)
         self._call = Call(task=task, batch=(), directory=outputs, output=outputs, env={})
-        self._file = io.FileIO(_as_file(data), "rb")  # type: ignore[assignment]
+        self._file = io.FileIO(_as_file(data), "rb")
         self._rest = bytearray()
         self.left = {0, 1, 2}
 
