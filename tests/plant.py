@@ -55,6 +55,7 @@ class Plant:
         world: WorkWorld | None = None,
         instance_id: str = "i-1",
         spec: RunSpec | None = None,
+        nvidia_smi: str = "nvidia-smi",
         find_fault: Callable[[Worker], str | None] = lambda _: None,
     ) -> None:
         self.world = world or WorkWorld(clock=SystemClock(), policy=policy)
@@ -105,6 +106,7 @@ class Plant:
                     poll_at_most=timedelta(seconds=0.2),
                     check_in_patience=timedelta(seconds=0.2),
                     stop_grace=timedelta(seconds=0.3),
+                    nvidia_smi=nvidia_smi,
                 ),
                 ports=patient,
                 usage=patient.objects,

@@ -80,6 +80,33 @@ def test_works_until_there_is_nothing_more_and_ends_itself(plant: Callable[..., 
     assert len(one.world.metrics.values("BootSeconds")) == 1
 
 
+def test_heartbeats_tell_how_the_gpus_are_used_while_a_job_runs(
+    plant: Callable[..., Plant], tmp_path: Path
+) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text('#!/bin/sh\necho "0, 20, 2048, 16384"\necho "1, 60, 4096, 16384"\n')
+    smi.chmod(0o755)
+    one = plant(STEPPER, nvidia_smi=str(smi))
+    one.world.send({"job_id": "a", "items": items(1)})
+    one.start(gpu_count=2.0)
+
+    one.until(lambda: one.world.worker().gpu_percent is not None)
+
+    told = one.world.worker()
+    assert (told.gpu_percent, told.vram_percent, told.vram_gib) == (40.0, 25.0, 4.0)
+    (tmp_path / "go").touch()
+    one.join()
+
+
+def test_without_a_gpu_heartbeats_tell_nothing_of_one(plant: Callable[..., Plant]) -> None:
+    one = plant(nvidia_smi="/nowhere/nvidia-smi")
+    one.world.send({"job_id": "a", "items": items(1)})
+    one.start()
+    one.join()
+
+    assert one.world.worker().gpu_percent is None
+
+
 def test_sends_its_log_at_heartbeats_and_before_it_powers_off(
     plant: Callable[..., Plant],
 ) -> None:

@@ -95,6 +95,9 @@ def _since(entry: WorkerStatus) -> datetime:
 
 def _work(entry: WorkerStatus) -> str:
     jobs = [f"{lease.job_id} {lease.items_done}/{lease.items or '?'}" for lease in entry.leases]
+    worker = entry.worker
+    if jobs and worker.gpu_percent is not None and worker.vram_percent is not None:
+        jobs.append(f"GPU {worker.gpu_percent:.0f} %, VRAM {worker.vram_percent:.0f} %")
     return ", ".join(jobs)
 
 

@@ -62,6 +62,23 @@ def test_an_empty_deployment_is_quiet_and_says_that_nothing_bills() -> None:
     assert "nothing bills" in screen_of(status)
 
 
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        pytest.param({"gpu_percent": 34.6, "vram_percent": 20.0}, True, id="a heartbeat told"),
+        pytest.param({}, False, id="there is no GPU"),
+    ],
+)
+def test_shows_how_the_gpu_of_a_busy_worker_is_used(
+    told: dict[str, float], *, shown: bool
+) -> None:
+    world = World()
+    world.put(rows.worker_sort("i-1"), a_worker("i-1", state=WorkerState.BUSY, **told))
+    world.put(rows.lease_sort("i-1", 0), a_lease("i-1"))
+
+    assert ("GPU 35 %, VRAM 20 %" in screen_of(world.status())) is shown
+
+
 def test_shows_workers_with_their_jobs_and_price() -> None:
     world = World()
     world.put(
