@@ -17,6 +17,7 @@ from spindown.contract.row import (
     BacklogRow,
     BreakerRow,
     BudgetRow,
+    CallsRow,
     DecisionRow,
     LockRow,
     PolicyRow,
@@ -76,12 +77,19 @@ class LedgerView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountView:
-    """What all workloads of the deployment share: full quota classes and the month's budget."""
+    """What all workloads share: full quota classes, the month's budget, EC2's bucket of calls."""
 
     quotas: tuple[QuotaRow, ...] = ()
     #: Sort key -> month.
     budgets: Mapping[str, BudgetRow] = field(default_factory=dict)
+    #: Sort key -> launch requests of a region.
+    calls: Mapping[str, CallsRow] = field(default_factory=dict)
     bad_rows: tuple[str, ...] = ()
+
+    def calls_at(self, region: str, at: datetime) -> int:
+        """Return the launch requests made in a region in the minute that ``at`` lies in."""
+        row = self.calls.get(rows.calls_sort(region), CallsRow())
+        return row.count if row.minute == rows.minute_of(at) else 0
 
     def budget_at(self, at: datetime) -> BudgetRow:
         """Return the account of the month that ``at`` lies in."""
@@ -143,6 +151,7 @@ class Ledger:
         return AccountView(
             quotas=tuple(reader.all_of(QuotaRow, rows.QUOTA).values()),
             budgets=reader.all_of(BudgetRow, rows.BUDGET),
+            calls=reader.all_of(CallsRow, rows.CALLS),
             bad_rows=tuple(reader.bad),
         )
 

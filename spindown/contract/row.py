@@ -38,6 +38,7 @@ QUOTA = "quota#"
 BREAKER = "breaker"
 DECISION = "decision"
 BUDGET = "budget#"
+CALLS = "calls#"
 CONCERN = "concern#"
 
 
@@ -96,6 +97,16 @@ def budget_sort(at: datetime) -> str:
 def breaker_sort(region: str = "") -> str:
     """Return the sort key of the breaker of a region; the home region is not named."""
     return f"{BREAKER}#{region}" if region else BREAKER
+
+
+def calls_sort(region: str) -> str:
+    """Return the sort key of the launch requests of a region in the last minute of any."""
+    return f"{CALLS}{region}"
+
+
+def minute_of(at: datetime) -> str:
+    """Return the UTC minute that ``at`` lies in, for a CallsRow."""
+    return f"{at:%Y-%m-%dT%H:%M}"
 
 
 def quota_sort(quota_class: str) -> str:
@@ -216,6 +227,20 @@ class BudgetRow:
     dollars: float = 0.0
     #: Spent and set aside together: what a launch's reservation is checked against.
     committed: float = 0.0
+
+
+#: Launch requests that all workloads together make in a region and minute. EC2 fills a bucket
+#: for each API, account and region: of RunInstances it takes 5 at once and 2 a second (EC2
+#: developer guide, "Request throttling"). A quarter of that leaves others in the account theirs.
+CALLS_PER_MINUTE = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallsRow:
+    """The launch requests of all workloads in one region, in the minute that it names."""
+
+    minute: str = ""
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ hears of it; its answer after it. The walk is bounded in tries and in time.
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import islice
 
@@ -27,6 +27,7 @@ from spindown.app.reconcile.outcome import back_off, record_outcome
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import row as rows
 from spindown.contract import tag
+from spindown.contract.row import CALLS_PER_MINUTE, CallsRow
 from spindown.domain.fleet import Launch, LaunchState, Offered
 from spindown.domain.offer import slot_count
 from spindown.domain.ranking import Candidate, bands
@@ -118,8 +119,8 @@ def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], planned: int) -> N
     is_trial = is_on_trial(tick, region)
     count = 1 if is_trial else min(walk.left, math.ceil(walk.share * planned - _NOTHING))
     intent, request = _intend(tick, walk, band, count)
-    if not _write_intent(tick, intent):
-        walk.ended = _why_not_intended(tick, intent)
+    walk.ended = _write_intent(tick, intent, request.region)
+    if walk.ended:
         return
     tick.launches[intent.launch_id] = intent
     try:
@@ -200,7 +201,11 @@ def _intend(
 
 def _tags(tick: Tick, launch_id: str, region: str) -> Mapping[str, str]:
     """Return what a launch adds to the tags of the template."""
-    launched = {tag.LAUNCH: launch_id}
+    lives_for = tick.policy.max_lifetime + tick.policy.lifetime_grace
+    launched = {
+        tag.LAUNCH: launch_id,
+        tag.LEASE_UNTIL: f"{tick.now + lives_for:%Y-%m-%dT%H:%M:%SZ}",
+    }
     if region == tick.deployment.region:
         return launched
     return {**tag.home_tags(tick.deployment, tick.settings), **launched}
@@ -216,31 +221,60 @@ def client_token(tick: Tick, launch_id: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _write_intent(tick: Tick, intent: Launch) -> bool:
-    """Write an intent and its reservation, all or none; False if the budget has no room."""
+def _write_intent(tick: Tick, intent: Launch, region: str) -> str:
+    """Write an intent, its reservation and its call, all or none; return why not, "" if so."""
     put = tick.ledger.put(rows.launch_sort(intent.launch_id), intent)
-    budget = tick.deployment.budget_per_month
-    limit: dict[str, float] = {}
-    if budget is not None:
-        if (budget_left(tick) or 0.0) < intent.reserved_usd:
-            return False
-        limit = {"committed": budget - intent.reserved_usd}
-    reserve = Write(
-        key=account_key(rows.budget_sort(intent.intended_at)),
-        when=When(at_most=limit),
-        add={"committed": intent.reserved_usd},
-    )
-    return tick.journal.commit(put, reserve)
+    for _ in range(_TRIES):
+        reason = _no_room(tick, intent, region)
+        if reason:
+            return reason
+        if tick.journal.commit(put, _reserve(tick, intent), _take_call(tick, region)):
+            _note_call(tick, region)
+            return ""
+        # Another workload was quicker: what has it left?
+        tick.account = tick.ledger.read_account()
+    return _no_room(tick, intent, region) or "the ledger was busy, the next tick goes on"
 
 
-def _why_not_intended(tick: Tick, intent: Launch) -> str:
-    """Return what was in the way of an intent, by what the account says now."""
-    tick.account = tick.ledger.read_account()
+#: The second is for who finds that another workload has just begun the minute.
+_TRIES = 2
+
+
+def _no_room(tick: Tick, intent: Launch, region: str) -> str:
     left = budget_left(tick)
     if left is not None and left < intent.reserved_usd:
         tick.budget_stopped = True
         return "the budget of the month has no room for another launch"
-    return "the ledger was busy, the next tick goes on"
+    if tick.account is not None and tick.account.calls_at(region, tick.now) >= CALLS_PER_MINUTE:
+        return f"EC2 has been asked {CALLS_PER_MINUTE} times this minute; the next tick goes on"
+    return ""
+
+
+def _reserve(tick: Tick, intent: Launch) -> Write:
+    budget = tick.deployment.budget_per_month
+    limit = {} if budget is None else {"committed": budget - intent.reserved_usd}
+    return Write(
+        key=account_key(rows.budget_sort(intent.intended_at)),
+        when=When(at_most=limit),
+        add={"committed": intent.reserved_usd},
+    )
+
+
+def _take_call(tick: Tick, region: str) -> Write:
+    """Return the write that takes one call out of EC2's bucket, which all workloads share."""
+    key, minute = account_key(rows.calls_sort(region)), rows.minute_of(tick.now)
+    if tick.account is not None and tick.account.calls_at(region, tick.now):
+        when = When(equals={"minute": minute}, at_most={"count": CALLS_PER_MINUTE - 1})
+        return Write(key=key, when=when, add={"count": 1})
+    return Write(key=key, when=When(differs={"minute": minute}), set={"minute": minute, "count": 1})
+
+
+def _note_call(tick: Tick, region: str) -> None:
+    if tick.account is not None:
+        made = tick.account.calls_at(region, tick.now) + 1
+        row = CallsRow(minute=rows.minute_of(tick.now), count=made)
+        calls = {**tick.account.calls, rows.calls_sort(region): row}
+        tick.account = replace(tick.account, calls=calls)
 
 
 def _slots(tick: Tick, candidate: Candidate) -> int:

@@ -12,7 +12,15 @@ from spindown.app.policy import edit_policy
 from spindown.app.port import Key, LaunchAnswer, RefusalKind, Write
 from spindown.app.reconcile import reconcile
 from spindown.contract.decision import Decision, EndingRecord, Outcome
-from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK, LOCK_LEASE, budget_sort
+from spindown.contract.row import (
+    CALLS_PER_MINUTE,
+    DEPLOYMENT_PARTITION,
+    LOCK,
+    LOCK_LEASE,
+    budget_sort,
+    calls_sort,
+    minute_of,
+)
 from spindown.domain.fleet import LaunchState, WorkerState
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import RankBy, Rung, WarmSpan, Weekday
@@ -152,6 +160,47 @@ def test_stops_after_a_bounded_number_of_tries() -> None:
         "g6.xlarge/us-west-2a/spot",
         "g6.xlarge/us-west-2b/spot",
     ]
+
+
+def _calls(world: ControlWorld) -> Any:
+    return world.table.query(DEPLOYMENT_PARTITION, "calls#").get(f"calls#{REGION}")
+
+
+def test_all_workloads_share_ec2s_bucket_of_calls() -> None:
+    world = with_policy(**STRICT, unavailable_for=timedelta(seconds=1))
+    world.dry(*_every_spot_pool())
+    # Others have asked all but two times in this minute.
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=calls_sort(REGION))
+    used = {"minute": minute_of(world.now), "count": CALLS_PER_MINUTE - 2}
+    world.table.write(Write(key=key, set=used))
+    world.send()
+
+    first, second = world.tick(), world.tick(timedelta(seconds=5))
+    next_minute = world.tick(minutes(1))
+
+    assert len(first.attempts) == 2
+    assert f"EC2 has been asked {CALLS_PER_MINUTE} times this minute" in first.summary
+    assert second.attempts == ()
+    assert len(next_minute.attempts) == 6
+    assert _calls(world) == {"minute": minute_of(world.now), "count": 6}
+
+
+def test_a_call_that_another_workload_takes_in_between_is_counted_too() -> None:
+    world = ControlWorld()
+    world.send()
+
+    def race(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        # Between our look at the account and our intent another workload begins the minute.
+        if call.method == "spot_prices":
+            key = Key(partition=DEPLOYMENT_PARTITION, sort=calls_sort(REGION))
+            world.table.write(Write(key=key, set={"minute": minute_of(world.now), "count": 1}))
+        return proceed()
+
+    world.interfere = race
+    decision = world.tick()
+
+    assert decision.outcome is Outcome.LAUNCHED
+    assert _calls(world)["count"] == 2
 
 
 def test_begins_no_request_when_its_time_is_up() -> None:
@@ -638,7 +687,11 @@ def test_marks_the_launch_with_its_template_version_token_and_tag() -> None:
     (request,) = seen
     assert request.template.version == "3"
     assert len(request.client_token) == 64
-    assert request.tags == {"spindown:launch": decision.attempts[0].launch_id}
+    lives_for = world.policy.max_lifetime + world.policy.lifetime_grace
+    assert request.tags == {
+        "spindown:launch": decision.attempts[0].launch_id,
+        "spindown:lease-until": f"{world.now + lives_for:%Y-%m-%dT%H:%M:%SZ}",
+    }
     assert request.capacity_type is CapacityType.SPOT
 
 
