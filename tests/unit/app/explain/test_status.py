@@ -69,9 +69,7 @@ def test_an_empty_deployment_is_quiet_and_says_that_nothing_bills() -> None:
         pytest.param({}, False, id="there is no GPU"),
     ],
 )
-def test_shows_how_the_gpu_of_a_busy_worker_is_used(
-    told: dict[str, float], *, shown: bool
-) -> None:
+def test_shows_how_the_gpu_of_a_busy_worker_is_used(told: dict[str, float], *, shown: bool) -> None:
     world = World()
     world.put(rows.worker_sort("i-1"), a_worker("i-1", state=WorkerState.BUSY, **told))
     world.put(rows.lease_sort("i-1", 0), a_lease("i-1"))
