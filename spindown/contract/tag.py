@@ -16,6 +16,9 @@ DEPLOYMENT = "spindown:deployment"
 WORKLOAD = "spindown:workload"
 #: Set in the launch call: the id of the launch intent, by which a lost response is adopted.
 LAUNCH = "spindown:launch"
+#: Set in the launch call: from then on whoever finds the instance running may end it, also
+#: somebody who knows nothing but its tags (``DEPLOYMENT`` and ``WORKLOAD`` say whose it is).
+LEASE_UNTIL = "spindown:lease-until"
 #: Where home is; without this tag, where the instance runs.
 REGION = "spindown:region"
 QUEUE_URL = "spindown:queue-url"
