@@ -1,15 +1,23 @@
 """Everything that people must hear of is heard: by an alarm, or from a function itself."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import spindown.app.alarm
+from spindown.app.offers import refresh
+from spindown.contract.settings import NAMESPACE
 from spindown.domain.diagnosis import Cause
-from tests.infra.insight.insight import all_of
+from spindown.domain.policy import Policy
+from spindown.error import AccessDenied
+from spindown.memory import PortCall
+from tests.control import WORKLOAD, ControlWorld
+from tests.infra.insight.insight import alarm_metrics, all_of
 
 #: What must be heard -> the alarm that says so even when our functions are silent.
 BY_ALARM = {
@@ -53,6 +61,42 @@ def test_there_is_no_other_alarm(resources: Mapping[str, Any]) -> None:
     names = {one["AlarmName"] for one in all_of(resources, "AWS::CloudWatch::Alarm")}
 
     assert {name for name in names if not name.startswith("lab-embed-")} == {*BY_ALARM.values()}
+
+
+def test_what_an_alarm_reads_of_ours_is_emitted_with_its_dimensions(
+    resources: Mapping[str, Any],
+) -> None:
+    read = {
+        (name, dimensions)
+        for alarm in all_of(resources, "AWS::CloudWatch::Alarm")
+        for namespace, name, dimensions in alarm_metrics(alarm)
+        if namespace == NAMESPACE
+    }
+
+    emitted = {(d.name, frozenset(d.dimensions)) for d in _live_through_all().metrics.data}
+
+    assert read
+    assert read <= emitted
+
+
+def _live_through_all() -> ControlWorld:
+    """Return a world in which all that alarms ring at has come to pass."""
+    world = ControlWorld(policy=replace(Policy(), idle_timeout=timedelta(minutes=1)), budget=9.0)
+    refresh(world.ports)
+    world.launched()
+    world.run(10)
+    assert 1 in world.metrics.values("IdleBeyondExpectation")
+    world.settings.put_live(WORKLOAD, '{"max_workers": "many"}')
+
+    def refuse(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.port == "topic":
+            raise AccessDenied("sns:Publish")
+        return proceed()
+
+    world.interfere = refuse
+    world.run(10)
+    assert world.metric("Untold") == 1
+    return world
 
 
 def test_functions_tell_the_rest_and_nothing_else() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import functions
 import worker
 from infra.deployment import describe
 from spindown.contract.decision import Outcome
@@ -155,6 +156,36 @@ def test_what_saved_queries_ask_of_workers_is_what_workers_write(insight: Resour
     assert asked <= written | by_every_line
     assert events
     assert events <= {arg.value for c in calls for arg in c.args if isinstance(arg, ast.Constant)}
+
+
+def test_what_saved_queries_ask_of_functions_is_what_functions_write(insight: Resources) -> None:
+    queries = [
+        query["QueryString"]
+        for query in all_of(insight, "AWS::Logs::QueryDefinition")
+        if not any("/worker/" in name for name in query["LogGroupNames"])
+    ]
+    asked = {
+        field
+        for query in queries
+        for fields in re.findall(r"fields ([^\n|]*)", query)
+        for field in re.findall(r"[\w@]+", fields)
+    }
+    actions = {action for query in queries for action in re.findall(r'action = "(\w+)"', query)}
+    nodes = [
+        node
+        for path in Path(functions.__file__).parent.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Dict)
+    ]
+    written = {key.value for node in nodes for key in node.keys if isinstance(key, ast.Constant)}
+    values = {value.value for n in nodes for value in n.values if isinstance(value, ast.Constant)}
+    # AWS Lambda Powertools for Python, "Logger": keys of every line, and of one with an exception.
+    by_every_line = {"@timestamp", "service", "message", "exception", "exception_name"}
+
+    assert len(queries) == 5
+    assert asked <= written | by_every_line
+    assert actions
+    assert actions <= values
 
 
 def test_nothing_that_runs_waits_for_insight(assembly: Assembly) -> None:
