@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from spindown.app.control import CATALOGUE_FOR, ControlPorts, Kind
 from spindown.app.port import Datum, ObjectStore
-from spindown.contract.codec import decode, encode
+from spindown.contract.codec import decode, encode, to_json
 from spindown.contract.metric import DEPLOYMENT, SOURCE
 from spindown.contract.settings import DeploymentSettings
 from spindown.domain.offer import Catalogue, InstanceType
@@ -48,7 +48,7 @@ def refresh(ports: ControlPorts) -> Refreshed:
     deployment = ports.deployment()
     regions = _regions(deployment, ports)
     body = {**encode(refreshed.catalogue), "schema": SCHEMA}
-    ports.objects.put(CATALOGUE_KEY, json.dumps(body, sort_keys=True).encode())
+    ports.objects.put(CATALOGUE_KEY, to_json(body).encode())
     ports.cache.forget(_CATALOGUE, "")
     ports.metrics.emit(_data(deployment.name, refreshed, regions))
     return refreshed
@@ -191,6 +191,8 @@ class _Reading:
         """Return the catalogue; raise the first error if there is nothing to offer."""
         if not self._types and self._first_error is not None:
             raise self._first_error
+        for region in self._offerings:
+            self._trim(region)
         catalogue = Catalogue(
             taken_at=self._now,
             instance_types=self._types,
@@ -203,6 +205,20 @@ class _Reading:
             stale_since=self._stale,
         )
         return Refreshed(catalogue=catalogue, failures=self._failures)
+
+    def _trim(self, region: str) -> None:
+        """Leave out what is said of types without a GPU: nine tenths of what AWS offers.
+
+        Not if the types themselves could not be read: one may be new.
+        """
+        if f"{region}/instance_types" in self._failures:
+            return
+        self._offerings[region] = {
+            zone: frozenset(names & self._types.keys())
+            for zone, names in self._offerings[region].items()
+        }
+        for part in (self._on_demand, self._shares):
+            part[region] = {k: v for k, v in part[region].items() if k in self._types}
 
     def _part(
         self,

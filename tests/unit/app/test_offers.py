@@ -28,6 +28,21 @@ def test_a_refresh_writes_types_zones_and_prices() -> None:
     assert refreshed.failures == {}
 
 
+def test_the_catalogue_is_compact() -> None:
+    world = _advised()
+    plain = a_type("m7i.large", gpu_name="", gpu_manufacturer="", gpu_count=0.0)
+    for n in range(50):
+        kind = replace(plain, name=f"m{n}.large")
+        world.market.offer(kind, region=REGION, zones=ZONES, on_demand=0.1, spot=0.05)
+
+    catalogue = refresh(world.ports).catalogue
+
+    assert set(catalogue.on_demand[REGION]) == set(PRICES)
+    assert catalogue.offerings[REGION][ZONES[0]] == frozenset(PRICES)
+    # Three types in two zones with prices and all else that is known of them.
+    assert len(world.objects.get(CATALOGUE_KEY).data) < 2_000
+
+
 @pytest.mark.parametrize("source", ["instance_types", "offerings", "on_demand_prices"])
 def test_a_source_that_fails_keeps_its_last_good_part_with_its_age(source: str) -> None:
     world = ControlWorld()
