@@ -16,8 +16,9 @@ from spindown.domain.policy import Policy
 
 #: What each tick sees or sees not; the others are seen only by ticks that launch.
 _SEEN_BY_EACH = frozenset({"policy-invalid", "bad-rows", "reaping-held-back", "late", "breaker"})
-#: What a launch that succeeds is the end of.
+#: What a launch that succeeds is the end of, and what ends besides when nothing is missing.
 _ENDED_BY_LAUNCH = frozenset({"no-offer", "capacity", "account", "unknown-refusal", "quota"})
+_ENDED_BY_ENOUGH = frozenset({"no-offer", "capacity"})
 
 _CAPACITY, _ACCOUNT, _UNKNOWN = "capacity", "account", "unknown"
 _A_WHILE = timedelta(minutes=15)
@@ -50,16 +51,21 @@ class Sight:
 
 def over(sight: Sight) -> frozenset[str]:
     """Return what is over unless it is found."""
-    launched = sight.decision.outcome is Outcome.LAUNCHED
-    return _SEEN_BY_EACH | (_ENDED_BY_LAUNCH if launched else frozenset())
+    match sight.decision.outcome:
+        case Outcome.LAUNCHED:
+            return _SEEN_BY_EACH | _ENDED_BY_LAUNCH
+        case Outcome.IDLE | Outcome.ENOUGH:
+            return _SEEN_BY_EACH | _ENDED_BY_ENOUGH
+        case _:
+            return _SEEN_BY_EACH
 
 
 def find(sight: Sight) -> Iterator[Concern]:
-    """Yield what is wrong, the gravest first."""
-    yield from _breaker(sight)
-    yield from _refusals(sight)
-    yield from _quotas(sight)
-    yield from _waiting(sight)
+    """Yield what is wrong, the gravest first; what another one explains is left out."""
+    why = [*_breaker(sight), *_refusals(sight), *_quotas(sight)]
+    yield from why
+    if not why:
+        yield from _waiting(sight)
     yield from _control(sight)
 
 
@@ -105,6 +111,7 @@ def _refusals(sight: Sight) -> Iterator[Concern]:
             mend="add `zones` or `gpu_names`, or let an earlier rung of the `ladder` take "
             "on-demand.",
             patience=2 * _A_WHILE,
+            rest=SAID_AGAIN_AFTER,
         )
 
 
@@ -124,6 +131,7 @@ def _quotas(sight: Sight) -> Iterator[Concern]:
         mend=f"ask for more: aws service-quotas request-service-quota-increase --service-code ec2 "
         f"--region {region} --quota-code {code.partition(' ')[0]} --desired-value VCPUS "
         "(`spindown doctor` prints the number). Or widen `gpu_names` to another class.",
+        rest=SAID_AGAIN_AFTER,
     )
 
 
@@ -144,6 +152,7 @@ def _waiting(sight: Sight) -> Iterator[Concern]:
             "`gpu_memory_gib_min` or `zones`; `spindown why` lists what rules each offer out.",
             patience=_A_WHILE,
         )
+        return
     since = decision.backlog_since
     waited = sight.now - since if since is not None else timedelta(0)
     if waited > policy.start_within + _TICKS_OF_GRACE * policy.tick:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from spindown.app.offers import refresh
 from spindown.app.port import RefusalKind
+from spindown.contract.decision import Outcome
 from spindown.contract.row import worker_sort
 from spindown.error import AccessDenied
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
@@ -207,6 +209,27 @@ def test_capacity_that_comes_and_goes_is_not_said() -> None:
     world.run(20)
 
     assert "demo-classify: capacity" not in [subject for subject, _ in world.topic.said]
+
+
+def test_a_quota_that_is_full_now_and_then_is_said_once_a_day() -> None:
+    world = with_policy(**STRICT, max_price_per_hour=0.3, max_workers=4)
+
+    outcomes = set()
+    for _ in range(6):
+        for vcpus in (0, 64):
+            world.market.limit("L-3819A6DF", vcpus, region=REGION)
+            refresh(world.ports)
+            world.send(20)
+            outcomes.add(world.tick().outcome)
+            world.run(20)
+        for worker in world.workers():
+            world.compute.power_off(worker.instance_id)
+        world.clock.advance(timedelta(hours=1))
+
+    assert {Outcome.NOTHING_FITS, Outcome.LAUNCHED} <= outcomes
+    said = [subject for subject, _ in world.topic.said]
+    assert said.count("demo-classify: quota") == 1
+    assert "demo-classify: no-offer" not in said
 
 
 def test_a_topic_that_takes_nothing_stops_no_tick_and_is_tried_again() -> None:
