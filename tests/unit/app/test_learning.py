@@ -1,0 +1,103 @@
+"""What workers report and ticks see changes what is bought next, and how long workers stay."""
+
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from spindown.app.explain.plan import plan
+from spindown.app.work.account import Account, Progress
+from spindown.app.work.held import WorkPorts
+from spindown.app.work.policy import read_standing
+from spindown.contract.row import BOOT_RATE, GAP_RATE
+from spindown.domain.offer import Pool
+from spindown.memory import MemoryInputSource
+from tests.builders import a_worker, minutes
+from tests.control import DEPLOYMENT, WORKLOAD, ControlWorld, a_pool_of, with_policy
+
+T4, A10G = a_worker("i-t4"), a_worker("i-a10g", gpu_name="A10G")
+
+
+def reports(world: ControlWorld, worker_index: int, *, items: int, busy: timedelta) -> None:
+    """Let a worker report a job, as it does when it commits."""
+    worker = (T4, A10G)[worker_index]
+    ports = WorkPorts(
+        clock=world.clock,
+        random=Random(1),
+        pause=lambda _: None,
+        queue=world.queue,
+        dead_letters=world.queue,
+        objects=world.objects,
+        inputs=MemoryInputSource({}, []),
+        table=world.table,
+        metrics=world.metrics,
+    )
+    account = Account(deployment=DEPLOYMENT, workload=WORKLOAD, worker=worker, ports=ports)
+    account.report(Progress(items_ok=items, busy=busy, job_items=items, job_busy=busy))
+    world.clock.advance(minutes(2))
+
+
+def first(world: ControlWorld) -> tuple[str, bool]:
+    best = plan(WORKLOAD, world.ports, jobs=20).candidates.best
+    assert best is not None
+    return best.offer.instance_type.gpu_name, best.measured
+
+
+def test_after_one_job_on_each_of_two_gpus_the_ranking_follows_the_workers_reports() -> None:
+    world = ControlWorld()
+    before = first(world)
+    reports(world, 0, items=100, busy=minutes(10))
+    reports(world, 1, items=100, busy=minutes(1))
+
+    # At 0.20 an hour a T4 does 600 items, at 0.45 an A10G 6,000.
+    assert before == ("T4", False)
+    assert first(world) == ("A10G", True)
+
+
+def test_one_job_that_hung_does_not_turn_the_ranking_around() -> None:
+    world = ControlWorld()
+    for _ in range(5):
+        reports(world, 0, items=100, busy=minutes(10))
+        reports(world, 1, items=100, busy=minutes(1))
+    reports(world, 1, items=100, busy=timedelta(hours=3))
+
+    assert first(world) == ("A10G", True)
+
+
+def test_a_pool_that_takes_a_worker_back_sinks_in_the_list() -> None:
+    world = with_policy(unavailable_for=timedelta(seconds=1), unavailable_at_most=minutes(1))
+    worker = world.launched()
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+    world.run(3)
+
+    def cost(pool: Pool) -> float:
+        listed = plan(WORKLOAD, world.ports, jobs=20).candidates
+        return next(c.cost_per_item for c in listed if c.offer.pool == pool)
+
+    assert cost(a_pool_of("g4dn.xlarge", "us-west-2a")) > cost(
+        a_pool_of("g4dn.xlarge", "us-west-2b")
+    )
+
+
+def test_boots_and_gaps_are_learned_and_workers_read_the_idle_timeout_that_follows() -> None:
+    world = with_policy(idle_timeout=None)
+    worker = world.launched()
+    world.tick(minutes(1))
+    (boot,) = world.view().rates[BOOT_RATE].samples
+    # Work comes again a minute after there is none, six times over.
+    for _ in range(6):
+        lease = world.claim(worker.instance_id)
+        world.beat()
+        world.tick(minutes(1))
+        world.finish(lease)
+        world.tick(minutes(1))
+        world.beat()
+        world.send()
+        world.tick(minutes(1))
+    gaps = world.view().rates[GAP_RATE].samples
+
+    assert boot == 120.0
+    assert gaps[-5:] == (60.0,) * 5
+    # A gap of a minute is cheaper to wait for than a boot of two.
+    standing = read_standing(world.table, WORKLOAD)
+    assert standing.idle_timeout == pytest.approx(minutes(1), abs=timedelta(seconds=1))
