@@ -294,7 +294,13 @@ class Attempt:
                 policy=bench.policy,
             )
         took = bench.ports.clock.now() - started
-        self._handover.tell(self._held, portion, took, redone=self._harvest.behind_a_gap)
+        try:
+            return self._hand_over(end)
+        finally:
+            # Told afterwards: whoever takes the job next need not wait for our account of it.
+            self._handover.tell(self._held, portion, took, redone=self._harvest.behind_a_gap)
+
+    def _hand_over(self, end: "_End") -> Ending:
         match self._held.manifest.state:
             case JobState.COMPLETED:
                 return self._handover.complete(self._held)
