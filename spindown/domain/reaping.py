@@ -4,7 +4,7 @@ The third of four nets. A worker that is at work and says so is never ended from
 timer and the dead-man timer on the instance bound its life.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -315,12 +315,8 @@ def kept_warm_of(workers: Sequence[Worker], policy: Policy) -> frozenset[str]:
 
 
 def _last_sign(worker: Worker) -> datetime:
-    signs: Mapping[str, datetime | None] = {
-        "heartbeat": worker.heartbeat_at,
-        "check-in": worker.checked_in_at,
-        "launch": worker.launched_at,
-    }
-    return max(at for at in signs.values() if at is not None)
+    signs = (worker.heartbeat_at, worker.checked_in_at, worker.launched_at)
+    return max(at for at in signs if at is not None)
 
 
 def _words(span: timedelta) -> str:

@@ -54,6 +54,27 @@ def test_a_fixed_interval_holds_at_any_rate() -> None:
     assert interval_hours(policy, cost_hours=1.0, rate=9.0) == pytest.approx(0.1)
 
 
+def test_a_fixed_interval_is_a_second_at_least() -> None:
+    policy = Policy(checkpoint_interval=timedelta(0))
+
+    assert interval_hours(policy, cost_hours=1.0, rate=1.0) == pytest.approx(1 / 3600, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"),
+    [
+        pytest.param(1.0, 268.3, id="an hour between interruptions"),
+        pytest.param(0.5, 379.5, id="two hours"),
+        pytest.param(4.0, 134.2, id="a quarter"),
+        pytest.param(0.0, 1800.0, id="never interrupted"),
+    ],
+)
+def test_the_interval_follows_the_rate_of_interruptions(rate: float, expected: float) -> None:
+    found = interval_hours(Policy(), cost_hours=10 / 3600, rate=rate)
+
+    assert found * 3600 == pytest.approx(expected, abs=0.1)
+
+
 @pytest.mark.parametrize(
     ("items", "elapsed", "due"),
     [

@@ -60,6 +60,24 @@ def test_the_worked_example() -> None:
     assert mean_cost(600, [30, 30, 30, 600], 180) * 4 == 690
 
 
+def test_of_equal_timeouts_the_shortest_is_best_and_a_little_less_is_better() -> None:
+    assert cheapest_timeout([10], 10) == 0
+    assert cheapest_timeout([10], 10.5) == 10
+
+
+@pytest.mark.parametrize(
+    ("idle", "wait"),
+    [
+        pytest.param(0, 0, id="at first without a pause"),
+        pytest.param(20, 0, id="for twenty seconds"),
+        pytest.param(60, 10, id="then a quarter of the time since"),
+        pytest.param(3600, 20, id="never more than twenty seconds"),
+    ],
+)
+def test_pauses_longer_the_longer_it_is_idle(idle: float, wait: float) -> None:
+    assert poll_wait(timedelta(seconds=idle)).total_seconds() == wait
+
+
 @given(samples=gaps, boot=st.floats(0.0, 1e4), other=st.floats(0.0, 2e5))
 def test_no_other_timeout_costs_less(samples: list[float], boot: float, other: float) -> None:
     best = cheapest_timeout(samples, boot)

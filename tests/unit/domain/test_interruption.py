@@ -44,6 +44,7 @@ def test_the_last_commit_begins_a_margin_before_the_deadline() -> None:
         pytest.param(30, 2, ON_DEMAND, True, id="on demand nothing is free"),
         pytest.param(30, -6, SPOT, True, id="EC2 has not come"),
         pytest.param(30, -4, SPOT, False, id="EC2 is a little late"),
+        pytest.param(30, -5, SPOT, False, id="EC2 is as late as it may be"),
     ],
 )
 def test_does_not_end_an_hour_that_is_free(
@@ -86,6 +87,16 @@ def test_free_hours_agree_with_a_simulation_of_the_first_hour() -> None:
     free = sum(life for life in lives if life < 0.9) / len(lives)
 
     assert free_hours(0.8, 0.9) == pytest.approx(free, rel=0.02)
+
+
+def test_the_series_keeps_nine_digits_next_to_its_bound() -> None:
+    rate = 0.999e-3
+    # From e^-l (1 + l) written out: the sum of (-1)^n l^(n-1) (n-1) / n!, from n = 2 on.
+    exact = math.fsum(
+        (-1) ** n * rate ** (n - 1) * (n - 1) / math.factorial(n) for n in range(2, 8)
+    )
+
+    assert free_hours(rate, 1.0) == pytest.approx(exact, rel=1e-9)
 
 
 @given(rate=st.floats(0.0, 1e4), planned=st.floats(0.0, 1e4))

@@ -194,6 +194,26 @@ def test_ec2_is_let_to_take_what_it_announced() -> None:
     assert not reaped(a_worker(**leaving)).condemn
     late = leaving | {"interrupted_at": NOW - minutes(6)}
     assert condemned(reaped(a_worker(**late))) == ["i-1"]
+    assert not reaped(a_worker(**leaving | {"interrupted_at": NOW - minutes(5)})).condemn
+
+
+def test_one_that_is_let_go_hides_no_other() -> None:
+    leaving = a_worker("i-1", interrupted_at=NOW, idle_since=NOW - minutes(60))
+    idle = a_worker("i-2", idle_since=NOW - minutes(60), heartbeat_at=NOW)
+
+    assert condemned(reaped(leaving, idle)) == ["i-2"]
+
+
+def test_a_learned_idle_timeout_is_kept_to() -> None:
+    learned = Knowledge(gaps=(600.0,) * 9, boots=(900.0,))
+    policy = replace(POLICY, idle_timeout=None)
+
+    def found(idle: float) -> list[str]:
+        worker = a_worker(idle_since=NOW - minutes(idle), heartbeat_at=NOW)
+        return condemned(reaped(worker, policy=policy, knowledge=learned))
+
+    # 10 min learned, 2 min of grace, a tick.
+    assert (found(12.9), found(13.1)) == ([], ["i-1"])
 
 
 def test_past_their_lifetime_silent_workers_are_ended_though_all_are_silent() -> None:
@@ -294,6 +314,9 @@ def test_a_row_that_ec2_does_not_know_is_lost_once_it_cannot_be_late() -> None:
     found = reaped(young, old, ended, instances=[])
 
     assert found == Reaping(lost_rows=("i-old",))
+    # Whatever comes before it in the list, and not a moment earlier.
+    just = a_booting_worker("i-just", age=minutes(5))
+    assert reaped(ended, old, just, instances=[]).lost_rows == ("i-old",)
 
 
 def test_an_instance_that_no_row_knows_is_an_orphan() -> None:
@@ -308,6 +331,10 @@ def test_an_instance_that_no_row_knows_is_an_orphan() -> None:
     ("box", "launches"),
     [
         pytest.param(Box(launched_at=NOW - minutes(4)), [], id="its row may be on the way"),
+        pytest.param(Box(launched_at=NOW - minutes(5)), [], id="its row may be just late"),
+        pytest.param(
+            Box(), [a_launch(intended_at=NOW - minutes(30))], id="an intent of the same instant"
+        ),
         pytest.param(Box(state="terminated"), [], id="gone"),
         pytest.param(
             Box(), [a_launch(intended_at=NOW - minutes(31))], id="an open intent may adopt it"

@@ -1,0 +1,147 @@
+"""Change the core in small ways, one at a time, and see whether the tests notice.
+
+`make mutate` takes a share of all mutants of `spindown/domain` and `spindown/app/work`, `make
+mutate ARGS="--digits 0123456789"` all of them (hours). mutmut makes and runs them, in a virtual
+environment of its own beside the project's and on a copy of the tracked files, so that nothing
+here is touched. What it found goes to docs/proof/mutation.json, survivors by name; docs/proof
+says why those that are left may live.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "build" / "mutation"
+PROJECT = FOLDER / "project"
+VENV = FOLDER / "venv"
+REPORT = ROOT / "docs" / "proof" / "mutation.json"
+LOCK = ROOT / "locks" / "mutation.txt"
+
+CORE = ("spindown/domain", "spindown/app/work")
+TESTS = ("tests/unit/domain", "tests/unit/app/work")
+
+_CONFIG = """
+[tool.mutmut]
+source_paths = ["spindown"]
+only_mutate = {only}
+also_copy = ["worker", "functions", "infra", "tools"]
+pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:xdist"]
+pytest_add_cli_args_test_selection = {tests}
+use_git_change_detection = false
+"""
+
+#: mutmut's exit codes of one mutant; whatever else there is counts as killed by a crash.
+_OUTCOMES = {0: "survived", 1: "killed", 3: "killed", 5: "untested", 33: "untested"}
+_TIMEOUTS = {-24, 24, 36, 152, 255}
+
+
+def main() -> None:
+    """Make mutants, run the tests on them, write down what came of it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--digits", default="3", help="mutants whose number ends in one of these")
+    parser.add_argument("--paths", nargs="+", default=CORE, help="what to change")
+    parser.add_argument("--tests", nargs="+", default=TESTS, help="what must notice")
+    parser.add_argument("--seconds", type=float, default=1800.0, help="give up after so long")
+    parser.add_argument("--children", type=int, default=2, help="processes at once")
+    chosen = parser.parse_args()
+    _make_venv()
+    _make_project(chosen.paths, chosen.tests)
+    prefixes = [path.removesuffix(".py").replace("/", ".") for path in chosen.paths]
+    names = [f"{prefix}.*{digit}" for prefix in prefixes for digit in chosen.digits]
+    command = [VENV / "bin" / "mutmut", "run", "--max-children", str(chosen.children), *names]
+    is_whole = True
+    try:
+        done = subprocess.run(command, cwd=PROJECT, check=False, timeout=chosen.seconds)
+        if done.returncode not in {0, 1}:
+            sys.exit(f"mutmut ended with {done.returncode}")
+    except subprocess.TimeoutExpired:
+        is_whole = False
+    _report(chosen.paths, chosen.digits, is_whole=is_whole)
+
+
+def _make_venv() -> None:
+    """Make mutmut's environment; it sees the project's dependencies behind its own."""
+    stamp = VENV / "stamp"
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == LOCK.read_text(encoding="utf-8"):
+        return
+    shutil.rmtree(VENV, ignore_errors=True)
+    uv = Path(sys.executable).parent / "uv"
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, VENV], check=True)
+    subprocess.run(
+        [uv, "pip", "install", "--quiet", "--require-hashes", "--python", VENV, "-r", LOCK],
+        check=True,
+    )
+    (packages,) = VENV.glob("lib/python*/site-packages")
+    (ours,) = Path(sys.prefix).glob("lib/python*/site-packages")
+    (packages / "spindown.pth").write_text(f"{ours}\n", encoding="utf-8")
+    stamp.write_text(LOCK.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def _make_project(paths: Sequence[str], tests: Sequence[str]) -> None:
+    """Copy the tracked files, as they are now, with mutmut's settings."""
+    shutil.rmtree(PROJECT, ignore_errors=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "spindown", "worker", "functions", "infra", "tests", "tools"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (PROJECT / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, PROJECT / name)
+    only = [path if path.endswith(".py") else f"{path}/*" for path in paths]
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    settings += _CONFIG.format(only=json.dumps(only), tests=json.dumps(list(tests)))
+    (PROJECT / "pyproject.toml").write_text(settings, encoding="utf-8")
+
+
+def _report(paths: Sequence[str], digits: str, *, is_whole: bool) -> None:
+    modules: dict[str, Counter[str]] = {}
+    alive: list[str] = []
+    for module, mutant, code in _outcomes():
+        if mutant[-1] not in digits:
+            continue
+        outcome = _outcome_of(code)
+        modules.setdefault(module, Counter())[outcome] += 1
+        if outcome in {"survived", "untested"}:
+            alive.append(mutant)
+    total: Counter[str] = sum(modules.values(), Counter())
+    figures = {
+        "changed": list(paths),
+        "numbers_ending_in": digits,
+        "is_whole": is_whole and not total["not run"],
+        "total": dict(sorted(total.items())),
+        "modules": {name: dict(sorted(found.items())) for name, found in sorted(modules.items())},
+        "alive": sorted(alive),
+    }
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    REPORT.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(figures["total"]))
+
+
+def _outcomes() -> Iterator[tuple[str, str, int | None]]:
+    """Yield module, name and exit code of every mutant."""
+    mutants = PROJECT / "mutants"
+    for path in sorted(mutants.rglob("*.py.meta")):
+        module = path.relative_to(mutants).as_posix().removesuffix(".meta")
+        codes = json.loads(path.read_text(encoding="utf-8"))["exit_code_by_key"]
+        for mutant, code in codes.items():
+            yield module, mutant, code
+
+
+def _outcome_of(code: int | None) -> str:
+    if code is None:
+        return "not run"
+    return "timeout" if code in _TIMEOUTS else _OUTCOMES.get(code, "killed")
+
+
+if __name__ == "__main__":
+    main()
