@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 from botocore.config import Config
 
 from spindown.app.port import Clock
-from spindown.aws.bus import EventBridgeBus
 from spindown.aws.clock import SystemClock
 from spindown.aws.dynamodb import DynamoTable
 from spindown.aws.ec2 import Ec2Compute
@@ -24,7 +23,8 @@ from spindown.aws.log.stream import LogStream
 from spindown.aws.market import PRICING_REGION, Ec2Market
 from spindown.aws.s3 import S3InputSource, S3ObjectStore
 from spindown.aws.session import CoreSession
-from spindown.aws.sns import SnsTopic
+from spindown.aws.sink.bus import EventBridgeBus
+from spindown.aws.sink.sns import SnsTopic
 from spindown.aws.sqs import SqsJobQueue
 from spindown.aws.ssm import SsmSettingsStore
 

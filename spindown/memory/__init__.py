@@ -10,12 +10,12 @@ from spindown.memory.instance import Bill
 from spindown.memory.interception import Interceptor, PortCall, intercept
 from spindown.memory.market import MemoryAdvisor, MemoryMarket, quota_code
 from spindown.memory.metadata import MemoryMetadata
-from spindown.memory.metric import MemoryMetricSink, MemoryTrafficHistory
 from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.settings import MemorySettingsStore
+from spindown.memory.sink.metric import MemoryMetricSink, MemoryTrafficHistory
+from spindown.memory.sink.topic import MemoryJobEvents, MemoryTopic
 from spindown.memory.store import MemoryInputSource, MemoryObjectStore
 from spindown.memory.table import MemoryTable
-from spindown.memory.topic import MemoryJobEvents, MemoryTopic
 
 __all__ = [
     "Bill",

@@ -1,0 +1,1 @@
+"""Where people and other systems are told: SNS and EventBridge."""
