@@ -269,8 +269,8 @@ def test_puts_a_job_with_a_newer_manifest_back_untouched() -> None:
 
 def test_keeps_what_a_later_minor_version_wrote_into_a_manifest() -> None:
     world = WorkWorld()
-    manifest = json.loads(encode_manifest(a_manifest(world, epoch=1, released=True)))
-    world.objects.put(manifest_key("j"), json.dumps({**manifest, "colour": "blue"}).encode())
+    manifest = a_manifest(world, epoch=1, released=True, extra={"colour": "blue"})
+    world.objects.put(manifest_key("j"), encode_manifest(manifest))
     world.send(JOB)
     held = world.hold()
     commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
