@@ -176,16 +176,23 @@ def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
 
 
 def _judge_load(advice: Advice, month: float) -> Verdict:
-    listing = _cheapest(advice.gathered)
+    """Judge by the machines that could do all the work for the least price of a reservation."""
     hours = max(advice.gathered.traffic.length / _HOUR, 1.0)
-    needed = advice.best.result.work_seconds / _HOUR / hours / _whole_speed(listing, advice)
-    machines = max(1, math.ceil(needed))
-    an_hour = (listing.on_demand or 0.0) * RESERVED_SHARE + _extra(advice)
+    always = advice.best.result.work_seconds / _HOUR / hours
+
+    def reserve(listing: Listing) -> tuple[float, float, int]:
+        needed = always / _whole_speed(listing, advice)
+        machines = max(1, math.ceil(needed))
+        an_hour = (listing.on_demand or math.inf) * RESERVED_SHARE + _extra(advice)
+        return an_hour * HOURS_PER_MONTH * machines, needed / machines, machines
+
+    best = min(advice.gathered.prices.listings, key=reserve)
+    reserved_month, share, machines = reserve(best)
     return judge_constant_load(
         month=month,
-        reserved_month=an_hour * HOURS_PER_MONTH * machines,
-        machine=listing.instance_type.name,
-        share=needed / machines,
+        reserved_month=reserved_month,
+        machine=best.instance_type.name,
+        share=share,
         machines=machines,
     )
 

@@ -76,8 +76,10 @@ def judge_constant_load(
     """
     full = month / share if share > 0.0 else math.inf
     tips = reserved_month / full if full > 0.0 and math.isfinite(full) else math.inf
-    count = "One" if machines == 1 else str(machines)
-    verb = "costs" if machines == 1 else "cost"
+    reserved = (
+        f"One reserved {machine} costs" if machines == 1 else f"{machines} reserved {machine} cost"
+    )
+    kept = "it" if machines == 1 else "them"
     when = (
         f"that pays from {tips:.0%} busy hours on"
         if tips <= 1.0
@@ -88,8 +90,8 @@ def judge_constant_load(
         answer=Answer.YES if share > tips else Answer.NO,
         break_even=tips if tips <= 1.0 else math.inf,
         sentence=(
-            f"{count} reserved {machine} {verb} ${reserved_month:,.2f} a month; the work would "
-            f"keep it busy for {share:.0%} of the hours, and {when}."
+            f"{reserved} ${reserved_month:,.2f} a month; the work would keep {kept} busy for "
+            f"{share:.0%} of the hours, and {when}."
         ),
     )
 

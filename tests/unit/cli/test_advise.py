@@ -229,6 +229,8 @@ def test_an_advice_is_printed_and_told_as_json(
 
     assert told["advised"]["dollars_a_month"] <= told["now"]["dollars_a_month"]
     assert told["advised"]["keeps_promise"]
+    # The smallest machine could do these two hours of work: no dearer one need be reserved.
+    assert "One reserved g4dn.xlarge costs" in told["when_not"][1]["sentence"]
     assert [each["case"] for each in told["when_not"]] == [
         "latency-critical work",
         "constant load",
