@@ -24,8 +24,8 @@ from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.memory.clock import MemoryClock
 from spindown.memory.interception import PortCall, intercept
-from spindown.memory.sink.metric import MemoryMetricSink
 from spindown.memory.queue import MemoryJobQueue
+from spindown.memory.sink.metric import MemoryMetricSink
 from spindown.memory.store import MemoryInputSource, MemoryObjectStore
 from spindown.memory.table import MemoryTable
 

@@ -43,21 +43,7 @@ def ask_cost(series: Series, budget_per_month: float | None) -> Question:
                 left=[series.level("DollarsPerHour", label="now running")],
                 left_label="USD",
             ),
-            Graph(
-                title="A day beside what it might have cost",
-                left=[
-                    _day(series, "spend", "spent"),
-                    _day(series, "spendOnDemand", "the same hours on demand"),
-                    _day(series, "warmDollars", "one warm machine"),
-                ],
-                right=[
-                    _saving(series, "spendOnDemand", "saved against on demand"),
-                    _saving(series, "warmDollars", "saved against one warm machine"),
-                ],
-                left_label="USD",
-                right_label="percent",
-                right_from_zero=False,
-            ),
+            _a_day(series),
             Graph(
                 title="Month",
                 left=[series.metric("SpendOfMonth", "Maximum", label="spent")],
@@ -67,6 +53,24 @@ def ask_cost(series: Series, budget_per_month: float | None) -> Question:
                 marks=[(budget_per_month, "budget")] if budget_per_month is not None else [],
             ),
         ],
+    )
+
+
+def _a_day(series: Series) -> Graph:
+    return Graph(
+        title="A day beside what it might have cost",
+        left=[
+            _day(series, "spend", "spent"),
+            _day(series, "spendOnDemand", "the same hours on demand"),
+            _day(series, "warmDollars", "one warm machine"),
+        ],
+        right=[
+            _saving(series, "spendOnDemand", "saved against on demand"),
+            _saving(series, "warmDollars", "saved against one warm machine"),
+        ],
+        left_label="USD",
+        right_label="percent",
+        right_from_zero=False,
     )
 
 

@@ -170,18 +170,7 @@ def _health(series: Series) -> Question:
                 right_label="instance types",
             ),
             _lines(series, "Age of the catalogue in use", "CatalogueAge", "Maximum", "seconds"),
-            Graph(
-                title="Faults",
-                left=[
-                    series.search(name, statistic, by=WORKLOAD, function=statistic[:3].upper())
-                    for name, statistic in (
-                        ("BadRows", "Maximum"),
-                        ("PolicyInvalid", "Maximum"),
-                        ("ReapingHeldBack", "Maximum"),
-                        ("LockBusy", "Sum"),
-                    )
-                ],
-            ),
+            _faults(series),
             Graph(
                 title="Errors",
                 left=[
@@ -192,5 +181,20 @@ def _health(series: Series) -> Question:
                     series.search("MalformedEvents", "Sum", by=FUNCTION),
                 ],
             ),
+        ],
+    )
+
+
+def _faults(series: Series) -> Graph:
+    return Graph(
+        title="Faults",
+        left=[
+            series.search(name, statistic, by=WORKLOAD, function=statistic[:3].upper())
+            for name, statistic in (
+                ("BadRows", "Maximum"),
+                ("PolicyInvalid", "Maximum"),
+                ("ReapingHeldBack", "Maximum"),
+                ("LockBusy", "Sum"),
+            )
         ],
     )

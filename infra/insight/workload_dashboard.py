@@ -131,16 +131,20 @@ def _workers(series: Series) -> Question:
                 left_label="instances",
                 right_label="seconds",
             ),
-            Graph(
-                title="Use of GPUs by busy workers",
-                left=[
-                    series.metric("GpuPercent", "Average", label="time, mean"),
-                    series.metric("VramPercent", "Maximum", label="memory, most"),
-                ],
-                left_label="percent",
-                marks=[(LITTLE_USE, "little")],
-            ),
+            _gpu_use(series),
         ],
+    )
+
+
+def _gpu_use(series: Series) -> Graph:
+    return Graph(
+        title="Use of GPUs by busy workers",
+        left=[
+            series.metric("GpuPercent", "Average", label="time, mean"),
+            series.metric("VramPercent", "Maximum", label="memory, most"),
+        ],
+        left_label="percent",
+        marks=[(LITTLE_USE, "little")],
     )
 
 
@@ -168,12 +172,7 @@ def _trouble(series: Series) -> Question:
                     series.total("Condemned"),
                 ],
             ),
-            Graph(
-                title="Launch attempts by outcome",
-                left=[series.search("LaunchAttempts", "Sum", by=OUTCOME)],
-                right=[series.level("UnavailablePools", label="unavailable pools")],
-                stacked=True,
-            ),
+            _attempts(series),
             Graph(
                 title="Refusals by offer",
                 left=[series.search("Refusals", "Sum", by=POOL)],
@@ -193,6 +192,15 @@ def _trouble(series: Series) -> Question:
                 ],
             ),
         ],
+    )
+
+
+def _attempts(series: Series) -> Graph:
+    return Graph(
+        title="Launch attempts by outcome",
+        left=[series.search("LaunchAttempts", "Sum", by=OUTCOME)],
+        right=[series.level("UnavailablePools", label="unavailable pools")],
+        stacked=True,
     )
 
 
