@@ -49,8 +49,9 @@ def look(tick: Tick, *, is_launch_due: bool) -> Sequence[InstanceView] | None:
         lambda region: tick.ports.compute.instances(region=region, tags=tags),
     )
     instances = [instance for found in described.values() for instance in found]
-    unseen = [w for w in tick.workers.values() if w.region not in described]
-    return [*instances, *map(assumed, unseen)]
+    # Where nothing is deployed any more, nothing runs: the outpost's end saw to that.
+    unseen = _deployed(tick) - described.keys()
+    return [*instances, *(assumed(w) for w in tick.workers.values() if w.region in unseen)]
 
 
 def each_region(tick: Tick, regions: Collection[str], ask: Callable[[str], T]) -> dict[str, T]:
@@ -74,6 +75,10 @@ def each_region(tick: Tick, regions: Collection[str], ask: Callable[[str], T]) -
     return answers
 
 
+def _deployed(tick: Tick) -> frozenset[str]:
+    return frozenset(tick.settings.outposts.keys() | set(tick.settings.regions))
+
+
 def _regions_to_see(tick: Tick) -> frozenset[str]:
     """Return where rows expect something; every so often, all regions."""
     requests = [
@@ -83,6 +88,7 @@ def _regions_to_see(tick: Tick) -> frozenset[str]:
     ]
     expecting = {w.region for w in tick.workers.values() if w.state is not WorkerState.ENDED}
     expecting |= {request.region for request in requests if request is not None}
+    expecting &= _deployed(tick)
     if expecting and not _is_older(tick.seen.swept_at, _ORPHANS_EVERY, tick.now):
         return frozenset(expecting)
     tick.seen = replace(tick.seen, swept_at=tick.now)

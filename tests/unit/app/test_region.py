@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from spindown.app.ledger import Ledger
 from spindown.app.offers import refresh
 from spindown.app.port import LaunchRequest, RefusalKind
 from spindown.contract import tag
@@ -20,6 +21,7 @@ from tests.control import (
     AWAY,
     AWAY_ZONE,
     REGION,
+    WORKLOAD,
     ZONES,
     ControlWorld,
     a_pool_of,
@@ -267,3 +269,19 @@ def test_the_catalogue_reads_what_leaving_a_region_costs_once_there_are_two() ->
     (away, *_) = [c for c in world.tick().candidates if c.region == AWAY]
     # Inputs at the usual rate of home, and no outputs are known of.
     assert away.parts["transfer"] == pytest.approx(0.01 / 1024 * 0.02)
+
+
+def test_what_ran_in_a_region_that_is_given_up_ends_and_costs_no_more() -> None:
+    world = a_world(idle_timeout=timedelta(hours=9))
+    worker = world.launched()
+    settings = world.workload_settings()
+    # The outpost's teardown has ended its instances; no event told so.
+    world.compute.terminate(region=AWAY, instance_ids=[worker.instance_id])
+    world.interfere = only_in(AWAY, refuse(AccessDenied("no grant")))
+    home = {REGION: settings.outposts[REGION]}
+    world.settings.deploy(replace(settings, outposts=home, regions=()))
+
+    world.run(30)
+
+    ended = Ledger(world.table, WORKLOAD).read_ended()[worker.instance_id]
+    assert ended.state is WorkerState.ENDED
