@@ -7,7 +7,7 @@ from spindown.local.market.scenario import ScenarioError, load_scenario, parse_s
 from tests.local.market.world import PLAIN
 
 
-@pytest.mark.parametrize("name", ["default", "demo", "storm"])
+@pytest.mark.parametrize("name", ["abroad", "default", "demo", "storm"])
 def test_shipped_scenarios_sell_what_exists_where_it_exists(name: str) -> None:
     scenario = load_scenario(name)
     for instance_type, market in scenario.type.items():
