@@ -91,12 +91,13 @@ class CandidateList(Sequence[Candidate]):
         self._first = self._score(_FIRST)
 
     # The hot loop, run for every offer of every tick: it looks at a type once for as long as its
-    # offers follow each other, and forgets early what cannot be among the first.
+    # offers follow each other, and forgets early what cannot be among the first. What crosses
+    # regions is as in ``Terms.transfer``: a call for each offer would cost a third of the loop.
     def _score(self, keep: int | None = None) -> list[_Score]:
         """Return the best ``keep`` candidates, or all of them, sorted."""
         terms, demand = self._terms, self._terms.situation.demand
         types, spot = terms.types, CapacityType.SPOT
-        moves = demand.gib_in_per_item + demand.gib_out_per_item > 0.0
+        fetched, returned = demand.gib_in_per_item, demand.gib_out_per_item
         by_price = terms.situation.policy.rank_by is RankBy.PRICE
         instance_type: InstanceType | None = None
         seen_share: float | None = None
@@ -125,7 +126,8 @@ class CandidateList(Sequence[Candidate]):
                 continue
             if watched and (offer.zone in watched or offer.region in watched):
                 hours = terms.closer(offer, kind)
-            cost = price * hours + (terms.transfer(offer) if moves else 0.0)
+            cost = price * hours + offer.inbound_price_per_gib * fetched
+            cost += offer.outbound_price_per_gib * returned
             key = price if by_price else cost
             # Hours are 0 for what must not be taken; a price of 0 or below is a mistake.
             if key <= worst and hours > 0.0 and alone > 0.0:
