@@ -142,11 +142,12 @@ def decode_manifest(data: bytes) -> Manifest:
     """Read the object (raises NewerSchema, ContractError for anything truncated or foreign)."""
     try:
         row = json.loads(data)
+        if isinstance(row, dict):
+            _verify(row)
     except (ValueError, RecursionError) as exc:
         raise ContractError("manifest", data[:100], "its previous version serves") from exc
     if not isinstance(row, dict):
         raise ContractError("manifest", row, "its previous version serves")
-    _verify(row)
     schema = row.get("schema", SCHEMA)
     if isinstance(schema, int) and schema > SCHEMA:
         raise NewerSchema("manifest.schema", schema, f"this version reads schema {SCHEMA}")

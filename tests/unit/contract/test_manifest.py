@@ -73,6 +73,11 @@ def test_a_version_that_knows_no_check_may_carry_an_old_one_along() -> None:
         decode_manifest(json.dumps({**changed, "nonce": "a"}).encode())
 
 
+def test_a_number_that_is_none_is_no_manifest() -> None:
+    with pytest.raises(ContractError):
+        decode_manifest(b'{"job_id": "j", "later": NaN, "check": ":0"}')
+
+
 def test_records_come_back_from_a_part() -> None:
     records = (
         Record(
