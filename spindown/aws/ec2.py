@@ -17,6 +17,7 @@ from spindown.app.port import (
     Refusal,
 )
 from spindown.aws.error import (
+    OF_SUBNET,
     code_of,
     is_server_fault,
     message_of,
@@ -212,7 +213,7 @@ def _refusal(request: LaunchRequest, error: "CreateFleetErrorTypeDef") -> Refusa
         kind=refusal_kind(code),
         code=code,
         message=error.get("ErrorMessage", "")[:_MESSAGE_CHARACTERS],
-        instance_type=override.get("InstanceType"),
+        instance_type=None if code in OF_SUBNET else override.get("InstanceType"),
         zone=_zone(request, override),
     )
 

@@ -189,6 +189,10 @@ _REFUSAL_OF: Mapping[str, RefusalKind] = {
 }
 
 
+#: Codes that speak of the subnet, and so of every type in its zone.
+OF_SUBNET = frozenset({"InsufficientFreeAddressesInSubnet"})
+
+
 def refusal_kind(code: str, *, is_whole_request: bool = False) -> RefusalKind:
     """Return what a CreateFleet code means, of one override or of the whole request."""
     if is_whole_request and code == "InvalidFleetConfiguration":

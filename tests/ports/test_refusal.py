@@ -149,7 +149,9 @@ def test_a_code_of_one_pool_says_what_to_try_next(
     found = _refusal(compute)
 
     assert (found.kind, found.code, found.message) == (kind, code, "it says so")
-    assert (found.instance_type, found.zone) == ("g6.xlarge", "eu-west-1a")
+    # No address left is the end of the subnet, whatever the type.
+    name = None if code == "InsufficientFreeAddressesInSubnet" else "g6.xlarge"
+    assert (found.instance_type, found.zone) == (name, "eu-west-1a")
 
 
 @pytest.mark.parametrize(("code", "kind"), CODES.items(), ids=[c or "none" for c in CODES])

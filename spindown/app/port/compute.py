@@ -55,7 +55,7 @@ class Refusal:
     kind: RefusalKind
     code: str
     message: str
-    #: None: the whole request.
+    #: None: every type of the zone, whose subnet is at its end; without a zone the whole request.
     instance_type: str | None = None
     zone: str | None = None
 

@@ -50,8 +50,10 @@ class _Walk:
     #: Share of the need that is still missing.
     share: float = 1.0
     tries: int = 0
-    #: Quota classes that refused in this walk, and regions in which it goes no further.
+    #: Quota classes that refused in this walk, zones whose subnet has no address left, and
+    #: regions in which it goes no further.
     full: set[str] = field(default_factory=set)
+    zones: set[str] = field(default_factory=set)
     closed: set[str] = field(default_factory=set)
     ended: str = ""
 
@@ -99,7 +101,7 @@ def _is_usable(tick: Tick, walk: _Walk, candidate: Candidate) -> bool:
     dry = tick.unavailable.get(offer.pool)
     is_dry = dry is not None and dry.until > tick.now
     is_closed = offer.region in walk.closed or offer.quota_class in walk.full
-    return not is_dry and not is_closed
+    return not is_dry and not is_closed and offer.zone not in walk.zones
 
 
 def _planned(choice: Choice, candidate: Candidate) -> int:
@@ -140,6 +142,7 @@ def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], planned: int) -> N
     walk.share -= len(answer.instances) / planned
     if is_trial:
         walk.closed.add(region)
+    walk.zones |= {r.zone for r in answer.refusals if r.zone and r.instance_type is None}
     _heed(tick, walk, band[0], {refusal.kind for refusal in answer.refusals})
 
 

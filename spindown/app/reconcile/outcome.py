@@ -67,7 +67,7 @@ def record_outcome(
     _forget_unavailable(tick, instances)
     for refusal in refusals:
         # A refusal of the whole request is none of the pools that gave something.
-        if not instances or refusal.instance_type is not None:
+        if not instances or refusal.zone is not None:
             _learn_from(tick, request, refusal)
     record = AttemptRecord(
         launch_id=launch.launch_id,

@@ -9,7 +9,7 @@ import pytest
 from spindown.app.explain.plan import plan
 from spindown.app.offers import refresh
 from spindown.app.policy import edit_policy
-from spindown.app.port import Key, LaunchAnswer, RefusalKind, Write
+from spindown.app.port import Key, LaunchAnswer, Refusal, RefusalKind, Write
 from spindown.app.reconcile import reconcile
 from spindown.contract.decision import Decision, EndingRecord, Outcome
 from spindown.contract.row import (
@@ -463,6 +463,32 @@ def test_an_unknown_refusal_counts_as_a_dry_pool() -> None:
 
     assert [a.outcome for a in decision.attempts] == ["unknown", "launched"]
     assert world.view().unavailable[pool].reason == "SomethingNew"
+
+
+def test_a_subnet_without_an_address_left_is_left_alone_whatever_the_type() -> None:
+    world = with_policy(**STRICT)
+    # So that the second in the list is another type of the first zone.
+    world.market.move_spot_price("g4dn.xlarge", ZONES[1], 0.40)
+    refusal = Refusal(
+        kind=RefusalKind.CAPACITY,
+        code="InsufficientFreeAddressesInSubnet",
+        message="no address",
+        zone=ZONES[0],
+    )
+    answers = [LaunchAnswer(refusals=(refusal,))]
+
+    def full(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        return answers.pop() if call.method == "launch" and answers else proceed()
+
+    world.interfere = full
+    world.send()
+    decision = world.tick()
+
+    first, second = decision.attempts
+    assert first.pools == ("g4dn.xlarge/us-west-2a/spot",)
+    # Not g6.xlarge in the same zone, which comes before it in the list.
+    assert second.pools == ("g6.xlarge/us-west-2b/spot",)
+    assert world.view().unavailable.keys() == {a_pool_of("g4dn.xlarge", ZONES[0])}
 
 
 def test_an_answer_with_nothing_in_it_is_a_failure_of_its_pools() -> None:
