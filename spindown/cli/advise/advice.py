@@ -25,7 +25,7 @@ from spindown.domain.offer import (
     extra_price_per_hour,
     slot_count,
 )
-from spindown.domain.policy import Policy, Rung
+from spindown.domain.policy import Rung
 from spindown.simulator import Listing, SimResult
 
 #: Of an on-demand price: a standard reserved instance for one year without upfront payment
@@ -38,6 +38,15 @@ Simulate = Callable[[Sequence[Contestant]], Sequence[SimResult]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """The gaps that the work of a trial leaves, and how its idle timeout fits them."""
+
+    #: In force; as learned from these gaps, if the policy says so.
+    timeout: timedelta
+    gaps: GapShare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """What was found."""
 
@@ -47,11 +56,8 @@ class Advice:
     is_promise_asked: bool
     present: Trial
     best: Trial
-    #: How many of the gaps the idle timeout covers, now and as advised.
-    present_gaps: GapShare
-    best_gaps: GapShare
-    #: The idle timeout that "auto" comes to on these gaps.
-    learned_idle: timedelta
+    present_idle: Idle
+    best_idle: Idle
     verdicts: tuple[Verdict, ...]
     simulations: int
 
@@ -83,27 +89,20 @@ def advise(gathered: Gathered, promise: float | None, simulate: Simulate) -> Adv
     now = Settings(policy=subject.policy, families_denied=subject.requirements.families_denied)
     (first,) = count("now", [now])
     present = Trial(settings=now, result=first)
-    gaps = _gaps(first, gathered)
     known = Known(
-        gaps=gaps,
+        gaps=_gaps(first, gathered),
         families=frozenset(each.instance_type.family for each in gathered.prices.listings),
         promise=first.wait.p95 if promise is None else promise,
     )
     best = search(present, known, count)
-    # The learned timeout begins with a boot and settles on what the gaps ask for.
-    boot = subject.boot.at_least + subject.boot.median
-    learned = min(
-        max(timedelta(seconds=cheapest_timeout(gaps, boot)), SHORTEST_TIMEOUT), LONGEST_TIMEOUT
-    )
     advice = Advice(
         gathered=gathered,
         promise=known.promise,
         is_promise_asked=promise is not None,
         present=present,
         best=best,
-        present_gaps=gap_share(gaps, _idle_seconds(now.policy, learned)),
-        best_gaps=gap_share(gaps, _idle_seconds(best.settings.policy, learned)),
-        learned_idle=learned,
+        present_idle=_look_at_gaps(present, gathered),
+        best_idle=_look_at_gaps(best, gathered),
         verdicts=(),
         simulations=0,
     )
@@ -138,8 +137,15 @@ def _gaps(result: SimResult, gathered: Gathered) -> list[float]:
     return find_gaps(looks, [arrival.at for arrival in gathered.traffic.arrivals])
 
 
-def _idle_seconds(policy: Policy, learned: timedelta) -> float:
-    return (policy.idle_timeout or learned).total_seconds()
+def _look_at_gaps(trial: Trial, gathered: Gathered) -> Idle:
+    """Return how an idle timeout fits; a slower policy works through, and has fewer gaps."""
+    gaps = _gaps(trial.result, gathered)
+    timeout = trial.settings.policy.idle_timeout
+    if timeout is None:
+        boot = gathered.subject.boot.at_least + gathered.subject.boot.median
+        best = timedelta(seconds=math.ceil(cheapest_timeout(gaps, boot)))
+        timeout = min(max(best, SHORTEST_TIMEOUT), LONGEST_TIMEOUT)
+    return Idle(timeout=timeout, gaps=gap_share(gaps, timeout.total_seconds()))
 
 
 def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:

@@ -11,11 +11,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from spindown.cli.advise.advice import Advice
+from spindown.cli.advise.advice import Advice, Idle
 from spindown.cli.advise.search import Settings, Trial, keeps_promise
 from spindown.cli.simulate.table import format_days, format_wait
 from spindown.config import format_duration
-from spindown.domain.advice import Answer, GapShare, Verdict
+from spindown.domain.advice import Answer, Verdict
 
 _COLOURS = {Answer.YES: "bold yellow", Answer.NO: "green", Answer.JUDGE: "cyan"}
 
@@ -103,8 +103,8 @@ def settings_lines(advice: Advice) -> list[Line]:
         ),
         Line(
             key="idle_timeout",
-            now=_spell_idle(now, advice.present_gaps),
-            advised=_spell_idle(best, advice.best_gaps),
+            now=_spell_idle(now, advice.present_idle),
+            advised=_spell_idle(best, advice.best_idle),
             why=_say_gaps(best, advice),
         ),
         Line(
@@ -180,18 +180,18 @@ def _spell(value: object) -> str:
     return format_duration(value) if isinstance(value, timedelta) else f"{value:g}"
 
 
-def _spell_idle(settings: Settings, gaps: GapShare) -> str:
-    covered = f" ({gaps.share:.0%} of gaps)" if gaps.gaps else ""
+def _spell_idle(settings: Settings, idle: Idle) -> str:
+    covered = f" ({idle.gaps.share:.0%} of gaps)" if idle.gaps.gaps else ""
     return _spell(settings.policy.idle_timeout) + covered
 
 
 def _say_gaps(settings: Settings, advice: Advice) -> str:
-    found = advice.best_gaps
+    found = advice.best_idle.gaps
     if not found.gaps:
         return "there was no gap in the work"
     learned = ""
     if settings.policy.idle_timeout is None:
-        learned = f"learns about {format_duration(advice.learned_idle)}; "
+        learned = f"learns about {format_duration(advice.best_idle.timeout)}; "
     return f"{learned}covers {found.covered:,} of {found.gaps:,} gaps"
 
 
@@ -210,10 +210,9 @@ def advice_to_json(advice: Advice) -> dict[str, Any]:
         "seed": advice.gathered.seed,
         "assumed": list(advice.gathered.notes),
         "promise_seconds": advice.promise,
-        "now": _trial_to_json(advice.present, advice.present_gaps, advice),
-        "advised": _trial_to_json(advice.best, advice.best_gaps, advice),
+        "now": _trial_to_json(advice.present, advice.present_idle, advice),
+        "advised": _trial_to_json(advice.best, advice.best_idle, advice),
         "saving_a_month": advice.saving_a_month,
-        "learned_idle_seconds": advice.learned_idle.total_seconds(),
         "command": policy_command(advice),
         "families": families_line(advice),
         "when_not": [_verdict_to_json(verdict) for verdict in advice.verdicts],
@@ -221,7 +220,7 @@ def advice_to_json(advice: Advice) -> dict[str, Any]:
     }
 
 
-def _trial_to_json(trial: Trial, gaps: GapShare, advice: Advice) -> dict[str, Any]:
+def _trial_to_json(trial: Trial, idle: Idle, advice: Advice) -> dict[str, Any]:
     policy, result = trial.settings.policy, trial.result
     return {
         "settings": {
@@ -236,8 +235,9 @@ def _trial_to_json(trial: Trial, gaps: GapShare, advice: Advice) -> dict[str, An
         "wait_p50_seconds": result.wait.p50,
         "wait_p95_seconds": result.wait.p95,
         "keeps_promise": keeps_promise(result, advice.promise),
-        "gaps": gaps.gaps,
-        "gaps_covered": gaps.covered,
+        "idle_seconds": idle.timeout.total_seconds(),
+        "gaps": idle.gaps.gaps,
+        "gaps_covered": idle.gaps.covered,
         "types": dict(result.types),
     }
 

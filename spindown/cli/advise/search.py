@@ -23,6 +23,8 @@ _PRICE_FACTORS = (0.5, 2.0)
 _FAMILIES_AT_MOST = 3
 #: A setting is worth a change from this saving on; less is chance.
 LEAST_GAIN = 0.01
+#: Likewise for families, which need a deploy and leave fewer pools when one runs dry.
+_LEAST_FAMILY_GAIN = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,8 @@ def search(present: Trial, known: Known, attempt: Try) -> Trial:
             continue
         results = attempt(name, variants)
         trials = [Trial(settings=s, result=r) for s, r in zip(variants, results, strict=True)]
-        best = _better(best, trials, known.promise)
+        gain = _LEAST_FAMILY_GAIN if vary is _families else LEAST_GAIN
+        best = _better(best, trials, known.promise, gain)
     return best
 
 
@@ -82,7 +85,7 @@ def keeps_promise(result: SimResult, promise: float) -> bool:
     return result.jobs_done == result.jobs and result.wait.p95 <= promise
 
 
-def _better(best: Trial, trials: Sequence[Trial], promise: float) -> Trial:
+def _better(best: Trial, trials: Sequence[Trial], promise: float, least_gain: float) -> Trial:
     kept = [trial for trial in trials if keeps_promise(trial.result, promise)]
     if not kept:
         return best
@@ -90,7 +93,7 @@ def _better(best: Trial, trials: Sequence[Trial], promise: float) -> Trial:
     if not keeps_promise(best.result, promise):
         return cheapest
     gain = 1.0 - cheapest.result.dollars / max(best.result.dollars, 1e-9)
-    return cheapest if gain >= LEAST_GAIN else best
+    return cheapest if gain >= least_gain else best
 
 
 def _patience(best: Trial, known: Known) -> Iterator[Settings]:

@@ -146,7 +146,7 @@ def judge_interruptions(
         answer=Answer.JUDGE,
         break_even=each,
         sentence=(
-            f"Expect {interruptions:,.0f} interruptions a month, {redone_hours:.2g} hours of work "
+            f"Expect {interruptions:,.0f} interruptions a month, {redone_hours:.1f} hours of work "
             f"done again. On demand only costs ${on_demand_month:,.2f} a month, ${more:,.2f} more: "
             f"{worth}."
         ),

@@ -115,6 +115,8 @@ def test_families_are_tried_without_the_one_that_was_used_and_with_the_denied() 
         ["g4dn"],
     ]
     assert best.settings.families_denied == {"g4dn"}
+    little = Attempts(families=a_result(96.0))
+    assert search(a_present(g5_xlarge=1), KNOWN, little) == a_present(g5_xlarge=1)
     # With one family denied the other is all that is left, so that it cannot be left out too.
     assert [sorted(each.families_denied) for each in widened.tried["families"]] == [[]]
 
