@@ -7,7 +7,6 @@ in it is believed unseen, and nothing depends on it: without it the prior of a p
 
 import json
 import math
-import urllib.request
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from http import HTTPStatus
@@ -46,7 +45,6 @@ class SpotAdvisor:
     def __init__(self, clock: Clock, url: str = URL) -> None:
         self._clock = clock
         self._url = url
-        self._opener = urllib.request.build_opener()
         self._kept: tuple[datetime, Any] | None = None
 
     def reclaim_shares(self, *, region: str) -> Mapping[str, float]:
@@ -71,11 +69,13 @@ class SpotAdvisor:
         return self._kept[1]
 
     def _download(self, give_up_at: datetime) -> bytes:
+        import urllib.request  # noqa: PLC0415 - only the refresh of every hour needs it
+
         request = urllib.request.Request(self._url)  # noqa: S310 - the address is the deployer's
         parts: list[bytes] = []
         left = LARGEST
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - as above
                 if answer.status != HTTPStatus.OK:
                     raise Unreachable(f"spot advisor: HTTP {answer.status}")
                 while part := answer.read(_CHUNK):
