@@ -69,6 +69,7 @@ class LocalSystem:
         tick: timedelta = TICK,
         guest: Sequence[str] = WORKER,
         cores: float = 1.0,
+        credentials: Callable[[MarketInstance], RoleCredentials] | None = None,
     ) -> None:
         """Prepare the system for a spindown.toml.
 
@@ -80,6 +81,7 @@ class LocalSystem:
             tick: How long a minute of alarms and schedules takes here.
             guest: The program that every instance runs.
             cores: Cores of this machine that an instance type of speed 1.0 may use.
+            credentials: What an instance finds in its metadata; None gives it leave for all.
         """
         deployment = config.load(config_path).deployment
         self.config_path = config_path
@@ -98,6 +100,7 @@ class LocalSystem:
         self._tick = tick
         self._guest = tuple(guest)
         self._cores = cores
+        self._credentials = credentials or _credentials
         self._stack = ExitStack()
         self._token = secrets.token_hex(16)
 
@@ -223,7 +226,7 @@ class LocalSystem:
         router = Router(
             emulator=app,
             market=MarketApp(self.market, app),
-            metadata=MetadataApp(self.market, credentials=_credentials),
+            metadata=MetadataApp(self.market, credentials=self._credentials),
             status=lambda: self.status().to_json(),
         )
         pool = stack.enter_context(_pool())
