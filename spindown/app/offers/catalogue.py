@@ -5,7 +5,7 @@ place, with the time at which that was read, so that a fault in one API never em
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
@@ -76,10 +76,17 @@ def load_catalogue(objects: ObjectStore) -> Catalogue | None:
         return None
 
 
-def current_catalogue(ports: ControlPorts, now: datetime, *, is_kept: bool = True) -> Catalogue:
+def current_catalogue(
+    ports: ControlPorts,
+    now: datetime,
+    *,
+    is_kept: bool = True,
+    regions: Collection[str] = (),
+) -> Catalogue:
     """Return the catalogue, remembered for a while; read the market if there is none yet.
 
-    With ``is_kept`` false a catalogue that was read from the market is not written down.
+    With ``is_kept`` false a catalogue that was read from the market is not written down. One that
+    lacks one of ``regions``, whose outpost is newer, is read anew and not written down either.
     """
 
     def read() -> Catalogue:
@@ -88,7 +95,10 @@ def current_catalogue(ports: ControlPorts, now: datetime, *, is_kept: bool = Tru
             return known
         return (refresh(ports) if is_kept else survey(ports)).catalogue
 
-    return ports.cache.recall(_CATALOGUE, "", now, read)
+    found = ports.cache.recall(_CATALOGUE, "", now, read)
+    if all(region in found.offerings for region in regions):
+        return found
+    return ports.cache.keep(_CATALOGUE, "", now, survey(ports).catalogue)
 
 
 def _is_whole(catalogue: Catalogue) -> bool:

@@ -63,7 +63,7 @@ def current_sale(
         Throttled: EC2 asks to slow down.
         SpindownError: the spot prices of no region could be read.
     """
-    known = current_catalogue(ports, now)
+    known = current_catalogue(ports, now, regions=settings.outposts)
     catalogue = trusted(known, now)
     notes = [
         f"on-demand prices of {region} were last read at"

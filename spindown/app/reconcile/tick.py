@@ -171,4 +171,7 @@ def _read_settings(
     if found[2] != view.policy.edits:
         ports.cache.forget(_WORKLOAD, workload)
         found = ports.cache.recall(_WORKLOAD, workload, now, read)
+    if found[0].unread:
+        # An outpost that is just being deployed, or does not answer, is asked again at once.
+        ports.cache.forget(_WORKLOAD, workload)
     return found[0], found[1]

@@ -285,3 +285,18 @@ def test_what_ran_in_a_region_that_is_given_up_ends_and_costs_no_more() -> None:
 
     ended = Ledger(world.table, WORKLOAD).read_ended()[worker.instance_id]
     assert ended.state is WorkerState.ENDED
+
+
+def test_an_outpost_is_used_from_the_tick_after_its_deploy() -> None:
+    world = a_world()
+    settings = world.workload_settings()
+    home = {REGION: settings.outposts[REGION]}
+    world.settings.deploy(replace(settings, outposts=home, unread={AWAY: "not yet"}))
+    refresh(world.ports)
+    world.tick()
+
+    world.settings.deploy(settings)
+    world.send()
+    decision = world.tick(timedelta(seconds=30))
+
+    assert pools(decision) == [f"g4dn.xlarge/{AWAY_ZONE}/spot"]
