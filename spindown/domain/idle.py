@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from spindown.domain.learning import Knowledge, boot_p50
+from spindown.domain.learning import (
+    Knowledge,
+    boot_p50,
+    boot_p95,
+    items_per_job,
+    usual_throughput,
+)
 from spindown.domain.policy import Policy
 
 #: A last look that asks every server of SQS takes a long poll, of a second or more; the rest is
@@ -31,12 +37,28 @@ def idle_timeout(knowledge: Knowledge, policy: Policy) -> timedelta:
     """
     if policy.idle_timeout is not None:
         return policy.idle_timeout
-    boot = boot_p50(knowledge, policy)
+    boot = worth_of_boot(knowledge, policy)
     if len(knowledge.gaps) < LEARN_FROM:
         best = boot
     else:
         best = timedelta(seconds=cheapest_timeout(knowledge.gaps, boot.total_seconds()))
     return min(max(best, SHORTEST_TIMEOUT), LONGEST_TIMEOUT)
+
+
+def worth_of_boot(knowledge: Knowledge, policy: Policy) -> timedelta:
+    """Return how much idle time is worth it to save one boot.
+
+    A boot, b, if work that comes is never held. If launches are held for h, the next boot serves
+    all that comes in h, so bridging one gap saves little: in the time that one job of s takes a
+    fleet that ends at once pays s / (h + s) of a boot. Worked: b 90 s, h 400 s, s 80 s: 15 s.
+    """
+    boot = boot_p50(knowledge, policy)
+    if policy.scale_up_threshold <= 1:
+        return boot
+    hold = policy.start_within - boot_p95(knowledge, policy) - 2 * policy.tick
+    hours = items_per_job(knowledge, policy) / usual_throughput(knowledge, policy)
+    job = timedelta(hours=hours)
+    return boot * (job / (max(hold, timedelta(0)) + job))
 
 
 def cheapest_timeout(gaps: Sequence[float], boot: float) -> float:

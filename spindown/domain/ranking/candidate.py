@@ -19,6 +19,8 @@ class Demand:
     #: Jobs that no slot of ours is free for.
     jobs: int
     items_per_job: float
+    #: Slots that are wanted however fast each is, since jobs start side by side.
+    slots: int = 0
     #: GiB of input and of output an item, paid for where they cross regions.
     gib_in_per_item: float = 0.0
     gib_out_per_item: float = 0.0

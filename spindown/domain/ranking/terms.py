@@ -190,7 +190,9 @@ class Terms:
             self.situation.knowledge, instance_type, self.situation.policy, scale=self.scale
         )
         slots = slot_count(instance_type.gpu_count, self.situation.knowledge.slots)
-        is_tried = is_worth_a_trial(self.situation.knowledge, instance_type, expected)
+        is_tried = self.situation.demand.slots <= 1 and is_worth_a_trial(
+            self.situation.knowledge, instance_type, expected
+        )
         if is_tried:
             expected = replace(expected, items_per_hour=expected.items_per_hour * HOPE)
         load = load_of(self.situation.demand, expected.items_per_hour, slots)
@@ -279,11 +281,12 @@ def load_of(demand: Demand, items_per_hour: float, slots: int) -> Load:
 
     n = min(jobs, ceil(need / r)), W = max(backlog left / n, one job's items). An instance with
     several slots takes as many jobs at once: n counts instances, and with fewer jobs than slots
-    only that share of its throughput is of use.
+    only that share of its throughput is of use. ``demand.slots`` are wanted however fast they are.
     """
     jobs = max(1, demand.jobs)
     useful = items_per_hour * min(1.0, jobs / slots)
-    needed = max(1, math.ceil(demand.need_items_per_hour / useful))
+    needed = math.ceil(demand.need_items_per_hour / useful)
+    needed = max(1, needed, math.ceil(demand.slots / slots))
     workers = min(math.ceil(jobs / slots), needed)
     return Load(
         items_per_hour=useful,

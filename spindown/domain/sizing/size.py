@@ -80,6 +80,7 @@ def ask_patiently(
         need_items_per_hour=patience.slots * patience.items_per_hour,
         backlog_items=patience.late_jobs * items_per_job(knowledge, policy),
         jobs=patience.late_jobs if patience.slots else 0,
+        slots=patience.side_by_side,
     )
 
 

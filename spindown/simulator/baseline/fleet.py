@@ -1,5 +1,6 @@
 """A baseline under way, on the same market and with the same boots, reclaims and bill as ours."""
 
+import math
 from collections import deque
 from dataclasses import replace
 from datetime import datetime
@@ -36,6 +37,7 @@ class _Fleet:
         self._waits_since: float | None = None
         self._seen: deque[Seen] = deque(maxlen=_LOOKS_KEPT)
         self._changed_at = -1e9
+        self._is_looking = True
         self._boots = Random(f"{seed}/boot")
         self.compute = SimCompute(
             scenario,
@@ -66,7 +68,8 @@ class _Fleet:
             or self.record.open_jobs
             or len(self.machines) > least
         ):
-            self.agenda.step()
+            if not self.agenda.step():
+                break
         bills = self.compute.inner.bills()
         return sum_up(
             scenario=scenario,
@@ -160,6 +163,10 @@ class _Fleet:
         self.record.arrived(job.job_id)
         self._arrived[job.job_id] = self.agenda.seconds
         self.waiting.append(job)
+        if not self._is_looking:
+            self._is_looking = True
+            looks = math.ceil(self.agenda.seconds / self.baseline.look_seconds)
+            self.agenda.plan_at(looks * self.baseline.look_seconds, Turn.TICK, self._look)
         self._hand_out()
 
     def _hand_out(self) -> None:
@@ -199,7 +206,10 @@ class _Fleet:
         for machine in sorted(idle, key=lambda each: each.idle_since)[: max(spare, 0)]:
             self.compute.power_off(machine.instance_id)
         self._note(seen)
-        self.agenda.plan_in(baseline.look_seconds, Turn.TICK, self._look)
+        # While there is nothing to see, the next look comes with the next job.
+        self._is_looking = bool(self.machines or self.waiting or wanted)
+        if self._is_looking:
+            self.agenda.plan_in(baseline.look_seconds, Turn.TICK, self._look)
 
     def _note(self, seen: Seen) -> None:
         self.record.counts["tick"] += 1

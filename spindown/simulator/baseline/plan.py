@@ -2,7 +2,7 @@
 
 Where a source leaves a choice open the baseline is treated kindly: it knows the mean length of a
 job beforehand, jobs are handed out oldest first and without a request, scaling in spares machines
-that are at work, and the instance type is the cheapest for the work at list price.
+that are at work, and the one type of those that know only one is the cheapest hour on sale.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ class Baseline:
     rule: Callable[[SimScenario, float], Rule]
     capacity_type: CapacityType = CapacityType.SPOT
     market: Market = Market.FIXED
-    #: "": the cheapest for the work at the mean price of its first zone.
+    #: "": the cheapest hour, by the mean price of its first zone.
     instance_type: str = ""
     #: Machines that never end.
     least: int = 0

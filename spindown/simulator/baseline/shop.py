@@ -106,15 +106,15 @@ def _estimate(listing: Listing, price: float) -> float:
 
 
 def fixed_listing(scenario: SimScenario, baseline: Baseline) -> Listing:
-    """Return the one type of a baseline that knows only one: the cheapest for the work."""
+    """Return the one type of a baseline that knows only one: the cheapest hour of its kind."""
     if baseline.instance_type:
         return next(x for x in scenario.listings if x.instance_type.name == baseline.instance_type)
     is_spot = baseline.capacity_type is CapacityType.SPOT
 
-    def per_work(listing: Listing) -> float:
+    def hour(listing: Listing) -> float:
         zone = next(iter(listing.zones.values()))
         prices = [price for _, price in zone.spot] if is_spot else [listing.on_demand]
         known = [price for price in prices if price]
-        return sum(known) / len(known) / listing.speed if known else float("inf")
+        return sum(known) / len(known) if known else float("inf")
 
-    return min(scenario.listings, key=per_work)
+    return min(scenario.listings, key=hour)

@@ -89,3 +89,46 @@ def daily_stream(
         work = math.exp(random.uniform(low, high))
         items = max(1, round(work / item_seconds))
         found.append(Arrival(at=at, items=items, item_seconds=work / items))
+
+
+def rare_bursts(
+    *,
+    seed: int,
+    days: float = 14,
+    jobs_a_burst: float = 7.0,
+    hours_between: float = 4.4,
+    longest_hours: float = 2.0,
+    item_seconds: float = 60.0,
+) -> tuple[Arrival, ...]:
+    """Return bursts far apart, as single-GPU tasks of a large shared cluster come.
+
+    Fitted to what is published of Alibaba's GPU cluster trace of 2023, tasks of one GPU and at
+    most two hours: 77 % of all hours without an arrival, an index of dispersion of counts an
+    hour of about 11, and times between arrivals that vary far more than at random. Gaps between
+    bursts are lognormal with a heavy tail, sizes geometric, work lognormal.
+
+    Args:
+        seed: of all that is random.
+        days: length.
+        jobs_a_burst: mean number of jobs that come within minutes.
+        hours_between: mean time between two bursts.
+        longest_hours: of a job on the reference GPU.
+        item_seconds: about the work of an item; a short job is one item.
+    """
+    random = Random(f"{seed}/bursts")
+    found: list[Arrival] = []
+    spread = 1.2
+    middle = math.log(hours_between * _HOUR) - spread**2 / 2.0
+    at = random.lognormvariate(middle, spread)
+    while at < days * DAY:
+        within = at
+        while True:
+            work = random.lognormvariate(math.log(600.0), 1.3)
+            if work <= longest_hours * _HOUR and within < days * DAY:
+                items = max(1, round(work / item_seconds))
+                found.append(Arrival(at=within, items=items, item_seconds=work / items))
+            if random.random() < 1.0 / jobs_a_burst:
+                break
+            within += random.expovariate(1.0 / 20.0)
+        at = within + random.lognormvariate(middle, spread)
+    return tuple(sorted(found, key=lambda each: each.at))

@@ -143,11 +143,12 @@ def _listing(
     )
 
 
-def spot_capacity(data: Path, *, kind: str, zone: str) -> Steps:
+def spot_capacity(data: Path, *, kind: str, zone: str, most: int = 1) -> Steps:
     """Return how many V100s one zone gives over time, as a probe saw it."""
     with gzip.open(data / "skypilot_spot_traces_v100.json.gz", "rt") as file:
         traces = json.load(file)
-    found = next(x for x in traces if x["kind"] == kind and x["zone"] == zone)
+    wanted = (kind, zone, most)
+    found = next(x for x in traces if (x["kind"], x["zone"], x["max_nodes"]) == wanted)
     steps: list[tuple[float, float]] = []
     at = 0.0
     for nodes, ticks in found["rle"]:
