@@ -116,7 +116,7 @@ def _trouble(series: Series) -> Question:
         graphs=[
             _lines(series, "Interruptions", "Interruptions", "Sum", hourly=True),
             _lines(series, "Items redone", "ItemsRedone", "Sum", hourly=True),
-            _lines(series, "Failures of jobs", "JobsFailed", "Sum", hourly=True),
+            _lines(series, "Time of a commit, p95", "CommitSeconds", "p95", "s", hourly=True),
             Graph(
                 title="Launching is stopped",
                 left=[
@@ -144,6 +144,7 @@ def _idleness(series: Series) -> Question:
         graphs=[
             _lines(series, "Idle share today", "IdleShare", "Maximum", "percent of paid time"),
             _lines(series, "Idle beyond expectation", "IdleBeyondExpectation", "Maximum"),
+            _lines(series, "Idle time", "IdleSeconds", "Sum", "seconds in the hour", hourly=True),
         ],
     )
 

@@ -9,7 +9,15 @@ from constructs import Construct
 from infra.insight.cost_question import ask_cost
 from infra.insight.question import Graph, Question, lay_out, show_alarms
 from infra.insight.series import DAY, HOUR, MINUTE, Series
-from spindown.contract.metric import CAPACITY_TYPE, CONCERN, OUTCOME, POOL, REASON, STATE
+from spindown.contract.metric import (
+    CAPACITY_TYPE,
+    CONCERN,
+    INSTANCE_TYPE,
+    OUTCOME,
+    POOL,
+    REASON,
+    STATE,
+)
 from spindown.domain.diagnosis import LITTLE_USE
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
@@ -69,7 +77,7 @@ def _flow(series: Series, policy: Policy) -> Question:
                 title="Waiting",
                 left=[
                     series.level("BacklogAge", label="backlog without a claim"),
-                    series.metric("WaitSeconds", "p50", label="first claim, median"),
+                    series.queue("ApproximateAgeOfOldestMessage"),
                     series.metric("WaitSeconds", "p95", label="first claim, p95"),
                 ],
                 right=[series.metric("JobSeconds", "p95", label="time of a job, p95")],
@@ -111,18 +119,12 @@ def _workers(series: Series) -> Question:
                 left_label="workers",
                 stacked=True,
             ),
+            _capacity_types(series),
             Graph(
-                title="Workers by capacity type",
-                left=[
-                    *(
-                        series.level(
-                            "LiveWorkers", label=kind.value, of={CAPACITY_TYPE: kind.value}
-                        )
-                        for kind in CapacityType
-                    ),
-                    series.level("InterruptingWorkers", label="being interrupted"),
-                ],
+                title="Workers by type",
+                left=[series.search("WorkersOfType", "Maximum", by=INSTANCE_TYPE)],
                 left_label="workers",
+                stacked=True,
             ),
             Graph(
                 title="Launches and boots",
@@ -133,6 +135,20 @@ def _workers(series: Series) -> Question:
             ),
             _gpu_use(series),
         ],
+    )
+
+
+def _capacity_types(series: Series) -> Graph:
+    return Graph(
+        title="Workers by capacity type",
+        left=[
+            *(
+                series.level("LiveWorkers", label=kind.value, of={CAPACITY_TYPE: kind.value})
+                for kind in CapacityType
+            ),
+            series.level("InterruptingWorkers", label="being interrupted"),
+        ],
+        left_label="workers",
     )
 
 
@@ -179,10 +195,8 @@ def _trouble(series: Series) -> Question:
                 stacked=True,
             ),
             Graph(
-                title="Work redone",
-                left=[series.total("ItemsRedone")],
-                right=[series.metric("CommitSeconds", "p95", label="time of a commit, p95")],
-                right_label="seconds",
+                title="Items redone, failures of jobs",
+                left=[series.total("ItemsRedone"), series.total("JobsFailed")],
             ),
             Graph(
                 title="Dead letters",
@@ -221,7 +235,6 @@ def _idleness(series: Series) -> Question:
             Graph(
                 title="Idle beyond expectation",
                 left=[series.level("IdleBeyondExpectation")],
-                right=[series.total("IdleSeconds", period=HOUR, label="idle seconds an hour")],
                 left_label="workers",
             ),
             Graph(title="Items per launch", left=[_items_per_launch(series)]),

@@ -12,6 +12,7 @@ DEPLOYMENT = "Deployment"
 WORKLOAD = "Workload"
 STATE = "State"
 CAPACITY_TYPE = "CapacityType"
+INSTANCE_TYPE = "InstanceType"
 OUTCOME = "Outcome"
 REASON = "Reason"
 SOURCE = "Source"
@@ -87,6 +88,7 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     # Who works?
     ("Workers", _COUNT, (STATE,), _SCALER, "Workers by state."),
     ("LiveWorkers", _COUNT, (CAPACITY_TYPE,), _SCALER, "Workers that bill, by capacity type."),
+    ("WorkersOfType", _COUNT, (INSTANCE_TYPE,), _SCALER, "Workers that bill, by instance type."),
     ("InterruptingWorkers", _COUNT, (), _SCALER, "Workers that EC2 is taking away."),
     ("InstancesLaunched", _COUNT, (), _SCALER, "Instances that launches gave."),
     ("GpuPercent", _PERCENT, (), _SCALER, "Time in which GPUs of busy workers computed."),

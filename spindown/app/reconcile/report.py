@@ -197,6 +197,8 @@ def measure(tick: Tick, decision: Decision) -> list[Datum]:
     ]
     data += _split(workload, "Workers", names.STATE, _states(tick))
     data += _split(workload, "LiveWorkers", names.CAPACITY_TYPE, _capacity_types(tick))
+    types = Counter(w.instance_type for w in tick.workers.values() if w.is_live)
+    data += _split(workload, "WorkersOfType", names.INSTANCE_TYPE, types)
     outcomes = Counter(attempt.outcome for attempt in tick.attempts)
     data += _split(workload, "LaunchAttempts", names.OUTCOME, outcomes)
     pools = Counter(r.pool for attempt in tick.attempts for r in attempt.refusals if r.pool)
@@ -270,9 +272,7 @@ def _gpu_use(tick: Tick) -> Mapping[str, float]:
 
 def _month(tick: Tick) -> Mapping[str, float]:
     """Return what the deployment spends: now, and in ticks that have read it in the month."""
-    values: dict[str, float] = {}
-    if tick.tally.dollars:
-        values["SpendOfAll"] = tick.tally.dollars
+    values = {"SpendOfAll": tick.tally.dollars} if tick.tally.dollars else {}
     if tick.account is not None:
         row = tick.account.budget_at(tick.now)
         values["SpendOfMonth"] = row.dollars

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from spindown.app.port import Datum
 from spindown.domain.fleet import WorkerState
-from tests.control import WORKLOAD, ControlWorld
+from tests.control import WORKLOAD, ControlWorld, a_pool_of
 
 MINUTE = timedelta(minutes=1)
 
@@ -46,3 +46,17 @@ def test_a_tick_with_work_sends_zeros_too() -> None:
 
     assert {datum.value for datum in sent if datum.name == "BadRows"} == {0}
     assert len([datum for datum in sent if datum.name == "Workers"]) == len(WorkerState) - 1
+    (of_type,) = [datum for datum in sent if datum.name == "WorkersOfType"]
+    assert (of_type.dimensions["InstanceType"], of_type.value) == ("g4dn.xlarge", 1)
+
+
+def test_a_refused_launch_is_counted_by_the_pool_that_refused() -> None:
+    world = ControlWorld()
+    pool = a_pool_of("g4dn.xlarge")
+    world.dry(pool)
+    world.send()
+
+    sent = metrics_of_a_tick(world)
+
+    refusals = {d.dimensions["Pool"]: d.value for d in sent if d.name == "Refusals"}
+    assert refusals[str(pool)] >= 1
