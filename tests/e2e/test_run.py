@@ -240,6 +240,10 @@ def test_every_view_is_json_for_programs(world: World) -> None:
     assert sorted(workloads) == ["absent", "count", "thumbnail"]
     assert plan["sizing"]["wanted"] == 1
     assert {"offer", "constraint", "reason"} < plan["rejected"][0].keys()
+    # The function that keeps the catalogue has read the spot advisor's file and the volumes.
+    offers = [candidate["offer"] for candidate in plan["candidates"]]
+    assert all(o["reclaim_share"] for o in offers if o["capacity_type"] == "spot")
+    assert all(o["volume_price"] > 0 for o in offers)
     assert decision["workload"] == "count"
 
 
