@@ -57,6 +57,8 @@ class Review:
     standing: tuple[Concern, ...] = ()
     #: Those of them that a person is to be told of now.
     due: tuple[Concern, ...] = ()
+    #: Name -> what is known of each that was found.
+    present: Mapping[str, Standing] = field(default_factory=dict)
     #: Name -> what to remember from now on, where that has changed.
     changed: Mapping[str, Standing] = field(default_factory=dict)
     #: What nobody need remember any more.
@@ -83,9 +85,10 @@ def review(
         first.setdefault(concern.name, concern)
     standing, due = [], []
     changed: dict[str, Standing] = {}
+    present: dict[str, Standing] = {}
     for name, concern in first.items():
         before = known.get(name)
-        after = _seen(before, now)
+        after = present[name] = _seen(before, now)
         if now - after.since >= concern.patience:
             standing.append(concern)
             if _is_due(concern, after):
@@ -100,6 +103,7 @@ def review(
     return Review(
         standing=tuple(standing),
         due=tuple(due),
+        present=present,
         changed=changed,
         forgotten=tuple(name for name, one in gone.items() if _is_past(one, now)),
     )

@@ -5,6 +5,7 @@ others, written only while there is something to remember.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from spindown.app.control import ControlPorts
 from spindown.app.ledger import Ledger
@@ -39,8 +40,9 @@ def tell(review: Review, workload: str, ports: ControlPorts, ledger: Ledger) -> 
         subject = f"{deployment}-{workload}: {concern.name}"[:_SUBJECT_AT_MOST]
         try:
             ports.topic.publish(subject, concern.text)
-            told = {"told_at": ports.clock.now()}
-            ledger.write(ledger.change(rows.concern_sort(concern.name), told))
+            # Whole: what else is remembered may have lost a race.
+            told = replace(review.present[concern.name], told_at=ports.clock.now())
+            ledger.write(ledger.put(rows.concern_sort(concern.name), told))
         except SpindownError:
             return len(review.due) - number
     return 0
