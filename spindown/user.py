@@ -67,6 +67,7 @@ class Context:
         """
         if self.state is None:
             raise RuntimeError("there is no job yet, so it has no state directory")
+        self.state.mkdir(parents=True, exist_ok=True)
         return self.state
 
     def output_dir(self, item: Item) -> Path:

@@ -86,7 +86,8 @@ def make_scratch() -> Path:
     # With the usual mode, not the private one of mkdtemp: the user's code may have another user.
     scratch = Path(tempfile.gettempdir()) / f"spindown-{os.getpid()}"
     scratch.mkdir()
-    scratch.chmod(0o2770)
+    # Sticky: neither can put something else in the place of what belongs to the other.
+    scratch.chmod(0o3770)
     return scratch
 
 

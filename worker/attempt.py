@@ -43,7 +43,7 @@ class Attempt:
         self._values: Sequence[Any] = ()
         self._place = Workplace(held, bench.scratch)
         self._harvest = Harvest(
-            held, self._place.outputs, self._place.files, now=bench.ports.clock.now()
+            held, self._place.outputs, self._place.private, now=bench.ports.clock.now()
         )
         self._handover = Handover(bench, self._log)
 
@@ -178,7 +178,6 @@ class Attempt:
 
     def _open_state(self) -> bool:
         """Bring back the user's own checkpoint; False if the worker must leave meanwhile."""
-        self._place.open()
         manifest = self._held.manifest
         if not manifest.user_state:
             return True

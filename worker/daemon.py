@@ -6,6 +6,7 @@ present ones finish or gives them back, stops the heartbeat, and powers the inst
 EC2 is about to reclaim it for free.
 """
 
+import stat
 import subprocess
 import sys
 import threading
@@ -190,6 +191,8 @@ class Daemon:
         spec = parts.code.spec
         scratch = parts.settings.scratch / f"slot-{slot}"
         scratch.mkdir(parents=True)
+        # As the scratch directory itself; see ``make_scratch``.
+        scratch.chmod(scratch.stat().st_mode | stat.S_ISVTX)
         batch_size = spec.batch_size if spec.results is Results.PER_ITEM else sys.maxsize
         transfers = ThreadPoolExecutor(2, thread_name_prefix=f"transfer-{slot}")
         bench = Bench(

@@ -1,6 +1,6 @@
 """What one attempt has brought in: answers become records, records in a row become a portion."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -19,11 +19,13 @@ _FOREIGN = "its files lie outside its output directory"
 class Harvest:
     """The results of one attempt that no commit has taken yet. One thread uses it."""
 
-    def __init__(self, held: Held, outputs: Path, copies: Path, *, now: datetime) -> None:
-        """Take files from ``outputs`` to ``copies``, which only the worker may enter."""
+    def __init__(
+        self, held: Held, outputs: Path, private: Callable[[], Path], *, now: datetime
+    ) -> None:
+        """Take files from ``outputs`` to ``private``, which only the worker may enter."""
         self._job_id = held.job_id
         self._outputs = outputs
-        self._copies = copies
+        self._private = private
         self._numbers = count()
         self._values: Sequence[Any] = ()
         self._results: dict[int, Finished] = {}
@@ -98,7 +100,7 @@ class Harvest:
         if not done.files or done.error is not None:
             return ()
         root = self._outputs / str(done.index)
-        into = self._copies / f"{next(self._numbers)}"
+        into = self._private() / "files" / str(next(self._numbers))
         into.mkdir(parents=True)
         files = []
         for number, path in enumerate(done.files):

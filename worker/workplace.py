@@ -1,6 +1,7 @@
 """What one attempt at a job has on this machine: its directories, its state, its output."""
 
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,24 +22,25 @@ class Workplace:
         # The epoch is in the name: a fetch of an attempt that was broken off may still come in.
         name = f"{held.job_id}.{held.manifest.epoch}"
         self._epoch = held.manifest.epoch
+        self._parent = scratch
         self._scratch = scratch / name
-        #: Only the worker may enter it; it lies beside what a container is given.
-        self._taken = scratch / f"{name}.taken"
+        self._private: Path | None = None
         self.inputs = self._scratch / "inputs"
         self.outputs = self._scratch / "outputs"
-        self.files = self._taken / "files"
-        self.state = UserState(self._scratch / "state", self._taken / "state")
+        self.state = UserState(self._scratch / "state", self.private)
         self.tape = Tape()
         #: What of it lies in S3.
         self._kept = b""
 
-    def open(self) -> None:
-        """Make the directories."""
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        # Not with the mode that its parent gives on, which would let the user's code in.
-        self._taken.mkdir(mode=0o700, exist_ok=True)
-        self._taken.chmod(0o700)
-        self.state.open()
+    def private(self) -> Path:
+        """Return a directory that only the worker may enter; it is made when it is needed.
+
+        It lies beside what a container is given, under a name that the code cannot have taken.
+        """
+        if self._private is None:
+            prefix = f"{self._scratch.name[-64:]}.taken-"
+            self._private = Path(tempfile.mkdtemp(prefix=prefix, dir=self._parent))
+        return self._private
 
     def task(self, held: Held) -> Task:
         """Return what a batch of the job is part of."""
@@ -70,5 +72,6 @@ class Workplace:
 
     def remove(self) -> None:
         """Remove all of it."""
-        for path in (self._scratch, self._taken):
-            shutil.rmtree(path, ignore_errors=True)
+        for path in (self._scratch, self._private):
+            if path is not None and path.exists():
+                shutil.rmtree(path, ignore_errors=True)

@@ -61,7 +61,7 @@ def test_state_that_a_notice_cut_off_is_there_for_who_goes_on(tmp_path: Path) ->
     def simulate(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
         step = state_of(task) / "run" / "step"
         seen.append(step.read_text() if step.exists() else "")
-        step.parent.mkdir(exist_ok=True)
+        step.parent.mkdir(parents=True, exist_ok=True)
         step.write_text("41")
         return [*square(task, batch)[:1], *[None] * 99]
 
@@ -168,9 +168,9 @@ def test_what_the_code_printed_is_kept_for_each_attempt(tmp_path: Path) -> None:
 
 @pytest.fixture
 def state(tmp_path: Path) -> UserState:
-    state = UserState(tmp_path / "state", tmp_path / "copies")
-    state.open()
-    return state
+    (tmp_path / "copies").mkdir()
+    (tmp_path / "state").mkdir()
+    return UserState(tmp_path / "state", lambda: tmp_path / "copies")
 
 
 def test_a_file_under_way_is_not_taken(state: UserState) -> None:

@@ -31,25 +31,25 @@ class UserState:
     """The state directory of one attempt; the slot's thread takes, the writer's commits."""
 
     def __init__(
-        self, root: Path, copies: Path, *, clock_ns: Callable[[], int] = time.time_ns
+        self,
+        root: Path,
+        private: Callable[[], Path],
+        *,
+        clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        """Watch ``root``; ``copies`` is a directory that only the worker may enter."""
+        """Watch ``root``; ``private`` makes a directory that only the worker may enter."""
         self.root = root
-        self._copies = copies
+        self._private = private
         self._clock_ns = clock_ns
         self._taken: Mapping[str, Stamp] = {}
         self._known: dict[str, _Known] = {}
-
-    def open(self) -> None:
-        """Make the two directories."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        self._copies.mkdir(parents=True, exist_ok=True)
 
     def restore(self, manifest: Manifest, ports: WorkPorts) -> str | None:
         """Bring back what earlier attempts committed; return what was wrong with it, if any.
 
         Damaged or missing state falls back to the state of an older manifest, and last to none.
         """
+        self.root.mkdir(parents=True, exist_ok=True)
         found, trouble = restore_state(manifest, self.root, ports)
         stamps = stamp_files(self.root)
         self._taken = stamps
@@ -70,15 +70,16 @@ class UserState:
         now = self._clock_ns()
         if not at_rest and any(now - at < _SETTLED_AFTER_NS for _, _, at in stamps.values()):
             return None
-        shutil.rmtree(self._copies, ignore_errors=True)
-        self._copies.mkdir()
+        copies = self._private() / "state"
+        shutil.rmtree(copies, ignore_errors=True)
+        copies.mkdir()
         state: list[StateFile | LocalFile] = []
         for number, (path, stamp) in enumerate(stamps.items()):
             known = self._known.get(path)
             if known is not None and known.stamp == stamp:
                 state.append(known.file)
                 continue
-            local = self._copies / str(number)
+            local = copies / str(number)
             status = take_file(self.root, path, local)
             if status is None or stamp_of(status)[1:] != stamp[1:]:
                 return None
