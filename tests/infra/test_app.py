@@ -4,13 +4,22 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from infra.deployment import describe
 from spindown.error import ConfigError
-from tests.infra.assembly import PLAIN, ROOT, make_app, recommended_flags, write_project
+from tests.infra.assembly import (
+    PLAIN,
+    ROOT,
+    make_app,
+    recommended_flags,
+    synthesise,
+    words,
+    write_project,
+)
 
 
 def run_app(**environment: str) -> "subprocess.CompletedProcess[str]":
@@ -84,3 +93,30 @@ def test_the_caller_s_own_credentials_can_deploy_it(tmp_path: Path) -> None:
     manifest = (tmp_path / "out" / "manifest.json").read_text()
     assert len([one for one in assets["files"].values() if "Code of" in one["displayName"]]) == 2
     assert "assumeRoleArn" not in manifest + json.dumps(assets)
+
+
+#: How many plain workloads fit into one deployment (docs/runbook.md). AWS CloudFormation quotas:
+#: 500 resources and 1 MB a template; AWS IAM quotas: ten managed policies a role, over which CDK
+#: spreads what a role may do; some of them are left to outposts.
+WORKLOADS_AT_MOST = 29
+RESOURCES_AT_MOST = 500
+TEMPLATE_BYTES_AT_MOST = 1_000_000
+OVERFLOW_POLICIES_AT_MOST = 6
+
+
+def test_so_many_workloads_fit_into_one_deployment(tmp_path: Path) -> None:
+    head, _, _ = PLAIN.partition("[workload")
+    workloads = "".join(
+        f'[workload.w{number}.run]\nentrypoint = "job:run"\ncode = "code"\n'
+        for number in range(WORKLOADS_AT_MOST)
+    )
+
+    made = synthesise(write_project(tmp_path, head + workloads), tmp_path / "out")
+
+    size = (tmp_path / "out" / "lab-core.template.json").stat().st_size
+    assert RESOURCES_AT_MOST - 15 < len(made.resources) <= RESOURCES_AT_MOST
+    assert size < TEMPLATE_BYTES_AT_MOST
+    policies = [
+        words(role) for one in made.all_of("AWS::IAM::ManagedPolicy") for role in one["Roles"]
+    ]
+    assert max(Counter(policies).values()) <= OVERFLOW_POLICIES_AT_MOST
