@@ -164,6 +164,8 @@ def has_missed_check_in(worker: Worker) -> bool:
 def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
     """Tell whether a worker came up and ended without any job, though one waited all the time.
 
+    One that was told to leave, by a deploy for example, has not.
+
     Args:
         worker: as the ledger holds it.
         waiting_since: since when work is visible that nobody has claimed; None: there is none.
@@ -174,6 +176,7 @@ def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
         and worker.claimed_at is None
         and not worker.is_interrupting
         and worker.rebalance_at is None
+        and worker.draining_at is None
         and worker.reason != _ENDED_BY_CALL
         and waiting_since is not None
         and waiting_since <= worker.checked_in_at

@@ -291,6 +291,7 @@ def test_tells_a_reclaim_from_an_end_of_ours(worker: Worker, reason: str, reclai
         pytest.param({"claimed_at": NOW}, 10, False, id="it had a job"),
         pytest.param({"interrupted_at": NOW}, 10, False, id="EC2 took it"),
         pytest.param({"rebalance_at": NOW}, 10, False, id="EC2 was about to take it"),
+        pytest.param({"draining_at": NOW}, 10, False, id="a deploy or a drain sent it away"),
         pytest.param({"reason": "Client.UserInitiatedShutdown"}, 10, False, id="a person ended it"),
     ],
 )
