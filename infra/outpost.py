@@ -61,7 +61,7 @@ class OutpostStack(Stack):
         self._use = Construct(self, "Use")
         template_ids = [id_ for workload in workloads for id_ in self._add_workload(workload)]
         self._grant("Reconcile", ["scaler", "interruption"], self._reconcile(template_ids))
-        self._grant("Offers", ["offers"], [self._read_outposts(), grant.see_types()])
+        self._grant("Offers", ["offers"], [self._read_outposts(), *self._see_market()])
         self._send_events_home()
         self._end_fleet_first(FunctionBundle(target))
 
@@ -107,15 +107,18 @@ class OutpostStack(Stack):
         names = [workload.name for workload in self._workloads]
         return grant.read_outposts(deployment=self._deployment.name, workloads=names)
 
+    def _see_market(self) -> list[iam.PolicyStatement]:
+        """Return the reading of the market here; list prices and quotas are granted at home."""
+        return [grant.see_types(), grant.see_prices()]
+
     def _reconcile(self, template_ids: Sequence[str]) -> list[iam.PolicyStatement]:
         """Return what a reconcile does here; handing over the workers' roles is granted at home."""
         deployment, network = self._deployment.name, self._network
         images = [name for one in self._workloads for name in one.fleet.image_parameters]
         return [
             self._read_outposts(),
-            grant.see_types(),
+            *self._see_market(),
             grant.see_instances(),
-            grant.see_prices(),
             *launch.use_parts(
                 template_ids=template_ids,
                 subnet_ids=list(network.subnets.values()),

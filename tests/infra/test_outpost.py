@@ -151,6 +151,7 @@ def test_the_catalogue_is_read_there_and_nothing_else(outpost: Assembly) -> None
     assert actions(policy(outpost, "lab-eu-west-1-offers")) == {
         "ec2:DescribeInstanceTypeOfferings",
         "ec2:DescribeInstanceTypes",
+        "ec2:DescribeSpotPriceHistory",
         "ssm:GetParameters",
     }
 
