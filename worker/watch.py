@@ -16,6 +16,7 @@ from spindown.app.work.policy import OUTDATED_FOR, read_standing
 from spindown.app.work.presence import Condemned, Presence
 from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.policy import Policy
+from spindown.domain.reaping import NO_ROOM, OTHER_CODE
 from spindown.error import SpindownError
 from worker.home import WorkerSettings
 from worker.keeper import Keeper
@@ -111,7 +112,7 @@ class Watch:
             self._ports.table, self._presence.workload, self._life.standing
         )
         if not self._policy.max_workers:
-            self._life.finish("max_workers is 0")
+            self._life.finish(NO_ROOM)
         self._follow_code()
 
     def _follow_code(self) -> None:
@@ -122,7 +123,7 @@ class Watch:
             return
         self._outdated_since = self._outdated_since or now
         if now - self._outdated_since >= OUTDATED_FOR:
-            self._life.finish("other code is deployed")
+            self._life.finish(OTHER_CODE)
 
     def _hear(self, worker: Worker) -> None:
         """Take from our own row what the control plane has written there."""

@@ -92,6 +92,9 @@ _GONE = frozenset({"shutting-down", "terminated"})
 #: that blame EC2 itself (EC2 API reference, StateReason).
 _ENDED_BY_CALL = "Client.UserInitiatedShutdown"
 _FAULT_OF_EC2 = "Server."
+#: Why a worker leaves that could do its work: what it writes as its reason.
+OTHER_CODE, NO_ROOM = "other code is deployed", "max_workers is 0"
+_SENT_AWAY = frozenset({_ENDED_BY_CALL, OTHER_CODE, NO_ROOM})
 #: StateReason.Code of an instance that EC2 took back (EC2 API reference, StateReason).
 _RECLAIMED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
 
@@ -176,8 +179,7 @@ def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
         and worker.claimed_at is None
         and not worker.is_interrupting
         and worker.rebalance_at is None
-        and worker.draining_at is None
-        and worker.reason != _ENDED_BY_CALL
+        and worker.reason not in _SENT_AWAY
         and waiting_since is not None
         and waiting_since <= worker.checked_in_at
     )

@@ -11,6 +11,8 @@ from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import (
+    NO_ROOM,
+    OTHER_CODE,
     Condemnation,
     Ending,
     Reaping,
@@ -291,7 +293,9 @@ def test_tells_a_reclaim_from_an_end_of_ours(worker: Worker, reason: str, reclai
         pytest.param({"claimed_at": NOW}, 10, False, id="it had a job"),
         pytest.param({"interrupted_at": NOW}, 10, False, id="EC2 took it"),
         pytest.param({"rebalance_at": NOW}, 10, False, id="EC2 was about to take it"),
-        pytest.param({"draining_at": NOW}, 10, False, id="a deploy or a drain sent it away"),
+        pytest.param({"reason": OTHER_CODE}, 10, False, id="a deploy sent it away"),
+        pytest.param({"reason": NO_ROOM}, 10, False, id="a drain sent it away"),
+        pytest.param({"reason": "idle", "draining_at": NOW}, 10, True, id="it found no message"),
         pytest.param({"reason": "Client.UserInitiatedShutdown"}, 10, False, id="a person ended it"),
     ],
 )
