@@ -387,4 +387,4 @@ def test_home_is_the_first_of_the_outposts() -> None:
 
     zones = {region: place.zones for region, place in loaded.deployment.outposts.items()}
     assert zones == {"us-east-1": ("us-east-1a",), "eu-west-1": ("eu-west-1b",)}
-    assert loaded.workloads["ocr"].to_policy().regions == {"eu-west-1"}
+    assert loaded.workloads["ocr"].to_policy().regions == frozenset({"eu-west-1"})
