@@ -58,7 +58,7 @@ def _sold(
 
 
 def _office(seed: int, _data: Path, _part: Part) -> SimScenario:
-    return _sold("S1", office_batches(seed=seed), seed, days=30)
+    return _sold("S1", office_batches(seed=seed, days=14, work_hours=200 * 14 / 30), seed, days=14)
 
 
 def _images(load: float, days: float) -> Callable[[int, Path, Part], SimScenario]:
@@ -83,7 +83,7 @@ def _bursts(seed: int, _data: Path, _part: Part) -> SimScenario:
 
 
 def _stream(seed: int, _data: Path, _part: Part) -> SimScenario:
-    return _sold("S5", daily_stream(seed=seed, days=2), seed, days=2)
+    return _sold("S5", daily_stream(seed=seed, days=1), seed, days=1)
 
 
 def _v100(zones: Mapping[str, Zone]) -> Listing:
@@ -100,7 +100,7 @@ def _crowd(seed: int, data: Path, _part: Part) -> SimScenario:
 
 
 def _starved(seed: int, data: Path, part: Part) -> SimScenario:
-    plain = _images(1.0, 4.0)(seed, data, part)
+    plain = _images(1.0, 3.0)(seed, data, part)
     zones = {
         zone: Zone(
             spot=((0.0, 0.95),), capacity=source.spot_capacity(data, kind="availability", zone=zone)
@@ -125,8 +125,8 @@ def _hot(seed: int, data: Path, part: Part) -> SimScenario:
     return replace(plain, name="S8", listings=listings, notice_missing=0.2)
 
 
-#: A price of a day holds for this share of one, so that four months pass in a week.
-_SHRUNK = 1.0 / 17.0
+#: A price of a day holds for this share of one, so that four months pass in three days.
+_SHRUNK = 1.0 / 40.0
 
 
 def _shock(seed: int, data: Path, _part: Part) -> SimScenario:
@@ -142,12 +142,12 @@ def _shock(seed: int, data: Path, _part: Part) -> SimScenario:
         )
         for listing in market
     )
-    arrivals = daily_stream(seed=seed, days=7, jobs_a_day=600)
+    arrivals = daily_stream(seed=seed, days=3, jobs_a_day=600)
     return _sold("S9", arrivals, seed, listings=listings)
 
 
 def _faults(seed: int, data: Path, part: Part) -> SimScenario:
-    plain = _images(1.0, 4.0)(seed, data, part)
+    plain = _images(1.0, 3.0)(seed, data, part)
     arrivals = tuple(sorted((*plain.arrivals, *plain.arrivals[::20]), key=lambda x: x.at))
     down = ((12 * _HOUR, 18 * _HOUR),)
     return replace(plain, name="S11", arrivals=arrivals, control_down=down, notice_missing=1.0)
@@ -158,7 +158,7 @@ CASES: Mapping[str, Case] = {
     for case in (
         Case(
             name="S1",
-            title="office batches, 200 GPU-hours a month",
+            title="office batches, 200 GPU-hours a month, two weeks of it",
             build=_office,
             is_main=True,
             needs_data=False,
@@ -166,19 +166,19 @@ CASES: Mapping[str, Case] = {
         Case(
             name="S2 x0.6",
             title="image requests (GenTD26), thinned to 0.6",
-            build=_images(0.6, 4.0),
+            build=_images(0.6, 3.0),
             is_main=True,
         ),
         Case(
             name="S2",
             title="image requests (GenTD26) as they came",
-            build=_images(1.0, 4.0),
+            build=_images(1.0, 3.0),
             is_main=True,
         ),
         Case(
             name="S2 x10",
             title="image requests (GenTD26), ten layers",
-            build=_images(10.0, 0.5),
+            build=_images(10.0, 0.4),
             is_main=True,
         ),
         Case(

@@ -106,12 +106,12 @@ def test_a_margin_only_ever_launches_earlier(waited: int, margin: int) -> None:
     assert early.slots >= plain.slots
 
 
-def test_the_margin_rests_where_one_job_in_25_is_late() -> None:
+def test_the_margin_rests_where_three_jobs_in_a_hundred_are_late() -> None:
     now = timedelta(seconds=60)
 
-    assert next_margin(now, started=100, late=4, policy=POLICY) == now
-    assert next_margin(now, started=100, late=10, policy=POLICY) == now + timedelta(seconds=36)
-    assert next_margin(now, started=100, late=0, policy=POLICY) == now - timedelta(seconds=24)
+    assert next_margin(now, started=100, late=3, policy=POLICY) == now
+    assert next_margin(now, started=100, late=10, policy=POLICY) == now + timedelta(seconds=42)
+    assert next_margin(now, started=100, late=0, policy=POLICY) == now - timedelta(seconds=18)
 
 
 def test_the_margin_is_never_negative_and_takes_at_most_half_of_the_promise() -> None:

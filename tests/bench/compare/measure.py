@@ -1,0 +1,65 @@
+"""Run one scenario with one seed under everybody, and keep what a table needs."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from spindown.simulator import BASELINES, SimResult, SimScenario, bound, simulate, simulate_baseline
+from tests.bench.compare.case import MAX_WORKERS, Case, patient_policy
+from tests.bench.compare.source import Part
+
+#: Promises that the table is made for, minutes.
+PROMISES = (10.0, 60.0)
+#: What a person buys who does not choose: one type, on demand at list price, in one zone.
+FIXED_TYPE = "g4dn.xlarge"
+#: Scenarios in which what a ranking over types and zones saves is measured.
+RANKED = frozenset({"S1", "S5", "S9"})
+
+Figures = dict[str, float]
+
+
+def measure(case: Case, seed: int, data: Path, part: Part) -> Mapping[str, Figures]:
+    """Return figures by who or what: ours by promise, each baseline, bounds, the fixed type."""
+    scenario = case.build(seed, data, part)
+    found: dict[str, Figures] = {}
+    for minutes in PROMISES if case.is_main else PROMISES[:1]:
+        name = f"{minutes:.0f} min"
+        found[f"ours {name}"] = _told(simulate(scenario, patient_policy(minutes), seed))
+        least = bound(scenario, start_within=minutes * 60.0)
+        found[f"bound {name}"] = {
+            "work": least.work,
+            "bounded_wait": least.bounded_wait,
+            "sparse_wait": least.sparse_wait,
+            "zero_wait": least.zero_wait,
+        }
+    for name, baseline in BASELINES.items():
+        result = simulate_baseline(scenario, baseline, seed, max_workers=MAX_WORKERS)
+        found[name] = _told(result)
+    if case.name in RANKED:
+        found["fixed type, on demand"] = _told(_fixed(scenario, seed))
+    return found
+
+
+def _fixed(scenario: SimScenario, seed: int) -> SimResult:
+    """Run the shipped policy on a market of one type in one zone, on demand only."""
+    listing = next(x for x in scenario.listings if x.instance_type.name == FIXED_TYPE)
+    name, zone = next(iter(listing.zones.items()))
+    sold = replace(listing, zones={name: replace(zone, spot=())})
+    policy = replace(patient_policy(PROMISES[0]), ladder=())
+    return simulate(replace(scenario, listings=(sold,)), policy, seed)
+
+
+def _told(result: SimResult) -> Figures:
+    return {
+        "dollars": result.dollars,
+        "work_hours": result.work_seconds / 3600.0,
+        "billed_hours": result.billed_seconds / 3600.0,
+        "wait_p50_min": result.wait.p50 / 60.0,
+        "wait_p95_min": result.wait.p95 / 60.0,
+        "jobs": float(result.jobs),
+        "lost_jobs": float(result.jobs - result.jobs_done),
+        "launches": float(result.launches),
+        "interruptions": float(result.interruptions),
+        "on_demand_dollars": result.on_demand_dollars,
+        **{f"share_{cause}": part / result.dollars for cause, part in result.bill.items()},
+    }
