@@ -66,6 +66,17 @@ def test_the_functions_share_one_package(assembly: Assembly) -> None:
     assert len(packages) == 1
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_has_several_times_the_memory_that_it_was_measured_to_take(
+    assembly: Assembly, name: str
+) -> None:
+    """Lambda gives processor time by memory: what is above the peak buys quick starts."""
+    bench = json.loads((ROOT / "docs" / "bench" / "memory.json").read_text())
+    peak = bench["figures"][f"{name.removeprefix('lab-')}_peak_mib"]
+
+    assert 3 * peak <= function(assembly, name)["MemorySize"] <= 10 * peak
+
+
 def async_config(assembly: Assembly, name: str) -> Mapping[str, Any]:
     logical_id = reference(assembly, name).removesuffix(".Arn>").removeprefix("<")
     return assembly.one_of("AWS::Lambda::EventInvokeConfig", FunctionName={"Ref": logical_id})
