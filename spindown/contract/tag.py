@@ -30,6 +30,8 @@ CODE = "spindown:code"
 LOG_GROUP = "spindown:log-group"
 #: "allow" if the user's code may ask instance metadata; else the instance has no such tag.
 METADATA_ACCESS = "spindown:metadata-access"
+#: MiB that one GPU must have, by which a worker tests its machine; absent: any will do.
+GPU_MEMORY = "spindown:gpu-memory-mib"
 
 #: What only home knows of itself.
 HOME = frozenset({REGION, QUEUE_URL, DLQ_URL, TABLE, BUCKET, CODE, LOG_GROUP})
@@ -46,5 +48,3 @@ def home_tags(deployment: DeploymentSettings, workload: WorkloadSettings) -> Map
         CODE: workload.run.code,
         LOG_GROUP: workload.log_group,
     }
-#: MiB that one GPU must have, by which a worker tests its machine; absent: any will do.
-GPU_MEMORY = "spindown:gpu-memory-mib"
