@@ -15,7 +15,7 @@ LOCK := $(BIN)/uv pip compile --quiet --no-emit-index-url --generate-hashes --un
 	--python-version 3.11 --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check audit synth bench proof lock clean
+.PHONY: help setup demo test check audit synth bench compare proof lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,9 @@ synth: setup ## Synthesise the CloudFormation templates into cdk.out
 
 bench: setup ## Measure; figures go to docs/bench
 	@$(PYTEST) -m bench -p no:randomly -rA -o faulthandler_timeout=1800 tests/bench $(ARGS)
+
+compare: setup ## Compare with eight others and the bounds: docs/benchmarks.md; about 25 minutes; ARGS="--data DIR"
+	@$(BIN)/python -m tests.bench.compare $(ARGS)
 
 proof: setup ## Run the slow tests: what takes minutes to prove
 	@$(PYTEST) -m proof --hypothesis-profile proof -o faulthandler_timeout=1800 -v $(ARGS)
