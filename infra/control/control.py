@@ -163,7 +163,10 @@ class Control(Construct):
 
     def _judge_costs(self) -> list[iam.PolicyStatement]:
         return [
-            grant.keep_concerns(table_arn=self._ground.ledger.table.table_arn),
+            grant.keep_concerns(
+                table_arn=self._ground.ledger.table.table_arn,
+                workloads=[one.name for one in self._workloads],
+            ),
             grant.see_prices(),
             grant.tell_people(topic_arn=self._ground.topic.topic.topic_arn),
         ]

@@ -8,6 +8,7 @@ from aws_cdk import aws_iam as iam
 from infra.grant.statement import CHANGE_ROWS, READ_ROWS, allow, parameter, regional
 from infra.ledger import INSTANCE_INDEX
 from spindown.contract import tag
+from spindown.contract.row import workload_partition
 from spindown.contract.settings import (
     deployment_parameter,
     live_parameter,
@@ -25,10 +26,15 @@ def keep_ledger(*, table_arn: str) -> iam.PolicyStatement:
     )
 
 
-def keep_concerns(*, table_arn: str) -> iam.PolicyStatement:
+def keep_concerns(*, table_arn: str, workloads: Sequence[str]) -> iam.PolicyStatement:
     """Return what judges costs: the account of the days, and what people were told."""
-    actions = ["dynamodb:DeleteItem", "dynamodb:Query", "dynamodb:UpdateItem"]
-    return allow("KeepConcerns", actions, [table_arn])
+    partitions = [workload_partition(name) for name in workloads]
+    return allow(
+        "KeepConcerns",
+        ["dynamodb:DeleteItem", "dynamodb:Query", "dynamodb:UpdateItem"],
+        [table_arn],
+        {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": partitions}},
+    )
 
 
 def tell_people(*, topic_arn: str) -> iam.PolicyStatement:

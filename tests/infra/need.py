@@ -247,7 +247,11 @@ _RENEW_NEEDS = [
 _TELL_NEEDS = [Call("sns:Publish", ours("sns", "lab-alarms"))]
 
 _JUDGE_NEEDS = [
-    *(Call(f"dynamodb:{action}", _TABLE) for action in ("DeleteItem", "Query", "UpdateItem")),
+    *(
+        rows(action, f"w#{name}")
+        for action in ("DeleteItem", "Query", "UpdateItem")
+        for name in ("plain", "rich")
+    ),
     Call("ec2:DescribeSpotPriceHistory", context=_HERE),
     *_TELL_NEEDS,
 ]
@@ -336,6 +340,7 @@ MUST_NOT: Mapping[str, Sequence[Call]] = {
         *(call for call in _CONTROL_MUST_NOT if call not in _RENEW_NEEDS),
         *_LAUNCH_NEEDS,
         Call("dynamodb:Query", f"{_TABLE}/index/instance"),
+        *(rows(action, "d#") for action in ("DeleteItem", "Query")),
         Call("sqs:ReceiveMessage", _DEAD_LETTERS),
         *_objects(["GetObject"], "workloads/rich/jobs/j/items.jsonl"),
     ],
