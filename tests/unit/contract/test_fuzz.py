@@ -32,7 +32,7 @@ from worker.child.call import BadResult, Call, ResultReader
 from worker.child.runner import Task
 
 ROOT = Path(__file__).parents[3]
-FAST, SLOW = 50, 10_000
+FAST, SLOW = 50, 3_000
 COUNTS: Counter[str] = Counter()
 
 scalars = (
