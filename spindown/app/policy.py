@@ -99,12 +99,22 @@ def edit_policy(
         text, policy = change(present.text if present else _NO_EDIT)
     except ConfigError:
         text, policy = change(ledger.read().policy.text or _NO_EDIT)
+    _check_regions(policy, deployed)
     if text == _NO_EDIT:
         settings.delete_live(workload)
     else:
         settings.put_live(workload, text)
     ledger.write(ledger.add(rows.POLICY, {"edits": 1}))
     return EffectivePolicy(policy=policy, row=PolicyRow(text=text))
+
+
+def _check_regions(policy: Policy, deployed: WorkloadSettings) -> None:
+    """Refuse a region that is none of the deployment's: nothing would be launched."""
+    known = deployed.outposts.keys() | set(deployed.regions)
+    unknown = (policy.regions or frozenset()) - known
+    if unknown:
+        mend = f"name regions of the deployment: {', '.join(sorted(known))}"
+        raise ConfigError("regions", min(unknown), mend)
 
 
 def stored_keys(edit: LiveEdit | None) -> frozenset[str]:

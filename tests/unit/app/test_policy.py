@@ -177,3 +177,17 @@ def test_giving_the_last_key_back_deletes_the_edit() -> None:
     settings, edit = world.settings.workload(WORKLOAD)
     assert edit is None
     assert effective_policy(settings, edit, PolicyRow()).policy == Policy()
+
+
+def test_a_region_that_is_none_of_the_deployment_s_is_refused() -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.1),))
+
+    with pytest.raises(ConfigError, match="name regions of the deployment: eu-west-1, us-west-2"):
+        edit_policy(
+            WORKLOAD, {"regions": ["us-wset-2"]}, settings=world.settings, table=world.table
+        )
+
+    found = edit_policy(
+        WORKLOAD, {"regions": ["eu-west-1"]}, settings=world.settings, table=world.table
+    )
+    assert found.policy.regions == frozenset({"eu-west-1"})
