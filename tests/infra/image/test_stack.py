@@ -282,21 +282,3 @@ def test_cdk_and_cdk_nag_find_nothing_that_is_not_justified(tmp_path: Path) -> N
     }
 
     assert found == set(KEPT)
-
-
-def test_an_outpost_gets_a_copy_of_each_image_under_the_same_parameter(tmp_path: Path) -> None:
-    spread = CONFIG.replace("zones =", 'outpost.us-west-2.zones = ["us-west-2b"]\nzones =', 1)
-    project = write_project(tmp_path, spread)
-    (tmp_path / "code" / "needs.txt").write_text("six\n")
-    made_here = replace(synthesise(project, tmp_path / "out"), stack_name="lab-image")
-
-    for name, parameter in PARAMETERS.items():
-        there = made(made_here, "DistributionConfiguration", name)["Distributions"]
-        assert [one["Region"] for one in there] == ["eu-west-1", "us-west-2"]
-        for one in there:
-            (written,) = one["SsmParameterConfigurations"]
-            assert written["ParameterName"] == parameter
-    statements = made_here.statements("ExpiryRole")
-    for sid in ("EndImages", "DeleteSnapshots"):
-        regions = [words(one).split(":")[3] for one in listed(statements[sid]["Resource"])]
-        assert "us-west-2" in regions
