@@ -15,6 +15,7 @@ import pytest
 
 from spindown.contract.run import Results, RunSpec
 from spindown.user import Item
+from tests.local.waiting import until
 from worker.child.code import Code
 from worker.child.command import CommandRunner
 from worker.child.ending import MemoryKills, describe_end
@@ -203,8 +204,15 @@ def test_a_hang_is_ended_with_all_that_it_has_started(make: Make, tmp_path: Path
         "a call of 2 items took longer than 0.8 s (item_timeout times items)"
     )
     sleeper = answers(events)[0]
-    state = Path(f"/proc/{sleeper}/stat")
-    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    until(lambda: not is_running(sleeper))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.parametrize("obeys", [True, False], ids=["obeys", "does not listen"])
