@@ -228,7 +228,7 @@ def test_a_whole_run_is_denied_nothing(world: World) -> None:
         ),
         *((SCALER, sid) for sid in ("KeepOffers", "KeepLedger", "KeepDecisions", "SeeQueues")),
         (INTERRUPTION, "KeepLedger"),
-        *((OFFERS, sid) for sid in ("KeepOffers", "SeeBacklogs")),
+        *((OFFERS, sid) for sid in ("KeepOffers", "SeeBacklogs", "KeepConcerns")),
         (TEARDOWN, "KeepReconcileOut"),
     ],
 )
