@@ -5,7 +5,7 @@ meanwhile, a slot may become free, and one boot then serves more of it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -79,48 +79,86 @@ def patience(
         margin: by how much earlier than the promise asks for everything is planned.
     """
     rate = usual_throughput(knowledge, policy)
-    if not waiting:
-        return Patience(slots=0, side_by_side=0, items_per_hour=rate, late_jobs=0, until=None)
-    takes = 3600.0 * items_per_job(knowledge, policy) / rate
     tick = policy.tick.total_seconds()
-    up = boot_p95(knowledge, policy).total_seconds() + tick
-    boot = boot_p50(knowledge, policy).total_seconds()
-    existing = _existing(capacity, knowledge, policy)
-    within = policy.start_within - margin
-    needed, must, alone, came, late = 0, 0, 0, 0, 0
-    gaps: list[tuple[int, float, float]] = []
-    for group in waiting:
-        came += group.jobs
-        due = (group.since + within - now).total_seconds() - _LEAST
-        planned = max(due, up + boot)
-        missing = came - sum(_started(planned - free, takes_of) for free, takes_of in existing)
-        if missing <= 0:
-            continue
-        late = max(late, missing)
-        gaps.append((missing, planned - up, due - up))
-        each = _started(planned - up, takes)
-        needed = max(needed, math.ceil(missing / each))
-        alone = max(alone, missing) if each == 1 else alone
-        if due < up + tick:
-            in_time = sum(_started(due - free, takes_of) for free, takes_of in existing)
-            must = max(must, math.ceil(missing / each) if in_time < came else 0)
-    until: datetime | None = None
-    for missing, left, spare in gaps:
-        now_each, later_each = _started(left, takes), _started(left - tick, takes)
-        if now_each > later_each:
-            over = missing - needed * later_each
-            must = max(must, math.ceil(over / (now_each - later_each)))
-        rest = spare - (math.ceil(missing / needed) - 1) * takes - tick
-        latest = now + timedelta(milliseconds=max(round(1000.0 * rest), 0))
-        until = latest if until is None else min(until, latest)
-    slots = min(must, needed)
+    terms = _Terms(
+        takes=3600.0 * items_per_job(knowledge, policy) / rate,
+        tick=tick,
+        boot=boot_p50(knowledge, policy).total_seconds(),
+        up=boot_p95(knowledge, policy).total_seconds() + tick,
+    )
+    dues = [
+        ((group.since + policy.start_within - margin - now).total_seconds() - _LEAST, group.jobs)
+        for group in waiting
+    ]
+    gaps = list(_gaps(dues, _existing(capacity, knowledge, policy), terms))
+    needed = max((math.ceil(gap.missing / gap.each) for gap in gaps), default=0)
+    slots = min(max((gap.must(needed, terms) for gap in gaps), default=0), needed)
+    alone = max((gap.missing for gap in gaps if gap.each == 1), default=0)
+    spare = min((gap.spare(needed, terms) for gap in gaps), default=None)
     return Patience(
         slots=slots,
         side_by_side=min(alone, slots),
         items_per_hour=rate,
-        late_jobs=late,
-        until=until,
+        late_jobs=max((gap.missing for gap in gaps), default=0),
+        until=None if spare is None else now + timedelta(milliseconds=max(round(spare), 0)),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Terms:
+    """Seconds: of a job on the usual slot, of a tick, of a boot; until a launch is surely up."""
+
+    takes: float
+    tick: float
+    boot: float
+    up: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gap:
+    """Jobs that slots of ours do not start by an instant, counted with all that came before."""
+
+    missing: int
+    #: Seconds until they are due, and until when they are planned for.
+    due: float
+    planned: float
+    #: Jobs that a slot that is launched now starts by then.
+    each: int
+    #: Whether a launch of the next tick is too late for a job that would be in time by ours.
+    is_urgent: bool
+
+    def must(self, needed: int, terms: _Terms) -> int:
+        """Return how many of the ``needed`` slots cannot wait a tick."""
+        if self.is_urgent:
+            return math.ceil(self.missing / self.each)
+        later = _started(self.planned - terms.up - terms.tick, terms.takes)
+        over = self.missing - needed * later
+        return max(math.ceil(over / (self.each - later)), 0) if self.each > later else 0
+
+    def spare(self, needed: int, terms: _Terms) -> float:
+        """Return in how many milliseconds the first of the needed slots must be launched."""
+        busy = (math.ceil(self.missing / needed) - 1) * terms.takes
+        return 1000.0 * (self.due - terms.up - terms.tick - busy)
+
+
+def _gaps(
+    dues: Sequence[tuple[float, int]], existing: Sequence[tuple[float, float]], terms: _Terms
+) -> Iterator[_Gap]:
+    came = 0
+    for due, jobs in dues:
+        came += jobs
+        planned = max(due, terms.up + terms.boot)
+        missing = came - sum(_started(planned - free, takes) for free, takes in existing)
+        if missing <= 0:
+            continue
+        in_time = sum(_started(due - free, takes) for free, takes in existing)
+        yield _Gap(
+            missing=missing,
+            due=due,
+            planned=planned,
+            each=_started(planned - terms.up, terms.takes),
+            is_urgent=due < terms.up + terms.tick and in_time < came,
+        )
 
 
 def next_margin(margin: timedelta, *, started: int, late: int, policy: Policy) -> timedelta:
