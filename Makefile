@@ -15,7 +15,7 @@ LOCK := $(BIN)/uv pip compile --quiet --no-emit-index-url --generate-hashes --un
 	--python-version 3.11 --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check audit synth bench compare proof lock clean
+.PHONY: help setup demo test check audit synth bench compare proof chaos mutate lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile
@@ -56,11 +56,18 @@ compare: setup ## Compare with eight others and the bounds: docs/benchmarks.md; 
 proof: setup ## Run the slow tests: what takes minutes to prove
 	@$(PYTEST) -m proof --hypothesis-profile proof -o faulthandler_timeout=1800 -v $(ARGS)
 
+chaos: setup ## Attack the local system for a while: ARGS="--seed 7" replays a run
+	@$(BIN)/python -m tests.proof.chaos $(ARGS)
+
+mutate: setup ## Change the core in small ways and see whether the tests notice
+	@$(BIN)/python -m tools.mutation $(ARGS)
+
 lock: setup ## Pin the dependencies again; UPGRADE=1 takes the newest versions
 	@$(LOCK) --all-extras -o locks/dev.txt pyproject.toml
 	@$(LOCK) --extra functions -c locks/dev.txt -o locks/functions.txt pyproject.toml
 	@$(LOCK) --extra worker -c locks/dev.txt -o locks/worker.txt pyproject.toml
 	@echo uv | $(LOCK) -c locks/dev.txt -o locks/bootstrap.txt -
+	@echo mutmut | $(LOCK) -o locks/mutation.txt -
 	@# Lambda's platform has a wheel of each, or the bundle would not build.
 	@$(BIN)/uv pip install --quiet --dry-run --target build/lambda --only-binary :all: \
 		--require-hashes --python-platform aarch64-manylinux_2_34 --python-version 3.14 \

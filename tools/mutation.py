@@ -24,7 +24,12 @@ REPORT = ROOT / "docs" / "proof" / "mutation.json"
 LOCK = ROOT / "locks" / "mutation.txt"
 
 CORE = ("spindown/domain", "spindown/app/work")
-TESTS = ("tests/unit/domain", "tests/unit/app/work")
+TESTS = (
+    "tests/unit/domain",
+    "tests/unit/app",
+    "tests/worker/test_slot.py",
+    "tests/proof/test_worker_crash.py",
+)
 
 _CONFIG = """
 [tool.mutmut]

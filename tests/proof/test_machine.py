@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 from tests.proof.fault import FAULTS, Fault, Kind
 from tests.proof.invariant import Chronicle
 from tests.proof.process import Process
+from tests.proof.record import record
 from tests.proof.world import a_world, pick
 
 _NUMBERS = st.integers(0, 11)
@@ -37,6 +38,10 @@ _ACTS: Mapping[str, Callable[[Process, int], None]] = {
 
 class Story(RuleBasedStateMachine):
     """One deployment, and everything that may happen to it."""
+
+    #: Of all stories so far: how many were told, and their steps.
+    told = 0
+    steps = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,9 +176,11 @@ class Story(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost_or_done_twice(self) -> None:
+        Story.steps += 1
         self.chronicle.look()
 
     def teardown(self) -> None:
+        Story.told += 1
         self.chronicle.look()
         self.world.recover(self.chronicle.look)
         self.chronicle.close()
@@ -185,4 +192,6 @@ def test_nothing_is_lost_or_left_running_in_a_few_stories() -> None:
 
 @pytest.mark.proof
 def test_nothing_is_lost_or_left_running_in_many_long_stories() -> None:
+    Story.told = Story.steps = 0
     run_state_machine_as_test(Story, settings=settings(stateful_step_count=80))
+    record("machine", {"stories": Story.told, "steps": Story.steps})
