@@ -49,7 +49,7 @@ PAGES = sorted(PAGE.parent.rglob("*.md"))
 TOPS = ("", "spindown")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PAGE.parent).as_posix())
 def test_every_file_that_a_page_names_is_there(page: Path) -> None:
     root = PAGE.parent.parent
     named = re.findall(r"`((?:\w+/)+\w+\.(?:py|sh|toml))\b", page.read_text(encoding="utf-8"))
