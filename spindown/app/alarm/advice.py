@@ -24,7 +24,7 @@ from spindown.domain.requirement import misfit
 from spindown.error import SpindownError
 
 #: What the name of each concern of ours begins with.
-_COST = "cost-"
+COST = "cost-"
 #: So much more GPU memory than was ever used a smaller machine should have.
 _ROOM = 1.25
 _MIB_PER_GIB = 1024
@@ -62,7 +62,7 @@ def _advise(workload: str, ports: ControlPorts) -> Advice:
     diagnosis = _diagnose(workload, view, ports)
     concerns = [] if diagnosis is None else [_concern(workload, diagnosis)]
     known: dict[str, Standing] = {
-        name: standing for name, standing in view.concerns.items() if name.startswith(_COST)
+        name: standing for name, standing in view.concerns.items() if name.startswith(COST)
     }
     found = review(concerns, known, now)
     for write in remember(found, ledger):
@@ -100,7 +100,7 @@ def _window(row: SpendRow) -> CostWindow:
 
 def _concern(workload: str, diagnosis: Diagnosis) -> Concern:
     return Concern(
-        name=_COST + diagnosis.cause.value.replace(" ", "-"),
+        name=COST + diagnosis.cause.value.replace(" ", "-"),
         says=f"{workload}: {diagnosis.says}",
         mend=diagnosis.mend,
         rest=SAID_AGAIN_AFTER,

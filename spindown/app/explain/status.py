@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from spindown.app.alarm.advice import COST
 from spindown.app.ledger import AccountView, Ledger, LedgerView, sum_spend
 from spindown.app.port import JobQueue
 from spindown.contract.row import QuotaRow, SpendRow
+from spindown.domain.concern import FORGOTTEN_AFTER
 from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.offer import QUOTA_CODES
 
@@ -130,6 +132,10 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
     yield from (_quota_words(quota) for quota in account.quotas if quota.until > now)
     if refusal:
         yield f"the live policy is refused: {refusal}"
+    for name, standing in sorted(view.concerns.items()):
+        if name.startswith(COST) and now - standing.seen_at <= FORGOTTEN_AFTER:
+            cause = name.removeprefix(COST).replace("-", " ")
+            yield f"an item costs more than it used to, because of {cause}"
     bad_rows = view.bad_rows + account.bad_rows
     if bad_rows:
         yield f"{len(bad_rows)} ledger rows cannot be read: {bad_rows[0]}"

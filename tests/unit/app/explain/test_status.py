@@ -14,6 +14,7 @@ from spindown.cli.render.screen import format_cost, format_seconds, render_statu
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.row import BacklogRow, BreakerRow, DecisionRow, QuotaRow, SpendRow
+from spindown.domain.concern import Standing
 from spindown.domain.fleet import WorkerState
 from spindown.memory.clock import MemoryClock
 from spindown.memory.queue import MemoryJobQueue
@@ -75,6 +76,17 @@ def test_shows_how_the_gpu_of_a_busy_worker_is_used(told: dict[str, float], *, s
     world.put(rows.lease_sort("i-1", 0), a_lease("i-1"))
 
     assert ("GPU 35 %, VRAM 20 %" in screen_of(world.status())) is shown
+
+
+def test_says_why_an_item_became_dear_as_long_as_it_is() -> None:
+    world = World()
+    lately = Standing(since=NOW - timedelta(days=1), seen_at=NOW - timedelta(hours=1))
+    world.put(rows.concern_sort("cost-sparse-queue"), lately)
+    world.put(rows.concern_sort("cost-idle"), replace(lately, seen_at=NOW - timedelta(hours=3)))
+
+    assert world.status().troubles == (
+        "an item costs more than it used to, because of sparse queue",
+    )
 
 
 def test_shows_workers_with_their_jobs_and_price() -> None:
