@@ -6,11 +6,12 @@ import sys
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
+from random import Random
 
 import pytest
 
 from spindown.domain.offer import extra_price_per_hour
-from spindown.simulator import Run, SimResult, simulate
+from spindown.simulator import BASELINES, Boot, Run, SimResult, simulate, simulate_baseline
 from spindown.simulator.sample import daily_stream, office_batches, sample_market
 from tests.simulator.scene import (
     DAY,
@@ -137,3 +138,32 @@ def test_the_order_of_hashes_plays_no_part() -> None:
 
     (text,) = found
     assert json.loads(text)["jobs_done"] > 0
+
+
+@pytest.mark.parametrize("setup", [30.0, 240.0])
+def test_a_queue_at_one_machine_with_a_boot_waits_as_its_closed_form_says(setup: float) -> None:
+    # M/M/1 whose server is switched off when idle (Welch 1964): the mean stay is that of M/M/1
+    # and (2 D + l D^2) / (2 (1 + l D)) for a boot of D; a look of 5 s makes D 2.5 s longer.
+    random, service, between = Random(7), 60.0, 120.0
+    arrivals, at = [], 0.0
+    for _ in range(2500):
+        at += random.expovariate(1.0 / between)
+        work = random.expovariate(1.0 / service)
+        arrivals.append(an_arrival(at=at, items=1, item_seconds=work))
+    scenario = a_scenario(
+        *arrivals,
+        length=at,
+        boot=Boot(at_least=setup, median=0.0, sigma=0.0),
+        listings=(a_listing(),),
+    )
+    one = replace(BASELINES["vm-per-job"], one_job=False, look_seconds=5.0)
+    result = simulate_baseline(scenario, one, 1, max_workers=1)
+
+    boot, rate = setup + 2.5, 1.0 / between
+    expected = 1.0 / (1.0 / service - rate)
+    expected += (2.0 * boot + rate * boot**2) / (2.0 * (1.0 + rate * boot))
+    assert result.sojourn.mean == pytest.approx(expected, rel=0.1)
+    # Work is conserved, and what is not work is boots: the machine never idles.
+    assert result.busy_seconds == pytest.approx(scenario.work_seconds)
+    assert result.boot_seconds == pytest.approx(result.launches * setup)
+    assert result.idle_seconds == pytest.approx(0.0, abs=1e-3)
