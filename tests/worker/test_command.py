@@ -118,6 +118,19 @@ def test_a_program_of_one_item_needs_no_result_but_its_exit_status(
     assert (tmp_path / "job" / "outputs" / "4" / "out.txt").read_text() == "WORDS"
 
 
+@pytest.mark.parametrize("value", ["a\0b", "\ud800", "x" * 2_000_000, {"deep": ["x" * 200_000]}])
+def test_a_value_that_no_environment_holds_is_in_the_file_alone(
+    make: Make, tmp_path: Path, value: Any
+) -> None:
+    runner = make("tell(index=0, value=[len(os.environ['SPINDOWN_ITEM']), items[0]['value']])")
+    runner.begin(a_task(tmp_path), [Item(0, value)])
+    [done, end] = drain(runner)
+    assert end == BatchDone()
+    assert isinstance(done, ItemDone)
+    assert done.value[0] <= 65536
+    assert done.value[1] == value
+
+
 def test_a_whole_job_is_done_by_its_exit_status(make: Make, tmp_path: Path) -> None:
     runner = make(
         """

@@ -9,7 +9,7 @@ SPINDOWN_ITEMS       file: a JSON object a line: index, value, path (of its inpu
 SPINDOWN_RESULTS     file to append to: {"index": 3, "value": ...} or {"index": 3, "error": "..."}
 SPINDOWN_OUTPUT      directory for result files: of item 3 in ``3/``; of a whole job as they lie
 SPINDOWN_CHECKPOINT  directory that outlives an interruption
-SPINDOWN_ITEM        of a call of a single item: its value, as it is or as JSON
+SPINDOWN_ITEM        of a call of a single item: its value, as it is or as JSON, up to 64 KiB
 SPINDOWN_INPUT       likewise the path of its input, or ""
 SPINDOWN_ITEM_OUTPUT likewise its directory
 """
@@ -30,6 +30,8 @@ from worker.transfer.gather import list_files
 #: A line of results, or the one result of a whole job, is not longer.
 LINE_BYTES_MAX = 16 * 1024 * 1024
 _READ_BYTES = 1024 * 1024
+#: Of a value in the environment; Linux takes no string of more than 128 KiB there.
+_ITEM_BYTES = 64 * 1024
 _ERROR_CHARACTERS = 2000
 
 
@@ -78,8 +80,9 @@ def open_call(
     if len(batch) == 1:
         [item] = batch
         value = item.value if isinstance(item.value, str) else to_json(item.value)
+        data = value.replace("\0", "").encode(errors="replace")
         env |= {
-            "SPINDOWN_ITEM": value.replace("\0", ""),
+            "SPINDOWN_ITEM": data.decode() if len(data) <= _ITEM_BYTES else "",
             "SPINDOWN_INPUT": "" if item.path is None else str(item.path),
             "SPINDOWN_ITEM_OUTPUT": str(task.outputs / str(item.index)),
         }
