@@ -96,7 +96,7 @@ class SimAttempt:
     def give_back(self) -> None:
         """Commit what is done and release the job."""
         if self._writing is not None:
-            # ``worker.writer`` waits for it; that fraction of a second is left out.
+            # ``worker.transfer.writer`` waits for it; that fraction of a second is left out.
             self._written()
             if self._slot.attempt is not self:
                 return

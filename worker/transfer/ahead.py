@@ -75,8 +75,8 @@ class Ahead:
         if found is None:
             return None
         waited = self._ports.clock.now() - found.received_at
-        if waited + AHEAD_AT_MOST >= self._life.standing.policy.lease_duration:
-            # It is about to be seen by others.
+        if waited > 2 * AHEAD_AT_MOST:
+            # Others might see it before the first heartbeat hides it for longer.
             self._put_back(found)
             return None
         self._taken = found
