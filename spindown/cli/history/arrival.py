@@ -9,7 +9,7 @@ from spindown.app.port import Sent, TrafficHistory
 from spindown.cli.history.row import ROWS_AT_MOST, read_rows
 from spindown.error import BadInput
 from spindown.simulator import Arrival
-from spindown.simulator.sample import daily_stream, office_batches
+from spindown.simulator.sample import daily_stream, office_batches, rare_bursts
 from spindown.simulator.scenario import DAY
 
 #: Where a made-up month begins: a Monday.
@@ -79,10 +79,15 @@ def _stream(seed: int) -> tuple[Arrival, ...]:
     return daily_stream(seed=seed, days=_MADE_UP_DAYS)
 
 
+def _bursts(seed: int) -> tuple[Arrival, ...]:
+    return rare_bursts(seed=seed, days=_MADE_UP_DAYS)
+
+
 #: Name -> (what it is, how it is made).
 GENERATORS: Mapping[str, tuple[str, Callable[[int], tuple[Arrival, ...]]]] = {
     "office": ("a made-up month of office batches", _office),
     "stream": ("a made-up month of 4,000 jobs a day", _stream),
+    "bursts": ("a made-up month of bursts that are hours apart", _bursts),
 }
 
 

@@ -9,7 +9,7 @@ Arrivals = Annotated[
     str,
     typer.Option(
         help="CSV or JSONL of timestamp[, items][, item_seconds]; cloudwatch: the queue's own "
-        "past; office or stream: made up."
+        "past; office, stream or bursts: made up."
     ),
 ]
 Prices = Annotated[
