@@ -66,7 +66,7 @@ class Ahead:
         """Look ahead if the items that are left will be done soon."""
         if self._pending is not None or self._item_seconds is None or self._life.is_finishing:
             return
-        if self._item_seconds * items_left <= AHEAD_AT_MOST.total_seconds():
+        if self._item_seconds * items_left <= self._at_most().total_seconds():
             self._pending = self._executor.submit(self._fetch)
 
     def take(self) -> Message | None:
@@ -75,7 +75,7 @@ class Ahead:
         if found is None:
             return None
         waited = self._ports.clock.now() - found.received_at
-        if waited > 2 * AHEAD_AT_MOST:
+        if waited > 2 * self._at_most():
             # Others might see it before the first heartbeat hides it for longer.
             self._put_back(found)
             return None
@@ -97,6 +97,9 @@ class Ahead:
         found = self._settle()
         if found is not None:
             self._put_back(found)
+
+    def _at_most(self) -> timedelta:
+        return min(AHEAD_AT_MOST, self._life.standing.policy.lease_duration / 4)
 
     def _settle(self) -> _Next | None:
         pending, self._pending = self._pending, None
