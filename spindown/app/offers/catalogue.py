@@ -6,7 +6,7 @@ place, with the time at which that was read, so that a fault in one API never em
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -98,7 +98,11 @@ def current_catalogue(
     found = ports.cache.recall(_CATALOGUE, "", now, read)
     if all(region in found.offerings for region in regions):
         return found
-    return ports.cache.keep(_CATALOGUE, "", now, survey(ports).catalogue)
+    found = survey(ports).catalogue
+    # Where an outpost is just going, nothing is on sale; it is not asked for again at once.
+    none: Mapping[str, Mapping[str, frozenset[str]]] = {region: {} for region in regions}
+    offerings = {**none, **found.offerings}
+    return ports.cache.keep(_CATALOGUE, "", now, replace(found, offerings=offerings))
 
 
 def _is_whole(catalogue: Catalogue) -> bool:

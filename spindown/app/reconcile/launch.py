@@ -24,7 +24,7 @@ from spindown.app.port import (
 from spindown.app.reconcile.adopt import encode_request
 from spindown.app.reconcile.choose import Choice, budget_left, is_on_trial
 from spindown.app.reconcile.outcome import back_off, record_outcome
-from spindown.app.reconcile.tick import Tick
+from spindown.app.reconcile.tick import Tick, outpost_stands
 from spindown.contract import row as rows
 from spindown.contract import tag
 from spindown.contract.row import CALLS_PER_MINUTE, CallsRow
@@ -55,6 +55,8 @@ class _Walk:
     full: set[str] = field(default_factory=set)
     zones: set[str] = field(default_factory=set)
     closed: set[str] = field(default_factory=set)
+    #: Regions of which it was asked whether they are still there.
+    asked: set[str] = field(default_factory=set)
     ended: str = ""
 
 
@@ -69,7 +71,7 @@ def launch(tick: Tick, choice: Choice) -> str:
         if _is_over(tick, walk):
             break
         usable = [c for c in band if _is_usable(tick, walk, c)][:_POOLS_AT_MOST]
-        if usable:
+        if usable and _is_there(tick, walk, usable[0].offer.region):
             _try_band(tick, walk, usable, _planned(choice, usable[0]))
     return walk.ended
 
@@ -102,6 +104,15 @@ def _is_usable(tick: Tick, walk: _Walk, candidate: Candidate) -> bool:
     is_dry = dry is not None and dry.until > tick.now
     is_closed = offer.region in walk.closed or offer.quota_class in walk.full
     return not is_dry and not is_closed and offer.zone not in walk.zones
+
+
+def _is_there(tick: Tick, walk: _Walk, region: str) -> bool:
+    """Tell whether a region still has an outpost, asked once a walk before it is used."""
+    if region not in walk.asked:
+        walk.asked.add(region)
+        if not outpost_stands(tick, region):
+            _close(tick, walk, region, f"nothing is deployed in {region} any more")
+    return region not in walk.closed
 
 
 def _planned(choice: Choice, candidate: Candidate) -> int:

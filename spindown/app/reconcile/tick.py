@@ -19,6 +19,7 @@ from spindown.domain.learning import Knowledge
 from spindown.domain.offer import Pool
 from spindown.domain.policy import Policy
 from spindown.domain.warm import at_hour
+from spindown.error import SpindownError
 
 _WORKLOAD: Kind[tuple[WorkloadSettings, LiveEdit | None, int]] = Kind("workload", SETTINGS_FOR)
 
@@ -175,3 +176,21 @@ def _read_settings(
         # An outpost that is just being deployed, or does not answer, is asked again at once.
         ports.cache.forget(_WORKLOAD, workload)
     return found[0], found[1]
+
+
+def outpost_stands(tick: Tick, region: str) -> bool:
+    """Ask whether an outpost is still there: what is remembered may be minutes old.
+
+    An outpost that is being destroyed withdraws its settings before it ends its instances.
+    """
+    if region == tick.deployment.region:
+        return True
+    try:
+        settings, _ = tick.ports.settings.workload(tick.workload)
+    except SpindownError:
+        return True
+    if region in settings.outposts:
+        return True
+    tick.ports.cache.forget(_WORKLOAD, tick.workload)
+    tick.notes.append(f"{region} is left out: its outpost is gone")
+    return False

@@ -300,3 +300,18 @@ def test_an_outpost_is_used_from_the_tick_after_its_deploy() -> None:
     decision = world.tick(timedelta(seconds=30))
 
     assert pools(decision) == [f"g4dn.xlarge/{AWAY_ZONE}/spot"]
+
+
+def test_nothing_is_launched_in_an_outpost_that_is_just_going() -> None:
+    world = a_world()
+    refresh(world.ports)
+    world.tick()
+    settings = world.workload_settings()
+    home = {REGION: settings.outposts[REGION]}
+    world.settings.deploy(replace(settings, outposts=home, unread={AWAY: "gone"}))
+    world.send()
+
+    decision = world.tick(timedelta(seconds=5))
+
+    assert pools(decision) == [f"g4dn.xlarge/{ZONES[0]}/spot"]
+    assert f"{AWAY} is left out: its outpost is gone" in decision.notes
