@@ -1,5 +1,7 @@
 """Where a worker belongs, and what its machine tells it."""
 
+import io
+import os
 import subprocess
 import sys
 from datetime import timedelta
@@ -13,9 +15,18 @@ from spindown.contract.run import RunSpec
 from spindown.domain.offer import CapacityType
 from spindown.error import ContractError
 from tests.work import a_worker
-from worker.__main__ import main, read_settings, visible_gpus, with_secrets
+from worker.__main__ import (
+    find_fault,
+    main,
+    make_runner,
+    read_settings,
+    visible_gpus,
+    with_secrets,
+)
 from worker.child.code import Code
+from worker.child.command import CommandRunner
 from worker.home import find_home
+from worker.log import open_log
 
 TAGS = {
     tag.DEPLOYMENT: "demo",
@@ -117,3 +128,32 @@ def test_secrets_are_read_by_their_names_into_the_environment_of_the_code(tmp_pa
 
     assert known.spec.env == {"LEVEL": "3", "TOKEN": "t0p"}
     assert b"t0p" not in (repr(code) + repr(spec.secrets)).encode()
+
+
+def test_the_user_of_the_code_is_ours_unless_the_machine_names_one(tmp_path: Path) -> None:
+    ours = f"{os.getuid()}:{os.getgid()}"
+    assert read_settings({}, tmp_path).code_user == ours
+    assert read_settings({"SPINDOWN_CODE_USER": "root"}, tmp_path).code_user == "0:0"
+    with pytest.raises(ContractError, match=r"run install\.sh"):
+        read_settings({"SPINDOWN_CODE_USER": "nobody-of-that-name"}, tmp_path)
+
+
+def test_a_program_is_started_as_the_machine_says(tmp_path: Path) -> None:
+    settings = read_settings({"SPINDOWN_LAUNCHER": "/opt/run-code --"}, tmp_path)
+    assert settings.launcher == ("/opt/run-code", "--")
+    spec = RunSpec(command=("./a", "b"), env={"LEVEL": "3"})
+    code = Code(root=tmp_path, spec=spec, digest="d")
+    log = open_log(io.StringIO())
+    runner = make_runner(a_worker(gpu_count=2.0, slots=2), 1, code, settings, log)
+    assert isinstance(runner, CommandRunner)
+
+
+def test_a_machine_without_a_container_runtime_is_unfit_for_an_image_alone(tmp_path: Path) -> None:
+    settings = read_settings({"PATH": str(tmp_path)}, tmp_path)
+    image = Code(root=tmp_path, spec=RunSpec(image="render:1"), digest="d")
+    program = Code(root=tmp_path, spec=RunSpec(command=("a",)), digest="d")
+    worker, ours = a_worker(), identity(TAGS)
+    fault = find_fault(worker, ours, image, settings)
+    assert fault is not None
+    assert fault.endswith("podman is not installed; nerdctl is not installed")
+    assert find_fault(worker, ours, program, settings) is None
