@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spindown.cli.session import connect
 from spindown.contract import tag
-from spindown.local.market import MarketInstance
+from spindown.local.market import MarketInstance, Scenario
 from spindown.local.market.instance import Reason
 from spindown.local.market.scenario import DryPool
 from spindown.local.system import LocalSystem
@@ -60,16 +61,29 @@ commit_margin = "1s"
 """
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    directory = tmp_path_factory.mktemp("regions")
+def write_deployment(directory: Path) -> Path:
+    """Write a spindown.toml with an outpost, and its code; return its path."""
     (directory / "slow").mkdir()
     (directory / "slow" / "slow.py").write_text(_CODE, encoding="utf-8")
     path = directory / "spindown.toml"
     path.write_text(_CONFIG, encoding="utf-8")
-    scenario = at_once().model_copy(update={"dry": (DryPool(zone=f"{HOME}*"),), "interruption": ()})
+    return path
+
+
+def dry_at_home() -> Scenario:
+    """Return a market in which home has nothing to give, and nothing is reclaimed by itself."""
+    return at_once().model_copy(update={"dry": (DryPool(zone=f"{HOME}*"),), "interruption": ()})
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("regions")
     with LocalSystem(
-        path, state=directory / ".spindown", port=0, tick=TICK, scenario=scenario
+        write_deployment(directory),
+        state=directory / ".spindown",
+        port=0,
+        tick=TICK,
+        scenario=dry_at_home(),
     ) as system:
         system.deploy()
         session = connect(system.deployment, system.region)

@@ -1,0 +1,41 @@
+"""A deployment of two regions goes: what runs abroad ends before what it stands on."""
+
+from pathlib import Path
+
+import pytest
+
+from spindown.cli.session import connect
+from spindown.local.market.instance import Reason, State
+from spindown.local.system import LocalSystem
+from tests.e2e.test_region import AWAY, HOME, a_worker_at_work, dry_at_home, write_deployment
+from tests.e2e.world import TICK, World
+
+pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
+
+
+def stacks(system: LocalSystem, region: str) -> set[str]:
+    listed = system.client("cloudformation", region).list_stacks()["StackSummaries"]
+    return {one["StackName"] for one in listed if one["StackStatus"] != "DELETE_COMPLETE"}
+
+
+def test_nothing_runs_in_any_region_once_the_deployment_is_gone(tmp_path: Path) -> None:
+    with LocalSystem(
+        write_deployment(tmp_path),
+        state=tmp_path / ".spindown",
+        port=0,
+        tick=TICK,
+        scenario=dry_at_home(),
+    ) as system:
+        system.deploy()
+        session = connect(system.deployment, system.region)
+        world = World(system=system, session=session, directory=tmp_path)
+        assert stacks(system, AWAY) == {f"e2e-outpost-{AWAY}"}
+        world.send("slow", {"items": list(range(1000)), "job_id": "endless"})
+        running = a_worker_at_work(world)
+
+        system.destroy()
+
+        assert stacks(system, HOME) | stacks(system, AWAY) == set()
+        ended = {one.instance_id: one for one in system.market.instances()}
+        assert {one.state for one in ended.values()} == {State.TERMINATED}
+        assert ended[running.instance_id].reason is Reason.API_CALL
