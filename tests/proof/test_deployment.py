@@ -158,7 +158,7 @@ def test_two_deployments_side_by_side_do_not_see_each_other(
     system.deploy()
     other = write_project(tmp_path / "other", name="second")
     how = {
-        "stack": "second-core",
+        "stacks": ["second-core"],
         "state": tmp_path / "second",
         "environment": environment.outer_environment()
         | environment.aws_environment(system.endpoint, system.region),
