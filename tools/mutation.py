@@ -59,7 +59,8 @@ def main() -> None:
     _make_project(chosen.paths, chosen.tests)
     prefixes = [path.removesuffix(".py").replace("/", ".") for path in chosen.paths]
     names = [f"{prefix}.*{digit}" for prefix in prefixes for digit in chosen.digits]
-    command = [VENV / "bin" / "mutmut", "run", "--max-children", str(chosen.children), *names]
+    mutmut = str(VENV / "bin" / "mutmut")
+    command = [mutmut, "run", "--max-children", str(chosen.children), *names]
     is_whole = True
     try:
         done = subprocess.run(command, cwd=PROJECT, check=False, timeout=chosen.seconds)

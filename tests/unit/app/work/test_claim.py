@@ -8,7 +8,7 @@ import pytest
 
 from spindown.app.ending import free_leases
 from spindown.app.ledger import Ledger
-from spindown.app.port import Key, Message, When, Write
+from spindown.app.port import Key, Message, Outgoing, When, Write
 from spindown.app.work.claim import Declined, Outcome
 from spindown.app.work.commit import commit, complete
 from spindown.app.work.held import Held
@@ -18,6 +18,7 @@ from spindown.contract.job.manifest import (
     Failure,
     JobState,
     Manifest,
+    StateFile,
     decode_manifest,
     encode_manifest,
     manifest_key,
@@ -469,3 +470,28 @@ def test_works_on_a_worn_message_that_has_no_room_for_an_id() -> None:
     world.clock.advance(timedelta(days=8))
 
     assert isinstance(world.claim(), Held)
+
+
+def test_other_code_begins_anew_without_the_users_state_of_the_first() -> None:
+    world = WorkWorld()
+    state = (StateFile(path="a", key="jobs/j/state/1/a", bytes=1, sha256="0" * 64),)
+    before = a_manifest(
+        world, epoch=1, released=True, next_item=0, user_state=state, code_digest="v1"
+    )
+    world.objects.put(manifest_key("j"), encode_manifest(before))
+    world.send(JOB)
+
+    held = world.hold(seat=a_seat(code_digest="v2"))
+
+    assert (held.manifest.user_state, held.manifest.code_digest) == ((), "v2")
+
+
+def test_a_malformed_message_keeps_its_tenant_in_the_dead_letters() -> None:
+    world = WorkWorld()
+    world.queue.send([Outgoing(body="not a job", tenant="t")])
+    world.claim()
+
+    letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(0))
+
+    assert letter is not None
+    assert (letter.body, letter.tenant) == ("not a job", "t")

@@ -180,3 +180,16 @@ def crash_at_method(world: WorkWorld, method: str) -> None:
             raise Unreachable("crash")
 
     world.before = crash
+
+
+def test_a_child_keeps_the_parameters_and_the_tenant_of_its_parent() -> None:
+    world = WorkWorld(policy=replace(WorkWorld().policy, max_items_per_job=2))
+    job = {"job_id": "j", "items": items(3), "params": {"width": 16}, "tenant": "t"}
+    held = world.hold(job)
+    held = split(held, items(3), ports=world.ports, policy=world.policy)
+    complete(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+
+    child = world.hold()
+
+    assert (child.job.params, child.job.tenant, child.message.tenant) == ({"width": 16}, "t", "t")
+    assert (child.manifest.parent, child.manifest.tenant) == ("j", "t")
