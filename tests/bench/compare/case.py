@@ -58,7 +58,7 @@ def _sold(
 
 
 def _office(seed: int, _data: Path, _part: Part) -> SimScenario:
-    return _sold("S1", office_batches(seed=seed, days=14, work_hours=200 * 14 / 30), seed, days=14)
+    return _sold("S1", office_batches(seed=seed, days=7, work_hours=200 * 7 / 30), seed, days=7)
 
 
 def _images(load: float, days: float) -> Callable[[int, Path, Part], SimScenario]:
@@ -79,7 +79,7 @@ def _training(cluster: str, days: float) -> Callable[[int, Path, Part], SimScena
 
 
 def _bursts(seed: int, _data: Path, _part: Part) -> SimScenario:
-    return _sold("S4", rare_bursts(seed=seed, days=14), seed, days=14)
+    return _sold("S4", rare_bursts(seed=seed, days=10), seed, days=10)
 
 
 def _stream(seed: int, _data: Path, _part: Part) -> SimScenario:
@@ -100,7 +100,7 @@ def _crowd(seed: int, data: Path, _part: Part) -> SimScenario:
 
 
 def _starved(seed: int, data: Path, part: Part) -> SimScenario:
-    plain = _images(1.0, 3.0)(seed, data, part)
+    plain = _images(1.0, 2.0)(seed, data, part)
     zones = {
         zone: Zone(
             spot=((0.0, 0.95),), capacity=source.spot_capacity(data, kind="availability", zone=zone)
@@ -147,7 +147,7 @@ def _shock(seed: int, data: Path, _part: Part) -> SimScenario:
 
 
 def _faults(seed: int, data: Path, part: Part) -> SimScenario:
-    plain = _images(1.0, 3.0)(seed, data, part)
+    plain = _images(1.0, 2.0)(seed, data, part)
     arrivals = tuple(sorted((*plain.arrivals, *plain.arrivals[::20]), key=lambda x: x.at))
     down = ((12 * _HOUR, 18 * _HOUR),)
     return replace(plain, name="S11", arrivals=arrivals, control_down=down, notice_missing=1.0)
@@ -158,7 +158,7 @@ CASES: Mapping[str, Case] = {
     for case in (
         Case(
             name="S1",
-            title="office batches, 200 GPU-hours a month, two weeks of it",
+            title="office batches, 200 GPU-hours a month, a week of it",
             build=_office,
             is_main=True,
             needs_data=False,
@@ -166,13 +166,13 @@ CASES: Mapping[str, Case] = {
         Case(
             name="S2 x0.6",
             title="image requests (GenTD26), thinned to 0.6",
-            build=_images(0.6, 3.0),
+            build=_images(0.6, 2.0),
             is_main=True,
         ),
         Case(
             name="S2",
             title="image requests (GenTD26) as they came",
-            build=_images(1.0, 3.0),
+            build=_images(1.0, 2.0),
             is_main=True,
         ),
         Case(
@@ -184,13 +184,13 @@ CASES: Mapping[str, Case] = {
         Case(
             name="S3 103959",
             title="training jobs (Philly), a thin queue",
-            build=_training("103959", 14.0),
+            build=_training("103959", 10.5),
             is_main=True,
         ),
         Case(
             name="S3 6c71a0",
             title="training jobs (Philly), a busy queue",
-            build=_training("6c71a0", 1.5),
+            build=_training("6c71a0", 1.0),
             is_main=True,
         ),
         Case(
