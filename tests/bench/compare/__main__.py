@@ -85,7 +85,7 @@ def _solve(names: Sequence[str], data: Path | None) -> list[dict[str, float | st
         least = bound(alone, start_within=600.0)
         gaps.append(
             {
-                "slice": f"{name}, {hours:.0f} h",
+                "slice": f"{name}, {hours:g} h",
                 "jobs": len(slice_),
                 "least_over_l2": exact.least * hour / least.bounded_wait,
                 "found_over_l2": exact.found * hour / least.bounded_wait,

