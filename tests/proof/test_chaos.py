@@ -1,17 +1,24 @@
 """The local system under attack loses nothing, does nothing twice and leaves nothing running."""
 
+import subprocess
+import sys
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from tests.proof.chaos.run import run
+_ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.proof
-def test_nothing_is_lost_doubled_or_left_running_after_an_attack(tmp_path: Path) -> None:
-    seed = 11
-    figures = run(tmp_path, random=Random(seed), seed=seed, seconds=75.0, jobs=30)
+def test_nothing_is_lost_doubled_or_left_running_after_an_attack() -> None:
+    # In a process of its own, as `make chaos` runs it: killed functions leave pipes behind.
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.proof.chaos", "--seed", "11"],
+        cwd=_ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
 
-    assert figures["faults"] == []
-    assert sum(figures["attacks"].values()) > 10
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
