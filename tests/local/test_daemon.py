@@ -47,7 +47,7 @@ def state(tmp_path: Path) -> Iterator[Path]:
 
 def test_up_deploys_status_tells_and_down_leaves_nothing(tmp_path: Path, state: Path) -> None:
     up = daemon.start(write_config(tmp_path), state=state, port=0)
-    assert up.functions == ("test-interruption", "test-offers", "test-scaler")
+    assert up.functions == ("test-interruption", "test-offers", "test-scaler", "test-teardown")
     assert {"test-count", "test-count-dlq"} <= {queue.name for queue in up.queues}
 
     session = boto3.Session(aws_access_key_id="any", aws_secret_access_key="any")
