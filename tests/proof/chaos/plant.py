@@ -155,12 +155,13 @@ class Plant:
     def stop_for(self, instance: MarketInstance, seconds: float) -> bool:
         """Stop a worker with all it has started, and let it go on when others have its jobs."""
         until = time.monotonic() + seconds
-        processes = self.processes(instance.instance_id)
+        processes, stopped = self.processes(instance.instance_id), False
         while time.monotonic() < until:
             # The hypervisor's own throttle may let it go on.
-            _signal(processes, signal.SIGSTOP)
+            stopped |= _signal(processes, signal.SIGSTOP)
             pause(0.02)
-        return _signal(processes, signal.SIGCONT)
+        _signal(processes, signal.SIGCONT)
+        return stopped
 
     def reclaim(self, instance: MarketInstance, *, notice: float) -> bool:
         """Take an instance away as EC2 does."""
