@@ -153,6 +153,8 @@ class BacklogRow:
     visible: int = 0
     in_flight: int = 0
     seen_at: datetime | None = None
+    #: Since when ticks have reached the ledger without a break (``domain.reaping.watch_from``).
+    watched_since: datetime | None = None
     #: Raised by every claim; a change between two ticks is progress.
     claims: int = 0
     #: Claims of jobs that had waited for longer than ``start_within``.

@@ -94,6 +94,12 @@ class Worker:
         return self.state in {WorkerState.BOOTING, WorkerState.IDLE, WorkerState.BUSY}
 
     @property
+    def last_sign(self) -> datetime:
+        """Return when it last gave a sign of life; its launch is the first."""
+        signs = (self.heartbeat_at, self.checked_in_at, self.launched_at)
+        return max(at for at in signs if at is not None)
+
+    @property
     def is_interrupting(self) -> bool:
         """Tell whether EC2 has announced that it takes the instance away."""
         return self.interrupted_at is not None

@@ -1,9 +1,11 @@
-"""How many workers are kept warm now, and what that comes to in a month."""
+"""How many workers are kept warm now, which they are, and what that comes to in a month."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.offer import HOURS_PER_MONTH
 from spindown.domain.policy import Policy, WarmSpan, Weekday
 
@@ -40,6 +42,18 @@ def _holds(span: WarmSpan, now: datetime) -> bool:
     return (today in span.days and clock >= span.start) or (
         yesterday in span.days and clock < span.end
     )
+
+
+def kept_warm_of(workers: Sequence[Worker], policy: Policy) -> frozenset[str]:
+    """Return the workers that ``warm_workers`` keeps: the youngest, which live longest.
+
+    One that boots is kept only where no other is there: it may never come up.
+    """
+    staying = sorted(
+        (w for w in workers if w.takes_jobs), key=lambda w: w.launched_at, reverse=True
+    )
+    staying.sort(key=lambda w: w.state is WorkerState.BOOTING)
+    return frozenset(w.instance_id for w in staying[: policy.warm_workers])
 
 
 def warm_hours_per_month(policy: Policy) -> float:

@@ -215,6 +215,32 @@ def test_a_ledger_outage_that_makes_all_look_stale_ends_nobody() -> None:
     assert world.view().workers.keys() == {p.instance_id for p in world.live}
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_outage_of_the_whole_ledger_ends_no_live_worker_of_one_or_two(count: int) -> None:
+    world = a_world()
+    while len(world.live) < count:
+        world.submit(4)
+        world.submit(4)
+        world.tick(MINUTE)
+        for instance_id in world.bootable[: count - len(world.live)]:
+            world.boot(instance_id)
+    world.broken |= set(world.bootable)
+    for process in world.live:
+        process.step(0)
+        process.step(0)
+        process.beat()
+    at_work = {process.instance_id for process in world.live}
+
+    # Neither heartbeats nor ticks get through; leases lapse, the rows look stale.
+    lives(world, 40, beats=False, ticks=False)
+    world.tick()
+    lives(world, 15)
+
+    assert not at_work & ends(world).keys()
+    for process in world.live:
+        process.work()
+
+
 # The fourth: alarms and the budget. Nothing ends instances here; a person must hear of it.
 
 

@@ -24,9 +24,9 @@ from spindown.domain.reaping import (
     has_left_work,
     has_missed_check_in,
     is_fault_of_image,
-    kept_warm_of,
     reap,
 )
+from spindown.domain.warm import kept_warm_of
 
 #: Why a row has ended whose instance EC2 does not describe.
 UNKNOWN = "EC2 does not know it any more"
@@ -50,6 +50,7 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
         policy=tick.policy,
         knowledge=tick.knowledge,
         now=tick.now,
+        watched_since=tick.seen.watched_since,
     )
     by_id = {instance.instance_id: instance for instance in seen}
     for ending in reaping.ended:
@@ -70,6 +71,8 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
     if reaping.held_back:
         tick.held_back = True
         tick.notes.append(reaping.held_back)
+    if reaping.doubt:
+        tick.notes.append(reaping.doubt)
     tick.notes += [f"{i} is busy past its lifetime: left alone" for i in reaping.overdue]
     _terminate(tick, [(w.region, w.instance_id) for w in doomed])
     _terminate(tick, [(i.region, i.instance_id) for i in orphans])

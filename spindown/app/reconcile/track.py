@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from spindown.app.reconcile.tick import Tick
 from spindown.contract.row import GAP_RATE, BacklogRow, RateRow
 from spindown.domain.fleet import Backlog
+from spindown.domain.reaping import watch_from
 from spindown.domain.sizing import Waiting, next_margin
 
 #: SQS's numbers are approximate: only after so long did an empty queue hold nothing.
@@ -17,7 +18,7 @@ SAMPLES_AT_MOST = 50
 
 
 def follow_backlog(tick: Tick) -> None:
-    """Bring the backlog row up to date; a gap that has just ended is learned."""
+    """Bring the backlog row up to date, of the queue and of the ticks; learn an ended gap."""
     before = tick.seen
     tick.seen = follow(before, tick.backlog, tick.now)
     margin = next_margin(
@@ -26,7 +27,11 @@ def follow_backlog(tick: Tick) -> None:
         late=before.late - before.late_seen,
         policy=tick.policy,
     )
-    tick.seen = replace(tick.seen, margin=margin.total_seconds())
+    tick.seen = replace(
+        tick.seen,
+        margin=margin.total_seconds(),
+        watched_since=watch_from(before.watched_since, before.seen_at, tick.policy, tick.now),
+    )
     if before.empty_since is not None and tick.seen.empty_since is None:
         gap = (tick.now - before.empty_since).total_seconds()
         add_sample(tick, GAP_RATE, gap)
@@ -119,6 +124,7 @@ def seen_changes(row: BacklogRow) -> dict[str, object]:
             "visible",
             "in_flight",
             "seen_at",
+            "watched_since",
             "claims_seen",
             "late_seen",
             "waiting_since",

@@ -163,11 +163,50 @@ def test_ends_nothing_when_most_of_the_fleet_looks_stale_at_once() -> None:
         world.claim(worker.instance_id, f"job-{worker.instance_id}")
     assert len(world.workers()) == 4
 
-    decision = world.tick(minutes(20))
+    decision = world.run(20)[-1]
 
-    assert decision.condemned == ()
+    assert world.workers(WorkerState.CONDEMNED, WorkerState.ENDED) == []
     assert world.metric("ReapingHeldBack") == 1
     assert any("stale at once" in note for note in decision.notes)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("is_dead", [False, True], ids=["alive", "dead"])
+def test_after_an_outage_of_the_ledger_a_few_workers_have_time_to_report(
+    workers: int, is_dead: bool
+) -> None:
+    world = with_policy(max_workers=workers, drain_within=minutes(10))
+    world.send(40)
+    world.tick()
+    for worker in world.workers():
+        world.check_in(worker.instance_id)
+        world.claim(worker.instance_id, f"job-{worker.instance_id}")
+    assert len(world.workers(WorkerState.BUSY)) == workers
+    world.run(1)
+
+    # Neither heartbeats nor ticks reach the ledger.
+    def refuse(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.port == "table":
+            raise Unreachable("no answer")
+        return proceed()
+
+    world.interfere = refuse
+    for _ in range(20):
+        with pytest.raises(Unreachable):
+            world.tick(minutes(1))
+    world.interfere = None
+    first = world.tick(minutes(1))
+    fleet = [worker.instance_id for worker in world.workers(WorkerState.BUSY)]
+    later = []
+    for _ in range(12):
+        for instance_id in fleet if not is_dead else ():
+            world.put(worker_sort(instance_id), heartbeat_at=world.now)
+        later.append(world.tick(minutes(1)))
+
+    assert (first.condemned, world.metric("ReapingHeldBack")) == ((), 0)
+    assert any("ticks reach the ledger since" in note for note in first.notes)
+    ended = [len(decision.condemned) for decision in later]
+    assert ended == [0] * 10 + ([workers] if is_dead else [0]) + [0]
 
 
 def test_ends_one_silent_worker_and_requeues_its_job() -> None:

@@ -17,9 +17,10 @@ from spindown.domain.reaping import (
     Ending,
     Reaping,
     has_left_work,
-    kept_warm_of,
     reap,
+    watch_from,
 )
+from spindown.domain.warm import kept_warm_of
 from tests.builders import NOW, a_booting_worker, a_launch, a_lease, a_worker, minutes
 
 POLICY = Policy(idle_timeout=minutes(10), scale_down_delay=minutes(2), tick=minutes(1))
@@ -173,6 +174,60 @@ def test_stale_workers_are_ended_a_few_at_a_time(
 
     assert len(found.condemn) == ended
     assert (found.held_back is not None) is held
+
+
+@pytest.mark.parametrize("fleet", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("silent_for", "watched_for", "ends"),
+    [
+        pytest.param(11, 11, True, id="the ledger was there all the time"),
+        pytest.param(60, 11, True, id="it was there for long enough since"),
+        pytest.param(60, 10, False, id="it might report any moment"),
+        pytest.param(60, 0, False, id="the first tick after an outage"),
+        pytest.param(10, 60, False, id="not silent for long"),
+    ],
+)
+def test_silence_counts_only_while_ticks_reach_the_ledger(
+    fleet: int, silent_for: int, watched_for: int, ends: bool
+) -> None:
+    silent = busy("i-silent", heartbeat_at=NOW - minutes(silent_for))
+    found = reaped(silent, *fresh(fleet - 1), watched_since=NOW - minutes(watched_for))
+
+    assert condemned(found) == (["i-silent"] if ends else [])
+    assert found.held_back is None
+    assert (found.doubt is not None) is (silent_for > 10 and not ends)
+
+
+def test_after_an_outage_age_alone_still_ends_a_silent_worker() -> None:
+    age = POLICY.max_lifetime + POLICY.lifetime_grace + minutes(1)
+    old = busy(launched_at=NOW - age, heartbeat_at=NOW - minutes(60))
+
+    found = reaped(old, watched_since=NOW)
+
+    assert (condemned(found), found.doubt) == (["i-1"], None)
+
+
+@pytest.mark.parametrize(
+    ("tick", "stale_after", "last_tick", "breaks"),
+    [
+        pytest.param(1, 10, 1, False, id="a tick ago"),
+        pytest.param(1, 10, 3.3, False, id="two ticks missed"),
+        pytest.param(1, 10, 3.4, True, id="three missed"),
+        pytest.param(5, 10, 7.5, False, id="a slow tick that comes late"),
+        pytest.param(5, 10, 7.6, True, id="one slow tick missed"),
+        pytest.param(1, 10, None, True, id="the first tick of all"),
+    ],
+)
+def test_a_watch_begins_anew_after_a_break(
+    tick: float, stale_after: float, last_tick: float | None, breaks: bool
+) -> None:
+    policy = replace(POLICY, tick=minutes(tick), heartbeat_stale_after=minutes(stale_after))
+    before = NOW - minutes(90)
+
+    found = watch_from(before, None if last_tick is None else NOW - minutes(last_tick), policy, NOW)
+
+    assert found == (NOW if breaks else before)
+    assert watch_from(None, NOW, policy, NOW) == NOW
 
 
 def test_those_who_were_silent_longest_are_ended_first() -> None:

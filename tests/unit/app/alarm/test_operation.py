@@ -98,8 +98,7 @@ def workers_that_all_look_stale() -> ControlWorld:
     for worker in world.workers():
         world.check_in(worker.instance_id)
         world.claim(worker.instance_id, f"job-{worker.instance_id}")
-    world.clock.advance(20 * MINUTE)
-    world.run(20)
+    world.run(40)
     return world
 
 

@@ -1,43 +1,16 @@
-"""Which instances reconcile ends: only those that break their own contract.
-
-The third of four nets. A worker that is at work and says so is never ended from outside; its own
-timer and the dead-man timer on the instance bound its life.
-"""
+"""Decide which instances reconcile ends: only those that break their own contract."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from spindown.domain.fleet import Launch, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.idle import idle_timeout
 from spindown.domain.interruption import RECLAIM_GRACE
 from spindown.domain.learning import Knowledge, check_in_within
 from spindown.domain.policy import Policy
-
-
-class Instance(Protocol):
-    """An instance as EC2 describes it."""
-
-    @property
-    def instance_id(self) -> str:
-        """Its id."""
-        ...
-
-    @property
-    def state(self) -> str:
-        """pending, running, shutting-down, terminated, stopping or stopped."""
-        ...
-
-    @property
-    def launched_at(self) -> datetime:
-        """When EC2 started it."""
-        ...
-
-    @property
-    def state_reason(self) -> str:
-        """EC2's StateReason.Code."""
-        ...
+from spindown.domain.reaping.ending import Ending, Instance, ending_of
+from spindown.domain.warm import kept_warm_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +21,6 @@ class Condemnation:
     reason: str
     #: It never came up: its pool is marked, and the launch counts as failed.
     never_checked_in: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """A worker whose instance is gone."""
-
-    instance_id: str
-    reason: str
-    #: EC2 took it back: an interruption of its pool.
-    reclaimed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +39,8 @@ class Reaping:
     overdue: tuple[str, ...] = ()
     #: Why stale workers were left alone, in words.
     held_back: str | None = None
+    #: Why silent workers do not count as stale yet, in words.
+    doubt: str | None = None
 
 
 #: Stale workers condemned in one tick, at most.
@@ -88,15 +53,6 @@ UNSEEN_FOR = timedelta(minutes=5)
 DRAINED_FOR = timedelta(minutes=5)
 
 _GONE = frozenset({"shutting-down", "terminated"})
-#: StateReason.Code of an instance that somebody ended by a call, and what all codes begin with
-#: that blame EC2 itself (EC2 API reference, StateReason).
-_ENDED_BY_CALL = "Client.UserInitiatedShutdown"
-_FAULT_OF_EC2 = "Server."
-#: Why a worker leaves that could do its work: what it writes as its reason.
-OTHER_CODE, NO_ROOM = "other code is deployed", "max_workers is 0"
-_SENT_AWAY = frozenset({_ENDED_BY_CALL, OTHER_CODE, NO_ROOM})
-#: StateReason.Code of an instance that EC2 took back (EC2 API reference, StateReason).
-_RECLAIMED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
 
 
 def reap(
@@ -108,8 +64,12 @@ def reap(
     policy: Policy,
     knowledge: Knowledge,
     now: datetime,
+    watched_since: datetime | None = None,
 ) -> Reaping:
-    """Decide what to end. A worker appears in at most one list."""
+    """Decide what to end. A worker appears in at most one list.
+
+    Silence counts from ``watched_since`` on at the earliest; None: it counts in full.
+    """
     seen = {instance.instance_id: instance for instance in instances}
     present: list[Worker] = []
     ended: list[Ending] = []
@@ -126,8 +86,8 @@ def reap(
         else:
             present.append(worker)
     leased = {lease.instance_id for lease in leases if lease.deadline > now}
-    verdicts = _Verdicts(policy, knowledge, now, leased)
-    stale, held_back = _stale(verdicts, present)
+    verdicts = _Verdicts(policy, knowledge, now, leased, watched_since)
+    stale, held_back, doubt = _stale(verdicts, present)
     condemn = [*stale, *verdicts.broken(present, {c.instance_id for c in stale})]
     return Reaping(
         condemn=tuple(condemn),
@@ -137,57 +97,8 @@ def reap(
         orphans=_orphans(workers, instances, launches, now),
         overdue=tuple(w.instance_id for w in present if verdicts.is_overdue(w)),
         held_back=held_back,
+        doubt=doubt,
     )
-
-
-def ending_of(worker: Worker, instance: Instance) -> Ending:
-    """Say why an instance that is gone has ended, and whether EC2 took it back."""
-    reclaimed = instance.state_reason in _RECLAIMED or (
-        worker.is_interrupting and not instance.state_reason.startswith("Client.")
-    )
-    reason = worker.reason or instance.state_reason or instance.state
-    return Ending(instance_id=worker.instance_id, reason=reason, reclaimed=reclaimed)
-
-
-def has_missed_check_in(worker: Worker) -> bool:
-    """Tell whether a worker ended before it checked in, neither taken back nor ended by a call.
-
-    Whoever ends such instances one after the other must not be given new ones without end. One
-    that was condemned for its silence was counted then.
-    """
-    return (
-        worker.state is WorkerState.ENDED
-        and worker.checked_in_at is None
-        and worker.condemned_at is None
-        and not worker.is_interrupting
-        and worker.reason != _ENDED_BY_CALL
-    )
-
-
-def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
-    """Tell whether a worker came up and ended without any job, though one waited all the time.
-
-    One that was told to leave, by a deploy for example, has not.
-
-    Args:
-        worker: as the ledger holds it.
-        waiting_since: since when work is visible that nobody has claimed; None: there is none.
-    """
-    return (
-        worker.state is WorkerState.ENDED
-        and worker.checked_in_at is not None
-        and worker.claimed_at is None
-        and not worker.is_interrupting
-        and worker.rebalance_at is None
-        and worker.reason not in _SENT_AWAY
-        and waiting_since is not None
-        and waiting_since <= worker.checked_in_at
-    )
-
-
-def is_fault_of_image(worker: Worker) -> bool:
-    """Tell whether what ended an instance may be in its image, code or account, not in EC2."""
-    return not worker.reason.startswith(_FAULT_OF_EC2)
 
 
 def _orphans(
@@ -213,13 +124,16 @@ def _orphans(
 
 def _stale(
     verdicts: "_Verdicts", present: Sequence[Worker]
-) -> tuple[list[Condemnation], str | None]:
+) -> tuple[list[Condemnation], str | None, str | None]:
     reporting = [w for w in present if w.is_live and w.checked_in_at is not None]
-    stale = [w for w in reporting if verdicts.is_stale(w) and not verdicts.is_leaving(w)]
-    held_back = None
+    silent = [w for w in reporting if verdicts.is_silent(w) and not verdicts.is_leaving(w)]
+    # Their age is EC2's word, not the ledger's: it condemns whatever became of heartbeats.
+    stale = [w for w in silent if verdicts.is_silence_watched(w) or verdicts.is_past_lifetime(w)]
+    doubt = held_back = None
+    if len(stale) < len(silent):
+        doubt = f"{len(silent) - len(stale)} silent, none ended yet: {verdicts.words_of_doubt}"
     if len(stale) >= STALE_IS_OURS_FROM and 2 * len(stale) > len(reporting):
         held_back = f"{len(stale)} of {len(reporting)} workers are stale at once: none is ended"
-        # Their age is EC2's word, not the ledger's: it condemns whatever became of heartbeats.
         stale = [w for w in stale if verdicts.is_past_lifetime(w)]
     stale.sort(key=lambda w: (w.heartbeat_at or w.launched_at, w.instance_id))
     condemned = [
@@ -229,17 +143,23 @@ def _stale(
     rest = len(stale) - len(condemned)
     if rest and held_back is None:
         held_back = f"{rest} more stale workers wait for the next tick"
-    return condemned, held_back
+    return condemned, held_back, doubt
 
 
 class _Verdicts:
     """What one worker's contract says at one moment."""
 
     def __init__(
-        self, policy: Policy, knowledge: Knowledge, now: datetime, leased: set[str]
+        self,
+        policy: Policy,
+        knowledge: Knowledge,
+        now: datetime,
+        leased: set[str],
+        watched_since: datetime | None,
     ) -> None:
         self.policy = policy
         self.now = now
+        self.watched_since = watched_since
         self.leased = leased
         self.check_in_within = check_in_within(knowledge, policy)
         # A tick more, since a worker may have ended its idle time just after the row was read.
@@ -268,22 +188,33 @@ class _Verdicts:
             return False
         return self.now <= worker.interrupted_at + RECLAIM_GRACE
 
-    def is_stale(self, worker: Worker) -> bool:
+    def is_silent(self, worker: Worker) -> bool:
         """Tell whether it has given no sign of life for too long."""
         if worker.instance_id in self.leased:
             return False
-        return self.now - _last_sign(worker) > self.policy.heartbeat_stale_after
+        return self.now - worker.last_sign > self.policy.heartbeat_stale_after
+
+    def is_silence_watched(self, worker: Worker) -> bool:
+        """Tell whether the ledger was there to hear it for all of ``heartbeat_stale_after``."""
+        heard_from = max(worker.last_sign, self.watched_since or worker.last_sign)
+        return self.now - heard_from > self.policy.heartbeat_stale_after
+
+    @property
+    def words_of_doubt(self) -> str:
+        """Say why silence does not count yet."""
+        # A moment, not a length: the note of the next tick reads the same.
+        return f"ticks reach the ledger since {self.watched_since or self.now:%H:%M} UTC only"
 
     def stale_reason(self, worker: Worker) -> str:
         """Say since when it has been silent."""
-        return f"no heartbeat for {_words(self.now - _last_sign(worker))}"
+        return f"no heartbeat for {_words(self.now - worker.last_sign)}"
 
     def is_overdue(self, worker: Worker) -> bool:
         """Tell whether it is busy and alive past its lifetime and grace."""
         return (
             worker.state is WorkerState.BUSY
             and self.is_past_lifetime(worker)
-            and not self.is_stale(worker)
+            and not self.is_silent(worker)
         )
 
     def is_past_lifetime(self, worker: Worker) -> bool:
@@ -295,7 +226,7 @@ class _Verdicts:
         age = self.now - worker.launched_at
         if worker.state is WorkerState.BOOTING and age > self.check_in_within:
             return f"never checked in within {_words(self.check_in_within)}"
-        if worker.state is WorkerState.DRAINED and self.now - _last_sign(worker) > DRAINED_FOR:
+        if worker.state is WorkerState.DRAINED and self.now - worker.last_sign > DRAINED_FOR:
             return "drained, but never powered off"
         unoccupied = worker.state in {WorkerState.IDLE, WorkerState.DRAINED}
         if unoccupied and self.is_past_lifetime(worker):
@@ -305,23 +236,6 @@ class _Verdicts:
             if idle > self.idle_at_most and worker.instance_id not in kept_warm:
                 return f"idle for {_words(idle)}, beyond its timeout and grace"
         return None
-
-
-def kept_warm_of(workers: Sequence[Worker], policy: Policy) -> frozenset[str]:
-    """Return the workers that ``warm_workers`` keeps: the youngest, which live longest.
-
-    One that boots is kept only where no other is there: it may never come up.
-    """
-    staying = sorted(
-        (w for w in workers if w.takes_jobs), key=lambda w: w.launched_at, reverse=True
-    )
-    staying.sort(key=lambda w: w.state is WorkerState.BOOTING)
-    return frozenset(w.instance_id for w in staying[: policy.warm_workers])
-
-
-def _last_sign(worker: Worker) -> datetime:
-    signs = (worker.heartbeat_at, worker.checked_in_at, worker.launched_at)
-    return max(at for at in signs if at is not None)
 
 
 def _words(span: timedelta) -> str:

@@ -1,0 +1,39 @@
+"""Which instances reconcile ends: only those that break their own contract.
+
+The third of four nets. A worker that is at work and says so is never ended from outside; its own
+timer and the dead-man timer on the instance bound its life.
+"""
+
+from spindown.domain.reaping.decision import (
+    UNSEEN_FOR,
+    Condemnation,
+    Reaping,
+    reap,
+)
+from spindown.domain.reaping.ending import (
+    NO_ROOM,
+    OTHER_CODE,
+    Ending,
+    Instance,
+    ending_of,
+    has_left_work,
+    has_missed_check_in,
+    is_fault_of_image,
+)
+from spindown.domain.reaping.watch import watch_from
+
+__all__ = [
+    "NO_ROOM",
+    "OTHER_CODE",
+    "UNSEEN_FOR",
+    "Condemnation",
+    "Ending",
+    "Instance",
+    "Reaping",
+    "ending_of",
+    "has_left_work",
+    "has_missed_check_in",
+    "is_fault_of_image",
+    "reap",
+    "watch_from",
+]

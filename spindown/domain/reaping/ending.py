@@ -1,0 +1,101 @@
+"""What the end of an instance says: who ended it, and whether it had been of any use."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from spindown.domain.fleet import Worker, WorkerState
+
+#: StateReason.Code of an instance that somebody ended by a call, and what all codes begin with
+#: that blame EC2 itself (EC2 API reference, StateReason).
+_ENDED_BY_CALL = "Client.UserInitiatedShutdown"
+_FAULT_OF_EC2 = "Server."
+#: Why a worker leaves that could do its work: what it writes as its reason.
+OTHER_CODE, NO_ROOM = "other code is deployed", "max_workers is 0"
+_SENT_AWAY = frozenset({_ENDED_BY_CALL, OTHER_CODE, NO_ROOM})
+#: StateReason.Code of an instance that EC2 took back (EC2 API reference, StateReason).
+_RECLAIMED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
+
+
+class Instance(Protocol):
+    """An instance as EC2 describes it."""
+
+    @property
+    def instance_id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """pending, running, shutting-down, terminated, stopping or stopped."""
+        ...
+
+    @property
+    def launched_at(self) -> datetime:
+        """When EC2 started it."""
+        ...
+
+    @property
+    def state_reason(self) -> str:
+        """EC2's StateReason.Code."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """A worker whose instance is gone."""
+
+    instance_id: str
+    reason: str
+    #: EC2 took it back: an interruption of its pool.
+    reclaimed: bool = False
+
+
+def ending_of(worker: Worker, instance: Instance) -> Ending:
+    """Say why an instance that is gone has ended, and whether EC2 took it back."""
+    reclaimed = instance.state_reason in _RECLAIMED or (
+        worker.is_interrupting and not instance.state_reason.startswith("Client.")
+    )
+    reason = worker.reason or instance.state_reason or instance.state
+    return Ending(instance_id=worker.instance_id, reason=reason, reclaimed=reclaimed)
+
+
+def has_missed_check_in(worker: Worker) -> bool:
+    """Tell whether a worker ended before it checked in, neither taken back nor ended by a call.
+
+    Whoever ends such instances one after the other must not be given new ones without end. One
+    that was condemned for its silence was counted then.
+    """
+    return (
+        worker.state is WorkerState.ENDED
+        and worker.checked_in_at is None
+        and worker.condemned_at is None
+        and not worker.is_interrupting
+        and worker.reason != _ENDED_BY_CALL
+    )
+
+
+def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
+    """Tell whether a worker came up and ended without any job, though one waited all the time.
+
+    One that was told to leave, by a deploy for example, has not.
+
+    Args:
+        worker: as the ledger holds it.
+        waiting_since: since when work is visible that nobody has claimed; None: there is none.
+    """
+    return (
+        worker.state is WorkerState.ENDED
+        and worker.checked_in_at is not None
+        and worker.claimed_at is None
+        and not worker.is_interrupting
+        and worker.rebalance_at is None
+        and worker.reason not in _SENT_AWAY
+        and waiting_since is not None
+        and waiting_since <= worker.checked_in_at
+    )
+
+
+def is_fault_of_image(worker: Worker) -> bool:
+    """Tell whether what ended an instance may be in its image, code or account, not in EC2."""
+    return not worker.reason.startswith(_FAULT_OF_EC2)
