@@ -20,6 +20,7 @@ from spindown.contract.event import (
     RebalanceRecommendation,
     StateChange,
 )
+from spindown.contract.row import BACKLOG
 from spindown.domain.interruption import NOTICE
 from spindown.memory import PortCall
 from tests.control import REGION
@@ -107,6 +108,8 @@ def wedged() -> ProofWorld:
     world = at_work()
     world.live[0].die()
     world.clock.advance(world.policy.heartbeat_stale_after + world.policy.lease_duration)
+    # Ticks have reached the ledger all the time, as far as it says: the silence is the worker's.
+    world.put(BACKLOG, seen_at=world.now)
     return world
 
 
