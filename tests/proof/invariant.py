@@ -167,7 +167,9 @@ class Chronicle:
         """Spend is the sum of paid seconds, each at its price; and no second is left out."""
         workers = self.world.rows()
         bills = {bill.instance_id: bill for bill in self.world.compute.bills()}
-        assert workers.keys() == bills.keys()
+        # What EC2 takes in the moment of its launch may never be known; no second of it was paid.
+        assert workers.keys() <= bills.keys()
+        assert all(bills[unknown].seconds == 0 for unknown in bills.keys() - workers.keys())
         seconds = dollars = 0.0
         for instance_id, worker in workers.items():
             charged = _charged(worker)
