@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -225,7 +225,7 @@ def looking_ahead(slot: SlotWorld, tmp_path: Path) -> Ahead:
         ports=slot.world.ports,
         batch_size=2,
         scratch=tmp_path,
-        executor=ThreadPoolExecutor(2),
+        executor=InLine(),
         log=slot.log,
     )
     slot.bench = replace(slot.bench, ahead=ahead)
