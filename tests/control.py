@@ -57,9 +57,17 @@ PRICES = {
     "g5.xlarge": (1.006, 0.45),
 }
 
+#: A policy under which offers are tried one by one, the lowest price first.
+STRICT = {"band": 0.0, "rank_by": "price"}
+
 
 def a_pool_of(name: str, zone: str = ZONES[0], kind: CapacityType = CapacityType.SPOT) -> Pool:
     return Pool(instance_type=name, zone=zone, capacity_type=kind)
+
+
+def every_spot_pool() -> list[Pool]:
+    """Return the pools of the first region."""
+    return [a_pool_of(name, zone) for name in PRICES for zone in ZONES]
 
 
 @dataclass
@@ -78,7 +86,7 @@ class ControlWorld:
 
     def __post_init__(self) -> None:
         self.clock = MemoryClock(NOW)
-        self.table = MemoryTable(self.clock)
+        self.table = self.make_table()
         self.objects = MemoryObjectStore(self.clock)
         self.market = MemoryMarket(self.clock)
         self.queue = MemoryJobQueue(self.clock, Random(1))
@@ -125,6 +133,9 @@ class ControlWorld:
             queue=lambda url: intercept(self.queue, "queue", self._call),
             topic=intercept(self.topic, "topic", self._call),
         )
+
+    def make_table(self) -> MemoryTable:
+        return MemoryTable(self.clock)
 
     def workload_settings(self) -> WorkloadSettings:
         home = Outpost(
@@ -233,6 +244,11 @@ class ControlWorld:
         key = Key(partition=workload_partition(WORKLOAD), sort=BACKLOG)
         self.table.write(Write(key=key, add={"claims": 1}))
         return lease
+
+    def empty_the_queue(self) -> None:
+        """Let others take and complete all that waits."""
+        while message := self.queue.receive(wait=timedelta(0), visibility=timedelta(minutes=1)):
+            self.queue.delete(message.receipt_handle)
 
     def change(self, instance_id: str, **values: Any) -> None:
         """Change a worker's state as the worker itself would."""

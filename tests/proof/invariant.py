@@ -2,9 +2,9 @@
 
 import hashlib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 import pytest
 
@@ -49,6 +49,8 @@ class Chronicle:
         #: Instance id -> when its row was first seen as ended.
         self.found: dict[str, datetime] = {}
         self._known_parts: set[str] = set()
+        #: Job id -> the version of its manifest that was checked last.
+        self._versions: dict[str, str] = {}
 
     def look(self) -> None:
         """Check what must hold now."""
@@ -79,13 +81,14 @@ class Chronicle:
 
     def _check_manifest(self, job_id: str) -> None:
         try:
-            manifest = decode_manifest(self.world.objects.get(manifest_key(job_id)).data)
+            stored = self.world.objects.get(manifest_key(job_id))
         except NotFound:
             assert job_id not in self.manifests, f"the manifest of {job_id} is gone"
             return
-        before = self.manifests.get(job_id)
-        if manifest == before:
+        if self._versions.get(job_id) == stored.version:
             return
+        self._versions[job_id] = stored.version
+        before, manifest = self.manifests.get(job_id), decode_manifest(stored.data)
         self.manifests[job_id] = manifest
         if before is not None:
             _check_only_grows(before, manifest)
@@ -251,9 +254,13 @@ def _check_parts(manifest: Manifest) -> None:
 
 
 def _job_ids(bodies: list[str]) -> set[str]:
-    """Return the jobs of messages; one that is malformed is nobody's."""
-    found: set[str] = set()
-    for body in bodies:
-        with suppress(ContractError):
-            found.add(parse_job(body).job_id or "")
-    return found
+    return {job_id for body in bodies if (job_id := _job_id(body)) is not None}
+
+
+@lru_cache(maxsize=1024)
+def _job_id(body: str) -> str | None:
+    """Return the job that a message asks for; one that is malformed is nobody's."""
+    try:
+        return parse_job(body).job_id or ""
+    except ContractError:
+        return None

@@ -29,8 +29,9 @@ from spindown.domain.interruption import NOTICE
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.error import NotFound, SpindownError, StaleHandle
-from spindown.memory import MemoryInputSource, MemoryJobQueue, PortCall, intercept
+from spindown.memory import MemoryInputSource, MemoryJobQueue, MemoryTable, PortCall, intercept
 from spindown.memory.instance import MemoryInstance
+from spindown.simulator.port.table import SimTable
 from tests.control import DEPLOYMENT, PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
 from tests.proof.fault import Crashed, Faults
 from tests.proof.process import Process
@@ -85,6 +86,10 @@ class ProofWorld(ControlWorld):
         self.refreshed_at = self.now
         #: Instances whose image never gets as far as a worker.
         self.broken: set[str] = set()
+
+    def make_table(self) -> MemoryTable:
+        # Decodes each row once, however often the story and its invariants look at it.
+        return SimTable(self.clock)
 
     def workload_settings(self) -> WorkloadSettings:
         run = RunSettings(code_digest=self.code_digest, slots="2")
