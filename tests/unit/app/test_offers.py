@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from spindown.app.offers import CATALOGUE_KEY, current_catalogue, load_catalogue, refresh
-from spindown.domain.offer import Pool
 from spindown.error import Throttled, Unreachable
 from spindown.memory import MemoryAdvisor, PortCall, intercept
 from tests.builders import a_type, minutes
-from tests.control import PRICES, REGION, ZONES, ControlWorld, a_pool_of
+from tests.control import PRICES, REGION, ZONES, ControlWorld, every_spot_pool
+from tests.failure import failing
+
+NO_ANSWER = Unreachable("no answer")
 
 
 def test_a_refresh_writes_types_zones_and_prices() -> None:
@@ -50,7 +52,7 @@ def test_a_source_that_fails_keeps_its_last_good_part_with_its_age(source: str) 
     taken_at = first.taken_at
     world.market.offer(a_type("g6e.xlarge"), region=REGION, zones=ZONES, on_demand=1.861, spot=0.9)
 
-    world.interfere = _failing(source)
+    world.interfere = failing(NO_ANSWER, source)
     for _ in range(2):
         world.clock.advance(minutes(60))
         refreshed = refresh(world.ports)
@@ -71,7 +73,7 @@ def test_a_source_that_fails_keeps_its_last_good_part_with_its_age(source: str) 
 @pytest.mark.parametrize("source", ["offerings", "on_demand_prices"])
 def test_a_part_that_was_never_read_is_asked_for_before_the_next_refresh(source: str) -> None:
     world = ControlWorld()
-    world.interfere = _failing(source)
+    world.interfere = failing(NO_ANSWER, source)
     refresh(world.ports)
     world.interfere = None
     world.send()
@@ -84,7 +86,7 @@ def test_a_part_that_was_never_read_is_asked_for_before_the_next_refresh(source:
 def test_a_source_that_recovers_is_fresh_again() -> None:
     world = ControlWorld()
     refresh(world.ports)
-    world.interfere = _failing("offerings")
+    world.interfere = failing(NO_ANSWER, "offerings")
     refresh(world.ports)
     world.interfere = None
 
@@ -107,7 +109,7 @@ def test_an_empty_answer_does_not_empty_the_catalogue() -> None:
 
 def test_a_first_refresh_that_reads_nothing_is_an_error_and_writes_nothing() -> None:
     world = ControlWorld()
-    world.interfere = _failing("instance_types", "offerings", "on_demand_prices")
+    world.interfere = failing(NO_ANSWER, "instance_types", "offerings", "on_demand_prices")
 
     with pytest.raises(Unreachable):
         refresh(world.ports)
@@ -131,7 +133,7 @@ def test_a_catalogue_of_another_version_or_none_is_read_anew(data: bytes) -> Non
 def test_the_catalogue_and_spot_prices_are_remembered_for_a_few_minutes() -> None:
     world = ControlWorld()
     world.send(1)
-    world.dry(*_every_pool())
+    world.dry(*every_spot_pool())
     for _ in range(10):
         world.tick(minutes(1))
 
@@ -187,7 +189,7 @@ def test_what_the_ranking_can_do_without_keeps_its_last_good_part_too(
 ) -> None:
     world = _advised()
     first = refresh(world.ports).catalogue
-    world.interfere = _failing(method)
+    world.interfere = failing(NO_ANSWER, method)
     world.clock.advance(minutes(60))
 
     refreshed = refresh(world.ports)
@@ -239,28 +241,10 @@ def _source_ages(world: ControlWorld) -> dict[str, float]:
     }
 
 
-def _failing(*methods: str) -> Callable[[PortCall, Callable[[], Any]], Any]:
-    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
-        if call.method in methods:
-            raise Unreachable(f"{call.method}: no answer")
-        return proceed()
-
-    return interfere
-
-
-def _every_pool() -> list[Pool]:
-    return [a_pool_of(name, zone) for name in PRICES for zone in ZONES]
-
-
 def test_a_throttled_source_is_a_failed_source() -> None:
     world = ControlWorld()
     refresh(world.ports)
 
-    def throttle(call: PortCall, proceed: Callable[[], Any]) -> Any:
-        if call.method == "on_demand_prices":
-            raise Throttled("slow down")
-        return proceed()
-
-    world.interfere = throttle
+    world.interfere = failing(Throttled("slow down"), "on_demand_prices")
 
     assert refresh(world.ports).failures == {f"{REGION}/on_demand": "slow down"}

@@ -3,8 +3,22 @@
 from datetime import timedelta
 
 from spindown.app.port import Datum
+from spindown.contract.metric import METRICS, Emitter
 from spindown.domain.fleet import WorkerState
 from tests.control import WORKLOAD, ControlWorld, a_pool_of
+
+
+def test_every_metric_is_in_the_table_with_its_dimensions() -> None:
+    world = ControlWorld(budget=100.0)
+    world.launched(3)
+    world.send(400)
+    world.run(3)
+
+    for datum in world.metrics.data:
+        metric = METRICS[datum.name]
+        assert set(datum.dimensions) == set(metric.dimensions), datum
+        assert metric.emitters & {Emitter.SCALER, Emitter.OFFERS}
+
 
 MINUTE = timedelta(minutes=1)
 

@@ -1,0 +1,76 @@
+"""A launch waits for more work within the promise, by the clock of waiting work."""
+
+from typing import Any
+
+import pytest
+
+from spindown.app.reconcile.track import follow
+from spindown.contract import row as rows
+from spindown.contract.decision import Outcome
+from spindown.contract.row import BacklogRow
+from spindown.domain.fleet import Backlog
+from tests.builders import NOW, minutes
+from tests.control import ControlWorld, with_policy
+
+
+def test_holds_a_launch_for_more_work_and_launches_when_the_promise_is_due() -> None:
+    world = with_policy(scale_up_threshold=10, start_within=minutes(30))
+    world.send(2)
+
+    decisions = [world.tick(), *world.run(30)]
+
+    launched_at = next(d.at for d in decisions if d.outcome is Outcome.LAUNCHED)
+    held = [d for d in decisions if d.outcome is Outcome.HELD]
+    # 30 min less a boot of 3, a tick and a retry, and 6 min of the first job for the second.
+    assert launched_at == NOW + minutes(19)
+    assert {d.held_until for d in held} == {NOW + minutes(19)}
+    assert "2 of 10 messages" in held[0].summary
+    assert world.metrics.values("Held")[0] == 1
+
+
+def test_launches_at_once_when_the_threshold_is_reached_while_holding() -> None:
+    world = with_policy(scale_up_threshold=3, start_within=minutes(30))
+    world.send(2)
+    held = world.tick()
+    world.send(1)
+
+    assert held.outcome is Outcome.HELD
+    assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
+
+
+@pytest.mark.parametrize(
+    ("before", "backlog", "since"),
+    [
+        pytest.param(BacklogRow(), Backlog(visible=0, in_flight=0), None, id="nothing-waits"),
+        pytest.param(BacklogRow(), Backlog(visible=2, in_flight=0), NOW, id="work-has-come"),
+        pytest.param(
+            BacklogRow(backlog_since=NOW - minutes(4), claims=3, claims_seen=3),
+            Backlog(visible=2, in_flight=0),
+            NOW - minutes(4),
+            id="still-nobody-has-claimed",
+        ),
+        pytest.param(
+            BacklogRow(backlog_since=NOW - minutes(4), claims=4, claims_seen=3),
+            Backlog(visible=2, in_flight=1),
+            NOW,
+            id="a-claim-starts-the-clock-anew",
+        ),
+        pytest.param(
+            BacklogRow(backlog_since=NOW - minutes(4)),
+            Backlog(visible=0, in_flight=2),
+            None,
+            id="all-of-it-is-in-flight",
+        ),
+    ],
+)
+def test_the_clock_of_waiting_work(before: BacklogRow, backlog: Backlog, since: Any) -> None:
+    assert follow(before, backlog, NOW).backlog_since == since
+
+
+def test_learns_the_gap_between_no_work_and_new_work() -> None:
+    world = ControlWorld()
+    world.run(3)
+    world.send()
+    world.tick(minutes(1))
+
+    assert world.view().rates[rows.GAP_RATE].samples == (180.0,)

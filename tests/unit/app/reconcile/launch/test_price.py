@@ -1,0 +1,131 @@
+"""Prices: how old they may be to be bought by, and what is written down of them."""
+
+from datetime import timedelta
+
+import pytest
+
+from spindown.app.offers import refresh
+from spindown.contract.decision import Outcome
+from spindown.domain.fleet import WorkerState
+from spindown.error import Throttled, Unreachable
+from tests.builders import minutes
+from tests.control import (
+    STRICT,
+    ZONES,
+    ControlWorld,
+    a_pool_of,
+    every_spot_pool,
+    pools,
+    with_policy,
+)
+from tests.failure import failing
+
+
+def test_estimates_the_spot_price_when_none_is_known() -> None:
+    world = ControlWorld()
+    for zone in ZONES:
+        world.market.move_spot_price("g4dn.xlarge", zone, None)
+    world.send()
+
+    decision = world.tick()
+
+    listed = {c.offer: c.price_per_hour for c in decision.candidates}
+    assert listed["g4dn.xlarge/us-west-2a/spot"] == pytest.approx(0.263 + 0.016, abs=1e-3)
+
+
+def test_goes_on_without_a_launch_when_prices_cannot_be_read() -> None:
+    world = ControlWorld()
+    world.interfere = failing(Unreachable("no answer"), "spot_prices", times=1)
+    world.send()
+
+    decision, next_one = world.tick(), world.tick(minutes(1))
+
+    assert decision.outcome is Outcome.STOPPED
+    assert "prices could not be read" in decision.summary
+    assert next_one.outcome is Outcome.LAUNCHED
+
+
+def test_spot_prices_of_a_while_ago_stand_in_for_those_that_cannot_be_read() -> None:
+    world = with_policy(**STRICT)
+    world.dry(*every_spot_pool())
+    world.send()
+    world.tick()
+    read_at = world.now
+    world.interfere = failing(Unreachable("no answer"), "spot_prices")
+
+    world.compute.set_capacity(a_pool_of("g4dn.xlarge"), None)
+    decision = world.tick(minutes(6))
+
+    assert pools(decision)[0] == "g4dn.xlarge/us-west-2a/spot"
+    assert f"spot prices of us-west-2 were last read at {read_at:%H:%M:%S}: no answer" in (
+        decision.notes
+    )
+
+
+def test_without_spot_prices_nothing_is_bought_while_the_work_can_wait() -> None:
+    world = with_policy(**STRICT, start_within=minutes(60))
+    world.interfere = failing(Unreachable("no answer"), "spot_prices")
+    world.send()
+    world.tick()
+
+    waiting, late = world.tick(minutes(59)), world.tick(minutes(1))
+
+    assert waiting.outcome is Outcome.STOPPED
+    assert "prices could not be read: no answer" in waiting.summary
+    # Half of 0.526 on demand, as the policy estimates.
+    assert late.outcome is Outcome.LAUNCHED
+    assert world.workers()[0].price_per_hour == pytest.approx(0.263 + 0.01596, abs=1e-5)
+    assert any("are estimated from on-demand: no answer" in note for note in late.notes)
+
+
+def test_list_prices_that_nobody_could_read_for_a_week_buy_nothing_on_demand() -> None:
+    world = with_policy(**STRICT, ladder=())
+    refresh(world.ports)
+    read_at = world.now
+    world.dry(*every_spot_pool())
+    world.clock.advance(timedelta(days=7, minutes=1))
+    world.send()
+
+    decision = world.tick()
+
+    assert {a.outcome for a in decision.attempts} == {"capacity"}
+    assert not any("on-demand" in pool for a in decision.attempts for pool in a.pools)
+    assert decision.notes[0].endswith(f"was last read at {read_at:%Y-%m-%d %H:%M}")
+    assert decision.notes[1].startswith("on-demand prices of us-west-2 were last read at ")
+    assert decision.notes[1].endswith("they are not trusted")
+    assert world.metric("CatalogueAge") == timedelta(days=7, minutes=1).total_seconds()
+
+
+def test_the_price_of_a_pool_is_stamped_at_the_launch_and_at_the_end() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.clock.advance(minutes(30))
+    world.market.move_spot_price("g4dn.xlarge", ZONES[0], 0.31)
+    world.compute.power_off(worker.instance_id)
+
+    world.run(2)
+    asked = world.calls["market.spot_prices"]
+    world.run(4)
+
+    (ended,) = world.workers(WorkerState.ENDED)
+    extra = 100 * 0.08 / 730 + 0.005
+    assert ended.price_per_hour == pytest.approx(0.20 + extra)
+    assert ended.end_price_per_hour == pytest.approx(0.31 + extra)
+    # Once, and not in every tick.
+    assert world.calls["market.spot_prices"] == asked
+
+
+def test_a_price_that_cannot_be_read_holds_up_no_end_and_is_stamped_later() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.clock.advance(minutes(45))
+    world.compute.power_off(worker.instance_id)
+
+    world.interfere = failing(Throttled("slow down"), "spot_prices")
+    world.run(4)
+    (ended,) = world.workers(WorkerState.ENDED)
+    world.interfere = None
+    world.run(2)
+
+    assert ended.end_price_per_hour is None
+    assert world.workers(WorkerState.ENDED)[0].end_price_per_hour is not None

@@ -1,0 +1,178 @@
+"""What EC2 may answer instead of an instance, and what is left alone after it."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.app.port import LaunchAnswer, Refusal, RefusalKind
+from spindown.contract.decision import Outcome
+from spindown.error import AccessDenied, Throttled
+from spindown.memory import PortCall
+from tests.builders import minutes
+from tests.control import (
+    STRICT,
+    ZONES,
+    ControlWorld,
+    a_pool_of,
+    pools,
+    with_policy,
+)
+from tests.failure import failing
+
+
+def test_leaves_a_dry_pool_alone_and_longer_with_each_time() -> None:
+    world = with_policy(**STRICT, max_price_per_hour=0.3)
+    world.dry(*(a_pool_of("g4dn.xlarge", zone) for zone in ZONES))
+    world.send()
+    pool = a_pool_of("g4dn.xlarge")
+
+    refused = world.tick()
+    first = world.view().unavailable[pool]
+    waiting = world.tick(minutes(1))
+    world.tick(minutes(3))
+    second = world.view().unavailable[pool]
+
+    assert refused.outcome is Outcome.REFUSED
+    assert waiting.attempts == ()
+    assert waiting.next_try_at == first.until
+    assert (first.strikes, second.strikes) == (1, 2)
+    assert second.until - world.now == minutes(6)
+
+
+def test_forgets_that_a_pool_was_dry_once_it_gives() -> None:
+    world = with_policy(**STRICT, max_price_per_hour=0.3)
+    world.dry(*(a_pool_of("g4dn.xlarge", zone) for zone in ZONES))
+    world.send()
+    world.tick()
+    world.compute.set_capacity(a_pool_of("g4dn.xlarge"), None)
+
+    decision = world.tick(minutes(4))
+
+    assert pools(decision) == ["g4dn.xlarge/us-west-2a/spot"]
+    assert a_pool_of("g4dn.xlarge") not in world.view().unavailable
+
+
+def test_an_account_error_opens_the_breaker_and_says_what_ec2_said() -> None:
+    world = ControlWorld()
+    world.compute.refuse_next(RefusalKind.ACCOUNT, "UnauthorizedOperation")
+    world.send()
+
+    refused, stopped = world.tick(), world.tick(minutes(1))
+    later = world.tick(minutes(15))
+
+    assert [a.outcome for a in refused.attempts] == ["account"]
+    assert stopped.outcome is Outcome.STOPPED
+    assert "UnauthorizedOperation" in stopped.summary
+    assert world.metrics.values("BreakerOpen")[:2] == [1, 1]
+    # It is tried again by itself, so that mending the account is enough.
+    assert later.outcome is Outcome.LAUNCHED
+
+
+@pytest.mark.parametrize("as_error", [True, False], ids=["raised", "answered"])
+def test_a_throttle_ends_the_tick_and_backs_off(as_error: bool) -> None:
+    world = with_policy(**STRICT)
+    world.send()
+    if as_error:
+        world.interfere = failing(Throttled("slow down"), "launch", times=1)
+    else:
+        world.compute.refuse_next(RefusalKind.THROTTLE, "RequestLimitExceeded")
+
+    throttled = world.tick()
+    waiting = world.tick(timedelta(seconds=5))
+    world.run(2)
+
+    assert len(throttled.attempts) <= 1
+    assert waiting.attempts == ()
+    assert any("slow down" in said for said in (waiting.summary, *waiting.notes))
+    assert len(world.workers()) == 1
+    assert world.view().backlog.backoffs == {}
+
+
+def test_an_unknown_refusal_counts_as_a_dry_pool() -> None:
+    world = with_policy(**STRICT)
+    pool = a_pool_of("g4dn.xlarge")
+    world.compute.refuse_next(RefusalKind.UNKNOWN, "SomethingNew", pool=pool)
+    world.send()
+
+    decision = world.tick()
+
+    assert [a.outcome for a in decision.attempts] == ["unknown", "launched"]
+    assert world.view().unavailable[pool].reason == "SomethingNew"
+
+
+def test_a_subnet_without_an_address_left_is_left_alone_whatever_the_type() -> None:
+    world = with_policy(**STRICT)
+    # So that the second in the list is another type of the first zone.
+    world.market.move_spot_price("g4dn.xlarge", ZONES[1], 0.40)
+    refusal = Refusal(
+        kind=RefusalKind.CAPACITY,
+        code="InsufficientFreeAddressesInSubnet",
+        message="no address",
+        zone=ZONES[0],
+    )
+    answers = [LaunchAnswer(refusals=(refusal,))]
+
+    def full(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        return answers.pop() if call.method == "launch" and answers else proceed()
+
+    world.interfere = full
+    world.send()
+    decision = world.tick()
+
+    first, second = decision.attempts
+    assert first.pools == ("g4dn.xlarge/us-west-2a/spot",)
+    # Not g6.xlarge in the same zone, which comes before it in the list.
+    assert second.pools == ("g6.xlarge/us-west-2b/spot",)
+    assert world.view().unavailable.keys() == {a_pool_of("g4dn.xlarge", ZONES[0])}
+
+
+def test_an_answer_with_nothing_in_it_is_a_failure_of_its_pools() -> None:
+    world = with_policy(**STRICT)
+    answers = [LaunchAnswer()]
+
+    def empty(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        return answers.pop() if call.method == "launch" and answers else proceed()
+
+    world.interfere = empty
+    world.send()
+    decision = world.tick()
+
+    assert [a.outcome for a in decision.attempts] == ["capacity", "launched"]
+    assert world.view().unavailable[a_pool_of("g4dn.xlarge")].reason == "NoInstances"
+
+
+def test_errors_beside_instances_are_heeded() -> None:
+    world = with_policy(drain_within=minutes(20), max_workers=10)
+    world.compute.set_capacity(a_pool_of("g4dn.xlarge"), 1)
+    world.send(10)
+
+    decision = world.tick()
+
+    first = decision.attempts[0]
+    assert "g4dn.xlarge/us-west-2a/spot" in first.instances.values()
+    assert [r.pool for r in first.refusals] == ["g4dn.xlarge/us-west-2a/spot"]
+    assert a_pool_of("g4dn.xlarge") in world.view().unavailable
+
+
+def test_a_missing_grant_stops_launching_with_its_name() -> None:
+    world = ControlWorld()
+    world.interfere = failing(AccessDenied("ec2:CreateFleet"), "launch", times=1)
+    world.send()
+
+    decision = world.tick()
+
+    assert [a.outcome for a in decision.attempts] == ["account"]
+    assert "ec2:CreateFleet" in world.tick(minutes(1)).summary
+
+
+def test_a_missing_grant_to_look_stops_no_launch() -> None:
+    world = ControlWorld()
+    world.interfere = failing(AccessDenied("ec2:DescribeInstances"), "instances", times=1)
+
+    idle = world.tick()
+    world.send()
+
+    assert idle.notes == ("looking at EC2: a grant is missing (ec2:DescribeInstances)",)
+    assert world.tick().outcome is Outcome.LAUNCHED

@@ -1,0 +1,179 @@
+"""Instances of no use open the breaker of their image; one at a time tries it anew."""
+
+from dataclasses import replace
+
+import pytest
+
+from spindown.contract import row as rows
+from spindown.contract.decision import Decision, Outcome
+from spindown.contract.settings import RunSettings
+from spindown.domain.fleet import WorkerState
+from spindown.domain.policy import Policy
+from tests.builders import minutes
+from tests.control import ControlWorld, with_policy
+
+
+def test_three_missed_check_ins_in_a_row_open_the_breaker_until_the_image_changes() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+
+    decisions = [world.tick(), *world.run(45)]
+    launched = [i for d in decisions for a in d.attempts for i in a.instances]
+
+    assert len(launched) == 3
+    assert decisions[-1].outcome is Outcome.STOPPED
+    assert "3 instances in a row never checked in" in decisions[-1].summary
+    world.settings.deploy(replace(world.workload_settings(), run=RunSettings(code_digest="mended")))
+    assert any(d.outcome is Outcome.LAUNCHED for d in world.run(6))
+
+
+def test_an_instance_that_had_no_row_for_too_long_is_no_strike_against_its_image() -> None:
+    world = ControlWorld()
+    world.send()
+    world.compute.lose_next_answer(is_carried_out=True)
+    world.tick()
+
+    adopted, condemned = world.tick(minutes(12)), world.tick(minutes(1))
+
+    assert [a.outcome for a in adopted.attempts] == ["adopted"]
+    assert adopted.condemned == ()
+    assert len(condemned.condemned) == 1
+    assert world.view().breaker.strikes == 0
+
+
+def test_a_check_in_makes_the_strikes_start_anew() -> None:
+    world = ControlWorld()
+    world.put(rows.BREAKER, strikes=2, image="lt-1@3 abc", reason="", open_until=None)
+
+    world.launched()
+    world.tick(minutes(1))
+
+    assert world.view().breaker.strikes == 0
+    assert world.view().rates[rows.BOOT_RATE].samples == (120.0,)
+
+
+def test_after_an_open_breaker_one_launch_tries_the_image_however_much_waits() -> None:
+    world = with_policy(max_workers=20)
+    world.put(
+        rows.BREAKER, strikes=3, image="lt-1@3 abc", reason="3 in a row", open_until=world.now
+    )
+    world.send(2000)
+    tries = [world.tick(), world.tick(minutes(1))]
+    (booting,) = world.workers(WorkerState.BOOTING)
+    assert [d.outcome for d in tries] == [Outcome.LAUNCHED, Outcome.STOPPED]
+
+    world.check_in(booting.instance_id)
+    world.run(2)
+    assert len(world.workers()) == 20
+
+
+def test_an_open_breaker_lets_one_launch_through_after_an_hour() -> None:
+    world = ControlWorld()
+    world.put(
+        rows.BREAKER,
+        strikes=3,
+        image="lt-1@3 abc",
+        reason="bad image",
+        open_until=world.now + minutes(60),
+    )
+    world.send()
+
+    stopped, tried = world.tick(), world.tick(minutes(61))
+
+    assert stopped.outcome is Outcome.STOPPED
+    assert tried.outcome is Outcome.LAUNCHED
+
+
+def test_instances_that_die_before_they_check_in_open_the_breaker_too() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+    launched: list[str] = []
+
+    for _ in range(30):
+        decision = world.tick(minutes(1))
+        found = [i for a in decision.attempts for i in a.instances]
+        launched += found
+        for instance_id in found:
+            world.compute.power_off(instance_id)
+
+    assert len(launched) == 3
+    assert decision.outcome is Outcome.STOPPED
+    assert sum(world.metrics.values("CheckInsMissed")) == 3
+
+
+def _comes_up_and_ends(world: ControlWorld, decision: Decision) -> int:
+    """Let each instance of a decision check in and power off without a job; return how many."""
+    found = [i for a in decision.attempts for i in a.instances]
+    for instance_id in found:
+        world.check_in(instance_id)
+        world.compute.power_off(instance_id)
+    return len(found)
+
+
+def test_instances_that_come_up_and_end_without_a_job_open_the_breaker() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+
+    launched = 0
+    for _ in range(45):
+        decision = world.tick(minutes(1))
+        launched += _comes_up_and_ends(world, decision)
+
+    assert launched == 3
+    assert decision.outcome is Outcome.STOPPED
+    assert "3 instances in a row checked in and ended without a job" in decision.summary
+    assert world.metric("BreakerOpen") == 1
+    assert sum(world.metrics.values("CheckInsMissed")) == 0
+    # After an hour one, and only one, tries again though many could be launched.
+    world.settings.deploy(replace(world.workload_settings(), policy=Policy(max_workers=9)))
+    world.send(900)
+    tried = world.tick(minutes(60))
+    assert [len(a.instances) for a in tried.attempts] == [1]
+    (trial,) = tried.attempts[0].instances
+    world.check_in(trial)
+    assert "tries the image anew" in world.tick(minutes(1)).summary
+    # It takes a job: all is well with the image.
+    world.claim(trial)
+    assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
+    assert world.view().breaker.unclaimed == 0
+
+
+def test_a_worker_that_finds_no_job_left_is_no_strike_against_its_image() -> None:
+    world = with_policy(max_workers=1)
+    for _ in range(4):
+        world.send()
+        decision = world.tick(minutes(1))
+        message = world.queue.receive(wait=minutes(0), visibility=minutes(5))
+        assert message is not None
+        world.queue.delete(message.receipt_handle)
+        world.tick(minutes(1))
+        assert _comes_up_and_ends(world, decision) == 1
+        world.run(2)
+
+    assert world.view().breaker.unclaimed == 0
+
+
+@pytest.mark.parametrize(
+    ("reason", "strikes", "dry"),
+    [
+        pytest.param("Client.InternalError", 1, 1, id="its volume could not be made"),
+        pytest.param("Server.InsufficientInstanceCapacity", 0, 1, id="no capacity after all"),
+        pytest.param("Client.UserInitiatedShutdown", 0, 0, id="a person ended it"),
+    ],
+)
+def test_what_ended_an_instance_before_its_check_in_says_whose_fault_it_was(
+    reason: str, strikes: int, dry: int
+) -> None:
+    world = with_policy(max_workers=1, band=0.0)
+    world.send()
+    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    worker = world.view().workers[instance_id]
+    world.change(instance_id, state=WorkerState.ENDED, ended_at=world.now, reason=reason)
+
+    world.tick(minutes(1))
+
+    assert world.view().breaker.strikes == strikes
+    assert (worker.pool in world.view().unavailable) == dry
+    # Counted once, though the row stays for a while.
+    world.tick(minutes(1))
+    assert world.view().breaker.strikes == strikes

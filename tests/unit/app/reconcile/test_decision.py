@@ -1,0 +1,56 @@
+"""A decision is stored when it changes, with the reason of every offer not taken."""
+
+import json
+
+import pytest
+
+from spindown.contract.decision import decision_prefix
+from spindown.error import Unreachable
+from tests.builders import minutes
+from tests.control import WORKLOAD, ControlWorld, a_pool_of, with_policy
+from tests.failure import failing
+
+
+def test_a_decision_is_stored_when_it_changes_and_only_then() -> None:
+    world = ControlWorld()
+    world.run(5)
+    idle = [found.key for found in world.objects.list(decision_prefix(WORKLOAD))]
+    world.send()
+    world.tick(minutes(1))
+    keys = [found.key for found in world.objects.list(decision_prefix(WORKLOAD))]
+
+    row = world.view().decision
+    assert len(idle) == 1
+    assert len(keys) == 2
+    assert row is not None
+    assert row.key == keys[-1]
+    stored = json.loads(world.objects.get(row.key).data)
+    assert stored["outcome"] == "launched"
+    assert stored["candidates"][0]["offer"] == "g4dn.xlarge/us-west-2a/spot"
+    parts = stored["candidates"][0]["parts"]
+    assert sum(parts.values()) == pytest.approx(stored["candidates"][0]["cost_per_item"])
+
+
+def test_a_decision_that_could_not_be_stored_is_stored_by_the_next_tick() -> None:
+    world = ControlWorld()
+    world.interfere = failing(Unreachable("no answer"), "put", times=1)
+    world.tick()
+    lost = list(world.objects.list(decision_prefix(WORKLOAD)))
+    world.tick(minutes(1))
+
+    assert lost == []
+    assert len(list(world.objects.list(decision_prefix(WORKLOAD)))) == 1
+
+
+def test_every_offer_that_is_not_taken_has_its_reason() -> None:
+    world = with_policy(max_price_per_hour=0.3)
+    world.dry(a_pool_of("g4dn.xlarge"))
+    world.send()
+    world.tick()
+    world.send(400)
+
+    decision = world.tick(minutes(1))
+
+    offers = len(decision.candidates) + sum(r.offers for r in decision.rejections)
+    assert offers == 3 * 2 * 2
+    assert {r.reason for r in decision.rejections} == {"max_price_per_hour", "unavailable"}

@@ -1,0 +1,88 @@
+"""Only one reconcile of a workload is at work, and none keeps the lock that failed."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.app.reconcile import reconcile
+from spindown.contract.decision import Decision, Outcome
+from spindown.contract.row import (
+    LOCK,
+    LOCK_LEASE,
+)
+from spindown.error import NotFound, Unreachable
+from spindown.memory import PortCall
+from tests.control import (
+    WORKLOAD,
+    ControlWorld,
+)
+from tests.failure import failing
+
+
+def test_a_second_reconcile_at_the_same_time_leaves_at_once() -> None:
+    world = ControlWorld()
+    world.send()
+    inner: list[Decision] = []
+
+    def interleave(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "launch" and not inner:
+            inner.append(reconcile(WORKLOAD, world.ports, holder="other"))
+        return proceed()
+
+    world.interfere = interleave
+    decision = world.tick()
+
+    assert inner[0].outcome is Outcome.LOCKED
+    assert decision.outcome is Outcome.LAUNCHED
+    assert len(world.compute.bills()) == 1
+    assert world.metrics.values("LockBusy") == [1]
+
+
+def test_a_reconcile_that_outlived_its_lock_launches_nothing_more() -> None:
+    world = ControlWorld()
+    world.send()
+    taken: list[Decision] = []
+
+    def stall(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        # Just before the intent is written, another reconcile finds the lease over.
+        if call.method == "spot_prices" and world.interfere is not None:
+            world.interfere = None
+            world.clock.advance(LOCK_LEASE)
+            taken.append(reconcile(WORKLOAD, world.ports, holder="other"))
+        return proceed()
+
+    world.interfere = stall
+    late = world.tick()
+
+    assert taken[0].outcome is Outcome.LAUNCHED
+    assert late.outcome is Outcome.LOCKED
+    assert len(world.compute.bills()) == len(world.workers()) == 1
+
+
+def test_the_lock_is_free_after_a_tick() -> None:
+    world = ControlWorld()
+    world.tick()
+
+    assert world.tick().outcome is Outcome.IDLE
+    assert (world.row(LOCK) or {})["fence"] == 2
+
+
+def test_an_unknown_workload_is_an_error_and_leaves_the_lock_free() -> None:
+    world = ControlWorld()
+
+    with pytest.raises(NotFound):
+        reconcile("nobody", world.ports, holder="h")
+    with pytest.raises(NotFound):
+        reconcile("nobody", world.ports, holder="h")
+
+
+def test_a_tick_that_cannot_read_the_queue_frees_the_lock_for_the_next() -> None:
+    world = ControlWorld()
+    world.send()
+    world.interfere = failing(Unreachable("no answer"), "backlog", times=1)
+    with pytest.raises(Unreachable):
+        world.tick()
+
+    assert world.tick(timedelta(seconds=1)).outcome is Outcome.LAUNCHED

@@ -1,0 +1,91 @@
+"""Rows of the ledger: a bad one is skipped, a finished one leaves, none is lost."""
+
+from collections.abc import Callable
+from typing import Any
+
+from spindown.contract import row as rows
+from spindown.contract.decision import Outcome
+from spindown.error import WriteConflict
+from spindown.memory import PortCall
+from tests.builders import NOW, a_pool, minutes
+from tests.control import WORKLOAD, ControlWorld
+
+
+def test_a_row_that_cannot_be_read_is_skipped_and_counted() -> None:
+    world = ControlWorld()
+    worker = world.launched(3)
+    world.put("worker#i-bad", instance_id="i-bad", state="dancing")
+    world.put("lease#i-bad#0", job_id="job-9", epoch="first")
+    world.put(rows.BREAKER, strikes="many")
+
+    decision = world.tick(minutes(1))
+
+    assert set(decision.bad_rows) == {"worker#i-bad", "lease#i-bad#0", "breaker"}
+    assert world.metric("BadRows") == 3
+    assert worker.instance_id in world.view().workers
+
+
+def test_rows_of_a_later_version_keep_the_fields_that_are_not_known_here() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    sort = rows.worker_sort(worker.instance_id)
+    world.put(sort, battery="full")
+
+    world.run(2)
+
+    assert (world.row(sort) or {})["battery"] == "full"
+
+
+def test_rows_in_the_way_of_other_transactions_delay_a_write_and_lose_nothing() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.tick(minutes(1))
+
+    def conflict(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "transact" and len(call.args[0]) > 2:
+            raise WriteConflict("another transaction is under way")
+        return proceed()
+
+    world.interfere = conflict
+    delayed = world.tick(minutes(1))
+    world.interfere = None
+    world.tick(minutes(1))
+
+    day = world.view().spend[f"{world.now:%Y-%m-%d}"]
+    assert delayed.outcome is Outcome.ENOUGH
+    assert (day.boot_seconds, day.busy_seconds) == (120, 180)
+
+
+def test_finished_rows_move_to_the_history_with_a_time_to_live() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.empty_the_queue()
+    world.compute.power_off(worker.instance_id)
+
+    world.run(25)
+
+    past = world.table.query(rows.history_partition(WORKLOAD))
+    assert world.view().workers == {}
+    assert world.view().launches == {}
+    assert set(past) == {f"worker#{worker.instance_id}", f"launch#{worker.launch_id}"}
+    assert all(isinstance(row["expires"], int) for row in past.values())
+
+
+def test_old_days_and_forgotten_pools_leave_the_live_partition() -> None:
+    world = ControlWorld()
+    for day in range(50):
+        world.put(f"spend#2026-0{1 + day // 25}-{1 + day % 25:02d}", dollars=1.0)
+    world.put(
+        rows.unavailable_sort(a_pool()),
+        pool=a_pool(),
+        until=NOW - minutes(60),
+        strikes=1,
+        reason="dry",
+    )
+
+    world.run(2)
+
+    assert len(world.view().spend) == 40
+    assert world.view().unavailable == {}
+    assert len(world.table.query(rows.history_partition(WORKLOAD), "spend#")) == 10
