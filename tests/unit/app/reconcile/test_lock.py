@@ -8,16 +8,10 @@ import pytest
 
 from spindown.app.reconcile import reconcile
 from spindown.contract.decision import Decision, Outcome
-from spindown.contract.row import (
-    LOCK,
-    LOCK_LEASE,
-)
+from spindown.contract.row import LOCK, LOCK_LEASE
 from spindown.error import NotFound, Unreachable
 from spindown.memory import PortCall
-from tests.control import (
-    WORKLOAD,
-    ControlWorld,
-)
+from tests.control import WORKLOAD, ControlWorld
 from tests.failure import failing
 
 

@@ -17,16 +17,7 @@ from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.error import AccessDenied, Throttled
 from spindown.memory import PortCall
-from tests.control import (
-    AWAY,
-    AWAY_ZONE,
-    REGION,
-    WORKLOAD,
-    ZONES,
-    ControlWorld,
-    a_pool_of,
-    pools,
-)
+from tests.control import AWAY, AWAY_ZONE, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, pools
 
 CHEAP_AWAY = (("g4dn.xlarge", 0.10),)
 DEAR_AWAY = (("g4dn.xlarge", 0.30),)

@@ -7,17 +7,11 @@ import pytest
 
 from spindown.app.port import Key, RefusalKind
 from spindown.contract.decision import Outcome
-from spindown.contract.row import (
-    DEPLOYMENT_PARTITION,
-    LOCK_LEASE,
-    budget_sort,
-)
+from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK_LEASE, budget_sort
 from spindown.domain.fleet import LaunchState
 from spindown.memory import PortCall
 from tests.builders import minutes
-from tests.control import (
-    ControlWorld,
-)
+from tests.control import ControlWorld
 
 
 @pytest.mark.parametrize("carried_out", [True, False], ids=["after-its-effect", "before-it"])

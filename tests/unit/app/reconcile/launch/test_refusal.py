@@ -11,14 +11,7 @@ from spindown.contract.decision import Outcome
 from spindown.error import AccessDenied, Throttled
 from spindown.memory import PortCall
 from tests.builders import minutes
-from tests.control import (
-    STRICT,
-    ZONES,
-    ControlWorld,
-    a_pool_of,
-    pools,
-    with_policy,
-)
+from tests.control import STRICT, ZONES, ControlWorld, a_pool_of, pools, with_policy
 from tests.failure import failing
 
 

@@ -6,11 +6,7 @@ from spindown.app.policy import edit_policy
 from spindown.contract.decision import EndingRecord, Outcome
 from spindown.domain.policy import WarmSpan, Weekday
 from tests.builders import minutes
-from tests.control import (
-    WORKLOAD,
-    pools,
-    with_policy,
-)
+from tests.control import WORKLOAD, pools, with_policy
 
 
 def test_a_warm_worker_is_kept_without_any_work() -> None:

@@ -1,0 +1,58 @@
+"""The price ladder: what may be bought after which wait."""
+
+from datetime import timedelta
+
+import pytest
+
+from spindown.domain.policy import Policy, Rung
+from spindown.domain.ranking import price_ceilings
+from tests.builders import NOW, ON_DEMAND, SPOT, a_policy, a_ranking, an_offer, minutes
+from tests.unit.domain.ranking.reading import RUNGS
+
+
+@pytest.mark.parametrize(
+    ("waited", "spot", "on_demand"),
+    [
+        pytest.param(0, 0.30, None, id="first rung"),
+        pytest.param(4.9, 0.30, None, id="just before the second"),
+        pytest.param(5, 0.60, None, id="second rung"),
+        pytest.param(15, 2.0, 2.0, id="last rung, up to the ceiling"),
+    ],
+)
+def test_the_ladder_is_climbed_by_waiting(
+    waited: float, spot: float, on_demand: float | None
+) -> None:
+    policy = Policy(ladder=RUNGS, start_within=minutes(60), max_price_per_hour=2.0)
+
+    found = price_ceilings(policy, minutes(waited))
+
+    assert (found.get(SPOT), found.get(ON_DEMAND)) == (spot, on_demand)
+
+
+def test_every_rung_of_the_default_ladder_says_when_it_really_opens() -> None:
+    policy = Policy()
+    last = policy.ladder[-1].after
+
+    assert last <= policy.start_within
+    assert price_ceilings(policy, last - timedelta(seconds=1)).keys() == {SPOT}
+    assert price_ceilings(policy, last).keys() == {SPOT, ON_DEMAND}
+
+
+def test_what_was_open_once_stays_open() -> None:
+    rungs = (
+        Rung(after=timedelta(0), capacity_types=frozenset({SPOT})),
+        Rung(after=minutes(5), capacity_types=frozenset({ON_DEMAND}), max_price_per_hour=1.0),
+    )
+    policy = Policy(ladder=rungs, start_within=minutes(60), max_price_per_hour=2.0)
+
+    assert price_ceilings(policy, minutes(6)) == {SPOT: 2.0, ON_DEMAND: 1.0}
+
+
+def test_nothing_is_open_before_the_first_rung() -> None:
+    policy = a_policy(ladder=RUNGS[1:2], start_within=minutes(60))
+
+    found = a_ranking([an_offer()], policy=policy, waited=minutes(2))
+
+    assert not found.candidates
+    assert found.rejected[0].constraint == "ladder"
+    assert found.rejected[0].retry_at == NOW + minutes(3)

@@ -1,0 +1,239 @@
+"""Why an offer may not be bought, and which one is nearest when none may."""
+
+from typing import Any
+
+import pytest
+
+from spindown.domain.offer import Offer, Requirements
+from spindown.domain.ranking import Closure
+from spindown.domain.requirement import JUDGED, misfit
+from tests.builders import (
+    NOW,
+    ON_DEMAND,
+    a_policy,
+    a_pool,
+    a_ranking,
+    a_type,
+    an_offer,
+    an_unavailable,
+    minutes,
+)
+from tests.unit.domain.ranking.reading import RUNGS, reason, zones
+
+BLOCKED = {"us-west-2/G/Spot": NOW + minutes(15)}
+
+
+LADDER = {"policy": a_policy(ladder=RUNGS, start_within=minutes(60))}
+
+
+@pytest.mark.parametrize(
+    ("offer", "changes", "expected"),
+    [
+        pytest.param({}, {}, None, id="taken"),
+        pytest.param(
+            {},
+            {"requirements": Requirements(gpu_names=frozenset({"L4"}))},
+            ("gpu_names", None),
+            id="requirement",
+        ),
+        pytest.param({"instance_price": 0.0}, {}, ("price", None), id="a price of 0"),
+        pytest.param({"instance_price": float("nan")}, {}, ("price", None), id="no number"),
+        pytest.param(
+            {"instance_price": 1e9},
+            {"policy": a_policy(max_price_per_hour=1e12)},
+            ("price", None),
+            id="absurd",
+        ),
+        pytest.param(
+            {},
+            {"policy": a_policy(max_price_per_hour=0.2199)},
+            ("max_price_per_hour", None),
+            id="whole price above the ceiling",
+        ),
+        pytest.param({}, {"policy": a_policy(max_price_per_hour=0.2201)}, None, id="just below"),
+        pytest.param(
+            {"instance_type": a_type("g4dn.12xlarge"), "instance_price": 1.0},
+            {"policy": a_policy(max_price_per_gpu_hour=0.25)},
+            ("max_price_per_gpu_hour", None),
+            id="dear by the GPU",
+        ),
+        pytest.param(
+            {"instance_type": a_type("g4dn.12xlarge"), "instance_price": 0.9},
+            {"policy": a_policy(max_price_per_gpu_hour=0.25)},
+            None,
+            id="four GPUs for four times the price",
+        ),
+        pytest.param(
+            {}, {"headroom_per_hour": 0.1}, ("max_dollars_per_hour", None), id="fleet too dear"
+        ),
+        pytest.param(
+            {"capacity_type": ON_DEMAND},
+            LADDER,
+            ("ladder", NOW + minutes(15)),
+            id="on demand opens later",
+        ),
+        pytest.param(
+            {"instance_price": 0.35}, LADDER, ("ladder", NOW + minutes(5)), id="dearer opens later"
+        ),
+        pytest.param(
+            {"capacity_type": ON_DEMAND},
+            {"policy": a_policy(ladder=RUNGS[:2])},
+            ("ladder", None),
+            id="never opens",
+        ),
+        pytest.param(
+            {"on_demand_price": 0.19}, {}, ("on_demand_price", None), id="dearer than on demand"
+        ),
+        pytest.param({"on_demand_price": 0.20}, {}, None, id="as dear as on demand"),
+        pytest.param(
+            {"reclaim_share": 0.9},
+            {"policy": a_policy(min_reliability=0.999)},
+            ("min_reliability", None),
+            id="too often reclaimed",
+        ),
+        pytest.param(
+            {"capacity_type": ON_DEMAND},
+            {"policy": a_policy(min_reliability=1.0)},
+            None,
+            id="on demand is never reclaimed",
+        ),
+        pytest.param(
+            {},
+            {"unavailable": [an_unavailable()]},
+            ("unavailable", NOW + minutes(3)),
+            id="ran dry",
+        ),
+        pytest.param(
+            {}, {"unavailable": [an_unavailable(until=NOW)]}, None, id="its time has passed"
+        ),
+        pytest.param(
+            {"zone": "us-west-2b"}, {"unavailable": [an_unavailable()]}, None, id="another zone"
+        ),
+        pytest.param(
+            {"capacity_type": ON_DEMAND},
+            {"unavailable": [an_unavailable()]},
+            None,
+            id="another capacity type",
+        ),
+        pytest.param({}, {"blocked": BLOCKED}, ("quota", NOW + minutes(15)), id="quota is full"),
+        pytest.param({"region": "eu-west-1"}, {"blocked": BLOCKED}, None, id="another region"),
+        pytest.param({}, {"blocked": dict.fromkeys(BLOCKED, NOW)}, None, id="block has ended"),
+        pytest.param(
+            {},
+            {"quota_left": {"us-west-2/G/Spot": 3.0}},
+            ("quota", None),
+            id="more vCPUs than its quota has left",
+        ),
+        pytest.param({}, {"quota_left": {"us-west-2/G/Spot": 4.0}}, None, id="just as many"),
+        pytest.param(
+            {"capacity_type": ON_DEMAND},
+            {"quota_left": {"us-west-2/G/Spot": 0.0}},
+            None,
+            id="the quota of another class",
+        ),
+    ],
+)
+def test_says_which_constraint_rules_an_offer_out(
+    offer: dict[str, Any], changes: dict[str, Any], expected: tuple[str, Any] | None
+) -> None:
+    kind = offer.pop("instance_type", "g4dn.xlarge")
+
+    assert reason(an_offer(kind, **offer), **changes) == expected
+
+
+def test_the_nearest_offer_is_the_one_that_comes_back_first() -> None:
+    offers = [
+        an_offer(zone="us-west-2a"),
+        an_offer(zone="us-west-2b"),
+        an_offer("g4dn.12xlarge", instance_price=1.0),
+        an_offer(a_type(gpu_manufacturer="AMD"), instance_price=0.01),
+    ]
+    found = a_ranking(
+        offers,
+        unavailable=[
+            an_unavailable(until=NOW + minutes(9)),
+            an_unavailable(a_pool(zone="us-west-2b"), until=NOW + minutes(4)),
+        ],
+        policy=a_policy(max_price_per_hour=0.5),
+    )
+
+    assert not found
+    assert found.nearest is not None
+    assert found.nearest.offer.zone == "us-west-2b"
+    assert found.nearest.retry_at == NOW + minutes(4)
+
+
+def test_without_a_time_the_nearest_offer_is_the_cheapest_that_meets_the_requirements() -> None:
+    offers = [an_offer(instance_price=p) for p in (0.9, 0.7, 0.8)]
+    offers.append(an_offer(a_type(architecture="arm64"), instance_price=0.6))
+
+    found = a_ranking(offers, policy=a_policy(max_price_per_hour=0.5))
+
+    assert found.nearest is not None
+    assert found.nearest.offer.instance_price == 0.7
+
+
+@pytest.mark.parametrize(
+    ("offers", "changes", "expected"),
+    [
+        pytest.param([], {}, "nothing is on sale in the zones where it may run", id="no zone"),
+        pytest.param(
+            [an_offer(), an_offer("g6.xlarge")],
+            {"requirements": Requirements(gpu_names=frozenset({"A100"}), vcpus_min=8)},
+            "gpu_names rules out the last 2 of 2 offers",
+            id="one requirement",
+        ),
+        pytest.param(
+            [an_offer(), an_offer("g6.xlarge"), an_offer("p4d.24xlarge")],
+            {"requirements": Requirements(gpu_names=frozenset({"L4", "A100"}), vcpus_min=128)},
+            "vcpus_min rules out the last 2 of 3 offers",
+            id="the last of the requirements",
+        ),
+        pytest.param(
+            [an_offer(), an_offer("g6.xlarge", instance_price=9.0), an_offer(instance_price=0.0)],
+            {"policy": a_policy(max_price_per_hour=5.0), "unavailable": [an_unavailable()]},
+            "unavailable rules out the last 1 of 3 offers",
+            id="what fits is dry",
+        ),
+        pytest.param(
+            [an_offer(instance_price=0.0)],
+            {},
+            "price rules out the last 1 of 1 offers",
+            id="no price",
+        ),
+    ],
+)
+def test_says_which_constraint_has_removed_the_last_offers(
+    offers: list[Offer], changes: dict[str, Any], expected: str
+) -> None:
+    found = a_ranking(offers, **changes)
+
+    assert found.best is None
+    assert found.say_none() == expected
+
+
+def test_every_constraint_has_its_turn() -> None:
+    assert set(JUDGED) == set(Requirements.__dataclass_fields__)
+    # A type that meets nothing is told the first, and so on to the last.
+    kind = a_type(gpu_name="V520", gpu_manufacturer="AMD", bare_metal=True, architecture="arm64")
+    assert misfit(kind, Requirements()) == ("allow_bare_metal", "it is bare metal")
+
+
+def test_nothing_is_near_when_nothing_meets_the_requirements() -> None:
+    found = a_ranking([an_offer(a_type(architecture="arm64"))])
+
+    assert found.best is None
+    assert found.nearest is None
+    assert found.top(5) == ()
+
+
+def test_a_closed_region_says_why_and_when_it_opens() -> None:
+    offers = [an_offer(), an_offer(region="eu-west-1", zone="eu-west-1a")]
+    closed = {"us-west-2": Closure(reason="its image is gone", until=NOW + minutes(15))}
+
+    found = a_ranking(offers, closed=closed)
+
+    assert zones(found) == ["eu-west-1a"]
+    (rejection,) = found.rejected
+    assert (rejection.constraint, rejection.reason) == ("regions", "its image is gone")
+    assert rejection.retry_at == NOW + minutes(15)

@@ -1,0 +1,73 @@
+"""What has ended: by whom, and whether it left work behind."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.reaping import NO_ROOM, OTHER_CODE, Ending, has_left_work
+from tests.builders import NOW, a_worker, minutes
+from tests.unit.domain.reaping.fleet import Box, reaped
+
+
+def test_a_condemned_worker_is_terminated_until_ec2_says_that_it_is_gone() -> None:
+    worker = a_worker(state=WorkerState.CONDEMNED)
+
+    assert reaped(worker).terminate == ("i-1",)
+    assert reaped(worker, instances=[Box(state="stopped")]).terminate == ("i-1",)
+    gone = reaped(worker, instances=[Box(state="shutting-down")])
+    assert gone.terminate == ()
+    assert [each.instance_id for each in gone.ended] == ["i-1"]
+
+
+@pytest.mark.parametrize(
+    ("worker", "reason", "reclaimed"),
+    [
+        pytest.param(a_worker(), "Server.SpotInstanceTermination", True, id="without notice"),
+        pytest.param(a_worker(interrupted_at=NOW), "", True, id="after a notice"),
+        pytest.param(
+            a_worker(interrupted_at=NOW),
+            "Client.InstanceInitiatedShutdown",
+            False,
+            id="powered off after a notice",
+        ),
+        pytest.param(a_worker(), "Client.InstanceInitiatedShutdown", False, id="powered off"),
+        pytest.param(a_worker(), "Client.UserInitiatedShutdown", False, id="terminated"),
+    ],
+)
+def test_tells_a_reclaim_from_an_end_of_ours(worker: Worker, reason: str, reclaimed: bool) -> None:
+    box = Box(state="terminated", state_reason=reason)
+
+    (found,) = reaped(worker, instances=[box]).ended
+
+    assert found == Ending(instance_id="i-1", reason=reason or "terminated", reclaimed=reclaimed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "waiting_for", "expected"),
+    [
+        pytest.param({}, 10, True, id="work waited all the time"),
+        pytest.param({}, 5, False, id="what waits now came later or was worked on since"),
+        pytest.param({}, None, False, id="nothing waits"),
+        pytest.param({"state": WorkerState.IDLE}, 10, False, id="it has not ended"),
+        pytest.param({"checked_in_at": None}, 10, False, id="it never came up"),
+        pytest.param({"claimed_at": NOW}, 10, False, id="it had a job"),
+        pytest.param({"interrupted_at": NOW}, 10, False, id="EC2 took it"),
+        pytest.param({"rebalance_at": NOW}, 10, False, id="EC2 was about to take it"),
+        pytest.param({"reason": OTHER_CODE}, 10, False, id="a deploy sent it away"),
+        pytest.param({"reason": NO_ROOM}, 10, False, id="a drain sent it away"),
+        pytest.param({"reason": "idle", "draining_at": NOW}, 10, True, id="it found no message"),
+        pytest.param({"reason": "Client.UserInitiatedShutdown"}, 10, False, id="a person ended it"),
+    ],
+)
+def test_a_worker_has_left_work_if_it_ended_without_a_job_though_one_waited(
+    changes: dict[str, Any], waiting_for: int | None, expected: bool
+) -> None:
+    ended = a_worker(checked_in_at=NOW - minutes(8), state=WorkerState.ENDED)
+
+    found = has_left_work(
+        replace(ended, **changes), None if waiting_for is None else NOW - minutes(waiting_for)
+    )
+
+    assert found is expected

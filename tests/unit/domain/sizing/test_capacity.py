@@ -1,0 +1,100 @@
+"""What counts as capacity, and with how much of its time."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spindown.domain.fleet import Launch, LaunchState, WorkerState
+from tests.builders import NOW, a_launch, a_lease, a_worker, minutes
+from tests.unit.domain.sizing.demand import busy, present, sized
+
+
+def test_an_open_intent_counts_as_capacity() -> None:
+    assert sized(20, launches=[a_launch(count=3)]).wanted == 0
+    assert present(launches=[a_launch(count=3)]).workers == 3
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        pytest.param(a_launch(state=LaunchState.LAUNCHED), id="its workers are there"),
+        pytest.param(a_launch(state=LaunchState.REFUSED), id="refused"),
+        pytest.param(a_launch(intended_at=NOW - minutes(13)), id="too old to come true"),
+    ],
+)
+def test_a_settled_intent_is_no_capacity(launch: Launch) -> None:
+    assert present(launches=[launch]) == present()
+
+
+def test_an_interrupting_worker_is_no_capacity() -> None:
+    leaving = a_worker(interrupted_at=NOW + minutes(2))
+
+    assert present([leaving]) == present()
+    assert sized(20, [leaving]).wanted == 3
+
+
+@pytest.mark.parametrize("state", [WorkerState.DRAINED, WorkerState.CONDEMNED, WorkerState.ENDED])
+def test_a_worker_that_is_ending_is_no_capacity(state: WorkerState) -> None:
+    assert present([a_worker(state=state)]) == present()
+
+
+@pytest.mark.parametrize(
+    ("items", "done", "share"),
+    [
+        pytest.param(100, 0, 1.0, id="six minutes of work are within the boot's time"),
+        pytest.param(550, 0, 0.5, id="33 minutes of the hour"),
+        pytest.param(550, 450, 1.0, id="nearly done"),
+        pytest.param(5000, 0, 0.0, id="busy for longer than the window"),
+    ],
+)
+def test_a_busy_slot_counts_with_the_time_that_is_left(items: int, done: int, share: float) -> None:
+    worker, lease = busy(done, items)
+
+    # (54 + 6 - 33) / 54 = 0.5 for 550 items at 1000 an hour.
+    assert present([worker], [lease]).items_per_hour == pytest.approx(1000 * share)
+
+
+def test_a_busy_slot_without_a_lease_row_is_taken_to_be_half_done() -> None:
+    worker, _ = busy()
+
+    found = present([worker])
+
+    assert found.free_slots == 0
+    assert found.next_free == minutes(3)
+
+
+def test_slots_count_one_by_one() -> None:
+    worker = a_worker(
+        gpu_count=4.0, slots=4, state=WorkerState.BUSY, busy_slots=1, instance_type="g4dn.12xlarge"
+    )
+    lease = a_lease(items=5000)
+
+    found = present([worker], [lease])
+
+    assert found.items_per_hour == pytest.approx(3000)
+    assert found.free_slots == 3
+
+
+@pytest.mark.parametrize(
+    "change", [{"draining_at": NOW}, {"rebalance_at": NOW}], ids=["drains", "at risk"]
+)
+def test_a_worker_that_takes_no_new_job_is_no_capacity_but_takes_its_place(
+    change: dict[str, Any],
+) -> None:
+    lease = a_lease(items=100, items_done=0)
+    busy = a_worker(slots=2, state=WorkerState.BUSY, busy_slots=1)
+    leaving = replace(busy, **change)
+
+    found = present([leaving], [lease])
+
+    assert (found.items_per_hour, found.free_slots, found.workers) == (0.0, 0, 1)
+    assert found.next_free is None
+    assert present([busy], [lease]).free_slots == 1
+
+
+def test_a_lease_that_has_run_out_keeps_no_slot() -> None:
+    lapsed = a_lease(deadline=NOW)
+
+    assert present([a_worker()], [lapsed]).free_slots == 1
+    assert present([a_worker()], [a_lease(deadline=NOW + minutes(1))]).free_slots == 0

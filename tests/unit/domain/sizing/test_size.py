@@ -1,0 +1,149 @@
+"""How many workers a backlog needs."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.fleet import Backlog, Worker, WorkerState
+from spindown.domain.sizing import missing, window
+from tests.builders import NOW, a_backlog, a_booting_worker, a_policy, a_worker, minutes
+from tests.unit.domain.sizing.demand import HELD, KNOWLEDGE, POLICY, present, sized
+
+
+def test_the_worked_need() -> None:
+    found = present([a_worker()])
+    demand = missing(backlog=a_backlog(20), capacity=found, knowledge=KNOWLEDGE, policy=POLICY)
+
+    assert demand.need_items_per_hour == pytest.approx(2000 / 0.9 - 1000)
+    assert demand.backlog_items == pytest.approx(2000 - 900)
+    assert demand.jobs == 19
+
+
+@pytest.mark.parametrize(
+    ("drain_within", "expected"),
+    [
+        pytest.param(minutes(60), minutes(54), id="the target less a boot"),
+        pytest.param(minutes(12), minutes(6), id="two boots"),
+        pytest.param(minutes(7), minutes(6), id="never below one boot"),
+        pytest.param(minutes(1), minutes(6), id="shorter than a boot"),
+    ],
+)
+def test_never_plans_below_one_boot(drain_within: timedelta, expected: timedelta) -> None:
+    assert window(KNOWLEDGE, a_policy(drain_within=drain_within)) == expected
+
+
+def test_an_empty_queue_wants_nothing() -> None:
+    assert sized(0).wanted == 0
+
+
+def test_wants_as_many_as_the_need_takes() -> None:
+    # 2000 items in 0.9 h: 2222 an hour, three T4s.
+    assert sized(20).wanted == 3
+
+
+def test_wants_no_more_workers_than_jobs() -> None:
+    policy = replace(POLICY, throughput_estimate=1.0)
+
+    assert sized(2, policy=policy).wanted == 2
+
+
+def test_what_is_launched_is_not_launched_again() -> None:
+    first = sized(20)
+    fleet = [a_booting_worker(f"i-{n}", age=timedelta(0)) for n in range(first.wanted)]
+
+    assert sized(20, fleet).wanted == 0
+
+
+@given(
+    visible=st.integers(1, 500),
+    drain=st.integers(1, 120),
+    ages=st.lists(st.integers(0, 9), min_size=1, max_size=30),
+)
+def test_the_same_backlog_never_makes_launches_run_away(
+    visible: int, drain: int, ages: list[int]
+) -> None:
+    # The trap: a drain target below the boot time, and ticks that see the backlog unchanged.
+    policy = replace(POLICY, drain_within=minutes(drain), max_workers=10**6)
+    fleet = [
+        a_booting_worker(f"i-{n}", age=timedelta(0))
+        for n in range(sized(visible, policy=policy).wanted)
+    ]
+
+    for minute in sorted(ages):
+        aged = [replace(w, launched_at=NOW - minutes(minute)) for w in fleet]
+        assert sized(visible, aged, policy=policy, waited=minutes(minute)).wanted == 0
+
+
+def test_one_large_job_takes_one_worker_however_long_it_is() -> None:
+    policy = replace(POLICY, throughput_estimate=1.0)
+
+    assert sized(1, policy=policy).wanted == 1
+    booting = [a_booting_worker(age=minutes(1))]
+    assert sized(1, booting, policy=policy, waited=minutes(60)).wanted == 0
+
+
+def test_warm_workers_are_kept_without_work_or_hold() -> None:
+    policy = replace(HELD, warm_workers=2)
+
+    assert sized(0, policy=policy).wanted == 2
+    assert sized(0, [a_worker()], policy=policy).wanted == 1
+    found = sized(3, policy=policy)
+    assert found.wanted == 2
+    assert found.hold_until is not None
+
+
+fleets = st.lists(
+    st.one_of(
+        st.builds(a_worker, interrupted_at=st.sampled_from([None, NOW + minutes(1)])),
+        st.builds(a_booting_worker, age=st.integers(0, 20).map(minutes)),
+        st.just(a_worker(state=WorkerState.BUSY, busy_slots=1)),
+    ),
+    max_size=8,
+).map(lambda fleet: [replace(w, instance_id=f"i-{n}") for n, w in enumerate(fleet)])
+
+
+@given(
+    fleet=fleets,
+    visible=st.integers(0, 300),
+    more=st.integers(0, 300),
+    most=st.integers(0, 20),
+    warm=st.integers(0, 3),
+    threshold=st.integers(1, 50),
+    waited=st.integers(0, 90),
+    drain=st.integers(1, 600),
+)
+def test_sizing_is_within_bounds_and_grows_with_the_backlog(
+    fleet: list[Worker],
+    visible: int,
+    more: int,
+    most: int,
+    warm: int,
+    threshold: int,
+    waited: int,
+    drain: int,
+) -> None:
+    policy = replace(
+        HELD,
+        max_workers=most,
+        warm_workers=warm,
+        scale_up_threshold=threshold,
+        drain_within=minutes(drain),
+    )
+
+    fewer = sized(visible, fleet, policy=policy, waited=minutes(waited))
+    larger = sized(visible + more, fleet, policy=policy, waited=minutes(waited))
+
+    counted = sum(not w.is_interrupting for w in fleet)
+    assert 0 <= fewer.wanted <= max(0, most - counted)
+    assert fewer.wanted <= max(visible, warm)
+    # From the threshold on it is the drain target that counts, below it the promise.
+    if not visible < threshold <= visible + more:
+        assert larger.wanted >= fewer.wanted
+
+
+def test_a_backlog_that_nobody_sees_is_none() -> None:
+    assert Backlog(visible=0, in_flight=0).is_empty
+    assert not a_backlog(0, 1).is_empty
