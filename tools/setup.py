@@ -42,6 +42,9 @@ UV_NAMES = {
     "trusted-host": "UV_INSECURE_HOST",
 }
 
+#: What takes longest to compile: the CDK app, its rules, what plays AWS in the adapters' tests.
+SLOW_TO_COMPILE = ("infra.deployment", "cfnlint.api", "moto.ec2")
+
 #: A line of a tool's log that says what went wrong.
 COMPLAINT = re.compile(r"error|could not|failed|unable|denied|no space", re.IGNORECASE)
 
@@ -120,6 +123,7 @@ def make_ready() -> None:
         make_environment()
     install_packages()
     install_cdk()
+    compile_packages()
     STAMP.write_text(fingerprint(), encoding="ascii")
     LOG.unlink()
 
@@ -186,6 +190,19 @@ def install_cdk() -> None:
     cdk = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
     launcher.write_text(f'#!/bin/sh\nexec "{node}" "{cdk}" "$@"\n', encoding="utf-8")
     launcher.chmod(0o755)
+
+
+def compile_packages() -> None:
+    """Keep the bytecode of what commands import, which uv does not write.
+
+    Where Python may write none either, every start of the CDK app would compile for seconds.
+    """
+    environment = {
+        name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
+    environment["JSII_NODE"] = str(VENV / "bin" / "node")
+    imports = f"import {', '.join(SLOW_TO_COMPILE)}"
+    step("compile what is imported", [str(PYTHON), "-W", "ignore", "-c", imports], environment)
 
 
 def link(name: Path, target: Path) -> None:
