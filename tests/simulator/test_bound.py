@@ -5,6 +5,7 @@ import pytest
 from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import bound, simulate
 from spindown.simulator.bound.price import refund_share
+from spindown.simulator.bound.supply import Supply
 from spindown.simulator.sample import office_batches, sample_market
 from tests.simulator.scene import DAY, HOUR, a_listing, a_policy, a_scenario, a_zone, an_arrival
 
@@ -33,7 +34,7 @@ def test_jobs_at_once_need_machines_at_once_only_if_they_may_not_wait() -> None:
     scenario = a_scenario(an_arrival(at=0.0), an_arrival(at=0.0))
 
     assert bound(scenario, start_within=0).zero_wait == pytest.approx((180 + 1200) * HOURLY)
-    assert bound(scenario, start_within=0).bounded_wait == pytest.approx((90 + 1200) * HOURLY)
+    assert bound(scenario, start_within=0).bounded_wait == pytest.approx((180 + 1200) * HOURLY)
 
 
 def test_work_costs_what_the_cheapest_hour_within_its_wait_costs() -> None:
@@ -43,10 +44,57 @@ def test_work_costs_what_the_cheapest_hour_within_its_wait_costs() -> None:
     assert bound(scenario, start_within=0).work == pytest.approx(600 * (0.10 + EXTRA) / HOUR)
 
 
+def test_where_spot_has_no_capacity_in_time_work_costs_what_it_costs_on_demand() -> None:
+    zone = a_zone(capacity=((0.0, 0.0), (3600.0, 4.0)))
+    scenario = a_scenario(an_arrival(at=0.0), listings=(a_listing(zones={"us-west-2a": zone}),))
+    on_demand = (0.50 + EXTRA) / HOUR
+
+    assert bound(scenario, start_within=600).bounded_wait == pytest.approx(690 * on_demand)
+    assert bound(scenario, start_within=3600).bounded_wait == pytest.approx(690 * HOURLY)
+
+
+def test_of_a_crowd_only_so_much_is_spot_as_there_are_machines() -> None:
+    zone = a_zone(capacity=((0.0, 2.0),))
+    scenario = a_scenario(
+        *(an_arrival(at=0.0) for _ in range(8)), listings=(a_listing(zones={"us-west-2a": zone}),)
+    )
+    found = bound(scenario, start_within=0)
+
+    # All start at once: two of eight on spot, boots as well.
+    on_demand = (0.50 + EXTRA) / HOUR
+    assert found.work == pytest.approx(600 * (2 * HOURLY + 6 * on_demand))
+    assert found.bounded_wait == pytest.approx(690 * (2 * HOURLY + 6 * on_demand))
+
+
+def test_what_a_fall_of_capacity_takes_within_an_hour_is_free_and_runs_through_its_notice() -> None:
+    zone = a_zone(capacity=((0.0, 1.0), (7200.0, 0.0)))
+    supply = Supply(a_scenario(listings=(a_listing(on_demand=None, zones={"us-west-2a": zone}),)))
+
+    assert [x.price for x in supply.at(7200.0 + 120 - 3601)] == [0.20]
+    assert [x.price for x in supply.at(7200.0 + 120 - 3599)] == [0.0]
+    assert [x.machines for x in supply.at(7319.0)] == [1.0]
+    assert supply.at(7321.0) == []
+    assert [x.price for x in supply.within(7300.0, 7400.0)] == [0.0]
+
+
 def test_no_refund_without_reclaims_and_more_with_more() -> None:
     assert refund_share(0.0) == 0.0
     assert refund_share(0.1) == pytest.approx(0.049, abs=0.001)
     assert refund_share(0.1) < refund_share(1.0) < 1.0
+
+
+def test_the_shipped_policy_stays_above_the_bound_of_a_market_that_runs_dry() -> None:
+    zone = a_zone(capacity=tuple((HOUR * n, (n + 1) % 3) for n in range(24)))
+    scenario = a_scenario(
+        *office_batches(seed=4, days=1, work_hours=5),
+        listings=(a_listing(zones={"us-west-2a": zone}),),
+    )
+    result = simulate(scenario, a_policy(max_workers=20), 1)
+    found = bound(scenario, start_within=result.wait.most)
+
+    assert result.interruptions > 0
+    assert result.on_demand_dollars > 0
+    assert found.bounded_wait < result.dollars
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -2,17 +2,23 @@
 
 import math
 from bisect import bisect_right
+from collections.abc import Iterator
 
 from spindown.domain.offer import extra_price_per_hour
-from spindown.simulator.scenario import Listing, SimScenario, Zone, value_at
+from spindown.simulator.bound.supply import Offered, Supply
+from spindown.simulator.scenario import SimScenario
+
+#: From, to, and what is sold: USD per hour of work on the reference GPU, hours of it at most.
+Sold = tuple[float, float, list[tuple[float, float]]]
 
 
 class Prices:
     """What the best buyer pays: piecewise constant over time.
 
-    Capacity is taken to be without end. A spot instance that EC2 reclaims within its first hour
-    is free, which lowers the mean price of an hour by at most the share that ``refund_share``
-    gives; root volume and address are never free.
+    What has no capacity at a time is not on sale then. A spot instance that EC2 reclaims within its
+    first hour is free, which lowers the mean price of an hour by at most the share that
+    ``refund_share`` gives, and to nothing where a fall of capacity can be foreseen; root volume
+    and address are never free.
     """
 
     def __init__(self, scenario: SimScenario, *, boot: float = 0.0) -> None:
@@ -25,22 +31,18 @@ class Prices:
         """
         self._extra = extra_price_per_hour(scenario.root_volume_gib)
         self._boot = boot / 3600.0
-        starts = {0.0}
-        for listing in scenario.listings:
-            for zone in listing.zones.values():
-                starts.update(begins for begins, _ in zone.spot)
-        self._starts = sorted(starts)
+        supply = Supply(scenario)
+        self._starts = supply.starts
         self._hour: list[float] = []
         self._work: list[float] = []
+        #: Everything on sale in each span: USD per hour of work, and work per hour at most.
+        self._sold: list[list[tuple[float, float]]] = []
         for begins in self._starts:
-            offers = [
-                (price, price / listing.speed)
-                for listing in scenario.listings
-                for zone in listing.zones.values()
-                for price in self._of(listing, zone, begins)
-            ]
-            self._hour.append(min((hour for hour, _ in offers), default=math.inf))
-            self._work.append(min((work for _, work in offers), default=math.inf))
+            offers = [(self._hourly(each), each) for each in supply.at(begins)]
+            works = [(price / each.speed, each) for price, each in offers]
+            self._hour.append(min((price for price, _ in offers), default=math.inf))
+            self._work.append(min((price for price, _ in works), default=math.inf))
+            self._sold.append([(price, each.machines * each.speed) for price, each in works])
 
     def hour(self, begins: float, ends: float) -> float:
         """Return the least USD per hour of an instance within a span of seconds."""
@@ -50,17 +52,25 @@ class Prices:
         """Return the least USD per hour of work on the reference GPU within a span."""
         return self._least(self._work, begins, ends)
 
-    def _of(self, listing: Listing, zone: Zone, at: float) -> list[float]:
-        found = [] if listing.on_demand is None else [listing.on_demand + self._extra]
-        spot = value_at(zone.spot, at)
-        if spot is not None:
-            free = refund_share(zone.reclaims_per_hour, self._boot)
-            found.append(spot * (1.0 - free) + self._extra)
-        return found
+    def spans(self, begins: float, ends: float) -> Iterator[Sold]:
+        """Yield what is sold from when to when, between two changes each."""
+        first, last = self._span(begins, ends)
+        for index in range(first, last + 1):
+            until = self._starts[index + 1] if index + 1 < len(self._starts) else math.inf
+            since, until = max(self._starts[index], begins), min(until, ends)
+            hours = max(until - since, 0.0) / 3600.0
+            yield since, until, [(price, hours * most) for price, most in self._sold[index]]
+
+    def _hourly(self, offered: Offered) -> float:
+        free = refund_share(offered.reclaims_per_hour, self._boot)
+        return offered.price * (1.0 - free) + self._extra
+
+    def _span(self, begins: float, ends: float) -> tuple[int, int]:
+        first = max(bisect_right(self._starts, begins) - 1, 0)
+        return first, max(bisect_right(self._starts, ends) - 1, first)
 
     def _least(self, values: list[float], begins: float, ends: float) -> float:
-        first = max(bisect_right(self._starts, begins) - 1, 0)
-        last = max(bisect_right(self._starts, ends) - 1, first)
+        first, last = self._span(begins, ends)
         return min(values[first : last + 1])
 
 

@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from spindown.domain.offer import extra_price_per_hour
+from spindown.simulator.bound.crowd import crowd_boots, crowd_work
 from spindown.simulator.bound.price import Prices
 from spindown.simulator.bound.sparse import sparse_boots
+from spindown.simulator.bound.supply import Supply
 from spindown.simulator.scenario import Arrival, Boot, SimScenario
 
 _HOUR = 3600.0
@@ -36,7 +39,7 @@ def bound(scenario: SimScenario, *, start_within: float) -> Bound:
     """Return lower bounds on the dollars of a scenario.
 
     Args:
-        scenario: arrivals, prices and boots; capacity and the controller play no part.
+        scenario: arrivals, prices, capacity and boots; the controller plays no part.
         start_within: seconds from a job's arrival to its start, at most; a job that has begun is
             worked on without a pause.
     """
@@ -47,10 +50,16 @@ def bound(scenario: SimScenario, *, start_within: float) -> Bound:
     work = _work(arrivals, prices, start_within, slowest)
     least = _work(arrivals, working, start_within, slowest)
     sparse = sparse_boots(arrivals, prices, boot, start_within, slowest)
+    boots = _boots(arrivals, prices, boot, start_within, slowest)
+    if arrivals:
+        work = max(work, crowd_work(arrivals, prices, start_within, slowest))
+        extra = extra_price_per_hour(scenario.root_volume_gib)
+        crowd = crowd_boots(arrivals, Supply(scenario), extra, boot, start_within)
+        boots, sparse = max(boots, crowd), max(sparse, crowd)
     return Bound(
         work=work,
         zero_wait=_zero_wait(scenario, prices, arrivals, boot),
-        bounded_wait=max(work + _boots(arrivals, prices, boot, start_within, slowest), least),
+        bounded_wait=max(work + boots, least),
         sparse_wait=max(work + sparse, least),
         start_within=start_within,
     )

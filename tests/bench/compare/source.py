@@ -12,6 +12,7 @@ from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from spindown.domain.offer import InstanceType
 from spindown.simulator import Arrival, Listing, Zone
@@ -143,18 +144,35 @@ def _listing(
     )
 
 
-def spot_capacity(data: Path, *, kind: str, zone: str, most: int = 1) -> Steps:
-    """Return how many V100s one zone gives over time, as a probe saw it."""
+def spot_capacity(data: Path, *, kind: str, zone: str, most: int = 1, first: float = 0.0) -> Steps:
+    """Return how many V100s one zone gives over time, as a probe saw it; ``first`` is second 0."""
+    found = _probe(data, kind, zone, most)
+    steps: list[tuple[float, float]] = []
+    at = -first
+    for nodes, ticks in found["rle"]:
+        ends = at + ticks * found["gap_s"]
+        if ends > 0.0:
+            steps.append((max(at, 0.0), float(nodes)))
+        at = ends
+    return tuple(steps)
+
+
+def first_second(
+    data: Path, part: Part, seed: int, *, zone: str, most: int = 1, length: float
+) -> float:
+    """Draw where in a part of a zone's availability trace a span of some length begins."""
+    found = _probe(data, "availability", zone, most)
+    whole = found["gap_s"] * sum(ticks for _, ticks in found["rle"])
+    cut_at = TUNED_SHARE * whole
+    low, high = (0.0, cut_at) if part is Part.TUNE else (cut_at, whole)
+    return Random(f"{seed}/first").uniform(low, max(high - length, low))
+
+
+def _probe(data: Path, kind: str, zone: str, most: int) -> Any:
     with gzip.open(data / "skypilot_spot_traces_v100.json.gz", "rt") as file:
         traces = json.load(file)
     wanted = (kind, zone, most)
-    found = next(x for x in traces if (x["kind"], x["zone"], x["max_nodes"]) == wanted)
-    steps: list[tuple[float, float]] = []
-    at = 0.0
-    for nodes, ticks in found["rle"]:
-        steps.append((at, float(nodes)))
-        at += ticks * found["gap_s"]
-    return tuple(steps)
+    return next(x for x in traces if (x["kind"], x["zone"], x["max_nodes"]) == wanted)
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:

@@ -1,0 +1,163 @@
+"""When a market's capacity lets a spot instance run, and when its last hour will be free.
+
+Clairvoyant and generous, as a bound must be: an instance may run on through its notice, and one
+that is to be taken for want of capacity may have been launched just late enough to cost nothing.
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+
+from spindown.domain.interruption import NOTICE
+from spindown.domain.offer import CapacityType
+from spindown.simulator.scenario import Listing, SimScenario, Steps, Zone
+
+_SPOT, _ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
+_NOTICE = NOTICE.total_seconds()
+#: An instance that EC2 takes within its first hour is not charged.
+_FREE = 3600.0
+
+
+class Track:
+    """A piecewise constant value, looked up in the logarithm of its steps."""
+
+    def __init__(self, steps: Steps, before: float | None) -> None:
+        """Hold ``steps``; ``before`` is the value ahead of the first."""
+        self._starts = [begins for begins, _ in steps]
+        self._values = [before, *(value for _, value in steps)]
+
+    def at(self, seconds: float) -> float | None:
+        """Return the value in force."""
+        return self._values[bisect_right(self._starts, seconds)]
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """One way to have machines for a while."""
+
+    capacity_type: CapacityType
+    #: USD per hour of the instance alone.
+    price: float
+    speed: float
+    #: At the same time, at most; infinite: no end.
+    machines: float
+    #: How often EC2 takes one by chance, per hour.
+    reclaims_per_hour: float = 0.0
+
+
+class Supply:
+    """What may run when: constant between two of ``starts``."""
+
+    def __init__(self, scenario: SimScenario) -> None:
+        """Look at a market."""
+        self._stalls = [
+            _Stall(listing, zone)
+            for listing in scenario.listings
+            for zone in listing.zones.values()
+        ]
+        #: The greatest speed on sale.
+        self.fastest = max(listing.speed for listing in scenario.listings)
+        self.starts: Sequence[float] = sorted(
+            {0.0}.union(*(stall.changes() for stall in self._stalls))
+        )
+
+    def at(self, seconds: float) -> list[Offered]:
+        """Return everything that may run at a time."""
+        return [offered for stall in self._stalls for offered in stall.at(seconds)]
+
+    def within(self, begins: float, ends: float) -> list[Offered]:
+        """Return what may run within a span, each pool with its greatest capacity.
+
+        Its price is the least since second 0, since a machine may have been up from then on.
+        """
+        first, last = bisect_left(self.starts, begins), bisect_right(self.starts, ends)
+        cuts = [begins, *self.starts[first:last]]
+        return [each for stall in self._stalls for each in stall.within(cuts)]
+
+
+class _Stall:
+    def __init__(self, listing: Listing, zone: Zone) -> None:
+        self._listing = listing
+        self._zone = zone
+        self._spot = Track(zone.spot, None)
+        self._capacity = Track(_usable(zone.capacity), float("inf"))
+        self._on_demand = Track(zone.on_demand_capacity, float("inf"))
+        self._free = Track(_free(zone.capacity), 0.0)
+        self._cheapest: list[tuple[float, float]] = []
+
+    def changes(self) -> set[float]:
+        zone = self._zone
+        steps = (zone.spot, zone.on_demand_capacity, _usable(zone.capacity), _free(zone.capacity))
+        return {begins for each in steps for begins, _ in each if begins > 0.0}
+
+    def at(self, seconds: float) -> list[Offered]:
+        listing, found = self._listing, []
+        if listing.on_demand is not None:
+            machines = self._on_demand.at(seconds) or 0.0
+            if machines > 0.0:
+                found.append(Offered(_ON_DEMAND, listing.on_demand, listing.speed, machines))
+        spot, machines = self._spot.at(seconds), self._capacity.at(seconds) or 0.0
+        if spot is not None and machines > 0.0:
+            price = 0.0 if self._free.at(seconds) else spot
+            rate = self._zone.reclaims_per_hour
+            found.append(Offered(_SPOT, price, listing.speed, machines, rate))
+        return found
+
+    def within(self, cuts: Sequence[float]) -> list[Offered]:
+        """Return what of it may run at one of some times at least."""
+        best: dict[CapacityType, Offered] = {}
+        for each in chain.from_iterable(map(self.at, cuts)):
+            known = best.setdefault(each.capacity_type, each)
+            if each.machines > known.machines:
+                best[each.capacity_type] = each
+        if _SPOT in best:
+            best[_SPOT] = replace(best[_SPOT], price=self._least(cuts[-1]))
+        return list(best.values())
+
+    def _least(self, until: float) -> float:
+        """Return the least price of spot from second 0 to a time."""
+        if not self._cheapest:
+            least = math.inf
+            for at in sorted({0.0} | self.changes()):
+                least = min([least, *(x.price for x in self.at(at) if x.capacity_type is _SPOT)])
+                self._cheapest.append((at, least))
+        place = bisect_right(self._cheapest, until, key=lambda step: step[0])
+        return self._cheapest[place - 1][1]
+
+
+def _falls(capacity: Steps) -> list[tuple[float, float]]:
+    """Return when capacity falls, and from how much."""
+    return [(after[0], before[1]) for before, after in pairwise(capacity) if after[1] < before[1]]
+
+
+def _usable(capacity: Steps) -> Steps:
+    """Return how many instances may run: for the length of a notice what was there before a fall.
+
+    Worked: 2 machines, none from second 1,000 on: 2 until second 1,120.
+    """
+    falls = _falls(capacity)
+    if not falls:
+        return capacity
+    plain = Track(capacity, float("inf"))
+    cuts = sorted({at for at, _ in capacity} | {at + _NOTICE for at, _ in falls})
+    found, first = [], 0
+    for cut in cuts:
+        while falls[first:] and falls[first][0] + _NOTICE <= cut:
+            first += 1
+        over = [was for at, was in falls[first:] if at <= cut]
+        found.append((cut, max([plain.at(cut) or 0.0, *over])))
+    return tuple(found)
+
+
+def _free(capacity: Steps) -> Steps:
+    """Return 1 while an instance that the next fall takes would be in its first hour, else 0."""
+    spans: list[list[float]] = []
+    for at, _ in _falls(capacity):
+        begins, ends = at + _NOTICE - _FREE, at + _NOTICE
+        if spans and begins <= spans[-1][1]:
+            spans[-1][1] = ends
+        else:
+            spans.append([begins, ends])
+    return tuple(step for begins, ends in spans for step in ((begins, 1.0), (ends, 0.0)))

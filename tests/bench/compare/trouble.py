@@ -1,0 +1,82 @@
+"""The scenarios S6 to S8, S10 and S11: a market that runs dry, takes away, or fails to tell."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from spindown.simulator import Arrival, Listing, SimScenario, Zone
+from spindown.simulator.sample import sample_market
+from spindown.simulator.scenario import DAY
+from tests.bench.compare import source
+from tests.bench.compare.source import Part
+from tests.bench.compare.traffic import images, sold, training
+
+_HOUR = 3600.0
+
+
+def _v100(zones: Mapping[str, Zone]) -> Listing:
+    (known,) = sample_market(seed=1, days=1, regions=("us-east-1",), instance_types=("p3.2xlarge",))
+    return replace(known, zones=zones)
+
+
+#: What a V100 costs as spot where only its availability is known: about 0.31 of on demand.
+_V100_SPOT = 0.95
+
+
+def crowd(seed: int, data: Path, part: Part) -> SimScenario:
+    probe = {"zone": "us-west-2a", "most": 16}
+    first = source.first_second(data, part, seed, length=DAY, **probe)  # type: ignore[arg-type]
+    capacity = source.spot_capacity(data, kind="availability", first=first, **probe)  # type: ignore[arg-type]
+    zone = Zone(spot=((0.0, _V100_SPOT),), capacity=capacity)
+    arrivals = tuple(Arrival(at=_HOUR, items=10, item_seconds=30.0) for _ in range(1000))
+    listings = (replace(_v100({"us-west-2a": zone}), region="us-west-2"),)
+    return sold("S6", arrivals, seed, listings=listings)
+
+
+_STARVED_ZONES = ("us-east-1a", "us-east-1c", "us-east-1d", "us-east-1f")
+
+
+def _scarce(data: Path, zones: Sequence[str], first: float) -> dict[str, Zone]:
+    return {
+        zone: Zone(
+            spot=((0.0, _V100_SPOT),),
+            capacity=source.spot_capacity(data, kind="availability", zone=zone, first=first),
+        )
+        for zone in zones
+    }
+
+
+def starved(seed: int, data: Path, part: Part) -> SimScenario:
+    plain = images(1.0, 2.0)(seed, data, part)
+    first = source.first_second(data, part, seed, zone=_STARVED_ZONES[0], length=2 * DAY)
+    zones = _scarce(data, _STARVED_ZONES, first)
+    return replace(plain, name="S7", listings=(_v100(zones),))
+
+
+#: Hours that an instance lives in the mean, by zone at random, and the share that ends unsaid.
+_LIVES = (0.7, 2.3)
+_UNSAID = 0.2
+
+
+def hot(seed: int, data: Path, part: Part) -> SimScenario:
+    plain = training("6c71a0", 1.5)(seed, data, part)
+    random = Random(f"{seed}/lives")
+    listings = tuple(
+        replace(
+            listing,
+            zones={
+                name: replace(zone, reclaims_per_hour=1.0 / random.uniform(*_LIVES))
+                for name, zone in listing.zones.items()
+            },
+        )
+        for listing in plain.listings
+    )
+    return replace(plain, name="S8", listings=listings, notice_missing=_UNSAID)
+
+
+def faults(seed: int, data: Path, part: Part) -> SimScenario:
+    plain = images(1.0, 2.0)(seed, data, part)
+    arrivals = tuple(sorted((*plain.arrivals, *plain.arrivals[::20]), key=lambda x: x.at))
+    down = ((12 * _HOUR, 18 * _HOUR),)
+    return replace(plain, name="S11", arrivals=arrivals, control_down=down, notice_missing=1.0)
