@@ -8,8 +8,7 @@ from moto import mock_aws
 
 from spindown.aws.wiring import Aws
 from spindown.memory import MemoryClock
-
-REGION = "us-east-1"
+from tests.ports.market import REGION, Answers
 
 
 @pytest.fixture(scope="module")
@@ -28,3 +27,14 @@ def aws(session: boto3.Session) -> Aws:
 @pytest.fixture
 def clock() -> MemoryClock:
     return MemoryClock()
+
+
+@pytest.fixture
+def answers(session: boto3.Session, clock: MemoryClock) -> Iterator[Answers]:
+    """A market on EC2 that must have been asked all that it has an answer for."""
+    answers = Answers(session, clock)
+    with answers.ec2, answers.pricing, answers.quotas:
+        yield answers
+        answers.ec2.assert_no_pending_responses()
+        answers.pricing.assert_no_pending_responses()
+        answers.quotas.assert_no_pending_responses()

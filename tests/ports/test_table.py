@@ -14,9 +14,10 @@ from spindown.app.port import Key, Table, When, Write
 from spindown.aws.wiring import Aws
 from spindown.contract.row import lease_sort, worker_sort
 from spindown.error import ContractError, PreconditionFailed
-from spindown.memory import MemoryClock, MemoryTable
+from spindown.memory import MemoryTable
 
 _partitions = (f"w#{number}" for number in itertools.count())
+
 
 WORKER = "i-0123456789abcdef0"
 
@@ -338,40 +339,3 @@ def test_finds_the_worker_row_of_an_instance(table: Table, key: Key) -> None:
     assert table.find_instance(instance_id) == worker
     table.write(Write(key=worker, delete=True))
     assert table.find_instance(instance_id) is None
-
-
-def test_memory_finds_an_instance_as_late_as_its_index_lags(clock: MemoryClock) -> None:
-    table = MemoryTable(clock, index_lag=timedelta(seconds=2))
-    key = Key(partition="w#a", sort=worker_sort(WORKER))
-    table.write(Write(key=key, set={"instance_id": WORKER}))
-
-    assert table.find_instance(WORKER) is None
-    clock.advance(timedelta(seconds=2))
-    assert table.find_instance(WORKER) == key
-    table.write(Write(key=key, delete=True))
-    assert table.find_instance(WORKER) == key
-    clock.advance(timedelta(seconds=2))
-    assert table.find_instance(WORKER) is None
-
-
-@pytest.mark.parametrize(
-    "when",
-    [
-        pytest.param(When(equals={"true": 1}), id="truth is no number"),
-        pytest.param(When(at_most={"text": 9}), id="text against a number"),
-        pytest.param(When(at_most={"true": 9}), id="truth against a number"),
-    ],
-)
-def test_memory_compares_only_like_with_like(clock: MemoryClock, key: Key, when: When) -> None:
-    table = MemoryTable(clock)
-    table.write(Write(key=key, set=ROW))
-
-    with pytest.raises(PreconditionFailed):
-        table.write(Write(key=key, when=when))
-
-
-@pytest.mark.parametrize("value", [None, "", 7])
-def test_memory_indexes_only_an_instance_id(clock: MemoryClock, value: Any) -> None:
-    key = Key(partition="w#a", sort=worker_sort(WORKER))
-    with pytest.raises(ContractError, match="write an instance id"):
-        MemoryTable(clock).write(Write(key=key, set={"instance_id": value}))

@@ -21,8 +21,6 @@ from tests.builders import NOW, a_backlog, a_lease, a_policy, a_ranking, a_worke
 
 #: Boot 6 min, 100 items a job, a T4 does 1000 an hour, drain within an hour.
 KNOWLEDGE = Knowledge(boots=(360.0,), items_per_job=(100.0,))
-
-
 POLICY = a_policy(max_workers=50, throughput_estimate=1000.0)
 
 

@@ -1,0 +1,55 @@
+"""An account in memory, and the names of what is in it."""
+
+from dataclasses import dataclass, field
+
+from spindown.app.port import Account, ImageView, LaunchOverride, LaunchRequest, SubnetView
+from spindown.contract.settings import TemplateRef
+from spindown.domain.offer import CapacityType
+from spindown.error import NotFound
+from spindown.memory import MemoryAccount
+
+REGION = "us-east-1"
+ZONE = f"{REGION}a"
+PARAMETER = "/images/worker"
+INPUT = "s3://documents/scans/"
+ABSENT_KEY = f"arn:aws:kms:{REGION}:123456789012:key/00000000-0000-0000-0000-000000000000"
+
+
+@dataclass
+class World:
+    """An account, and the names of what is in it."""
+
+    account: Account
+    image_id: str
+    subnet_id: str
+    key: str
+    template: TemplateRef = field(default_factory=lambda: TemplateRef(id="lt-1", version="1"))
+
+
+def in_memory() -> World:
+    image = ImageView(image_id="ami-1", architecture="x86_64", state="available", root_gib=30)
+    subnet = SubnetView(subnet_id="subnet-1", zone=ZONE, free_addresses=4091)
+    account = MemoryAccount(
+        parameters={(REGION, PARAMETER): image.image_id},
+        images={(REGION, image.image_id): image},
+        networks={(REGION, subnet.subnet_id): subnet},
+        unreadable={
+            name: NotFound("it is not there")
+            for name in ("s3://absent/", "/absent/secret", "absent/secret", ABSENT_KEY)
+        },
+    )
+    return World(account=account, image_id=image.image_id, subnet_id=subnet.subnet_id, key="arn")
+
+
+def a_request(world: World) -> LaunchRequest:
+    return LaunchRequest(
+        client_token="doctor-1",
+        region=REGION,
+        template=world.template,
+        capacity_type=CapacityType.SPOT,
+        overrides=(
+            LaunchOverride(instance_type="g6.xlarge", zone=ZONE, subnet_id=world.subnet_id),
+        ),
+        count=1,
+        tags={"spindown:deployment": "demo"},
+    )

@@ -1,0 +1,150 @@
+"""How the answers of AWS's services about an account are read."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import EndpointConnectionError
+from botocore.stub import Stubber
+
+from spindown.app.port import AccountPlan, RefusalKind
+from spindown.aws.account import AwsAccount, Clients
+from spindown.error import AccessDenied, Unreachable
+from tests.ports.account import INPUT, REGION, a_request, in_memory
+
+
+@dataclass
+class Stub:
+    """An account of which one service answers by hand."""
+
+    account: AwsAccount
+    answers: Stubber
+
+
+@pytest.fixture
+def stub(request: pytest.FixtureRequest, session: boto3.Session) -> Iterator[Stub]:
+    client: Any = session.client(request.param)
+    clients = Clients(
+        sts=lambda: client,
+        iam=lambda: client,
+        free_tier=lambda: client,
+        functions=lambda _: client,
+        ssm=lambda _: client,
+        ec2=lambda _: client,
+        s3=lambda: client,
+        secrets=lambda _: client,
+        keys=lambda _: client,
+    )
+    with Stubber(client) as answers:
+        yield Stub(AwsAccount(clients), answers)
+
+
+@pytest.mark.parametrize("stub", ["freetier"], indirect=True)
+@pytest.mark.parametrize(("said", "plan"), [("FREE", AccountPlan.FREE), ("PAID", AccountPlan.PAID)])
+def test_reads_the_plan(stub: Stub, said: str, plan: AccountPlan) -> None:
+    answer = {"accountId": "1" * 12, "accountPlanType": said, "accountPlanStatus": "ACTIVE"}
+    stub.answers.add_response("get_account_plan_state", answer)
+
+    assert stub.account.plan() is plan
+
+
+@pytest.mark.parametrize("stub", ["freetier"], indirect=True)
+def test_an_account_from_before_there_were_plans_has_none(stub: Stub) -> None:
+    stub.answers.add_client_error("get_account_plan_state", "ResourceNotFoundException")
+
+    assert stub.account.plan() is None
+
+
+@pytest.mark.parametrize("stub", ["freetier"], indirect=True)
+def test_a_plan_that_may_not_be_seen_is_denied(stub: Stub) -> None:
+    stub.answers.add_client_error("get_account_plan_state", "AccessDeniedException")
+
+    with pytest.raises(AccessDenied):
+        stub.account.plan()
+
+
+@pytest.mark.parametrize("stub", ["iam"], indirect=True)
+def test_finds_the_role_for_spot_requests(stub: Stub) -> None:
+    role = {
+        "Path": "/aws-service-role/spot.amazonaws.com/",
+        "RoleName": "AWSServiceRoleForEC2Spot",
+        "RoleId": "AROA0123456789ABCDEF",
+        "Arn": "arn:aws:iam::123456789012:role/AWSServiceRoleForEC2Spot",
+        "CreateDate": "2026-11-20T00:00:00Z",
+    }
+    asked = {"RoleName": "AWSServiceRoleForEC2Spot"}
+    stub.answers.add_response("get_role", {"Role": role}, asked)
+    stub.answers.add_client_error("get_role", "NoSuchEntity")
+
+    assert stub.account.has_spot_role()
+    assert not stub.account.has_spot_role()
+
+
+@pytest.mark.parametrize("stub", ["iam"], indirect=True)
+def test_a_role_that_may_not_be_seen_is_not_taken_for_missing(stub: Stub) -> None:
+    stub.answers.add_client_error("get_role", "AccessDenied")
+
+    with pytest.raises(AccessDenied):
+        stub.account.has_spot_role()
+
+
+@pytest.mark.parametrize("stub", ["lambda"], indirect=True)
+def test_reads_how_much_lambda_runs_at_once(stub: Stub) -> None:
+    limit = {"ConcurrentExecutions": 10, "UnreservedConcurrentExecutions": 10}
+    stub.answers.add_response("get_account_settings", {"AccountLimit": limit})
+
+    assert stub.account.concurrency(region=REGION) == 10
+
+
+@pytest.mark.parametrize("stub", ["sts"], indirect=True)
+def test_credentials_that_have_expired_are_denied(stub: Stub) -> None:
+    stub.answers.add_client_error("get_caller_identity", "ExpiredToken")
+
+    with pytest.raises(AccessDenied):
+        stub.account.caller()
+
+
+@pytest.mark.parametrize("stub", ["s3"], indirect=True)
+def test_an_object_that_may_be_listed_but_not_read_is_denied(stub: Stub) -> None:
+    stub.answers.add_response("list_objects_v2", {"Contents": [{"Key": "scans/1.png"}]})
+    stub.answers.add_client_error("head_object", "403", http_status_code=403)
+
+    with pytest.raises(AccessDenied):
+        stub.account.try_input(INPUT)
+
+
+@pytest.mark.parametrize("stub", ["ec2"], indirect=True)
+@pytest.mark.parametrize(
+    "code",
+    ["InvalidLaunchTemplateId.NotFound", "InvalidFleetConfiguration", "UnauthorizedOperation"],
+)
+def test_a_rehearsal_tells_what_stands_in_the_way(stub: Stub, code: str) -> None:
+    stub.answers.add_client_error("create_fleet", code, "no")
+
+    refusal = stub.account.rehearse(a_request(in_memory()))
+
+    assert refusal is not None
+    assert (refusal.kind, refusal.code, refusal.message) == (RefusalKind.ACCOUNT, code, "no")
+
+
+@pytest.mark.parametrize("stub", ["ec2"], indirect=True)
+def test_a_fault_of_ec2_is_no_refusal(stub: Stub) -> None:
+    stub.answers.add_client_error("create_fleet", "InternalError", http_status_code=500)
+
+    with pytest.raises(Unreachable):
+        stub.account.rehearse(a_request(in_memory()))
+
+
+@pytest.mark.parametrize("stub", ["ec2"], indirect=True)
+def test_a_rehearsal_without_an_answer_is_unreachable(stub: Stub) -> None:
+    client = stub.answers.client
+
+    def fail(**_: Any) -> None:
+        raise EndpointConnectionError(endpoint_url="https://ec2")
+
+    client.meta.events.register_first("before-parameter-build.ec2.CreateFleet", fail)
+
+    with pytest.raises(Unreachable):
+        stub.account.rehearse(a_request(in_memory()))
