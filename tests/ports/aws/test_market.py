@@ -1,6 +1,7 @@
 """How EC2's answers about types, spot prices and quotas are read."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import boto3
