@@ -1,0 +1,307 @@
+"""Whatever is wrong with spindown.toml is said in one sentence, with the key and the mend."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown import config
+from spindown.error import ConfigError
+from tests.unit.config.document import with_value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field", "mend"),
+    [
+        pytest.param(
+            "workload.ocr.policy.idel_timeout",
+            "10m",
+            "workload.ocr.policy.idel_timeout",
+            "did you mean idle_timeout?",
+            id="a misspelt key is answered with the right one",
+        ),
+        pytest.param(
+            "workload.ocr.models",
+            ["s3://weights/ocr/"],
+            "workload.ocr.models",
+            "set run.metadata_access = true as well: the code reads them",
+            id="models that the code has no way to read",
+        ),
+        pytest.param(
+            "workload.ocr.kms_keys",
+            ["alias/mine"],
+            "workload.ocr.kms_keys.0",
+            "write a KMS key of the form arn:aws:kms:REGION:ACCOUNT:key/ID",
+            id="a key by its alias, which no grant can name",
+        ),
+        pytest.param(
+            "workload.ocr.run.secrets",
+            {"TOKEN": "hub token"},
+            "workload.ocr.run.secrets.TOKEN",
+            "write a secret of the form /ssm/parameter, or a name or ARN of Secrets Manager",
+            id="a secret that no service can have",
+        ),
+        pytest.param(
+            "workload.ocr.run",
+            {
+                "entrypoint": "ocr:run",
+                "code": "code",
+                "env": {"TOKEN": "a"},
+                "secrets": {"TOKEN": "b"},
+            },
+            "workload.ocr.run.secrets",
+            "take TOKEN out of env or of secrets",
+            id="a variable twice",
+        ),
+        pytest.param(
+            "deployment.colour",
+            "red",
+            "deployment.colour",
+            "take this unknown key out",
+            id="a key like no other",
+        ),
+        pytest.param(
+            "workload.ocr.policy.warm_schedule",
+            [{"start": "8am", "end": "18:00", "workers": 2}],
+            "workload.ocr.policy.warm_schedule.0.start",
+            'write a time of day such as "08:30"',
+            id="a time of day in other words",
+        ),
+        pytest.param(
+            "workload.ocr.policy.warm_schedule",
+            [{"start": "08:00", "end": "18:00", "workers": 2, "time_zone": "Berlin"}],
+            "workload.ocr.policy.warm_schedule.0.time_zone",
+            'write a time zone of the IANA list, such as "Europe/Berlin" or "UTC"',
+            id="a time zone that there is not",
+        ),
+        pytest.param(
+            "workload.ocr.policy.idle_timeout",
+            10,
+            "workload.ocr.policy.idle_timeout",
+            'write a duration with its unit in quotes, such as "10m"',
+            id="no unit",
+        ),
+        pytest.param(
+            "workload.ocr.policy.start_within",
+            "5 minutes",
+            "workload.ocr.policy.start_within",
+            'write a duration such as "90s", "10m" or "1h30m" (ms, s, m, h, d)',
+            id="wrong unit",
+        ),
+        pytest.param(
+            "workload.ocr.policy.max_price_per_hour",
+            -1,
+            "workload.ocr.policy.max_price_per_hour",
+            "make it greater than 0",
+            id="negative money",
+        ),
+        pytest.param(
+            "workload.ocr.policy.max_price_per_hour",
+            float("nan"),
+            "workload.ocr.policy.max_price_per_hour",
+            "write a finite number",
+            id="no number",
+        ),
+        pytest.param(
+            "workload.ocr.requirements.gpu_count_max",
+            0.5,
+            "workload.ocr.requirements.gpu_count_max",
+            "make it at least gpu_count_min",
+            id="an impossible range",
+        ),
+        pytest.param(
+            "workload.ocr.requirements",
+            {"gpu_names": ["T4"], "gpu_names_denied": ["T4"]},
+            "workload.ocr.requirements.gpu_names_denied",
+            "take T4 out of one of the two lists",
+            id="allowed and denied at once",
+        ),
+        pytest.param(
+            "deployment.zones",
+            ["eu-west-1a"],
+            "deployment.zones",
+            "list zones of us-east-1, such as us-east-1a",
+            id="a zone of another region",
+        ),
+        pytest.param("deployment.zones", [], "deployment.zones", "name at least 1", id="no zone"),
+        pytest.param(
+            "deployment.alarm_email",
+            "the ops team",
+            "deployment.alarm_email",
+            "write an email address of the form you@example.com",
+            id="no email address",
+        ),
+        pytest.param(
+            "workload.ocr.run.entrypoint",
+            "ocr.run",
+            "workload.ocr.run.entrypoint",
+            "write an entrypoint of the form module:callable",
+            id="no callable",
+        ),
+        pytest.param(
+            "workload.ocr.run",
+            {"code": "code"},
+            "workload.ocr.run.entrypoint",
+            "give one of entrypoint, command and image",
+            id="nothing to run",
+        ),
+        pytest.param(
+            "workload.ocr.run",
+            {"code": "code", "entrypoint": "a:b", "command": ["true"]},
+            "workload.ocr.run.entrypoint",
+            "leave it out beside command or image",
+            id="two things to run",
+        ),
+        pytest.param(
+            "workload.ocr.run",
+            {"command": ["true"]},
+            "workload.ocr.run.code",
+            "name the directory of the code",
+            id="a command of nowhere",
+        ),
+        pytest.param(
+            "workload.ocr.run",
+            {"image": "a/b:1", "code": "code", "requirements": "r.txt"},
+            "workload.ocr.run.requirements",
+            "leave it out: an image brings its own packages",
+            id="requirements of an image",
+        ),
+        pytest.param(
+            "workload.ocr.run.results",
+            "per-job",
+            "workload.ocr.run.results",
+            "leave it out: an entrypoint gives a result for each item",
+            id="one result of an entrypoint",
+        ),
+        pytest.param(
+            "workload.ocr.run",
+            {"image": "--privileged"},
+            "workload.ocr.run.image",
+            "write an image of the form registry/name:tag or registry/name@sha256:...",
+            id="an option for an image",
+        ),
+        pytest.param(
+            "workload.ocr.policy.ladder",
+            [{"after": "5m", "capacity_types": ["spot"]}],
+            "workload.ocr.policy.ladder",
+            'begin with a rung after = "0s"',
+            id="no first rung",
+        ),
+        pytest.param(
+            "workload.ocr.policy.lease_duration",
+            "30s",
+            "workload.ocr.policy.lease_duration",
+            "make it at least twice heartbeat_interval",
+            id="a lease shorter than its heartbeat",
+        ),
+        pytest.param("workload", {}, "workload", "name at least 1", id="no workload"),
+        pytest.param(
+            "deployment.outpost.us-west-2",
+            {"zones": ["us-east-1b"]},
+            "deployment.outpost.us-west-2.zones",
+            "list zones of us-west-2, such as us-west-2a",
+            id="a zone of another region than its outpost's",
+        ),
+        pytest.param(
+            "deployment.outpost.us-west-2",
+            {"zones": []},
+            "deployment.outpost.us-west-2.zones",
+            "name at least 1",
+            id="an outpost without a zone",
+        ),
+        pytest.param(
+            "deployment.outpost.us-east-1",
+            {"zones": ["us-east-1b"]},
+            "deployment.outpost.us-east-1",
+            "take it out: workers run at home anyway",
+            id="an outpost at home",
+        ),
+        pytest.param(
+            "deployment.outpost.oregon",
+            {"zones": ["us-west-2a"]},
+            "deployment.outpost.oregon",
+            "write a region of the form us-east-1",
+            id="an outpost that is no region",
+        ),
+        pytest.param(
+            "deployment.outpost",
+            {f"eu-west-{n}": {"zones": [f"eu-west-{n}a"]} for n in range(10)},
+            "deployment.outpost",
+            "name at most 9",
+            id="more outposts than policies fit a role",
+        ),
+        pytest.param(
+            "workload.ocr.policy.regions",
+            ["us-west-2"],
+            "workload.ocr.policy.regions",
+            "take us-west-2 out, or add [deployment.outpost.us-west-2]",
+            id="a region without an outpost",
+        ),
+        pytest.param("deployment", 3, "deployment", "write a table", id="not a table"),
+        pytest.param(
+            "deployment.network",
+            {"vpc_id": "vpc-12", "subnets": {"us-east-1b": "subnet-1"}},
+            "deployment.network",
+            "give one subnet for each of the zones",
+            id="a zone left out",
+        ),
+    ],
+)
+def test_names_the_key_and_the_mend(path: str, value: object, field: str, mend: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.parse(with_value(path, value))
+
+    assert (caught.value.field, caught.value.mend) == (field, mend)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["deployment", "workload", "name", "region", "zones", "run", "policy", "ladder"]
+                )
+                | st.text(max_size=4),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_any_document_is_a_config_or_one_sentence(document: object) -> None:
+    if not isinstance(document, dict):
+        document = {"deployment": document}
+    sentence = complaint_about(document)
+
+    assert sentence is None or re.fullmatch(r"[^\n]+: [^\n]+", sentence)
+
+
+def complaint_about(document: dict[str, Any]) -> str | None:
+    try:
+        config.parse(document)
+    except ConfigError as exc:
+        return str(exc)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("content", "mend"),
+    [
+        pytest.param(b"\xff\xfe", "save it as UTF-8", id="not UTF-8"),
+        pytest.param(b"[deployment", "mend its TOML", id="not TOML"),
+        pytest.param(None, "give a readable file", id="not there"),
+    ],
+)
+def test_says_what_is_wrong_with_the_file(tmp_path: Path, content: bytes | None, mend: str) -> None:
+    path = tmp_path / "spindown.toml"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(ConfigError, match=mend):
+        config.load(path)
