@@ -42,8 +42,12 @@ UV_NAMES = {
     "trusted-host": "UV_INSECURE_HOST",
 }
 
-#: What takes longest to compile: the CDK app, its rules, what plays AWS in the adapters' tests.
-SLOW_TO_COMPILE = ("infra.deployment", "cfnlint.api", "moto.ec2")
+#: What commands and tests import: the CDK app and its rules, the command line, what plays AWS.
+IMPORTED = (
+    *("infra.deployment", "cdk_nag", "cfnlint.api"),
+    *("spindown.cli.app", "boto3", "ministack.app", "moto.ec2"),
+    *("hypothesis", "syrupy", "xdist.plugin"),
+)
 
 #: A line of a tool's log that says what went wrong.
 COMPLAINT = re.compile(r"error|could not|failed|unable|denied|no space", re.IGNORECASE)
@@ -201,7 +205,7 @@ def compile_packages() -> None:
         name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
     }
     environment["JSII_NODE"] = str(VENV / "bin" / "node")
-    imports = f"import {', '.join(SLOW_TO_COMPILE)}"
+    imports = f"import {', '.join(IMPORTED)}"
     step("compile what is imported", [str(PYTHON), "-W", "ignore", "-c", imports], environment)
 
 
