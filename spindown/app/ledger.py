@@ -5,12 +5,12 @@ one bad row must not stop a fleet. Whoever reconciles holds the lock, whose fenc
 every transaction of a reconcile is conditional on it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from spindown.app.port import Key, Table, When, Write, merge
+from spindown.app.port import ALWAYS, Key, Table, When, Write, merge
 from spindown.contract import row as rows
 from spindown.contract.codec import Row, decode, encode, encode_instant
 from spindown.contract.row import (
@@ -213,7 +213,7 @@ class Ledger:
 
     def change(self, sort: str, changes: Mapping[str, Any], *, when: When | None = None) -> Write:
         """Return the change of some fields of a row."""
-        return Write(key=self._key(sort), when=when or When(), set=encode(changes))
+        return Write(key=self._key(sort), when=when or ALWAYS, set=encode(changes))
 
     def add(self, sort: str, sums: Mapping[str, float]) -> Write:
         """Return an atomic addition to the numbers of a row."""
@@ -266,6 +266,10 @@ class _Reader:
 
     def __init__(self, partition: Mapping[str, Row]) -> None:
         self._partition = partition
+        #: Kind, which the sort key names up to its first "#" -> its rows.
+        self._kinds: dict[str, list[tuple[str, Row]]] = {}
+        for sort, row in partition.items():
+            self._kinds.setdefault(sort.partition("#")[0], []).append((sort, row))
         self.bad: list[str] = []
 
     def all_of(self, cls: type[T], prefix: str, *, required: str = "") -> dict[str, T]:
@@ -282,8 +286,8 @@ class _Reader:
         row = self._partition.get(sort)
         return None if row is None else self._decode(cls, sort, row)
 
-    def _under(self, prefix: str) -> Iterator[tuple[str, Row]]:
-        return ((sort, row) for sort, row in self._partition.items() if sort.startswith(prefix))
+    def _under(self, prefix: str) -> Sequence[tuple[str, Row]]:
+        return self._kinds.get(prefix.removesuffix("#"), ())
 
     def _decode(self, cls: type[T], sort: str, row: Row) -> T | None:
         try:

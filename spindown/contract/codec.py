@@ -8,11 +8,12 @@ reading: a row is changed field by field, so what a later version wrote stays in
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cache, partial
+from operator import attrgetter
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 from spindown.error import ContractError
@@ -22,6 +23,11 @@ T = TypeVar("T")
 Value = str | int | float | bool | list[Any] | dict[str, Any] | None
 Row = dict[str, Any]
 
+
+#: Turns a JSON value into one of a type.
+_Reader = Callable[[Any], Any]
+#: A field's name, its type, what reads it, and whether it must be there.
+_Step = tuple[str, Any, _Reader, bool]
 
 #: Levels of lists and objects within each other; more would break writers on the way.
 DEPTH_MAX = 64
@@ -107,11 +113,18 @@ def _names(cls: Any) -> tuple[str, ...]:
 class KeptRow(Row):
     """A row that nobody changes any more: it is read once, however often it is asked for."""
 
-    __slots__ = ("read_as",)
+    #: What it was read as; None: not yet.
+    read_as: Any = None
+    #: What an earlier version of it was read as, and the fields that may differ since.
+    before: Any = None
+    changed: frozenset[str] = frozenset()
 
-    def __init__(self, row: Mapping[str, Any]) -> None:
-        super().__init__(row)
-        self.read_as: Any = None
+    def follow(self, earlier: "KeptRow", changed: Iterable[str]) -> None:
+        """Be read as an earlier version of the row was, except for what has changed."""
+        if earlier.read_as is not None:
+            self.before, self.changed = earlier.read_as, frozenset(changed)
+        elif earlier.before is not None:
+            self.before, self.changed = earlier.before, earlier.changed.union(changed)
 
 
 def decode(cls: type[T], row: Mapping[str, Any]) -> T:
@@ -119,35 +132,59 @@ def decode(cls: type[T], row: Mapping[str, Any]) -> T:
     if type(row) is not KeptRow:
         return _read(cls, row)
     if type(row.read_as) is not cls:
-        row.read_as = _read(cls, row)
+        row.read_as = _read_on(cls, row) if type(row.before) is cls else _read(cls, row)
+        row.before = None
     return cast("T", row.read_as)
+
+
+def _read_on(cls: type[T], row: KeptRow) -> T:
+    """Read what has changed of a row; take the rest from what was read before."""
+    plan, take = _picker(cast("Any", cls))
+    values = dict(zip(plan, take(row.before), strict=True))
+    for name in row.changed:
+        if name not in row:
+            return _read(cls, row)
+        if name in plan:
+            step = plan[name]
+            try:
+                values[name] = step[2](row[name])
+            except (TypeError, ValueError, KeyError, AttributeError) as exc:
+                raise _misfit(cls, step, row[name]) from exc
+    return cls(**values)
+
+
+@cache
+def _picker(cls: Any) -> tuple[dict[str, _Step], Callable[[Any], tuple[Any, ...]]]:
+    """Return a class's steps of reading by field, and what takes all fields out of a value."""
+    plan = {step[0]: step for step in _plan(cls)}
+    return plan, attrgetter(*plan) if len(plan) > 1 else lambda value: (getattr(value, *plan),)
 
 
 def _read(cls: type[T], row: Mapping[str, Any]) -> T:
     if not isinstance(row, Mapping):
         raise ContractError(cls.__name__, row, "write an object")
     values: dict[str, Any] = {}
-    for name, hint, read, required in _plan(cast("Any", cls)):
+    for step in _plan(cast("Any", cls)):
+        name, _, read, required = step
         if name not in row:
             if required:
                 raise ContractError(f"{cls.__name__}.{name}", None, "write this field")
             continue
         try:
             values[name] = read(row[name])
-        except ContractError:
-            raise
         except (TypeError, ValueError, KeyError, AttributeError) as exc:
-            wanted = getattr(hint, "__name__", str(hint))
-            raise ContractError(f"{cls.__name__}.{name}", row[name], f"write a {wanted}") from exc
+            raise _misfit(cls, step, row[name]) from exc
     return cls(**values)
 
 
-#: Turns a JSON value into one of a type.
-_Reader = Callable[[Any], Any]
+def _misfit(cls: type[Any], step: _Step, value: Any) -> ContractError:
+    name, hint, *_ = step
+    wanted = getattr(hint, "__name__", str(hint))
+    return ContractError(f"{cls.__name__}.{name}", value, f"write a {wanted}")
 
 
 @cache
-def _plan(cls: Any) -> tuple[tuple[str, Any, _Reader, bool], ...]:
+def _plan(cls: Any) -> tuple[_Step, ...]:
     """Return for each field its name, its type, what reads it, and whether it must be there."""
     hints = typing.get_type_hints(cls)
     return tuple(

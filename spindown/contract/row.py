@@ -86,12 +86,12 @@ CHECKPOINT_RATE = f"{RATE}checkpoint"
 
 def spend_sort(at: datetime) -> str:
     """Return the sort key of the spend of the UTC day that ``at`` lies in."""
-    return f"{SPEND}{at:%Y-%m-%d}"
+    return f"{SPEND}{at.year:04d}-{at.month:02d}-{at.day:02d}"
 
 
 def budget_sort(at: datetime) -> str:
     """Return the sort key of the budget of the UTC month that ``at`` lies in."""
-    return f"{BUDGET}{at:%Y-%m}"
+    return f"{BUDGET}{at.year:04d}-{at.month:02d}"
 
 
 def breaker_sort(region: str = "") -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from spindown.app.port import Clock, Key, When, Write
+from spindown.app.port import ALWAYS, Clock, Key, When, Write
 from spindown.contract.codec import Row
 from spindown.contract.row import WORKER
 from spindown.error import ContractError, PreconditionFailed
@@ -95,6 +95,10 @@ class MemoryTable:
     def _hand_out(self, row: Row) -> Row:
         return _copy_row(row)
 
+    def _begin(self, row: Row | None) -> Row:
+        """Return what becomes the next version of a row."""
+        return dict(row or {})
+
     def _find(self, key: Key) -> Row | None:
         partition = self._partitions.get(key.partition)
         return None if partition is None else partition.get(key.sort)
@@ -110,7 +114,7 @@ class MemoryTable:
             return None
         if write.is_check:
             return row
-        changed = dict(row or {})
+        changed = self._begin(row)
         changed.update({n: v if type(v) in _ATOMS else _copy(n, v) for n, v in write.set.items()})
         for name, value in write.add.items():
             before = changed.get(name, 0)
@@ -151,6 +155,8 @@ class MemoryTable:
 
 def holds(when: When, row: Row | None) -> bool:
     """Tell whether a condition holds for a row (None: there is no row)."""
+    if when is ALWAYS:
+        return True
     if when.exists is not None and when.exists != (row is not None):
         return False
     row = row or {}

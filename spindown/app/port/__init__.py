@@ -54,6 +54,7 @@ from spindown.app.port.surrounding import (
     SettingsStore,
 )
 from spindown.app.port.table import (
+    ALWAYS,
     Key,
     Table,
     When,
@@ -66,6 +67,7 @@ from spindown.app.port.topic import (
 )
 
 __all__ = [
+    "ALWAYS",
     "Absent",
     "Account",
     "AccountPlan",

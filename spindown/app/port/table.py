@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import reduce
+from typing import Any, NamedTuple, Protocol
 
 from spindown.contract.codec import Row
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(NamedTuple):
     """Where a row lies: partition and sort key."""
 
     partition: str
@@ -33,6 +33,9 @@ class When:
     absent: frozenset[str] = frozenset()
 
 
+ALWAYS = When()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
     """One conditional change of one row. ``delete`` excludes ``set``, ``add`` and ``remove``.
@@ -41,7 +44,7 @@ class Write:
     """
 
     key: Key
-    when: When = field(default_factory=When)
+    when: When = ALWAYS
     set: Mapping[str, Any] = field(default_factory=dict)
     #: Numbers added atomically; a missing attribute counts as 0.
     add: Mapping[str, float] = field(default_factory=dict)
@@ -50,17 +53,23 @@ class Write:
 
     def __post_init__(self) -> None:
         """Refuse what no table can carry out: a change beside a delete, one attribute twice."""
-        changed = len(self.set) + len(self.add) + len(self.remove)
-        if self.delete and changed:
-            raise ValueError(f"{self.key}: a write deletes the row or changes it, not both")
-        is_mixed = changed > max(len(self.set), len(self.add), len(self.remove))
-        if is_mixed and changed > len(self.set.keys() | self.add.keys() | self.remove):
-            raise ValueError(f"{self.key}: a write changes each attribute once")
+        if self.delete:
+            if self.set or self.add or self.remove:
+                raise ValueError(f"{self.key}: a write deletes the row or changes it, not both")
+        elif (self.set and (self.add or self.remove)) or (self.add and self.remove):
+            changed = len(self.set) + len(self.add) + len(self.remove)
+            if changed > len(self.set.keys() | self.add.keys() | self.remove):
+                raise ValueError(f"{self.key}: a write changes each attribute once")
 
     @property
     def is_check(self) -> bool:
         """Tell whether it only checks the condition."""
         return not (self.delete or self.set or self.add or self.remove)
+
+    @property
+    def is_sum(self) -> bool:
+        """Tell whether it adds to numbers, whatever the row is, and does nothing else."""
+        return not (self.delete or self.set or self.remove) and self.when is ALWAYS
 
 
 class Table(Protocol):
@@ -100,14 +109,24 @@ class Table(Protocol):
 
 def merge(writes: Iterable[Write]) -> list[Write]:
     """Return writes as one transaction takes them, with each row once."""
-    merged: dict[Key, Write] = {}
+    by_row: dict[Key, list[Write]] = {}
     for write in writes:
-        known = merged.get(write.key)
-        merged[write.key] = write if known is None else _join(known, write)
-    return list(merged.values())
+        by_row.setdefault(write.key, []).append(write)
+    return [_join_all(of_row) for of_row in by_row.values()]
 
 
-_ALWAYS = When()
+def _join_all(writes: Sequence[Write]) -> Write:
+    first = writes[0]
+    if len(writes) == 1:
+        return first
+    if not all(write.is_sum for write in writes):
+        return reduce(_join, writes)
+    # The many additions to one account or pool.
+    sums: dict[str, float] = {}
+    for write in writes:
+        for name, number in write.add.items():
+            sums[name] = sums.get(name, 0) + number
+    return Write(key=first.key, add=sums)
 
 
 def _join(first: Write, second: Write) -> Write:
@@ -131,7 +150,7 @@ def _join(first: Write, second: Write) -> Write:
 
 
 def _join_conditions(first: When, second: When) -> When:
-    if second == _ALWAYS:
+    if second is ALWAYS or second == ALWAYS:
         return first
     return When(
         exists=first.exists if second.exists is None else second.exists,

@@ -35,7 +35,7 @@ def charge_fleet(tick: Tick) -> None:
         tick.tally.dollars += due.dollars
         tick.tally.on_demand_dollars += due.on_demand_dollars
         tick.tally.idle_seconds += due.idle_seconds
-        if launch is not None:
+        if launch is not None and due.released_usd:
             left = launch.reserved_usd - due.released_usd
             tick.launches[launch.launch_id] = replace(launch, reserved_usd=left)
     _note_vram(tick)

@@ -112,7 +112,7 @@ def _loads(units: Sequence[Unit]) -> list[list[Unit]]:
     keys: set[Key] = set()
     for unit in units:
         more = {write.key for write in unit}
-        if loads[-1] and len(keys | more) > _ROOM:
+        if loads[-1] and len(keys) + len(more - keys) > _ROOM:
             loads.append([])
             keys = set()
         loads[-1].append(unit)

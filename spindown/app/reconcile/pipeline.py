@@ -89,11 +89,11 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
 def _carry_out(tick: Tick) -> Decision:
     follow_backlog(tick)
     _patiently(tick, "adopting launches", adopt)
-    weighed = weigh(tick)
+    weighed, grounds = weigh(tick), tick.grounds
     _patiently(tick, "looking at EC2", lambda t: _repair(t, is_launch_due=weighed.is_open))
     charge_fleet(tick)
     tidy(tick)
-    choice, ended_early = _launch(tick)
+    choice, ended_early = _launch(tick, weighed if tick.grounds == grounds else weigh(tick))
     watch_month(tick)
     decision = decide(tick, choice, ended_early)
     _remember(tick, decision)
@@ -108,8 +108,7 @@ def _repair(tick: Tick, *, is_launch_due: bool) -> None:
     reap_fleet(tick, look(tick, is_launch_due=is_launch_due))
 
 
-def _launch(tick: Tick) -> tuple[Choice, str]:
-    weighed = weigh(tick)
+def _launch(tick: Tick, weighed: Choice) -> tuple[Choice, str]:
     try:
         choice = choose(tick, weighed)
     except SpindownError as exc:

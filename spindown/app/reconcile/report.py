@@ -16,7 +16,7 @@ from spindown.contract.decision import (
     RejectionRecord,
     SizingRecord,
 )
-from spindown.contract.row import SpendRow
+from spindown.contract.row import SPEND, SpendRow, spend_sort
 from spindown.domain.cost import cost_per_item, dollars_per_hour
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.idle import idle_timeout
@@ -232,7 +232,7 @@ def _flow(tick: Tick, decision: Decision) -> Mapping[str, float]:
 
 
 def _cost(tick: Tick) -> Mapping[str, float]:
-    today = tick.view.spend.get(f"{tick.now:%Y-%m-%d}", SpendRow())
+    today = tick.view.spend.get(spend_sort(tick.now).removeprefix(SPEND), SpendRow())
     paid = today.boot_seconds + today.busy_seconds + today.idle_seconds
     values: dict[str, float] = {
         "Spend": tick.tally.dollars,

@@ -14,7 +14,7 @@ from spindown.contract.decision import AttemptRecord, EndingRecord
 from spindown.contract.row import BacklogRow, BreakerRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.domain.concern import Review
-from spindown.domain.fleet import Backlog, Launch, Lease, Unavailable, Worker
+from spindown.domain.fleet import Backlog, Launch, LaunchState, Lease, Unavailable, Worker
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import Pool
 from spindown.domain.policy import Policy
@@ -114,6 +114,19 @@ class Tick:
         self.breakers[region] = breaker
         named = "" if region == self.deployment.region else region
         self.journal.note(self.ledger.put(rows.breaker_sort(named), breaker))
+
+    @property
+    def grounds(self) -> tuple[object, ...]:
+        """Return what sizing goes by, as far as a tick changes it: on the same it is the same."""
+        seen = self.seen
+        return (
+            self.backlog,
+            dict(self.workers),
+            self.leases,
+            [x for x in self.launches.values() if x.state is LaunchState.INTENDED],
+            dict(self.breakers),
+            (seen.backlog_since, seen.waiting_since, seen.waiting_jobs, seen.margin, seen.backoffs),
+        )
 
     def leases_of(self, instance_id: str) -> tuple[Lease, ...]:
         """Return what the slots of one instance hold."""

@@ -264,7 +264,7 @@ class _Claim:
         if not manifest.owner or manifest.released:
             return None
         live = lease_key(self.seat.workload, manifest.owner)
-        freed = self._read_lease(replace(live, partition=history_partition(self.seat.workload)))
+        freed = self._read_lease(live._replace(partition=history_partition(self.seat.workload)))
         return freed if freed is not None and freed.epoch == manifest.epoch else None
 
     def _read_lease(self, key: Key) -> Lease | None:

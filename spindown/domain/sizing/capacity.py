@@ -74,14 +74,12 @@ def capacity(
     total, free, busy_ends = 0.0, 0, []
     slots: list[SlotAhead] = []
     counted = [w for w in workers if w.is_live and not w.is_interrupting]
-    held: dict[str, list[Lease]] = {}
-    for lease in leases:
-        if lease.deadline > now:
-            held.setdefault(lease.instance_id, []).append(lease)
+    speeds = _speeds(counted, knowledge, policy)
+    held = _by_instance(leases, now)
     for worker in counted:
         if not worker.takes_jobs:
             continue
-        per_slot = worker_throughput(knowledge, worker, policy).items_per_hour / worker.slots
+        per_slot = speeds[worker.gpu_name, worker.gpu_count] / worker.slots
         rests = _rests(worker, held.get(worker.instance_id, []), per_slot, knowledge, policy, now)
         if worker.state is WorkerState.BOOTING:
             rests = [max(boot - (now - worker.launched_at), timedelta(0))] * worker.slots
@@ -106,6 +104,25 @@ def capacity(
         next_free=min(busy_ends, default=None),
         slots=tuple(slots),
     )
+
+
+def _speeds(
+    workers: Sequence[Worker], knowledge: Knowledge, policy: Policy
+) -> dict[tuple[str, float], float]:
+    """Return the items an hour of one worker of each kind that there is."""
+    kinds = {(worker.gpu_name, worker.gpu_count): worker for worker in workers}
+    return {
+        kind: worker_throughput(knowledge, one, policy).items_per_hour
+        for kind, one in kinds.items()
+    }
+
+
+def _by_instance(leases: Sequence[Lease], now: datetime) -> dict[str, list[Lease]]:
+    held: dict[str, list[Lease]] = {}
+    for lease in leases:
+        if lease.deadline > now:
+            held.setdefault(lease.instance_id, []).append(lease)
+    return held
 
 
 def _share(rest: timedelta, boot: timedelta, span: timedelta) -> float:
