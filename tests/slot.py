@@ -15,7 +15,7 @@ from spindown.app.work.policy import Standing
 from spindown.domain.policy import Policy
 from spindown.memory.metadata import MemoryMetadata
 from spindown.user import Item
-from tests.work import WORKLOAD, WorkWorld, a_seat
+from tests.work import WORKLOAD, WorkWorld, a_seat, items
 from worker.child.runner import BatchDone, Event, ItemDone, Task
 from worker.handover import Bench
 from worker.home import WorkerSettings
@@ -24,6 +24,9 @@ from worker.life import Life
 from worker.log import EventLog, open_log
 from worker.slot import Slot
 from worker.watch import Watch
+
+MINUTE = timedelta(minutes=1)
+JOB = {"job_id": "j", "items": items(5)}
 
 #: Answers a batch with events; None is a poll that finds nothing yet.
 Script = Callable[[Task, Sequence[Item]], Sequence[Event | None]]

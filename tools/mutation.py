@@ -27,7 +27,7 @@ CORE = ("spindown/domain", "spindown/app/work")
 TESTS = (
     "tests/unit/domain",
     "tests/unit/app",
-    "tests/worker/test_slot.py",
+    "tests/worker/slot",
     "tests/proof/test_worker_crash.py",
 )
 

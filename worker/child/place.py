@@ -107,7 +107,7 @@ class Container:
         return (self.runtime, "pull", "--quiet", self.image)
 
     def command(self, call: Call) -> Sequence[str]:
-        """Return the arguments of the runtime (golden files: tests/worker/golden)."""
+        """Return the arguments of the runtime (golden files: tests/worker/child/golden)."""
         job = call.directory.parent
         options = [
             *("--name", self._name(call)),

@@ -1,0 +1,161 @@
+"""A child that dies, hangs or runs out of memory is told as such, and takes nothing along."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from spindown.user import Item
+from tests.worker.child.batch import PRELUDE, Make, answers, run_batch
+from worker.child.runner import Broken, ItemDone, Task
+
+
+def test_a_segfault_is_told_by_its_signal_and_last_words(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        def run(batch, ctx):
+            yield Result(batch[0], "done before")
+            print("touching null")
+            ctypes.string_at(0)
+        """
+    )
+    events = run_batch(runner, tmp_path)
+    assert answers(events) == {0: "done before"}
+    [broken] = events[1:]
+    assert isinstance(broken, Broken)
+    assert "killed by SIGSEGV" in broken.reason
+    assert "touching null" in broken.reason
+
+
+def test_a_kill_for_memory_is_told_as_such(make: Make, tmp_path: Path) -> None:
+    runner = make("def run(batch, ctx):\n    os.kill(os.getpid(), signal.SIGKILL)\n")
+    [broken] = run_batch(runner, tmp_path)
+    assert isinstance(broken, Broken)
+    assert "most likely for want of memory" in broken.reason
+
+
+def test_memory_that_runs_out_fails_the_attempt_and_keeps_what_was_done(
+    make: Make, tmp_path: Path
+) -> None:
+    runner = make(
+        """
+        import resource
+        def run(batch, ctx):
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32))
+            for item in batch:
+                if item.index:
+                    bytearray(1 << 34)
+                yield Result(item, "done before")
+        """
+    )
+    *done, end = run_batch(runner, tmp_path, 2)
+    assert answers(done) == {0: "done before"}
+    assert end == Broken("memory ran out: MemoryError at item 1")
+    assert runner.pid is None
+
+
+def test_a_hang_is_ended_after_the_item_timeout(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        def run(batch, ctx):
+            yield Result(batch[0], "done before")
+            threading.Event().wait()
+        """,
+        item_timeout=timedelta(seconds=0.1),
+    )
+    events = run_batch(runner, tmp_path)
+    assert answers(events) == {0: "done before"}
+    assert events[-1] == Broken(
+        "a batch of 3 items took longer than 0.3 s (item_timeout times items)"
+    )
+
+
+def test_a_setup_that_hangs_is_ended_after_its_timeout(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        "def setup(ctx):\n    threading.Event().wait()\ndef run(b, c): ...",
+        setup_timeout=timedelta(seconds=0.3),
+    )
+    assert run_batch(runner, tmp_path) == [Broken("setup took longer than 0.3 s")]
+
+
+def test_a_new_child_takes_over_after_a_crash(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        def run(batch, ctx):
+            if ctx.params.get("crash"):
+                os.abort()
+            return [Result(item, "alive") for item in batch]
+        """
+    )
+    assert isinstance(run_batch(runner, tmp_path, params={"crash": True})[-1], Broken)
+    assert answers(run_batch(runner, tmp_path, 1)) == {0: "alive"}
+
+
+def test_an_end_takes_what_the_code_has_started_along(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        def run(batch, ctx):
+            started = subprocess.Popen([sys.executable, "-c", "import time; input()"],
+                                       stdin=subprocess.PIPE)
+            yield Result(batch[0], started.pid)
+            threading.Event().wait()
+        """
+    )
+    runner.begin(Task(job_id="j", outputs=tmp_path), [Item(0, 0), Item(1, 1)])
+    event = None
+    while event is None:
+        event = runner.poll(timedelta(seconds=10))
+    assert isinstance(event, ItemDone)
+    started = os.pidfd_open(event.value)
+    runner.kill()
+
+    ended, _, _ = select.select([started], [], [], 10)
+    assert ended == [started]
+
+
+def test_a_child_ends_with_its_worker_whatever_it_is_doing(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(
+        PRELUDE
+        + "def setup(ctx):\n    print(os.getpid(), flush=True)\n    threading.Event().wait()\n"
+        + "def run(b, c): ...\n"
+    )
+    program = f"""
+import sys
+from pathlib import Path
+from spindown.contract.run import RunSpec
+from worker.child.code import Code
+from worker.child.process import Child
+from worker.log import open_log
+from worker.child.output import LINE_BYTES, LINES_A_SECOND, Output
+from worker.child.runner import ChildRunner
+code = Code(root=Path({str(tmp_path)!r}), spec=RunSpec(entrypoint="job:run"), digest="d")
+runner = ChildRunner(code, slot=0, scratch=Path({str(tmp_path)!r}), python=sys.executable, env={{}},
+                     log=open_log(sys.stdout))
+runner.warm()
+input()
+"""
+    worker = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert worker.stdout is not None
+    pid = int(json.loads(worker.stdout.readline())["text"])
+    assert is_running(pid)
+    worker.send_signal(signal.SIGKILL)
+    worker.wait()
+    # Its output ends when the last process that could write to it has gone.
+    assert worker.stdout.read() == ""
+    worker.stdout.close()
+    assert worker.stdin is not None
+    worker.stdin.close()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

@@ -1,0 +1,147 @@
+"""A child runs the user's code: results as they come, models loaded once, files by name."""
+
+import io
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from spindown.user import Item
+from tests.worker.child.batch import Make, answers, run_batch
+from worker.child.frame import encode_frame, read_frame
+from worker.child.runner import BatchDone, Broken, ItemDone, Task
+
+
+def test_gives_each_result_as_it_comes(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        def run(batch, ctx):
+            for item in batch:
+                yield Result(item, {"square": item.value ** 2, "factor": ctx.params["factor"]})
+        """
+    )
+    events = run_batch(runner, tmp_path, params={"factor": 2})
+    assert answers(events)[2] == {"square": 4, "factor": 2}
+    assert events[-1] == BatchDone()
+
+
+def test_loads_the_model_once_for_many_batches(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        loaded = []
+        def setup(ctx):
+            loaded.append(ctx.slot)
+        def run(batch, ctx):
+            return [Result(item, loaded) for item in batch]
+        """
+    )
+    assert answers(run_batch(runner, tmp_path))[0] == [1]
+    assert answers(run_batch(runner, tmp_path))[0] == [1]
+
+
+def test_shows_a_child_only_its_own_gpu(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        def run(batch, ctx):
+            return [Result(item, os.environ["CUDA_VISIBLE_DEVICES"]) for item in batch]
+        """
+    )
+    assert answers(run_batch(runner, tmp_path, 1)) == {0: "1"}
+
+
+def test_an_item_that_raises_fails_alone(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        def run(batch, ctx):
+            for item in batch:
+                if item.value == 1:
+                    raise ValueError("I do not like one")
+                yield Result(item, "fine")
+        """
+    )
+    found = answers(run_batch(runner, tmp_path))
+    assert found == {0: "fine", 1: "ValueError: I do not like one", 2: "fine"}
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("return [Result(batch[0], {1, 2})]", "the result is not JSON: TypeError"),
+        ("return [Result(batch[0], float('nan'))]", "the result is not JSON: ValueError"),
+        ("x = []\n    for _ in range(200): x = [x]\n    return [Result(batch[0], x)]", "64 levels"),
+        ("return []", "gave no result for this item"),
+        ("return [Result(batch[0], 1), Result(batch[0], 2)]", None),
+        ("return [42]", "must give spindown.user.Result, not int"),
+        ("sys.exit('enough')", "SystemExit: enough"),
+        ("return [Result(batch[0], error='not today')]", "not today"),
+    ],
+    ids=["not JSON", "NaN", "deep", "none", "two", "no Result", "exit", "error"],
+)
+def test_says_what_is_wrong_with_a_result(
+    make: Make, tmp_path: Path, body: str, says: str | None
+) -> None:
+    runner = make(f"def run(batch, ctx):\n    {body}\n")
+    [done, end] = run_batch(runner, tmp_path, 1)
+    assert isinstance(done, ItemDone)
+    assert end == BatchDone()
+    if says is None:
+        assert (done.value, done.error) == (1, None)
+    else:
+        assert done.error is not None
+        assert says in done.error
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("raise RuntimeError('no licence')", "cannot be loaded: RuntimeError: no licence"),
+        ("import not_there", "cannot be loaded: ModuleNotFoundError: No module named 'not_there'"),
+        ("x = 1", "cannot be loaded: AttributeError: module 'job' has no attribute 'run'"),
+        ("run = 3", "cannot be loaded: TypeError: job:run is not callable"),
+        ("def setup(ctx):\n    raise OSError('no model')\ndef run(b, c): ...", "OSError: no model"),
+        ("def setup(ctx):\n    os._exit(3)\ndef run(b, c): ...", "ended with status 3"),
+        ("def (", "SyntaxError"),
+    ],
+    ids=["raises", "no module", "no entrypoint", "not callable", "setup", "setup exits", "syntax"],
+)
+def test_says_why_code_cannot_be_loaded(make: Make, tmp_path: Path, source: str, says: str) -> None:
+    [broken] = run_batch(make(source), tmp_path)
+    assert isinstance(broken, Broken)
+    assert says in broken.reason
+
+
+def test_names_the_files_of_an_item_but_no_link(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    runner = make(
+        f"""
+        def run(batch, ctx):
+            for item in batch:
+                where = ctx.output_dir(item) / "deep"
+                where.mkdir()
+                (where / "a.txt").write_text("a")
+                (where / "link").symlink_to("{tmp_path / "secret"}")
+                yield Result(item, None)
+        """
+    )
+    [done, _] = run_batch(runner, tmp_path, 1)
+    assert isinstance(done, ItemDone)
+    assert done.files == ("deep/a.txt",)
+    assert (tmp_path / "out" / "0" / "deep" / "a.txt").read_text() == "a"
+
+
+def test_large_batches_and_results_pass_whole(make: Make, tmp_path: Path) -> None:
+    runner = make("def run(batch, ctx):\n    return [Result(i, i.value[::-1]) for i in batch]\n")
+    text = "ab" * 500_000
+    runner.begin(Task(job_id="j", outputs=tmp_path), [Item(0, text)])
+    event = None
+    while event is None:
+        event = runner.poll(timedelta(seconds=10))
+    assert isinstance(event, ItemDone)
+    assert event.value == text[::-1]
+
+
+def test_frames_survive_being_cut() -> None:
+    whole = encode_frame({"type": "done"})
+    for cut in range(len(whole)):
+        assert read_frame(io.BytesIO(whole[:cut])) is None
+    assert read_frame(io.BytesIO(whole)) == {"type": "done"}

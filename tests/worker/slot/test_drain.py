@@ -1,0 +1,152 @@
+"""When a slot takes no new job, and what becomes of the one in hand."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from spindown.contract.job.manifest import JobState
+from spindown.domain.fleet import WorkerState
+from spindown.memory.interception import PortCall
+from spindown.user import Item
+from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
+from tests.work import items
+from worker.child.runner import Event, Task
+
+
+def test_a_notice_commits_what_is_done_and_gives_the_rest_back(tmp_path: Path) -> None:
+    def announce(polls: int) -> None:
+        if polls == 2:
+            slot.metadata.announce_interruption(slot.world.clock.now() + 2 * MINUTE)
+            slot.watch.look()
+        if polls > 2:
+            slot.world.clock.advance(MINUTE / 6)
+
+    def stall(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        done = square(task, batch)
+        return done if batch[0].index < 2 else [*done[:1], *[None] * 99]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=stall, before_poll=announce))
+    slot.world.send(JOB)
+    noticed_at = slot.world.clock.now()
+    slot.slot.step()
+    manifest = slot.world.manifest("j")
+    assert (manifest.next_item, manifest.interruptions, manifest.released) == (3, 1, True)
+    assert manifest.failures == ()
+    # It computed on until the margin before the deadline, and not beyond.
+    gone_at = slot.world.clock.now()
+    assert 2 * MINUTE - timedelta(seconds=20) <= gone_at - noticed_at < 2 * MINUTE
+    assert slot.world.queue.backlog().visible == 1
+    assert slot.world.worker().interrupted_at == noticed_at + 2 * MINUTE
+    assert not slot.slot.step()
+    other = SlotWorld(tmp_path, world=slot.world, instance_id="i-2")
+    other.slot.step()
+    assert [r.index for r in slot.world.records("j")] == [0, 1, 2, 3, 4]
+    assert slot.world.manifest("j").losses == 0
+
+
+def test_a_notice_that_only_the_ledger_knows_drains_too(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    deadline = slot.world.clock.now() + 2 * MINUTE
+    slot.world.change_worker("i-1", interrupted_at=deadline)
+    slot.watch.beat()
+    assert slot.life.deadline == deadline
+    assert slot.life.is_finishing
+    slot.world.send(JOB)
+    assert not slot.slot.step()
+
+
+def test_a_rebalance_finishes_the_job_in_hand_and_takes_no_other(tmp_path: Path) -> None:
+    def advise(polls: int) -> None:
+        if polls == 1:
+            slot.metadata.recommend_rebalance(slot.world.clock.now())
+            slot.watch.look()
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=advise))
+    slot.world.send(JOB)
+    slot.world.send({**JOB, "job_id": "k"})
+    slot.slot.step()
+    done = [job for job in ("j", "k") if slot.world.objects.versions(f"jobs/{job}/manifest.json")]
+    assert len(done) == 1
+    assert slot.world.manifest(done[0]).state is JobState.COMPLETED
+    assert not slot.slot.step()
+    assert slot.world.worker().rebalance_at is not None
+
+
+def test_a_job_is_given_back_after_eleven_hours_and_goes_on(tmp_path: Path) -> None:
+    def beat(polls: int) -> None:
+        for _ in range(20):
+            slot.world.clock.advance(MINUTE)
+            slot.watch.beat()
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=beat))
+    slot.world.send({"job_id": "j", "items": items(40)})
+    slot.slot.step()
+    manifest = slot.world.manifest("j")
+    assert manifest.state is JobState.RUNNING
+    assert manifest.released
+    assert manifest.next_item > 0
+    assert slot.world.queue.backlog().visible == 1
+    slot.slot.step()
+    assert slot.world.manifest("j").state is JobState.COMPLETED
+    assert [r.index for r in slot.world.records("j")] == list(range(40))
+
+
+def test_puts_back_what_it_received_while_it_was_told_to_finish(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.send(JOB)
+
+    def finish(call: PortCall) -> None:
+        if call.method == "receive":
+            slot.life.finish("stopped")
+
+    slot.world.after = finish
+    slot.slot.step()
+    assert slot.world.queue.backlog().visible == 1
+
+
+def test_leaves_when_reconcile_has_condemned_the_instance(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.change_worker("i-1", state=WorkerState.CONDEMNED)
+    slot.watch.beat()
+    assert slot.life.reason == "condemned"
+    assert slot.life.must_leave()
+
+
+def test_a_worker_of_other_code_than_the_deployed_takes_no_new_job(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.set_policy(slot.world.policy, code_digest="e")
+
+    for _ in range(6):
+        slot.watch.beat()
+        slot.world.clock.advance(MINUTE)
+    assert not slot.life.is_finishing
+    slot.watch.beat()
+
+    assert slot.life.reason == "other code is deployed"
+    assert not slot.life.must_leave()
+
+
+@pytest.mark.parametrize("digest", ["d", ""], ids=["the same", "not known"])
+def test_a_worker_of_the_deployed_code_goes_on(tmp_path: Path, digest: str) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.set_policy(slot.world.policy, code_digest=digest)
+
+    for _ in range(20):
+        slot.watch.beat()
+        slot.world.clock.advance(MINUTE)
+
+    assert not slot.life.is_finishing
+
+
+def test_a_scaler_that_still_tells_of_the_old_code_ends_no_worker(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+
+    for minute in range(20):
+        # Two scalers take turns, one of which has not read its settings anew.
+        slot.world.set_policy(slot.world.policy, code_digest="dc"[minute // 5 % 2])
+        slot.watch.beat()
+        slot.world.clock.advance(MINUTE)
+
+    assert not slot.life.is_finishing

@@ -1,0 +1,76 @@
+"""A heartbeat keeps a job; a job that went to another is dropped."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from spindown.app.port import Write
+from spindown.app.work.held import Held
+from spindown.contract.job.manifest import JobState
+from spindown.domain.fleet import WorkerState
+from spindown.user import Item
+from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
+from tests.work import a_seat, items
+from worker.child.runner import Event, Task
+
+
+def test_a_job_that_another_has_taken_over_is_dropped(tmp_path: Path) -> None:
+    def lose(polls: int) -> None:
+        if polls == 2:
+            # The heartbeat was silent for too long.
+            slot.world.clock.advance(6 * MINUTE)
+            assert isinstance(slot.world.claim(a_seat("i-2")), Held)
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=lose))
+    slot.world.send(JOB)
+    slot.slot.step()
+    assert slot.runner.kills == 1
+    manifest = slot.world.manifest("j")
+    assert (manifest.owner, manifest.parts) == ("i-2/0", ())
+    assert slot.world.queue.backlog().in_flight == 1
+    assert slot.world.lease_row("i-2/0") is not None
+    assert slot.world.worker("i-1").state is WorkerState.IDLE
+
+
+def test_a_lease_that_the_control_plane_cleared_drops_its_job_at_once(tmp_path: Path) -> None:
+    def clear(polls: int) -> None:
+        if polls == 2:
+            slot.world.table.write(Write(key=slot.bench.seat.lease_key, delete=True))
+            slot.watch.beat()
+
+    def stall(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        return [*square(task, batch)[:1], *[None] * 9]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=stall, before_poll=clear))
+    slot.world.send(JOB)
+    slot.slot.step()
+    assert slot.events("lease_lost")
+    assert (slot.runner.polls, slot.runner.kills) == (2, 1)
+    assert slot.world.manifest("j").parts == ()
+
+
+def test_a_zombie_that_wakes_after_its_job_was_finished_commits_nothing(tmp_path: Path) -> None:
+    def sleep(polls: int) -> None:
+        if polls == 1:
+            slot.world.clock.advance(10 * MINUTE)
+            other = SlotWorld(tmp_path, world=slot.world, instance_id="i-2")
+            assert other.slot.step()
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=sleep))
+    slot.world.send(JOB)
+    slot.slot.step()
+    manifest = slot.world.manifest("j")
+    assert (manifest.state, manifest.owner) == (JobState.COMPLETED, "i-2/0")
+    assert [r.index for r in slot.world.records("j")] == [0, 1, 2, 3, 4]
+
+
+def test_a_heartbeat_keeps_a_long_job(tmp_path: Path) -> None:
+    def beat(polls: int) -> None:
+        slot.world.clock.advance(MINUTE)
+        slot.watch.beat()
+        assert slot.world.queue.backlog().visible == 0
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=beat))
+    slot.world.send({"job_id": "j", "items": items(60)})
+    slot.slot.step()
+    assert slot.world.manifest("j").state is JobState.COMPLETED
+    assert slot.world.manifest("j").epoch == 1

@@ -1,0 +1,101 @@
+"""S3 or the ledger gives no answer: nothing counts against a job, and work goes on later."""
+
+from pathlib import Path
+
+import pytest
+
+from spindown.contract.job.manifest import JobState
+from spindown.domain.fleet import WorkerState
+from spindown.error import Unreachable
+from spindown.memory.interception import PortCall
+from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld
+
+
+def test_gives_the_job_back_when_s3_gives_no_answer(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.before = fail_parts
+    slot.world.send(JOB)
+    slot.slot.step()
+    assert slot.world.manifest("j").state is JobState.RUNNING
+    assert slot.world.worker().busy_slots == 0
+    # Not at once: who gives no answer now is not asked again every second.
+    assert slot.world.queue.backlog().visible == 0
+    slot.world.clock.advance(1.5 * MINUTE)
+    slot.world.before = None
+    slot.slot.step()
+    assert slot.world.manifest("j").state is JobState.COMPLETED
+
+
+def fail_parts(call: PortCall) -> None:
+    if call.method == "put" and "parts" in call.args[0]:
+        raise Unreachable("no answer")
+
+
+def test_an_outage_counts_nothing_against_a_job_and_tries_it_less_and_less(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.before = fail_parts
+    slot.world.send(JOB)
+    tries = 0
+
+    for _ in range(6 * 60):
+        slot.world.clock.advance(MINUTE)
+        tries += slot.slot.step()
+
+    manifest = slot.world.manifest("j")
+    assert (manifest.state, manifest.losses) == (JobState.RUNNING, 0)
+    assert 8 <= tries <= 20
+    slot.world.before = None
+    slot.world.clock.advance(40 * MINUTE)
+    slot.slot.step()
+    assert slot.world.manifest("j").state is JobState.COMPLETED
+
+
+def test_an_outage_that_one_job_alone_meets_does_not_try_it_for_ever(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.before = fail_parts
+    slot.world.send(JOB)
+
+    for _ in range(20 * 60):
+        slot.world.clock.advance(MINUTE)
+        slot.slot.step()
+
+    assert slot.world.manifest("j").state is JobState.FAILED
+    assert len(slot.world.dead_letters.bodies()) == 1
+
+
+def test_a_notice_in_an_outage_makes_the_job_visible_at_once(tmp_path: Path) -> None:
+    def announce(polls: int) -> None:
+        slot.watch.interrupt(slot.world.clock.now(), "metadata")
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=announce))
+    slot.world.before = fail_parts
+    slot.world.send(JOB)
+    slot.slot.step()
+    assert slot.world.queue.backlog().visible == 1
+
+
+def test_is_idle_again_after_a_ledger_that_gave_no_answer(tmp_path: Path) -> None:
+    def fail(call: PortCall) -> None:
+        if call.method == "transact" and slot.world.calls["table.transact"] == 2:
+            raise Unreachable("no answer")
+
+    slot = SlotWorld(tmp_path)
+    slot.world.before = fail
+    slot.world.send(JOB)
+    slot.slot.step()
+    assert slot.world.worker().state is WorkerState.BUSY
+    slot.watch.beat()
+    assert slot.world.worker().state is WorkerState.IDLE
+    assert slot.bench.presence.drain("idle")
+
+
+def test_a_ledger_without_answer_is_no_sign_of_death(tmp_path: Path) -> None:
+    def fail(call: PortCall) -> None:
+        if call.port == "table":
+            raise Unreachable("no answer")
+
+    slot = SlotWorld(tmp_path)
+    slot.world.before = fail
+    with pytest.raises(Unreachable):
+        slot.watch.beat()
+    assert (tmp_path / "alive").exists()

@@ -1,0 +1,200 @@
+"""A slot works jobs off: results, files, counts, what it costs, what lies in the way of an item."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from spindown.app.port import Key
+from spindown.contract.job.manifest import JobState
+from spindown.contract.row import JOB_RATE, spend_sort, throughput_sort, workload_partition
+from spindown.domain.fleet import WorkerState
+from spindown.domain.policy import Policy
+from spindown.user import Item
+from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
+from tests.work import WORKLOAD, WorkWorld, items
+from worker.child.runner import BatchDone, Event, ItemDone, Task
+
+
+def test_works_a_job_off_in_batches(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.send(JOB)
+    assert slot.slot.step()
+    assert slot.runner.batches == [[0, 1], [2, 3], [4]]
+    assert [r.result for r in slot.world.records("j")] == [0, 1, 4, 9, 16]
+    assert slot.world.manifest("j").state is JobState.COMPLETED
+    assert slot.world.queue.bodies() == []
+    assert slot.world.worker().state is WorkerState.IDLE
+    assert not slot.slot.step()
+
+
+def test_a_job_of_one_part_costs_this_many_requests(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.send(JOB)
+    slot.slot.step()
+    slot.world.clock.advance(MINUTE / 2)
+    slot.world.send({**JOB, "job_id": "k"})
+    slot.world.calls.clear()
+    slot.slot.step()
+    assert slot.world.calls == {
+        "queue.receive": 1,
+        "queue.delete": 1,
+        "objects.put": 3,
+        "table.transact": 2,
+        # The count of claims, the day's account, the throughput.
+        "table.write": 3,
+    }
+
+
+def test_tells_the_ledger_what_was_done(tmp_path: Path) -> None:
+    def slowly(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        slot.world.clock.advance(MINUTE)
+        failed = ItemDone(index=batch[0].index, error="no")
+        return [failed, *square(task, batch)[1:]]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=slowly))
+    slot.world.send(JOB)
+    slot.slot.step()
+    assert row(slot.world, spend_sort(slot.world.clock.now())) == {
+        "items": 2,
+        "items_failed": 3,
+        "jobs": 1,
+    }
+    rate = row(slot.world, throughput_sort("T4", 1.0))
+    assert (rate["count"], rate["hours"], rate["reports"]) == (5, pytest.approx(0.05), 1)
+    assert rate["samples"] == [pytest.approx(100)]
+    assert row(slot.world, JOB_RATE)["samples"] == [5.0]
+    slot.account.flush()
+    values = slot.world.metrics.values
+    assert (values("ItemsDone"), values("ItemsFailed")) == ([2], [3])
+    assert (values("JobsCompleted"), values("JobSeconds")) == ([1], [180])
+    assert slot.world.manifest("j").cost_usd == pytest.approx(0.36 / 20)
+
+
+def test_commits_while_it_computes_when_a_checkpoint_is_due(tmp_path: Path) -> None:
+    policy = Policy(checkpoint_items=2)
+    slot = SlotWorld(tmp_path, policy=policy)
+    slot.runner.before_poll = lambda _: slot.world.clock.advance(MINUTE / 60)
+    slot.world.send(JOB)
+    slot.slot.step()
+    ranges = [(part.first, part.last) for part in slot.world.manifest("j").parts]
+    assert len(ranges) > 1
+    assert [first for first, _ in ranges] == [0, *(last + 1 for _, last in ranges[:-1])]
+    assert ranges[-1][1] == 4
+
+
+def test_tells_the_ledger_how_many_bytes_an_item_moves(tmp_path: Path) -> None:
+    def write(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        place = task.outputs / str(batch[0].index)
+        place.mkdir(parents=True)
+        (place / "a.bin").write_bytes(bytes(700))
+        made = ItemDone(index=batch[0].index, value=1, files=("a.bin",))
+        return [made, *square(task, batch)[1:]]
+
+    world = WorkWorld(sources={"s3://inputs/a.png": bytes(3000), "s3://inputs/b.png": bytes(50)})
+    slot = SlotWorld(tmp_path, world=world, runner=ScriptedRunner(script=write), batch_size=3)
+    world.send({"job_id": "j", "items": ["s3://inputs/a.png", "s3://inputs/b.png", "inline"]})
+    slot.slot.step()
+
+    rate = row(world, throughput_sort("T4", 1.0))
+    (part,) = world.manifest("j").parts
+    assert rate["moved"] == 3
+    assert rate["gib_in"] == pytest.approx(3050 / 2**30)
+    assert rate["gib_out"] == pytest.approx((700 + part.bytes) / 2**30)
+
+
+def test_an_input_that_is_not_there_fails_its_item_alone(tmp_path: Path) -> None:
+    world = WorkWorld(sources={"s3://inputs/a.png": b"A", "s3://inputs/c.png": b"C"})
+    slot = SlotWorld(tmp_path, world=world, batch_size=3)
+    names = ["s3://inputs/a.png", "s3://inputs/b.png", "s3://inputs/c.png", "s3://other/x"]
+    world.send({"job_id": "j", "items": names})
+    slot.slot.step()
+    errors = [record.error for record in world.records("j")]
+    assert errors[0] is errors[2] is None
+    assert "s3://inputs/b.png is not there" in str(errors[1])
+    assert "outside the workload's inputs" in str(errors[3])
+    assert [path and path.name for path in slot.runner.paths] == ["a.png", "c.png"]
+    assert not any(path.exists() for path in slot.runner.paths if path)
+
+
+def test_a_list_that_is_not_there_sends_the_job_to_the_dead_letters(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.send({"job_id": "j", "items_uri": "s3://inputs/none.jsonl"})
+    slot.slot.step()
+    manifest = slot.world.manifest("j")
+    assert manifest.state is JobState.FAILED
+    assert manifest.reason == (
+        "items_uri is 's3://inputs/none.jsonl': put the object there, then redrive the job"
+    )
+    assert len(slot.world.dead_letters.bodies()) == 1
+    assert slot.world.worker().state is WorkerState.IDLE
+
+
+def test_splits_a_large_job_and_works_its_children_off(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path, policy=Policy(max_items_per_job=2))
+    slot.world.send(JOB)
+    while slot.world.queue.bodies():
+        slot.slot.step()
+    children = slot.world.manifest("j").children
+    assert len(children) == 3
+    done = [record.item for child in children for record in slot.world.records(child)]
+    assert done == items(5)
+
+
+def test_commits_the_files_that_an_item_leaves(tmp_path: Path) -> None:
+    def leave(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        for item in batch:
+            (task.outputs / str(item.index)).mkdir(parents=True)
+            (task.outputs / str(item.index) / "out.txt").write_text(f"{item.value}")
+        return [
+            *(ItemDone(index=item.index, files=("out.txt",)) for item in batch),
+            BatchDone(),
+        ]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=leave))
+    slot.world.send(JOB)
+    slot.slot.step()
+    found = [slot.world.objects.get(r.outputs[0].key).data for r in slot.world.records("j")]
+    assert found == [item.encode() for item in items(5)]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../../secret", "/etc/hostname", "link", "none"])
+def test_never_uploads_a_file_from_elsewhere(tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret").write_text("secret")
+
+    def steal(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        root = task.outputs / "0"
+        root.mkdir(parents=True)
+        (root / "link").symlink_to(tmp_path / "secret")
+        return [ItemDone(index=0, value=1, files=(name,)), BatchDone()]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=steal))
+    slot.world.send({"job_id": "j", "items": ["x"]})
+    slot.slot.step()
+    [record] = slot.world.records("j")
+    assert record.error == "its files lie outside its output directory"
+    assert record.outputs == ()
+
+
+def test_counts_items_that_had_to_be_computed_again(tmp_path: Path) -> None:
+    def die(polls: int) -> None:
+        if polls == 4:
+            slot.watch.beat()
+            raise KeyboardInterrupt
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=die))
+    slot.world.send(JOB)
+    with pytest.raises(KeyboardInterrupt):
+        slot.slot.step()
+    slot.world.clock.advance(6 * MINUTE)
+    other = SlotWorld(tmp_path, world=slot.world, instance_id="i-2")
+    other.slot.step()
+    spend = row(slot.world, spend_sort(slot.world.clock.now()))
+    assert (spend["items"], spend["items_redone"]) == (5, 2)
+
+
+def row(world: WorkWorld, sort: str) -> dict[str, object]:
+    found = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=sort))
+    assert found is not None
+    return found
