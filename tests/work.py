@@ -16,7 +16,13 @@ from spindown.app.work.held import Finished, Held, Seat, WorkPorts, lease_key
 from spindown.app.work.item import settle_items
 from spindown.app.work.presence import Presence
 from spindown.contract.codec import decode, encode
-from spindown.contract.job.manifest import Manifest, decode_manifest, manifest_key
+from spindown.contract.job.manifest import (
+    JobState,
+    Manifest,
+    decode_manifest,
+    encode_manifest,
+    manifest_key,
+)
 from spindown.contract.job.result import ItemStatus, Record, decode_part
 from spindown.contract.row import POLICY, worker_sort, workload_partition
 from spindown.domain.fleet import Lease, Worker, WorkerState
@@ -148,6 +154,13 @@ class WorkWorld:
 
     def manifest(self, job_id: str) -> Manifest:
         return decode_manifest(self.objects.get(manifest_key(job_id)).data)
+
+    def put_manifest(self, **changes: object) -> Manifest:
+        """Leave a running job of another instance, at its first epoch, as a claim would find it."""
+        values = {"job_id": "j", "epoch": 1, "owner": "i-9/0", "state": JobState.RUNNING, **changes}
+        manifest = Manifest(**values)  # type: ignore[arg-type]
+        self.objects.put(manifest_key("j"), encode_manifest(manifest))
+        return self.manifest("j")
 
     def records(self, job_id: str) -> list[Record]:
         """Return what the manifest has committed, in item order."""

@@ -1,0 +1,113 @@
+"""Which end of an epoch counts against a job, and when it has failed too often."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+from spindown.app.ending import free_leases
+from spindown.app.ledger import Ledger
+from spindown.app.work.claim import Declined, Outcome
+from spindown.app.work.commit import commit
+from spindown.app.work.held import Held
+from spindown.app.work.release import release, settle_release
+from spindown.contract.job.manifest import Failure, JobState
+from spindown.contract.row import lease_sort
+from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
+
+JOB = {"job_id": "j", "items": items(4)}
+
+
+def test_knows_how_far_a_lease_was_that_the_control_plane_has_freed() -> None:
+    world = WorkWorld()
+    held = world.hold({"items": items(9)})
+    lease = replace(held.lease, items_done=6)
+    ledger = Ledger(world.table, WORKLOAD)
+    ledger.write(ledger.change(lease_sort("i-1", 0), {"items_done": 6}))
+    free_leases((lease,), ledger, world.queue, now=world.clock.now())
+
+    taken = world.hold(seat=a_seat("i-2"))
+
+    assert world.lease() is None
+    assert (taken.manifest.next_item, taken.lease.items_done) == (0, 6)
+
+
+def test_counts_a_loss_only_without_release_interruption_or_progress() -> None:
+    world = WorkWorld()
+    world.hold(JOB)
+    world.clock.advance(timedelta(minutes=6))
+    taken = world.hold(seat=a_seat("i-2"))
+    assert taken.manifest.losses == 1
+    assert [(f.kind, f.instance_id, f.epoch) for f in taken.manifest.failures] == [
+        ("loss", "i-1", 1)
+    ]
+
+
+def test_does_not_count_a_loss_after_progress() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    commit(held, a_portion(held, 1), seat=a_seat(), ports=world.ports)
+    world.clock.advance(timedelta(minutes=6))
+    assert world.hold(seat=a_seat("i-2")).manifest.failures == ()
+
+
+def test_counts_an_interruption_that_the_ledger_knows_instead_of_a_loss() -> None:
+    world = WorkWorld()
+    world.hold(JOB)
+    world.change_worker("i-1", interrupted_at=world.clock.now())
+    world.clock.advance(timedelta(minutes=6))
+    manifest = world.hold(seat=a_seat("i-2")).manifest
+    assert (manifest.interruptions, manifest.losses, manifest.failures) == (1, 0, ())
+
+
+def test_does_not_count_an_orderly_release() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    released = settle_release(
+        held, a_portion(held, 0), interrupted=False, seat=a_seat(), ports=world.ports
+    )
+    release(released, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    manifest = world.hold(seat=a_seat("i-2")).manifest
+    assert (manifest.epoch, manifest.losses, manifest.interruptions) == (2, 0, 0)
+
+
+def test_moves_a_job_lost_on_two_instances_three_times_to_the_dead_letters() -> None:
+    world = WorkWorld()
+    world.send(JOB)
+    for instance in ("i-1", "i-2", "i-1"):
+        assert isinstance(world.claim(a_seat(instance)), Held)
+        world.clock.advance(timedelta(minutes=6))
+    declined = world.claim(a_seat("i-2"))
+    assert isinstance(declined, Declined)
+    assert declined.outcome is Outcome.DEAD_LETTERED
+    assert world.manifest("j").state is JobState.FAILED
+    assert world.queue.bodies() == []
+    letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(minutes=1))
+    assert letter is not None
+    assert letter.attributes["reason"] == "3 failures or losses on 2 instances"
+    assert letter.attributes["log"] == "log/i-2"
+    assert json.loads(letter.body)["job_id"] == "j"
+
+
+def test_leaves_a_job_that_it_failed_to_others_for_ten_minutes() -> None:
+    world = WorkWorld()
+    world.presence()
+    failure = Failure(
+        at=world.clock.now(), instance_id="i-1", epoch=1, kind="failure", reason="bad"
+    )
+    world.put_manifest(epoch=1, owner="i-1/0", released=True, failures=(failure,))
+    world.send(JOB)
+    assert isinstance(world.claim(), Declined)
+    world.clock.advance(timedelta(minutes=2))
+    assert isinstance(world.claim(), Declined)
+    world.clock.advance(timedelta(minutes=9))
+    assert isinstance(world.claim(), Held)
+
+
+def test_another_worker_may_try_a_failed_job_at_once() -> None:
+    world = WorkWorld()
+    failure = Failure(
+        at=world.clock.now(), instance_id="i-1", epoch=1, kind="failure", reason="bad"
+    )
+    world.put_manifest(epoch=1, owner="i-1/0", released=True, failures=(failure,))
+    world.send(JOB)
+    assert isinstance(world.claim(a_seat("i-2")), Held)

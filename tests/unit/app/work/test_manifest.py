@@ -1,0 +1,86 @@
+"""A claim goes on from the manifest it finds: of another version, of other code, damaged."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from spindown.app.work.claim import Declined, Outcome
+from spindown.app.work.commit import commit
+from spindown.app.work.held import Held
+from spindown.contract.job.manifest import StateFile, encode_manifest, manifest_key
+from tests.work import WorkWorld, a_portion, a_seat, items
+
+JOB = {"job_id": "j", "items": items(4)}
+
+
+def test_puts_a_job_with_a_newer_manifest_back_untouched() -> None:
+    world = WorkWorld()
+    newer = json.dumps({"schema": 2, "fence": "elsewhere"}).encode()
+    world.objects.put(manifest_key("j"), newer)
+    world.send(JOB)
+    declined = world.claim()
+    assert isinstance(declined, Declined)
+    assert declined.outcome is Outcome.NEWER_SCHEMA
+    assert world.objects.get(manifest_key("j")).data == newer
+
+
+def test_keeps_what_a_later_minor_version_wrote_into_a_manifest() -> None:
+    world = WorkWorld()
+    manifest = world.put_manifest(epoch=1, released=True, extra={"colour": "blue"})
+    world.objects.put(manifest_key("j"), encode_manifest(manifest))
+    world.send(JOB)
+    held = world.hold()
+    commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+    assert world.manifest("j").extra == {"colour": "blue"}
+
+
+@pytest.mark.parametrize("cut", [0, 1, 20, 200])
+def test_falls_back_to_the_previous_manifest_without_the_epoch_going_back(cut: int) -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    held = commit(held, a_portion(held, 2), seat=a_seat(), ports=world.ports)
+    whole = world.objects.get(manifest_key("j")).data
+    world.clock.advance(timedelta(minutes=6))
+    world.objects.put(manifest_key("j"), whole[:cut])
+    taken = world.hold(seat=a_seat("i-2"))
+    assert taken.manifest.next_item == 2
+    # One corrupt version may have been a claim of epoch 2.
+    assert taken.manifest.epoch == 3
+
+
+def test_starts_over_above_every_epoch_when_no_manifest_can_be_read() -> None:
+    world = WorkWorld()
+    world.objects.put("jobs/j/parts/00000007-00000000-00000001.jsonl", b"")
+    world.objects.put(manifest_key("j"), b"{")
+    world.send(JOB)
+    message = world.receive()
+    assert message is not None
+    held = world.claim_message(message)
+    assert isinstance(held, Held)
+    assert held.manifest.epoch == 8
+
+
+def test_drops_results_of_other_code_rather_than_mix_them() -> None:
+    world = WorkWorld()
+    old, new = a_seat(code_digest="old"), a_seat("i-2", code_digest="new")
+    held = world.hold(JOB, old)
+    commit(held, a_portion(held, 2), seat=old, ports=world.ports)
+    world.clock.advance(timedelta(minutes=6))
+    taken = world.hold(seat=new)
+    assert (taken.manifest.next_item, taken.manifest.parts) == (0, ())
+    assert taken.manifest.code_digest == "new"
+
+
+def test_other_code_begins_anew_without_the_users_state_of_the_first() -> None:
+    world = WorkWorld()
+    state = (StateFile(path="a", key="jobs/j/state/1/a", bytes=1, sha256="0" * 64),)
+    before = world.put_manifest(
+        epoch=1, released=True, next_item=0, user_state=state, code_digest="v1"
+    )
+    world.objects.put(manifest_key("j"), encode_manifest(before))
+    world.send(JOB)
+
+    held = world.hold(seat=a_seat(code_digest="v2"))
+
+    assert (held.manifest.user_state, held.manifest.code_digest) == ((), "v2")
