@@ -6,13 +6,11 @@ goes on; every step then does what the real worker would do on waking up.
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from random import Random
-from typing import Any, NoReturn, Protocol
+from typing import Any
 
 from spindown.app.port import Message
 from spindown.app.work.account import Account
@@ -28,81 +26,20 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus, Record
 from spindown.domain.interruption import should_power_off
 from spindown.error import ContractError, LeaseLost, SpindownError
-from spindown.memory import (
-    MemoryClock,
-    MemoryCompute,
-    MemoryInputSource,
-    MemoryJobQueue,
-    MemoryMetricSink,
-    MemoryObjectStore,
-    MemoryTable,
-    PortCall,
-    intercept,
-)
+from spindown.memory import PortCall, intercept
 from tests.proof.fault import Crashed
+from tests.proof.surrounding import Inline, LoudLog, Surrounding
 from tests.slot import ScriptedRunner
 from worker.handover import Bench, Handover
 from worker.home import WorkerSettings
 from worker.keeper import Keeper
 from worker.life import Life
-from worker.log import EventLog
 from worker.slot import Slot
 from worker.watch import Watch
 
 _SCRATCH = Path("/nonexistent/scratch")
 _POLL = timedelta(seconds=20)
 _SECOND = timedelta(seconds=1)
-
-
-class Surrounding(Protocol):
-    """What a process needs of the world."""
-
-    clock: MemoryClock
-    table: MemoryTable
-    objects: MemoryObjectStore
-    queue: MemoryJobQueue
-    dead_letters: MemoryJobQueue
-    inputs: MemoryInputSource
-    metrics: MemoryMetricSink
-    compute: MemoryCompute
-    random: Random
-    workload: str
-    deployment: str
-    code_digest: str
-
-    def work_call(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
-        """Carry out a port call of a worker, or let it fail."""
-        ...
-
-    def power_off(self, instance_id: str) -> None:
-        """Shut an instance down from within."""
-        ...
-
-
-class Inline(Executor):
-    """Runs what is submitted at once: no thread, so the same story every time."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as exc:  # noqa: BLE001 - an executor hands on whatever was raised
-            future.set_exception(exc)
-        return future
-
-
-class LoudLog(EventLog):
-    """Writes nothing, and lets a fault of our own code that a worker would survive come out."""
-
-    def bind(self, **fields: Any) -> EventLog:
-        return self
-
-    def exception(self, event: str, **fields: Any) -> NoReturn:
-        # Called while the fault is being handled.
-        raise  # noqa: PLE0704
-
-    def _write(self, *args: Any, **kwargs: Any) -> None:
-        return
 
 
 @dataclass
