@@ -19,6 +19,8 @@ PRODUCT = ("spindown", "functions", "worker", "infra")
 
 #: About 300 lines a module and 40 a function are the aim; past these somebody must split.
 MODULE_LINES_MAX = 330
+#: Tests and tools may be longer, since a table of cases is read row by row.
+TEST_LINES_MAX = 400
 FUNCTION_LINES_MAX = 45
 FOLDER_MODULES_MAX = 12
 
@@ -131,10 +133,10 @@ def module_parses(source: Source) -> Iterator[str]:
 
 
 def module_is_short(source: Source) -> Iterator[str]:
-    """A shipped module can be read in one sitting."""
-    lines = source.text.count("\n")
-    if source.is_product and lines > MODULE_LINES_MAX:
-        yield f"{lines} lines, at most {MODULE_LINES_MAX}: split it by what it decides"
+    """A module can be read in one sitting."""
+    lines, most = source.text.count("\n"), MODULE_LINES_MAX if source.is_product else TEST_LINES_MAX
+    if source.is_module and lines > most:
+        yield f"{lines} lines, at most {most}: split it by what it decides"
 
 
 def function_is_short(source: Source) -> Iterator[str]:

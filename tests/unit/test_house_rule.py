@@ -4,7 +4,13 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from tools.house_rule import FOLDER_MODULES_MAX, FUNCTION_LINES_MAX, MODULE_LINES_MAX, Source
+from tools.house_rule import (
+    FOLDER_MODULES_MAX,
+    FUNCTION_LINES_MAX,
+    MODULE_LINES_MAX,
+    TEST_LINES_MAX,
+    Source,
+)
 from tools.house_rule import breaches as breaches_of
 
 LONG_FUNCTION = "def f() -> None:\n" + "    g()\n" * FUNCTION_LINES_MAX
@@ -19,6 +25,7 @@ def breaches(path: str, text: str) -> list[str]:
 BREACHES = [
     pytest.param("worker/a.py", "def f(:\n", id="a module that does not parse"),
     pytest.param("spindown/a.py", "x = 1\n" * (MODULE_LINES_MAX + 1), id="a long module"),
+    pytest.param("tests/a.py", "x = 1\n" * (TEST_LINES_MAX + 1), id="a long module of tests"),
     pytest.param("worker/a.py", LONG_FUNCTION, id="a long function"),
     pytest.param("spindown/app/utils.py", "", id="an empty file name"),
     pytest.param("tests/fleet_helpers.py", "", id="an empty word in a file name"),
@@ -50,6 +57,7 @@ BREACHES = [
 
 NEIGHBOURS = [
     pytest.param("spindown/a.py", "x = 1\n" * MODULE_LINES_MAX, id="a module just short enough"),
+    pytest.param("tests/a.py", "x = 1\n" * TEST_LINES_MAX, id="tests just short enough"),
     pytest.param("worker/a.py", LONG_DOCSTRING, id="a short function with a long docstring"),
     pytest.param("spindown/aws/quota.py", "class ServiceQuota: ...\n", id="a word at its place"),
     pytest.param("spindown/cli/a.py", "os.environ['A']\n", id="the environment at the edge"),
