@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from spindown.app.reconcile.adopt import UNTOLD
+from spindown.app.reconcile.outcome import ADOPTED
 from spindown.contract.decision import Outcome
 from spindown.contract.job.manifest import JobState, Manifest, decode_manifest, manifest_key
 from spindown.domain.fleet import LaunchState
 from spindown.memory import PortCall
+from tests.builders import NOW
 from tests.proof.invariant import Chronicle
 from tests.proof.process import Process
 from tests.proof.world import MINUTE, ProofWorld, a_world
@@ -129,6 +132,30 @@ def test_a_lost_answer_to_a_launch_costs_no_second_instance(carried_out: bool) -
     assert len(world.instances) == 1
     assert not [x for x in world.view().launches.values() if x.state is LaunchState.INTENDED]
     close(world)
+
+
+@pytest.mark.parametrize("lived", [0, 10, 59 * 60])
+@pytest.mark.parametrize("looked_after", [59, 61])
+def test_what_ran_and_ended_while_nobody_asked_is_missing_only_once_ec2_has_forgotten_it(
+    lived: int, looked_after: int
+) -> None:
+    world = a_world()
+    chronicle = Chronicle(world)
+    world.submit(2)
+    world.compute.lose_next_answer(is_carried_out=True)
+    world.tick()
+    (instance,) = world.running
+    world.clock.advance(timedelta(seconds=lived))
+    world.reclaim(instance, notice=False)
+    chronicle.look()
+
+    world.tick(timedelta(minutes=looked_after))
+
+    (launch,) = (x for x in world.view().launches.values() if x.intended_at == NOW)
+    assert (instance.instance_id in world.rows()) is (looked_after < 60)
+    assert launch.reason == (ADOPTED if looked_after < 60 else UNTOLD)
+    world.recover(chronicle.look)
+    chronicle.close()
 
 
 @pytest.mark.parametrize("copies", [1, 3])

@@ -3,7 +3,8 @@
 An intent without an outcome means that its reconcile died, or that EC2's answer did. Its
 instances are found by their launch tag; if EC2 shows none, the very same request is made again
 under the same client token, which gives the first answer if there was one. An intent too old
-for EC2 to be merely slow in showing its instances never happened.
+for EC2 to be merely slow in showing its instances never happened; only if nobody asked for over an
+hour can it have happened and be over, unknown to anybody.
 """
 
 import json
@@ -20,6 +21,12 @@ from spindown.error import AccessDenied, ContractError, Unreachable
 
 #: Replaying later could launch for a backlog that is long gone; EC2's tokens live far longer.
 _REPLAY_WITHIN: timedelta = UNSEEN_FOR
+#: EC2 describes an instance that has ended for about an hour (EC2 User Guide, "Terminate
+#: Amazon EC2 instances").
+_DESCRIBED_FOR = timedelta(hours=1)
+NEVER = "it never reached EC2"
+#: No instance of it runs, but one may have run and ended while no tick looked.
+UNTOLD = "nobody asked EC2 for over an hour: what it gave and ended again is not in the account"
 
 
 def adopt(tick: Tick) -> None:
@@ -58,7 +65,8 @@ def _adopt_one(tick: Tick, launch: Launch) -> None:
         else:
             _replay(tick, launch, request)
     else:
-        give_up(tick, launch, "it never reached EC2")
+        is_told = tick.now - launch.intended_at <= _DESCRIBED_FOR
+        give_up(tick, launch, NEVER if is_told else UNTOLD)
 
 
 def _replay(tick: Tick, launch: Launch, request: LaunchRequest) -> None:
