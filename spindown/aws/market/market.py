@@ -140,24 +140,12 @@ class Ec2Market:
         """Return the present price of each type in each zone that has one."""
         if not instance_types:
             return []
-        # From now on: EC2 puts the last change before the start first.
-        pages = (
-            self._ec2(region)
-            .get_paginator("describe_spot_price_history")
-            .paginate(
-                InstanceTypes=list(instance_types),  # type: ignore[arg-type]  # known at run time
-                ProductDescriptions=_SPOT_PRODUCTS,
-                StartTime=self._clock.now(),
-            )
-        )
         latest: dict[tuple[str, str], SpotPrice] = {}
-        with translated():
-            for page in pages:
-                for row in page["SpotPriceHistory"]:
-                    seen = _spot_price(row)
-                    key = (seen.instance_type, seen.zone)
-                    if key not in latest or latest[key].seen_at < seen.seen_at:
-                        latest[key] = seen
+        # From now on: EC2 puts the last change before the start first.
+        for seen in self._price_changes(region, instance_types, StartTime=self._clock.now()):
+            key = (seen.instance_type, seen.zone)
+            if key not in latest or latest[key].seen_at < seen.seen_at:
+                latest[key] = seen
         return list(latest.values())
 
     def spot_history(
@@ -172,24 +160,28 @@ class Ec2Market:
         """
         if not instance_types:
             return []
-        pages = (
-            self._ec2(region)
-            .get_paginator("describe_spot_price_history")
-            .paginate(
-                InstanceTypes=list(instance_types),  # type: ignore[arg-type]  # known at run time
-                ProductDescriptions=_SPOT_PRODUCTS,
-                StartTime=since,
-                EndTime=self._clock.now(),
-            )
-        )
+        span = {"StartTime": since, "EndTime": self._clock.now()}
         found: list[SpotPrice] = []
+        for seen in self._price_changes(region, instance_types, **span):
+            found.append(seen)
+            if len(found) > CHANGES_AT_MOST:
+                mend = "name fewer instance types in [workload.NAME.requirements]"
+                raise BadInput("spot price changes", len(found), mend)
+        return sorted(found, key=lambda seen: seen.seen_at)
+
+    def _price_changes(
+        self, region: str, instance_types: Sequence[str], **span: datetime
+    ) -> Iterator[SpotPrice]:
+        """Yield the changes of spot prices in a span, as EC2 tells them: newest first."""
+        asked: dict[str, Any] = {
+            "InstanceTypes": list(instance_types),
+            "ProductDescriptions": _SPOT_PRODUCTS,
+            **span,
+        }
+        pages = self._ec2(region).get_paginator("describe_spot_price_history").paginate(**asked)
         with translated():
             for page in pages:
-                found.extend(map(_spot_price, page["SpotPriceHistory"]))
-                if len(found) > CHANGES_AT_MOST:
-                    mend = "name fewer instance types in [workload.NAME.requirements]"
-                    raise BadInput("spot price changes", len(found), mend)
-        return sorted(found, key=lambda seen: seen.seen_at)
+                yield from map(_spot_price, page["SpotPriceHistory"])
 
     def quotas(self, *, region: str) -> Mapping[str, Quota]:
         """Return class -> quota, for those that count the vCPUs of instances."""

@@ -1,7 +1,6 @@
 """``spindown advise``: the settings that would have cost least, and when not to use Spindown."""
 
 import json
-import os
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -14,8 +13,8 @@ from spindown.cli.history import option as history
 from spindown.cli.history.gather import CLOUDWATCH, LIVE, SAMPLE, Asked, Gathered, gather
 from spindown.cli.history.price import RECLAIMS_PER_HOUR
 from spindown.cli.render.screen import open_console
-from spindown.cli.simulate.contest import Contestant, run_contest
-from spindown.cli.simulate.progress import progress_of
+from spindown.cli.simulate.contest import Contestant
+from spindown.cli.simulate.progress import run_in_sight
 from spindown.config import parse_duration
 from spindown.error import BadInput
 from spindown.simulator import SimResult
@@ -61,23 +60,18 @@ def advise_command(  # noqa: PLR0913 - each is an option of the command line
         reclaims_per_hour=reclaims,
         seed=seed,
     )
-    advice = _advise(gather(asked), promise, processes or os.cpu_count() or 1)
+    advice = _advise(gather(asked), promise, processes)
     if as_json:
         print(json.dumps(advice_to_json(advice)))
     else:
         open_console().print(render_advice(advice))
 
 
-def _advise(gathered: Gathered, promise: float | None, processes: int) -> Advice:
+def _advise(gathered: Gathered, promise: float | None, processes: int | None) -> Advice:
     def simulate(contestants: Sequence[Contestant]) -> list[SimResult]:
-        with progress_of([one.name for one in contestants]) as report:
-            outcomes = run_contest(
-                gathered.scenario,
-                contestants,
-                seed=gathered.seed,
-                processes=processes,
-                report=report,
-            )
+        outcomes = run_in_sight(
+            gathered.scenario, contestants, seed=gathered.seed, processes=processes
+        )
         return [outcome.result for outcome in outcomes]
 
     return advise(gathered, promise, simulate)

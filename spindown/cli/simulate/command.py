@@ -1,7 +1,6 @@
 """``spindown simulate``: what traffic would cost under a policy, beside what people run instead."""
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,7 @@ from spindown.cli.render.screen import open_console
 from spindown.cli.simulate import contest
 from spindown.cli.simulate.page.canvas import check_page
 from spindown.cli.simulate.page.page import write_page
-from spindown.cli.simulate.progress import progress_of
+from spindown.cli.simulate.progress import run_in_sight
 from spindown.cli.simulate.story import Story, story_to_json, tell
 from spindown.cli.simulate.table import render_story
 
@@ -66,14 +65,7 @@ def _compare(asked: Asked, against: str, *, with_frontier: bool, processes: int 
     contestants = [contest.ours(policy), *contest.baselines(against, policy)]
     if with_frontier:
         contestants += contest.frontier(policy)
-    with progress_of([one.name for one in contestants]) as report:
-        outcomes = contest.run_contest(
-            gathered.scenario,
-            contestants,
-            seed=asked.seed,
-            processes=processes or os.cpu_count() or 1,
-            report=report,
-        )
+    outcomes = run_in_sight(gathered.scenario, contestants, seed=asked.seed, processes=processes)
     return tell(gathered, outcomes)
 
 

@@ -1,16 +1,32 @@
-"""A progress bar for simulations that run side by side."""
+"""Simulations that run side by side in sight of a person."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from spindown.cli.simulate.contest import Report
+from spindown.cli.simulate.contest import Contestant, Outcome, Report, run_contest
+from spindown.simulator import SimScenario
+
+
+def run_in_sight(
+    scenario: SimScenario, contestants: Sequence[Contestant], *, seed: int, processes: int | None
+) -> list[Outcome]:
+    """Run a contest under a progress bar; ``processes`` None: as many as processors."""
+    with _progress_of([one.name for one in contestants]) as report:
+        return run_contest(
+            scenario,
+            contestants,
+            seed=seed,
+            processes=processes or os.cpu_count() or 1,
+            report=report,
+        )
 
 
 @contextmanager
-def progress_of(names: Sequence[str]) -> Iterator[Report]:
+def _progress_of(names: Sequence[str]) -> Iterator[Report]:
     """Draw one bar on stderr for all simulations together, if that is a terminal."""
     console = Console(stderr=True)
     progress = Progress(

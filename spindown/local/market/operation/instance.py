@@ -79,14 +79,9 @@ def describe_instances(call: Call) -> Answer:
         message = "The parameter instancesSet cannot be used with the parameter maxResults"
         raise ApiError("InvalidParameterCombination", message)
     call.refuse_dry_run()
-    found = (
-        call.existing(asked["InstanceIds"])
-        if asked.get("InstanceIds")
-        else list(call.market.visible(call.region).values())
-    )
     chosen = [
         one
-        for one in found
+        for one in _named(call)
         if passes(one, asked.get("Filters", []), READERS, tags=lambda subject: subject.tags)
     ]
     rows, token = page(chosen, asked, largest=_LARGEST_PAGE)
@@ -104,19 +99,21 @@ def describe_instance_status(call: Call) -> Answer:
     """Describe the status of running instances, or of all with IncludeAllInstances."""
     asked = call.parameters
     call.refuse_dry_run()
-    found = (
-        call.existing(asked["InstanceIds"])
-        if asked.get("InstanceIds")
-        else list(call.market.visible(call.region).values())
-    )
     chosen = [
         one
-        for one in found
+        for one in _named(call)
         if (asked.get("IncludeAllInstances") or one.state is State.RUNNING)
         and passes(one, asked.get("Filters", []), READERS)
     ]
     rows, token = page(chosen, asked, largest=_LARGEST_PAGE)
     return {"InstanceStatuses": [_status(one) for one in rows], "NextToken": token}
+
+
+def _named(call: Call) -> list[MarketInstance]:
+    """Return the instances that a call names, or all if it names none."""
+    if names := call.parameters.get("InstanceIds"):
+        return call.existing(names)
+    return list(call.market.visible(call.region).values())
 
 
 def _status(instance: MarketInstance) -> Answer:
