@@ -1,6 +1,7 @@
 """Turn the ledger's learned sums into what the domain calls knowledge."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from spindown.contract import row as rows
 from spindown.contract.row import RateRow
@@ -40,8 +41,8 @@ def _throughputs(
 ) -> list[tuple[tuple[str, float], ThroughputRecord]]:
     found = []
     for sort, row in rates.items():
-        gpu_name, mark, count = sort.removeprefix(_THROUGHPUT).rpartition("#")
-        if not sort.startswith(_THROUGHPUT) or not mark or not _is_number(count):
+        kind = _parse_kind(sort.removeprefix(_THROUGHPUT)) if sort.startswith(_THROUGHPUT) else None
+        if kind is None:
             continue
         record = ThroughputRecord(
             items=row.count,
@@ -52,7 +53,7 @@ def _throughputs(
             gib_in=row.gib_in,
             gib_out=row.gib_out,
         )
-        found.append(((gpu_name, float(count)), record))
+        found.append((kind, record))
     return found
 
 
@@ -65,6 +66,7 @@ def _pools(rates: Mapping[str, RateRow]) -> list[tuple[Pool, PoolRecord]]:
     return found
 
 
+@lru_cache(maxsize=4096)
 def parse_pool(text: str) -> Pool | None:
     """Return the pool that ``str(pool)`` wrote; None if it is no such text."""
     parts = text.split("/")
@@ -73,9 +75,11 @@ def parse_pool(text: str) -> Pool | None:
     return Pool(instance_type=parts[0], zone=parts[1], capacity_type=CapacityType(parts[2]))
 
 
-def _is_number(text: str) -> bool:
+@lru_cache(maxsize=256)
+def _parse_kind(text: str) -> tuple[str, float] | None:
+    """Return GPU name and count; None if it is no such text."""
+    gpu_name, mark, count = text.rpartition("#")
     try:
-        float(text)
+        return (gpu_name, float(count)) if mark else None
     except ValueError:
-        return False
-    return True
+        return None

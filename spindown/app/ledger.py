@@ -174,7 +174,7 @@ class Ledger:
         try:
             free = When(at_most={"until": encode_instant(now)})
             taken = {"holder": holder, "until": encode_instant(now + lease)}
-            write = Write(key=self._key(rows.LOCK), when=free, set=taken, add={"fence": 1})
+            write = Write(key=self.key(rows.LOCK), when=free, set=taken, add={"fence": 1})
             row = self._table.write(write)
         except PreconditionFailed:
             return None
@@ -197,7 +197,7 @@ class Ledger:
         for number, chunk in enumerate(chunks, start=1):
             last = release and number == len(chunks)
             lock = Write(
-                key=self._key(rows.LOCK),
+                key=self.key(rows.LOCK),
                 when=fence.condition,
                 set={"until": encode_instant(_FREE)} if last else {},
             )
@@ -205,19 +205,19 @@ class Ledger:
 
     def put(self, sort: str, value: Any) -> Write:
         """Return the write of a whole row; fields that it does not know stay."""
-        return Write(key=self._key(sort), set=encode(value))
+        return Write(key=self.key(sort), set=encode(value))
 
     def delete(self, sort: str) -> Write:
         """Return the removal of a row."""
-        return Write(key=self._key(sort), delete=True)
+        return Write(key=self.key(sort), delete=True)
 
     def change(self, sort: str, changes: Mapping[str, Any], *, when: When | None = None) -> Write:
         """Return the change of some fields of a row."""
-        return Write(key=self._key(sort), when=when or ALWAYS, set=encode(changes))
+        return Write(key=self.key(sort), when=when or ALWAYS, set=encode(changes))
 
     def add(self, sort: str, sums: Mapping[str, float]) -> Write:
         """Return an atomic addition to the numbers of a row."""
-        return Write(key=self._key(sort), add={k: v for k, v in sums.items() if v})
+        return Write(key=self.key(sort), add={k: v for k, v in sums.items() if v})
 
     def move_to_history(self, sort: str, value: Any, *, now: datetime) -> tuple[Write, Write]:
         """Return the two writes that take a finished row out of the live partition."""
@@ -239,8 +239,9 @@ class Ledger:
         """
         self._table.transact(merge(writes))
 
-    def _key(self, sort: str) -> Key:
-        return Key(partition=self._live, sort=sort)
+    def key(self, sort: str) -> Key:
+        """Return where a live row lies."""
+        return Key(self._live, sort)
 
 
 def account_key(sort: str) -> Key:

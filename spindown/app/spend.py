@@ -4,13 +4,12 @@ Dollars go to the day of the workload and to the month of the deployment; what a
 aside from the budget is given back as its workers accrue on their own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from spindown.app.ledger import Ledger, account_key
-from spindown.app.port import When, Write
+from spindown.app.port import Key, When, Write
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.domain.cost import accrue, reclaim_refund
@@ -32,8 +31,13 @@ class Charge:
     released_usd: float
     #: The worker's row, to be joined with another change of it.
     worker_write: Write
-    #: Day, month, pool and launch.
-    writes: tuple[Write, ...]
+    #: What is added to day, pool, month and launch.
+    sums: tuple[tuple[Key, Mapping[str, float]], ...]
+
+    @property
+    def writes(self) -> tuple[Write, ...]:
+        """Return the additions as writes."""
+        return tuple(Write(key=key, add=sums) for key, sums in self.sums)
 
 
 def charge(
@@ -68,22 +72,41 @@ def charge(
         "idle_seconds": accrual.idle_seconds,
         **_gpu_use(worker, accrual.busy_seconds),
     }
-    writes = [
-        ledger.add(rows.spend_sort(accrual.until), day),
-        ledger.add(rows.pool_sort(worker.pool), {"hours": hours}),
-        add_to_budget(accrual.until, {"dollars": dollars, "committed": dollars}),
+    sums = [
+        (ledger.key(rows.spend_sort(accrual.until)), day),
+        (ledger.key(rows.pool_sort(worker.pool)), {"hours": hours}),
+        (_month(accrual.until), {"dollars": dollars, "committed": dollars}),
     ]
     if launch is not None and released:
-        writes.append(add_to_budget(launch.intended_at, {"committed": -released}))
-        writes.append(ledger.add(rows.launch_sort(launch.launch_id), {"reserved_usd": -released}))
+        sums.append((_month(launch.intended_at), {"committed": -released}))
+        back = {"reserved_usd": -released}
+        sums.append((ledger.key(rows.launch_sort(launch.launch_id)), back))
     return Charge(
         dollars=dollars,
         on_demand_dollars=on_demand,
         idle_seconds=accrual.idle_seconds,
         released_usd=released,
         worker_write=_mark_charged(worker, accrual.until, ledger),
-        writes=tuple(writes),
+        sums=tuple((key, found) for key, each in sums if (found := _not_zero(each))),
     )
+
+
+def join_charges(charges: Sequence[Charge]) -> tuple[Write, ...]:
+    """Return the writes of several workers' charges with each row once."""
+    joined: dict[Key, dict[str, float]] = {}
+    for charged in charges:
+        for key, sums in charged.sums:
+            known = joined.setdefault(key, {})
+            for name, value in sums.items():
+                known[name] = known.get(name, 0) + value
+    return (
+        *(charged.worker_write for charged in charges),
+        *(Write(key=key, add=sums) for key, sums in joined.items()),
+    )
+
+
+def _not_zero(sums: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in sums.items() if value}
 
 
 def _gpu_use(worker: Worker, busy_seconds: float) -> dict[str, float]:
@@ -116,9 +139,10 @@ def _is_within_free_hour(worker: Worker, until: datetime) -> bool:
     return is_spot and until - worker.launched_at < FREE_FOR
 
 
-def add_to_budget(at: datetime, sums: Mapping[str, Any]) -> Write:
+def add_to_budget(at: datetime, sums: Mapping[str, float]) -> Write:
     """Return an addition to the deployment's month that ``at`` lies in."""
-    return Write(
-        key=account_key(rows.budget_sort(at)),
-        add={name: value for name, value in sums.items() if value},
-    )
+    return Write(key=_month(at), add=_not_zero(sums))
+
+
+def _month(at: datetime) -> Key:
+    return account_key(rows.budget_sort(at))

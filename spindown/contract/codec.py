@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from operator import attrgetter
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
@@ -58,6 +58,7 @@ def is_too_deep(value: Any) -> bool:
     return True
 
 
+@lru_cache(maxsize=256)
 def encode_instant(at: datetime) -> str:
     """Return an aware datetime as fixed-width UTC text."""
     if at.tzinfo is not UTC:
@@ -217,7 +218,7 @@ def _reader(hint: Any) -> _Reader:  # noqa: PLR0911 - one return per kind of typ
     if isinstance(hint, type) and is_dataclass(hint):
         return partial(decode, hint)
     if hint in {int, float, str, bool}:
-        return _scalar_reader(hint)
+        return _read_float if hint is float else _scalar_reader(hint)
     return lambda value: value
 
 
@@ -238,7 +239,18 @@ _NONE = type(None)
 
 
 def _items_reader(kind: Any, read: _Reader) -> _Reader:
-    return lambda value: kind(map(read, value))
+    # The many samples of what is learned.
+    is_plain = read is _read_float
+
+    def read_items(value: Any) -> Any:
+        if is_plain and _FLOATS.issuperset(map(type, value)):
+            return kind(value)
+        return kind(map(read, value))
+
+    return read_items
+
+
+_FLOATS = frozenset({float})
 
 
 def _mapping_reader(read: _Reader) -> _Reader:
@@ -254,3 +266,6 @@ def _scalar_reader(hint: Any) -> _Reader:
         return hint(value)
 
     return read
+
+
+_read_float = _scalar_reader(float)

@@ -156,7 +156,11 @@ class Decision:
     @property
     def key(self) -> str:
         """Return the S3 key under which it is kept."""
-        return f"{decision_prefix(self.workload)}{self.at:%Y-%m-%d/%H%M%S.%f}-{self.digest}.json"
+        return self.key_of(self.digest)
+
+    def key_of(self, digest: str) -> str:
+        """Return the key, for whoever has the digest already."""
+        return f"{decision_prefix(self.workload)}{self.at:%Y-%m-%d/%H%M%S.%f}-{digest}.json"
 
     def to_json(self) -> bytes:
         """Return the whole decision as JSON."""

@@ -24,6 +24,9 @@ class WorkerState(StrEnum):
     ENDED = "ended"
 
 
+_LIVE = frozenset({WorkerState.BOOTING, WorkerState.IDLE, WorkerState.BUSY})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
     """One instance of ours. All money is USD, all prices whole (instance, volume, IPv4)."""
@@ -91,7 +94,7 @@ class Worker:
     @property
     def is_live(self) -> bool:
         """Tell whether it bills and may still do work."""
-        return self.state in {WorkerState.BOOTING, WorkerState.IDLE, WorkerState.BUSY}
+        return self.state in _LIVE
 
     @property
     def last_sign(self) -> datetime:

@@ -21,6 +21,7 @@ TRANSACTION_WRITES_MAX = 100
 _INDEXED = "instance_id"
 _ATOMS = frozenset({str, bool, int, type(None)})
 _FLOAT = frozenset({float})
+_NUMBERS = frozenset({int, float})
 
 
 class MemoryTable:
@@ -58,9 +59,10 @@ class MemoryTable:
         """Change one row if its condition holds; return it as it is now."""
         _check_indexed(write)
         with self._lock:
-            self._check_condition(write)
-            changed = self._changed(write)
-            self._put(write.key, changed)
+            row = self._find(write.key)
+            _check_condition(write, row)
+            changed = self._changed(write, row)
+            self._put(write.key, row, changed)
             return None if changed is None else self._hand_out(changed)
 
     def transact(self, writes: Sequence[Write]) -> None:
@@ -72,11 +74,12 @@ class MemoryTable:
         for write in writes:
             _check_indexed(write)
         with self._lock:
-            for write in writes:
-                self._check_condition(write)
-            changes = [(write.key, self._changed(write)) for write in writes]
-            for key, row in changes:
-                self._put(key, row)
+            found = [self._find(write.key) for write in writes]
+            for write, row in zip(writes, found, strict=True):
+                _check_condition(write, row)
+            changes = [self._changed(write, row) for write, row in zip(writes, found, strict=True)]
+            for write, row, changed in zip(writes, found, changes, strict=True):
+                self._put(write.key, row, changed)
 
     def find_instance(self, instance_id: str) -> Key | None:
         """Return the key of the worker row of an instance, as late as the index lags."""
@@ -103,19 +106,15 @@ class MemoryTable:
         partition = self._partitions.get(key.partition)
         return None if partition is None else partition.get(key.sort)
 
-    def _check_condition(self, write: Write) -> None:
-        row = self._find(write.key)
-        if not holds(write.when, row):
-            raise PreconditionFailed(f"{write.key.partition} {write.key.sort}: condition fails")
-
-    def _changed(self, write: Write) -> Row | None:
-        row = self._find(write.key)
+    def _changed(self, write: Write, row: Row | None) -> Row | None:
+        """Return a row after a write; its earlier version stays as it is."""
         if write.delete:
             return None
-        if write.is_check:
+        if not (write.set or write.add or write.remove):
             return row
         changed = self._begin(row)
-        changed.update({n: v if type(v) in _ATOMS else _copy(n, v) for n, v in write.set.items()})
+        for name, value in write.set.items():
+            changed[name] = value if type(value) in _ATOMS else _copy(name, value)
         for name, value in write.add.items():
             before = changed.get(name, 0)
             if not _is_number(before):
@@ -125,19 +124,19 @@ class MemoryTable:
             changed.pop(name, None)
         return changed
 
-    def _put(self, key: Key, row: Row | None) -> None:
-        rows = self._partitions.setdefault(key.partition, {})
-        before = rows.get(key.sort)
+    def _put(self, key: Key, before: Row | None, row: Row | None) -> None:
+        if row is before:
+            return
+        partition, sort = key
         if row is None:
-            if before is not None:
-                del rows[key.sort]
-                sorts = self._sorts[key.partition]
-                sorts.pop(bisect_left(sorts, key.sort))
+            del self._partitions[partition][sort]
+            sorts = self._sorts[partition]
+            sorts.pop(bisect_left(sorts, sort))
         else:
             if before is None:
-                insort(self._sorts.setdefault(key.partition, []), key.sort)
-            rows[key.sort] = row
-        if key.sort.startswith(WORKER):
+                insort(self._sorts.setdefault(partition, []), sort)
+            self._partitions.setdefault(partition, {})[sort] = row
+        if sort.startswith(WORKER):
             self._index_change(key, before or {}, row or {})
 
     def _index_change(self, key: Key, before: Row, after: Row) -> None:
@@ -153,10 +152,13 @@ class MemoryTable:
             self._index.setdefault(new, {})[key] = (now, None)
 
 
+def _check_condition(write: Write, row: Row | None) -> None:
+    if write.when is not ALWAYS and not holds(write.when, row):
+        raise PreconditionFailed(f"{write.key.partition} {write.key.sort}: condition fails")
+
+
 def holds(when: When, row: Row | None) -> bool:
     """Tell whether a condition holds for a row (None: there is no row)."""
-    if when is ALWAYS:
-        return True
     if when.exists is not None and when.exists != (row is not None):
         return False
     row = row or {}
@@ -174,7 +176,9 @@ def holds(when: When, row: Row | None) -> bool:
 
 def _same(left: object, right: object) -> bool:
     # In DynamoDB a truth value never equals a number; in Python True == 1.
-    return left == right and isinstance(left, bool) == isinstance(right, bool)
+    if left is True or left is False or right is True or right is False:
+        return left is right
+    return left == right
 
 
 def _is_at_most(value: Any, limit: Any) -> bool:
@@ -186,11 +190,13 @@ def _is_at_most(value: Any, limit: Any) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) in _NUMBERS
 
 
 def _check_indexed(write: Write) -> None:
-    value = write.set.get(_INDEXED, "unset")
+    if _INDEXED not in write.set:
+        return
+    value = write.set[_INDEXED]
     if not (isinstance(value, str) and value):
         raise ContractError(_INDEXED, value, "write an instance id")
 

@@ -66,9 +66,9 @@ class Agenda:
 
     def plan(self, at: datetime, turn: Turn, action: Action) -> Planned:
         """Let something happen at an instant; what is past happens now."""
-        planned = Planned(action)
+        planned, now = Planned(action), self.clock.now()
         self._planned += 1
-        heapq.heappush(self._heap, (max(at, self.now), turn, self._planned, planned))
+        heapq.heappush(self._heap, (max(at, now), turn, self._planned, planned))
         return planned
 
     def plan_at(self, seconds: float, turn: Turn, action: Action) -> Planned:
@@ -88,12 +88,13 @@ class Agenda:
 
     def step(self) -> bool:
         """Let the next event happen; False if there is none."""
-        if self.next_at() is None:
-            return False
-        at, _, _, planned = heapq.heappop(self._heap)
-        action, planned.action = planned.action, None
-        self.clock.advance_to(at)
-        self.events += 1
-        if action is not None:
-            action()
-        return True
+        heap = self._heap
+        while heap:
+            at, _, _, planned = heapq.heappop(heap)
+            action, planned.action = planned.action, None
+            if action is not None:
+                self.clock.advance_to(at)
+                self.events += 1
+                action()
+                return True
+        return False

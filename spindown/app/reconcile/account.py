@@ -1,14 +1,16 @@
 """Charge what the fleet has cost since the last tick, and clear away what is finished."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from spindown.app.offers import price_now
 from spindown.app.port import When, Write
+from spindown.app.reconcile.journal import Bundle
 from spindown.app.reconcile.reap import close_breaker
 from spindown.app.reconcile.tick import ACCOUNT, Tick
 from spindown.app.reconcile.track import add_sample
-from spindown.app.spend import add_to_budget, charge
+from spindown.app.spend import Charge, add_to_budget, charge, join_charges
 from spindown.contract import row as rows
 from spindown.contract.row import SpendRow
 from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState
@@ -19,10 +21,13 @@ _SHOWN_FOR = timedelta(minutes=15)
 #: Days of the account that one query brings along, and rows that one tick clears away.
 _DAYS_KEPT = 40
 _ROWS_AT_ONCE = 30
+#: Workers charged in one bundle: each brings three rows of its own at the most.
+_CHARGES_AT_ONCE = 25
 
 
 def charge_fleet(tick: Tick) -> None:
     """Charge every worker that bills up to now; learn from those that have just checked in."""
+    charges: list[Charge] = []
     for worker in list(tick.workers.values()):
         if worker.state is WorkerState.ENDED:
             continue
@@ -31,15 +36,24 @@ def charge_fleet(tick: Tick) -> None:
         due = charge(worker, launch, until=tick.now, ledger=tick.ledger)
         if tick.now <= (worker.accrued_until or worker.launched_at):
             continue
-        tick.journal.note(due.worker_write, *due.writes)
+        charges.append(due)
         tick.tally.dollars += due.dollars
         tick.tally.on_demand_dollars += due.on_demand_dollars
         tick.tally.idle_seconds += due.idle_seconds
         if launch is not None and due.released_usd:
             left = launch.reserved_usd - due.released_usd
             tick.launches[launch.launch_id] = replace(launch, reserved_usd=left)
+    for first in range(0, len(charges), _CHARGES_AT_ONCE):
+        tick.journal.note_bundle(_bundle(charges[first : first + _CHARGES_AT_ONCE]))
     _note_vram(tick)
     _stamp_ends(tick)
+
+
+def _bundle(charges: Sequence[Charge]) -> Bundle:
+    return Bundle(
+        together=join_charges(charges),
+        apart=lambda: [(due.worker_write, *due.writes) for due in charges],
+    )
 
 
 def _stamp_ends(tick: Tick) -> None:

@@ -228,6 +228,8 @@ def waiting_work(tick: Tick) -> Backlog:
     at the notice, not at the deadline.
     """
     leaving = {w.instance_id for w in tick.workers.values() if w.is_interrupting and w.is_live}
+    if not leaving:
+        return tick.backlog
     soon = sum(lease.instance_id in leaving for lease in tick.leases)
     return replace(
         tick.backlog,

@@ -6,13 +6,24 @@ transaction under the fence. If that fails, each goes on its own: a unit whose c
 longer holds lost a race against a worker or an event, and is dropped; the next tick sees why.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from spindown.app.ledger import Fence, Ledger
 from spindown.app.port import Key, Write, merge
 from spindown.error import PreconditionFailed, WriteConflict
 
 Unit = tuple[Write, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """Units that mostly all succeed: carried out merged, and apart if that fails."""
+
+    #: The writes of all, each row once.
+    together: Unit
+    apart: Callable[[], Sequence[Unit]]
+
 
 #: Below DynamoDB's 100 writes a transaction, with room for the lock and one more unit.
 _ROOM = 80
@@ -28,7 +39,7 @@ class Journal:
     def __init__(self, ledger: Ledger, fence: Fence) -> None:
         self._ledger = ledger
         self._fence = fence
-        self._units: list[Unit] = []
+        self._units: list[Unit | Bundle] = []
         #: Units that lost a race.
         self.lost = 0
 
@@ -41,6 +52,10 @@ class Journal:
         """Let a unit wait for the next transaction."""
         if unit:
             self._units.append(unit)
+
+    def note_bundle(self, bundle: Bundle) -> None:
+        """Let several units wait, merged already."""
+        self._units.append(bundle)
 
     def commit(self, *unit: Write) -> bool:
         """Make a unit durable now, with all that wait; False if it lost a race.
@@ -71,22 +86,24 @@ class Journal:
             self._carry_out(load)
         self._carry_out(last, release=release)
 
-    def _carry_out(self, load: Sequence[Unit], *, release: bool = False) -> None:
+    def _carry_out(self, load: Sequence[Unit | Bundle], *, release: bool = False) -> None:
         if not self._try(load, release=release):
             self._flush_one_by_one(load)
             if release:
                 # If even this is in the way of another write, the lock's lease ends by itself.
                 self._try([], release=True)
 
-    def _flush_one_by_one(self, units: Sequence[Unit]) -> None:
-        for unit in units:
+    def _flush_one_by_one(self, units: Sequence[Unit | Bundle]) -> None:
+        for unit in (one for each in units for one in _apart(each)):
             if not self._try([unit]):
                 self.lost += 1
 
-    def _try(self, units: Sequence[Unit], *, release: bool = False) -> bool:
+    def _try(self, units: Sequence[Unit | Bundle], *, release: bool = False) -> bool:
         try:
             self._ledger.apply(
-                self._fence, merge(write for unit in units for write in unit), release=release
+                self._fence,
+                merge(write for unit in units for write in _writes_of(unit)),
+                release=release,
             )
         except PreconditionFailed as exc:
             self._check_fence(exc)
@@ -103,15 +120,23 @@ class Journal:
             raise FenceLost("the lock was taken over") from cause
 
 
-def _loads(units: Sequence[Unit]) -> list[list[Unit]]:
+def _writes_of(unit: Unit | Bundle) -> Unit:
+    return unit.together if isinstance(unit, Bundle) else unit
+
+
+def _apart(unit: Unit | Bundle) -> Sequence[Unit]:
+    return unit.apart() if isinstance(unit, Bundle) else [unit]
+
+
+def _loads(units: Sequence[Unit | Bundle]) -> list[list[Unit | Bundle]]:
     """Return the units, in their order, as few transactions as take them; at least one.
 
     Rows count once: the units of a large fleet share those of the day, the month and the pool.
     """
-    loads: list[list[Unit]] = [[]]
+    loads: list[list[Unit | Bundle]] = [[]]
     keys: set[Key] = set()
     for unit in units:
-        more = {write.key for write in unit}
+        more = {write.key for write in _writes_of(unit)}
         if loads[-1] and len(keys) + len(more - keys) > _ROOM:
             loads.append([])
             keys = set()

@@ -188,14 +188,15 @@ def _policy_text(policy: Policy) -> str:
 
 def _store(tick: Tick, decision: Decision) -> tuple[str, str]:
     """Return digest and key of the decision as stored; what cannot be stored is tried again."""
-    known = tick.view.decision
-    if known is not None and known.digest == decision.digest:
-        return known.digest, known.key
+    known, digest = tick.view.decision, decision.digest
+    if known is not None and known.digest == digest:
+        return digest, known.key
+    key = decision.key_of(digest)
     try:
-        tick.ports.objects.put(decision.key, decision.to_json())
+        tick.ports.objects.put(key, decision.to_json())
     except (AccessDenied, Throttled, Unreachable):
         return "", known.key if known else ""
-    return decision.digest, decision.key
+    return digest, key
 
 
 def _locked_out(workload: str, ports: ControlPorts, source: str) -> Decision:

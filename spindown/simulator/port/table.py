@@ -18,8 +18,8 @@ class SimTable(MemoryTable):
     def _begin(self, row: Row | None) -> Row:
         return KeptRow(row or {})
 
-    def _changed(self, write: Write) -> Row | None:
-        before, changed = self._find(write.key), super()._changed(write)
-        if type(changed) is KeptRow and type(before) is KeptRow and changed is not before:
-            changed.follow(before, (*write.set, *write.add, *write.remove))
+    def _changed(self, write: Write, row: Row | None) -> Row | None:
+        changed = super()._changed(write, row)
+        if type(changed) is KeptRow and type(row) is KeptRow and changed is not row:
+            changed.follow(row, (*write.set, *write.add, *write.remove))
         return changed
