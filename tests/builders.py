@@ -1,9 +1,10 @@
-"""Domain values with sensible defaults; a test names only what its case is about."""
+"""Values with sensible defaults; a test names only what its case is about."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from spindown.contract.usage import UsageEnd, UsageRecord
 from spindown.domain.fleet import (
     Backlog,
     Launch,
@@ -168,6 +169,28 @@ def a_launch(launch_id: str = "launch-1", **changes: Any) -> Launch:
         intended_at=NOW,
         request="{}",
         items_per_hour=1000.0,
+    )
+    return replace(base, **changes)
+
+
+def a_usage_record(**changes: Any) -> UsageRecord:
+    """Return what a job of a minute on the one slot of an A10G used."""
+    base = UsageRecord(
+        job_id="scan-7",
+        epoch=3,
+        workload="ocr",
+        instance_id="i-0abc",
+        instance_type="g5.xlarge",
+        zone="us-west-2a",
+        capacity_type="spot",
+        gpu="A10G",
+        gpu_count=1.0,
+        slots=1,
+        price_per_hour=0.5,
+        started_at=NOW,
+        end=UsageEnd.COMPLETED,
+        seconds=60.0,
+        items=10,
     )
     return replace(base, **changes)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from spindown.app.control import ControlPorts
 from spindown.app.ledger import Ledger, LedgerView
-from spindown.app.port import Key, Outgoing, Write
+from spindown.app.port import Key, LaunchOverride, LaunchRequest, Outgoing, Write
 from spindown.app.reconcile import reconcile
 from spindown.contract import tag
 from spindown.contract.codec import encode
@@ -263,6 +263,25 @@ class ControlWorld:
         self.clock.advance(timedelta(minutes=2))
         self.check_in(instance_id)
         return self.view().workers[instance_id]
+
+    def launch_astray(self, **tags: str) -> str:
+        """Let an instance with these tags run that no row knows; return its id."""
+        subnet = f"subnet-{ZONES[0][-1]}"
+        answer = self.compute.launch(
+            LaunchRequest(
+                client_token=f"astray-{tags}",
+                region=REGION,
+                template=TEMPLATE,
+                capacity_type=CapacityType.SPOT,
+                overrides=(
+                    LaunchOverride(instance_type="g6.xlarge", zone=ZONES[0], subnet_id=subnet),
+                ),
+                count=1,
+                tags=tags,
+            )
+        )
+        (instance,) = answer.instances
+        return instance.instance_id
 
     def dry(self, *pools: Pool) -> None:
         for pool in pools:

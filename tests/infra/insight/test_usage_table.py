@@ -10,26 +10,13 @@ from typing import Any
 import pytest
 
 from infra.insight.usage_table import columns
-from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, usage_key
+from spindown.contract.usage import UsageRecord, encode_usage, usage_key
+from tests.builders import a_usage_record
 from tests.infra.assembly import Assembly
 from tests.infra.insight.insight import BUCKET, a_config, all_of, synthesise
 
-RECORD = UsageRecord(
-    job_id="scan-7",
-    epoch=3,
-    workload="ocr",
-    instance_id="i-0abc",
-    instance_type="g5.xlarge",
-    zone="eu-west-1a",
-    capacity_type="spot",
-    gpu="A10G",
-    gpu_count=1.0,
-    slots=1,
-    price_per_hour=0.5,
+RECORD = a_usage_record(
     started_at=datetime(2026, 3, 9, tzinfo=UTC),
-    end=UsageEnd.COMPLETED,
-    seconds=60.0,
-    items=10,
     cpu_mean=40.0,
     cpu_max=90.0,
     memory_mean=20.0,

@@ -6,13 +6,11 @@ import pytest
 
 from spindown.app.drain import begin_drain, read_remainder, terminate_all
 from spindown.app.policy import edit_policy
-from spindown.app.port import LaunchOverride, LaunchRequest
 from spindown.cli.drain import render_remainder
 from spindown.contract import tag
 from spindown.contract.decision import Outcome
 from spindown.domain.fleet import WorkerState
-from spindown.domain.offer import CapacityType
-from tests.control import DEPLOYMENT, REGION, TEMPLATE, WORKLOAD, ZONES, ControlWorld
+from tests.control import DEPLOYMENT, REGION, WORKLOAD, ControlWorld
 from tests.reading import only_reading
 
 MINUTE = timedelta(minutes=1)
@@ -22,23 +20,6 @@ def power_off(world: ControlWorld, instance_id: str) -> None:
     """Let a worker end as it does by itself."""
     world.change(instance_id, state=WorkerState.DRAINED, reason="max_workers is 0")
     world.compute.power_off(instance_id)
-
-
-def launch_astray(world: ControlWorld, **tags: str) -> None:
-    """Let an instance run that no row knows."""
-    world.compute.launch(
-        LaunchRequest(
-            client_token=f"astray-{tags}",
-            region=REGION,
-            template=TEMPLATE,
-            capacity_type=CapacityType.SPOT,
-            overrides=(
-                LaunchOverride(instance_type="g6.xlarge", zone=ZONES[0], subnet_id="subnet-a"),
-            ),
-            count=1,
-            tags=tags,
-        )
-    )
 
 
 def test_nothing_is_launched_however_much_waits() -> None:
@@ -100,7 +81,7 @@ def test_an_instance_that_no_row_knows_counts_as_long_as_it_bills() -> None:
     world = ControlWorld()
     begin_drain(WORKLOAD, world.ports)
     world.tick()
-    launch_astray(world, **{tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD})
+    world.launch_astray(**{tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD})
 
     assert len(read_remainder(WORKLOAD, world.ports).instances) == 1
 
@@ -109,7 +90,7 @@ def test_what_belongs_to_another_workload_is_left_alone() -> None:
     world = ControlWorld()
     begin_drain(WORKLOAD, world.ports)
     world.tick()
-    launch_astray(world, **{tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: "other"})
+    world.launch_astray(**{tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: "other"})
 
     assert read_remainder(WORKLOAD, world.ports).is_empty
 

@@ -6,14 +6,12 @@ from datetime import datetime, timedelta
 import pytest
 
 from spindown.app.ledger import Ledger
-from spindown.app.port import LaunchOverride, LaunchRequest
 from spindown.app.teardown import LOOK_EVERY, StillRunning, TeardownPorts, tear_down
 from spindown.contract import tag
 from spindown.contract.decision import Outcome
 from spindown.contract.event import Leaving
-from spindown.domain.offer import CapacityType
 from spindown.error import Unreachable
-from tests.control import DEPLOYMENT, REGION, TEMPLATE, WORKLOAD, ZONES, ControlWorld
+from tests.control import DEPLOYMENT, REGION, WORKLOAD, ControlWorld
 
 WHOLE = Leaving(
     deployment=DEPLOYMENT, regions=(REGION,), workloads=(WORKLOAD,), is_whole=True, table="ledger"
@@ -47,29 +45,12 @@ class Scene:
         found = self.world.compute.instances(region=REGION, tags={})
         return {one.instance_id: one.state for one in found}
 
-    def launch(self, **tags: str) -> str:
-        answer = self.world.compute.launch(
-            LaunchRequest(
-                client_token=f"token-{tags}",
-                region=REGION,
-                template=TEMPLATE,
-                capacity_type=CapacityType.SPOT,
-                overrides=(
-                    LaunchOverride(instance_type="g6.xlarge", zone=ZONES[0], subnet_id="subnet-a"),
-                ),
-                count=1,
-                tags=tags,
-            )
-        )
-        (instance,) = answer.instances
-        return instance.instance_id
-
 
 def test_every_instance_is_gone_when_it_returns_those_that_no_row_knows_too() -> None:
     scene = Scene()
     scene.world.send(3)
     scene.world.tick()
-    astray = scene.launch(**{tag.WORKLOAD: "left-the-file-long-ago"})
+    astray = scene.world.launch_astray(**{tag.WORKLOAD: "left-the-file-long-ago"})
 
     ended = scene.tear_down()
 
@@ -80,7 +61,7 @@ def test_every_instance_is_gone_when_it_returns_those_that_no_row_knows_too() ->
 
 def test_what_is_not_ours_stays() -> None:
     scene = Scene()
-    theirs = scene.launch(**{tag.DEPLOYMENT: "another"})
+    theirs = scene.world.launch_astray(**{tag.DEPLOYMENT: "another"})
 
     assert scene.tear_down() == frozenset()
     assert scene.states()[theirs] != "terminated"
@@ -108,7 +89,7 @@ def test_waits_for_whoever_reconciles_to_finish() -> None:
         scene.pause(length)
         if fences and (fence := fences.pop()) is not None:
             ledger.apply(fence, [], release=True)
-            launched.append(scene.launch())
+            launched.append(scene.world.launch_astray())
 
     scene.ports = replace(scene.ports, pause=tick_first)
 
@@ -122,7 +103,7 @@ def test_an_answer_of_ec2_that_is_late_ends_nothing_too_early() -> None:
     def launch_late(length: timedelta) -> None:
         scene.pause(length)
         if not late:
-            late.append(scene.launch())
+            late.append(scene.world.launch_astray())
 
     scene.ports = replace(scene.ports, pause=launch_late)
 
@@ -132,7 +113,7 @@ def test_an_answer_of_ec2_that_is_late_ends_nothing_too_early() -> None:
 
 def test_says_what_runs_when_the_time_is_over_and_lets_reconcile_in_again() -> None:
     scene = Scene()
-    instance = scene.launch()
+    instance = scene.world.launch_astray()
     scene.world.interfere = lambda call, proceed: None if call.method == "terminate" else proceed()
 
     with pytest.raises(StillRunning, match=f"{instance} is running"):
@@ -145,7 +126,7 @@ def test_says_what_runs_when_the_time_is_over_and_lets_reconcile_in_again() -> N
 
 def test_a_fault_of_ec2_is_asked_again() -> None:
     scene = Scene()
-    scene.launch()
+    scene.world.launch_astray()
     faults = [Unreachable("no answer")] * 3
 
     def fail(call: object, proceed: object) -> object:
@@ -160,7 +141,7 @@ def test_a_fault_of_ec2_is_asked_again() -> None:
 
 def test_of_a_workload_that_leaves_only_its_own_instances_are_ended() -> None:
     scene = Scene()
-    mine, other = scene.launch(), scene.launch(**{tag.WORKLOAD: "stays"})
+    mine, other = scene.world.launch_astray(), scene.world.launch_astray(**{tag.WORKLOAD: "stays"})
 
     ended = scene.tear_down(replace(WHOLE, is_whole=False))
 

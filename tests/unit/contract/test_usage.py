@@ -8,24 +8,16 @@ import pytest
 
 from spindown.contract.usage import (
     UsageEnd,
-    UsageRecord,
     decode_usage,
     encode_usage,
     usage_key,
     usage_prefix,
 )
 from spindown.error import ContractError
+from tests.builders import a_usage_record
 
-RECORD = UsageRecord(
-    job_id="scan-7",
-    epoch=3,
-    workload="ocr",
-    instance_id="i-0abc",
+RECORD = a_usage_record(
     instance_type="g5.12xlarge",
-    zone="us-east-1a",
-    capacity_type="spot",
-    gpu="A10G",
-    gpu_count=1.0,
     slots=4,
     price_per_hour=2.0,
     started_at=datetime(2026, 3, 9, 23, 50, tzinfo=UTC),

@@ -8,33 +8,17 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.usage import UsageEnd, UsageRecord
 from spindown.error import Unreachable
 from spindown.memory.clock import MemoryClock
 from spindown.memory.interception import PortCall, intercept
 from spindown.memory.store import MemoryObjectStore
+from tests.builders import a_usage_record
 from tests.slot import SlotWorld
 from tests.work import WORKLOAD
 from tests.worker.usage.machine import read_all
 from worker.usage.journal import Journal
 
-RECORD = UsageRecord(
-    job_id="j",
-    epoch=1,
-    workload=WORKLOAD,
-    instance_id="i-1",
-    instance_type="g5.xlarge",
-    zone="eu-west-1a",
-    capacity_type="spot",
-    gpu="A10G",
-    gpu_count=1.0,
-    slots=1,
-    price_per_hour=0.5,
-    started_at=MemoryClock().now(),
-    end=UsageEnd.COMPLETED,
-    seconds=60.0,
-    items=10,
-)
+RECORD = a_usage_record(job_id="j", workload=WORKLOAD, started_at=MemoryClock().now())
 
 
 class Shelf:
