@@ -9,7 +9,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cache, lru_cache, partial
@@ -140,25 +140,57 @@ def decode(cls: type[T], row: Mapping[str, Any]) -> T:
 
 def _read_on(cls: type[T], row: KeptRow) -> T:
     """Read what has changed of a row; take the rest from what was read before."""
-    plan, take = _picker(cast("Any", cls))
-    values = dict(zip(plan, take(row.before), strict=True))
+    plan, changes = _plan_by_name(cast("Any", cls)), {}
     for name in row.changed:
         if name not in row:
             return _read(cls, row)
         if name in plan:
             step = plan[name]
             try:
-                values[name] = step[2](row[name])
+                changes[name] = step[2](row[name])
             except (TypeError, ValueError, KeyError, AttributeError) as exc:
                 raise _misfit(cls, step, row[name]) from exc
-    return cls(**values)
+    return cast("T", vary(row.before, changes))
 
 
 @cache
-def _picker(cls: Any) -> tuple[dict[str, _Step], Callable[[Any], tuple[Any, ...]]]:
-    """Return a class's steps of reading by field, and what takes all fields out of a value."""
-    plan = {step[0]: step for step in _plan(cls)}
-    return plan, attrgetter(*plan) if len(plan) > 1 else lambda value: (getattr(value, *plan),)
+def _plan_by_name(cls: Any) -> dict[str, _Step]:
+    return {step[0]: step for step in _plan(cls)}
+
+
+def vary(value: T, changes: Mapping[str, Any]) -> T:
+    """Return a frozen dataclass with some fields changed, as ``dataclasses.replace`` does.
+
+    Several times as fast for the many fields of a row, since no arguments are matched.
+    """
+    slots = _slots(cast("Any", type(value)))
+    if slots is None or not changes.keys() <= slots.by_name.keys():
+        return cast("T", replace(cast("Any", value), **changes))
+    copy = object.__new__(type(value))
+    for write, kept in zip(slots.writers, slots.take(value), strict=True):
+        write(copy, kept)
+    for name, changed in changes.items():
+        slots.by_name[name](copy, changed)
+    return copy
+
+
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """What reads all fields of a class at once, and what writes each."""
+
+    take: Callable[[Any], tuple[Any, ...]]
+    by_name: dict[str, Callable[[Any, Any], None]]
+    writers: tuple[Callable[[Any, Any], None], ...]
+
+
+@cache
+def _slots(cls: Any) -> _Slots | None:
+    """Return None for a class that checks its fields, or that keeps them elsewhere."""
+    names = _names(cls)
+    if len(names) == 1 or "__slots__" not in vars(cls) or hasattr(cls, "__post_init__"):
+        return None
+    by_name = {name: vars(cls)[name].__set__ for name in names}
+    return _Slots(attrgetter(*names), by_name, tuple(by_name.values()))
 
 
 def _read(cls: type[T], row: Mapping[str, Any]) -> T:

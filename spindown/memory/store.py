@@ -48,7 +48,7 @@ class MemoryObjectStore:
     def put(self, key: str, data: bytes, *, condition: Absent | Matches | None = None) -> str:
         """Write an object if the condition holds, return its ETag."""
         with self._lock:
-            if self._conflicts[key] > 0:
+            if self._conflicts.get(key, 0) > 0:
                 self._conflicts[key] -= 1
                 raise WriteConflict(f"another write of {key} is under way")
             current = self._current(key)

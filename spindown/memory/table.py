@@ -48,12 +48,13 @@ class MemoryTable:
         with self._lock:
             rows = self._partitions.get(partition, {})
             sorts = self._sorts.get(partition, [])
-            found: dict[str, Row] = {}
-            for index in range(bisect_left(sorts, prefix), len(sorts)):
-                if not sorts[index].startswith(prefix):
-                    break
-                found[sorts[index]] = self._hand_out(rows[sorts[index]])
-            return found
+            found = sorts
+            if prefix:
+                first = last = bisect_left(sorts, prefix)
+                while last < len(sorts) and sorts[last].startswith(prefix):
+                    last += 1
+                found = sorts[first:last]
+            return {sort: self._hand_out(rows[sort]) for sort in found}
 
     def write(self, write: Write) -> Row | None:
         """Change one row if its condition holds; return it as it is now."""

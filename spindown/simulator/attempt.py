@@ -4,7 +4,6 @@ The order of steps is that of ``worker.attempt``; what touches a port is the shi
 """
 
 import math
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from spindown.app.work.commit import Portion, commit, complete
 from spindown.app.work.heartbeat import extend_lease
 from spindown.app.work.held import Finished, Held
 from spindown.app.work.release import abandon, release, settle_release
+from spindown.contract.codec import vary
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus, Record
 from spindown.domain.checkpointing import interval_hours, is_due
@@ -203,7 +203,7 @@ class SimAttempt:
 
     def _keep(self, lease: Lease) -> None:
         if lease is not self.held.lease:
-            self.held = replace(self.held, lease=lease)
+            self.held = vary(self.held, {"lease": lease})
 
     def _portion(self, end: int) -> Portion:
         now, items = self._agenda.now, self.held.job.items

@@ -26,14 +26,21 @@ class Site:
     delays: Delays
     #: Ends an instance from within.
     power_off: Callable[[str], None]
-    _standing: tuple[tuple[object, object], Standing] | None = None
+    #: The row of the policy as last seen, what of it counts, and what it says.
+    _standing: tuple[object, tuple[object, object], Standing] | None = None
 
     def standing(self) -> Standing:
         """Return the policy in force; decoded once for all who read the same."""
         key = Key(partition=workload_partition(self.workload), sort=POLICY)
-        row = self.ports.table.get(key) or {}
-        seen = (row.get("effective"), row.get("idle_timeout"))
-        if self._standing is None or self._standing[0] != seen:
-            known = self._standing[1] if self._standing else None
-            self._standing = seen, read_standing(self.ports.table, self.workload, known)
-        return self._standing[1]
+        row, standing = self.ports.table.get(key), self._standing
+        # A row of the simulation's table never changes: another version is another row.
+        if standing is not None and standing[0] is row:
+            return standing[2]
+        seen = ((row or {}).get("effective"), (row or {}).get("idle_timeout"))
+        if standing is None or standing[1] != seen:
+            known = standing[2] if standing else None
+            told = read_standing(self.ports.table, self.workload, known)
+        else:
+            told = standing[2]
+        self._standing = row, seen, told
+        return told

@@ -21,7 +21,7 @@ from spindown.app.work.message import (
     send_anew,
 )
 from spindown.app.work.presence import Condemned, Presence
-from spindown.contract.codec import decode
+from spindown.contract.codec import decode, vary
 from spindown.contract.job.manifest import Failure, JobState, Manifest
 from spindown.contract.job.message import JobMessage, parse_job, with_id
 from spindown.contract.row import history_partition, worker_sort, workload_partition
@@ -146,19 +146,19 @@ class _Claim:
     def _owned(self, manifest: Manifest, epoch: int) -> Manifest:
         """Return the manifest as the beginning of an epoch of ours."""
         count = None if self.job.items is None else len(self.job.items)
-        return replace(
-            manifest,
-            epoch=epoch,
-            owner=self.seat.owner,
-            released=False,
-            epoch_first=manifest.next_item,
-            items=manifest.items if count is None else count,
-            batch_id=self.job.batch_id or manifest.batch_id,
-            tenant=self.job.tenant or manifest.tenant,
-            parent=self.job.parent or manifest.parent,
-            code_digest=self.seat.code_digest or manifest.code_digest,
-            claimed_at=self.ports.clock.now(),
-        )
+        changes = {
+            "epoch": epoch,
+            "owner": self.seat.owner,
+            "released": False,
+            "epoch_first": manifest.next_item,
+            "items": manifest.items if count is None else count,
+            "batch_id": self.job.batch_id or manifest.batch_id,
+            "tenant": self.job.tenant or manifest.tenant,
+            "parent": self.job.parent or manifest.parent,
+            "code_digest": self.seat.code_digest or manifest.code_digest,
+            "claimed_at": self.ports.clock.now(),
+        }
+        return vary(manifest, changes)
 
     def _next_epoch(self, fence: Fence, lease: Lease | None) -> Held | Declined:
         """Count how the last epoch ended, then begin the next or give the job up."""

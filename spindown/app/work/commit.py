@@ -14,7 +14,7 @@ from spindown.app.work.fence import write_fence
 from spindown.app.work.held import Finished, Held, Seat, WorkPorts
 from spindown.app.work.message import delete
 from spindown.app.work.presence import Presence
-from spindown.contract.codec import decode
+from spindown.contract.codec import decode, vary
 from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.contract.job.result import (
     ItemStatus,
@@ -72,7 +72,7 @@ def extend_manifest(held: Held, portion: Portion, *, seat: Seat, ports: WorkPort
             "finished_at": ports.clock.now(),
             "reason": "" if manifest.items else "it has no items",
         }
-    return replace(manifest, **changes)
+    return vary(manifest, changes)
 
 
 def commit_as(manifest: Manifest, held: Held, ports: WorkPorts) -> Held:

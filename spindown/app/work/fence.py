@@ -5,11 +5,12 @@ the writer knows its own write again after a lost answer.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 from spindown.app.port import Absent, Matches, ObjectStore, StoredObject
 from spindown.app.work.held import WorkPorts
+from spindown.contract.codec import vary
 from spindown.contract.job.manifest import (
     JobState,
     Manifest,
@@ -80,7 +81,7 @@ def write_fence(manifest: Manifest, etag: str | None, ports: WorkPorts) -> Fence
         PreconditionFailed: somebody else has written since.
     """
     nonce = f"{ports.random.getrandbits(64):016x}"
-    fresh = replace(manifest, nonce=nonce, previous=etag)
+    fresh = vary(manifest, {"nonce": nonce, "previous": etag})
     wait = _FIRST_PAUSE
     for _ in range(_TRIES - 1):
         try:

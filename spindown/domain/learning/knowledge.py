@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 
 from spindown.domain.fleet import Worker
 from spindown.domain.learning.prior import relative_throughput
@@ -288,5 +289,11 @@ def checkpoint_cost(knowledge: Knowledge) -> timedelta:
 
 def _quantile(samples: Sequence[float], share: float) -> float:
     """Return the smallest sample that at least ``share`` of the samples do not exceed."""
+    return _quantile_of(tuple(samples), share)
+
+
+@lru_cache(maxsize=256)
+def _quantile_of(samples: tuple[float, ...], share: float) -> float:
+    """Asked for the same samples several times in every tick."""
     ordered = sorted(samples)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

@@ -1,13 +1,15 @@
 """Rows carry dataclasses through JSON without loss."""
 
 import json
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.contract.codec import decode, encode, encode_instant
+from spindown.contract.codec import decode, encode, encode_instant, vary
 from spindown.contract.row import RateRow
 from spindown.contract.settings import Outpost, TemplateRef, WorkloadSettings
 from spindown.domain.fleet import Worker, WorkerState
@@ -95,3 +97,15 @@ def test_names_a_field_that_is_missing() -> None:
 @given(st.datetimes(timezones=st.just(UTC)), st.datetimes(timezones=st.just(UTC)))
 def test_the_order_of_text_is_the_order_of_time(one: datetime, other: datetime) -> None:
     assert (encode_instant(one) < encode_instant(other)) == (one < other)
+
+
+@pytest.mark.parametrize(
+    "value", [a_worker(), Policy(), RateRow(), Requirements(gpu_names=frozenset({"T4"}))]
+)
+def test_a_varied_value_is_the_replaced_one(value: Any) -> None:
+    changes = {fields(value)[0].name: None}
+
+    assert vary(value, changes) == replace(value, **changes)
+    assert vary(value, {}) == value
+    with pytest.raises(TypeError):
+        vary(value, {"colour": "red"})
