@@ -21,6 +21,8 @@ from spindown.simulator.record import Recorder
 from spindown.simulator.scenario import SimScenario, Steps, value_at
 
 _ZERO = timedelta(0)
+#: Instants are whole microseconds: a change planned for a second may come so much before it.
+_ROUNDING = 1e-6
 
 
 class Watcher(Protocol):
@@ -214,7 +216,7 @@ class SimCompute:
 
     def _settle(self, pool: Pool) -> None:
         """Let a pool give what its capacity leaves; take away what exceeds it."""
-        most = value_at(self._capacity(pool), self._agenda.seconds)
+        most = value_at(self._capacity(pool), self._agenda.seconds + _ROUNDING)
         if most is None:
             return
         here = [i for i, living in self._living.items() if living.pool == pool]

@@ -114,6 +114,19 @@ def test_a_pool_gives_no_more_than_its_capacity_and_takes_back_what_exceeds_it()
     assert result.jobs_done == 4
 
 
+def test_capacity_changes_on_time_whatever_fraction_of_a_second_it_changes_at() -> None:
+    steps = ((0.0, 1.0), (HOUR + 1 / 3, 0.0), (2 * HOUR + 2 / 3, 1.0), (3 * HOUR + 1 / 7, 0.0))
+    listing = a_listing(on_demand=None, zones={"us-west-2a": a_zone(capacity=steps)})
+    run = Run(a_scenario(an_arrival(at=30.0, items=2000), listings=(listing,)), a_policy(), 1)
+    seen: dict[int, int] = {}
+    while run.agenda.seconds < 4 * HOUR:
+        run.step()
+        seen[int(run.agenda.seconds // 600)] = run.world.compute.running
+
+    # At half past each hour: up, gone, up, gone.
+    assert [seen[slot] for slot in (3, 9, 15, 21)] == [1, 0, 1, 0]
+
+
 def test_prices_move_on_time() -> None:
     zone = a_zone(spot=((0.0, 0.20), (HOUR, 0.40)))
     scenario = a_scenario(
