@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from spindown.cli.session import connect
 from spindown.local.market import MarketInstance
 from spindown.local.market.instance import Reason
-from spindown.local.system import LocalSystem
-from tests.e2e.world import ROOT, TICK, World, found
+from tests.e2e.world import ROOT, SWIFT, World, deployed, found
 from tests.local.world import at_once
 
 pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
@@ -34,17 +32,7 @@ item_timeout = "5m"
 stop_grace = "1s"
 
 [workload.simulate.policy]
-tick = "1s"
-start_within = "1s"
-drain_within = "30s"
-max_workers = 1
-idle_timeout = "3s"
-scale_down_delay = "1s"
-heartbeat_interval = "2s"
-lease_duration = "10s"
-heartbeat_stale_after = "30s"
-boot_estimate = "1s"
-checkpoint_interval = "1s"
+{SWIFT}checkpoint_interval = "1s"
 commit_margin = "1s"
 
 [workload.picture.run]
@@ -64,13 +52,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     shutil.copytree(ROOT / "examples" / "simulate", directory / "simulate")
     path = directory / "spindown.toml"
     path.write_text(_CONFIG, encoding="utf-8")
-    scenario = at_once().model_copy(update={"interruption": ()})
-    with LocalSystem(
-        path, state=directory / ".spindown", port=0, tick=TICK, scenario=scenario
-    ) as system:
-        system.deploy()
-        session = connect(system.deployment, system.region)
-        yield World(system=system, session=session, directory=directory)
+    with deployed(path, at_once().model_copy(update={"interruption": ()})) as world:
+        yield world
 
 
 def a_worker_at_work(world: World, *besides: str) -> MarketInstance:

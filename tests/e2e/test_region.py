@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from spindown.cli.session import connect
 from spindown.contract import tag
 from spindown.local.market import MarketInstance, Scenario
 from spindown.local.market.instance import Reason
 from spindown.local.market.scenario import DryPool
-from spindown.local.system import LocalSystem
-from tests.e2e.world import TICK, World, found
+from tests.e2e.world import SWIFT, World, deployed, found
 from tests.local.world import at_once
 
 pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
@@ -46,17 +44,7 @@ code = "slow"
 batch_size = 1
 
 [workload.slow.policy]
-tick = "1s"
-start_within = "1s"
-drain_within = "30s"
-max_workers = 1
-idle_timeout = "3s"
-scale_down_delay = "1s"
-heartbeat_interval = "2s"
-lease_duration = "10s"
-heartbeat_stale_after = "30s"
-boot_estimate = "1s"
-checkpoint_items = 2
+{SWIFT}checkpoint_items = 2
 commit_margin = "1s"
 """
 
@@ -78,16 +66,8 @@ def dry_at_home() -> Scenario:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("regions")
-    with LocalSystem(
-        write_deployment(directory),
-        state=directory / ".spindown",
-        port=0,
-        tick=TICK,
-        scenario=dry_at_home(),
-    ) as system:
-        system.deploy()
-        session = connect(system.deployment, system.region)
-        yield World(system=system, session=session, directory=directory)
+    with deployed(write_deployment(directory), dry_at_home()) as world:
+        yield world
 
 
 def rows(world: World) -> dict[str, Any]:

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from spindown.cli.session import connect
 from spindown.local.market.instance import Reason, State
 from spindown.local.system import LocalSystem
 from tests.e2e.test_region import AWAY, HOME, a_worker_at_work, dry_at_home, write_deployment
-from tests.e2e.world import TICK, World
+from tests.e2e.world import deployed
 
 pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
 
@@ -19,16 +18,8 @@ def stacks(system: LocalSystem, region: str) -> set[str]:
 
 
 def test_nothing_runs_in_any_region_once_the_deployment_is_gone(tmp_path: Path) -> None:
-    with LocalSystem(
-        write_deployment(tmp_path),
-        state=tmp_path / ".spindown",
-        port=0,
-        tick=TICK,
-        scenario=dry_at_home(),
-    ) as system:
-        system.deploy()
-        session = connect(system.deployment, system.region)
-        world = World(system=system, session=session, directory=tmp_path)
+    with deployed(write_deployment(tmp_path), dry_at_home()) as world:
+        system = world.system
         assert stacks(system, AWAY) == {f"e2e-outpost-{AWAY}"}
         world.send("slow", {"items": list(range(1000)), "job_id": "endless"})
         running = a_worker_at_work(world)

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from spindown.cli.main import main
-from spindown.cli.session import connect
 from spindown.contract.row import spend_sort
 from spindown.local.market.instance import Reason, State
-from tests.e2e.world import World, found, local_system
+from tests.e2e.world import World, deployed, found, write_deployment
 
 #: MiniStack has one state for the process, and a deploy takes long: one xdist worker runs all.
 pytestmark = pytest.mark.xdist_group("e2e")
@@ -23,10 +22,8 @@ pytestmark = pytest.mark.xdist_group("e2e")
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("e2e")
-    with local_system(directory) as system:
-        system.deploy()
-        session = connect(system.deployment, system.region)
-        yield World(system=system, session=session, directory=directory)
+    with deployed(write_deployment(directory)) as world:
+        yield world
 
 
 def a_picture(width: int, height: int) -> bytes:

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 from spindown.app.batch.result import JobProgress, read_progress, read_records
 from spindown.app.port import ObjectStore
-from spindown.cli.session import Session
+from spindown.cli.session import Session, connect
 from spindown.contract.settings import live_parameter
 from spindown.contract.tag import WORKLOAD
 from spindown.error import NotFound
-from spindown.local.market import MarketInstance
+from spindown.local.market import MarketInstance, Scenario
 from spindown.local.system import LocalSystem
 from tests.local.waiting import until
 from tests.local.world import at_once
@@ -43,7 +43,8 @@ def run(batch, ctx):
     "absent": "import a_module_that_nobody_installed\n",
 }
 
-_POLICY = """
+#: A policy under which a job is over within seconds.
+SWIFT = """\
 tick = "1s"
 start_within = "1s"
 drain_within = "30s"
@@ -75,9 +76,9 @@ def write_deployment(directory: Path) -> Path:
         (directory / name / f"{name}.py").write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "examples" / "thumbnail", directory / "thumbnail")
     policies = {
-        "count": f"{_POLICY}\nmax_items_per_job = 4",
-        "thumbnail": _POLICY,
-        "absent": f"{_POLICY}\nmax_failures = 1\nmax_failures_on_two = 1",
+        "count": f"{SWIFT}\nmax_items_per_job = 4",
+        "thumbnail": SWIFT,
+        "absent": f"{SWIFT}\nmax_failures = 1\nmax_failures_on_two = 1",
     }
     head = (
         '[deployment]\nname = "e2e"\nregion = "us-east-1"\nzones = ["us-east-1a", "us-east-1b"]\n'
@@ -86,17 +87,6 @@ def write_deployment(directory: Path) -> Path:
     path = directory / "spindown.toml"
     path.write_text(head + "".join(tables), encoding="utf-8")
     return path
-
-
-def local_system(directory: Path) -> LocalSystem:
-    """Return a system where `spindown --local` finds it from ``directory``."""
-    return LocalSystem(
-        write_deployment(directory),
-        state=directory / ".spindown",
-        port=0,
-        tick=TICK,
-        scenario=at_once(),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,6 +215,22 @@ class World:
         self.system.client("ssm").put_parameter(
             Name=live_parameter("e2e", workload), Value=text, Type="String", Overwrite=True
         )
+
+
+@contextmanager
+def deployed(config: Path, scenario: Scenario | None = None) -> Iterator[World]:
+    """Deploy a spindown.toml where `spindown --local` finds it from the file's directory."""
+    directory = config.parent
+    with LocalSystem(
+        config,
+        state=directory / ".spindown",
+        port=0,
+        tick=TICK,
+        scenario=scenario or at_once(),
+    ) as system:
+        system.deploy()
+        session = connect(system.deployment, system.region)
+        yield World(system=system, session=session, directory=directory)
 
 
 def found(look: Callable[[], Found | None]) -> Found:
