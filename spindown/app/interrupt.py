@@ -31,7 +31,7 @@ from spindown.contract.row import PolicyRow
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.fleet import Launch, Lease, Unavailable, Worker, WorkerState
 from spindown.domain.policy import Policy
-from spindown.domain.reaping import ending_of
+from spindown.domain.reaping import UNSEEN_FOR, ending_of
 from spindown.error import (
     ContractError,
     NotFound,
@@ -256,18 +256,23 @@ def _try(case: Case, attempt: Callable[[Worker], bool]) -> bool:
 
 
 def _described(event: StateChange, case: Case) -> InstanceView | None:
-    """Return EC2's description, in which the event's state holds; EC2's answer may lag.
+    """Return EC2's description, in which the event's state holds.
 
-    None without an answer: whether the instance was reclaimed, and so what it costs, is then left
-    to the tick that can ask.
+    None without an answer, or with one from before the event (EC2's descriptions lag): whether
+    the instance was reclaimed, and so what it costs, is then left to the tick that can ask.
     """
     try:
         view = case.ports.compute.instance(region=case.worker.region, instance_id=event.instance_id)
     except NotFound:
-        view = assumed(case.worker)
+        lived = case.ports.clock.now() - case.worker.launched_at
+        return None if lived <= UNSEEN_FOR else replace(assumed(case.worker), state=event.state)
     except (Throttled, Unreachable):
         return None
-    return replace(view, state=event.state)
+    return None if view.state in _BEFORE else replace(view, state=event.state)
+
+
+#: States in which EC2 does not say yet why an instance ends.
+_BEFORE = frozenset({"pending", "running"})
 
 
 def _reconcile(case: Case, holder: str, source: str) -> Decision:

@@ -16,7 +16,7 @@ from spindown.contract.event import (
     StateChange,
 )
 from spindown.domain.fleet import Worker, WorkerState
-from spindown.error import Unreachable
+from spindown.error import NotFound, Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
 from tests.control import REGION, ControlWorld
@@ -142,16 +142,22 @@ def test_a_reclaim_without_notice_is_an_interruption_and_the_first_hour_is_free(
     assert view.spend[f"{world.now:%Y-%m-%d}"].dollars == pytest.approx(0.0)
 
 
-def test_a_reclaim_that_ec2_does_not_describe_just_now_is_left_to_the_tick() -> None:
+@pytest.mark.parametrize("answer", ["none", "from before", "unknown"])
+def test_a_reclaim_that_ec2_does_not_describe_just_now_is_left_to_the_tick(answer: str) -> None:
     world, worker = a_busy_world()
+    before = world.compute.instance(region=REGION, instance_id=worker.instance_id)
     world.compute.reclaim(worker.instance_id, notice=timedelta(0))
 
-    def no_answer(call: PortCall, proceed: Callable[[], Any]) -> Any:
-        if call.port == "compute":
+    def lag(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.port == "compute" and answer == "none":
             raise Unreachable("no answer")
+        if call.port == "compute" and call.method == "instance":
+            if answer == "unknown":
+                raise NotFound(worker.instance_id)
+            return before
         return proceed()
 
-    world.interfere = no_answer
+    world.interfere = lag
     reaction = act(world, a_state(world, worker))
     world.interfere = None
     world.run(2)
@@ -159,6 +165,25 @@ def test_a_reclaim_that_ec2_does_not_describe_just_now_is_left_to_the_tick() -> 
     assert (reaction.acted, reaction.leases_freed) == (False, 1)
     day = world.view().spend[f"{world.now:%Y-%m-%d}"]
     assert day.interruptions == 1
+    (other,) = (w for w in world.workers() if w.instance_id != worker.instance_id)
+    charged = (other.accrued_until or other.launched_at) - other.launched_at
+    assert day.dollars == pytest.approx(other.price_per_hour * (charged / timedelta(hours=1)))
+
+
+def test_an_end_of_which_ec2_has_forgotten_all_is_written_down_at_once() -> None:
+    world, worker = a_busy_world()
+    world.beat()
+    world.clock.advance(minutes(10))
+
+    def forget(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.port == "compute" and call.method == "instance":
+            raise NotFound(worker.instance_id)
+        return proceed()
+
+    world.interfere = forget
+
+    assert act(world, a_state(world, worker)).acted
+    assert [w.instance_id for w in world.workers(WorkerState.ENDED)] == [worker.instance_id]
 
 
 def test_a_worker_that_powered_off_by_itself_is_no_interruption_and_is_charged() -> None:
