@@ -7,6 +7,7 @@ aside from the budget is given back as its workers accrue on their own.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from spindown.app.ledger import Ledger, account_key
 from spindown.app.port import Key, When, Write
@@ -15,7 +16,7 @@ from spindown.contract.codec import encode
 from spindown.domain.cost import accrue, reclaim_refund
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.interruption import FREE_FOR
-from spindown.domain.offer import CapacityType
+from spindown.domain.offer import CapacityType, Pool
 
 _HOUR = timedelta(hours=1)
 
@@ -37,7 +38,9 @@ class Charge:
     @property
     def writes(self) -> tuple[Write, ...]:
         """Return the additions as writes."""
-        return tuple(Write(key=key, add=sums) for key, sums in self.sums)
+        return tuple(
+            Write(key=key, add=added) for key, sums in self.sums if (added := _not_zero(sums))
+        )
 
 
 def charge(
@@ -72,9 +75,10 @@ def charge(
         "idle_seconds": accrual.idle_seconds,
         **_gpu_use(worker, accrual.busy_seconds),
     }
+    pool = _pool_sort(worker.instance_type, worker.zone, worker.capacity_type)
     sums = [
         (ledger.key(rows.spend_sort(accrual.until)), day),
-        (ledger.key(rows.pool_sort(worker.pool)), {"hours": hours}),
+        (ledger.key(pool), {"hours": hours}),
         (_month(accrual.until), {"dollars": dollars, "committed": dollars}),
     ]
     if launch is not None and released:
@@ -87,7 +91,7 @@ def charge(
         idle_seconds=accrual.idle_seconds,
         released_usd=released,
         worker_write=_mark_charged(worker, accrual.until, ledger),
-        sums=tuple((key, found) for key, each in sums if (found := _not_zero(each))),
+        sums=tuple(sums),
     )
 
 
@@ -98,11 +102,19 @@ def join_charges(charges: Sequence[Charge]) -> tuple[Write, ...]:
         for key, sums in charged.sums:
             known = joined.setdefault(key, {})
             for name, value in sums.items():
-                known[name] = known.get(name, 0) + value
+                if value:
+                    known[name] = known.get(name, 0) + value
     return (
         *(charged.worker_write for charged in charges),
-        *(Write(key=key, add=sums) for key, sums in joined.items()),
+        *(Write(key=key, add=sums) for key, sums in joined.items() if sums),
     )
+
+
+@lru_cache(maxsize=1024)
+def _pool_sort(instance_type: str, zone: str, capacity_type: CapacityType) -> str:
+    """Asked for every worker in every tick."""
+    pool = Pool(instance_type=instance_type, zone=zone, capacity_type=capacity_type)
+    return rows.pool_sort(pool)
 
 
 def _not_zero(sums: Mapping[str, float]) -> dict[str, float]:

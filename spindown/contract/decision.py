@@ -7,7 +7,7 @@ that an idle month leaves no objects behind.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -146,9 +146,8 @@ class Decision:
     @property
     def digest(self) -> str:
         """Return a digest of what was decided, leaving out what every tick changes anyway."""
-        stable = {k: v for k, v in encode(self).items() if k not in _VOLATILE}
-        if self.sizing is not None:
-            stable["sizing"] = self.sizing.wanted
+        stable = {name: encode(getattr(self, name)) for name in _STABLE}
+        stable["sizing"] = None if self.sizing is None else self.sizing.wanted
         stable["candidates"] = [candidate.offer for candidate in self.candidates]
         text = json.dumps(stable, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -198,4 +197,8 @@ _VOLATILE = frozenset(
         "summary",
         "next_try_at",
     }
+)
+
+_STABLE = tuple(
+    f.name for f in fields(Decision) if f.name not in {*_VOLATILE, "sizing", "candidates"}
 )

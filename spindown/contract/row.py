@@ -8,6 +8,7 @@ the account ``d#``. Values are the dataclasses of ``spindown.domain.fleet`` thro
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from spindown.domain.offer import Pool
 
@@ -84,11 +85,13 @@ JOB_RATE = f"{RATE}job"
 CHECKPOINT_RATE = f"{RATE}checkpoint"
 
 
+@lru_cache(maxsize=64)
 def spend_sort(at: datetime) -> str:
     """Return the sort key of the spend of the UTC day that ``at`` lies in."""
     return f"{SPEND}{at.year:04d}-{at.month:02d}-{at.day:02d}"
 
 
+@lru_cache(maxsize=64)
 def budget_sort(at: datetime) -> str:
     """Return the sort key of the budget of the UTC month that ``at`` lies in."""
     return f"{BUDGET}{at.year:04d}-{at.month:02d}"

@@ -124,12 +124,9 @@ def _next_try(tick: Tick, choice: Choice, outcome: Outcome) -> datetime | None:
 
 
 def _by_state(tick: Tick) -> Mapping[str, int]:
-    present = [w for w in tick.workers.values() if w.state is not WorkerState.ENDED]
-    return dict(sorted(Counter(_word(w) for w in present).items()))
-
-
-def _word(worker: Worker) -> str:
-    return worker.state.value
+    counts = Counter(w.state for w in tick.workers.values())
+    del counts[WorkerState.ENDED]
+    return {state.value: counts[state] for state in sorted(counts)}
 
 
 def _candidates(candidates: CandidateList | None) -> tuple[CandidateRecord, ...]:

@@ -29,6 +29,9 @@ _SAMPLES_AT_MOST = 50
 _SAMPLE_EVERY = timedelta(minutes=1)
 
 
+_NO_SUMS: Mapping[str, float] = {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """What has been committed since the last report."""
@@ -77,10 +80,10 @@ class Account:
         )
         if items:
             hours = progress.busy / timedelta(hours=1)
-            sums = {"count": items, "hours": hours, "reports": 1}
-            self._add(self._throughput, {**sums, **_moved(items, progress)})
-            if hours > 0:
-                self._sample(self._throughput, items / hours)
+            sums = {"count": items, "hours": hours, "reports": 1, **_moved(items, progress)}
+            rate = items / hours if hours > 0 else None
+            if rate is None or not self._sample(self._throughput, rate, sums):
+                self._add(self._throughput, sums)
         if progress.job_items is not None:
             self._sample(JOB_RATE, float(progress.job_items))
         if progress.commit is not None:
@@ -124,12 +127,15 @@ class Account:
                 Write(key=Key(partition=self._partition, sort=sort), add=changes)
             )
 
-    def _sample(self, sort: str, value: float) -> None:
-        """Append to a list of samples; one that races with another worker's is dropped."""
+    def _sample(self, sort: str, value: float, sums: Mapping[str, float] = _NO_SUMS) -> bool:
+        """Append to a list of samples, and add to the row; False if neither was done.
+
+        One that races with another worker's is dropped.
+        """
         now = self._ports.clock.now()
         last = self._sampled_at.get(sort)
         if last is not None and now - last < _SAMPLE_EVERY:
-            return
+            return False
         self._sampled_at[sort] = now
         key = Key(partition=self._partition, sort=sort)
         row = self._ports.table.get(key) or {}
@@ -137,10 +143,12 @@ class Account:
         when = When(equals={"updated_at": row.get("updated_at")})
         samples = [*kept, value][-_SAMPLES_AT_MOST:]
         change = {"samples": samples, "updated_at": encode_instant(now)}
+        added = {name: number for name, number in sums.items() if number}
         try:
-            self._ports.table.write(Write(key=key, when=when, set=change))
+            self._ports.table.write(Write(key=key, when=when, set=change, add=added))
         except PreconditionFailed:
-            return
+            return False
+        return True
 
 
 _BYTES_PER_GIB = 2**30

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -103,6 +104,7 @@ class Finished:
     files: tuple[LocalFile, ...] = ()
 
 
+@lru_cache(maxsize=1024)
 def lease_key(workload: str, owner: str) -> Key:
     """Return where the lease row of a manifest's owner lies."""
     instance_id, _, slot = owner.rpartition("/")

@@ -74,13 +74,13 @@ def capacity(
     total, free, busy_ends = 0.0, 0, []
     slots: list[SlotAhead] = []
     counted = [w for w in workers if w.is_live and not w.is_interrupting]
-    speeds = _speeds(counted, knowledge, policy)
+    speeds, usual = _speeds(counted, knowledge, policy), items_per_job(knowledge, policy)
     held = _by_instance(leases, now)
     for worker in counted:
         if not worker.takes_jobs:
             continue
         per_slot = speeds[worker.gpu_name, worker.gpu_count] / worker.slots
-        rests = _rests(worker, held.get(worker.instance_id, []), per_slot, knowledge, policy, now)
+        rests = _rests(worker, held.get(worker.instance_id, []), per_slot, usual, policy, now)
         if worker.state is WorkerState.BOOTING:
             rests = [max(boot - (now - worker.launched_at), timedelta(0))] * worker.slots
             free += worker.slots
@@ -133,12 +133,11 @@ def _rests(
     worker: Worker,
     leases: Sequence[Lease],
     per_slot: float,
-    knowledge: Knowledge,
+    usual: float,
     policy: Policy,
     now: datetime,
 ) -> list[timedelta]:
-    """Return the time that each busy slot still needs for its job."""
-    usual = items_per_job(knowledge, policy)
+    """Return the time that each busy slot still needs; ``usual`` is the items of a job."""
     rests = []
     for lease in leases[: worker.slots]:
         # A job whose size or progress is not known yet is taken to be half done.
