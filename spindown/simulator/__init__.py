@@ -5,14 +5,21 @@ work waits. Nothing of the control plane or of what a worker does with a job is 
 the code that runs on AWS.
 """
 
-from spindown.simulator.baseline import BASELINES, Baseline, simulate_baseline
-from spindown.simulator.bound import Bound, bound
+from spindown.simulator.baseline import (
+    BASELINES,
+    DEADLINE_RULES,
+    Baseline,
+    simulate_baseline,
+    simulate_deadline,
+)
+from spindown.simulator.bound import Bound, bound, passage
 from spindown.simulator.result import Sample, SimResult, Spread
 from spindown.simulator.run import Run, simulate
 from spindown.simulator.scenario import Arrival, Boot, Delays, Listing, SimScenario, Zone
 
 __all__ = [
     "BASELINES",
+    "DEADLINE_RULES",
     "Arrival",
     "Baseline",
     "Boot",
@@ -26,6 +33,8 @@ __all__ = [
     "Spread",
     "Zone",
     "bound",
+    "passage",
     "simulate",
     "simulate_baseline",
+    "simulate_deadline",
 ]

@@ -75,6 +75,13 @@ class Machine:
         """Tell whether it is up and has no job."""
         return self.is_up and self.job is None and not self.is_leaving
 
+    @property
+    def work_under_way(self) -> float:
+        """Return the work on its job so far, seconds on the reference GPU."""
+        if self.job is None:
+            return 0.0
+        return (self._owner.agenda.seconds - self._since) * self._speed
+
     def come_up(self) -> None:
         """Begin to work."""
         self.tally.checked_in_at = self._owner.agenda.now

@@ -58,7 +58,7 @@ class Shop:
             self._asked += 1
             answer = self._compute.launch(
                 LaunchRequest(
-                    client_token=f"{self._asked}",
+                    client_token=f"{self._baseline.capacity_type}-{self._asked}",
                     region=stall.listing.region,
                     template=TemplateRef(id="lt", version="1"),
                     capacity_type=self._baseline.capacity_type,

@@ -38,8 +38,10 @@ class Offered:
     """One way to have machines for a while."""
 
     capacity_type: CapacityType
-    #: USD per hour of the instance alone.
+    #: USD per hour of the instance alone, 0 in an hour that will not be charged.
     price: float
+    #: The same as it is listed.
+    listed: float
     speed: float
     #: At the same time, at most; infinite: no end.
     machines: float
@@ -66,6 +68,17 @@ class Supply:
     def at(self, seconds: float) -> list[Offered]:
         """Return everything that may run at a time."""
         return [offered for stall in self._stalls for offered in stall.at(seconds)]
+
+    def by_pool(self, seconds: float) -> list[Offered | None]:
+        """Return what may run at a time, with a place in the list for each pool; None: it may not.
+
+        Pools come in the order of the scenario, spot before on demand.
+        """
+        found = []
+        for stall in self._stalls:
+            here = {each.capacity_type: each for each in stall.at(seconds)}
+            found += [here.get(_SPOT), here.get(_ON_DEMAND)]
+        return found
 
     def within(self, begins: float, ends: float) -> list[Offered]:
         """Return what may run within a span, each pool with its greatest capacity.
@@ -97,12 +110,16 @@ class _Stall:
         if listing.on_demand is not None:
             machines = self._on_demand.at(seconds) or 0.0
             if machines > 0.0:
-                found.append(Offered(_ON_DEMAND, listing.on_demand, listing.speed, machines))
+                found.append(
+                    Offered(
+                        _ON_DEMAND, listing.on_demand, listing.on_demand, listing.speed, machines
+                    )
+                )
         spot, machines = self._spot.at(seconds), self._capacity.at(seconds) or 0.0
         if spot is not None and machines > 0.0:
             price = 0.0 if self._free.at(seconds) else spot
             rate = self._zone.reclaims_per_hour
-            found.append(Offered(_SPOT, price, listing.speed, machines, rate))
+            found.append(Offered(_SPOT, price, spot, listing.speed, machines, rate))
         return found
 
     def within(self, cuts: Sequence[float]) -> list[Offered]:

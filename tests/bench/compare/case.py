@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from spindown.domain.policy import Policy
+from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Policy, Rung
 from spindown.simulator import SimScenario
 from tests.bench.compare.source import Part
 from tests.bench.compare.traffic import bursts, images, office, shock, stream, training
-from tests.bench.compare.trouble import crowd, faults, hot, starved
+from tests.bench.compare.trouble import NINE_ZONES, crowd, faults, hot, long_job, starved
 
 #: Nothing is launched before it must be: no number of messages makes a launch due at once.
 _NEVER_AT_ONCE = 1_000_000
@@ -27,6 +28,33 @@ def patient_policy(minutes: float) -> Policy:
     )
 
 
+#: A worker makes room for a cheaper one this often where a job has a deadline, and a turn that
+#: finds no spot may take so much of the slack beside its wait: a tick, a boot, handing over.
+_TURN = timedelta(hours=2)
+_TURN_COSTS = timedelta(minutes=5)
+
+
+def deadline_policy(work: timedelta, deadline: timedelta) -> Policy:
+    """Return how the product's settings say a deadline, of which they know nothing.
+
+    The job is done in turns of two hours, and each may wait its share of the slack for spot before
+    on demand is bought.
+    """
+    share = (deadline - work) / (work / _TURN) - _TURN_COSTS
+    after = max(share, timedelta(minutes=5))
+    spot = frozenset({CapacityType.SPOT})
+    return Policy(
+        start_within=max(after, timedelta(minutes=10)),
+        ladder=(
+            Rung(after=timedelta(0), capacity_types=spot),
+            Rung(after=after, capacity_types=frozenset(CapacityType)),
+        ),
+        max_lifetime=_TURN,
+        max_workers=1,
+        max_price_per_hour=5.0,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One row of the table."""
@@ -38,6 +66,8 @@ class Case:
     #: Whether it is among S1 to S5, over which the mean ratio is taken.
     is_main: bool = False
     needs_data: bool = True
+    #: Hours until which its one job must be done; None: it is judged by waits.
+    deadline_hours: float | None = None
 
 
 CASES: Mapping[str, Case] = {
@@ -106,6 +136,19 @@ CASES: Mapping[str, Case] = {
             build=hot,
         ),
         Case(name="S9", title="600 jobs a day, real prices of 4 months", build=shock),
+        *(
+            Case(
+                name=f"S10 {hours:.0f} h{where}",
+                title=f"a job of 48 hours, done in {hours:.0f}, {title}",
+                build=long_job(hours, regions),
+                deadline_hours=hours,
+            )
+            for where, title, regions in (
+                ("", "9 zones of V100s as seen", NINE_ZONES),
+                (" in one region", "us-east-1 alone", ("us-east-1",)),
+            )
+            for hours in (52.0, 72.0)
+        ),
         Case(
             name="S11",
             title="image requests, control plane dead for 6 h, no notices",

@@ -2,11 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
-from spindown.simulator import BASELINES, SimResult, SimScenario, bound, simulate, simulate_baseline
-from tests.bench.compare.case import MAX_WORKERS, Case, patient_policy
+from spindown.simulator import (
+    BASELINES,
+    DEADLINE_RULES,
+    SimResult,
+    SimScenario,
+    bound,
+    passage,
+    simulate,
+    simulate_baseline,
+    simulate_deadline,
+)
+from tests.bench.compare.case import MAX_WORKERS, Case, deadline_policy, patient_policy
 from tests.bench.compare.source import Part
+from tests.bench.compare.trouble import LONG_JOB_HOURS
 
 #: Promises that the table is made for, minutes.
 PROMISES = (10.0, 60.0)
@@ -21,6 +33,8 @@ Figures = dict[str, float]
 def measure(case: Case, seed: int, data: Path, part: Part) -> Mapping[str, Figures]:
     """Return figures by who or what: ours by promise, each baseline, bounds, the fixed type."""
     scenario = case.build(seed, data, part)
+    if case.deadline_hours is not None:
+        return _measure_deadline(scenario, case.deadline_hours, seed)
     found: dict[str, Figures] = {}
     for minutes in PROMISES if case.is_main else PROMISES[:1]:
         name = f"{minutes:.0f} min"
@@ -40,6 +54,20 @@ def measure(case: Case, seed: int, data: Path, part: Part) -> Mapping[str, Figur
     return found
 
 
+def _measure_deadline(scenario: SimScenario, hours: float, seed: int) -> Mapping[str, Figures]:
+    deadline = hours * 3600.0
+    policy = deadline_policy(timedelta(hours=LONG_JOB_HOURS), timedelta(hours=hours))
+    found = {"ours": _told(simulate(scenario, policy, seed))}
+    for name, rule in DEADLINE_RULES.items():
+        result = simulate_deadline(scenario, rule, deadline=deadline, seed=seed)
+        found[name] = _told(result)
+    found["bound"] = {
+        "dollars": passage(scenario, deadline=deadline),
+        "charged": passage(scenario, deadline=deadline, is_refunded=False),
+    }
+    return found
+
+
 def _fixed(scenario: SimScenario, seed: int) -> SimResult:
     """Run the shipped policy on a market of one type in one zone, on demand only."""
     listing = next(x for x in scenario.listings if x.instance_type.name == FIXED_TYPE)
@@ -56,6 +84,7 @@ def _told(result: SimResult) -> Figures:
         "billed_hours": result.billed_seconds / 3600.0,
         "wait_p50_min": result.wait.p50 / 60.0,
         "wait_p95_min": result.wait.p95 / 60.0,
+        "done_hours": result.sojourn.most / 3600.0,
         "jobs": float(result.jobs),
         "lost_jobs": float(result.jobs - result.jobs_done),
         "launches": float(result.launches),

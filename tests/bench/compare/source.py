@@ -165,7 +165,14 @@ def first_second(
     whole = found["gap_s"] * sum(ticks for _, ticks in found["rle"])
     cut_at = TUNED_SHARE * whole
     low, high = (0.0, cut_at) if part is Part.TUNE else (cut_at, whole)
-    return Random(f"{seed}/first").uniform(low, max(high - length, low))
+    return float(round(Random(f"{seed}/first").uniform(low, max(high - length, low))))
+
+
+def v100_price(data: Path, region: str) -> tuple[float, float]:
+    """Return what a V100 costs in a region on demand and as spot, USD per hour (2025)."""
+    rows = _rows(data / "aws_gpu_offers_by_region.csv")
+    row = next(x for x in rows if (x["instance_type"], x["region"]) == ("p3.2xlarge", region))
+    return float(row["od_usd_h_2025_11_30"]), float(row["spot_usd_h_est"])
 
 
 def _probe(data: Path, kind: str, zone: str, most: int) -> Any:

@@ -1,6 +1,6 @@
 """The scenarios S6 to S8, S10 and S11: a market that runs dry, takes away, or fails to tell."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -52,6 +52,38 @@ def starved(seed: int, data: Path, part: Part) -> SimScenario:
     first = source.first_second(data, part, seed, zone=_STARVED_ZONES[0], length=2 * DAY)
     zones = _scarce(data, _STARVED_ZONES, first)
     return replace(plain, name="S7", listings=(_v100(zones),))
+
+
+#: The zones whose availability was watched at the same time, by region.
+NINE_ZONES = {
+    "us-east-1": _STARVED_ZONES,
+    "us-east-2": ("us-east-2a", "us-east-2b"),
+    "us-west-2": ("us-west-2a", "us-west-2b", "us-west-2c"),
+}
+#: Work of the job with the deadline, in hours of a V100, and how many items it is.
+LONG_JOB_HOURS = 48.0
+_LONG_JOB_ITEMS = 960
+
+
+def long_job(hours: float, regions: Iterable[str]) -> Callable[[int, Path, Part], SimScenario]:
+    """Return what builds one job of 48 h with a deadline, at each region's own prices."""
+
+    def build(seed: int, data: Path, part: Part) -> SimScenario:
+        first = source.first_second(data, part, seed, zone="us-east-1a", length=hours * _HOUR)
+        listings = []
+        for region in regions:
+            on_demand, spot = source.v100_price(data, region)
+            zones = {
+                name: replace(zone, spot=((0.0, spot),))
+                for name, zone in _scarce(data, NINE_ZONES[region], first).items()
+            }
+            listings.append(replace(_v100(zones), region=region, on_demand=on_demand))
+        seconds = LONG_JOB_HOURS * _HOUR * listings[0].speed
+        job = Arrival(at=30.0, items=_LONG_JOB_ITEMS, item_seconds=seconds / _LONG_JOB_ITEMS)
+        changes = {"listings": tuple(listings), "days": hours / 24.0}
+        return sold(f"S10 {hours:.0f} h", (job,), seed, **changes)  # type: ignore[arg-type]
+
+    return build
 
 
 #: Hours that an instance lives in the mean, by zone at random, and the share that ends unsaid.

@@ -1,0 +1,200 @@
+"""One long job under a deadline rule, on the same market, with the same boots and bill as ours."""
+
+from collections.abc import Callable
+from datetime import datetime
+from random import Random
+
+from spindown.app.port import LaunchedInstance
+from spindown.contract.event import InstanceEvent
+from spindown.domain.offer import CapacityType
+from spindown.simulator.agenda import Agenda, Turn
+from spindown.simulator.baseline.deadline import Move, Seen
+from spindown.simulator.baseline.machine import Job, Machine
+from spindown.simulator.baseline.plan import Baseline, Market
+from spindown.simulator.baseline.rule import MachinePerJob
+from spindown.simulator.baseline.shop import Shop
+from spindown.simulator.bound import mean_boot
+from spindown.simulator.compute import SimCompute
+from spindown.simulator.record import Recorder, Tally, sum_up
+from spindown.simulator.result import SimResult
+from spindown.simulator.scenario import SimScenario
+
+#: How often a rule looks whether spot is to be had, seconds.
+_LOOK = 30.0
+#: Progress is kept to the second: a notice leaves time to.
+_CHECKPOINT = 1.0
+
+
+class _Errand:
+    def __init__(
+        self, scenario: SimScenario, rule: Callable[[Seen], Move], deadline: float, seed: int
+    ) -> None:
+        self.scenario = scenario
+        self.agenda = Agenda(scenario.start)
+        self.record = Recorder(self.agenda)
+        self._rule = rule
+        self._deadline = deadline
+        self._seed = seed
+        self._machines: dict[str, tuple[Machine, CapacityType]] = {}
+        self._tallies: dict[str, Tally] = {}
+        self._boots = Random(f"{seed}/boot")
+        self._speed = scenario.listings[0].speed
+        self._is_going_home = self._is_done = False
+        self.compute = SimCompute(
+            scenario,
+            agenda=self.agenda,
+            random=Random(f"{seed}/market"),
+            record=self.record,
+            watcher=self,
+        )
+        self._shops = {kind: self._open_shop(kind) for kind in CapacityType}
+        (arrival,) = scenario.arrivals
+        self._begins, self._work = arrival.at, arrival.work_seconds
+        self._job = Job("job", arrival.items, arrival.work_seconds)
+        self._waiting: Job | None = None
+        self.agenda.plan_at(arrival.at, Turn.ARRIVAL, self._arrive)
+
+    def run(self) -> SimResult:
+        """Go on until the job is done and nothing runs."""
+        last = self.scenario.length + self.scenario.overtime
+        while self.agenda.seconds < last and not (self._is_done and not self._machines):
+            self.agenda.step()
+        bills = self.compute.inner.bills()
+        return sum_up(
+            scenario=self.scenario,
+            seed=self._seed,
+            record=self.record,
+            bills=bills,
+            tallies=self._tallies,
+            accounted_dollars=sum(bill.dollars for bill in bills),
+        )
+
+    # What a machine asks for and tells.
+
+    def take(self) -> Job | None:
+        """Take the job if nobody works on it."""
+        job, self._waiting = self._waiting, None
+        if job is not None and job.is_new:
+            job.is_new = False
+            self.record.claimed(job.job_id, self.agenda.seconds - self._begins)
+        return job
+
+    def give_back(self, job: Job) -> None:
+        """Let the next machine go on."""
+        self._waiting = job
+
+    def finished(self, machine: Machine, job: Job) -> None:
+        """Note that the job is done; end everything."""
+        del machine
+        self._is_done = True
+        self.record.completed(job.job_id, job.items)
+        self._end_all()
+
+    def idled(self, machine: Machine) -> None:
+        """Let a machine wait: the rule ends it."""
+
+    # What happens to instances.
+
+    def launched(self, given: LaunchedInstance) -> None:
+        """Let a machine come up."""
+        machine = Machine(
+            self,
+            given.instance_id,
+            speed=self._speed,
+            idle_seconds=None,
+            checkpoint_seconds=_CHECKPOINT,
+        )
+        self._machines[given.instance_id] = machine, given.capacity_type
+        self._tallies[given.instance_id] = machine.tally
+        boots_in = self.scenario.boot.draw(self._boots)
+        self.agenda.plan_in(boots_in, Turn.WORKER, lambda: self._come_up(machine))
+
+    def warned(self, instance_id: str, deadline: datetime) -> None:
+        """Count no more on a machine that is about to be taken."""
+        del deadline
+        if instance_id in self._machines:
+            self._machines[instance_id][0].is_leaving = True
+
+    def gone(self, instance_id: str) -> None:
+        """Take back what a machine held; another that is up goes on with it."""
+        machine, _ = self._machines.pop(instance_id)
+        machine.stop()
+        for other, _ in self._machines.values():
+            if other.is_idle:
+                other.go_on()
+
+    def tell(self, event: InstanceEvent) -> None:
+        """Hear nothing: nobody listens to EC2 here."""
+
+    def _open_shop(self, kind: CapacityType) -> Shop:
+        buyer = Baseline(
+            name="deadline",
+            title="every zone, cheapest first",
+            source="",
+            rule=lambda _scenario, _speed: MachinePerJob(),
+            capacity_type=kind,
+            market=Market.DEEP,
+            back_off=0.0,
+        )
+        return Shop(self.scenario, buyer, self.agenda, self.compute)
+
+    def _arrive(self) -> None:
+        self.record.arrived(self._job.job_id)
+        self._waiting = self._job
+        self._look()
+
+    def _come_up(self, machine: Machine) -> None:
+        if machine.instance_id not in self._machines or self._is_done:
+            return
+        self._end_all(but=machine)
+        machine.come_up()
+
+    def _end_all(self, *, but: Machine | None = None) -> None:
+        for instance_id, (machine, _) in list(self._machines.items()):
+            if machine is not but:
+                self.compute.power_off(instance_id)
+
+    def _look(self) -> None:
+        if self._is_done:
+            return
+        staying = {kind for machine, kind in self._machines.values() if not machine.is_leaving}
+        done = self._work - self._job.seconds_left
+        done += sum(machine.work_under_way for machine, _ in self._machines.values())
+        seen = Seen(
+            elapsed=self.agenda.seconds - self._begins,
+            deadline=self._deadline,
+            work=self._work / self._speed,
+            done=done / self._speed,
+            change=mean_boot(self.scenario.boot),
+            on_spot=CapacityType.SPOT in staying,
+            on_demand=CapacityType.ON_DEMAND in staying,
+        )
+        self._do(Move.HOME if self._is_going_home else self._rule(seen), seen)
+        self.agenda.plan_in(_LOOK, Turn.TICK, self._look)
+
+    def _do(self, move: Move, seen: Seen) -> None:
+        if move is Move.STAY:
+            return
+        if move is Move.HOME:
+            self._is_going_home = True
+        elif self._shops[CapacityType.SPOT].buy() is not None:
+            return
+        if move in {Move.HOME, Move.EITHER}:
+            if not seen.on_demand:
+                self._shops[CapacityType.ON_DEMAND].buy()
+        elif move is Move.SPOT_OR_NOTHING and seen.on_demand:
+            self._end_all()
+
+
+def simulate_deadline(
+    scenario: SimScenario, rule: Callable[[Seen], Move], *, deadline: float, seed: int
+) -> SimResult:
+    """Run the one job of a scenario under a rule to its end. The same seed gives the same result.
+
+    Args:
+        scenario: the world, with one arrival; all its machines have one speed.
+        rule: one of ``DEADLINE_RULES``.
+        deadline: seconds after the arrival.
+        seed: of all that is random.
+    """
+    return _Errand(scenario, rule, deadline, seed).run()
