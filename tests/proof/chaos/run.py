@@ -14,6 +14,7 @@ from spindown.app.batch.result import JobProgress, read_progress, read_records
 from spindown.app.ledger import Ledger, sum_spend
 from spindown.cli.session import Session, connect
 from spindown.contract.job.manifest import JobState
+from tests.proof.chaos.account import compare
 from tests.proof.chaos.plant import NAME, WORKLOAD, Plant, local_system, pause
 
 ITEMS_PER_JOB = 20
@@ -126,9 +127,13 @@ class Siege:
     def judge(self, recovered_in: float) -> dict[str, Any]:
         """Return the figures, and what must not be."""
         progress = self._progress()
-        faults = [*self._lost_or_doubled(progress), *self._left()]
-        spend = sum_spend(Ledger(self.session.table, WORKLOAD).read().spend.values())
-        bill = self.plant.system.market.bill()
+        market = self.plant.system.market
+        ledger, bill = Ledger(self.session.table, WORKLOAD), market.bill()
+        view = ledger.read()
+        spend = sum_spend(view.spend.values())
+        rows = {**ledger.read_ended(), **view.workers}
+        money = compare(bill, rows, spend.dollars, market.prices)
+        faults = [*self._lost_or_doubled(progress), *self._left(), *money.faults]
         done = len(self.bodies) * ITEMS_PER_JOB
         return {
             "faults": faults,
@@ -141,6 +146,12 @@ class Siege:
             "epochs": sum(one.epoch for one in progress.values()),
             "dollars_charged": round(spend.dollars, 6),
             "dollars_of_the_market": round(sum(line.dollars for line in bill), 6),
+            "dollars_that_differ": {
+                "prices that moved after the launch": money.moved_prices,
+                "volumes and addresses": money.volumes_and_addresses,
+                "seconds around launch and end": money.seconds_around_the_ends,
+                "without a reason": money.unexplained,
+            },
         }
 
     def _lost_or_doubled(self, progress: Mapping[str, JobProgress]) -> list[str]:
