@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from spindown.app.port import ALWAYS, Key, Table, When, Write, merge
 from spindown.contract import row as rows
-from spindown.contract.codec import Row, decode, encode, encode_instant
+from spindown.contract.codec import KeptRow, Row, decode, encode, encode_instant
 from spindown.contract.row import (
     BacklogRow,
     BreakerRow,
@@ -292,7 +292,9 @@ class _Reader:
 
     def _decode(self, cls: type[T], sort: str, row: Row) -> T | None:
         try:
-            return decode(cls, row)
+            # Of a simulation's rows, most are as the last tick has read them.
+            known = row.read_as if type(row) is KeptRow else None
+            return known if type(known) is cls else decode(cls, row)
         except ContractError:
             self.bad.append(sort)
             return None

@@ -167,7 +167,7 @@ def vary(value: T, changes: Mapping[str, Any]) -> T:
     if slots is None or not changes.keys() <= slots.by_name.keys():
         return cast("T", replace(cast("Any", value), **changes))
     copy = object.__new__(type(value))
-    for write, kept in zip(slots.writers, slots.take(value), strict=True):
+    for write, kept in zip(slots.writers, slots.take(value)):  # noqa: B905 - of one length
         write(copy, kept)
     for name, changed in changes.items():
         slots.by_name[name](copy, changed)

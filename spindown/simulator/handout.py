@@ -58,6 +58,8 @@ class Handout:
 
     def serve(self) -> None:
         """Hand out what has become visible; plan to look again when the next message does."""
+        if not self._waiting and self._due is None:
+            return
         while self._waiting:
             message = self.receive(self._visibility)
             if message is None:

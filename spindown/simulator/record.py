@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -206,5 +206,5 @@ def _with_dollars(
 class Silence:
     """MetricSink that forgets: a simulated month has millions of metrics."""
 
-    def emit(self, data: Sequence[Datum]) -> None:
+    def emit(self, data: Iterable[Datum]) -> None:
         """Forget metrics."""

@@ -1,6 +1,6 @@
 """What surrounds a use case: the clock, settings, metrics, and the instance that we run on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -67,8 +67,8 @@ class Datum:
 class MetricSink(Protocol):
     """Where metrics go."""
 
-    def emit(self, data: Sequence[Datum]) -> None:
-        """Hand over metrics; never raises, since no work may fail for a metric."""
+    def emit(self, data: Iterable[Datum]) -> None:
+        """Hand over metrics, read once or not at all; never raises: no work may fail for one."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Say what a tick saw, decided and did: the decision for people, the metrics for graphs."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from spindown.app.alarm import tell as alarm
@@ -173,12 +173,17 @@ def _rejections(candidates: CandidateList | None) -> tuple[RejectionRecord, ...]
     )
 
 
-def measure(tick: Tick, decision: Decision) -> list[Datum]:
-    """Return the metrics of a tick; names and units are those of ``contract.metric``.
+def measure(tick: Tick, decision: Decision) -> Iterator[Datum]:
+    """Yield the metrics of a tick, made when the first is asked for; see ``contract.metric``.
 
     While nothing waits and nothing runs, only what is not zero: CloudWatch bills a metric for
     each hour in which it has a value, and dashboards take silence for zero.
     """
+    is_idle = decision.outcome is Outcome.IDLE
+    yield from (datum for datum in _data(tick, decision) if datum.value or not is_idle)
+
+
+def _data(tick: Tick, decision: Decision) -> list[Datum]:
     workload = {names.DEPLOYMENT: tick.deployment.name, names.WORKLOAD: tick.workload}
     data = [
         Datum(name=name, value=float(value), dimensions=workload)
@@ -200,10 +205,7 @@ def measure(tick: Tick, decision: Decision) -> list[Datum]:
     data += _split(workload, "LaunchAttempts", names.OUTCOME, outcomes)
     pools = Counter(r.pool for attempt in tick.attempts for r in attempt.refusals if r.pool)
     data += _split(workload, "Refusals", names.POOL, pools)
-    data += alarm.measure(tick.concerns.standing, tick.untold, workload)
-    if decision.outcome is Outcome.IDLE:
-        return [datum for datum in data if datum.value]
-    return data
+    return [*data, *alarm.measure(tick.concerns.standing, tick.untold, workload)]
 
 
 def _split(

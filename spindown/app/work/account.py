@@ -5,7 +5,7 @@ knows better: items, jobs, throughput, and the sizes and costs that are learned 
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -139,7 +139,9 @@ class Account:
         self._sampled_at[sort] = now
         key = Key(partition=self._partition, sort=sort)
         row = self._ports.table.get(key) or {}
-        kept: Sequence[float] = decode(RateRow, row).samples
+        kept = row.get("samples") or []
+        if not isinstance(kept, list):
+            kept = decode(RateRow, row).samples
         when = When(equals={"updated_at": row.get("updated_at")})
         samples = [*kept, value][-_SAMPLES_AT_MOST:]
         change = {"samples": samples, "updated_at": encode_instant(now)}

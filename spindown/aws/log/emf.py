@@ -5,7 +5,7 @@ On Lambda a printed line is enough; a worker has no log agent and sends its line
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
@@ -28,7 +28,7 @@ class PrintedMetricSink:
         self._stream = stream
         self._clock = clock
 
-    def emit(self, data: Sequence[Datum]) -> None:
+    def emit(self, data: Iterable[Datum]) -> None:
         """Print metrics."""
         for event in metric_events(data, self._clock.now()):
             print(event, file=self._stream, flush=True)
@@ -41,14 +41,14 @@ class LoggedMetricSink:
         self._stream = stream
         self._clock = clock
 
-    def emit(self, data: Sequence[Datum]) -> None:
+    def emit(self, data: Iterable[Datum]) -> None:
         """Let metrics wait for the next flush of the log."""
         now = self._clock.now()
         for event in metric_events(data, now):
             self._stream.add(event, now)
 
 
-def metric_events(data: Sequence[Datum], at: datetime) -> Sequence[str]:
+def metric_events(data: Iterable[Datum], at: datetime) -> Sequence[str]:
     """Return metrics as events in the embedded metric format, one for each set of dimensions."""
     sets: dict[tuple[tuple[str, str], ...], dict[str, list[float]]] = {}
     for datum in data:

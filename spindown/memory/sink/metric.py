@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from spindown.app.port import Datum, Sent
@@ -17,7 +17,7 @@ class MemoryMetricSink:
         self._lock = threading.Lock()
         self._data: list[Datum] = []
 
-    def emit(self, data: Sequence[Datum]) -> None:
+    def emit(self, data: Iterable[Datum]) -> None:
         """Record metrics."""
         with self._lock:
             self._data.extend(data)
