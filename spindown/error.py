@@ -10,7 +10,6 @@ SpindownError
     WriteConflict        S3's 409: a racing write; repeat with the same condition
     StaleHandle          a receipt handle that no longer holds its message
     LeaseLost            fenced off: drop the job at once, keep nothing
-    LaunchError          a launch that cannot go on (account or configuration); says what to do
     Throttled            the service asks to slow down: end the tick, back off
     AccessDenied         a grant is missing; names the action
     Unreachable          no answer, or a fault on their side: state unknown
@@ -80,10 +79,6 @@ class StaleHandle(SpindownError):
 
 class LeaseLost(SpindownError):
     """Another epoch owns the job now; nothing of ours may be written."""
-
-
-class LaunchError(SpindownError):
-    """Launching cannot go on until a person changes the account or the configuration."""
 
 
 class Throttled(SpindownError):

@@ -17,18 +17,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from spindown.app.port import Identity, JobEvents, Key, Metadata, ObjectStore
+from spindown.app.knowledge import read_interruption_rate
+from spindown.app.port import Identity, JobEvents, Metadata, ObjectStore
 from spindown.app.work.account import Account
 from spindown.app.work.held import Seat, WorkPorts
 from spindown.app.work.policy import read_standing
 from spindown.app.work.presence import Presence
-from spindown.contract.codec import decode
-from spindown.contract.row import RateRow, pool_sort, workload_partition
 from spindown.contract.run import Results, RunMode
 from spindown.domain.fleet import Worker
-from spindown.domain.interruption import should_power_off
-from spindown.domain.learning import PoolRecord, interruption_rate
-from spindown.domain.offer import CapacityType
+from spindown.domain.interruption import commit_by, should_power_off
 from spindown.error import SpindownError
 from worker.child.code import Code
 from worker.child.runner import Runner
@@ -170,7 +167,7 @@ class Daemon:
         )
 
     def _make_slots(self, worker: Worker, account: Account, sampler: Sampler) -> Sequence[Slot]:
-        rate = self._interruption_rate(worker)
+        rate = read_interruption_rate(self._ports.table, self._parts.home.workload, worker)
         return [
             self._make_slot(worker, slot, account, sampler, rate) for slot in range(worker.slots)
         ]
@@ -240,20 +237,12 @@ class Daemon:
             gpu_use=sampler.gauge.read,
         )
 
-    def _interruption_rate(self, worker: Worker) -> float:
-        if worker.capacity_type is not CapacityType.SPOT:
-            return 0.0
-        partition = workload_partition(self._parts.home.workload)
-        row = self._ports.table.get(Key(partition=partition, sort=pool_sort(worker.pool)))
-        rate = decode(RateRow, row or {})
-        return interruption_rate(PoolRecord(interruptions=rate.count, hours=rate.hours), None)
-
     def _end_if_old(self, worker: Worker) -> None:
         policy = self._life.standing.policy
         ends_at = worker.launched_at + policy.max_lifetime
         if self._ports.clock.now() >= ends_at and not self._life.is_finishing:
             self._log.info("lifetime_over", hours=policy.max_lifetime / timedelta(hours=1))
-            self._life.leave(ends_at + policy.lifetime_grace - policy.commit_margin, "lifetime")
+            self._life.leave(commit_by(ends_at + policy.lifetime_grace, policy), "lifetime")
 
     def _end_if_idle(self) -> None:
         """End if every slot has been free for the idle timeout and one last poll finds nothing."""

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from spindown.app.port import Clock, Message
 from spindown.app.work.policy import Standing
+from spindown.domain.interruption import commit_by
 
 #: Jobs that are remembered to judge the machine by.
 _OUTCOMES = 32
@@ -79,7 +80,7 @@ class Life:
             is_news = self.deadline is None
             self.deadline = min(deadline, self.deadline or deadline)
             self.interrupted = True
-        self.leave(deadline - self.standing.policy.commit_margin, "interrupted")
+        self.leave(commit_by(deadline, self.standing.policy), "interrupted")
         return is_news
 
     def rebalance(self) -> bool:

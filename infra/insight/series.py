@@ -17,7 +17,6 @@ from spindown.error import ContractError
 
 MINUTE = Duration.minutes(1)
 FIVE_MINUTES = Duration.minutes(5)
-QUARTER = Duration.minutes(15)
 HOUR = Duration.hours(1)
 DAY = Duration.days(1)
 

@@ -3,10 +3,17 @@
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from spindown.app.port import Key, Table
 from spindown.contract import row as rows
-from spindown.contract.row import RateRow
+from spindown.contract.codec import decode
+from spindown.contract.row import RateRow, pool_sort, workload_partition
 from spindown.domain.fleet import Worker
-from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
+from spindown.domain.learning import (
+    Knowledge,
+    PoolRecord,
+    ThroughputRecord,
+    interruption_rate,
+)
 from spindown.domain.offer import CapacityType, Pool
 
 _THROUGHPUT = f"{rows.RATE}throughput#"
@@ -34,6 +41,15 @@ def read_knowledge(
         checkpoints=rates.get(rows.CHECKPOINT_RATE, empty).samples,
         slots=slots,
     )
+
+
+def read_interruption_rate(table: Table, workload: str, worker: Worker) -> float:
+    """Return how often EC2 takes an instance of this worker's pool, per hour; 0 on demand."""
+    if worker.capacity_type is not CapacityType.SPOT:
+        return 0.0
+    key = Key(partition=workload_partition(workload), sort=pool_sort(worker.pool))
+    rate = decode(RateRow, table.get(key) or {})
+    return interruption_rate(PoolRecord(interruptions=rate.count, hours=rate.hours), None)
 
 
 def _throughputs(

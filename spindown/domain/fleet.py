@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from spindown.domain.offer import CapacityType, Pool
@@ -242,16 +242,3 @@ class Backlog:
     def is_empty(self) -> bool:
         """Tell whether nothing is waiting or being worked on."""
         return self.visible + self.in_flight + self.delayed == 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """A half-open stretch of time."""
-
-    start: datetime
-    end: datetime
-
-    @property
-    def length(self) -> timedelta:
-        """Return its length, never negative."""
-        return max(self.end - self.start, timedelta(0))

@@ -26,7 +26,7 @@ def not_after(lease_not_after: datetime, deadline: datetime) -> datetime:
 
 
 def commit_by(deadline: datetime, policy: Policy) -> datetime:
-    """Return when the last commit must begin: compute on until then."""
+    """Return when the last commit before an instance's end must begin: compute on until then."""
     return deadline - policy.commit_margin
 
 

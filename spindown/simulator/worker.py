@@ -8,15 +8,10 @@ from collections import deque
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from spindown.app.port import Key
+from spindown.app.knowledge import read_interruption_rate
 from spindown.app.work.account import Account
 from spindown.app.work.presence import Condemned, Presence
-from spindown.contract.codec import decode
-from spindown.contract.row import RateRow, pool_sort, workload_partition
-from spindown.domain.fleet import Worker
-from spindown.domain.interruption import RECLAIM_GRACE, should_power_off
-from spindown.domain.learning import PoolRecord, interruption_rate
-from spindown.domain.offer import CapacityType
+from spindown.domain.interruption import RECLAIM_GRACE, commit_by, should_power_off
 from spindown.domain.policy import Policy
 from spindown.error import NotFound
 from spindown.simulator.agenda import Action, Planned, Turn
@@ -95,7 +90,9 @@ class SimWorker:
         self.checked_in_at = self.tally.checked_in_at = now
         self.site.record.note("checked-in", self.instance_id)
         self.standing = self.site.standing()
-        self.interruption_rate = self._rate(self.row)
+        self.interruption_rate = read_interruption_rate(
+            self.site.ports.table, self.site.workload, self.row
+        )
         self.account = Account(
             deployment=self.site.deployment,
             workload=self.site.workload,
@@ -143,7 +140,7 @@ class SimWorker:
             if slot.attempt is not None:
                 slot.attempt.bound(deadline)
         self.presence.record_notice(deadline)
-        self._plan("leave", deadline - self.policy.commit_margin, self._give_all_back)
+        self._plan("leave", commit_by(deadline, self.policy), self._give_all_back)
         self._finish("interrupted")
 
     def leave(self, reason: str) -> None:
@@ -182,19 +179,11 @@ class SimWorker:
         for slot in self.slots:
             slot.kill()
 
-    def _rate(self, row: Worker) -> float:
-        if row.capacity_type is not CapacityType.SPOT:
-            return 0.0
-        partition = workload_partition(self.site.workload)
-        stored = self.site.ports.table.get(Key(partition=partition, sort=pool_sort(row.pool)))
-        rate = decode(RateRow, stored or {})
-        return interruption_rate(PoolRecord(interruptions=rate.count, hours=rate.hours), None)
-
     def _grow_old(self) -> None:
         if self.is_finishing:
             return
         leave_by = self.launched_at + self.policy.max_lifetime + self.policy.lifetime_grace
-        self._plan("leave", leave_by - self.policy.commit_margin, self._give_all_back)
+        self._plan("leave", commit_by(leave_by, self.policy), self._give_all_back)
         self._finish("lifetime")
 
     def _finish(self, reason: str) -> None:

@@ -121,9 +121,7 @@ def ask_nvidia_smi(program: str) -> Ask:
     return ask
 
 
-def examine_gpus(
-    need: Need, program: str, devices: Path = Path("/sys/bus/pci/devices")
-) -> str | None:
+def examine_gpus(need: Need, program: str, devices: Path = _DEVICES) -> str | None:
     """Test the GPUs of this machine; return what is wrong with them, None if nothing is.
 
     Args:

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.domain.fleet import Span, Unavailable, remember_unavailable
+from spindown.domain.fleet import Unavailable, remember_unavailable
 from spindown.domain.policy import Policy
 from tests.builders import NOW, a_pool, a_worker, minutes
 
@@ -43,11 +43,6 @@ def test_a_longer_first_memory_than_the_limit_still_holds() -> None:
     policy = Policy(unavailable_for=minutes(60), unavailable_at_most=minutes(30))
 
     assert struck(1, policy=policy).until == NOW + minutes(60)
-
-
-def test_a_span_is_never_negative() -> None:
-    assert Span(start=NOW, end=NOW + minutes(2)).length == minutes(2)
-    assert Span(start=NOW, end=NOW - minutes(2)).length == timedelta(0)
 
 
 def test_a_worker_knows_its_pool() -> None:
