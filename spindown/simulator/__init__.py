@@ -13,6 +13,7 @@ from spindown.simulator.baseline import (
     simulate_deadline,
 )
 from spindown.simulator.bound import Bound, bound, passage
+from spindown.simulator.fault import Alarm, Faults
 from spindown.simulator.result import Sample, SimResult, Spread
 from spindown.simulator.run import Run, simulate
 from spindown.simulator.scenario import Arrival, Boot, Delays, Listing, SimScenario, Zone
@@ -20,11 +21,13 @@ from spindown.simulator.scenario import Arrival, Boot, Delays, Listing, SimScena
 __all__ = [
     "BASELINES",
     "DEADLINE_RULES",
+    "Alarm",
     "Arrival",
     "Baseline",
     "Boot",
     "Bound",
     "Delays",
+    "Faults",
     "Listing",
     "Run",
     "Sample",

@@ -5,6 +5,7 @@
 
 import json
 from datetime import datetime, timedelta
+from random import Random
 
 from spindown.app.interrupt import react
 from spindown.app.ledger import Ledger, sum_spend
@@ -12,10 +13,12 @@ from spindown.app.offers import refresh
 from spindown.app.port import Outgoing
 from spindown.app.reconcile import reconcile
 from spindown.contract.decision import Decision, Outcome
-from spindown.contract.event import NUDGE, TICK, InstanceEvent
+from spindown.contract.event import ALARM, NUDGE, TICK, InstanceEvent
 from spindown.domain.policy import Policy
 from spindown.simulator.agenda import Agenda, Planned, Turn
 from spindown.simulator.attempt import ITEM_SECONDS
+from spindown.simulator.fault import SimAlarm
+from spindown.simulator.fault.kind import Spans
 from spindown.simulator.record import Recorder, sum_up
 from spindown.simulator.result import Sample, SimResult
 from spindown.simulator.scenario import Arrival, SimScenario
@@ -45,6 +48,9 @@ class Run:
         self._left = len(scenario.arrivals)
         self._calls = 0
         self._sweepable: list[str] = []
+        self._faults = scenario.faults
+        self._luck = Random(f"{seed}/faults")
+        self._alarm = self._make_alarm()
         for number, arrival in enumerate(scenario.arrivals):
             self.agenda.plan_at(
                 arrival.at,
@@ -99,16 +105,36 @@ class Run:
             "items": list(range(arrival.items)),
             "params": {ITEM_SECONDS: arrival.item_seconds},
         }
-        self.world.queue.send([Outgoing(body=json.dumps(body))])
+        message = Outgoing(body=json.dumps(body))
+        self.world.queue.send([message])
+        if self._luck.random() < self._faults.doubled:
+            late = self._luck.random() * self._faults.doubled_within
+            self.agenda.plan_in(late, Turn.ARRIVAL, lambda: self.world.queue.send([message]))
         self._left -= 1
         self.record.arrived(job_id)
         if self.scenario.nudged:
             wait = self.scenario.delays.event
             self.agenda.plan_in(wait, Turn.EVENT, self._nudge)
+        if self._alarm is not None:
+            self._alarm.hear()
         self._wake()
 
+    def _make_alarm(self) -> SimAlarm | None:
+        if self._faults.alarm is None:
+            return None
+        return SimAlarm(
+            self._faults.alarm,
+            self.agenda,
+            self._luck,
+            visible=lambda: self.world.queue.backlog().visible,
+            wake=lambda: self._nudge(ALARM),
+        )
+
     def _tell(self, event: InstanceEvent) -> None:
-        if not self._is_down:
+        is_lost = self._luck.random() < self._faults.events_lost
+        if is_lost:
+            self.record.note("event-lost", event.instance_id)
+        elif not self._is_down:
             self._calls += 1
             react(event, self.world.control, holder=f"call-{self._calls}")
 
@@ -118,16 +144,16 @@ class Run:
         self._calls += 1
         return reconcile(WORKLOAD, self.world.control, holder=f"call-{self._calls}", source=source)
 
-    def _nudge(self) -> None:
-        self._reconcile(NUDGE)
+    def _nudge(self, source: str = NUDGE) -> None:
+        self._reconcile(source)
 
     @property
     def _is_down(self) -> bool:
-        now = self.agenda.seconds
-        return any(since <= now < until for since, until in self.scenario.control_down)
+        return _is_within(self.agenda.seconds, self.scenario.control_down)
 
     def _tick(self) -> None:
-        decision = self._reconcile(TICK)
+        is_lost = _is_within(self.agenda.seconds, self._faults.ticks_lost)
+        decision = None if is_lost else self._reconcile(TICK)
         is_quiet = False
         if decision is not None:
             self.decision = decision
@@ -164,6 +190,10 @@ class Run:
 def simulate(scenario: SimScenario, policy: Policy, seed: int) -> SimResult:
     """Run a scenario under a policy to its end. The same seed gives the same result."""
     return Run(scenario, policy, seed).run()
+
+
+def _is_within(seconds: float, spans: Spans) -> bool:
+    return any(since <= seconds < until for since, until in spans)
 
 
 def _sample(seconds: float, decision: Decision) -> Sample:

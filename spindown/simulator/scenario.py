@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from random import Random
 
 from spindown.domain.offer import InstanceType, Requirements
+from spindown.simulator.fault.kind import Faults, Spans
 
 #: Piecewise constant: (from this second on, value), in order of time.
 Steps = tuple[tuple[float, float], ...]
@@ -117,7 +118,8 @@ class SimScenario:
     #: Whether the sender wakes the scaler at once, as ``spindown submit`` does.
     nudged: bool = False
     #: (from, to): the functions do not run.
-    control_down: tuple[tuple[float, float], ...] = ()
+    control_down: Spans = ()
+    faults: Faults = field(default_factory=Faults)
     requirements: Requirements = field(default_factory=Requirements)
     budget_per_month: float | None = None
     slots: str = "per-gpu"

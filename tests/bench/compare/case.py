@@ -10,7 +10,7 @@ from spindown.domain.policy import Policy, Rung
 from spindown.simulator import SimScenario
 from tests.bench.compare.source import Part
 from tests.bench.compare.traffic import bursts, images, office, shock, stream, training
-from tests.bench.compare.trouble import NINE_ZONES, crowd, faults, hot, long_job, starved
+from tests.bench.compare.trouble import NINE_ZONES, crowd, faults, hot, long_job, no_ticks, starved
 
 #: Nothing is launched before it must be: no number of messages makes a launch due at once.
 _NEVER_AT_ONCE = 1_000_000
@@ -151,8 +151,14 @@ CASES: Mapping[str, Case] = {
         ),
         Case(
             name="S11",
-            title="image requests, control plane dead for 6 h, no notices",
+            title="image requests, control plane dead for 6 h, half of all events and notices lost,"
+            " 5 % of messages twice, the alarm stuck, EC2 late",
             build=faults,
+        ),
+        Case(
+            name="S11 alarm",
+            title="image requests, no ticks for 6 h, an alarm 1 to 2 min late, 15 after quiet",
+            build=no_ticks,
         ),
     )
 }

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from spindown.simulator import Arrival, Listing, SimScenario, Zone
+from spindown.simulator import Alarm, Arrival, Delays, Faults, Listing, SimScenario, Zone
 from spindown.simulator.sample import sample_market
 from spindown.simulator.scenario import DAY
 from tests.bench.compare import source
@@ -94,21 +94,49 @@ _UNSAID = 0.2
 def hot(seed: int, data: Path, part: Part) -> SimScenario:
     plain = training("6c71a0", 1.5)(seed, data, part)
     random = Random(f"{seed}/lives")
+    hot_market = _reclaimed(plain, lambda: 1.0 / random.uniform(*_LIVES))
+    return replace(hot_market, name="S8", notice_missing=_UNSAID)
+
+
+def _reclaimed(plain: SimScenario, per_hour: Callable[[], float]) -> SimScenario:
+    """Return it with a rate of reclaims of each zone's own."""
     listings = tuple(
         replace(
             listing,
             zones={
-                name: replace(zone, reclaims_per_hour=1.0 / random.uniform(*_LIVES))
+                name: replace(zone, reclaims_per_hour=per_hour())
                 for name, zone in listing.zones.items()
             },
         )
         for listing in plain.listings
     )
-    return replace(plain, name="S8", listings=listings, notice_missing=_UNSAID)
+    return replace(plain, listings=listings)
+
+
+#: While the functions, or the schedule, are dead.
+_DOWN = (12 * _HOUR, 18 * _HOUR)
+#: Of every zone, an hour: enough that lost events and notices matter.
+_S11_RECLAIMS = 0.5
+#: EC2 describes an instance, and tells of its end, so late; a reclaim half the time unsaid.
+_SLOW = Delays(described=60.0, ending=120.0, event=30.0)
 
 
 def faults(seed: int, data: Path, part: Part) -> SimScenario:
+    """Build image requests while everything fails at once but the data."""
+    plain = _reclaimed(images(1.0, 2.0)(seed, data, part), lambda: _S11_RECLAIMS)
+    return replace(
+        plain,
+        name="S11",
+        control_down=(_DOWN,),
+        notice_missing=0.5,
+        delays=_SLOW,
+        faults=Faults(
+            alarm=Alarm(is_stuck=True), events_lost=0.5, doubled=0.05, doubled_within=900.0
+        ),
+    )
+
+
+def no_ticks(seed: int, data: Path, part: Part) -> SimScenario:
+    """Build image requests whose schedule dies, so that only the late alarm is left."""
     plain = images(1.0, 2.0)(seed, data, part)
-    arrivals = tuple(sorted((*plain.arrivals, *plain.arrivals[::20]), key=lambda x: x.at))
-    down = ((12 * _HOUR, 18 * _HOUR),)
-    return replace(plain, name="S11", arrivals=arrivals, control_down=down, notice_missing=1.0)
+    return replace(plain, name="S11 alarm", faults=Faults(alarm=Alarm(), ticks_lost=(_DOWN,)))

@@ -1,0 +1,114 @@
+"""Faults around the control plane cost time and a bounded sum, and never work."""
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from spindown.simulator import Alarm, Delays, Faults, Run, simulate
+from spindown.simulator.agenda import Agenda, Turn
+from spindown.simulator.fault import SimAlarm
+from spindown.simulator.sample import daily_stream, sample_market
+from tests.simulator.scene import DAY, HOUR, a_policy, a_scenario, an_arrival
+from tests.simulator.test_world import START
+
+
+def woken_at(kind: Alarm, *messages: float, taken: bool = True) -> list[float]:
+    """Return when an alarm goes off; each message is taken a second later, or stays."""
+    agenda, woken = Agenda(START), list[float]()
+    waiting = 0
+
+    def come() -> None:
+        nonlocal waiting
+        waiting += 1
+        alarm.hear()
+
+    def go() -> None:
+        nonlocal waiting
+        waiting -= 1
+
+    alarm = SimAlarm(
+        kind,
+        agenda,
+        Random(1),
+        visible=lambda: waiting,
+        wake=lambda: woken.append(agenda.seconds),
+    )
+    for at in messages:
+        agenda.plan_at(at, Turn.ARRIVAL, come)
+        if taken:
+            agenda.plan_at(at + 1.0, Turn.WORKER, go)
+    while (due := agenda.next_at()) is not None and due < START + timedelta(days=2):
+        agenda.step()
+    return woken
+
+
+def test_an_alarm_is_one_to_two_minutes_late_and_fifteen_after_a_quiet_night() -> None:
+    first, second, third = woken_at(Alarm(), 100.0, 1000.0, 1000.0 + 7 * HOUR)
+
+    assert 160.0 <= first <= 220.0
+    assert 1060.0 <= second <= 1120.0
+    assert third == 1900.0 + 7 * HOUR
+
+
+def test_an_alarm_acts_on_changes_only_and_one_that_is_stuck_never() -> None:
+    assert len(woken_at(Alarm(), 100.0, 1000.0, 5000.0, taken=False)) == 1
+    assert woken_at(Alarm(is_stuck=True), 100.0) == []
+
+
+def test_without_ticks_the_alarm_alone_starts_what_is_not_held() -> None:
+    faults = Faults(alarm=Alarm(), ticks_lost=((0.0, 6 * HOUR),))
+    held = a_scenario(an_arrival(at=30.0), faults=faults)
+
+    assert simulate(held, a_policy(), 1).wait.most < 120 + 90 + 1
+    # A launch that is held for more work waits for the next tick, which does not come.
+    patient = a_policy(scale_up_threshold=100, start_within=timedelta(minutes=20))
+    assert simulate(held, patient, 1).wait.most > 6 * HOUR - 60
+
+
+def test_what_is_sent_twice_is_done_once() -> None:
+    jobs = [an_arrival(at=60.0 * n, items=6) for n in range(60)]
+    scenario = a_scenario(*jobs, faults=Faults(doubled=1.0, doubled_within=900.0))
+    plain = simulate(replace(scenario, faults=Faults()), a_policy(), 1)
+    result = simulate(scenario, a_policy(), 1)
+
+    assert (result.jobs_done, result.items_done) == (60, 360)
+    assert result.busy_seconds == pytest.approx(plain.busy_seconds, rel=0.02)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_is_lost_when_everything_fails_at_once(seed: int) -> None:
+    scenario = a_scenario(
+        *daily_stream(seed=seed, days=0.5, jobs_a_day=200),
+        listings=sample_market(seed=seed, days=1, reclaims=30.0),
+        length=DAY / 2,
+        notice_missing=0.5,
+        control_down=((4 * HOUR, 6 * HOUR),),
+        delays=Delays(described=60.0, ending=120.0, event=30.0),
+        faults=Faults(alarm=Alarm(is_stuck=True), events_lost=0.5, doubled=0.1),
+    )
+    result = simulate(scenario, a_policy(), seed)
+
+    assert result.interruptions > 5
+    assert (result.jobs_done, result.items_done) == (result.jobs, result.items)
+    assert result.dead_letters == 0
+
+
+def test_a_fleet_whose_control_dies_ends_itself_within_item_and_idle_timeout() -> None:
+    jobs = [an_arrival(at=30.0 + n, items=60) for n in range(4)]
+    died = 400.0
+    scenario = a_scenario(*jobs, control_down=((died, math.inf),))
+    run = Run(scenario, a_policy(drain_within=timedelta(minutes=11)), 1)
+    while run.agenda.seconds < died:
+        run.step()
+    alive = run.world.compute.running
+    result = run.run()
+    ended = max(w.ended_at for w in run.world.workers.values() if w.ended_at is not None)
+
+    assert alive > 1
+    assert result.launches == alive
+    assert result.jobs_done == 4
+    # A job of ten minutes, two idle minutes, and the power going off.
+    assert (ended - scenario.start).total_seconds() <= died + 600 + 120 + 30
