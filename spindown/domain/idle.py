@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import lru_cache
 
 from spindown.domain.learning import (
     Knowledge,
@@ -68,6 +69,12 @@ def cheapest_timeout(gaps: Sequence[float], boot: float) -> float:
     gaps 30, 30, 30, 600, boot 180: timeout 0 costs 4 x 180 = 720, timeout 30 costs 4 x 30 + 180
     = 300, timeout 600 costs 90 + 600 = 690; so 30.
     """
+    return _cheapest(tuple(gaps), boot)
+
+
+@lru_cache(maxsize=64)
+def _cheapest(gaps: tuple[float, ...], boot: float) -> float:
+    """Asked for the same gaps in every tick."""
     ordered = sorted(max(0.0, gap) for gap in gaps)
     best, least = 0.0, boot * len(ordered)
     bridged = 0.0

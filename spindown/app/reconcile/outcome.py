@@ -212,7 +212,8 @@ def back_off(tick: Tick, region: str) -> None:
 def forget_backoff(tick: Tick, regions: Collection[str]) -> None:
     """Begin anew where EC2 has given something."""
     left = {name: known for name, known in tick.seen.backoffs.items() if name not in regions}
-    tick.seen = replace(tick.seen, backoffs=left)
+    if len(left) < len(tick.seen.backoffs):
+        tick.seen = replace(tick.seen, backoffs=left)
 
 
 def backing_off_until(tick: Tick, region: str) -> datetime | None:

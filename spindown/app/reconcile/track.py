@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from spindown.app.reconcile.tick import Tick
+from spindown.contract.codec import vary
 from spindown.contract.row import GAP_RATE, BacklogRow, RateRow
 from spindown.domain.fleet import Backlog
 from spindown.domain.reaping import watch_from
@@ -20,18 +21,17 @@ SAMPLES_AT_MOST = 50
 def follow_backlog(tick: Tick) -> None:
     """Bring the backlog row up to date, of the queue and of the ticks; learn an ended gap."""
     before = tick.seen
-    tick.seen = follow(before, tick.backlog, tick.now)
     margin = next_margin(
         timedelta(seconds=before.margin),
         started=before.claims - before.claims_seen,
         late=before.late - before.late_seen,
         policy=tick.policy,
     )
-    tick.seen = replace(
-        tick.seen,
-        margin=margin.total_seconds(),
-        watched_since=watch_from(before.watched_since, before.seen_at, tick.policy, tick.now),
-    )
+    changes = {
+        "margin": margin.total_seconds(),
+        "watched_since": watch_from(before.watched_since, before.seen_at, tick.policy, tick.now),
+    }
+    tick.seen = vary(follow(before, tick.backlog, tick.now), changes)
     if before.empty_since is not None and tick.seen.empty_since is None:
         gap = (tick.now - before.empty_since).total_seconds()
         add_sample(tick, GAP_RATE, gap)
@@ -53,19 +53,19 @@ def follow(before: BacklogRow, backlog: Backlog, now: datetime) -> BacklogRow:
     filled_since = before.filled_since
     if not backlog.is_empty and (filled_since is None or _was_empty_for_long(before, now)):
         filled_since = now
-    return replace(
-        before,
-        backlog_since=since,
-        empty_since=empty_since,
-        filled_since=filled_since,
-        visible=backlog.visible,
-        in_flight=backlog.in_flight,
-        seen_at=now,
-        claims_seen=before.claims,
-        late_seen=before.late,
-        waiting_since=tuple(group.since for group in waiting),
-        waiting_jobs=tuple(group.jobs for group in waiting),
-    )
+    changes = {
+        "backlog_since": since,
+        "empty_since": empty_since,
+        "filled_since": filled_since,
+        "visible": backlog.visible,
+        "in_flight": backlog.in_flight,
+        "seen_at": now,
+        "claims_seen": before.claims,
+        "late_seen": before.late,
+        "waiting_since": tuple(group.since for group in waiting),
+        "waiting_jobs": tuple(group.jobs for group in waiting),
+    }
+    return vary(before, changes)
 
 
 def waiting_of(row: BacklogRow) -> tuple[Waiting, ...]:
