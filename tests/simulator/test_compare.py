@@ -4,8 +4,9 @@ import pytest
 
 from spindown.simulator import Arrival, bound
 from tests.bench.compare.exact import optimum
+from tests.bench.compare.grid import interval
 from tests.bench.compare.source import Part, cut, loaded
-from tests.bench.compare.table import geometric_mean, interval
+from tests.bench.compare.table import geometric_mean
 from tests.simulator.scene import a_scenario, an_arrival
 
 TRACE = tuple(Arrival(at=100.0 + 10.0 * n, item_seconds=1.0) for n in range(101))

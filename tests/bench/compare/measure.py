@@ -17,6 +17,7 @@ from spindown.simulator import (
     simulate_deadline,
 )
 from tests.bench.compare.case import MAX_WORKERS, Case, deadline_policy, patient_policy
+from tests.bench.compare.dead import die
 from tests.bench.compare.source import Part
 from tests.bench.compare.trouble import LONG_JOB_HOURS
 
@@ -27,7 +28,7 @@ FIXED_TYPE = "g4dn.xlarge"
 #: Scenarios in which what a ranking over types and zones saves is measured.
 RANKED = frozenset({"S1", "S5", "S9"})
 
-Figures = dict[str, float]
+Figures = Mapping[str, float]
 
 
 def measure(case: Case, seed: int, data: Path, part: Part) -> Mapping[str, Figures]:
@@ -49,6 +50,8 @@ def measure(case: Case, seed: int, data: Path, part: Part) -> Mapping[str, Figur
     for name, baseline in BASELINES.items():
         result = simulate_baseline(scenario, baseline, seed, max_workers=MAX_WORKERS)
         found[name] = _told(result)
+    if case.name == "S11":
+        found["dead"] = die(seed, data, part, patient_policy(PROMISES[0]))
     if case.name in RANKED:
         found["fixed type, on demand"] = _told(_fixed(scenario, seed))
     return found
