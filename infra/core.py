@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from aws_cdk import Environment, IStackSynthesizer, Stack, Tags
+from aws_cdk import IStackSynthesizer
 from constructs import Construct
 
 from infra.control.bundle import FunctionBundle, Target
 from infra.control.control import Control
-from infra.ground import Ground
+from infra.ground import DeploymentStack, Ground
 from infra.image.kit import KitArchive
 from infra.ledger import Ledger
 from infra.network import Network
@@ -17,11 +17,10 @@ from infra.store import Store
 from infra.topic import AlarmTopic
 from infra.workload.workload import Workload
 from spindown.config import Config
-from spindown.contract import tag
 from spindown.contract.settings import DeploymentSettings
 
 
-class CoreStack(Stack):
+class CoreStack(DeploymentStack):
     """``{deployment}-core``: ledger, bucket, network, functions; queue and fleet a workload."""
 
     def __init__(
@@ -37,15 +36,14 @@ class CoreStack(Stack):
         deployment = config.deployment
         super().__init__(
             scope,
-            f"{deployment.name}-core",
-            env=Environment(region=deployment.region),
-            description=f"Spindown deployment {deployment.name}: all that runs",
+            deployment=deployment,
+            part="core",
+            holds="all that runs",
             synthesizer=synthesizer,
         )
         # The stack works with a bound copy, which cannot be reached from here; both keep one
         # list of assets, so that the code archives can be added through the original.
         synthesizer.bind(self)
-        Tags.of(self).add(tag.DEPLOYMENT, deployment.name)
         ground = Ground(
             deployment=deployment,
             ledger=Ledger(self, "Ledger", deployment=deployment.name),

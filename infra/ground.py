@@ -1,8 +1,9 @@
-"""What all workloads of a deployment stand on, and how it is found from another region."""
+"""What all stacks and workloads of a deployment stand on, and how it is found from elsewhere."""
 
 from dataclasses import dataclass
 
-from aws_cdk import IStackSynthesizer
+from aws_cdk import Environment, IStackSynthesizer, Stack, Tags
+from constructs import Construct
 
 from infra.image.kit import KitArchive
 from infra.ledger import Ledger
@@ -10,6 +11,31 @@ from infra.network import Network
 from infra.store import Store
 from infra.topic import AlarmTopic
 from spindown.config import DeploymentConfig
+from spindown.contract import tag
+
+
+class DeploymentStack(Stack):
+    """One stack of a deployment: it bears the deployment's name, and all in it the tag."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        deployment: DeploymentConfig,
+        part: str,
+        holds: str,
+        synthesizer: IStackSynthesizer | None,
+        region: str = "",
+    ) -> None:
+        """Name the stack ``{deployment}-{part}``; it lies at home unless ``region`` says else."""
+        super().__init__(
+            scope,
+            f"{deployment.name}-{part}",
+            env=Environment(region=region or deployment.region),
+            description=f"Spindown deployment {deployment.name}: {holds}",
+            synthesizer=synthesizer,
+        )
+        Tags.of(self).add(tag.DEPLOYMENT, deployment.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

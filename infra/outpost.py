@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from aws_cdk import Aws, Environment, IStackSynthesizer, Stack, Tags
+from aws_cdk import Aws, IStackSynthesizer
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_ssm as ssm
@@ -15,7 +15,7 @@ from infra.control.trigger import INSTANCE_EVENTS
 from infra.grant import control as grant
 from infra.grant import launch
 from infra.grant.statement import allow, make_role
-from infra.ground import fixed_name
+from infra.ground import DeploymentStack, fixed_name
 from infra.network import Network
 from infra.workload.template import add_templates, refs_of
 from infra.workload.workload import Workload
@@ -25,7 +25,7 @@ from spindown.contract.codec import encode
 from spindown.contract.settings import Outpost, outpost_parameter
 
 
-class OutpostStack(Stack):
+class OutpostStack(DeploymentStack):
     """``{deployment}-outpost-{region}``: network, templates, grants, and events sent home.
 
     It refers to home by names and writes down what it is in its own region: neither stack holds
@@ -45,12 +45,12 @@ class OutpostStack(Stack):
         """Describe the outpost in ``region`` for the workloads of the core stack."""
         super().__init__(
             scope,
-            f"{deployment.name}-outpost-{region}",
-            env=Environment(region=region),
-            description=f"Spindown deployment {deployment.name}: workers in {region}",
+            deployment=deployment,
+            part=f"outpost-{region}",
+            holds=f"workers in {region}",
             synthesizer=synthesizer,
+            region=region,
         )
-        Tags.of(self).add(tag.DEPLOYMENT, deployment.name)
         self._deployment = deployment
         self._workloads = workloads
         place = deployment.outposts[region]

@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from aws_cdk import Environment, IStackSynthesizer, Stack, Tags
+from aws_cdk import IStackSynthesizer
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_imagebuilder as imagebuilder
 from constructs import Construct
 
 from infra.grant import image as grant
 from infra.grant.statement import make_role
+from infra.ground import DeploymentStack
 from infra.image.baked import BakedImage, Recipe
 from infra.image.kit import KitArchive
 from infra.network import Network
 from infra.workload.code import CodeArchive
 from spindown.config import Config, DeploymentConfig, WorkloadConfig
 from spindown.config.form import Architecture
-from spindown.contract import tag
 
 #: What images are made on: of each architecture the cheap types with memory enough to unpack
 #: large packages. None has a GPU, since installing needs none.
@@ -26,7 +26,7 @@ _BUILD_TYPES: Mapping[Architecture, tuple[str, ...]] = {
 }
 
 
-class ImageStack(Stack):
+class ImageStack(DeploymentStack):
     """``{deployment}-image``: deployed before the core stack, whose launches need its images.
 
     So it has a network of its own, with one subnet, unless spindown.toml names one.
@@ -39,14 +39,13 @@ class ImageStack(Stack):
         deployment = config.deployment
         super().__init__(
             scope,
-            f"{deployment.name}-image",
-            env=Environment(region=deployment.region),
-            description=f"Spindown deployment {deployment.name}: images of its workers",
+            deployment=deployment,
+            part="image",
+            holds="images of its workers",
             synthesizer=synthesizer,
         )
         # The stack works with a bound copy; both keep one list of assets.
         synthesizer.bind(self)
-        Tags.of(self).add(tag.DEPLOYMENT, deployment.name)
         self._config = config
         self._root = root
         self._assets = synthesizer

@@ -1,9 +1,10 @@
 """The insight stack: what people see. Nothing that runs depends on it."""
 
-from aws_cdk import Environment, IStackSynthesizer, Stack, Tags
+from aws_cdk import IStackSynthesizer
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from infra.ground import DeploymentStack
 from infra.insight.alarm import make_alarm
 from infra.insight.deployment_alarm import watch_deployment
 from infra.insight.overview import Overview
@@ -13,10 +14,9 @@ from infra.insight.usage_table import UsageTable
 from infra.insight.workload_alarm import watch_workload
 from infra.insight.workload_dashboard import WorkloadDashboard
 from spindown.config import Config
-from spindown.contract import tag
 
 
-class InsightStack(Stack):
+class InsightStack(DeploymentStack):
     """``{deployment}-insight``: dashboards, alarms to people, saved queries, the usage table."""
 
     def __init__(
@@ -40,12 +40,11 @@ class InsightStack(Stack):
         deployment = config.deployment
         super().__init__(
             scope,
-            f"{deployment.name}-insight",
-            env=Environment(region=deployment.region),
-            description=f"Spindown deployment {deployment.name}: all that people see",
+            deployment=deployment,
+            part="insight",
+            holds="all that people see",
             synthesizer=synthesizer,
         )
-        Tags.of(self).add(tag.DEPLOYMENT, deployment.name)
         self._config = config
         self._topic = sns.Topic.from_topic_arn(self, "Alarms", topic_arn)
         workloads = tuple(config.workloads)
