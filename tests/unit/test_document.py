@@ -1,0 +1,58 @@
+"""What the documents point at is there: links, decisions, places, metrics."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spindown.contract.metric import METRICS
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def places_in(text: str) -> Iterator[str]:
+    """Yield the modules and folders that the glossary names; most lie below spindown/."""
+    for line in text.splitlines():
+        if line.startswith("| "):
+            last = line.split("|")[-2]
+            yield from re.findall(r"`([a-z_]+(?:/[a-z_]+)+(?:\.py)?)`", last)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_every_link_leads_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
+
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_every_decision_is_listed_under_its_title() -> None:
+    folder = ROOT / "docs" / "adr"
+    listed = (folder / "README.md").read_text(encoding="utf-8")
+
+    for path in sorted(folder.glob("0*.md")):
+        number, title = path.read_text(encoding="utf-8").splitlines()[0][2:].split(". ", 1)
+        assert int(path.name[:4]) == int(number)
+        assert f"| [{number}]({path.name}) | {title} |" in listed
+
+
+def test_every_place_in_the_glossary_exists() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    places = list(places_in(text))
+
+    assert len(places) > 50
+    below = (ROOT, ROOT / "spindown")
+    assert [one for one in places if not any((base / one).exists() for base in below)] == []
+
+
+def test_every_metric_in_the_runbook_is_sent() -> None:
+    text = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[A-Z][a-z]+){2,})`", text))
+
+    assert len(named) > 10
+    assert named - METRICS.keys() == set()
