@@ -18,7 +18,7 @@ from spindown.local.system import LocalSystem
 from tests.bench.record import record
 from tests.local.waiting import until
 from tests.local.world import at_once, write_config
-from tests.proof.test_grant_run import leave_out, state_change
+from tests.proof.grant.function import end_of, leaving_out
 
 pytestmark = pytest.mark.bench
 
@@ -56,7 +56,10 @@ def test_memory_of_the_functions(tmp_path: Path) -> None:
         for _ in range(3):
             invoke(system, "offers", {"source": "spindown.tick"})
             invoke(system, "scaler", {"source": "spindown.tick", "workload": "count"})
-        invoke(system, "interruption", state_change(system))
-        invoke(system, "teardown", leave_out("gone", system))
+        instance, *_ = system.market.instances()
+        invoke(system, "interruption", end_of(instance.instance_id, region=system.region))
+        answer_to = f"{system.endpoint}/_ministack/cfn-response/nobody"
+        gone = leaving_out("gone", region=system.region, answer_to=answer_to)
+        invoke(system, "teardown", gone)
 
         record("memory", {f"{name}_peak_mib": round(peak_mib(f"iam-{name}"), 1) for name in NAMES})

@@ -1,7 +1,7 @@
 """The local system under IAM: each function and each instance may do what its role may.
 
-MiniStack evaluates the policies that were deployed, as it does with AUTH=true. What it asks of a
-role is noted, and can be asked again after the role's policy was changed.
+MiniStack evaluates the policies that were deployed, as it does with AUTH=true; what it asks of a
+request is what AWS asks (``request.py``).
 """
 
 # Private members of MiniStack are this file's subject, as they are of spindown.local.emulator.
@@ -9,32 +9,29 @@ role is noted, and can be asked again after the role's policy was changed.
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from spindown.local.environment import ACCOUNT
 from spindown.local.market import MarketInstance, RoleCredentials
 from spindown.local.system import LocalSystem
+from tests.proof.grant.request import Ask, asked_by_aws
 
-#: MiniStack cannot check them: the first against all parameters at once, which no grant by name
-#: allows; the second without what the condition on it compares.
-_NOT_CHECKED = frozenset({"ssm:GetParameters", "events:PutEvents"})
-#: One grant serves a call and its batch (Amazon SQS Developer Guide, "API permissions").
-_BATCH = "Batch"
+#: The body of the request that is being served.
+_BODY: ContextVar[bytes] = ContextVar("body", default=b"")
 
 
 @dataclass(frozen=True)
-class Question:
-    """One thing that IAM was asked."""
+class Denial:
+    """One thing that a role was denied."""
 
     role: str
     action: str
     resource: str
-    #: As MiniStack passes them on, to ask it again.
-    arguments: tuple[Any, ...] = field(compare=False)
 
     def __str__(self) -> str:
         """Name it for people."""
@@ -45,8 +42,9 @@ class Enforcement:
     """IAM of one local system, switched on."""
 
     def __init__(self) -> None:
-        self.asked: list[Question] = []
-        self.denied: list[Question] = []
+        self.denied: list[Denial] = []
+        #: Roles that were asked for anything.
+        self.asked: set[str] = set()
         self._roles: dict[str, str] = {}
         self._ask: Any = None
 
@@ -82,40 +80,51 @@ class Enforcement:
         from ministack.core import iam_evaluator
 
         self._system = system
-        self._ask, pin = iam_evaluator.enforce, app.pin_request_origin
-        app.AUTH, iam_evaluator.enforce = True, self._enforce
+        self._ask, pin, pin_body = (
+            iam_evaluator.enforce,
+            app.pin_request_origin,
+            app.pin_signed_body,
+        )
+
+        def keep_body(body: bytes) -> None:
+            _BODY.set(body)
+            pin_body(body)
+
+        app.AUTH, iam_evaluator.enforce, app.pin_signed_body = True, self._enforce, keep_body
         # Loopback has no TLS, which the policies of queues and bucket ask for.
         app.pin_request_origin = lambda address, _secure: pin(address, True)
         try:
             yield
         finally:
-            app.AUTH, iam_evaluator.enforce, app.pin_request_origin = False, self._ask, pin
+            app.AUTH, iam_evaluator.enforce = False, self._ask
+            app.pin_request_origin, app.pin_signed_body = pin, pin_body
 
-    def _enforce(self, *arguments: Any, **known: Any) -> Any:
+    def _enforce(
+        self,
+        access_key: str,
+        action: str,
+        service: str,
+        region: str,
+        resource_arn: str = "*",
+        service_context: Mapping[str, Any] | None = None,
+    ) -> Any:
         from ministack.core import iam_evaluator
 
-        access_key, action, service, region, resource, *rest = _as_iam_asks(*arguments, **known)
         identity = str((iam_evaluator.resolve_caller_identity(access_key) or {}).get("userArn"))
         _, is_role, session = identity.partition("assumed-role/")
-        arguments = (access_key, action, service, region, resource, *rest)
-        if is_role and action in _NOT_CHECKED:
-            return None
-        answer = self._ask(*arguments)
-        if is_role:
-            question = Question(session.partition("/")[0], action, resource, arguments)
-            self.asked.append(question)
+        if not is_role:
+            return self._ask(access_key, action, service, region, resource_arn, service_context)
+        role = session.partition("/")[0]
+        self.asked.add(role)
+        asked = Ask(action, resource_arn, service_context or {})
+        for ask in asked_by_aws(asked, _BODY.get(), region, _has_object):
+            answer = self._ask(
+                access_key, ask.action, service, region, ask.resource, dict(ask.context)
+            )
             if answer is not None:
-                self.denied.append(question)
-        return answer
-
-    def would_deny(self, questions: Sequence[Question]) -> list[Question]:
-        """Ask again, by the policies as they are now; return what would be denied."""
-        from ministack.core import iam_evaluator
-        from ministack.core.responses import request_scope
-
-        with request_scope(ACCOUNT, self._system.region):
-            iam_evaluator.pin_request_origin("127.0.0.1", True)
-            return [one for one in questions if self._ask(*one.arguments) is not None]
+                self.denied.append(Denial(role, ask.action, ask.resource))
+                return answer
+        return None
 
     def learn_profiles(self) -> None:
         """Look up whose role each instance profile holds, once they are deployed.
@@ -126,6 +135,15 @@ class Enforcement:
         self._roles = {
             one["InstanceProfileName"]: one["Roles"][0]["RoleName"] for one in found if one["Roles"]
         }
+
+    def statements(self, role: str) -> set[str]:
+        """Return the ids of all statements of a role."""
+        iam = self._system.client("iam")
+        names = iam.list_role_policies(RoleName=role)["PolicyNames"]
+        documents = [
+            iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"] for name in names
+        ]
+        return {one.get("Sid", "") for document in documents for one in document["Statement"]}
 
     @contextmanager
     def without(self, role: str, sid: str) -> Iterator[None]:
@@ -151,17 +169,7 @@ class Enforcement:
         iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=json.dumps(document))
 
 
-def _as_iam_asks(
-    access_key: str,
-    action: str,
-    service: str,
-    region: str,
-    resource_arn: str = "*",
-    service_context: Mapping[str, Any] | None = None,
-) -> tuple[Any, ...]:
-    """Return what MiniStack asks as AWS would: of a batch its call, of a log its stream."""
-    if service == "sqs":
-        action = action.removesuffix(_BATCH)
-    if action in {"logs:CreateLogStream", "logs:PutLogEvents"}:
-        resource_arn = f"{resource_arn.removesuffix(':*')}:log-stream:any"
-    return access_key, action, service, region, resource_arn, service_context
+def _has_object(bucket: str, key: str) -> bool:
+    from ministack.services import s3
+
+    return key in (s3._buckets.get(bucket) or {"objects": {}})["objects"]

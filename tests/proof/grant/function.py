@@ -1,0 +1,299 @@
+"""What each statement of a function's role is needed for, as something that the function does.
+
+A deed prepares what the function finds, runs the deployed function, and tells whether it came to
+what it is there for. A function that fails raises FunctionFailed.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+from spindown.contract.job.message import MESSAGE_BYTES_MAX
+from spindown.contract.row import (
+    BACKLOG,
+    BacklogRow,
+    SpendRow,
+    concern_sort,
+    lease_sort,
+    spend_sort,
+    worker_sort,
+)
+from spindown.domain.concern import Standing
+from spindown.domain.fleet import Lease, WorkerState
+from tests.proof.grant.world import INTERRUPTION, OFFERS, SCALER, TEARDOWN, World
+from tests.work import a_worker
+
+Deed = Callable[[World], bool]
+Prompt = Callable[[World], Mapping[str, Any]]
+
+CATALOGUE = "offers/catalogue.json"
+GONE = "i-0123456789abcdef0"
+#: What a function remembers for minutes is seen to be missing only when it starts afresh.
+REMEMBERED = frozenset({"ReadSettings", "SeeMissingObjects", "KeepOffers"})
+#: Receives after which a message is replaced by a copy.
+WORN = 50
+
+
+def prompt_scaler(world: World) -> Mapping[str, Any]:
+    """Reconcile."""
+    return world.tick()
+
+
+def prompt_interruption(world: World) -> Mapping[str, Any]:
+    """Tell of the end of an instance that held a job, which is followed by a reconcile."""
+    hold_job(world)
+    return world.invoke("interruption", end_of(GONE, region=world.system.region))
+
+
+def prompt_offers(world: World) -> Mapping[str, Any]:
+    """Do what is done every hour."""
+    return world.invoke("offers", {"source": "spindown.tick"})
+
+
+def end_of(instance_id: str, *, region: str) -> Mapping[str, Any]:
+    """Return EC2's event about an instance that is gone."""
+    return {
+        "source": "aws.ec2",
+        "detail-type": "EC2 Instance State-change Notification",
+        "region": region,
+        "time": datetime.now(UTC).isoformat(),
+        "detail": {"instance-id": instance_id, "state": "terminated"},
+    }
+
+
+def leaving_out(workload: str, *, region: str, answer_to: str) -> Mapping[str, Any]:
+    """Return CloudFormation's request when a deploy leaves a workload out."""
+    properties = {
+        "Deployment": "iam",
+        "Regions": [region],
+        "Table": "iam-ledger",
+        "Workloads": ["count", "other"],
+    }
+    before = {**properties, "Workloads": ["count", "other", workload]}
+    return {
+        "RequestType": "Update",
+        "RequestId": "1",
+        "StackId": "stack",
+        "LogicalResourceId": "Fleet",
+        "ResponseURL": answer_to,
+        "ResourceProperties": properties,
+        "OldResourceProperties": before,
+    }
+
+
+def hold_job(world: World) -> None:
+    """Leave a job in the hands of an instance that is no more."""
+    now, ledger = datetime.now(UTC), world.session.ledger("count")
+    world.send({"items": ["a"]})
+    url = world.session.workload("count").queue_url
+    (message,) = world.client("sqs").receive_message(QueueUrl=url)["Messages"]
+    worker = a_worker(
+        GONE,
+        state=WorkerState.BUSY,
+        launched_at=now - timedelta(hours=1),
+        checked_in_at=now - timedelta(hours=1),
+        heartbeat_at=now,
+        busy_slots=1,
+        version=3,
+    )
+    lease = Lease(
+        instance_id=GONE,
+        slot=0,
+        job_id="held",
+        epoch=1,
+        receipt_handle=message["ReceiptHandle"],
+        deadline=now + timedelta(minutes=5),
+        not_after=now + timedelta(hours=1),
+        claimed_at=now,
+    )
+    ledger.write(ledger.put(worker_sort(GONE), worker))
+    ledger.write(ledger.put(lease_sort(GONE, 0), lease))
+
+
+def answers(prompt: Prompt) -> Deed:
+    """Return the deed of not failing."""
+    return lambda world: bool(prompt(world))
+
+
+def ranks(prompt: Prompt) -> Deed:
+    """Return the deed of finding out what is on sale."""
+
+    def deed(world: World) -> bool:
+        world.send({"items": ["a"]})
+        return "prices could not be read" not in prompt(world)["summary"]
+
+    return deed
+
+
+def makes_catalogue(prompt: Prompt) -> Deed:
+    """Return the deed of writing a catalogue where none is."""
+
+    def deed(world: World) -> bool:
+        world.send({"items": ["a"]})
+        bucket = world.session.bucket
+        s3 = world.client("s3")
+        kept = s3.get_object(Bucket=bucket, Key=CATALOGUE)["Body"].read()
+        s3.delete_object(Bucket=bucket, Key=CATALOGUE)
+        try:
+            prompt(world)
+            return bool(s3.list_objects_v2(Bucket=bucket, Prefix=CATALOGUE)["KeyCount"])
+        finally:
+            s3.put_object(Bucket=bucket, Key=CATALOGUE, Body=kept)
+
+    return deed
+
+
+def keeps_decision(prompt: Prompt) -> Deed:
+    """Return the deed of writing the decision down."""
+
+    def deed(world: World) -> bool:
+        prefix = "decisions/count/"
+        for found in world.session.store.list(prefix):
+            world.client("s3").delete_object(Bucket=world.session.bucket, Key=found.key)
+        prompt(world)
+        return bool(list(world.session.store.list(prefix)))
+
+    return deed
+
+
+def requeues(prompt: Prompt) -> Deed:
+    """Return the deed of giving a job back that nobody works on any more."""
+
+    def deed(world: World) -> bool:
+        prompt(world)
+        return world.session.queue("count").backlog().visible == 1
+
+    return deed
+
+
+def requeue_by_scaler(world: World) -> bool:
+    """Give a job back whose instance EC2 does not know any more."""
+    hold_job(world)
+    return requeues(prompt_scaler)(world)
+
+
+def tells(prompt: Prompt) -> Deed:
+    """Return the deed of telling people of what only they can mend."""
+
+    def deed(world: World) -> bool:
+        ledger, now = world.session.ledger("count"), datetime.now(UTC)
+        ledger.write(ledger.change(worker_sort("i-bad"), {"state": "no such state"}))
+        seen = Standing(since=now - timedelta(hours=1), seen_at=now)
+        ledger.write(ledger.put(concern_sort("bad-rows"), seen))
+        prompt(world)
+        return bool(world.heard())
+
+    return deed
+
+
+def judges(world: World) -> bool:
+    """Judge what an item costs."""
+    return not prompt_offers(world)["not_judged"]
+
+
+def tells_what_is_dear(world: World) -> bool:
+    """Tell people that an item became dear."""
+    ledger, now = world.session.ledger("count"), datetime.now(UTC)
+    for days, items in ((0, 10), *((day, 1000) for day in range(1, 6))):
+        spent = SpendRow(
+            dollars=1.0, busy_seconds=3600.0, boot_seconds=60.0, items=items, launches=1
+        )
+        ledger.write(ledger.put(spend_sort(now - timedelta(days=days)), spent))
+    prompt_offers(world)
+    return bool(world.heard())
+
+
+def looks_at_age(world: World) -> bool:
+    """See that no message can be old."""
+    return not prompt_offers(world)["not_renewed"]
+
+
+def renews(body: Mapping[str, Any]) -> Deed:
+    """Return the deed of replacing a message, which has been received often, by a copy."""
+
+    def deed(world: World) -> bool:
+        world.send(body)
+        sqs, url = world.client("sqs"), world.session.workload("count").queue_url
+        for _ in range(WORN):
+            assert sqs.receive_message(QueueUrl=url, VisibilityTimeout=0)["Messages"]
+        ledger = world.session.ledger("count")
+        filled = BacklogRow(filled_since=datetime.now(UTC) - timedelta(days=9))
+        ledger.write(ledger.put(BACKLOG, filled))
+        return bool(prompt_offers(world)["renewed"].get("count"))
+
+    return deed
+
+
+def stops_launches(world: World) -> bool:
+    """Keep reconcile out and end what a deploy has left out, as CloudFormation asks."""
+    # It goes on trying for as long as it may run, less half a minute to answer in.
+    world.client("lambda").update_function_configuration(FunctionName="iam-teardown", Timeout=37)
+    with heard_by_cloudformation() as (url, told):
+        world.invoke("teardown", leaving_out("gone", region=world.system.region, answer_to=url))
+    (answer,) = told
+    return bool(answer["Status"] == "SUCCESS")
+
+
+@contextmanager
+def heard_by_cloudformation() -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    """Yield where a custom resource may answer, and its answers."""
+    told: list[Mapping[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/", told
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _reconciles(prompt: Prompt, requeue: Deed) -> Mapping[str, Deed]:
+    """Return what each statement serves of a function that reconciles."""
+    return {
+        "ReadSettings": answers(prompt),
+        "SeeMissingObjects": makes_catalogue(prompt),
+        "KeepOffers": ranks(prompt),
+        "KeepLedger": answers(prompt),
+        "KeepDecisions": keeps_decision(prompt),
+        "SeeQueues": answers(prompt),
+        "RequeueJobs": requeue,
+        "TellPeople": tells(prompt),
+    }
+
+
+#: Role and statement -> what the statement is needed for.
+DEEDS: Mapping[tuple[str, str], Deed] = {
+    **{
+        (role, sid): deed
+        for role, deeds in {
+            SCALER: _reconciles(prompt_scaler, requeue_by_scaler),
+            INTERRUPTION: _reconciles(prompt_interruption, requeues(prompt_interruption)),
+        }.items()
+        for sid, deed in deeds.items()
+    },
+    (OFFERS, "ReadSettings"): answers(prompt_offers),
+    (OFFERS, "SeeMissingObjects"): makes_catalogue(prompt_offers),
+    (OFFERS, "KeepOffers"): answers(prompt_offers),
+    (OFFERS, "SeeBacklogs"): looks_at_age,
+    (OFFERS, "RenewMessages"): renews({"items": ["a"]}),
+    # Its copy bears an id, for which it has no room unless its items lie elsewhere.
+    (OFFERS, "KeepItems"): renews({"items": ["a" * (MESSAGE_BYTES_MAX - 20)]}),
+    (OFFERS, "KeepConcerns"): judges,
+    (OFFERS, "TellPeople"): tells_what_is_dear,
+    (TEARDOWN, "KeepReconcileOut"): stops_launches,
+}
