@@ -13,6 +13,7 @@ from spindown.contract.row import spend_sort
 from spindown.error import Unreachable
 from tests.builders import minutes
 from tests.control import DEPLOYMENT, ControlWorld
+from tests.failure import failing
 
 EVENTS = Path(__file__).parents[1] / "events"
 
@@ -73,12 +74,7 @@ def test_a_tick_of_a_workload_that_is_no_more_is_let_go() -> None:
 def test_a_fault_of_aws_is_an_error_of_the_function() -> None:
     world = ControlWorld()
 
-    def fail(call: Any, proceed: Any) -> Any:
-        if call.method == "query":
-            raise Unreachable("no answer")
-        return proceed()
-
-    world.interfere = fail
+    world.interfere = failing(Unreachable("no answer"), "query")
 
     with pytest.raises(Unreachable):
         scale(world, load("tick"))

@@ -20,6 +20,7 @@ from spindown.error import NotFound, Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
 from tests.control import REGION, ControlWorld
+from tests.failure import failing
 
 
 def a_warning(world: ControlWorld, worker: Worker) -> InterruptionWarning:
@@ -175,12 +176,7 @@ def test_an_end_of_which_ec2_has_forgotten_all_is_written_down_at_once() -> None
     world.beat()
     world.clock.advance(minutes(10))
 
-    def forget(call: PortCall, proceed: Callable[[], Any]) -> Any:
-        if call.port == "compute" and call.method == "instance":
-            raise NotFound(worker.instance_id)
-        return proceed()
-
-    world.interfere = forget
+    world.interfere = failing(NotFound(worker.instance_id), "instance")
 
     assert act(world, a_state(world, worker)).acted
     assert [w.instance_id for w in world.workers(WorkerState.ENDED)] == [worker.instance_id]

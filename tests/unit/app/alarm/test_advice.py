@@ -14,6 +14,7 @@ from spindown.domain.diagnosis import Cause
 from spindown.domain.offer import Requirements
 from spindown.error import Unreachable
 from tests.control import ControlWorld
+from tests.failure import failing
 from tests.wording import strangers
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -163,12 +164,7 @@ def test_tells_what_an_hour_of_one_warm_machine_would_cost() -> None:
 def test_a_workload_that_cannot_be_judged_is_said_and_stops_nobody() -> None:
     world = a_world(replace(USUAL, dollars=6.0))
 
-    def fail(call: Any, proceed: Any) -> Any:
-        if call.method == "query":
-            raise Unreachable("no answer")
-        return proceed()
-
-    world.interfere = fail
+    world.interfere = failing(Unreachable("no answer"), "query")
     (advice,) = advise(world.ports)
 
     assert (advice.diagnosis, advice.failure) == (None, "no answer")

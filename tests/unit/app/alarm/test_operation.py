@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from spindown.contract.decision import Outcome
 from spindown.contract.row import worker_sort
 from spindown.error import AccessDenied
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
+from tests.failure import failing
 from tests.wording import strangers
 
 MINUTE = timedelta(minutes=1)
@@ -20,61 +20,48 @@ MINUTE = timedelta(minutes=1)
 STRICT = {"band": 0.0, "ladder": ()}
 
 
+def after_a_job(world: ControlWorld, minutes: int = 0) -> ControlWorld:
+    """Let a job come, and time pass."""
+    world.send()
+    world.tick()
+    world.run(minutes)
+    return world
+
+
 def a_full_quota() -> ControlWorld:
     world = with_policy(**STRICT, max_price_per_hour=0.3)
     world.market.limit("L-3819A6DF", 0, region=REGION)
-    world.send()
-    world.tick()
-    return world
+    return after_a_job(world)
 
 
 def an_account_error() -> ControlWorld:
     world = ControlWorld()
     world.compute.refuse_next(RefusalKind.ACCOUNT, "UnauthorizedOperation")
-    world.send()
-    world.tick()
-    return world
+    return after_a_job(world)
 
 
 def an_unknown_code() -> ControlWorld:
     world = with_policy(**STRICT)
     world.compute.refuse_next(RefusalKind.UNKNOWN, "Novel", pool=a_pool_of("g4dn.xlarge"))
-    world.send()
-    world.tick()
-    return world
+    return after_a_job(world)
 
 
 def dry_pools() -> ControlWorld:
     world = with_policy(**STRICT, max_price_per_hour=0.3)
     world.dry(*(a_pool_of("g4dn.xlarge", zone) for zone in ZONES))
-    world.send()
-    world.tick()
-    world.run(45)
-    return world
+    return after_a_job(world, 45)
 
 
 def images_that_never_check_in() -> ControlWorld:
-    world = with_policy(max_workers=1)
-    world.send()
-    world.tick()
-    world.run(45)
-    return world
+    return after_a_job(with_policy(max_workers=1), 45)
 
 
 def no_offer() -> ControlWorld:
-    world = with_policy(max_price_per_hour=0.01)
-    world.send()
-    world.tick()
-    world.run(20)
-    return world
+    return after_a_job(with_policy(max_price_per_hour=0.01), 20)
 
 
 def late_work() -> ControlWorld:
-    world = with_policy(max_workers=0)
-    world.send()
-    world.tick()
-    world.run(10)
-    return world
+    return after_a_job(with_policy(max_workers=0), 10)
 
 
 def a_refused_policy() -> ControlWorld:
@@ -234,12 +221,7 @@ def test_a_quota_that_is_full_now_and_then_is_said_once_a_day() -> None:
 def test_a_topic_that_takes_nothing_stops_no_tick_and_is_tried_again() -> None:
     world = ControlWorld()
 
-    def refuse(call: Any, proceed: Callable[[], Any]) -> Any:
-        if call.port == "topic":
-            raise AccessDenied("sns:Publish")
-        return proceed()
-
-    world.interfere = refuse
+    world.interfere = failing(AccessDenied("sns:Publish"), "publish")
     world.settings.put_live(WORKLOAD, '{"max_workers": "many"}')
     world.run(12)
     assert world.metric("Untold") == 1
