@@ -8,7 +8,7 @@ reading: a row is changed field by field, so what a later version wrote stays in
 import json
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -118,14 +118,22 @@ class KeptRow(Row):
     read_as: Any = None
     #: What an earlier version of it was read as, and the fields that may differ since.
     before: Any = None
-    changed: frozenset[str] = frozenset()
+    changed: tuple[str, ...] = ()
 
-    def follow(self, earlier: "KeptRow", changed: Iterable[str]) -> None:
+    def follow(self, earlier: Row, changed: tuple[str, ...]) -> None:
         """Be read as an earlier version of the row was, except for what has changed."""
+        if type(earlier) is not KeptRow:
+            return
         if earlier.read_as is not None:
-            self.before, self.changed = earlier.read_as, frozenset(changed)
+            self.before, self.changed = earlier.read_as, changed
         elif earlier.before is not None:
-            self.before, self.changed = earlier.before, earlier.changed.union(changed)
+            self.before, self.changed = earlier.before, earlier.changed + changed
+            if len(self.changed) > _CHANGES_AT_MOST:
+                self.before, self.changed = None, ()
+
+
+#: Beyond these a row is read anew: it is one that is written far more often than read.
+_CHANGES_AT_MOST = 200
 
 
 def decode(cls: type[T], row: Mapping[str, Any]) -> T:

@@ -99,10 +99,6 @@ class MemoryTable:
     def _hand_out(self, row: Row) -> Row:
         return _copy_row(row)
 
-    def _begin(self, row: Row | None) -> Row:
-        """Return what becomes the next version of a row."""
-        return dict(row or {})
-
     def _find(self, key: Key) -> Row | None:
         partition = self._partitions.get(key.partition)
         return None if partition is None else partition.get(key.sort)
@@ -113,7 +109,7 @@ class MemoryTable:
             return None
         if not (write.set or write.add or write.remove):
             return row
-        changed = self._begin(row)
+        changed = dict(row or {})
         for name, value in write.set.items():
             changed[name] = value if type(value) in _ATOMS else _copy(name, value)
         for name, value in write.add.items():
