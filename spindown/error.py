@@ -28,7 +28,7 @@ class BadInput(SpindownError):
 
     Attributes:
         field: dotted name of what is wrong, for example ``workload.ocr.policy.idle_timeout``.
-        value: the offending value as the user wrote it, shortened.
+        value: the offending value as the user wrote it, shortened; None: there is none.
         mend: what to write instead, as an imperative clause.
     """
 
@@ -38,7 +38,7 @@ class BadInput(SpindownError):
 
     def __str__(self) -> str:
         """Say it in one sentence."""
-        shown = repr(self.value)
+        shown = "not set" if self.value is None else repr(self.value)
         if len(shown) > _SHOWN_CHARACTERS:
             shown = shown[: _SHOWN_CHARACTERS - 3] + "..."
         # A key of theirs may be part of the name, and is not to break the sentence.

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spindown.cli import option
-from spindown.error import BadInput
+from spindown.error import NotFound
 from spindown.local import TICK, daemon
 from spindown.local.status import SystemStatus
 
@@ -71,7 +71,8 @@ def status(*, state: State = STATE, as_json: option.Json = False) -> None:
     """Show queues, functions and instances of the local system."""
     found = daemon.status(state)
     if found is None:
-        raise BadInput("local system", str(state), "start it with `spindown local up` first")
+        said = f"no local system is up in {state}: start it with `spindown local up` first"
+        raise NotFound(said)
     if as_json:
         print(json.dumps(found.to_json()))
     else:

@@ -40,7 +40,8 @@ def test_the_draft_says_all_but_the_zones(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(ConfigError) as caught:
         config.load(Path("spindown.toml"))
     assert str(caught.value) == (
-        "deployment.zones is None: write this key, or let `spindown init --from-account` fill it in"
+        "deployment.zones is not set: write this key, or let `spindown init --from-account` "
+        "fill it in"
     )
     text = Path("spindown.toml").read_text(encoding="utf-8")
     filled = config.parse(tomllib.loads(fill_in(text, region=REGION, zones=["us-west-2a"])))

@@ -63,9 +63,11 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
             "spindown.toml is 'absent.toml': give a readable file",
             id="no configuration",
         ),
-        pytest.param(["status"], "credentials is None: log in to AWS", id="no credentials"),
+        pytest.param(["status"], "credentials is not set: log in to AWS", id="no credentials"),
         pytest.param(["status", "--local"], "--local is '", id="no local system"),
-        pytest.param(["local", "status"], "local system is '.spindown': start", id="its status"),
+        pytest.param(
+            ["local", "status"], "no local system is up in .spindown: start", id="its status"
+        ),
         pytest.param(
             ["local", "up", "--state", "a-file"],
             "state directory is '",
