@@ -1,6 +1,7 @@
 """The table of a simulation: as in memory, without copies, checks of types and locks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from spindown.app.port import ALWAYS, Key, Write
 from spindown.contract.codec import KeptRow, Row
@@ -62,5 +63,16 @@ class SimTable(MemoryTable):
         for name in write.remove:
             changed.pop(name, None)
         if row is not None:
-            changed.follow(row, (*write.set, *write.add, *write.remove))
+            changed.follow(row, (*_differing(write.set, row), *write.add, *write.remove))
         return changed
+
+
+def _differing(values: Mapping[str, Any], row: Row) -> Iterable[str]:
+    """Return the fields that differ from a row's, where most of many will not."""
+    if len(values) < _MANY:
+        return values
+    return [name for name, value in values.items() if row.get(name, _NOTHING) != value]
+
+
+_MANY = 6
+_NOTHING = object()
