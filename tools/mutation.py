@@ -3,17 +3,21 @@
 `make mutate` takes a share of all mutants of `spindown/domain` and `spindown/app/work`, `make
 mutate ARGS="--digits 0123456789"` all of them (hours). mutmut makes and runs them, in a virtual
 environment of its own beside the project's and on a copy of the tracked files, so that nothing
-here is touched. What it found goes to docs/proof/mutation.json, survivors by name; docs/proof
-says why those that are left may live.
+here is touched. What it found goes to docs/proof/mutation.json. Why a survivor may live stands in
+docs/proof/survivors.toml, by its function and by what was changed; one without a reason fails.
 """
 
 import argparse
+import ast
+import difflib
 import json
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,6 +26,7 @@ PROJECT = FOLDER / "project"
 VENV = FOLDER / "venv"
 REPORT = ROOT / "docs" / "proof" / "mutation.json"
 LOCK = ROOT / "locks" / "mutation.txt"
+REASONS = ROOT / "docs" / "proof" / "survivors.toml"
 
 CORE = ("spindown/domain", "spindown/app/work")
 TESTS = (
@@ -68,7 +73,9 @@ def main() -> None:
             sys.exit(f"mutmut ended with {done.returncode}")
     except subprocess.TimeoutExpired:
         is_whole = False
-    _report(chosen.paths, chosen.digits, is_whole=is_whole)
+    unexplained = _report(chosen.paths, chosen.digits, is_whole=is_whole)
+    if unexplained:
+        sys.exit(f"{unexplained} mutants live without a reason: kill them, or say why in {REASONS}")
 
 
 def _make_venv() -> None:
@@ -109,28 +116,68 @@ def _make_project(paths: Sequence[str], tests: Sequence[str]) -> None:
     (PROJECT / "pyproject.toml").write_text(settings, encoding="utf-8")
 
 
-def _report(paths: Sequence[str], digits: str, *, is_whole: bool) -> None:
+def _report(paths: Sequence[str], digits: str, *, is_whole: bool) -> int:
+    """Write the report; return how many mutants live for no known reason."""
     modules: dict[str, Counter[str]] = {}
-    alive: list[str] = []
+    alive: dict[str, dict[str, str]] = {"explained": {}, "unexplained": {}}
+    reasons = tomllib.loads(REASONS.read_text(encoding="utf-8"))["survivor"]
     for module, mutant, code in _outcomes():
         if mutant[-1] not in digits:
             continue
         outcome = _outcome_of(code)
         modules.setdefault(module, Counter())[outcome] += 1
         if outcome in {"survived", "untested"}:
-            alive.append(mutant)
+            change = _change(module, mutant)
+            reason = _reason(module, mutant, change, reasons)
+            alive["unexplained" if reason is None else "explained"][mutant] = reason or change
     total: Counter[str] = sum(modules.values(), Counter())
     figures = {
         "changed": list(paths),
         "numbers_ending_in": digits,
         "is_whole": is_whole and not total["not run"],
         "total": dict(sorted(total.items())),
+        "explained": len(alive["explained"]),
+        "unexplained": len(alive["unexplained"]),
         "modules": {name: dict(sorted(found.items())) for name, found in sorted(modules.items())},
-        "alive": sorted(alive),
+        "alive": {kind: dict(sorted(found.items())) for kind, found in alive.items()},
     }
     REPORT.parent.mkdir(parents=True, exist_ok=True)
-    REPORT.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(figures, indent=2, ensure_ascii=False)
+    REPORT.write_text(text + "\n", encoding="utf-8")
     print(json.dumps(figures["total"]))
+    return len(alive["unexplained"])
+
+
+def _function_of(mutant: str) -> str:
+    """Return the function, with its class, that a mutant is one of."""
+    name = mutant.rpartition(".")[2].partition("__mutmut_")[0]
+    # mutmut writes x_name for a function and xǁClassǁname for a method.
+    return ".".join(name.removeprefix("x").strip("ǁ").split("ǁ")) if "ǁ" in name else name[2:]
+
+
+def _change(module: str, mutant: str) -> str:
+    """Return the lines that a mutant lacks and has, as "- before + after"."""
+    text = (PROJECT / "mutants" / module).read_text(encoding="utf-8")
+    name = mutant.rpartition(".")[2]
+    original = re.sub(r"__mutmut_\d+$", "__mutmut_orig", name)
+    found = {
+        node.name: (ast.get_source_segment(text, node) or "").splitlines()[1:]
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and node.name in {name, original}
+    }
+    lines = difflib.unified_diff(found.get(original, []), found.get(name, []), n=0, lineterm="")
+    return " ".join(f"{line[0]} {line[1:].strip()}" for line in list(lines)[2:] if line[0] in "+-")
+
+
+def _reason(
+    module: str, mutant: str, change: str, reasons: Sequence[Mapping[str, str]]
+) -> str | None:
+    """Return why a mutant may live; None if nobody has said so."""
+    place = f"{module}:{_function_of(mutant)}"
+    for known in reasons:
+        if re.fullmatch(known["where"], place) and re.search(known["change"], change):
+            return known["reason"]
+    return None
 
 
 def _outcomes() -> Iterator[tuple[str, str, int | None]]:

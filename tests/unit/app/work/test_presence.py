@@ -1,0 +1,251 @@
+"""A worker's row: what each of its writes says, and what it leaves to others."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from spindown.app.port import Key, Write
+from spindown.app.work.held import lease_key
+from spindown.app.work.presence import Condemned, Presence
+from spindown.app.work.release import release
+from spindown.contract.codec import encode
+from spindown.contract.row import BACKLOG, workload_partition
+from spindown.domain.fleet import GpuUse, WorkerState
+from spindown.error import NotFound
+from tests.work import WORKLOAD, WorkWorld, a_seat, items
+
+MINUTE = timedelta(minutes=1)
+JOB = {"job_id": "j", "items": items(4)}
+
+
+def backlog(world: WorkWorld, name: str) -> float:
+    row = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=BACKLOG)) or {}
+    return float(row.get(name, 0))
+
+
+def unknown(world: WorkWorld) -> Presence:
+    return Presence(workload=WORKLOAD, instance_id="i-1", ports=world.ports)
+
+
+# Coming up.
+
+
+def test_a_check_in_says_when_and_that_nothing_is_in_hand() -> None:
+    world = WorkWorld()
+    launched = world.launch(busy_slots=2, version=4)
+    world.clock.advance(MINUTE)
+
+    world.presence("i-2")
+    worker = unknown(world).check_in(patience=timedelta(0))
+
+    assert worker == world.worker()
+    now = world.clock.now()
+    assert (worker.state, worker.busy_slots) == (WorkerState.IDLE, 0)
+    assert (worker.checked_in_at, worker.heartbeat_at, worker.idle_since) == (now, now, now)
+    assert worker.version == launched.version + 1
+
+
+def test_a_second_check_in_keeps_the_time_of_the_first() -> None:
+    world = WorkWorld()
+    first = world.clock.now()
+    world.presence()
+    world.clock.advance(MINUTE)
+
+    assert unknown(world).check_in(patience=timedelta(0)).checked_in_at == first
+
+
+@pytest.mark.parametrize("ask", [Presence.await_row, Presence.check_in])
+def test_an_instance_without_a_row_waits_for_it_and_then_gives_up(
+    ask: Callable[..., object],
+) -> None:
+    world = WorkWorld()
+    began_at = world.clock.now()
+
+    with pytest.raises(NotFound, match="no worker row of i-1 within"):
+        ask(unknown(world), patience=10 * MINUTE)
+
+    assert world.clock.now() - began_at == 10 * MINUTE
+
+
+def test_the_row_is_found_when_it_comes_late() -> None:
+    world = WorkWorld()
+
+    def launch_late(_: object) -> None:
+        if world.clock.now() - began_at >= MINUTE:
+            world.before = None
+            world.launch()
+
+    began_at, world.before = world.clock.now(), launch_late
+
+    assert unknown(world).await_row(patience=2 * MINUTE).instance_id == "i-1"
+    assert world.clock.now() - began_at == MINUTE
+
+
+def test_who_is_condemned_is_told_why_at_its_check_in() -> None:
+    world = WorkWorld()
+    world.launch(state=WorkerState.CONDEMNED, reason="never checked in")
+
+    with pytest.raises(Condemned, match="i-1 is condemned: never checked in"):
+        unknown(world).check_in(patience=timedelta(0))
+
+
+def test_a_process_that_comes_back_lets_the_jobs_of_the_one_before_go_at_once() -> None:
+    world = WorkWorld()
+    world.hold(JOB)
+    assert world.lease() is not None
+    assert world.queue.backlog().visible == 0
+
+    unknown(world).check_in(patience=timedelta(0))
+
+    assert world.lease() is None
+    assert world.queue.backlog().visible == 1
+
+
+# At work.
+
+
+def test_a_busy_worker_says_so_and_since_when() -> None:
+    world = WorkWorld()
+    world.presence()
+    world.clock.advance(MINUTE)
+
+    world.hold(JOB)
+
+    worker, now = world.worker(), world.clock.now()
+    assert (worker.state, worker.busy_slots) == (WorkerState.BUSY, 1)
+    assert (worker.claimed_at, worker.heartbeat_at, worker.idle_since) == (now, now, None)
+
+
+def test_a_worker_that_is_free_again_is_idle_from_then_on() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    claimed_at = world.clock.now()
+    world.clock.advance(MINUTE)
+
+    world.presence().vacate(a_seat(), held.lease)
+
+    worker = world.worker()
+    assert (worker.state, worker.busy_slots) == (WorkerState.IDLE, 0)
+    assert (worker.idle_since, worker.claimed_at) == (world.clock.now(), claimed_at)
+    assert world.lease() is None
+
+
+@pytest.mark.parametrize(("waited", "late"), [(4, 0), (16, 1)])
+def test_a_claim_is_counted_and_as_late_after_start_within(waited: int, late: int) -> None:
+    world = WorkWorld()
+    world.policy = replace(world.policy, start_within=5 * MINUTE)
+    world.send(JOB)
+    world.clock.advance(waited * MINUTE)
+
+    world.hold()
+
+    assert (backlog(world, "claims"), backlog(world, "late")) == (1, late)
+
+
+def test_who_takes_a_job_up_again_is_not_late() -> None:
+    world = WorkWorld()
+    world.policy = replace(world.policy, start_within=5 * MINUTE)
+    world.put_manifest(owner="i-9/0", released=True)
+    world.send(JOB)
+    world.clock.advance(16 * MINUTE)
+
+    world.hold()
+
+    assert backlog(world, "late") == 0
+
+
+def test_a_heartbeat_says_how_the_gpus_were_used_and_when() -> None:
+    world = WorkWorld()
+    presence = world.presence()
+    world.clock.advance(MINUTE)
+
+    presence.beat(GpuUse(percent=80.0, vram_percent=50.0, vram_gib=8.0))
+
+    worker = world.worker()
+    assert worker.heartbeat_at == world.clock.now()
+    assert (worker.gpu_percent, worker.vram_percent, worker.vram_gib) == (80.0, 50.0, 8.0)
+
+
+def test_a_worker_that_drains_says_since_when_with_every_write() -> None:
+    world = WorkWorld()
+    presence = world.presence()
+    drained_at = world.clock.now()
+    presence.begin_draining()
+    world.change_worker("i-1", draining_at=None)
+    world.clock.advance(MINUTE)
+
+    presence.beat()
+
+    assert world.worker().draining_at == drained_at
+
+
+# Going.
+
+
+def test_an_idle_worker_drains_with_its_reason_and_a_busy_one_does_not() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    presence = world.presence()
+
+    assert not presence.drain("idle")
+    presence.vacate(a_seat(), held.lease)
+    assert presence.drain("idle")
+
+    assert (world.worker().state, world.worker().reason) == (WorkerState.DRAINED, "idle")
+
+
+@pytest.mark.parametrize(("unless_warm", "minutes_left", "drains"), [
+    (True, 1, False),
+    (True, 0, True),
+    (False, 1, True),
+])  # fmt: skip
+def test_a_worker_that_is_kept_warm_stays_until_that_time(
+    unless_warm: bool, minutes_left: int, drains: bool
+) -> None:
+    world = WorkWorld()
+    presence = world.presence()
+    world.change_worker("i-1", warm_until=world.clock.now() + minutes_left * MINUTE)
+
+    assert presence.drain("idle", unless_warm=unless_warm) is drains
+
+
+def test_an_unfit_machine_says_why_and_takes_no_job() -> None:
+    world = WorkWorld()
+    presence = world.presence()
+
+    presence.mark_unfit("its GPU fails")
+
+    worker, now = world.worker(), world.clock.now()
+    assert (worker.unfit_at, worker.draining_at, worker.reason) == (now, now, "its GPU fails")
+
+
+# What the claim writes beside it.
+
+
+def test_a_lease_row_lies_under_its_instance_and_slot() -> None:
+    assert lease_key(WORKLOAD, "i-1/3").sort == a_seat("i-1", 3).lease_key.sort
+    assert "i-1#3" in lease_key(WORKLOAD, "i-1/3").sort
+
+
+def test_a_lease_knows_the_items_and_what_of_them_is_done() -> None:
+    world = WorkWorld()
+    world.hold(JOB)
+
+    lease = world.lease()
+
+    assert lease is not None
+    assert (lease.items, lease.items_done, lease.epoch) == (4, 0, 1)
+
+
+def test_a_release_leaves_the_row_of_another_job_and_uses_its_own_handle() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    others = replace(held.lease, job_id="k", receipt_handle="not ours")
+    world.table.write(Write(key=a_seat().lease_key, set=encode(others)))
+
+    release(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+
+    assert world.lease() == others
+    assert world.queue.backlog().visible == 1
