@@ -49,7 +49,7 @@ def training(cluster: str, days: float) -> Callable[[int, Path, Part], SimScenar
 
 
 def bursts(seed: int, _data: Path, _part: Part) -> SimScenario:
-    return sold("S4", rare_bursts(seed=seed, days=10), seed, days=10)
+    return sold("S4", rare_bursts(seed=seed, days=30), seed, days=30)
 
 
 def stream(seed: int, _data: Path, _part: Part) -> SimScenario:
