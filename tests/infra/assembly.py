@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Validations
+from aws_cdk import App, DefaultStackSynthesizer, Validations
 from cdk_nag import AwsSolutionsChecks
 
+from infra.control.bundle import Target
+from infra.core import CoreStack
 from infra.deployment import describe
+from infra.image.stack import ImageStack
+from spindown import config
 from spindown.contract.image import Kit
 
 ROOT = Path(__file__).parents[2]
@@ -79,12 +83,12 @@ code = "code"
 """
 
 
-def write_project(directory: Path, config: str = CONFIG) -> Path:
+def write_project(directory: Path, text: str = CONFIG) -> Path:
     """Write spindown.toml and its code; return the path of the former."""
     (directory / "code").mkdir(exist_ok=True)
     (directory / "code" / "job.py").write_text("def run(batch, ctx): return []\n")
     path = directory / "spindown.toml"
-    path.write_text(config)
+    path.write_text(text)
     return path
 
 
@@ -117,6 +121,38 @@ def synthesise(project: Path, directory: Path) -> "Assembly":
     core = describe(app)
     app.synth()
     return Assembly(project, directory, core.stack_name)
+
+
+def synthesise_core(project: Path, directory: Path) -> "Assembly":
+    """Return the core template alone, without the exports that other stacks ask it for."""
+    app = make_app(project, directory)
+    core = CoreStack(
+        app,
+        config=config.load(project),
+        root=project.parent,
+        target=Target.LAMBDA,
+        synthesizer=DefaultStackSynthesizer(),
+    )
+    app.synth()
+    return Assembly(project, directory, core.stack_name)
+
+
+def describe_image(app: App, project: Path) -> ImageStack:
+    """Add the image stack alone to an app."""
+    return ImageStack(
+        app,
+        config=config.load(project),
+        root=project.parent,
+        synthesizer=DefaultStackSynthesizer(),
+    )
+
+
+def synthesise_image(project: Path, directory: Path) -> "Assembly":
+    """Return the image template alone."""
+    app = make_app(project, directory)
+    image = describe_image(app, project)
+    app.synth()
+    return Assembly(project, directory, image.stack_name)
 
 
 def synthesise_once(
@@ -154,10 +190,18 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None
     return root
 
 
-def report_findings(project: Path, directory: Path) -> Iterator[tuple[str, str]]:
-    """Yield (rule, path of the construct) of all that CDK's validator and cdk-nag find."""
+def report_findings(
+    project: Path,
+    directory: Path,
+    *,
+    add: Callable[[App], object] = describe,
+) -> Iterator[tuple[str, str]]:
+    """Yield (rule, path of the construct) of all that CDK's validator and cdk-nag find.
+
+    ``add`` adds the stacks to an app: all of them, if nothing else is said.
+    """
     app = make_app(project, directory, checked=True)
-    describe(app)
+    add(app)
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     try:
         app.synth()

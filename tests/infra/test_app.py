@@ -16,7 +16,7 @@ from tests.infra.assembly import (
     ROOT,
     make_app,
     recommended_flags,
-    synthesise,
+    synthesise_core,
     words,
     write_project,
 )
@@ -111,7 +111,7 @@ def test_so_many_workloads_fit_into_one_deployment(tmp_path: Path) -> None:
         for number in range(WORKLOADS_AT_MOST)
     )
 
-    made = synthesise(write_project(tmp_path, head + workloads), tmp_path / "out")
+    made = synthesise_core(write_project(tmp_path, head + workloads), tmp_path / "out")
 
     size = (tmp_path / "out" / "lab-core.template.json").stat().st_size
     assert RESOURCES_AT_MOST - 15 < len(made.resources) <= RESOURCES_AT_MOST

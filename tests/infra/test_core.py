@@ -12,7 +12,7 @@ from spindown.contract import tag
 from spindown.contract.codec import decode
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.domain.offer import CapacityType
-from tests.infra.assembly import CONFIG, Assembly, synthesise, words, write_project
+from tests.infra.assembly import CONFIG, Assembly, synthesise_core, words, write_project
 
 MINUTE = 60
 DAY = 24 * 60 * MINUTE
@@ -98,7 +98,7 @@ def test_a_zone_keeps_its_addresses_when_others_come_and_go(
     assembly: Assembly, tmp_path: Path
 ) -> None:
     wider = CONFIG.replace('"eu-west-1a", ', '"eu-west-1b", ')
-    other = synthesise(write_project(tmp_path, wider), tmp_path / "out")
+    other = synthesise_core(write_project(tmp_path, wider), tmp_path / "out")
 
     def blocks(of: Assembly) -> dict[str, str]:
         return {one["AvailabilityZone"]: one["CidrBlock"] for one in of.all_of("AWS::EC2::Subnet")}
@@ -113,7 +113,7 @@ def test_a_named_network_is_used_and_none_is_made(tmp_path: Path) -> None:
         '[deployment.network]\nvpc_id = "vpc-0abc"\n'
         'subnets = { eu-west-1a = "subnet-0a", eu-west-1c = "subnet-0c" }\n'
     )
-    assembly = synthesise(write_project(tmp_path, named), tmp_path / "out")
+    assembly = synthesise_core(write_project(tmp_path, named), tmp_path / "out")
 
     kinds = {one["Type"] for one in assembly.resources.values()}
     assert {kind for kind in kinds if kind.startswith("AWS::EC2::")} == {

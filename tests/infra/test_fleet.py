@@ -7,7 +7,7 @@ import pytest
 
 from spindown.contract import tag
 from spindown.contract.image import USER_DATA_BYTES_MAX, render_user_data
-from tests.infra.assembly import PLAIN, Assembly, synthesise, words, write_project
+from tests.infra.assembly import PLAIN, Assembly, synthesise_core, words, write_project
 
 #: Set in the launch call itself, one launch at a time.
 PER_LAUNCH = {tag.LAUNCH, tag.LEASE_UNTIL}
@@ -139,7 +139,7 @@ def test_user_data_is_smaller_than_ec2_takes(assembly: Assembly, name: str) -> N
 def test_the_root_volume_is_the_one_that_the_image_boots_from(
     tmp_path: Path, image: str, device: str
 ) -> None:
-    made = synthesise(write_project(tmp_path, PLAIN.format(image=image)), tmp_path / "out")
+    made = synthesise_core(write_project(tmp_path, PLAIN.format(image=image)), tmp_path / "out")
 
     (volume,) = launch_data(made, "lab-plain-x86_64")["BlockDeviceMappings"]
     assert volume["DeviceName"] == device
@@ -148,7 +148,7 @@ def test_the_root_volume_is_the_one_that_the_image_boots_from(
 def test_an_image_of_one_s_own_has_only_to_start_its_units(tmp_path: Path) -> None:
     config = PLAIN.format(image='mode = "ami"\nparameters = { x86_64 = "/my/image" }')
 
-    made = synthesise(write_project(tmp_path, config), tmp_path / "out")
+    made = synthesise_core(write_project(tmp_path, config), tmp_path / "out")
 
     data = launch_data(made, "lab-plain-x86_64")
     assert data["UserData"]["Fn::Base64"] == render_user_data(None)

@@ -8,7 +8,7 @@ import pytest
 
 from infra.control.model import CALLED
 from spindown.contract import tag
-from tests.infra.assembly import CONFIG, Assembly, listed, synthesise, words, write_project
+from tests.infra.assembly import CONFIG, Assembly, listed, synthesise_core, words, write_project
 
 WORKERS = ["WorkloadplainFleetRole", "WorkloadrichFleetRole"]
 FUNCTIONS = ["ControlScalerRole", "ControlInterruptionRole", "ControlOffersRole"]
@@ -131,7 +131,7 @@ def test_a_shell_on_workers_is_there_only_for_those_who_ask_for_it(
 ) -> None:
     config = CONFIG.replace("budget_per_month", "session_manager = true\nbudget_per_month")
 
-    asked = synthesise(write_project(tmp_path, config), tmp_path / "out")
+    asked = synthesise_core(write_project(tmp_path, config), tmp_path / "out")
 
     for role in WORKERS:
         assert "OpenSessions" not in assembly.statements(role)

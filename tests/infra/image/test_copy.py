@@ -1,9 +1,8 @@
 """Images in the regions of outposts."""
 
-from dataclasses import replace
 from pathlib import Path
 
-from tests.infra.assembly import listed, synthesise, words, write_project
+from tests.infra.assembly import listed, synthesise_image, words, write_project
 from tests.infra.image.conftest import CONFIG
 from tests.infra.image.test_stack import PARAMETERS, made
 
@@ -12,7 +11,7 @@ def test_an_outpost_gets_a_copy_of_each_image_under_the_same_parameter(tmp_path:
     spread = CONFIG.replace("zones =", 'outpost.us-west-2.zones = ["us-west-2b"]\nzones =', 1)
     project = write_project(tmp_path, spread)
     (tmp_path / "code" / "needs.txt").write_text("six\n")
-    made_here = replace(synthesise(project, tmp_path / "out"), stack_name="lab-image")
+    made_here = synthesise_image(project, tmp_path / "out")
 
     for name, parameter in PARAMETERS.items():
         there = made(made_here, "DistributionConfiguration", name)["Distributions"]

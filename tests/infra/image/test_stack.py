@@ -16,7 +16,14 @@ from spindown.contract.image import (
     render_bake,
     render_user_data,
 )
-from tests.infra.assembly import Assembly, listed, report_findings, synthesise, words
+from tests.infra.assembly import (
+    Assembly,
+    describe_image,
+    listed,
+    report_findings,
+    synthesise_image,
+    words,
+)
 from tests.infra.image.conftest import CONFIG, write_baking_project
 
 IMAGES = ["lab-lean-x86-64", "lab-rich-arm64", "lab-rich-x86-64"]
@@ -205,9 +212,8 @@ def test_an_existing_network_is_used_for_builds_too(tmp_path: Path) -> None:
         )
     )
 
-    core = synthesise(project, tmp_path / "out")
+    template = synthesise_image(project, tmp_path / "out")
 
-    template = Assembly(core.project, core.directory, "lab-image")
     assert not template.all_of("AWS::EC2::VPC")
     for made_on in template.all_of("AWS::ImageBuilder::InfrastructureConfiguration"):
         assert made_on["SubnetId"] == "subnet-a"
@@ -277,8 +283,9 @@ def test_cdk_and_cdk_nag_find_nothing_that_is_not_justified(tmp_path: Path) -> N
 
     found = {
         re.sub(r"<(\w+)[0-9A-F]{8}\.", r"<\1.", rule)
-        for rule, path in report_findings(project, tmp_path / "out")
-        if path.startswith("lab-image")
+        for rule, _ in report_findings(
+            project, tmp_path / "out", add=lambda app: describe_image(app, project)
+        )
     }
 
     assert found == set(KEPT)
