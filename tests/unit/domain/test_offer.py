@@ -1,3 +1,5 @@
+"""Everything that can be bought, each at its whole price, as far as its prices can be believed."""
+
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,14 +11,12 @@ import pytest
 from spindown.domain.offer import (
     CapacityType,
     Offer,
-    Requirements,
     build_offers,
     extra_price_per_hour,
     quota_class,
     slot_count,
     trusted,
 )
-from spindown.domain.requirement import misfit
 from tests.builders import (
     NOW,
     ON_DEMAND,
@@ -205,74 +205,6 @@ def test_the_order_of_offers_depends_on_the_input_alone() -> None:
     flipped = {"us-west-2": ["us-west-2b", "us-west-2a"]}
 
     assert built(prices=prices) == built(prices=prices[::-1], zones=flipped)
-
-
-FITTING = Requirements()
-
-
-@pytest.mark.parametrize(
-    ("kind", "wanted", "constraint"),
-    [
-        pytest.param({}, {}, None, id="fits"),
-        pytest.param({}, {"gpu_names": frozenset({"T4", "L4"})}, None, id="allowed GPU"),
-        pytest.param({}, {"gpu_names": frozenset({"L4"})}, "gpu_names", id="other GPU"),
-        pytest.param({}, {"gpu_names_denied": frozenset({"T4"})}, "gpu_names_denied", id="denied"),
-        pytest.param({"gpu_manufacturer": "AMD"}, {}, "gpu_manufacturer", id="AMD"),
-        pytest.param({"gpu_manufacturer": "AMD"}, {"gpu_manufacturer": None}, None, id="any maker"),
-        pytest.param({"architecture": "arm64"}, {}, "architectures", id="arm64"),
-        pytest.param({}, {"gpu_count_min": 2.0}, "gpu_count_min", id="too few GPUs"),
-        pytest.param({"gpu_count": 8.0}, {"gpu_count_max": 4.0}, "gpu_count_max", id="too many"),
-        pytest.param({"gpu_count": 0.125}, {}, "allow_fractional_gpu", id="a partition"),
-        pytest.param(
-            {"gpu_count": 0.125}, {"allow_fractional_gpu": True}, None, id="an allowed partition"
-        ),
-        pytest.param({"gpu_count": 0.0}, {}, "gpu_count_min", id="Count 0"),
-        pytest.param({}, {"gpu_memory_mib_min": 20000}, "gpu_memory_mib_min", id="VRAM"),
-        pytest.param(
-            {"gpu_name": "A100", "gpu_memory_mib": 40960},
-            {"gpu_memory_mib_min": 80000},
-            "gpu_memory_mib_min",
-            id="the smaller A100",
-        ),
-        pytest.param(
-            {"gpu_name": "A100", "gpu_memory_mib": 81920},
-            {"gpu_memory_mib_min": 80000},
-            None,
-            id="the larger A100",
-        ),
-        pytest.param(
-            {"gpu_count": 4.0},
-            {"gpu_memory_total_mib_min": 65537},
-            "gpu_memory_total_mib_min",
-            id="VRAM in all",
-        ),
-        pytest.param(
-            {"gpu_count": 4.0}, {"gpu_memory_total_mib_min": 65536}, None, id="just enough VRAM"
-        ),
-        pytest.param({}, {"vcpus_min": 8}, "vcpus_min", id="vCPUs"),
-        pytest.param({}, {"memory_mib_min": 65536}, "memory_mib_min", id="memory"),
-        pytest.param({"bare_metal": True}, {}, "allow_bare_metal", id="metal"),
-        pytest.param({"bare_metal": True}, {"allow_bare_metal": True}, None, id="allowed metal"),
-        pytest.param(
-            {}, {"families_denied": frozenset({"g4dn"})}, "families_denied", id="family left out"
-        ),
-        pytest.param(
-            {}, {"instance_types": frozenset({"g5.xlarge"})}, "instance_types", id="not listed"
-        ),
-    ],
-)
-def test_names_the_requirement_that_a_type_does_not_meet(
-    kind: dict[str, Any], wanted: dict[str, Any], constraint: str | None
-) -> None:
-    unfit = misfit(a_type(**kind), replace(FITTING, **wanted))
-
-    assert (None if unfit is None else unfit[0]) == constraint
-
-
-def test_the_sentence_of_a_misfit_has_both_sides() -> None:
-    unfit = misfit(a_type(), Requirements(gpu_names=frozenset({"L4", "A10G"})))
-
-    assert unfit == ("gpu_names", "it has T4, not A10G or L4")
 
 
 @pytest.mark.parametrize(
