@@ -1,12 +1,12 @@
-"""How CloudWatch decides an alarm's state, and what it sends to a function that is its action.
+"""How CloudWatch finds metrics in a log line, decides an alarm's state, and tells a function.
 
 Sources: AWS, "Configuring how CloudWatch alarms treat missing data" (the evaluation and the
 worked table that the tests repeat) and "Invoke a Lambda function from an alarm" (the payload).
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 OK, ALARM, INSUFFICIENT_DATA = "OK", "ALARM", "INSUFFICIENT_DATA"
@@ -130,3 +130,31 @@ def _state(alarm: Mapping[str, Any], now: datetime) -> dict[str, str]:
     }
     data = alarm.get("StateReasonData")
     return told | ({"reasonData": data} if data else {})
+
+
+def embedded_metrics(
+    message: str,
+) -> Iterator[tuple[str, str, dict[str, str], float | list[float], float]]:
+    """Yield (namespace, name, dimensions, value or values, epoch seconds) of an EMF log line.
+
+    Embedded Metric Format: AWS, "Specification: Embedded metric format". What is not well-formed
+    is a plain log line, as in CloudWatch.
+    """
+    start = message.find("{")
+    try:
+        line: Any = json.loads(message[start:]) if start >= 0 else None
+        directives = line["_aws"]["CloudWatchMetrics"]
+        at = line["_aws"].get("Timestamp", datetime.now(UTC).timestamp() * 1000) / 1000
+        found = [
+            (directive["Namespace"], metric["Name"], names)
+            for directive in directives
+            for metric in directive["Metrics"]
+            for names in directive.get("Dimensions") or [[]]
+        ]
+        rows = [
+            (space, name, {one: str(line[one]) for one in names}, line[name], at)
+            for space, name, names in found
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return
+    yield from rows

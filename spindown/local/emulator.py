@@ -17,9 +17,10 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from spindown.local.alarm import embedded_metrics
 from spindown.local.environment import ACCOUNT
 from spindown.local.market.wire.asgi import App
 
@@ -48,13 +49,7 @@ def load(port: int) -> App:
     handlers, level = list(root.handlers), root.level
     from ministack import app as gateway
     from ministack.core import lambda_runtime
-    from ministack.services import (
-        cloudwatch,
-        cloudwatch_logs,
-        eventbridge,
-        scheduler,
-        sqs,
-    )
+    from ministack.services import cloudwatch, cloudwatch_logs, eventbridge, scheduler, sqs
     from ministack.services.cloudformation import custom_resource
 
     root.handlers[:] = handlers
@@ -63,6 +58,9 @@ def load(port: int) -> App:
     # Queue URLs in templates carry the port of the first import otherwise.
     sqs.DEFAULT_PORT = str(port)
     sqs._CANONICAL_NETLOC = f"{sqs.DEFAULT_HOST}:{port}"
+    sqs._act_send_message = sqs._HANDLERS["SendMessage"] = _counting(
+        getattr(sqs._act_send_message, "original", sqs._act_send_message)
+    )
     lambda_runtime._collect = _closing(
         getattr(lambda_runtime._collect, "original", lambda_runtime._collect)
     )
@@ -107,6 +105,22 @@ def _closing(collect: Any) -> Any:
 
     collect_and_close.original = collect  # type: ignore[attr-defined]
     return collect_and_close
+
+
+def _counting(send: Any) -> Any:
+    """Return what takes a message, made to count it as SQS does (NumberOfMessagesSent)."""
+
+    def send_and_count(data: Mapping[str, Any], url: str) -> Any:
+        from ministack.services import cloudwatch, sqs
+
+        answer = send(data, url)
+        name = sqs._get_q(data.get("QueueUrl", url))["name"]
+        dimensions = {"QueueName": name}
+        cloudwatch.record_metric("AWS/SQS", "NumberOfMessagesSent", 1.0, dimensions=dimensions)
+        return answer
+
+    send_and_count.original = send  # type: ignore[attr-defined]
+    return send_and_count
 
 
 def _forwarding(dispatch: Any) -> Any:
@@ -299,31 +313,3 @@ def _extract(message: str) -> None:
     for namespace, name, dimensions, value, at in embedded_metrics(message):
         values = value if isinstance(value, list) else None
         cloudwatch._store_datum(namespace, name, dimensions, at, "None", value, values, None, None)
-
-
-def embedded_metrics(
-    message: str,
-) -> Iterator[tuple[str, str, dict[str, str], float | list[float], float]]:
-    """Yield (namespace, name, dimensions, value or values, epoch seconds) of an EMF log line.
-
-    Embedded Metric Format: AWS, "Specification: Embedded metric format". What is not well-formed
-    is a plain log line, as in CloudWatch.
-    """
-    start = message.find("{")
-    try:
-        line: Any = json.loads(message[start:]) if start >= 0 else None
-        directives = line["_aws"]["CloudWatchMetrics"]
-        at = line["_aws"].get("Timestamp", datetime.now(UTC).timestamp() * 1000) / 1000
-        found = [
-            (directive["Namespace"], metric["Name"], names)
-            for directive in directives
-            for metric in directive["Metrics"]
-            for names in directive.get("Dimensions") or [[]]
-        ]
-        rows = [
-            (space, name, {one: str(line[one]) for one in names}, line[name], at)
-            for space, name, names in found
-        ]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return
-    yield from rows

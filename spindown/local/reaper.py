@@ -10,8 +10,6 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 import psutil
 
@@ -49,7 +47,7 @@ def kill_all(token: str) -> int:
 
 
 class Reaper:
-    """Holds the pipe at which the reaper's process waits."""
+    """Holds the pipe at which the reaper's process waits, until it is closed."""
 
     def __init__(self, token: str, *, environment: dict[str, str]) -> None:
         """Start the process; it must not carry the token itself."""
@@ -63,19 +61,6 @@ class Reaper:
             # Ctrl-C in the terminal must not reach it.
             start_new_session=True,
         )
-
-    def __enter__(self) -> Self:
-        """Keep watch."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Let it kill what is left, and wait for its end."""
-        self.close()
 
     def close(self) -> None:
         """Let it kill what is left, and wait for its end."""

@@ -125,7 +125,7 @@ class LocalSystem:
             self.gateway = Gateway(bind(self._port))
             stack.callback(self.gateway.stop)
             outer = environment.outer_environment()
-            stack.enter_context(Reaper(self._token, environment=outer))
+            stack.callback(Reaper(self._token, environment=outer).close)
             stack.enter_context(environment.environment_of_process(self._environment()))
             stack.enter_context(environment.temporary_files_in(self.state.path / "tmp"))
             self._start(stack, outer)

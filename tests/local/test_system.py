@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from spindown.aws.clock import SystemClock
+from spindown.aws.traffic import CloudWatchTrafficHistory
 from spindown.error import BadInput
 from spindown.local import emulator
 from spindown.local.gateway import bind
@@ -149,8 +151,25 @@ def test_the_metrics_of_a_queue_are_those_that_sqs_publishes(system: LocalSystem
         "ApproximateNumberOfMessagesNotVisible",
         "ApproximateNumberOfMessagesDelayed",
         "ApproximateAgeOfOldestMessage",
+        "NumberOfMessagesSent",
     }
-    assert until(names) == expected
+    assert until(lambda: names() == expected)
+
+
+def test_a_queue_remembers_what_was_sent_to_it_as_cloudwatch_does(system: LocalSystem) -> None:
+    sqs, cloudwatch = system.client("sqs"), system.client("cloudwatch")
+    url = sqs.create_queue(QueueName="remembered")["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="work")
+    entries = [{"Id": f"{n}", "MessageBody": "work"} for n in range(3)]
+    sqs.send_message_batch(QueueUrl=url, Entries=entries)
+    sqs.purge_queue(QueueUrl=url)
+
+    clock = SystemClock()
+    now = clock.now()
+    past = CloudWatchTrafficHistory(cloudwatch, clock).sent(
+        "remembered", since=now - timedelta(hours=1), until=now + timedelta(minutes=1)
+    )
+    assert sum(each.messages for each in past) == 4
 
 
 def test_a_schedule_fires_its_input_at_the_local_pace(

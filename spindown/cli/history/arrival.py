@@ -155,7 +155,8 @@ def read_queue(
     Raises:
         BadInput: nothing was sent, or more than can be simulated.
     """
-    end = until.replace(second=0, microsecond=0)
+    # The minute under way counts: on a local system all of the past may lie in it.
+    end = until + (datetime.min.replace(tzinfo=UTC) - until) % timedelta(minutes=1)
     start = end - timedelta(days=days)
     sent = history.sent(queue, since=start, until=end)
     messages = sum(period.messages for period in sent)
