@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 
 import psutil
 
@@ -42,7 +43,7 @@ def test_finds_what_carries_the_token_and_nothing_else() -> None:
 
 
 def test_kills_what_is_left_when_it_is_closed() -> None:
-    with Reaper("closed", environment=dict(os.environ)):
+    with closing(Reaper("closed", environment=dict(os.environ))):
         left = subprocess.Popen(SLEEP, env=marked("closed"), start_new_session=True)
         until(lambda: carriers("closed"))
     assert left.wait(5) == -signal.SIGKILL
