@@ -28,7 +28,7 @@ from spindown.simulator.world import WORKLOAD, World
 _TICK = timedelta(minutes=1)
 _REFRESH = timedelta(hours=1)
 #: A tick while nothing waits and nothing runs decides nothing: it comes this seldom then.
-_QUIET = timedelta(minutes=15)
+QUIET = timedelta(minutes=15)
 #: How often the bucket is swept; results live for one to two such spans after their job's end.
 _SWEEP = timedelta(days=1)
 
@@ -36,10 +36,16 @@ _SWEEP = timedelta(days=1)
 class Run:
     """A simulation under way."""
 
-    def __init__(self, scenario: SimScenario, policy: Policy, seed: int) -> None:
+    def __init__(
+        self, scenario: SimScenario, policy: Policy, seed: int, *, quiet: timedelta = QUIET
+    ) -> None:
+        """Begin at the scenario's start; ``quiet`` is the time between ticks that are idle."""
         self.scenario = scenario
+        self._quiet = quiet
         self.seed = seed
         self._policy = policy
+        self._may_end_at = scenario.start + timedelta(seconds=scenario.length)
+        self._ends_at = self._may_end_at + timedelta(seconds=scenario.overtime)
         self.agenda = Agenda(scenario.start)
         self.record = Recorder(self.agenda)
         self.world = World(scenario, policy, seed=seed, record=self.record, tell=self._tell)
@@ -66,10 +72,12 @@ class Run:
     @property
     def is_over(self) -> bool:
         """Tell whether all work is done and nothing runs, or time is up."""
-        seconds, scenario = self.agenda.seconds, self.scenario
-        if seconds >= scenario.length + scenario.overtime:
+        now = self.agenda.now
+        if now < self._may_end_at:
+            return False
+        if now >= self._ends_at:
             return True
-        if seconds < scenario.length or self._left or not self.world.queue.backlog().is_empty:
+        if self._left or not self.world.queue.backlog().is_empty:
             return False
         # What is kept warm never ends by itself.
         return self.world.compute.running == 0 or self._policy.warm_workers > 0
@@ -160,7 +168,7 @@ class Run:
             self.record.note("tick", f"{decision.outcome} {decision.summary}")
             self.record.samples.append(_sample(self.agenda.seconds, decision))
             is_quiet = decision.outcome is Outcome.IDLE
-        self._plan_tick(self.agenda.now + (_QUIET if is_quiet else _TICK))
+        self._plan_tick(self.agenda.now + (self._quiet if is_quiet else _TICK))
 
     def _plan_tick(self, at: datetime) -> None:
         self._tick_planned = self.agenda.plan(at, Turn.TICK, self._tick)
