@@ -1,10 +1,11 @@
-"""Every command of ``spindown``, by its name: one module a command group."""
+"""Every command of ``spindown``, each in a module of its name; ``watch`` is beside ``status``."""
 
 import typer
 
-from spindown.cli import batch, cancel, demo, doctor, drain, local, policy, redrive
+from spindown.cli import demo, doctor, drain, local, policy
 from spindown.cli.advise import command as advise
-from spindown.cli.explain import plan, view, why
+from spindown.cli.batch import cancel, redrive, results, submit
+from spindown.cli.explain import plan, status, why
 from spindown.cli.init import command as init
 from spindown.cli.simulate import command as simulate
 
@@ -16,12 +17,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("init")(init.init)
-app.command("submit")(batch.submit)
-app.command("results")(batch.results)
+app.command("submit")(submit.submit)
+app.command("results")(results.results)
 app.command("cancel")(cancel.cancel)
 app.command("redrive")(redrive.redrive)
-app.command("status")(view.status)
-app.command("watch")(view.watch)
+app.command("status")(status.status)
+app.command("watch")(status.watch)
 app.command("plan")(plan.plan)
 app.command("why")(why.why)
 app.command("drain")(drain.drain)

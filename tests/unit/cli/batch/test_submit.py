@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spindown.cli.batch import find_files
+from spindown.cli.batch.submit import find_files
 from spindown.error import BadInput
 
 

@@ -1,15 +1,11 @@
-"""The command that sends dead letters back, on a simulated account."""
+"""A deployment of one workload on a simulated account, as the commands see it."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import boto3
-import pytest
-from moto import mock_aws
 
-from spindown.cli.redrive import redrive
 from spindown.contract.codec import encode
 from spindown.contract.settings import (
     DeploymentSettings,
@@ -17,7 +13,6 @@ from spindown.contract.settings import (
     deployment_parameter,
     workload_parameter,
 )
-from spindown.error import BadInput
 
 REGION = "eu-west-1"
 CONFIG = f"""
@@ -76,38 +71,3 @@ class Account:
         name = "ApproximateNumberOfMessages"
         answer = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])
         return int(answer["Attributes"][name])
-
-
-@pytest.fixture
-def account(tmp_path: Path) -> Iterator[Account]:
-    with mock_aws():
-        yield Account(tmp_path)
-
-
-def test_sends_back_what_lies_there_and_says_why_it_did(
-    account: Account, capsys: pytest.CaptureFixture[str]
-) -> None:
-    account.bury("a")
-
-    redrive("ocr", config=account.config)
-
-    assert capsys.readouterr().out == "a: sent back (given up: no such model)\n"
-    assert (account.waiting(account.queue), account.waiting(account.dead_letters)) == (1, 0)
-
-
-def test_prints_for_programs(account: Account, capsys: pytest.CaptureFixture[str]) -> None:
-    account.bury("a")
-
-    redrive("ocr", config=account.config, as_json=True)
-
-    said = json.loads(capsys.readouterr().out)
-    assert said == {"job_id": "a", "outcome": "sent", "reason": "no such model"}
-
-
-def test_names_a_job_that_is_not_there(account: Account) -> None:
-    account.bury("a")
-
-    with pytest.raises(BadInput, match="JOB is 'b': name jobs that lie in the dead-letter queue"):
-        redrive("ocr", ["b"], config=account.config)
-
-    assert account.waiting(account.dead_letters) == 1

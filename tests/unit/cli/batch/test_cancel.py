@@ -8,10 +8,10 @@ import pytest
 from moto import mock_aws
 
 from spindown.app.batch.submit import Draft, submit_items
-from spindown.cli.cancel import cancel
+from spindown.cli.batch.cancel import cancel
 from spindown.cli.session import open_session
 from spindown.error import BadInput
-from tests.unit.cli.test_redrive import Account
+from tests.unit.cli.batch.account import Account
 
 
 @pytest.fixture

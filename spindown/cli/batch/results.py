@@ -1,0 +1,86 @@
+"""``spindown results``: what came of work comes out."""
+
+import json
+import sys
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from spindown.app.batch.result import find_jobs, read_progress, read_records
+from spindown.app.port import ObjectStore
+from spindown.app.work.attachment.log import read_logs
+from spindown.cli import option
+from spindown.cli.session import Session, open_session
+from spindown.contract.codec import encode
+from spindown.contract.job.manifest import JobState
+from spindown.error import BadInput, NotFound
+
+
+def results(
+    name: Annotated[str, typer.Argument(help="A batch or a job.")],
+    *,
+    summary: Annotated[bool, typer.Option("--summary", help="One line a job instead.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="What its code printed instead.")] = False,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Print what was committed so far, one JSON record an item."""
+    if summary and log:
+        raise BadInput("--log", "with --summary", "give one of the two")
+    session = open_session(config, deployment=deployment, local=local)
+    jobs, store = _find(session, name)
+    for job_id in jobs:
+        if log:
+            _print_logs(store, job_id, as_json=as_json)
+        elif summary:
+            _print_progress(store, job_id, as_json=as_json)
+        else:
+            _print_records(store, job_id)
+
+
+def _find(session: Session, name: str) -> tuple[tuple[str, ...], ObjectStore]:
+    """Return the jobs that a batch or a job stands for, and where their workload keeps them."""
+    for workload in session.deployment.workloads:
+        store = session.work_store(workload)
+        with suppress(NotFound):
+            return find_jobs(name, store), store
+    raise BadInput("results", name, "name a batch or a job that was submitted")
+
+
+def _print_logs(store: ObjectStore, job_id: str, *, as_json: bool) -> None:
+    """Print the output of each attempt; an attempt is an epoch of its job."""
+    for epoch, text in read_logs(job_id, store):
+        if as_json:
+            print(json.dumps({"job_id": job_id, "attempt": epoch, "output": text}))
+        else:
+            print(f"== {job_id}, attempt {epoch} ==")
+            print(text, end="" if text.endswith("\n") else "\n")
+
+
+def _print_records(store: ObjectStore, job_id: str) -> None:
+    try:
+        for record in read_records(job_id, store):
+            print(json.dumps(record, ensure_ascii=False))
+    except NotFound:
+        sys.stderr.write(f"spindown: {job_id} is waiting: no worker has claimed it yet\n")
+        return
+    progress = read_progress(job_id, store)
+    if progress.state is JobState.FAILED:
+        sys.stderr.write(f"spindown: {job_id} was given up: {progress.reason}\n")
+
+
+def _print_progress(store: ObjectStore, job_id: str, *, as_json: bool) -> None:
+    progress = read_progress(job_id, store)
+    if as_json:
+        print(json.dumps(encode(progress)))
+        return
+    state = progress.state or "waiting"
+    total = "?" if progress.items is None else f"{progress.items:,}"
+    failed = f", {progress.items_failed:,} failed" if progress.items_failed else ""
+    print(
+        f"{job_id}  {state}  {progress.items_done:,}/{total} items{failed}  "
+        f"${progress.cost_usd:.6f}  {progress.reason}".rstrip()
+    )
