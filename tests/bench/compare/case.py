@@ -9,8 +9,16 @@ from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
 from spindown.simulator import SimScenario
 from tests.bench.compare.source import Part
-from tests.bench.compare.traffic import bursts, images, office, shock, stream, training
-from tests.bench.compare.trouble import NINE_ZONES, crowd, faults, hot, long_job, no_ticks, starved
+from tests.bench.compare.world.traffic import bursts, images, office, shock, stream, training
+from tests.bench.compare.world.trouble import (
+    NINE_ZONES,
+    crowd,
+    faults,
+    hot,
+    long_job,
+    no_ticks,
+    starved,
+)
 
 #: Nothing is launched before it must be: no number of messages makes a launch due at once.
 _NEVER_AT_ONCE = 1_000_000

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tests.bench.compare.case import CASES
 from tests.bench.compare.grid import Results, Seed, grid, interval, mean, money, verdict
-from tests.bench.compare.trouble import LONG_JOB_HOURS
+from tests.bench.compare.world.trouble import LONG_JOB_HOURS
 
 TEXT = """One job of 48 hours of V100 work, anywhere in the last 30 % of the availability traces, at
 each region's prices of 2025. The product has no notion of a deadline: ours is what its settings can

@@ -17,9 +17,9 @@ from spindown.simulator import (
     simulate_deadline,
 )
 from tests.bench.compare.case import MAX_WORKERS, Case, deadline_policy, patient_policy
-from tests.bench.compare.dead import die
 from tests.bench.compare.source import Part
-from tests.bench.compare.trouble import LONG_JOB_HOURS
+from tests.bench.compare.world.dead import die
+from tests.bench.compare.world.trouble import LONG_JOB_HOURS
 
 #: Promises that the table is made for, minutes.
 PROMISES = (10.0, 60.0)

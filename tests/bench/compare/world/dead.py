@@ -14,7 +14,7 @@ from spindown.domain.policy import Policy
 from spindown.simulator import Run
 from spindown.simulator.scenario import SimScenario
 from tests.bench.compare.source import Part
-from tests.bench.compare.traffic import images
+from tests.bench.compare.world.traffic import images
 
 #: The first hour in which it may die, and how many instances must be alive then.
 _AFTER = 3 * 3600.0

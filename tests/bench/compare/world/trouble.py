@@ -10,7 +10,7 @@ from spindown.simulator.sample import sample_market
 from spindown.simulator.scenario import DAY
 from tests.bench.compare import source
 from tests.bench.compare.source import Part
-from tests.bench.compare.traffic import images, sold, training
+from tests.bench.compare.world.traffic import images, sold, training
 
 _HOUR = 3600.0
 
