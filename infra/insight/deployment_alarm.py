@@ -10,7 +10,7 @@ from infra.insight.series import DAY, FIVE_MINUTES, HOUR, Series
 
 #: Percent of the spend that the control plane's functions may cost.
 _CONTROL_SHARE = 5
-#: USD a day below which a share says nothing: a tick a minute costs about a cent.
+#: USD a day below which a share says nothing: ticks and refreshes cost about a cent.
 _SPEND_WORTH_A_SHARE = 1
 
 

@@ -125,11 +125,14 @@ def _gather_region(
 
 
 def _read_catalogue(region: str, market: Market, at: datetime) -> Catalogue:
+    # A usual price stands in where it is not known, as in the catalogue that the functions read.
+    volume = ask(lambda: market.volume_price(region=region))
     return Catalogue(
         taken_at=at,
         instance_types={kind.name: kind for kind in market.instance_types(region=region)},
         offerings={region: market.offerings(region=region)},
         on_demand={region: market.on_demand_prices(region=region)},
+        volume_price={} if isinstance(volume, Unknown) else {region: volume},
     )
 
 

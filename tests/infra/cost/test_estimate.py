@@ -11,7 +11,7 @@ from infra.cost.__main__ import describe_cost, main, read_templates
 from infra.cost.estimate import Estimate, estimate
 from infra.cost.page import render
 from infra.cost.price import PRICES, Usage
-from infra.insight.control_cost import SCALER_GIB
+from infra.insight.control_cost import FUNCTION_GIB
 from spindown.error import ContractError
 from tests.infra.assembly import ROOT, Assembly
 
@@ -110,14 +110,16 @@ def test_every_price_has_its_source() -> None:
     assert all(price.source.startswith("https://aws.amazon.com/") for price in PRICES.values())
 
 
-def test_the_control_share_goes_by_the_memory_that_the_scaler_has(templates: Templates) -> None:
-    (scaler,) = (
-        each["Properties"]
+def test_the_control_share_goes_by_the_memory_that_the_functions_have(
+    templates: Templates,
+) -> None:
+    found = {
+        each["Properties"]["FunctionName"]: each["Properties"]["MemorySize"] / 1024
         for each in templates["lab-core"].values()
-        if each["Properties"].get("FunctionName") == "lab-scaler"
-    )
+        if each["Type"] == "AWS::Lambda::Function"
+    }
 
-    assert scaler["MemorySize"] / 1024 == SCALER_GIB
+    assert {found[f"lab-{name}"] for name in ("scaler", "interruption", "offers")} == {FUNCTION_GIB}
 
 
 def test_the_page_says_what_each_line_says(whole: Estimate) -> None:

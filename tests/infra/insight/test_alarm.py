@@ -85,24 +85,35 @@ def test_rings_in_silence_where_silence_is_the_fault(
     assert alarm["Period"] * alarm["EvaluationPeriods"] == minutes * 60
 
 
+#: A refresh each hour, and no interruption.
+_OTHERS = {"offers": 24 * 30_000, "interruption": 0}
+
+
 @pytest.mark.parametrize(
     ("name", "values", "rings"),
     [
         pytest.param(
             "lab-control-share",
-            {"milliseconds": 18_000_000, "invocations": 60_000, "spend": 1.2},
+            {**_OTHERS, "milliseconds": 18_000_000, "invocations": 60_000, "spend": 1.2},
             True,
             id="functions cost a tenth",
         ),
         pytest.param(
             "lab-control-share",
-            {"milliseconds": 432_000, "invocations": 1440, "spend": 1.2},
+            {"milliseconds": 432_000, "invocations": 1440, "spend": 1.2}
+            | {"offers": 24 * 290_000, "interruption": 3_600_000},
+            True,
+            id="the function of each hour runs for five minutes",
+        ),
+        pytest.param(
+            "lab-control-share",
+            {**_OTHERS, "milliseconds": 432_000, "invocations": 1440, "spend": 1.2},
             False,
             id="a tick a minute costs a cent",
         ),
         pytest.param(
             "lab-control-share",
-            {"milliseconds": 432_000, "invocations": 1440, "spend": 0.0},
+            {**_OTHERS, "milliseconds": 432_000, "invocations": 1440, "spend": 0.0},
             False,
             id="nothing is spent on workers",
         ),

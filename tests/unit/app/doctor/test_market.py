@@ -75,6 +75,19 @@ def test_a_quota_has_room_for_max_workers(vcpus: float, verdict: Verdict) -> Non
     assert world.verdict(G_SPOT) is verdict
 
 
+@pytest.mark.parametrize(("gib_month", "price"), [(0.08, 0.279), (0.8, 0.378), (0.0, 0.279)])
+def test_an_offer_has_the_price_that_a_volume_has_in_its_region(
+    gib_month: float, price: float
+) -> None:
+    world = Examined()
+    world.market.move_volume_price(REGION, gib_month)
+
+    found = world.finding("offers for classify").found
+
+    # 0.263 for the instance, 0.005 for its address, 100 GiB; no price is taken for the usual one.
+    assert found.endswith(f" at {price:.3f} USD/h")
+
+
 def test_workloads_share_a_quota() -> None:
     config = a_config()
     config["workload"]["ocr"] = config["workload"]["classify"]
