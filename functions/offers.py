@@ -13,7 +13,7 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from functions.port import connect, control_ports
-from spindown.app.alarm.advice import advise
+from spindown.app.alarm.judgement import judge
 from spindown.app.batch.renew import renew_all
 from spindown.app.control import ControlPorts
 from spindown.app.offers import refresh
@@ -31,12 +31,12 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
     # First, since a market that cannot be read is an error.
     looks = renew_all(ports, store_of=store_of, until=ports.clock.now() + _RENEW_FOR)
     refreshed = refresh(ports)
-    advice = advise(ports)
+    judgements = judge(ports)
     return {
         "types": len(refreshed.catalogue.instance_types),
         "failures": dict(refreshed.failures),
-        "dear": {one.workload: one.diagnosis.cause.value for one in advice if one.diagnosis},
-        "not_judged": {one.workload: one.failure for one in advice if one.failure},
+        "dear": {one.workload: one.diagnosis.cause.value for one in judgements if one.diagnosis},
+        "not_judged": {one.workload: one.failure for one in judgements if one.failure},
         "renewed": {look.workload: look.renewed for look in looks},
         "not_renewed": {look.workload: look.why for look in looks if look.why},
     }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.cost.idle import ADVICE, HOURS_A_MONTH, LEDGER_GIB, REFRESH, TICK, Errand
+from infra.cost.idle import HOURS_A_MONTH, JUDGEMENT, LEDGER_GIB, REFRESH, TICK, Errand
 from infra.cost.price import PRICES, Usage
 from spindown.error import ContractError
 
@@ -146,10 +146,10 @@ def _schedule(properties: Properties, resources: Resources) -> Iterator[Line]:
     yield Line(usage=Usage.LAMBDA_GIB_SECOND, quantity=times * gib_seconds, purpose=purpose)
     yield from _errand(errand, times, purpose)
     if not ticks:
-        yield from _advice(times, function["MemorySize"], resources)
+        yield from _judgement(times, function["MemorySize"], resources)
 
 
-def _advice(times: float, memory_mib: float, resources: Resources) -> Iterator[Line]:
+def _judgement(times: float, memory_mib: float, resources: Resources) -> Iterator[Line]:
     """Yield what the refresh of the offers does besides for each workload, which has a tick."""
     schedules = (
         json.loads(one["Properties"]["Target"]["Input"])
@@ -157,9 +157,9 @@ def _advice(times: float, memory_mib: float, resources: Resources) -> Iterator[L
         if one["Type"] == "AWS::Scheduler::Schedule"
     )
     for _ in [target for target in schedules if "workload" in target]:
-        gib_seconds = times * ADVICE.seconds * memory_mib / 1024
+        gib_seconds = times * JUDGEMENT.seconds * memory_mib / 1024
         yield Line(usage=Usage.LAMBDA_GIB_SECOND, quantity=gib_seconds, purpose="judging costs")
-        yield from _errand(ADVICE, times, "judging costs")
+        yield from _errand(JUDGEMENT, times, "judging costs")
 
 
 def _errand(errand: Errand, times: float, purpose: str) -> Iterator[Line]:

@@ -64,7 +64,7 @@ REFRESH = Errand(
 )
 
 #: What the offers function does besides for each workload: judge what its items have cost.
-ADVICE = Errand(
+JUDGEMENT = Errand(
     seconds=0.1,
     used={
         # One consistent query of a ledger of up to 12 KB, 4 KB a unit.

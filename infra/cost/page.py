@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from infra.cost.estimate import Charge, Estimate
-from infra.cost.idle import ADVICE, HOURS_A_MONTH, REFRESH, TICK
+from infra.cost.idle import HOURS_A_MONTH, JUDGEMENT, REFRESH, TICK
 from infra.cost.price import AS_OF, PRICES, Usage
 
 
@@ -95,7 +95,7 @@ def _basis() -> Iterator[str]:
     yield f"- A month has {HOURS_A_MONTH:,.0f} hours; a workload has one tick a minute."
     yield f"- A tick: {TICK.basis}."
     yield f"- A refresh of the offers, every hour: {REFRESH.basis}."
-    yield f"- Judging what items cost, then, for each workload: {ADVICE.basis}."
+    yield f"- Judging what items cost, then, for each workload: {JUDGEMENT.basis}."
     yield "- A metric is billed for each hour in which a value is sent."
     yield ""
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spindown.contract.settings import ENV_SPOT_ADVISOR
-from spindown.local.market.operation.advice import ADVICE_PATH
+from spindown.local.market.operation.advisor import ADVISOR_PATH
 
 ACCOUNT = "000000000000"
 ACCESS_KEY = "spindown-local"
@@ -34,7 +34,7 @@ def aws_environment(endpoint: str, region: str) -> dict[str, str]:
         "AWS_ACCESS_KEY_ID": ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
         "AWS_EC2_METADATA_DISABLED": "true",
-        ENV_SPOT_ADVISOR: f"{endpoint}{ADVICE_PATH}",
+        ENV_SPOT_ADVISOR: f"{endpoint}{ADVISOR_PATH}",
         "NO_PROXY": _LOOPBACK,
         "no_proxy": _LOOPBACK,
     }

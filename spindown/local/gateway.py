@@ -19,7 +19,7 @@ from hypercorn.typing import ASGIFramework
 
 from spindown.error import BadInput, SpindownError
 from spindown.local.market.app import service_of
-from spindown.local.market.operation.advice import ADVICE_PATH
+from spindown.local.market.operation.advisor import ADVISOR_PATH
 from spindown.local.market.wire.asgi import App, Receive, Response, Scope, Send, respond
 from spindown.local.status import STATUS_PATH
 
@@ -64,7 +64,7 @@ class Router:
         elif path == STATUS_PATH:
             answer = await asyncio.to_thread(self._status)
             await respond(send, Response(200, json.dumps(answer).encode(), "application/json"))
-        elif path == ADVICE_PATH or service_of(scope["headers"]) in _MARKET_SERVICES:
+        elif path == ADVISOR_PATH or service_of(scope["headers"]) in _MARKET_SERVICES:
             await self._market(scope, receive, send)
         else:
             await self._emulator(scope, receive, send)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.app.alarm.advice import COST
+from spindown.app.alarm.judgement import COST
 from spindown.app.ledger import AccountView, Ledger, LedgerView, sum_spend
 from spindown.app.port import JobQueue
 from spindown.contract.row import QuotaRow, SpendRow

@@ -17,7 +17,7 @@ from botocore.validate import ParamValidator
 from spindown.local.market.fleet import Fleets
 from spindown.local.market.market import Market
 from spindown.local.market.operation import EC2, PRICING, QUOTA
-from spindown.local.market.operation.advice import ADVICE_PATH, spot_advice
+from spindown.local.market.operation.advisor import ADVISOR_PATH, spot_advisor_data
 from spindown.local.market.operation.call import Answer, Call, NotOwnedError, Operation
 from spindown.local.market.operation.pricing import REGIONS as PRICING_REGIONS
 from spindown.local.market.wire.asgi import (
@@ -66,9 +66,9 @@ class MarketApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; the spot advisor's file is asked for without a signature."""
-        if scope["path"] == ADVICE_PATH:
-            advice = spot_advice(self._market.scenario)
-            await respond(send, Response(200, advice, "application/json"))
+        if scope["path"] == ADVISOR_PATH:
+            data = spot_advisor_data(self._market.scenario)
+            await respond(send, Response(200, data, "application/json"))
             return
         signed = credential_scope(scope["headers"])
         region, service = signed or (self._market.scenario.regions[0], "ec2")

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from infra.cost.idle import ADVICE, REFRESH, TICK
+from infra.cost.idle import JUDGEMENT, REFRESH, TICK
 from infra.cost.price import Usage
-from spindown.app.alarm.advice import advise
+from spindown.app.alarm.judgement import judge
 from spindown.app.offers import refresh
 from spindown.aws.log.emf import metric_events
 from spindown.memory import PortCall
@@ -47,7 +47,7 @@ def test_an_idle_hour_of_advice_uses_what_the_estimate_says() -> None:
     world = ControlWorld(budget=100.0)
     world.run(5)
     refresh(world.ports)
-    advise(world.ports)
+    judge(world.ports)
     calls: list[PortCall] = []
 
     def count(call: PortCall, proceed: Callable[[], Any]) -> Any:
@@ -56,12 +56,12 @@ def test_an_idle_hour_of_advice_uses_what_the_estimate_says() -> None:
 
     world.interfere = count
     before = len(world.metrics.data)
-    advise(world.ports)
+    judge(world.ports)
 
     assert [call.method for call in calls if call.port == "table"] == ["query"]
-    assert ADVICE.used[Usage.TABLE_READ] == TICK.used[Usage.TABLE_READ]
+    assert JUDGEMENT.used[Usage.TABLE_READ] == TICK.used[Usage.TABLE_READ]
     assert not [call for call in calls if call.port in {"topic", "objects", "queue"}]
-    assert len(world.metrics.data) - before == ADVICE.metrics
+    assert len(world.metrics.data) - before == JUDGEMENT.metrics
 
 
 def test_an_idle_tick_sends_as_many_metrics_as_the_estimate_says() -> None:

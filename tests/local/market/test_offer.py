@@ -9,7 +9,7 @@ import pytest
 from spindown.aws.market import Ec2Market
 from spindown.aws.market.advisor import parse_advice
 from spindown.domain.offer import Quota
-from spindown.local.market.operation.advice import spot_advice
+from spindown.local.market.operation.advisor import spot_advisor_data
 from spindown.local.market.scenario import parse_scenario
 from spindown.memory import MemoryClock
 from tests.local.market.world import PLAIN, START, World, a_world, refused
@@ -206,7 +206,7 @@ rate_per_hour = 0.5
 
 
 def test_the_advisors_file_tells_how_often_the_scenario_reclaims() -> None:
-    file = json.loads(spot_advice(parse_scenario(PLAIN + RECLAIMS, origin="test")))
+    file = json.loads(spot_advisor_data(parse_scenario(PLAIN + RECLAIMS, origin="test")))
 
     shares = parse_advice(file, "us-east-1")
 

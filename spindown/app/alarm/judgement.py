@@ -31,8 +31,8 @@ _MIB_PER_GIB = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """What was found out about one workload."""
+class Judgement:
+    """What was found out about the costs of one workload."""
 
     workload: str
     #: None: an item costs what it usually does, or too little is known.
@@ -41,20 +41,20 @@ class Advice:
     failure: str = ""
 
 
-def advise(ports: ControlPorts) -> tuple[Advice, ...]:
+def judge(ports: ControlPorts) -> tuple[Judgement, ...]:
     """Judge the cost of every workload, tell people, say what one warm machine would cost."""
     return tuple(_try(name, ports) for name in ports.deployment().workloads)
 
 
-def _try(workload: str, ports: ControlPorts) -> Advice:
+def _try(workload: str, ports: ControlPorts) -> Judgement:
     try:
-        return _advise(workload, ports)
+        return _judge(workload, ports)
     except SpindownError as exc:
         # One workload that cannot be judged must not keep the others from it.
-        return Advice(workload=workload, failure=str(exc))
+        return Judgement(workload=workload, failure=str(exc))
 
 
-def _advise(workload: str, ports: ControlPorts) -> Advice:
+def _judge(workload: str, ports: ControlPorts) -> Judgement:
     ledger, now = Ledger(ports.table, workload), ports.clock.now()
     view = ledger.read()
     dimensions = of_workload(ports.deployment().name, workload)
@@ -73,7 +73,7 @@ def _advise(workload: str, ports: ControlPorts) -> Advice:
         by_cause = {**dimensions, CAUSE: diagnosis.cause.value}
         data.append(Datum(name="CostRise", value=diagnosis.dollars, dimensions=by_cause))
     ports.metrics.emit(data)
-    return Advice(workload=workload, diagnosis=diagnosis)
+    return Judgement(workload=workload, diagnosis=diagnosis)
 
 
 def _diagnose(workload: str, view: LedgerView, ports: ControlPorts) -> Diagnosis | None:

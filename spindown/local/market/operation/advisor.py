@@ -7,7 +7,7 @@ from typing import Any
 from spindown.local.market.scenario import Scenario
 
 #: Where the gateway serves it.
-ADVICE_PATH = "/spot-advisor-data.json"
+ADVISOR_PATH = "/spot-advisor-data.json"
 
 #: Upper limits of the buckets, per cent a month, as in AWS's file.
 _LIMITS = (5, 11, 16, 22, 100)
@@ -15,7 +15,7 @@ _LABELS = ("<5%", "5-10%", "10-15%", "15-20%", ">20%")
 _HOURS_PER_MONTH = 730.0
 
 
-def spot_advice(scenario: Scenario) -> bytes:
+def spot_advisor_data(scenario: Scenario) -> bytes:
     """Return the file: every spot type of every region of the scenario, with its bucket."""
     ranges = [
         {"index": index, "label": label, "dots": index, "max": limit}

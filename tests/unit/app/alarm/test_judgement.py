@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spindown.app.alarm.advice import advise
+from spindown.app.alarm.judgement import judge
 from spindown.contract.codec import encode
 from spindown.contract.row import SpendRow, spend_sort
 from spindown.domain.diagnosis import Cause
@@ -70,10 +70,10 @@ def test_names_the_cause_and_the_setting_to_change(cause: Cause) -> None:
     changes, setting = DEAR[cause]
     world = a_world(replace(USUAL, **changes))
 
-    (advice,) = advise(world.ports)
+    (judgement,) = judge(world.ports)
 
-    assert advice.diagnosis is not None
-    assert advice.diagnosis.cause is cause
+    assert judgement.diagnosis is not None
+    assert judgement.diagnosis.cause is cause
     ((subject, text),) = world.topic.said
     assert subject == f"demo-classify: cost-{cause.value.replace(' ', '-')}"
     assert text.startswith("classify: An item costs ")
@@ -82,15 +82,15 @@ def test_names_the_cause_and_the_setting_to_change(cause: Cause) -> None:
     assert strangers(text) == []
     (rise,) = [datum for datum in world.metrics.data if datum.name == "CostRise"]
     assert rise.dimensions["Cause"] == cause.value
-    assert rise.value == pytest.approx(advice.diagnosis.dollars)
+    assert rise.value == pytest.approx(judgement.diagnosis.dollars)
 
 
 def test_says_nothing_of_a_usual_day() -> None:
     world = a_world(USUAL)
 
-    (advice,) = advise(world.ports)
+    (judgement,) = judge(world.ports)
 
-    assert (advice.diagnosis, advice.failure) == (None, "")
+    assert (judgement.diagnosis, judgement.failure) == (None, "")
     assert world.topic.said == ()
     assert world.metrics.values("CostRise") == []
 
@@ -99,23 +99,23 @@ def test_a_cause_is_told_once_a_day_and_its_metric_every_hour() -> None:
     world = a_world(replace(USUAL, dollars=6.0))
 
     for _ in range(12):
-        advise(world.ports)
+        judge(world.ports)
         world.clock.advance(HOUR)
     assert len(world.topic.said) == 1
     assert len(world.metrics.values("CostRise")) == 12
 
     world.put(spend_sort(world.now), **encode(replace(USUAL, **DEAR[Cause.IDLE][0])))
-    advise(world.ports)
+    judge(world.ports)
     assert [subject.partition("cost-")[2] for subject, _ in world.topic.said] == ["price", "idle"]
 
 
-def test_a_tick_does_not_forget_what_the_advice_has_told() -> None:
+def test_a_tick_does_not_forget_what_the_judgement_has_told() -> None:
     world = a_world(replace(USUAL, dollars=6.0))
-    advise(world.ports)
+    judge(world.ports)
 
     for _ in range(20):
         world.tick(HOUR)
-        advise(world.ports)
+        judge(world.ports)
 
     assert len(world.topic.said) == 1
 
@@ -136,10 +136,10 @@ def test_a_machine_that_is_needed_is_no_overkill(
     today = replace(USUAL, **(DEAR[Cause.OVERKILL][0] | changes))
     world = a_world(today, requirements=requirements)
 
-    (advice,) = advise(world.ports)
+    (judgement,) = judge(world.ports)
 
-    assert advice.diagnosis is not None
-    assert advice.diagnosis.cause is Cause.PRICE
+    assert judgement.diagnosis is not None
+    assert judgement.diagnosis.cause is Cause.PRICE
 
 
 def test_overkill_names_a_cheaper_machine_that_holds_what_was_used() -> None:
@@ -147,7 +147,7 @@ def test_overkill_names_a_cheaper_machine_that_holds_what_was_used() -> None:
     today = replace(USUAL, **DEAR[Cause.OVERKILL][0])
     world = a_world(today, requirements=Requirements(gpu_names=frozenset({"A10G", "L4"})))
 
-    advise(world.ports)
+    judge(world.ports)
 
     assert "g4dn.xlarge would do for 0." in world.topic.said[0][1]
 
@@ -155,7 +155,7 @@ def test_overkill_names_a_cheaper_machine_that_holds_what_was_used() -> None:
 def test_tells_what_an_hour_of_one_warm_machine_would_cost() -> None:
     world = ControlWorld()
 
-    advise(world.ports)
+    judge(world.ports)
 
     # g4dn.xlarge on demand, with volume and public address.
     assert world.metric("WarmDollars") == pytest.approx(0.526, abs=0.03)
@@ -165,6 +165,6 @@ def test_a_workload_that_cannot_be_judged_is_said_and_stops_nobody() -> None:
     world = a_world(replace(USUAL, dollars=6.0))
 
     world.interfere = failing(Unreachable("no answer"), "query")
-    (advice,) = advise(world.ports)
+    (judgement,) = judge(world.ports)
 
-    assert (advice.diagnosis, advice.failure) == (None, "no answer")
+    assert (judgement.diagnosis, judgement.failure) == (None, "no answer")
