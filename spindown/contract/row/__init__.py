@@ -5,14 +5,6 @@ the account ``d#``. Values are the dataclasses of ``spindown.domain.fleet`` thro
 ``contract.codec``; rows that have no dataclass there are defined here.
 """
 
-from spindown.contract.row.account import (
-    CALLS_PER_MINUTE,
-    BudgetRow,
-    CallsRow,
-    QuotaRow,
-    RateRow,
-    SpendRow,
-)
 from spindown.contract.row.key import (
     BACKLOG,
     BOOT_RATE,
@@ -60,6 +52,14 @@ from spindown.contract.row.state import (
     DecisionRow,
     LockRow,
     PolicyRow,
+    QuotaRow,
+)
+from spindown.contract.row.sum import (
+    CALLS_PER_MINUTE,
+    BudgetRow,
+    CallsRow,
+    RateRow,
+    SpendRow,
 )
 
 __all__ = [

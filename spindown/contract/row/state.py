@@ -1,4 +1,4 @@
-"""Rows that say how things stand: the lock, the backlog, a breaker, the policy, the decision."""
+"""Rows that say how things stand: the lock, the backlog, a quota, a breaker, the policy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -64,6 +64,16 @@ class BacklogRow:
     swept_at: datetime | None = None
     #: Region -> since EC2 asked there to slow down.
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaRow:
+    """A quota class that EC2 said is full."""
+
+    quota_class: str
+    code: str
+    until: datetime
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

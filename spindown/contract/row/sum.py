@@ -1,4 +1,4 @@
-"""Rows that add up: what was learned, what was spent, and what all workloads share."""
+"""Rows that add up: what was learned, what was spent, how often EC2 was asked."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -71,13 +71,3 @@ class CallsRow:
 
     minute: str = ""
     count: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaRow:
-    """A quota class that EC2 said is full."""
-
-    quota_class: str
-    code: str
-    until: datetime
-    message: str = ""
