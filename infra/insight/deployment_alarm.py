@@ -42,8 +42,9 @@ def watch_deployment(deployment: str, *, budget_per_month: float | None) -> Iter
         periods=3,
         says=f"The functions of {deployment} have something to tell, and their topic does not "
         "take it.",
-        mend="run `spindown status` for what it is, and see why sns:Publish on "
-        f"{deployment}-alarms is refused: a policy of the topic or of the organisation.",
+        mend="run `spindown status` for what it is; in the logs of scaler and offers the line "
+        f"with the metric Untold has the reason: mostly a policy that refuses sns:Publish on "
+        f"{deployment}-alarms.",
     )
     yield _control_share(series)
 

@@ -53,6 +53,16 @@ def test_prints_one_line_for_each_set_of_dimensions(clock: MemoryClock) -> None:
     assert (second["Outcome"], second["LaunchAttempts"]) == ("capacity", 2)
 
 
+def test_a_reason_stands_beside_a_metric_and_is_no_dimension(clock: MemoryClock) -> None:
+    untold = Datum(name="Untold", value=2, dimensions=OCR, reason="sns:Publish is refused")
+
+    plain, event = _printed(clock, [BACKLOG, untold])
+
+    assert event["reason"] == "sns:Publish is refused"
+    assert event["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["Deployment", "Workload"]]
+    assert "reason" not in plain
+
+
 def test_values_of_one_metric_go_together(clock: MemoryClock) -> None:
     (event,) = _printed(clock, [BOOT] * 3)
     assert event["BootSeconds"] == [41.5, 41.5, 41.5]

@@ -5,7 +5,7 @@ others, written only while there is something to remember.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from spindown.app.control import ControlPorts
 from spindown.app.ledger import Ledger
@@ -30,8 +30,16 @@ def remember(review: Review, ledger: Ledger) -> Sequence[Write]:
     return [*kept, *(ledger.delete(rows.concern_sort(name)) for name in review.forgotten)]
 
 
-def tell(review: Review, workload: str, ports: ControlPorts, ledger: Ledger) -> int:
-    """Tell people of what is due; return how many texts could not be told.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Untold:
+    """Texts that people could not be told."""
+
+    number: int
+    reason: str
+
+
+def tell(review: Review, workload: str, ports: ControlPorts, ledger: Ledger) -> Untold | None:
+    """Tell people of what is due; return what could not be told, None if nothing.
 
     After the first that the topic does not take, the others wait for the next time.
     """
@@ -43,20 +51,24 @@ def tell(review: Review, workload: str, ports: ControlPorts, ledger: Ledger) -> 
             # Whole: what else is remembered may have lost a race.
             told = replace(review.present[concern.name], told_at=ports.clock.now())
             ledger.write(ledger.put(rows.concern_sort(concern.name), told))
-        except SpindownError:
-            return len(review.due) - number
-    return 0
+        except SpindownError as exc:
+            return Untold(number=len(review.due) - number, reason=str(exc))
+    return None
 
 
-def measure(standing: Sequence[Concern], untold: int, dimensions: Mapping[str, str]) -> list[Datum]:
+def measure(
+    standing: Sequence[Concern], untold: Untold | None, dimensions: Mapping[str, str]
+) -> list[Datum]:
     """Return the metrics of what stands; ``dimensions`` are those of the workload."""
     data = [
         Datum(name="Concerns", value=1, dimensions={**dimensions, CONCERN: concern.name})
         for concern in standing
     ]
-    if untold:
+    if untold is not None:
         deployment = {DEPLOYMENT: dimensions[DEPLOYMENT]}
-        data.append(Datum(name="Untold", value=untold, dimensions=deployment))
+        data.append(
+            Datum(name="Untold", value=untold.number, dimensions=deployment, reason=untold.reason)
+        )
     return data
 
 

@@ -62,6 +62,8 @@ class Datum:
     name: str
     value: float
     dimensions: Mapping[str, str] = field(default_factory=dict)
+    #: What is behind it, for whoever reads the log: no dimension.
+    reason: str = ""
 
 
 class MetricSink(Protocol):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from spindown.app.alarm.tell import Untold
 from spindown.app.control import CATALOGUE_FOR, SETTINGS_FOR, ControlPorts, Kind
 from spindown.app.knowledge import read_knowledge
 from spindown.app.ledger import AccountView, Fence, Ledger, LedgerView
@@ -80,9 +81,9 @@ class Tick:
     budget_stopped: bool = False
     catalogue_age: timedelta | None = None
     tally: Tally = field(default_factory=Tally)
-    #: What people are told, and how many texts could not be told.
+    #: What people are told, and what could not be told.
     concerns: Review = field(default_factory=Review)
-    untold: int = 0
+    untold: Untold | None = None
 
     @property
     def policy(self) -> Policy:

@@ -49,17 +49,21 @@ class LoggedMetricSink:
 
 
 def metric_events(data: Iterable[Datum], at: datetime) -> Sequence[str]:
-    """Return metrics as events in the embedded metric format, one for each set of dimensions."""
-    sets: dict[tuple[tuple[str, str], ...], dict[str, list[float]]] = {}
+    """Return metrics as events in the embedded metric format, one for each set of dimensions.
+
+    A reason goes along as a member that is neither metric nor dimension.
+    """
+    sets: dict[tuple[str, tuple[tuple[str, str], ...]], dict[str, list[float]]] = {}
     for datum in data:
         if datum.name not in METRICS:
             _log.warning("metric dropped, since it is not in the table: %s", datum.name)
             continue
-        values = sets.setdefault(tuple(sorted(datum.dimensions.items())), {})
+        about = (datum.reason, tuple(sorted(datum.dimensions.items())))
+        values = sets.setdefault(about, {})
         values.setdefault(datum.name, []).append(datum.value)
     return [
-        json.dumps(_event(dict(dimensions), part, at), separators=(",", ":"))
-        for dimensions, values in sets.items()
+        json.dumps(_event(dict(dimensions), part, at, reason), separators=(",", ":"))
+        for (reason, dimensions), values in sets.items()
         for part in _parts(values)
     ]
 
@@ -77,7 +81,7 @@ def _parts(values: Mapping[str, Sequence[float]]) -> Iterator[Mapping[str, Seque
 
 
 def _event(
-    dimensions: Mapping[str, str], values: Mapping[str, Sequence[float]], at: datetime
+    dimensions: Mapping[str, str], values: Mapping[str, Sequence[float]], at: datetime, reason: str
 ) -> Mapping[str, Any]:
     directive = {
         "Namespace": NAMESPACE,
@@ -86,6 +90,7 @@ def _event(
     }
     return {
         "_aws": {"Timestamp": _milliseconds(at), "CloudWatchMetrics": [directive]},
+        **({"reason": reason} if reason else {}),
         **dimensions,
         **{name: many[0] if len(many) == 1 else many for name, many in values.items()},
     }

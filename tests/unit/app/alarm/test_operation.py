@@ -225,6 +225,8 @@ def test_a_topic_that_takes_nothing_stops_no_tick_and_is_tried_again() -> None:
     world.settings.put_live(WORKLOAD, '{"max_workers": "many"}')
     world.run(12)
     assert world.metric("Untold") == 1
+    (reason,) = {datum.reason for datum in world.metrics.data if datum.name == "Untold"}
+    assert reason == "sns:Publish"
     assert world.topic.said == ()
 
     world.interfere = None
