@@ -7,6 +7,8 @@ from spindown.simulator import BASELINES
 from tests.bench.compare.case import CASES
 from tests.bench.compare.deadline import TEXT, deadlines, lines
 from tests.bench.compare.grid import Results, Seed, grid, interval, mean, money, ranged, verdict
+from tests.bench.compare.waste import TEXT as TIGHT
+from tests.bench.compare.waste import waste
 
 #: Of the bill: what interruptions may undo at most where notices are missing.
 _REDO_AT_MOST = 0.05
@@ -43,6 +45,9 @@ def page(results: Results, gaps: Sequence[Mapping[str, float | str]], told: str)
         _against(plain),
         "\n## Waits and bounds\n",
         _waits(plain),
+        "\n## What the schedule wastes\n",
+        TIGHT,
+        waste(plain, _mains(plain), ("10 min", "60 min")),
         "\n## A deadline\n",
         TEXT,
         deadlines(long),
@@ -147,9 +152,13 @@ def _gaps(gaps: Sequence[Mapping[str, float | str]]) -> str:
     return grid(head, rows)
 
 
+def _mains(results: Results) -> list[str]:
+    return [name for name in results if CASES[name].is_main]
+
+
 def _targets(results: Results, long: Results) -> str:
     told = []
-    main = [name for name in results if CASES[name].is_main]
+    main = _mains(results)
     for promise, most in (("10 min", 1.10), ("60 min", 1.05)) if main else ():
         found = mean_ratio(results, promise, "bounded_wait")
         sparse = mean_ratio(results, promise, "sparse_wait")
