@@ -9,7 +9,7 @@ from functools import lru_cache
 import pytest
 
 from spindown.app.ledger import LedgerView
-from spindown.app.reconcile.adopt import UNTOLD
+from spindown.app.reconcile.launch.adopt import UNTOLD
 from spindown.app.reconcile.reap import UNKNOWN
 from spindown.contract import row as rows
 from spindown.contract import tag

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spindown.app.reconcile.adopt import UNTOLD
-from spindown.app.reconcile.outcome import ADOPTED
+from spindown.app.reconcile.launch.adopt import UNTOLD
+from spindown.app.reconcile.launch.outcome import ADOPTED
 from spindown.contract.decision import Outcome
 from spindown.contract.job.manifest import JobState, Manifest, decode_manifest, manifest_key
 from spindown.domain.fleet import LaunchState

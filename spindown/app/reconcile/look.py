@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from spindown.app.ending import bound_leases, note_interruption, remember_interruption
 from spindown.app.port import InstanceView
-from spindown.app.reconcile.adopt import decode_request
-from spindown.app.reconcile.outcome import back_off
+from spindown.app.reconcile.launch.adopt import decode_request
+from spindown.app.reconcile.launch.outcome import back_off
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import tag
 from spindown.domain.fleet import LaunchState, Worker, WorkerState

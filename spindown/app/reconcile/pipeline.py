@@ -30,16 +30,17 @@ from spindown.app.alarm.tell import remember, tell
 from spindown.app.control import ControlPorts
 from spindown.app.ledger import Fence, Ledger
 from spindown.app.port import Datum
-from spindown.app.reconcile.account import charge_fleet, tidy, watch_month
-from spindown.app.reconcile.adopt import adopt
-from spindown.app.reconcile.choose import Choice, choose, weigh
+from spindown.app.reconcile.charge import charge_fleet, watch_month
 from spindown.app.reconcile.journal import FenceLost
-from spindown.app.reconcile.launch import launch
+from spindown.app.reconcile.launch.adopt import adopt
+from spindown.app.reconcile.launch.choose import Choice, choose, weigh
+from spindown.app.reconcile.launch.outcome import back_off, forget_backoff
+from spindown.app.reconcile.launch.walk import launch
 from spindown.app.reconcile.look import look
-from spindown.app.reconcile.outcome import back_off, forget_backoff
 from spindown.app.reconcile.reap import reap_fleet
 from spindown.app.reconcile.report import decide, measure
 from spindown.app.reconcile.tick import Tick, gather
+from spindown.app.reconcile.tidy import tidy
 from spindown.app.reconcile.track import follow_backlog, seen_changes
 from spindown.contract import row as rows
 from spindown.contract.codec import encode

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 
 from spindown.app.ending import end_worker, free_leases, remember_interruption
 from spindown.app.port import InstanceView, When
+from spindown.app.reconcile.launch.outcome import ADOPTED, mark_unavailable
 from spindown.app.reconcile.look import assumed, each_region
-from spindown.app.reconcile.outcome import ADOPTED, mark_unavailable
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import row as rows
 from spindown.contract.codec import encode

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 
-from spindown.app.reconcile.choose import Choice
+from spindown.app.reconcile.launch.choose import Choice
 from spindown.app.reconcile.tick import Tick
 from spindown.contract.decision import (
     CandidateRecord,

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from spindown.app.ledger import AccountView
 from spindown.app.offers import current_catalogue, current_sale
-from spindown.app.reconcile.closure import closed_regions, is_on_trial
+from spindown.app.reconcile.launch.closure import closed_regions, is_on_trial
 from spindown.app.reconcile.tick import ACCOUNT, CATALOGUE_STALE_AFTER, Tick
 from spindown.app.reconcile.track import waiting_of
 from spindown.contract.row import QuotaRow

@@ -1,26 +1,20 @@
-"""Charge what the fleet has cost since the last tick, and clear away what is finished."""
+"""Charge what the fleet has cost since the last tick."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 
 from spindown.app.offers import price_now
-from spindown.app.port import When, Write
+from spindown.app.port import When
 from spindown.app.reconcile.journal import Bundle
 from spindown.app.reconcile.reap import close_breaker
 from spindown.app.reconcile.tick import ACCOUNT, Tick
 from spindown.app.reconcile.track import add_sample
-from spindown.app.spend import Charge, add_to_budget, charge, join_charges
+from spindown.app.spend import Charge, charge, join_charges
 from spindown.contract import row as rows
 from spindown.contract.row import SpendRow
-from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState
+from spindown.domain.fleet import Worker, WorkerState
 from spindown.error import SpindownError
 
-#: Finished rows stay in sight this long, for whoever watches.
-_SHOWN_FOR = timedelta(minutes=15)
-#: Days of the account that one query brings along, and rows that one tick clears away.
-_DAYS_KEPT = 40
-_ROWS_AT_ONCE = 30
 #: Workers charged in one bundle: each brings three rows of its own at the most.
 _CHARGES_AT_ONCE = 25
 
@@ -101,61 +95,3 @@ def watch_month(tick: Tick) -> None:
     """Read the month's account now and then while something bills, for its metrics."""
     if tick.account is None and any(w.is_live for w in tick.workers.values()):
         tick.account = tick.ports.cache.recall(ACCOUNT, "", tick.now, tick.ledger.read_account)
-
-
-def tidy(tick: Tick) -> None:
-    """Move finished rows to the history, and drop what nothing remembers any more."""
-    units = [*_old_workers(tick), *_old_launches(tick), *_old_pools(tick), *_old_days(tick)]
-    for unit in units[:_ROWS_AT_ONCE]:
-        tick.journal.note(*unit)
-
-
-def _old_workers(tick: Tick) -> list[tuple[Write, ...]]:
-    return [
-        tick.ledger.move_to_history(rows.worker_sort(w.instance_id), w, now=tick.now)
-        for w in tick.view.workers.values()
-        if w.ended_at is not None and _is_past(w.ended_at, tick.now)
-    ]
-
-
-def _old_launches(tick: Tick) -> list[tuple[Write, ...]]:
-    used = {w.launch_id for w in tick.workers.values()}
-    return [
-        (
-            *tick.ledger.move_to_history(rows.launch_sort(x.launch_id), x, now=tick.now),
-            *_give_back(x),
-        )
-        for x in tick.view.launches.values()
-        if x.state is not LaunchState.INTENDED
-        and x.launch_id not in used
-        and _is_past(x.intended_at, tick.now)
-    ]
-
-
-def _give_back(launch: Launch) -> tuple[Write, ...]:
-    """Return the release of what a launch had set aside and its workers never cost."""
-    if not launch.reserved_usd:
-        return ()
-    return (add_to_budget(launch.intended_at, {"committed": -launch.reserved_usd}),)
-
-
-def _old_pools(tick: Tick) -> list[tuple[Write, ...]]:
-    forgotten_after = tick.policy.unavailable_at_most
-    return [
-        (tick.ledger.delete(rows.unavailable_sort(u.pool)),)
-        for u in tick.view.unavailable.values()
-        if tick.now - u.until > forgotten_after and tick.unavailable.get(u.pool) == u
-    ]
-
-
-def _old_days(tick: Tick) -> list[tuple[Write, ...]]:
-    kept = sorted(tick.view.spend)[-_DAYS_KEPT:]
-    return [
-        tick.ledger.move_to_history(f"{rows.SPEND}{day}", row, now=tick.now)
-        for day, row in tick.view.spend.items()
-        if day not in kept
-    ]
-
-
-def _is_past(at: datetime, now: datetime) -> bool:
-    return now - at > _SHOWN_FOR

@@ -21,10 +21,10 @@ from spindown.app.port import (
     When,
     Write,
 )
-from spindown.app.reconcile.adopt import encode_request
-from spindown.app.reconcile.choose import Choice, budget_left
-from spindown.app.reconcile.closure import is_on_trial
-from spindown.app.reconcile.outcome import back_off, record_outcome
+from spindown.app.reconcile.launch.adopt import encode_request
+from spindown.app.reconcile.launch.choose import Choice, budget_left
+from spindown.app.reconcile.launch.closure import is_on_trial
+from spindown.app.reconcile.launch.outcome import back_off, record_outcome
 from spindown.app.reconcile.tick import Tick, outpost_stands
 from spindown.contract import row as rows
 from spindown.contract import tag

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from spindown.app.reconcile.outcome import backing_off_until
+from spindown.app.reconcile.launch.outcome import backing_off_until
 from spindown.app.reconcile.reap import STRIKES
 from spindown.app.reconcile.tick import Tick
 from spindown.domain.ranking import Closure

@@ -11,7 +11,7 @@ import json
 from datetime import timedelta
 
 from spindown.app.port import LaunchedInstance, LaunchRequest, RefusalKind
-from spindown.app.reconcile.outcome import backing_off_until, give_up, record_outcome
+from spindown.app.reconcile.launch.outcome import backing_off_until, give_up, record_outcome
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import tag
 from spindown.contract.codec import decode, encode
