@@ -3,12 +3,12 @@
 1. Take the lock; whoever finds it taken leaves at once (``ledger``).
 2. Gather: the ledger, the settings, the queue itself, never an event's payload (``tick``).
 3. Follow the queue: since when work waits, since when there is none (``track``).
-4. Adopt launches whose answer was lost (``adopt``).
-5. Weigh what is missing by what is known already (``choose``).
+4. Adopt launches whose answer was lost (``launch.adopt``).
+5. Weigh what is missing by what is known already (``launch.choose``).
 6. Look at EC2, in turns and not in a tick that launches (``look``); end what breaks its own
    contract, free the jobs of what is gone (``reap``).
-7. Charge the fleet (``account``), weigh again, rank what is on sale if a launch is due
-   (``choose``), walk the list (``launch``).
+7. Charge the fleet (``charge``), weigh again, rank what is on sale if a launch is due
+   (``launch.choose``), walk the list (``launch.walk``); clear away what is finished (``tidy``).
 8. Write down what was decided (``report``) and give the lock back, in one transaction with all
    that this tick has learned (``journal``).
 9. Tell people of what they must mend (``app.alarm``).
