@@ -7,8 +7,8 @@
 5. Weigh what is missing by what is known already (``launch.choose``).
 6. Look at EC2, in turns and not in a tick that launches (``look``); end what breaks its own
    contract, free the jobs of what is gone (``reap``).
-7. Charge the fleet (``charge``), weigh again, rank what is on sale if a launch is due
-   (``launch.choose``), walk the list (``launch.walk``); clear away what is finished (``tidy``).
+7. Charge the fleet (``charge``), clear away what is finished (``tidy``), weigh again, rank what
+   is on sale if a launch is due (``launch.choose``), walk the list (``launch.walk``).
 8. Write down what was decided (``report``) and give the lock back, in one transaction with all
    that this tick has learned (``journal``).
 9. Tell people of what they must mend (``app.alarm``).
