@@ -50,7 +50,7 @@ synth: setup ## Synthesise the CloudFormation templates into cdk.out
 bench: setup ## Measure; figures go to docs/bench
 	@$(PYTEST) -m bench -p no:randomly -rA -o faulthandler_timeout=1800 tests/bench $(ARGS)
 
-compare: setup ## Compare with eight others and the bounds: docs/benchmarks.md; about 25 minutes; ARGS="--data DIR"
+compare: setup ## Compare with eight others and the bounds: docs/benchmarks.md; half an hour of a core; ARGS="--data DIR --processes 2"
 	@$(BIN)/python -m tests.bench.compare $(ARGS)
 
 proof: setup ## Run the slow tests: what takes minutes to prove

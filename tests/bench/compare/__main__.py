@@ -6,16 +6,18 @@ Run by ``make compare``. What a run has found is kept after each scenario.
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import Boot, Zone, bound
 from tests.bench.compare.case import CASES
 from tests.bench.compare.exact import optimum
-from tests.bench.compare.measure import measure
+from tests.bench.compare.measure import Figures, measure
 from tests.bench.compare.source import Part
 from tests.bench.compare.table import page
 
@@ -46,26 +48,37 @@ def main() -> int:
         results = whole["results"]
         _keep(options.out, results, whole["gaps"] or _solve(list(results), data), whole["told"])
         return 0
-    begun, gaps = perf_counter(), []
+    gaps: list[dict[str, float | str]] = []
     if options.keep:
         whole = json.loads((options.out / "benchmarks.json").read_text(encoding="utf-8"))
         results = {name: whole["results"][name] for name in whole["results"] if name not in names}
         gaps = [gap for gap in whole["gaps"] if gap["slice"].rpartition(",")[0] not in names]
-    for name in names:
-        for seed in range(1, options.seeds + 1):
-            part = Part(options.part)
-            found = measure(CASES[name], seed, data or Path(), part)
+    runs = [(name, seed) for name in names for seed in range(1, options.seeds + 1)]
+    begun, seconds = perf_counter(), 0.0
+    with ProcessPoolExecutor(options.processes) as pool:
+        work = partial(_run, data=data or Path(), part=Part(options.part))
+        for (name, seed), (found, took) in zip(runs, pool.map(work, runs), strict=True):
             results.setdefault(name, {})[str(seed)] = found
+            seconds += took
             print(f"{perf_counter() - begun:6.0f} s  {name} seed {seed}", flush=True)  # noqa: T201
-        _write(options, results, gaps, begun)
-    _write(options, results, [*gaps, *_solve(names, data)], begun)
+            if seed == options.seeds:
+                _write(options, results, gaps, seconds)
+    _write(options, results, [*gaps, *_solve(names, data)], seconds)
     return 0
+
+
+def _run(which: tuple[str, int], data: Path, part: Part) -> tuple[Mapping[str, Figures], float]:
+    """Return the figures of one scenario with one seed, and the seconds of a core they took."""
+    name, seed = which
+    begun = process_time()
+    return measure(CASES[name], seed, data, part), process_time() - begun
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="directory of the real traces and prices")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--cases", default="", help="names, with commas; all by default")
     parser.add_argument("--part", default=Part.REPORT.value, choices=[p.value for p in Part])
     parser.add_argument("--keep", action="store_true", help="keep the rows of other scenarios")
@@ -112,9 +125,9 @@ def _write(
     options: argparse.Namespace,
     results: dict[str, dict[str, object]],
     gaps: list[dict[str, float | str]],
-    begun: float,
+    seconds: float,
 ) -> None:
-    minutes = (perf_counter() - begun) / 60.0
+    minutes = seconds / 60.0
     told = (
         f"Part of the traces: `{options.part}`; {options.seeds} seeds; {minutes:.0f} minutes on"
         " one core."

@@ -83,7 +83,7 @@ CASES: Mapping[str, Case] = {
     for case in (
         Case(
             name="S1",
-            title="office batches, 200 GPU-hours a month, a week of it",
+            title="office batches, a month of 200 GPU-hours",
             build=office,
             is_main=True,
             needs_data=False,
@@ -91,13 +91,13 @@ CASES: Mapping[str, Case] = {
         Case(
             name="S2 x0.6",
             title="image requests (GenTD26), thinned to 0.6",
-            build=images(0.6, 2.0),
+            build=images(0.6, 4.0),
             is_main=True,
         ),
         Case(
             name="S2",
             title="image requests (GenTD26) as they came",
-            build=images(1.0, 2.0),
+            build=images(1.0, 4.0),
             is_main=True,
         ),
         Case(
@@ -109,13 +109,13 @@ CASES: Mapping[str, Case] = {
         Case(
             name="S3 103959",
             title="training jobs (Philly), a thin queue",
-            build=training("103959", 10.5),
+            build=training("103959", 11.0),
             is_main=True,
         ),
         Case(
             name="S3 6c71a0",
             title="training jobs (Philly), a busy queue",
-            build=training("6c71a0", 1.0),
+            build=training("6c71a0", 2.0),
             is_main=True,
         ),
         Case(

@@ -28,7 +28,7 @@ def sold(
 
 
 def office(seed: int, _data: Path, _part: Part) -> SimScenario:
-    return sold("S1", office_batches(seed=seed, days=7, work_hours=200 * 7 / 30), seed, days=7)
+    return sold("S1", office_batches(seed=seed, days=30, work_hours=200), seed, days=30)
 
 
 def images(load: float, days: float) -> Callable[[int, Path, Part], SimScenario]:
@@ -53,7 +53,7 @@ def bursts(seed: int, _data: Path, _part: Part) -> SimScenario:
 
 
 def stream(seed: int, _data: Path, _part: Part) -> SimScenario:
-    return sold("S5", daily_stream(seed=seed, days=1), seed, days=1)
+    return sold("S5", daily_stream(seed=seed, days=2), seed, days=2)
 
 
 #: A price of a day holds for this share of one, so that four months pass in three days.
