@@ -171,14 +171,14 @@ class Container:
         return ("--volume", f"{self.code}:{self.code}:ro", "--workdir", str(self.code))
 
 
-def find_runtime(env: Mapping[str, str], runtimes: Sequence[str] = RUNTIMES) -> str:
+def find_runtime(env: Mapping[str, str]) -> str:
     """Return the container runtime of this machine, one whose daemon answers.
 
     Raises:
         NoRuntime: none does; one sentence says what was tried.
     """
     tried = []
-    for name in runtimes:
+    for name in RUNTIMES:
         if shutil.which(name, path=env.get("PATH", os.defpath)) is None:
             tried.append(f"{name} is not installed")
             continue

@@ -239,7 +239,7 @@ def _judge_quota(name: str, need: _Need, facts: Facts, *, is_stuck: bool) -> Fin
     )
 
 
-def _verdict(*, is_blocked: bool = False, is_short: bool = False) -> Verdict:
+def _verdict(*, is_short: bool, is_blocked: bool = False) -> Verdict:
     if is_blocked:
         return Verdict.BLOCKED
     return Verdict.WARNING if is_short else Verdict.GOOD
