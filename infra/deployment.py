@@ -13,10 +13,12 @@ from aws_cdk import App, CliCredentialsStackSynthesizer, DefaultStackSynthesizer
 
 from infra.control.bundle import Target
 from infra.core import CoreStack
+from infra.grant.limit import check_roles
 from infra.image.stack import ImageStack, baked_workloads
 from infra.insight.stack import InsightStack
 from infra.outpost import OutpostStack
 from spindown import config
+from spindown.config import Config
 from spindown.error import ConfigError
 
 T = TypeVar("T")
@@ -32,13 +34,35 @@ def synthesise() -> None:
     """Write the templates where the CDK command line wants them (raises ConfigError)."""
     app = App()
     describe(app)
-    app.synth()
+    synthesise_app(app, load_config(app))
+
+
+def synthesise_app(app: App, loaded: Config) -> None:
+    """Synthesise, and see that CloudFormation and IAM take what came of it (ConfigError)."""
+    workloads, regions = len(loaded.workloads), len(loaded.deployment.outpost)
+    try:
+        assembly = app.synth()
+    except RuntimeError as exc:
+        if "TooManyResourcesInStack" not in str(exc):
+            raise
+        said = "divide them among deployments: a stack of CloudFormation takes 500 resources"
+        raise ConfigError("workload", f"{workloads} workloads", said) from exc
+    templates = [stack.template for stack in assembly.stacks]
+    check_roles(templates, workloads=workloads, regions=regions)
+
+
+def load_config(app: App) -> Config:
+    """Return what spindown.toml says, the one that the context names (ConfigError)."""
+    return config.load(_path(app))
+
+
+def _path(app: App) -> Path:
+    return Path(app.node.try_get_context("config") or "spindown.toml")
 
 
 def describe(app: App) -> CoreStack:
     """Add the stacks of the deployment to ``app``, return the core stack (raises ConfigError)."""
-    path = Path(app.node.try_get_context("config") or "spindown.toml")
-    loaded = config.load(path)
+    path, loaded = _path(app), load_config(app)
     make_synthesizer = _choose(app, "synthesizer", _SYNTHESIZERS)
     core = CoreStack(
         app,

@@ -14,6 +14,7 @@ from infra.control.teardown import Teardown
 from infra.control.trigger import INSTANCE_EVENTS
 from infra.grant import control as grant
 from infra.grant import launch
+from infra.grant.limit import split_statements
 from infra.grant.statement import allow, make_role
 from infra.ground import DeploymentStack, fixed_name
 from infra.network import Network
@@ -94,14 +95,15 @@ class OutpostStack(DeploymentStack):
     def _grant(
         self, construct_id: str, functions: Sequence[str], statements: list[iam.PolicyStatement]
     ) -> None:
-        """Attach a policy to roles at home; it goes with this stack."""
-        iam.CfnManagedPolicy(
-            self._use,
-            construct_id,
-            description=f"What {' and '.join(functions)} may do in this region",
-            policy_document=iam.PolicyDocument(statements=statements),
-            roles=[fixed_name(self._deployment, function) for function in functions],
-        )
+        """Attach what a policy holds, or several of them, to roles at home; it goes with us."""
+        for number, part in enumerate(split_statements(self, statements), 1):
+            iam.CfnManagedPolicy(
+                self._use,
+                construct_id if number == 1 else f"{construct_id}{number}",
+                description=f"What {' and '.join(functions)} may do in this region",
+                policy_document=iam.PolicyDocument(statements=part),
+                roles=[fixed_name(self._deployment, function) for function in functions],
+            )
 
     def _read_outposts(self) -> iam.PolicyStatement:
         names = [workload.name for workload in self._workloads]

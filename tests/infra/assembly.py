@@ -123,16 +123,21 @@ def synthesise(project: Path, directory: Path) -> "Assembly":
     return Assembly(project, directory, core.stack_name)
 
 
-def synthesise_core(project: Path, directory: Path) -> "Assembly":
-    """Return the core template alone, without the exports that other stacks ask it for."""
-    app = make_app(project, directory)
-    core = CoreStack(
+def describe_core(app: App, project: Path) -> CoreStack:
+    """Add the core stack alone to an app."""
+    return CoreStack(
         app,
         config=config.load(project),
         root=project.parent,
         target=Target.LAMBDA,
         synthesizer=DefaultStackSynthesizer(),
     )
+
+
+def synthesise_core(project: Path, directory: Path) -> "Assembly":
+    """Return the core template alone, without the exports that other stacks ask it for."""
+    app = make_app(project, directory)
+    core = describe_core(app, project)
     app.synth()
     return Assembly(project, directory, core.stack_name)
 

@@ -1,0 +1,87 @@
+"""What IAM takes: how long a policy may be, and how many of them a role may have.
+
+Source: AWS IAM User Guide, "IAM and AWS STS quotas".
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from spindown.error import ConfigError
+
+#: Characters of a managed policy, white space left out.
+POLICY_CHARACTERS_MAX = 6_144
+#: Managed policies of a role, as long as nobody has asked for more.
+POLICIES_MAX = 10
+
+#: What a reference may become: an id of EC2 has 20 characters, a region 14, an account 12.
+_REFERENCE = "x" * 24
+#: Around the statements of a policy.
+_ENVELOPE = len('{"Version":"2012-10-17","Statement":[]}')
+
+Template = Mapping[str, Any]
+
+
+def split_statements(
+    scope: Construct, statements: Iterable[iam.PolicyStatement]
+) -> list[list[iam.PolicyStatement]]:
+    """Return statements, in their order, as few policies as take them."""
+    policies: list[list[iam.PolicyStatement]] = [[]]
+    used = _ENVELOPE
+    for statement in statements:
+        size = measure(Stack.of(scope).resolve(statement.to_statement_json())) + 1
+        if policies[-1] and used + size > POLICY_CHARACTERS_MAX:
+            policies.append([])
+            used = _ENVELOPE
+        policies[-1].append(statement)
+        used += size
+    return policies
+
+
+def measure(document: Any) -> int:
+    """Return the characters of a part of a template, as long as its references may make it."""
+    return len(json.dumps(_written_out(document), separators=(",", ":")))
+
+
+def _written_out(value: Any) -> Any:
+    match value:
+        case {"Fn::Join": [str(glue), list(parts)]}:
+            return glue.join(str(_written_out(part)) for part in parts)
+        case {"Ref": str()} | {"Fn::GetAtt": list()}:
+            return _REFERENCE
+        case Mapping():
+            return {key: _written_out(one) for key, one in value.items()}
+        case list():
+            return [_written_out(one) for one in value]
+    return value
+
+
+def check_roles(templates: Sequence[Template], *, workloads: int, regions: int) -> None:
+    """See that each role takes what the stacks attach to it (raises ConfigError)."""
+    attached = Counter(role for template in templates for role in _attachments(template))
+    for role, count in attached.items():
+        if count > POLICIES_MAX:
+            raise ConfigError(
+                "deployment.outpost",
+                f"{regions} regions for {workloads} workloads",
+                f"divide them among deployments: {role} would have {count} managed policies, and "
+                f"IAM takes {POLICIES_MAX}",
+            )
+
+
+def _attachments(template: Template) -> Iterator[str]:
+    """Yield for each managed policy of a stack each role that has it, by name if it has one."""
+    resources = template["Resources"]
+    for resource in resources.values():
+        if resource["Type"] == "AWS::IAM::ManagedPolicy":
+            for role in resource["Properties"]["Roles"]:
+                match role:
+                    case {"Ref": str(name)}:
+                        yield resources[name].get("Properties", {}).get("RoleName", name)
+                    case _:
+                        yield str(role)

@@ -1,0 +1,77 @@
+"""What a deployment grows to is what CloudFormation and IAM take, or a sentence says so."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.deployment import describe, load_config, synthesise_app
+from infra.grant.limit import POLICIES_MAX, POLICY_CHARACTERS_MAX, check_roles, measure
+from spindown.error import ConfigError
+from tests.infra.assembly import PLAIN, Assembly, describe_core, make_app, write_project
+
+
+def a_config(workloads: int, *regions: str) -> str:
+    """Return a spindown.toml of so many plain workloads, spread over regions."""
+    head, _, _ = PLAIN.partition("[workload")
+    outposts = "".join(f'[deployment.outpost.{one}]\nzones = ["{one}a"]\n' for one in regions)
+    runs = "".join(
+        f'[workload.w{number}.run]\nentrypoint = "job:run"\ncode = "code"\n'
+        for number in range(workloads)
+    )
+    return head + outposts + runs
+
+
+def a_template(policies: int) -> dict[str, Any]:
+    """Return a stack that attaches so many policies to the scaler's role."""
+    return {
+        "Resources": {
+            f"Policy{number}": {
+                "Type": "AWS::IAM::ManagedPolicy",
+                "Properties": {"Roles": ["lab-scaler"]},
+            }
+            for number in range(policies)
+        }
+    }
+
+
+def test_no_policy_of_a_large_outpost_is_too_long(tmp_path: Path) -> None:
+    project = write_project(tmp_path, a_config(12, "us-west-2"))
+    app = make_app(project, tmp_path / "out")
+    describe(app)
+
+    synthesise_app(app, load_config(app))
+
+    outpost = Assembly(project, tmp_path / "out", "lab-outpost-us-west-2")
+    policies = outpost.all_of("AWS::IAM::ManagedPolicy")
+    assert len(policies) == 3
+    for one in policies:
+        assert measure(one["PolicyDocument"]) <= POLICY_CHARACTERS_MAX
+    attached = [one for one in policies if "lab-eu-west-1-scaler" in one["Roles"]]
+    assert len(attached) == 2
+    # Split, and nothing lost.
+    sids = [s["Sid"] for one in attached for s in one["PolicyDocument"]["Statement"]]
+    assert len(sids) == len(set(sids)) == 12
+
+
+def test_a_role_that_would_have_too_many_policies_is_told_of() -> None:
+    check_roles([a_template(POLICIES_MAX)], workloads=20, regions=2)
+
+    with pytest.raises(ConfigError) as caught:
+        check_roles([a_template(POLICIES_MAX), a_template(1)], workloads=20, regions=4)
+
+    assert str(caught.value) == (
+        "deployment.outpost is '4 regions for 20 workloads': divide them among deployments: "
+        "lab-scaler would have 11 managed policies, and IAM takes 10"
+    )
+
+
+def test_more_workloads_than_a_stack_takes_are_told_of_in_one_sentence(tmp_path: Path) -> None:
+    project = write_project(tmp_path, a_config(36))
+    app = make_app(project, tmp_path / "out")
+    describe_core(app, project)
+
+    with pytest.raises(ConfigError) as caught:
+        synthesise_app(app, load_config(app))
+
+    assert str(caught.value).startswith("workload is '36 workloads': divide them among deployments")
