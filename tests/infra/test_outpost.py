@@ -21,7 +21,7 @@ from tests.infra.assembly import (
     words,
     write_project,
 )
-from tests.infra.test_teardown import depends_on, of_type
+from tests.infra.dependency import depends_on, of_type
 
 
 @pytest.fixture(scope="module")

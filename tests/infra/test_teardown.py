@@ -1,10 +1,9 @@
 """What stands when ``cdk destroy`` ends the instances, and what is gone by then."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.infra.assembly import Assembly
+from tests.infra.dependency import depends_on, of_type
 
 #: What an instance runs by, or what holds what it does: CloudFormation resource types.
 STAYS = {
@@ -17,39 +16,8 @@ STAYS = {
     "AWS::S3::Bucket",
     "AWS::SQS::Queue",
 }
-
 #: What launches without being asked to.
 GOES_FIRST = {"AWS::CloudWatch::Alarm", "AWS::Events::Rule", "AWS::Scheduler::Schedule"}
-
-
-def depends_on(assembly: Assembly, name: str) -> set[str]:
-    """Return what a resource is made after, and deleted before, directly or not."""
-    seen: set[str] = set()
-    rest = [name]
-    while rest:
-        one = assembly.resources[rest.pop()]
-        found = {*referred(one.get("Properties", {})), *one.get("DependsOn", [])} - seen
-        seen |= found
-        rest += found
-    return seen & set(assembly.resources)
-
-
-def referred(value: object) -> Iterator[str]:
-    match value:
-        case {"Ref": str(name)} if not name.startswith("AWS::"):
-            yield name
-        case {"Fn::GetAtt": [str(name), _]}:
-            yield name
-        case dict():
-            for part in value.values():
-                yield from referred(part)
-        case list():
-            for part in value:
-                yield from referred(part)
-
-
-def of_type(assembly: Assembly, *kinds: str) -> set[str]:
-    return {name for name, one in assembly.resources.items() if one["Type"] in kinds}
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from spindown.contract.location import check_declared, parse_location
 from spindown.contract.run import RunSpec, decode_run_spec, encode_run_spec
 from spindown.error import SpindownError
 from tests.bench.record import record
-from tests.unit.contract.test_manifest import WHOLE
+from tests.unit.contract.manifest import WHOLE
 from worker.child.call import BadResult, Call, ResultReader
 from worker.child.runner import Task
 

@@ -2,40 +2,17 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.contract.job.manifest import (
-    Failure,
-    JobState,
-    Manifest,
-    Part,
-    StateFile,
-    decode_manifest,
-    encode_manifest,
-)
+from spindown.contract.job.manifest import decode_manifest, encode_manifest
 from spindown.contract.job.result import ItemStatus, OutputFile, Record, decode_part, encode_part
 from spindown.contract.run import RunSpec, decode_run_spec, encode_run_spec
 from spindown.error import ContractError, NewerSchema
-
-AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
-WHOLE = Manifest(
-    job_id="j",
-    epoch=3,
-    owner="i-1/0",
-    state=JobState.RUNNING,
-    next_item=2,
-    items=5,
-    parts=(Part(key="k", first=0, last=1, bytes=10, sha256="s", failed=1),),
-    user_state=(StateFile(path="p", key="k", bytes=1, sha256="s"),),
-    failures=(Failure(at=AT, instance_id="i-1", epoch=1, kind="loss", reason="r"),),
-    claimed_at=AT,
-    children=("a", "b"),
-    extra={"later": {"a": 1}},
-)
+from tests.unit.contract.manifest import WHOLE
 
 
 def test_a_manifest_comes_back_with_what_later_versions_wrote() -> None:
