@@ -45,13 +45,13 @@ def allow(
     )
 
 
-def see_missing_objects(*, bucket_arn: str, versions: bool = False) -> iam.PolicyStatement:
+def see_missing_objects(*, bucket_arn: str) -> iam.PolicyStatement:
     """Return the listing of our bucket, without which a missing key answers 403, not 404.
 
-    It bears no condition on the prefix, because reading an object has none to compare.
+    It bears no condition on the prefix, because reading an object has none to compare; one with
+    IfExists would let through what names no prefix, the listing of everything.
     """
-    actions = ["s3:ListBucket", "s3:ListBucketVersions"] if versions else ["s3:ListBucket"]
-    return allow("SeeMissingObjects", actions, [bucket_arn])
+    return allow("SeeMissingObjects", ["s3:ListBucket"], [bucket_arn])
 
 
 def write_log(*, log_group_arn: str) -> iam.PolicyStatement:

@@ -43,7 +43,13 @@ def keep_results(*, bucket_arn: str, workload: str) -> list[iam.PolicyStatement]
             [f"{root}jobs/*", f"{root}{STATES}*"],
         ),
         allow("ReadUploads", ["s3:GetObject"], [f"{root}{UPLOADS}*"]),
-        see_missing_objects(bucket_arn=bucket_arn, versions=True),
+        see_missing_objects(bucket_arn=bucket_arn),
+        allow(
+            "SeeVersions",
+            ["s3:ListBucketVersions"],
+            [bucket_arn],
+            {"StringLike": {"s3:prefix": f"{work_root(workload)}jobs/*"}},
+        ),
     ]
 
 

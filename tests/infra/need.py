@@ -61,7 +61,7 @@ _WORKER_NEEDS = [
     # The user's own checkpoint.
     *_objects(["AbortMultipartUpload", "GetObject", "PutObject"], "workloads/rich/state/j/5a"),
     Call("s3:ListBucket", STORE),
-    Call("s3:ListBucketVersions", STORE),
+    Call("s3:ListBucketVersions", STORE, {"s3:prefix": ["workloads/rich/jobs/j/manifest.json"]}),
     # What a job names: files that submit has uploaded, declared inputs, their listing.
     *_objects(["GetObject"], "workloads/rich/inputs/b-1/a.png"),
     Call("s3:GetObject", "arn:aws:s3:::papers/2026/a.pdf"),
@@ -118,6 +118,8 @@ _WORKER_MUST_NOT = [
     Call("s3:GetObject", "arn:aws:s3:::other/2026/a.pdf"),
     Call("s3:ListBucket", "arn:aws:s3:::papers", {"s3:prefix": ["2024/"]}),
     Call("s3:ListBucket", "arn:aws:s3:::papers"),
+    Call("s3:ListBucketVersions", STORE),
+    Call("s3:ListBucketVersions", STORE, {"s3:prefix": ["workloads/plain/jobs/j/manifest.json"]}),
     Call("s3:PutObject", CODE),
     Call("secretsmanager:GetSecretValue", ours("secretsmanager", "secret:hub/token2-a1B2c3")),
     Call("secretsmanager:PutSecretValue", ours("secretsmanager", "secret:hub/token-a1B2c3")),

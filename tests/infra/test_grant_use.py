@@ -22,6 +22,7 @@ STATEMENTS = [
             "KeepUsage",
             "ReadUploads",
             "SeeMissingObjects",
+            "SeeVersions",
             "ReadCode",
             "ReadKit",
             "ReadInputs",

@@ -36,8 +36,10 @@ SERVES: Mapping[str, frozenset[str]] = {
     # It gets no message, or cannot take up its job.
     "WorkQueue": WORK,
     "KeepResults": JOBS | {"measured", "told"},
-    # A torn manifest is mended by its last good version; a list of items may be there already.
+    # A list of items may be there already; the epochs of a torn manifest are those of its parts.
     "SeeMissingObjects": frozenset({"listed", "torn"}),
+    # It is mended by its last good version.
+    "SeeVersions": frozenset({"torn"}),
     # How the last owner ended stands in history.
     "ReadOwnHistory": frozenset({"left"}),
     "ReadUploads": frozenset({"uploaded"}),
