@@ -77,6 +77,15 @@ def test_what_a_fall_of_capacity_takes_within_an_hour_is_free_and_runs_through_i
     assert [x.price for x in supply.within(7300.0, 7400.0)] == [0.0]
 
 
+def test_a_bound_that_charges_every_hour_knows_no_luck() -> None:
+    zone = a_zone(reclaims_per_hour=1.0, capacity=((0.0, 1.0), (1800.0, 0.0)))
+    scenario = a_scenario(an_arrival(at=0.0), listings=(a_listing(zones={"us-west-2a": zone}),))
+
+    charged = bound(scenario, start_within=600, is_refunded=False)
+    assert charged.bounded_wait == pytest.approx(690 * HOURLY)
+    assert bound(scenario, start_within=600).bounded_wait < charged.bounded_wait
+
+
 def test_no_refund_without_reclaims_and_more_with_more() -> None:
     assert refund_share(0.0) == 0.0
     assert refund_share(0.1) == pytest.approx(0.049, abs=0.001)

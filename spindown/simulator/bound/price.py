@@ -21,17 +21,20 @@ class Prices:
     and address are never free.
     """
 
-    def __init__(self, scenario: SimScenario, *, boot: float = 0.0) -> None:
+    def __init__(
+        self, scenario: SimScenario, *, boot: float = 0.0, is_refunded: bool = True
+    ) -> None:
         """Look at a market.
 
         Args:
             scenario: what is sold.
             boot: seconds that each instance is paid for before it works, where an hour is to be
                 one of work; 0 where boots are counted apart.
+            is_refunded: whether hours that EC2 will not charge are counted as free.
         """
         self._extra = extra_price_per_hour(scenario.root_volume_gib)
         self._boot = boot / 3600.0
-        supply = Supply(scenario)
+        supply = Supply(scenario, is_refunded=is_refunded)
         self._starts = supply.starts
         self._hour: list[float] = []
         self._work: list[float] = []

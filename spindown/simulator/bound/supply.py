@@ -52,10 +52,10 @@ class Offered:
 class Supply:
     """What may run when: constant between two of ``starts``."""
 
-    def __init__(self, scenario: SimScenario) -> None:
-        """Look at a market."""
+    def __init__(self, scenario: SimScenario, *, is_refunded: bool = True) -> None:
+        """Look at a market; without ``is_refunded`` every hour is charged."""
         self._stalls = [
-            _Stall(listing, zone)
+            _Stall(listing, zone, is_refunded=is_refunded)
             for listing in scenario.listings
             for zone in listing.zones.values()
         ]
@@ -91,13 +91,14 @@ class Supply:
 
 
 class _Stall:
-    def __init__(self, listing: Listing, zone: Zone) -> None:
+    def __init__(self, listing: Listing, zone: Zone, *, is_refunded: bool) -> None:
         self._listing = listing
+        self._reclaims = zone.reclaims_per_hour if is_refunded else 0.0
         self._zone = zone
         self._spot = Track(zone.spot, None)
         self._capacity = Track(_usable(zone.capacity), float("inf"))
         self._on_demand = Track(zone.on_demand_capacity, float("inf"))
-        self._free = Track(_free(zone.capacity), 0.0)
+        self._free = Track(_free(zone.capacity) if is_refunded else (), 0.0)
         self._cheapest: list[tuple[float, float]] = []
 
     def changes(self) -> set[float]:
@@ -118,8 +119,7 @@ class _Stall:
         spot, machines = self._spot.at(seconds), self._capacity.at(seconds) or 0.0
         if spot is not None and machines > 0.0:
             price = 0.0 if self._free.at(seconds) else spot
-            rate = self._zone.reclaims_per_hour
-            found.append(Offered(_SPOT, price, spot, listing.speed, machines, rate))
+            found.append(Offered(_SPOT, price, spot, listing.speed, machines, self._reclaims))
         return found
 
     def within(self, cuts: Sequence[float]) -> list[Offered]:

@@ -35,16 +35,19 @@ class Bound:
     start_within: float
 
 
-def bound(scenario: SimScenario, *, start_within: float) -> Bound:
+def bound(scenario: SimScenario, *, start_within: float, is_refunded: bool = True) -> Bound:
     """Return lower bounds on the dollars of a scenario.
 
     Args:
         scenario: arrivals, prices, capacity and boots; the controller plays no part.
         start_within: seconds from a job's arrival to its start, at most; a job that has begun is
             worked on without a pause.
+        is_refunded: whether hours that EC2 will not charge are sought out. Without it this is no
+            bound where machines are taken: who has luck with refunds pays less.
     """
     boot = mean_boot(scenario.boot)
-    prices, working = Prices(scenario), Prices(scenario, boot=boot)
+    prices = Prices(scenario, is_refunded=is_refunded)
+    working = Prices(scenario, boot=boot, is_refunded=is_refunded)
     slowest = min(listing.speed for listing in scenario.listings)
     arrivals = sorted(scenario.arrivals, key=lambda each: each.at)
     work = _work(arrivals, prices, start_within, slowest)
@@ -54,7 +57,8 @@ def bound(scenario: SimScenario, *, start_within: float) -> Bound:
     if arrivals:
         work = max(work, crowd_work(arrivals, prices, start_within, slowest))
         extra = extra_price_per_hour(scenario.root_volume_gib)
-        crowd = crowd_boots(arrivals, Supply(scenario), extra, boot, start_within)
+        supply = Supply(scenario, is_refunded=is_refunded)
+        crowd = crowd_boots(arrivals, supply, extra, boot, start_within)
         boots, sparse = max(boots, crowd), max(sparse, crowd)
     return Bound(
         work=work,

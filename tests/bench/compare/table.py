@@ -94,6 +94,7 @@ def _waits(results: Results) -> str:
         "worst baseline",
         "ours / L2 at 10",
         "ours / sparse bound at 10",
+        "the same, every hour charged",
         "p95 wait at 60",
         "ours / L2 at 60",
         "ours / sparse bound at 60",
@@ -109,6 +110,7 @@ def _waits(results: Results) -> str:
             ranged(interval([each["wait_p95_min"] for each in ours]), 1),
             f"{worst} {mean(seeds, worst, 'wait_p95_min'):.0f}",
             *_two(results, name, "10 min"),
+            _over_charged(results, name),
         ]
         if CASES[name].is_main:
             row += [
@@ -122,6 +124,11 @@ def _waits(results: Results) -> str:
         ]
         rows.append([*row, " / ".join(f"{100 * share:.1f}" for share in shares)])
     return grid(head, rows)
+
+
+def _over_charged(results: Results, name: str) -> str:
+    found = ratios(results, name, "ours 10 min", ("bound 10 min", "charged_wait"))
+    return ranged(interval(found))
 
 
 def _two(results: Results, name: str, promise: str) -> list[str]:
@@ -235,7 +242,7 @@ Written by `make compare`; nothing here is edited by hand. {told}
 
 Every row runs the shipped control plane and worker use cases in virtual time, with one policy for
 all scenarios: `start_within` as promised, nothing launched before it must be, everything else as
-shipped (but a ceiling of $5 an hour and 200 workers, which nobody reaches). Figures are means over
+shipped (but a ceiling of $5 an hour and 200 workers, which only the crowd of S6 reaches). Figures are means over
 seeds with 95 % bootstrap intervals. Boots, reclaims, prices and the hand-out of SQS are drawn from
 the seed, and SQS hands out any of the ten oldest messages.
 Traffic of S2, S3, S7, S8 and S11 is real, its last 30 % by time. The policy was worked out on the
@@ -245,8 +252,9 @@ Alibaba's trace of 2023; S1 and S5 are generated; S9 has the last four months of
 shrunk to three days; S6, S7 and S10 have the availability of V100s as probes saw it, from a second
 on that the seed draws. The bounds know capacity: where spot has none in time, on demand is what
 any policy must buy; wherever EC2 takes machines back they also seek out the hours that it will not
-charge. Baselines are models, treated kindly: jobs are handed out oldest first and without a
-request, work that scaling in would kill is spared.
+charge, which makes them loose in S7 and S8. So one column has the sparse bound with every hour
+charged; who has luck with refunds may be below that one. Baselines are models, treated kindly:
+jobs are handed out oldest first and without a request, work that scaling in would kill is spared.
 L2 bounds the mean: what EC2 takes within an hour is free, so a lucky seed can be below it.
 """
 
