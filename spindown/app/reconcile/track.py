@@ -22,7 +22,7 @@ def follow_backlog(tick: Tick) -> None:
     """Bring the backlog row up to date, of the queue and of the ticks; learn an ended gap."""
     before = tick.seen
     margin = next_margin(
-        timedelta(seconds=before.margin),
+        None if before.margin is None else timedelta(seconds=before.margin),
         started=before.claims - before.claims_seen,
         late=before.late - before.late_seen,
         policy=tick.policy,

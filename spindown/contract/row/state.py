@@ -55,8 +55,9 @@ class BacklogRow:
     #: Visible messages by the tick that saw them first, oldest first: when, and how many.
     waiting_since: tuple[datetime, ...] = ()
     waiting_jobs: tuple[int, ...] = ()
-    #: Seconds by which launches are planned to be earlier than the promise asks for.
-    margin: float = 0.0
+    #: Seconds by which launches are planned to be earlier than the promise asks for; None: not
+    #: learned yet.
+    margin: float | None = None
     #: When EC2 was last asked for our instances, and for spot requests that end.
     described_at: datetime | None = None
     reclaims_seen_at: datetime | None = None

@@ -110,6 +110,19 @@ def test_one_job_on_each_of_two_gpus_makes_the_ranking_follow_the_measurement() 
     assert rate(knowledge, "g5.xlarge") < rate(knowledge, "g4dn.xlarge")
 
 
+def test_where_jobs_differ_their_mean_counts_and_where_they_are_alike_their_median() -> None:
+    # Items take 1 s to 8 s, as many of each: the mean of the hours, not the usual job.
+    differing = measured(*[(100.0, 100.0 * 2**n) for n in range(4)] * 6)
+    hung = measured(*[(100.0, 100.0)] * 23, (100.0, 100_000.0))
+
+    assert rate(Knowledge(throughput={("T4", 1.0): differing}), "g4dn.xlarge") == pytest.approx(
+        3600 * 400 / 1500, rel=0.01
+    )
+    assert rate(Knowledge(throughput={("T4", 1.0): hung}), "g4dn.xlarge") == pytest.approx(
+        3600 / 1.2, rel=0.01
+    )
+
+
 @given(
     factor=st.floats(0.001, 1000.0),
     usual=st.integers(3, 30),

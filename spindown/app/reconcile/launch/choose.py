@@ -111,7 +111,7 @@ def _patience(tick: Tick, work: Backlog, present: Capacity) -> Patience | None:
         knowledge=tick.knowledge,
         policy=tick.policy,
         now=tick.now,
-        margin=timedelta(seconds=tick.seen.margin),
+        margin=timedelta(seconds=tick.seen.margin or 0.0),
     )
 
 
