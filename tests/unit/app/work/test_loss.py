@@ -31,6 +31,20 @@ def test_knows_how_far_a_lease_was_that_the_control_plane_has_freed() -> None:
     assert (taken.manifest.next_item, taken.lease.items_done) == (0, 6)
 
 
+def test_a_lease_that_was_freed_in_another_epoch_says_nothing_of_this_one() -> None:
+    world = WorkWorld()
+    held = world.hold({"items": items(9)})
+    ledger = Ledger(world.table, WORKLOAD)
+    _, past = ledger.move_to_history(
+        lease_sort("i-1", 0), replace(held.lease, epoch=7, items_done=6), now=world.clock.now()
+    )
+    ledger.write(past)
+    ledger.write(ledger.delete(lease_sort("i-1", 0)))
+    world.clock.advance(timedelta(minutes=6))
+
+    assert world.hold(seat=a_seat("i-2")).lease.items_done == 0
+
+
 def test_counts_a_loss_only_without_release_interruption_or_progress() -> None:
     world = WorkWorld()
     world.hold(JOB)

@@ -24,7 +24,7 @@ def test_deletes_the_message_of_a_job_that_is_over(state: JobState) -> None:
     world.send(JOB)
     declined = world.claim()
     assert isinstance(declined, Declined)
-    assert declined.outcome is Outcome.OVER
+    assert (declined.outcome, declined.reason) == (Outcome.OVER, state.value)
     assert world.queue.bodies() == []
 
 

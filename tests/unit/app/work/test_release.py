@@ -180,3 +180,15 @@ def fail(
     else:
         release(held, seat=seat, presence=world.presence(instance), ports=world.ports)
     return held
+
+
+def test_a_failure_after_the_last_item_leaves_the_job_complete() -> None:
+    world = WorkWorld()
+    held = world.hold({"job_id": "j", "items": items(2)})
+
+    settled = settle_failure(
+        held, a_portion(held), "too late", seat=a_seat(), ports=world.ports, policy=world.policy
+    )
+
+    assert (settled.manifest.state, settled.manifest.failures) == (JobState.COMPLETED, ())
+    assert len(world.records("j")) == 2

@@ -82,6 +82,20 @@ def test_the_items_of_a_prefix_do_not_move_when_objects_come_later() -> None:
     assert settle_items(job, world.ports) == first
 
 
+def test_who_lists_a_prefix_beside_another_takes_the_list_that_was_stored_first() -> None:
+    world = a_world()
+
+    def be_quicker(call: PortCall) -> None:
+        if call.method == "put":
+            world.before = None
+            world.objects.put(items_key("p"), b'"theirs"\n')
+
+    world.before = be_quicker
+    job = JobMessage(job_id="p", prefix_uri="s3://inputs/images/")
+
+    assert settle_items(job, world.ports) == ("theirs",)
+
+
 def test_a_folder_marker_is_no_item() -> None:
     world = WorkWorld(sources={"s3://inputs/d/": b"", "s3://inputs/d/a": b"a"})
     job = JobMessage(job_id="j", prefix_uri="s3://inputs/d/")

@@ -18,7 +18,7 @@ from spindown.error import Unreachable
 from spindown.memory.interception import PortCall
 from tests.work import WORKLOAD, WorkWorld
 
-LEARNED = timedelta(minutes=3)
+LEARNED = timedelta(minutes=7)
 
 
 def put_policy(world: WorkWorld, policy: Policy, **fields: object) -> None:
