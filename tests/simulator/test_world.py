@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from spindown.app.port import Message, Outgoing
+from spindown.domain.policy import Policy
 from spindown.memory import MemoryClock, MemoryJobQueue
 from spindown.simulator import Boot, Run, simulate
 from spindown.simulator.agenda import Agenda, Turn
@@ -184,3 +185,14 @@ def test_a_daily_stream_has_its_rate_and_its_peak_in_the_afternoon() -> None:
     hours = Counter(int(a.at % DAY // HOUR) for a in arrivals)
     assert hours[14] > 4 * hours[2]
     assert all(30 <= a.work_seconds <= 1800 + 1e-6 for a in arrivals)
+
+
+def test_a_crowd_that_scarce_spot_serves_slowly_gets_on_demand_by_its_promise() -> None:
+    few = a_listing(zones={"us-west-2a": a_zone(capacity=((0.0, 2.0),))})
+    jobs = [an_arrival(at=30.0, items=10) for _ in range(60)]
+    promise = timedelta(minutes=20)
+    patient = Policy(start_within=promise, scale_up_threshold=1000, max_workers=40)
+    result = simulate(a_scenario(*jobs, listings=(few,)), patient, 1)
+
+    assert result.on_demand_dollars > 0
+    assert result.wait.p95 < 1.25 * promise.total_seconds()

@@ -51,6 +51,8 @@ class Patience:
     late_jobs: int
     #: Until when the first launch can wait, if no slot becomes free; None: nothing waits.
     until: datetime | None
+    #: Since when the oldest job waits; None: nothing waits.
+    since: datetime | None
 
 
 def patience(
@@ -108,6 +110,7 @@ def patience(
         items_per_hour=rate,
         late_jobs=max((gap.missing for gap in gaps), default=0),
         until=None if spare is None else now + timedelta(milliseconds=max(round(spare), 0)),
+        since=waiting[0].since if waiting else None,
     )
 
 

@@ -36,6 +36,11 @@ def asked(
     return patience(groups, capacity, **given)  # type: ignore[arg-type]
 
 
+def test_the_oldest_job_tells_since_when_the_promise_runs() -> None:
+    assert asked((3, 7.0), (5, 1.0)).since == NOW - minutes(7)
+    assert asked().since is None
+
+
 @pytest.mark.parametrize(
     ("waited", "slots"),
     [
