@@ -3,8 +3,9 @@
 `make mutate` takes a share of all mutants of `spindown/domain` and `spindown/app/work`, `make
 mutate ARGS="--digits 0123456789"` all of them (hours). mutmut makes and runs them, in a virtual
 environment of its own beside the project's and on a copy of the tracked files, so that nothing
-here is touched. What it found goes to docs/proof/mutation.json. Why a survivor may live stands in
-docs/proof/survivors.toml, by its function and by what was changed; one without a reason fails.
+here is touched. What it found goes to docs/proof/mutation.json, under what was changed. Why a
+survivor may live stands in docs/proof/survivors.toml, by its function and by what was changed in
+it; one without a reason fails.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "mutation"
@@ -131,8 +133,7 @@ def _report(paths: Sequence[str], digits: str, *, is_whole: bool) -> int:
             reason = _reason(module, mutant, change, reasons)
             alive["unexplained" if reason is None else "explained"][mutant] = reason or change
     total: Counter[str] = sum(modules.values(), Counter())
-    figures = {
-        "changed": list(paths),
+    figures: dict[str, Any] = {
         "numbers_ending_in": digits,
         "is_whole": is_whole and not total["not run"],
         "total": dict(sorted(total.items())),
@@ -142,7 +143,8 @@ def _report(paths: Sequence[str], digits: str, *, is_whole: bool) -> int:
         "alive": {kind: dict(sorted(found.items())) for kind, found in alive.items()},
     }
     REPORT.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(figures, indent=2, ensure_ascii=False)
+    known = json.loads(REPORT.read_text(encoding="utf-8")) if REPORT.exists() else {}
+    text = json.dumps({**known, " ".join(paths): figures}, indent=2, ensure_ascii=False)
     REPORT.write_text(text + "\n", encoding="utf-8")
     print(json.dumps(figures["total"]))
     return len(alive["unexplained"])
