@@ -12,6 +12,8 @@ from tests.bench.compare.waste import waste
 
 #: Of the bill: what interruptions may undo at most where notices are missing.
 _REDO_AT_MOST = 0.05
+#: A 95th percentile of waits beyond which a baseline is marked: it is cheap because work waits.
+_LATE_MINUTES = 20.0
 
 
 def geometric_mean(values: Iterable[float]) -> float:
@@ -79,7 +81,8 @@ def _against(results: Results) -> str:
             ]
         )
     return grid(head, rows) + (
-        "\nBaselines are told in multiples of our dollars; `!`: not all jobs were done.\n"
+        "\nBaselines are told in multiples of our dollars; `!`: not all jobs were done;"
+        " `~`: one job in twenty waited for more than 20 minutes, twice the promise.\n"
     )
 
 
@@ -233,7 +236,8 @@ def _losses(results: Results) -> list[str]:
 
 
 def _lost(seeds: Sequence[Seed], who: str) -> str:
-    return "!" if any(seed[who]["lost_jobs"] for seed in seeds) else ""
+    is_late = mean(seeds, who, "wait_p95_min") > _LATE_MINUTES
+    return "!" * any(seed[who]["lost_jobs"] for seed in seeds) + "~" * is_late
 
 
 _HEAD = """# Benchmarks
