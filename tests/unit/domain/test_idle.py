@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from spindown.domain.idle import (
     cheapest_timeout,
     idle_timeout,
     poll_wait,
+    worth_of_boot,
 )
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
@@ -20,6 +22,36 @@ gaps = st.lists(st.floats(0.0, 1e5), min_size=1, max_size=40)
 
 def mean_cost(timeout: float, samples: list[float], boot: float) -> float:
     return sum(gap if gap <= timeout else timeout + boot for gap in samples) / len(samples)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "start_within", "seconds"),
+    [
+        pytest.param(1, 610.0, 90.0, id="work is never held"),
+        pytest.param(2, 610.0, 15.0, id="the worked example: held for 400 s, a job of 80 s"),
+        pytest.param(2, 100.0, 90.0, id="there is no time to hold it"),
+    ],
+)
+def test_a_boot_is_worth_less_idle_time_where_launches_wait_for_more_work(
+    threshold: int, start_within: float, seconds: float
+) -> None:
+    policy = Policy(
+        scale_up_threshold=threshold,
+        start_within=timedelta(seconds=start_within),
+        boot_estimate=timedelta(seconds=90),
+        items_per_job_estimate=20.0,
+        throughput_estimate=900.0,
+    )
+
+    assert worth_of_boot(Knowledge(), policy) == timedelta(seconds=seconds)
+
+
+def test_the_worth_of_a_boot_goes_by_what_was_learned() -> None:
+    policy = Policy(scale_up_threshold=2, start_within=timedelta(seconds=610))
+    policy = replace(policy, throughput_estimate=900.0)
+    known = Knowledge(boots=(90.0,) * 9, items_per_job=(20.0,) * 9)
+
+    assert worth_of_boot(known, policy) == timedelta(seconds=15)
 
 
 def test_a_fixed_timeout_is_taken_as_it_is() -> None:

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.reaping import NO_ROOM, OTHER_CODE, Ending, has_left_work
+from spindown.domain.reaping import (
+    NO_ROOM,
+    OTHER_CODE,
+    Ending,
+    has_left_work,
+    has_missed_check_in,
+)
 from tests.builders import NOW, a_worker, minutes
 from tests.unit.domain.reaping.fleet import Box, reaped
 
@@ -71,3 +77,22 @@ def test_a_worker_has_left_work_if_it_ended_without_a_job_though_one_waited(
     )
 
     assert found is expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "missed"),
+    [
+        pytest.param({}, True, id="ended by itself before its check-in"),
+        pytest.param({"state": WorkerState.BOOTING}, False, id="still booting"),
+        pytest.param({"checked_in_at": NOW}, False, id="after its check-in"),
+        pytest.param({"condemned_at": NOW}, False, id="counted when it was condemned"),
+        pytest.param({"interrupted_at": NOW}, False, id="taken back"),
+        pytest.param({"reason": "Client.UserInitiatedShutdown"}, False, id="ended by a call"),
+    ],
+)
+def test_a_check_in_is_missed_by_who_ended_before_it_of_its_own_fault(
+    changes: dict[str, Any], missed: bool
+) -> None:
+    ended: dict[str, Any] = {"state": WorkerState.ENDED, "checked_in_at": None}
+
+    assert has_missed_check_in(a_worker(**{**ended, **changes})) is missed
