@@ -5,14 +5,21 @@ from random import Random
 import pytest
 
 from spindown.domain.offer import extra_price_per_hour
-from spindown.simulator import Boot, bound
+from spindown.simulator import Boot, SimScenario, bound
 from spindown.simulator.sample import office_batches
+from tests.bench.compare import relaxation
 from tests.bench.compare.exact import optimum
-from tests.bench.compare.relaxation import relaxed
+from tests.bench.compare.relaxation import Relaxed
 from tests.simulator.scene import HOUR, a_scenario, an_arrival
 
 HOURLY = (0.20 + extra_price_per_hour(100)) / HOUR
 BOOT = Boot(at_least=90.0, median=0.0, sigma=0.0)
+
+
+def relaxed(scenario: SimScenario, *, start_within: float) -> Relaxed:
+    found = relaxation.relaxed(scenario, start_within=start_within)
+    assert found is not None
+    return found
 
 
 def test_a_lone_job_costs_one_whole_boot_and_its_work() -> None:

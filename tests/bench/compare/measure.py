@@ -49,8 +49,8 @@ def measure(case: Case, seed: int, data: Path, part: Part) -> Mapping[str, Figur
             "zero_wait": least.zero_wait,
             "charged_wait": _charged(scenario, minutes),
         }
-        if case.is_main:
-            tight = relaxed(scenario, start_within=minutes * 60.0)
+        tight = relaxed(scenario, start_within=minutes * 60.0) if case.is_main else None
+        if tight is not None:
             found[f"bound {name}"] |= {
                 "relaxed": tight.dollars,
                 "relaxed_boots": tight.boots,

@@ -6,7 +6,8 @@ from tests.bench.compare.grid import Results, Seed, grid, interval, mean, ranged
 
 TEXT = """The linear relaxation of the same schedule (`tests/bench/compare/relaxation`) bounds whole
 traces: every second of the same arrivals, all types at their prices over time, boots in fractions.
-Where L2 is higher, since it knows that a refund pays for no work, L2 stands. Besides what it
+Where L2 is higher, since it knows that a refund pays for no work, L2 stands; S5 is too dense for it
+to be solved in minutes at 10, and L2 near enough. Besides what it
 leaves out we pay for *price* (machines at work cost more an hour of work than the relaxation pays
 for its own), *boots* beyond its own, *idle* and *redone* time. All are shares of the bound.
 """

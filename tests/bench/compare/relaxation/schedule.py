@@ -6,7 +6,7 @@ the promise costs at least the optimum of this program.
 
 - *Up*: instances that are ready, mean over a step; each is paid at the cheapest price of its
   speed in that step. *Made ready*: by how much more are up than a step before; each costs one
-  mean boot at the cheapest price of the ten minutes before.
+  mean boot at the cheapest price of the ten steps before.
 - *Jobs* of one step and nearly one size are counted together. One that starts within a step lies
   between one that starts at its beginning and one that starts at its end; whole steps of work are
   kept in that shape, rounded down, and what rounding has cut off may be done whenever some job of
@@ -30,12 +30,15 @@ from spindown.simulator import Arrival, SimScenario
 from spindown.simulator.bound import mean_boot
 from tests.bench.compare.relaxation.program import Program, cheapest_hours
 
-STEP = 60.0
 _HOUR = 3600.0
 #: Jobs of one step whose work differs by less than this are counted together.
 _ALIKE = 1.1
 #: Steps before a machine is ready in which its boot may have been paid for.
 _BOOTS_BACK = 10
+#: Steps in a promise: half as long a step takes four times as long to solve.
+_STEPS_IN_PROMISE = 10.0
+#: More columns take minutes. So dense is only work at which L2 is within a hundredth of this.
+_COLUMNS_AT_MOST = 250_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,21 +51,23 @@ class Relaxed:
     boots: float
 
 
-def relaxed(scenario: SimScenario, *, start_within: float, step: float = STEP) -> Relaxed:
-    """Return the bound.
+def relaxed(scenario: SimScenario, *, start_within: float) -> Relaxed | None:
+    """Return the bound; None if work is too dense for it to be found within minutes.
 
     Args:
         scenario: arrivals, prices and boots; capacity and the controller play no part.
         start_within: seconds from a job's arrival to its start, at most; a job that has begun is
             worked on without a pause.
-        step: seconds.
     """
+    step = start_within / _STEPS_IN_PROMISE
     boot = mean_boot(scenario.boot)
     slowest = min(listing.speed for listing in scenario.listings)
-    found = [
-        _Part(part, scenario, within=start_within, boot=boot, step=step).solve()
-        for part in _parts(scenario.arrivals, start_within, slowest, boot + 2.0 * step)
-    ]
+    found = []
+    for jobs in _parts(scenario.arrivals, start_within, slowest, boot + 2.0 * step):
+        part = _Part(jobs, scenario, within=start_within, boot=boot, step=step)
+        if part.columns > _COLUMNS_AT_MOST:
+            return None
+        found.append(part.solve())
     return Relaxed(
         dollars=math.fsum(part.dollars for part in found),
         boot_dollars=math.fsum(part.boot_dollars for part in found),
@@ -116,6 +121,11 @@ class _Part:
         self._add_jobs(jobs, within)
         for speed in self._up:
             self._add_machines(speed)
+
+    @property
+    def columns(self) -> int:
+        """Return the size of the program."""
+        return len(self._program.costs)
 
     def solve(self) -> Relaxed:
         """Return the optimum."""
