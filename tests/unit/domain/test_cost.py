@@ -122,6 +122,12 @@ def test_cost_per_item_busy_and_all_in() -> None:
     assert found == CostPerItem(busy=0.0015, all_in=0.002)
 
 
+def test_a_fraction_of_a_second_is_paid_for_too() -> None:
+    found = cost_per_item(dollars=1.0, items=1, busy_seconds=0.25, paid_seconds=0.5)
+    assert found is not None
+    assert (found.busy, found.all_in) == (0.5, 1.0)
+
+
 def test_there_is_no_cost_per_item_before_the_first_item() -> None:
     assert cost_per_item(dollars=2.0, items=0, busy_seconds=0, paid_seconds=100) is None
 

@@ -126,6 +126,10 @@ def test_a_margin_that_nothing_is_known_of_is_a_tenth_of_the_promise() -> None:
     assert next_margin(None, started=0, late=0, policy=POLICY) == minutes(1)
 
 
+def test_a_margin_stays_while_no_job_starts() -> None:
+    assert next_margin(minutes(2), started=0, late=0, policy=POLICY) == minutes(2)
+
+
 def test_jobs_in_time_take_back_two_ticks_of_reserve_and_late_ones_half_of_the_promise() -> None:
     assert next_margin(timedelta(0), started=1000, late=0, policy=POLICY) == minutes(-2)
     assert next_margin(timedelta(0), started=1000, late=1000, policy=POLICY) == minutes(5)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.fleet import Backlog, Worker, WorkerState
+from spindown.domain.learning import Knowledge
 from spindown.domain.sizing import missing, window
 from tests.builders import NOW, a_backlog, a_booting_worker, a_policy, a_worker, minutes
 from tests.unit.domain.sizing.demand import HELD, KNOWLEDGE, POLICY, present, sized
@@ -33,6 +34,12 @@ def test_the_worked_need() -> None:
 )
 def test_never_plans_below_one_boot(drain_within: timedelta, expected: timedelta) -> None:
     assert window(KNOWLEDGE, a_policy(drain_within=drain_within)) == expected
+
+
+def test_an_unknown_boot_takes_as_long_as_the_policy_says() -> None:
+    policy = a_policy(drain_within=minutes(60), boot_estimate=minutes(4))
+
+    assert window(Knowledge(), policy) == minutes(56)
 
 
 def test_an_empty_queue_wants_nothing() -> None:
