@@ -142,10 +142,10 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
     hold_until = None
     if patience is not None:
         wanted = best.workers if best and patience.slots else min(patience.slots, 1)
-        if patience.late_jobs and not wanted:
+        if patience.until is not None and not wanted:
             hold_until = patience.until
-            held = f"held until {hold_until:%H:%M:%S}" if hold_until else "held"
-            reason = f"{backlog.visible} of {policy.scale_up_threshold} messages: {held}"
+            messages = f"{backlog.visible} of {policy.scale_up_threshold} messages"
+            reason = f"{messages}: held until {hold_until:%H:%M:%S}"
         elif wanted:
             reason = f"{patience.late_jobs} jobs would start too late if this waited a tick"
     # A worker kept warm is wanted with or without work, so no hold applies to it.

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from spindown.domain.fleet import Launch, LaunchState, WorkerState
+from spindown.domain.learning import Knowledge
+from spindown.domain.sizing import capacity
 from tests.builders import NOW, a_launch, a_lease, a_worker, minutes
-from tests.unit.domain.sizing.demand import busy, present, sized
+from tests.unit.domain.sizing.demand import POLICY, busy, present, sized
 
 
 def test_an_open_intent_counts_as_capacity() -> None:
@@ -62,6 +64,33 @@ def test_a_busy_slot_without_a_lease_row_is_taken_to_be_half_done() -> None:
 
     assert found.free_slots == 0
     assert found.next_free == minutes(3)
+
+
+def test_a_lease_without_a_count_of_items_is_taken_to_be_half_done() -> None:
+    worker, lease = busy(items=0)
+
+    assert present([worker], [lease]).next_free == minutes(3)
+
+
+def test_a_job_with_every_item_done_needs_no_time() -> None:
+    worker, lease = busy(100, 100)
+
+    assert present([worker], [lease]).next_free == minutes(0)
+
+
+def test_what_is_launching_comes_on_top_of_what_runs() -> None:
+    found = present([a_worker()], launches=[a_launch(count=2)])
+
+    assert [slot.free_in for slot in found.slots] == [minutes(0), minutes(6), minutes(6)]
+
+
+def test_a_boot_that_nothing_is_known_of_takes_as_long_as_the_policy_says() -> None:
+    policy = replace(POLICY, boot_estimate=minutes(4))
+    found = capacity(
+        workers=[], launches=[a_launch()], knowledge=Knowledge(), policy=policy, now=NOW
+    )
+
+    assert [slot.free_in for slot in found.slots] == [minutes(4)]
 
 
 def test_slots_count_one_by_one() -> None:

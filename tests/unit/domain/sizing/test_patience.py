@@ -60,6 +60,12 @@ def test_several_jobs_that_one_slot_can_do_start_earlier_by_their_length() -> No
     assert asked((4, 0)).until == NOW + minutes(2.5)
 
 
+def test_jobs_wait_behind_those_that_came_before_them() -> None:
+    # Four of 80 s in all: as early as four that came at once, though none of two is due.
+    assert asked((2, 2.5), (2, 2.5)).slots == asked((4, 2.5)).slots == 1
+    assert asked((2, 2.5)).slots == 0
+
+
 def test_what_would_take_one_slot_more_a_tick_later_is_not_put_off() -> None:
     found = asked((40, 0))
 

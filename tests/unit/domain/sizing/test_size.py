@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.fleet import Backlog, Worker, WorkerState
-from spindown.domain.learning import Knowledge
+from spindown.domain.learning import Knowledge, ThroughputRecord, traffic
 from spindown.domain.sizing import missing, window
 from tests.builders import NOW, a_backlog, a_booting_worker, a_policy, a_worker, minutes
 from tests.unit.domain.sizing.demand import HELD, KNOWLEDGE, POLICY, present, sized
@@ -21,6 +21,28 @@ def test_the_worked_need() -> None:
     assert demand.need_items_per_hour == pytest.approx(2000 / 0.9 - 1000)
     assert demand.backlog_items == pytest.approx(2000 - 900)
     assert demand.jobs == 19
+
+
+def test_a_fleet_that_is_enough_leaves_no_backlog() -> None:
+    found = present([a_worker(instance_id=f"i-{n}") for n in range(9)])
+    demand = missing(backlog=a_backlog(20), capacity=found, knowledge=KNOWLEDGE, policy=POLICY)
+
+    assert demand.need_items_per_hour < 0.0
+    assert demand.backlog_items == 0.0
+
+
+def test_the_demand_says_what_an_item_moves() -> None:
+    seen = ThroughputRecord(items=99, hours=1, reports=1, moved=99, gib_in=0.5, gib_out=2.0)
+    knowledge = replace(KNOWLEDGE, throughput={("T4", 1.0): seen})
+    demand = missing(backlog=a_backlog(1), capacity=present(), knowledge=knowledge, policy=POLICY)
+
+    moved = traffic(knowledge, POLICY)
+    assert (demand.gib_in_per_item, demand.gib_out_per_item) == (moved.gib_in, moved.gib_out)
+    assert demand.gib_out_per_item == pytest.approx(0.02)
+
+
+def test_a_backlog_that_is_not_held_has_waited_too() -> None:
+    assert sized(20, waited=minutes(7)).waited == minutes(7)
 
 
 @pytest.mark.parametrize(
