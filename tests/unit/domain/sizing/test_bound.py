@@ -72,6 +72,8 @@ def test_says_so_when_no_offer_fits() -> None:
 
     assert (found.wanted, found.bound) == (0, "offers")
     assert found.unbounded > 0
+    # Of what the need is; the ranking says why no offer fits.
+    assert "offers" not in found.reason
 
 
 def test_a_quota_counts_all_that_ec2_has_not_taken_back() -> None:
