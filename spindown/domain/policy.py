@@ -56,7 +56,7 @@ class Policy:
     # When to launch, and how many.
     #: Visible messages from which a launch is due at once; fewer wait for ``start_within``.
     scale_up_threshold: int = 1
-    #: Longest time that work may wait before its instance is requested to be up.
+    #: Longest time that work may wait for its start.
     start_within: timedelta = timedelta(minutes=5)
     #: Time within which the present backlog should be worked off.
     drain_within: timedelta = timedelta(hours=1)

@@ -37,7 +37,7 @@ architectures = ["x86_64"]
 
 # Each of these can be changed while the system runs: `spindown policy set main ...`.
 [workload.main.policy]
-start_within = "5m"                     # longest wait before an instance is asked for
+start_within = "5m"                     # longest that work may wait for its start
 drain_within = "1h"                     # time in which the backlog should be worked off
 max_workers = 2
 max_price_per_hour = 2.0                # instance, root volume and public IPv4 together
