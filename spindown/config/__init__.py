@@ -16,7 +16,13 @@ from spindown.config.check import check_policy
 from spindown.config.complaint import translate
 from spindown.config.deployment import DeploymentConfig, NetworkConfig, OutpostConfig
 from spindown.config.duration import format_clock, format_duration, parse_duration
-from spindown.config.schema import Config, PolicyConfig, RequirementsConfig, WorkloadConfig
+from spindown.config.schema import (
+    Config,
+    DraftConfig,
+    PolicyConfig,
+    RequirementsConfig,
+    WorkloadConfig,
+)
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Policy
 from spindown.error import ConfigError
@@ -24,6 +30,7 @@ from spindown.error import ConfigError
 __all__ = [
     "Config",
     "DeploymentConfig",
+    "DraftConfig",
     "NetworkConfig",
     "OutpostConfig",
     "PolicyConfig",
@@ -39,8 +46,13 @@ __all__ = [
 ]
 
 
-def load(path: Path) -> Config:
-    """Read and validate spindown.toml (raises ConfigError)."""
+def load(path: Path, form: type[Config] = Config) -> Config:
+    """Read and validate spindown.toml (raises ConfigError).
+
+    Args:
+        path: the file.
+        form: ``DraftConfig`` where nothing is deployed: its zones may be missing.
+    """
     try:
         text = path.read_bytes().decode()
     except OSError as exc:
@@ -49,17 +61,17 @@ def load(path: Path) -> Config:
     except UnicodeDecodeError as exc:
         raise ConfigError("spindown.toml", str(path), "save it as UTF-8") from exc
     try:
-        return parse(tomllib.loads(text))
+        return parse(tomllib.loads(text), form)
     except tomllib.TOMLDecodeError as exc:
         raise ConfigError("spindown.toml", str(path), f"mend its TOML: {exc}") from exc
 
 
-def parse(document: Mapping[str, Any]) -> Config:
+def parse(document: Mapping[str, Any], form: type[Config] = Config) -> Config:
     """Validate a parsed spindown.toml (raises ConfigError for the first thing wrong)."""
     try:
-        config = Config.model_validate(document)
+        config = form.model_validate(document)
     except ValidationError as exc:
-        raise translate(exc, Config, document) from None
+        raise translate(exc, form, document) from None
     for name, workload in config.workload.items():
         try:
             workload.to_policy()

@@ -57,6 +57,12 @@ class DeploymentConfig(Table):
         return {self.region: home, **dict(sorted(self.outpost.items()))}
 
 
+class DraftDeploymentConfig(DeploymentConfig):
+    """``[deployment]`` of a file that nothing can be deployed from yet."""
+
+    zones: tuple[str, ...] = ()
+
+
 def _check_place(table: str, region: str, place: OutpostConfig) -> None:
     for zone in place.zones:
         if not re.fullmatch(re.escape(region) + "[a-z]", zone):

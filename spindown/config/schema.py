@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from spindown.config.check import check_policy
-from spindown.config.deployment import DeploymentConfig
+from spindown.config.deployment import DeploymentConfig, DraftDeploymentConfig
 from spindown.config.form import (
     Architecture,
     AtLeastOne,
@@ -258,3 +258,9 @@ class Config(Table):
     def workloads(self) -> Mapping[str, WorkloadConfig]:
         """Return the workloads by name."""
         return self.workload
+
+
+class DraftConfig(Config):
+    """A spindown.toml whose zones may be missing, as ``spindown init`` writes it unasked."""
+
+    deployment: DraftDeploymentConfig

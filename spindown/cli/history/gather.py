@@ -158,7 +158,8 @@ def _find_subject(asked: Asked, session: Session | None) -> Subject:
         return deployed
     # The file says what would be deployed, the deployment what the workload has shown.
     file = read_subject(asked.policy or USUAL_FILE, deployed.workload)
-    return replace(file, boot=deployed.boot, knowledge=deployed.knowledge)
+    zones = file.zones or deployed.zones
+    return replace(file, zones=zones, boot=deployed.boot, knowledge=deployed.knowledge)
 
 
 def _find_traffic(asked: Asked, subject: Subject, session: Session | None) -> Traffic:

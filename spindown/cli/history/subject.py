@@ -65,8 +65,8 @@ def default_subject() -> Subject:
 
 
 def read_subject(path: Path, workload: str | None) -> Subject:
-    """Return a workload of a spindown.toml (raises ConfigError, BadInput)."""
-    config = configuration.load(path)
+    """Return a workload of a spindown.toml, deployable or not (raises ConfigError, BadInput)."""
+    config = configuration.load(path, configuration.DraftConfig)
     name = _pick(config, workload, path)
     chosen = config.workloads[name]
     return Subject(
@@ -77,7 +77,11 @@ def read_subject(path: Path, workload: str | None) -> Subject:
         slots=str(chosen.run.slots),
         root_volume_gib=chosen.image.root_volume_gib,
         budget_per_month=config.deployment.budget_per_month,
-        zones={region: place.zones for region, place in config.deployment.outposts.items()},
+        zones={
+            region: place.zones
+            for region, place in config.deployment.outposts.items()
+            if place.zones
+        },
     )
 
 

@@ -13,6 +13,7 @@ from spindown.cli.history.arrival import Traffic
 from spindown.cli.history.gather import Gathered
 from spindown.cli.history.price import Prices
 from spindown.cli.history.subject import default_subject
+from spindown.cli.init.command import init
 from spindown.cli.main import main
 from spindown.cli.simulate.contest import (
     Contestant,
@@ -104,6 +105,17 @@ def test_the_policy_of_the_file_is_the_one_that_is_simulated(
 
     assert (told["workload"], told["policy"]) == ("ocr", "spindown.toml")
     assert set(told["results"][0]["types"]) == {"g6.xlarge"}
+
+
+def test_a_first_draft_is_simulated_before_it_knows_its_zones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    init()
+    capsys.readouterr()
+
+    out, _ = run(capsys, "--against", "none", "--json")
+
+    assert json.loads(out)["workload"] == "main"
 
 
 def test_a_page_loads_nothing_and_shows_every_plot(
