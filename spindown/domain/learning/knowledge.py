@@ -139,7 +139,7 @@ def _throughput(
     prior = policy.throughput_estimate * relative_throughput(gpu_name, gpu_count, vcpus=vcpus)
     record = knowledge.throughput.get((gpu_name, gpu_count))
     if record is None or record.hours <= 0.0:
-        own = _scale(knowledge, policy, gpu_name) if knowledge.throughput else None
+        own = _scale(knowledge, policy, gpu_name)
         if own is None:
             own = workload_scale(knowledge, policy) if scale is None else scale
         return Throughput(items_per_hour=prior * own, measured=False, samples=0)

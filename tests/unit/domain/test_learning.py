@@ -21,6 +21,7 @@ from spindown.domain.learning import (
     relative_throughput,
     throughput,
     traffic,
+    usual_throughput,
     worker_throughput,
 )
 from spindown.domain.policy import Policy
@@ -121,6 +122,50 @@ def test_where_jobs_differ_their_mean_counts_and_where_they_are_alike_their_medi
     assert rate(Knowledge(throughput={("T4", 1.0): hung}), "g4dn.xlarge") == pytest.approx(
         3600 / 1.2, rel=0.01
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "per_hour"),
+    [
+        pytest.param(1, 2 * 360_000 / 100_100, id="of two reports either may be the odd one"),
+        pytest.param(2, 3600 / 1.2, id="two against one"),
+    ],
+)
+def test_from_the_third_report_on_a_job_that_hung_counts_little(
+    before: int, per_hour: float
+) -> None:
+    record = measured(*[(100.0, 100.0)] * before, (100.0, 100_000.0))
+
+    assert rate(Knowledge(throughput={("T4", 1.0): record}), "g4dn.xlarge") == pytest.approx(
+        per_hour, rel=0.01
+    )
+
+
+@pytest.mark.parametrize(
+    ("records", "per_hour"),
+    [
+        pytest.param({}, 1000.0, id="it has run nowhere: a T4"),
+        pytest.param({("A10G", 1.0): ThroughputRecord()}, 1000.0, id="it has only begun"),
+        pytest.param({("T4", 4.0): measured((700, 3600.0))}, 700.0, id="one slot of four"),
+        pytest.param(
+            {("T4", 1.0): measured((700, 3600.0)), ("L4", 1.0): measured((1800, 7200.0))},
+            900.0,
+            id="the kind with the most hours",
+        ),
+        pytest.param(
+            {("T4", 1.0): measured((700, 3600.0)), ("L4", 1.0): measured((900, 3600.0))},
+            700.0,
+            id="of two with as many hours always the same",
+        ),
+    ],
+)
+def test_the_usual_throughput_is_that_of_a_slot_of_the_kind_that_ran_most(
+    records: dict[tuple[str, float], ThroughputRecord], per_hour: float
+) -> None:
+    for known in (records, dict(reversed(records.items()))):
+        found = usual_throughput(Knowledge(throughput=known), POLICY)
+
+        assert found == pytest.approx(per_hour, rel=0.01)
 
 
 @given(
