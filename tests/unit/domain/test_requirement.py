@@ -52,7 +52,11 @@ FITTING = Requirements()
             {"gpu_count": 4.0}, {"gpu_memory_total_mib_min": 65536}, None, id="just enough VRAM"
         ),
         pytest.param({}, {"vcpus_min": 8}, "vcpus_min", id="vCPUs"),
+        pytest.param({}, {"vcpus_min": 4}, None, id="just enough vCPUs"),
         pytest.param({}, {"memory_mib_min": 65536}, "memory_mib_min", id="memory"),
+        pytest.param({}, {"memory_mib_min": 16384}, None, id="just enough memory"),
+        pytest.param({}, {"gpu_memory_mib_min": 16384}, None, id="just enough VRAM of one"),
+        pytest.param({}, {"gpu_count_max": 1.0}, None, id="just as many GPUs"),
         pytest.param({"bare_metal": True}, {}, "allow_bare_metal", id="metal"),
         pytest.param({"bare_metal": True}, {"allow_bare_metal": True}, None, id="allowed metal"),
         pytest.param(
@@ -75,3 +79,24 @@ def test_the_sentence_of_a_misfit_has_both_sides() -> None:
     unfit = misfit(a_type(), Requirements(gpu_names=frozenset({"L4", "A10G"})))
 
     assert unfit == ("gpu_names", "it has T4, not A10G or L4")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        pytest.param({}, "its GPU is made by nobody, not NVIDIA", id="a maker"),
+        pytest.param(
+            {"gpu_manufacturer": None, "gpu_names": frozenset({"T4"})},
+            "it has no GPU, not T4",
+            id="a name",
+        ),
+        pytest.param({"gpu_manufacturer": None}, "0 GPUs are fewer than 1", id="a count"),
+    ],
+)
+def test_says_that_a_type_has_no_gpu(wanted: dict[str, Any], sentence: str) -> None:
+    bare = a_type("c7i.large", gpu_name="", gpu_manufacturer="", gpu_count=0.0, gpu_memory_mib=0)
+
+    unfit = misfit(bare, replace(FITTING, **wanted))
+
+    assert unfit is not None
+    assert unfit[1] == sentence
