@@ -64,6 +64,19 @@ def test_work_that_cannot_wait_for_a_boot_needs_a_warm_worker(
 
 
 @pytest.mark.parametrize(
+    ("wait", "said"),
+    [(119.4, "within 119 s"), (120.0, "within 2 min"), (3600.0, "within 60 min")],
+)
+def test_a_long_wait_is_said_in_minutes(wait: float, said: str) -> None:
+    verdict = judge_latency(
+        month=40.0, warm_month=140.0, jobs=1.0, promise=60.0, boot=90.0, warm_wait=wait
+    )
+
+    assert f"{said}: worth it from $100 a job" in verdict.sentence
+    assert verdict.break_even == 100.0
+
+
+@pytest.mark.parametrize(
     ("month", "share", "answer", "tips"),
     [
         pytest.param(100.0, 0.40, Answer.NO, 0.80, id="two fifths busy"),
@@ -82,6 +95,54 @@ def test_constant_load_is_cheaper_reserved(
     assert verdict.answer is answer
     assert verdict.break_even == pytest.approx(tips)
     assert f"{share:.0%} of the hours" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("month", "reserved", "machines", "sentence"),
+    [
+        pytest.param(
+            100.0,
+            200.0,
+            1,
+            "One reserved g4dn.xlarge costs $200.00 a month; the work would keep it busy for "
+            "40% of the hours, and that pays from 80% busy hours on.",
+            id="one",
+        ),
+        pytest.param(
+            100.0,
+            200.0,
+            3,
+            "3 reserved g4dn.xlarge cost $200.00 a month; the work would keep them busy for "
+            "40% of the hours, and that pays from 80% busy hours on.",
+            id="several",
+        ),
+        pytest.param(
+            100.0,
+            300.0,
+            1,
+            "One reserved g4dn.xlarge costs $300.00 a month; the work would keep it busy for "
+            "40% of the hours, and no load is constant enough for that to pay.",
+            id="dearer than all hours",
+        ),
+        pytest.param(
+            0.2,
+            0.3,
+            1,
+            "One reserved g4dn.xlarge costs $0.30 a month; the work would keep it busy for "
+            "40% of the hours, and that pays from 60% busy hours on.",
+            id="cents",
+        ),
+    ],
+)
+def test_says_at_which_load_a_reserved_machine_pays(
+    month: float, reserved: float, machines: int, sentence: str
+) -> None:
+    verdict = judge_constant_load(
+        month=month, reserved_month=reserved, machine="g4dn.xlarge", share=0.4, machines=machines
+    )
+
+    assert verdict.sentence == sentence
+    assert math.isfinite(verdict.break_even) is ("pays from" in sentence)
 
 
 @pytest.mark.parametrize(
@@ -105,10 +166,14 @@ def test_what_an_interruption_may_cost_is_the_users_to_judge() -> None:
     some = judge_interruptions(
         month=50.0, on_demand_month=130.0, interruptions=20.0, redone_hours=1.5
     )
+    rare = judge_interruptions(
+        month=50.0, on_demand_month=130.0, interruptions=0.5, redone_hours=0.1
+    )
     none = judge_interruptions(
         month=50.0, on_demand_month=130.0, interruptions=0.0, redone_hours=0.0
     )
 
     assert (some.answer, some.break_even) == (Answer.JUDGE, 4.0)
     assert "On demand only costs $130.00 a month, $80.00 more" in some.sentence
+    assert rare.break_even == 160.0
     assert (none.break_even, "none was seen here" in none.sentence) == (math.inf, True)

@@ -81,6 +81,65 @@ def test_names_the_part_that_moved_most(now: CostShape, cause: Cause, said: str)
     assert found.dollars == max(found.parts.values())
     assert said in found.mend
     assert found.says.startswith("An item costs ")
+    assert found.usual == USUAL.cost_per_item
+
+
+@pytest.mark.parametrize(
+    ("now", "says"),
+    [
+        pytest.param(
+            replace(USUAL, price_per_hour=1.5),
+            "Price: a paid hour costs 1.500 USD instead of 0.500.",
+            id="price",
+        ),
+        pytest.param(
+            replace(USUAL, boot_hours=0.6),
+            "Boot: an instance takes 36.0 minutes instead of 6.0 to take its first job.",
+            id="boot",
+        ),
+        pytest.param(
+            replace(USUAL, idle_hours=0.55),
+            "Idle: an instance idles 33.0 minutes instead of 3.0.",
+            id="idle",
+        ),
+        pytest.param(
+            replace(USUAL, redo_hours=0.001),
+            "Redo: 50 % of the computing repeats lost work instead of 2 %.",
+            id="redo",
+        ),
+        pytest.param(
+            replace(USUAL, work_hours=0.004),
+            "Throughput: a paid hour of work does 250 items instead of 1,000.",
+            id="throughput",
+        ),
+        pytest.param(
+            replace(USUAL, items_per_launch=25.0),
+            "Sparse queue: a launch serves 25 items instead of 500.",
+            id="sparse queue",
+        ),
+    ],
+)
+def test_says_how_much_of_the_cause_there_is_and_how_much_is_usual(
+    now: CostShape, says: str
+) -> None:
+    found = diagnose(now, USUAL)
+
+    assert found is not None
+    assert found.says == (
+        f"An item costs {now.cost_per_item:.6g} USD, usually {USUAL.cost_per_item:.6g}. {says}"
+    )
+
+
+def test_where_nothing_was_computed_no_work_is_redone_and_no_item_done() -> None:
+    idled = replace(USUAL, work_hours=0.0, redo_hours=0.0)
+
+    repeated = diagnose(replace(USUAL, redo_hours=0.01), idled)
+    slower = diagnose(replace(USUAL, work_hours=0.01), idled)
+
+    assert repeated is not None
+    assert repeated.says.endswith("instead of 0 %.")
+    assert slower is not None
+    assert slower.says.endswith("does 100 items instead of 0.")
 
 
 def test_names_overkill_when_a_cheaper_fitting_offer_would_save_more_than_anything_moved() -> None:
