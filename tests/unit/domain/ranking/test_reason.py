@@ -64,6 +64,28 @@ LADDER = {"policy": a_policy(ladder=RUNGS, start_within=minutes(60))}
             id="four GPUs for four times the price",
         ),
         pytest.param(
+            {
+                "instance_type": a_type("g4dn.12xlarge"),
+                "instance_price": 0.75,
+                "extra_price": 0.25,
+            },
+            {
+                "policy": a_policy(max_price_per_gpu_hour=0.25),
+                "unavailable": [an_unavailable(a_pool("g4dn.12xlarge"))],
+            },
+            ("unavailable", NOW + minutes(3)),
+            id="dry, and just as dear as a GPU may be",
+        ),
+        pytest.param(
+            {"instance_type": a_type("c7i.large", gpu_name="", gpu_count=0.0)},
+            {
+                "policy": a_policy(max_price_per_gpu_hour=0.1),
+                "requirements": Requirements(gpu_count_min=0.0),
+            },
+            None,
+            id="without a GPU no GPU is dear",
+        ),
+        pytest.param(
             {}, {"headroom_per_hour": 0.1}, ("max_dollars_per_hour", None), id="fleet too dear"
         ),
         pytest.param(

@@ -108,15 +108,16 @@ def test_ranks_by_price_if_told_so() -> None:
     assert names(found) == ["g6.xlarge", "g4dn.xlarge", "g5.xlarge"]
 
 
-def test_a_longer_list_than_is_kept_at_hand_is_whole() -> None:
+@pytest.mark.parametrize("by", RankBy)
+def test_a_longer_list_than_is_kept_at_hand_is_whole(by: RankBy) -> None:
     offers = [
         an_offer(zone=f"z{n:03d}", instance_price=0.2 + (n * 37 % 500) / 1000) for n in range(500)
     ]
 
-    found = a_ranking(offers)
+    found = a_ranking(offers, policy=a_policy(rank_by=by))
 
     assert len(found) == 500
-    assert list(found) == sorted(found, key=lambda c: c.cost_per_item)
+    assert list(found) == sorted(found, key=lambda c: c.metric(by))
     assert found.top(100) == found.candidates[:100]
     assert found.top(20) == found[:20]
     assert found.best == found[0]
