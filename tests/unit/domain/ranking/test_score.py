@@ -106,6 +106,8 @@ def test_ranks_by_price_if_told_so() -> None:
 
     # At the same price the L4 is the cheaper for an item.
     assert names(found) == ["g6.xlarge", "g4dn.xlarge", "g5.xlarge"]
+    assert [c.metric(RankBy.PRICE) for c in found] == [c.offer.price for c in found]
+    assert [c.metric(RankBy.COST_PER_ITEM) for c in found] == [c.cost_per_item for c in found]
 
 
 @pytest.mark.parametrize("by", RankBy)
