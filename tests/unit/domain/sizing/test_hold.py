@@ -36,6 +36,14 @@ def test_work_below_the_threshold_starts_when_the_clock_says_so(
     assert found.waited == minutes(waited)
 
 
+def test_a_hold_says_how_much_work_there_is_and_until_when_it_waits() -> None:
+    held = sized(3, policy=HELD, waited=minutes(5))
+    due = sized(3, policy=HELD, waited=minutes(10))
+
+    assert held.reason == "3 of 10 messages: held until 12:05:00"
+    assert due.reason.endswith("would start too late if this waited a tick")
+
+
 @given(
     start=st.integers(0, 120),
     boot=st.integers(0, 3600),
