@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from spindown.app.offers.sale import SPOT_PRICES_TRUSTED_FOR
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import extra_price_per_hour
 from spindown.local.market.bill import BillLine
@@ -21,8 +22,8 @@ _VOLUME_GIB = 100
 _SECONDS_LESS = 5.0
 #: A scaler that dies with the lock keeps others from seeing an end for three minutes.
 _SECONDS_MORE = 240.0
-#: How old a spot price may be that a launch goes by, and how late the launch then is.
-_PRICE_AGE = timedelta(seconds=120)
+#: How old a spot price may be that a launch goes by: five minutes, or this while EC2 is silent.
+_PRICE_AGE = SPOT_PRICES_TRUSTED_FOR
 _CENT_FRACTION = 1e-5
 _HOUR = 3600.0
 
