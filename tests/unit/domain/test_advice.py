@@ -162,6 +162,46 @@ def test_a_bill_that_saves_less_than_fifty_dollars_is_too_small(
     assert verdict.break_even == pytest.approx(tips)
 
 
+@pytest.mark.parametrize(
+    ("by_hand", "worth"),
+    [
+        pytest.param(
+            60.0,
+            "saves $10.00; it saves $50 from 5,000 such jobs a month on, now 1,000.",
+            id="some",
+        ),
+        pytest.param(
+            40.0, "saves $-10.00; more of the same work would not change that.", id="nothing"
+        ),
+    ],
+)
+def test_says_from_how_much_work_on_a_bill_is_large_enough(by_hand: float, worth: str) -> None:
+    verdict = judge_small_bill(month=50.0, by_hand_month=by_hand, jobs=1000.0)
+
+    assert verdict.sentence == (
+        "The same work on demand, started and stopped by hand without an idle minute, costs "
+        f"${by_hand:.2f} a month: Spindown {worth}"
+    )
+
+
+def test_every_case_has_its_name() -> None:
+    cases = [
+        judge_latency(month=1.0, warm_month=2.0, jobs=1.0, promise=60.0, boot=90.0, warm_wait=4.0),
+        judge_constant_load(
+            month=1.0, reserved_month=2.0, machine="g4dn.xlarge", share=0.5, machines=1
+        ),
+        judge_small_bill(month=1.0, by_hand_month=2.0, jobs=1.0),
+        judge_interruptions(month=1.0, on_demand_month=2.0, interruptions=1.0, redone_hours=0.0),
+    ]
+
+    assert [verdict.case for verdict in cases] == [
+        "latency-critical work",
+        "constant load",
+        "too small a bill",
+        "work that bears no interruption",
+    ]
+
+
 def test_what_an_interruption_may_cost_is_the_users_to_judge() -> None:
     some = judge_interruptions(
         month=50.0, on_demand_month=130.0, interruptions=20.0, redone_hours=1.5
