@@ -1,4 +1,4 @@
-"""The session of a worker: what it leaves out of each request, and what it keeps."""
+"""The sessions of worker and functions: what they leave out of each request, and what they keep."""
 
 import io
 from typing import Any, cast
@@ -6,8 +6,9 @@ from typing import Any, cast
 import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
+from botocore.config import Config
 
-from spindown.aws.session import steady_session
+from spindown.aws.session import USER_AGENT, CoreSession, steady_session
 
 
 class Raw(io.BytesIO):
@@ -17,11 +18,14 @@ class Raw(io.BytesIO):
         yield self.read()
 
 
-def test_a_write_goes_out_at_once_and_still_signed_and_checked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+
+def send_write(client: Any) -> HTTPHeaders:
+    """Return the headers that a write went out with."""
     sent: list[Any] = []
 
     def answer(request: Any, **_: Any) -> AWSResponse:
@@ -30,10 +34,25 @@ def test_a_write_goes_out_at_once_and_still_signed_and_checked(
         headers["ETag"] = '"e"'
         return AWSResponse(request.url, 200, headers, Raw())
 
-    client = steady_session("eu-west-1").client("s3", endpoint_url="http://127.0.0.1:1")
     client.meta.events.register("before-send.s3", cast("Any", answer))
     assert client.put_object(Bucket="b", Key="k", Body=b"{}", IfNoneMatch="*")["ETag"] == '"e"'
-    headers = {name.lower() for name in sent[0].headers}
+    headers: HTTPHeaders = sent[0].headers
+    return headers
+
+
+def test_a_write_goes_out_at_once_and_still_signed_and_checked() -> None:
+    client = steady_session("eu-west-1").client("s3", endpoint_url="http://127.0.0.1:1")
+    headers = {name.lower() for name in send_write(client)}
     assert "expect" not in headers
     assert {"authorization", "if-none-match", "x-amz-checksum-crc32"} <= headers
     assert client.meta.region_name == "eu-west-1"
+
+
+@pytest.mark.parametrize("session", [steady_session("eu-west-1"), CoreSession()])
+def test_a_request_says_that_it_comes_from_spindown_also_where_a_client_is_configured(
+    session: Any,
+) -> None:
+    client = session.client("s3", region_name="eu-west-1", config=Config(connect_timeout=1))
+    agent = cast("bytes", send_write(client)["User-Agent"])
+    assert agent.decode().split()[0] == USER_AGENT
+    assert client.meta.config.connect_timeout == 1
