@@ -11,12 +11,11 @@ from datetime import datetime, timedelta
 
 from spindown.app.port import Datum, Key, When, Write
 from spindown.app.work.held import WorkPorts
-from spindown.contract.codec import decode, encode_instant
+from spindown.contract.codec import encode_instant
 from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
 from spindown.contract.row import (
     CHECKPOINT_RATE,
     JOB_RATE,
-    RateRow,
     spend_sort,
     throughput_sort,
     workload_partition,
@@ -139,11 +138,8 @@ class Account:
         self._sampled_at[sort] = now
         key = Key(partition=self._partition, sort=sort)
         row = self._ports.table.get(key) or {}
-        kept = row.get("samples") or []
-        if not isinstance(kept, list):
-            kept = decode(RateRow, row).samples
         when = When(equals={"updated_at": row.get("updated_at")})
-        samples = [*kept, value][-_SAMPLES_AT_MOST:]
+        samples = [*(row.get("samples") or ()), value][-_SAMPLES_AT_MOST:]
         change = {"samples": samples, "updated_at": encode_instant(now)}
         added = {name: number for name, number in sums.items() if number}
         try:

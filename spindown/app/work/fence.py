@@ -131,18 +131,18 @@ def _decode(stored: StoredObject, job_id: str) -> Manifest | None:
 
 
 def _read_older(job_id: str, current: StoredObject, objects: ObjectStore) -> Fence:
-    corrupt = 0
+    unread = 0
     for version in objects.versions(manifest_key(job_id)):
         try:
             manifest = _decode(objects.get(manifest_key(job_id), version=version), job_id)
         except NotFound:
-            continue
+            manifest = None
         if manifest is not None:
-            # Each corrupt version may have been a claim, which raises the epoch by one.
-            floor = max(manifest.epoch + corrupt, _last_part_epoch(job_id, objects))
+            # Each one that cannot be read may have been a claim, which raises the epoch by one.
+            floor = max(manifest.epoch + unread, _last_part_epoch(job_id, objects))
             return Fence(manifest=manifest, etag=current.etag, epoch_floor=floor)
-        corrupt += 1
-    floor = max(corrupt, _last_part_epoch(job_id, objects))
+        unread += 1
+    floor = max(unread, _last_part_epoch(job_id, objects))
     blank = Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING)
     return Fence(manifest=blank, etag=current.etag, epoch_floor=floor)
 

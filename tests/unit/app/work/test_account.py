@@ -2,14 +2,32 @@
 
 from datetime import timedelta
 
+import pytest
+
 from spindown.app.port import Key
 from spindown.app.work.account import Account, Progress
-from spindown.contract.row import CHECKPOINT_RATE, JOB_RATE, spend_sort, workload_partition
+from spindown.contract.codec import Row
+from spindown.contract.row import (
+    CHECKPOINT_RATE,
+    JOB_RATE,
+    spend_sort,
+    throughput_sort,
+    workload_partition,
+)
+from spindown.memory.interception import PortCall
 from tests.work import WORKLOAD, WorkWorld, a_worker
 
 
 def an_account(world: WorkWorld) -> Account:
     return Account(deployment="demo", workload=WORKLOAD, worker=a_worker(), ports=world.ports)
+
+
+def row(world: WorkWorld, sort: str) -> Row:
+    return world.table.get(Key(partition=workload_partition(WORKLOAD), sort=sort)) or {}
+
+
+def throughput(world: WorkWorld) -> Row:
+    return row(world, throughput_sort("T4", 1.0))
 
 
 def test_a_report_adds_to_the_day_and_to_what_is_learned() -> None:
@@ -53,8 +71,8 @@ def test_what_has_no_commit_and_ends_no_job_says_nothing_of_either() -> None:
 
     names = {datum.name for datum in world.metrics.data}
     assert names == {"ItemsDone", "ItemsFailed", "ItemsRedone"}
-    partition = workload_partition(WORKLOAD)
-    assert world.table.get(Key(partition=partition, sort=JOB_RATE)) is None
+    assert row(world, spend_sort(world.clock.now())) == {"items": 1}
+    assert row(world, JOB_RATE) == {}
 
 
 def test_metrics_carry_deployment_workload_and_if_there_is_one_the_reason() -> None:
@@ -82,3 +100,52 @@ def test_samples_of_one_minute_are_one_and_the_oldest_go() -> None:
     key = Key(partition=workload_partition(WORKLOAD), sort=CHECKPOINT_RATE)
     samples = (world.table.get(key) or {})["samples"]
     assert samples == [float(n) for n in range(20, 120, 2)]
+
+
+def test_every_report_of_a_minute_is_in_the_throughput_though_one_is_its_sample() -> None:
+    world = WorkWorld()
+    account = an_account(world)
+
+    account.report(Progress(items_ok=3, busy=timedelta(minutes=6)))
+    account.report(Progress(items_ok=1, items_failed=1, busy=timedelta(minutes=12)))
+
+    known = throughput(world)
+    assert known["samples"] == [30.0]
+    assert (known["count"], known["reports"]) == (5, 2)
+    assert known["hours"] == pytest.approx(0.3)
+
+
+def test_what_a_worker_that_lost_a_race_for_the_samples_has_done_is_counted_all_the_same() -> None:
+    world = WorkWorld()
+    ours, theirs = an_account(world), an_account(world)
+
+    def be_quicker(call: PortCall) -> None:
+        if call.method == "write" and "samples" in call.args[0].set:
+            world.before = None
+            theirs.report(Progress(items_ok=3, busy=timedelta(minutes=6)))
+
+    world.before = be_quicker
+    ours.report(Progress(items_ok=4, busy=timedelta(minutes=6)))
+
+    known = throughput(world)
+    assert known["samples"] == [30.0]
+    assert (known["count"], known["reports"]) == (7, 2)
+
+
+@pytest.mark.parametrize(("bytes_in", "bytes_out", "moved"), [
+    (2**30, 2**31, {"moved": 2, "gib_in": 1.0, "gib_out": 2.0}),
+    (2**30, None, {}),
+    (None, 2**31, {}),
+])  # fmt: skip
+def test_bytes_are_summed_up_only_with_the_items_of_which_both_are_known(
+    bytes_in: int | None, bytes_out: int | None, moved: Row
+) -> None:
+    world = WorkWorld()
+    progress = Progress(
+        items_ok=2, busy=timedelta(minutes=1), bytes_in=bytes_in, bytes_out=bytes_out
+    )
+
+    an_account(world).report(progress)
+
+    known = throughput(world)
+    assert {name: known[name] for name in ("moved", "gib_in", "gib_out") if name in known} == moved

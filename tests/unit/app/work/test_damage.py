@@ -37,7 +37,7 @@ def with_state(held: Held, tmp_path: Path, text: str) -> Held:
     local = tmp_path / f"{text}.bin"
     local.write_text(text)
     world = WORLDS[id(tmp_path)]
-    portion = replace(a_portion(held, 1), state=(LocalFile(path="deep/step", local=local),))
+    portion = replace(a_portion(held, 1), state=(LocalFile(path="deep/er/step", local=local),))
     return commit(held, portion, seat=a_seat(), ports=world.ports)
 
 
@@ -150,7 +150,7 @@ def test_state_that_is_damaged_anywhere_gives_way_to_the_state_before(
         files, trouble = restore_state(manifest, root, world.ports)
 
         assert trouble == f"{newest.key} is damaged", what
-        assert (root / "deep" / "step").read_text() == "one", what
+        assert (root / "deep" / "er" / "step").read_text() == "one", what
         assert [file.sha256 for file in files] == [hashlib.sha256(b"one").hexdigest()]
 
 
@@ -186,9 +186,10 @@ def test_only_what_is_new_of_a_state_is_uploaded(world: WorkWorld, tmp_path: Pat
         known,
         LocalFile(path="again", local=same),
         LocalFile(path="more", local=other),
+        LocalFile(path="more again", local=other),
     )
     stored = upload_state(manifest, state, world.ports)
-    assert [file.path for file in stored] == ["deep/step", "again", "more"]
+    assert [file.path for file in stored] == ["deep/er/step", "again", "more", "more again"]
     assert stored[1] == StateFile(path="again", key=known.key, bytes=3, sha256=known.sha256)
     assert world.calls["objects.put_file"] == 1
 
