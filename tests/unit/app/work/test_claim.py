@@ -15,7 +15,7 @@ from spindown.contract.row import BACKLOG, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.error import Unreachable
 from spindown.memory import PortCall
-from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
+from tests.work import BUCKET, WORKLOAD, WorkWorld, a_portion, a_seat, items
 
 JOB = {"job_id": "j", "items": items(4)}
 
@@ -39,7 +39,7 @@ def test_lets_only_one_of_two_have_a_job_whose_message_came_twice() -> None:
     world.send(JOB)
     second = world.claim(a_seat("i-2"))
     assert isinstance(second, Declined)
-    assert second.outcome is Outcome.PUT_BACK
+    assert (second.outcome, second.job_id, second.reason) == (Outcome.PUT_BACK, "j", "held")
     assert world.manifest("j").owner == first.manifest.owner
 
 
@@ -53,6 +53,34 @@ def test_leaves_the_newer_receipt_handle_with_the_owner_of_a_job() -> None:
     lease = world.lease()
     assert lease is not None
     assert lease.receipt_handle == again.receipt_handle != held.lease.receipt_handle
+
+
+def test_leaves_no_handle_in_a_row_that_was_cleared_meanwhile() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.presence("i-2")
+    world.queue.extend(held.message.receipt_handle, timedelta(0))
+    again = world.receive()
+
+    def clear(call: PortCall) -> None:
+        if call.method == "write":
+            world.before = None
+            world.table.write(Write(key=a_seat().lease_key, delete=True))
+
+    world.before = clear
+    assert again is not None
+    assert isinstance(world.claim_message(again, a_seat("i-2")), Declined)
+    assert world.table.get(a_seat().lease_key) is None
+
+
+def test_a_lease_of_a_job_whose_items_nobody_has_counted_says_none_of_them() -> None:
+    world = WorkWorld()
+    world.send({"job_id": "j", "prefix_uri": f"{BUCKET}images/"})
+
+    held = world.claim()
+
+    assert isinstance(held, Held)
+    assert (held.manifest.items, held.lease.items) == (None, 0)
 
 
 def test_puts_a_held_job_back_until_the_lease_has_run_out() -> None:

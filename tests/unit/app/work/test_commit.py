@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from spindown.app.port import Write
 from spindown.app.work.commit import Portion, commit, complete
 from spindown.app.work.held import Finished, Held, LocalFile
+from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState, manifest_key
 from spindown.contract.job.result import ItemStatus
 from spindown.domain.fleet import WorkerState
@@ -39,7 +41,8 @@ def test_completes_the_job_with_its_last_item() -> None:
     held = commit(held, a_portion(held, seconds=40), seat=a_seat(), ports=world.ports)
     complete(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
     manifest = world.manifest("j")
-    assert manifest.state is JobState.COMPLETED
+    assert (manifest.state, manifest.released, manifest.reason) == (JobState.COMPLETED, True, "")
+    assert manifest.finished_at == world.clock.now()
     assert manifest.busy_seconds == 100
     assert manifest.cost_usd == pytest.approx(0.01)
     assert world.queue.bodies() == []
@@ -99,7 +102,7 @@ def test_a_fenced_off_worker_commits_nothing() -> None:
     zombie = world.hold(JOB)
     world.clock.advance(timedelta(minutes=6))
     owner = world.hold(seat=a_seat("i-2"))
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLost, match=r"^j: epoch 1 is over$"):
         commit(zombie, a_portion(zombie), seat=a_seat(), ports=world.ports)
     assert world.manifest("j").parts == ()
     done = commit(owner, a_portion(owner), seat=a_seat("i-2"), ports=world.ports)
@@ -147,6 +150,19 @@ def test_deletes_the_message_through_the_handle_that_was_left_in_the_row() -> No
     held = commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
     complete(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
     assert world.queue.bodies() == []
+
+
+def test_a_stale_handle_deletes_nothing_of_the_job_that_has_the_row_by_now() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    other = world.hold({"job_id": "k", "items": items(2)}, a_seat("i-2"))
+    world.queue.extend(held.message.receipt_handle, timedelta(0))
+    world.table.write(Write(key=a_seat().lease_key, set=encode(other.lease)))
+    held = commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+
+    complete(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+
+    assert len(world.queue.bodies()) == 2
 
 
 def test_a_new_job_of_one_part_costs_this_many_requests() -> None:

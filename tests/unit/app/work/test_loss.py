@@ -17,6 +17,13 @@ from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
 JOB = {"job_id": "j", "items": items(4)}
 
 
+def settle(world: WorkWorld, held: Held) -> Held:
+    """End an epoch in order, with nothing done."""
+    return settle_release(
+        held, a_portion(held, 0), interrupted=False, seat=a_seat(), ports=world.ports
+    )
+
+
 def test_knows_how_far_a_lease_was_that_the_control_plane_has_freed() -> None:
     world = WorkWorld()
     held = world.hold({"items": items(9)})
@@ -43,6 +50,28 @@ def test_a_lease_that_was_freed_in_another_epoch_says_nothing_of_this_one() -> N
     world.clock.advance(timedelta(minutes=6))
 
     assert world.hold(seat=a_seat("i-2")).lease.items_done == 0
+
+
+def test_a_lease_that_was_freed_says_nothing_of_a_job_that_was_released_in_order() -> None:
+    world = WorkWorld()
+    held = world.hold({"job_id": "j", "items": items(9)})
+    ledger = Ledger(world.table, WORKLOAD)
+    freed = replace(held.lease, items_done=6)
+    _, past = ledger.move_to_history(lease_sort("i-1", 0), freed, now=world.clock.now())
+    ledger.write(past)
+    release(settle(world, held), seat=a_seat(), presence=world.presence(), ports=world.ports)
+
+    assert world.hold(seat=a_seat("i-2")).lease.items_done == 0
+
+
+def test_a_worker_that_the_ledger_has_forgotten_was_lost_and_not_interrupted() -> None:
+    world = WorkWorld()
+    world.put_manifest(owner="i-9/0")
+    world.send(JOB)
+
+    manifest = world.hold().manifest
+
+    assert (manifest.losses, manifest.interruptions) == (1, 0)
 
 
 def test_counts_a_loss_only_without_release_interruption_or_progress() -> None:
@@ -76,10 +105,7 @@ def test_counts_an_interruption_that_the_ledger_knows_instead_of_a_loss() -> Non
 def test_does_not_count_an_orderly_release() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
-    released = settle_release(
-        held, a_portion(held, 0), interrupted=False, seat=a_seat(), ports=world.ports
-    )
-    release(released, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    release(settle(world, held), seat=a_seat(), presence=world.presence(), ports=world.ports)
     manifest = world.hold(seat=a_seat("i-2")).manifest
     assert (manifest.epoch, manifest.losses, manifest.interruptions) == (2, 0, 0)
 
@@ -93,7 +119,10 @@ def test_moves_a_job_lost_on_two_instances_three_times_to_the_dead_letters() -> 
     declined = world.claim(a_seat("i-2"))
     assert isinstance(declined, Declined)
     assert declined.outcome is Outcome.DEAD_LETTERED
-    assert world.manifest("j").state is JobState.FAILED
+    assert declined.reason == "3 failures or losses on 2 instances"
+    manifest = world.manifest("j")
+    assert (manifest.state, manifest.released) == (JobState.FAILED, True)
+    assert manifest.finished_at == world.clock.now()
     assert world.queue.bodies() == []
     letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(minutes=1))
     assert letter is not None
@@ -125,3 +154,22 @@ def test_another_worker_may_try_a_failed_job_at_once() -> None:
     world.put_manifest(epoch=1, owner="i-1/0", released=True, failures=(failure,))
     world.send(JOB)
     assert isinstance(world.claim(a_seat("i-2")), Held)
+
+
+def test_a_job_left_to_others_touches_nothing_of_what_its_last_owner_holds_by_now() -> None:
+    world = WorkWorld()
+    other = world.hold({"job_id": "k", "items": items(2)})
+    failure = Failure(
+        at=world.clock.now(), instance_id="i-1", epoch=1, kind="failure", reason="bad"
+    )
+    world.put_manifest(epoch=1, owner="i-1/0", released=True, failures=(failure,))
+    world.send(JOB)
+
+    declined = world.claim(a_seat("i-1", 1))
+
+    assert isinstance(declined, Declined)
+    assert (declined.outcome, declined.reason) == (Outcome.PUT_BACK, "left to others")
+    assert world.lease() == other.lease
+    # About a minute, however long the other job is held.
+    world.clock.advance(timedelta(seconds=91))
+    assert world.queue.backlog().visible == 1

@@ -84,3 +84,21 @@ def test_other_code_begins_anew_without_the_users_state_of_the_first() -> None:
     held = world.hold(seat=a_seat(code_digest="v2"))
 
     assert (held.manifest.user_state, held.manifest.code_digest) == ((), "v2")
+
+
+@pytest.mark.parametrize(("known", "ours", "goes_on"), [
+    ("v1", "v1", True),
+    ("v1", "v2", False),
+    ("", "v2", True),
+    ("v1", "", True),
+])  # fmt: skip
+def test_code_that_is_not_known_on_either_side_is_taken_for_the_same(
+    known: str, ours: str, goes_on: bool
+) -> None:
+    world = WorkWorld()
+    world.put_manifest(released=True, next_item=2, code_digest=known)
+    world.send(JOB)
+
+    held = world.hold(seat=a_seat(code_digest=ours))
+
+    assert (held.manifest.next_item == 2) is goes_on

@@ -63,7 +63,9 @@ def test_keeps_what_was_done_before_a_failure() -> None:
     held = fail(world, held, "segmentation fault", done=2)
     assert held.manifest.next_item == 2
     assert held.manifest.state is JobState.RUNNING
-    assert [f.reason for f in held.manifest.failures] == ["segmentation fault"]
+    assert [(f.kind, f.reason) for f in held.manifest.failures] == [
+        ("failure", "segmentation fault")
+    ]
     taken = world.hold(seat=a_seat("i-2"))
     assert taken.manifest.epoch_first == 2
 
@@ -100,9 +102,23 @@ def test_rejects_input_that_no_further_try_can_mend() -> None:
     held = world.hold(JOB)
     held = settle_rejection(held, "s3://inputs/x is missing", ports=world.ports)
     dismiss(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
-    assert world.manifest("j").state is JobState.FAILED
+    manifest = world.manifest("j")
+    assert (manifest.state, manifest.released) == (JobState.FAILED, True)
+    assert manifest.finished_at == world.clock.now()
     [body] = world.dead_letters.bodies()
     assert json.loads(body)["job_id"] == "j"
+
+
+def test_dismisses_a_job_through_the_handle_that_was_left_in_the_row() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.queue.extend(held.message.receipt_handle, timedelta(0))
+    assert isinstance(world.claim(a_seat("i-2")), Declined)
+    held = settle_rejection(held, "s3://inputs/x is missing", ports=world.ports)
+
+    dismiss(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+
+    assert world.queue.bodies() == []
 
 
 def test_a_heartbeat_extends_the_row_and_the_message() -> None:
@@ -140,7 +156,7 @@ def test_a_heartbeat_finds_out_that_the_lease_is_lost() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     later = replace(held.lease, epoch=held.lease.epoch - 1)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLost, match=r"^j: epoch 0 has no lease any more$"):
         extend_lease(later, items_done=0, seat=a_seat(), ports=world.ports, policy=world.policy)
 
 
