@@ -93,7 +93,7 @@ def review(
             standing.append(concern)
             if _is_due(concern, after):
                 due.append(concern)
-        if before is None or after.since != before.since or now - before.seen_at >= _SEEN_WITHIN:
+        if before is None or now - before.seen_at >= _SEEN_WITHIN:
             changed[name] = after
     gone = {name: one for name, one in known.items() if name not in first}
     for name, one in gone.items():

@@ -34,13 +34,16 @@ def test_says_what_happened_and_what_to_do() -> None:
         pytest.param(remembered(10 * MINUTE, MINUTE), True, True, id="for long enough"),
         pytest.param(remembered(2 * HOUR, MINUTE, HOUR), True, False, id="told an hour ago"),
         pytest.param(remembered(30 * HOUR, MINUTE, DAY), True, True, id="told a day ago"),
+        pytest.param(remembered(2 * HOUR, MINUTE, 2 * HOUR), True, False, id="told at first sight"),
         pytest.param(remembered(5 * HOUR, 3 * HOUR, 4 * HOUR), False, False, id="back again"),
+        pytest.param(remembered(5 * HOUR, 2 * HOUR, 4 * HOUR), True, False, id="seldom looked at"),
         pytest.param(
             remembered(10 * MINUTE, MINUTE, 3 * HOUR), True, True, id="told of the time before"
         ),
         pytest.param(
             remembered(10 * MINUTE, MINUTE, 59 * MINUTE), True, False, id="told of too lately"
         ),
+        pytest.param(remembered(10 * MINUTE, MINUTE, HOUR), True, True, id="rested just enough"),
     ],
 )
 def test_tells_of_what_lasts_and_not_twice(
@@ -77,10 +80,43 @@ def test_what_is_over_is_new_when_it_comes_back() -> None:
         pytest.param(remembered(HOUR, 30 * MINUTE), False, id="seen lately"),
         pytest.param(remembered(40 * HOUR, 26 * HOUR, 23 * HOUR), False, id="told lately"),
         pytest.param(remembered(40 * HOUR, 25 * HOUR, 30 * HOUR), True, id="long over"),
+        pytest.param(remembered(40 * HOUR, DAY), False, id="just not over for long"),
     ],
 )
 def test_forgets_what_would_be_news_if_it_came_back(known: Standing, *, kept: bool) -> None:
     assert review([], {"quota": known}, NOW).forgotten == (("quota",) if kept else ())
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_written"),
+    [
+        pytest.param(4 * MINUTE, False, id="seen a moment ago"),
+        pytest.param(5 * MINUTE, True, id="seen a while ago"),
+        pytest.param(3 * HOUR, True, id="news"),
+    ],
+)
+def test_remembers_that_it_was_seen_but_does_not_write_at_every_look(
+    seen: timedelta, *, is_written: bool
+) -> None:
+    found = review([QUOTA], {"quota": remembered(4 * HOUR, seen)}, NOW)
+
+    since = NOW if seen == 3 * HOUR else NOW - 4 * HOUR
+    assert found.present == {"quota": Standing(since=since, seen_at=NOW)}
+    assert found.changed == (found.present if is_written else {})
+
+
+@pytest.mark.parametrize("seen", [MINUTE, 2 * HOUR])
+def test_what_is_surely_over_is_news_at_once_and_what_is_not_seen_only_later(
+    seen: timedelta,
+) -> None:
+    known = {"quota": remembered(4 * HOUR, seen, 3 * HOUR)}
+
+    unseen = review([], known, NOW)
+    over = review([], known, NOW, over={"quota"})
+
+    assert (unseen.changed, unseen.present) == ({}, {})
+    assert review([QUOTA], unseen.changed or known, NOW).present["quota"].since < NOW
+    assert review([QUOTA], over.changed, NOW).present["quota"].since == NOW
 
 
 def test_of_one_name_the_first_counts() -> None:

@@ -122,6 +122,23 @@ def test_cost_per_item_busy_and_all_in() -> None:
     assert found == CostPerItem(busy=0.0015, all_in=0.002)
 
 
+@pytest.mark.parametrize(
+    ("busy_seconds", "paid_seconds", "busy"),
+    [
+        pytest.param(9000.0, 8000.0, 0.002, id="more busy than paid, as two accounts may say"),
+        pytest.param(0.0, 0.0, 0.0, id="nothing paid yet"),
+    ],
+)
+def test_the_busy_part_is_from_nothing_to_all(
+    busy_seconds: float, paid_seconds: float, busy: float
+) -> None:
+    found = cost_per_item(
+        dollars=2.0, items=1000, busy_seconds=busy_seconds, paid_seconds=paid_seconds
+    )
+
+    assert found == CostPerItem(busy=busy, all_in=0.002)
+
+
 def test_a_fraction_of_a_second_is_paid_for_too() -> None:
     found = cost_per_item(dollars=1.0, items=1, busy_seconds=0.25, paid_seconds=0.5)
     assert found is not None
@@ -136,7 +153,7 @@ def test_workers_cost_until_they_have_ended() -> None:
     workers = [
         a_worker(price_per_hour=0.2),
         a_worker(price_per_hour=0.3, state=WorkerState.CONDEMNED),
-        a_worker(price_per_hour=0.5, state=WorkerState.ENDED),
+        a_worker(price_per_hour=0.7, state=WorkerState.ENDED),
     ]
 
     assert dollars_per_hour(workers) == pytest.approx(0.5)

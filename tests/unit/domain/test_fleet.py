@@ -36,7 +36,13 @@ def test_the_memory_of_a_dry_pool_doubles_up_to_half_an_hour(
 
 def test_a_pool_that_was_left_alone_for_long_starts_anew() -> None:
     assert struck(3, pause=minutes(31)).strikes == 1
-    assert struck(3, pause=minutes(29)).strikes == 3
+    assert struck(3, pause=minutes(30)).strikes == 3
+
+
+def test_the_memory_of_a_pool_says_which_and_why() -> None:
+    memory = struck(1)
+
+    assert (memory.pool, memory.reason) == (a_pool(), "dry")
 
 
 def test_a_longer_first_memory_than_the_limit_still_holds() -> None:

@@ -28,6 +28,12 @@ FITTING = Requirements()
         pytest.param(
             {"gpu_count": 0.125}, {"allow_fractional_gpu": True}, None, id="an allowed partition"
         ),
+        pytest.param(
+            {"gpu_count": 0.125},
+            {"allow_fractional_gpu": True, "gpu_count_min": 2.0},
+            "gpu_count_min",
+            id="a partition is no two GPUs",
+        ),
         pytest.param({"gpu_count": 0.0}, {}, "gpu_count_min", id="Count 0"),
         pytest.param({}, {"gpu_memory_mib_min": 20000}, "gpu_memory_mib_min", id="VRAM"),
         pytest.param(
@@ -75,10 +81,33 @@ def test_names_the_requirement_that_a_type_does_not_meet(
     assert (None if unfit is None else unfit[0]) == constraint
 
 
-def test_the_sentence_of_a_misfit_has_both_sides() -> None:
-    unfit = misfit(a_type(), Requirements(gpu_names=frozenset({"L4", "A10G"})))
+@pytest.mark.parametrize(
+    ("kind", "wanted", "sentence"),
+    [
+        pytest.param(
+            {}, {"gpu_names": frozenset({"L4", "A10G"})}, "it has T4, not A10G or L4", id="GPU"
+        ),
+        pytest.param(
+            {},
+            {"gpu_memory_mib_min": 20000},
+            "16384 MiB of VRAM are less than 20000",
+            id="VRAM of one",
+        ),
+        pytest.param(
+            {},
+            {"gpu_memory_total_mib_min": 16385},
+            "16384 MiB of VRAM in all are less than 16385",
+            id="VRAM in all",
+        ),
+        pytest.param({"bare_metal": True}, {}, "it is bare metal", id="metal"),
+    ],
+)
+def test_the_sentence_of_a_misfit_has_both_sides(
+    kind: dict[str, Any], wanted: dict[str, Any], sentence: str
+) -> None:
+    unfit = misfit(a_type(**kind), replace(FITTING, **wanted))
 
-    assert unfit == ("gpu_names", "it has T4, not A10G or L4")
+    assert unfit == (next(iter(wanted), "allow_bare_metal"), sentence)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
 """How many workers are kept warm at which hour, by the clock on whose wall."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.policy import Policy, WarmSpan, Weekday
-from spindown.domain.warm import at_hour, warm_hours_per_month
+from spindown.domain.warm import at_hour, kept_warm_of, warm_hours_per_month
+from tests.builders import NOW, a_worker, minutes
 
 HOUR = timedelta(hours=1)
 WORKDAYS = frozenset(list(Weekday)[:5])
@@ -60,6 +63,18 @@ def test_a_span_over_midnight_belongs_to_the_day_on_which_it_starts(
     assert kept(at, NIGHT) == expected
 
 
+def test_a_span_holds_to_the_second() -> None:
+    span = WarmSpan(
+        days=WORKDAYS,
+        start=timedelta(hours=8, minutes=30, seconds=20),
+        end=timedelta(hours=8, minutes=45, seconds=40),
+        workers=1,
+    )
+    clock = [(30, 19), (30, 20), (45, 39), (45, 40)]
+
+    assert [kept(utc(16, 8, minute).replace(second=s), span) for minute, s in clock] == [0, 1, 1, 0]
+
+
 def test_the_largest_of_all_that_hold_is_kept_and_never_more_than_max_workers() -> None:
     more = WarmSpan(days=WORKDAYS, start=timedelta(0), end=24 * HOUR, workers=9)
     monday = utc(16, 10)
@@ -98,8 +113,30 @@ def test_a_span_of_every_day_holds_exactly_when_its_clock_says_so(
         pytest.param(
             Policy(warm_workers=1, warm_schedule=(OFFICE,)), 730 + 217.3, id="one more then"
         ),
+        pytest.param(
+            Policy(warm_workers=2, warm_schedule=(OFFICE,)), 1460.0, id="no more than always"
+        ),
         pytest.param(Policy(warm_schedule=(NIGHT,)), 34.8, id="one night a week"),
     ],
 )
 def test_the_hours_of_a_month(policy: Policy, hours: float) -> None:
     assert warm_hours_per_month(policy) == pytest.approx(hours, abs=0.05)
+
+
+def test_keeps_warm_the_youngest_of_those_that_are_up_and_take_jobs() -> None:
+    def aged(name: str, age: float, **changes: Any) -> Worker:
+        return a_worker(name, launched_at=NOW - minutes(age), **changes)
+
+    fleet = [
+        aged("old", 90),
+        aged("young", 20),
+        aged("booting", 1, state=WorkerState.BOOTING),
+        aged("draining", 5, draining_at=NOW),
+        aged("leaving", 6, interrupted_at=NOW),
+        aged("at-risk", 7, rebalance_at=NOW),
+        aged("drained", 8, state=WorkerState.DRAINED),
+    ]
+
+    kept = [kept_warm_of(fleet, Policy(warm_workers=n)) for n in range(4)]
+
+    assert kept == [set(), {"young"}, {"young", "old"}, {"young", "old", "booting"}]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.learning import Knowledge
 from spindown.domain.reaping import Condemnation
-from spindown.domain.warm import kept_warm_of
 from tests.builders import NOW, a_booting_worker, a_worker, minutes
 from tests.unit.domain.reaping.fleet import POLICY, Box, busy, condemned, reaped
 
@@ -40,6 +39,11 @@ from tests.unit.domain.reaping.fleet import POLICY, Box, busy, condemned, reaped
             a_worker(heartbeat_at=None, checked_in_at=NOW - minutes(11)),
             "no heartbeat for 11 min",
             id="stale since its check-in",
+        ),
+        pytest.param(
+            busy(heartbeat_at=NOW - minutes(10.5)),
+            "no heartbeat for 10 min 30 s",
+            id="stale by half a minute",
         ),
         pytest.param(a_worker(idle_since=NOW - minutes(13)), None, id="within its grace"),
         pytest.param(
@@ -205,22 +209,3 @@ def test_a_worker_that_is_kept_warm_no_more_gets_its_grace_from_then_on() -> Non
     assert condemned(reaped(idle)) == []
     late = replace(idle, warm_until=NOW - minutes(14))
     assert condemned(reaped(late)) == ["i-1"]
-
-
-def test_keeps_warm_the_youngest_of_those_that_are_up_and_take_jobs() -> None:
-    def aged(name: str, age: float, **changes: Any) -> Worker:
-        return a_worker(name, launched_at=NOW - minutes(age), **changes)
-
-    fleet = [
-        aged("old", 90),
-        aged("young", 20),
-        aged("booting", 1, state=WorkerState.BOOTING),
-        aged("draining", 5, draining_at=NOW),
-        aged("leaving", 6, interrupted_at=NOW),
-        aged("at-risk", 7, rebalance_at=NOW),
-        aged("drained", 8, state=WorkerState.DRAINED),
-    ]
-
-    kept = [kept_warm_of(fleet, replace(POLICY, warm_workers=n)) for n in range(4)]
-
-    assert kept == [set(), {"young"}, {"young", "old"}, {"young", "old", "booting"}]

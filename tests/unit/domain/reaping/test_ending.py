@@ -12,6 +12,7 @@ from spindown.domain.reaping import (
     Ending,
     has_left_work,
     has_missed_check_in,
+    is_fault_of_image,
 )
 from tests.builders import NOW, a_worker, minutes
 from tests.unit.domain.reaping.fleet import Box, reaped
@@ -54,6 +55,7 @@ def test_tells_a_reclaim_from_an_end_of_ours(worker: Worker, reason: str, reclai
     ("changes", "waiting_for", "expected"),
     [
         pytest.param({}, 10, True, id="work waited all the time"),
+        pytest.param({}, 8, True, id="work waited from its check-in on"),
         pytest.param({}, 5, False, id="what waits now came later or was worked on since"),
         pytest.param({}, None, False, id="nothing waits"),
         pytest.param({"state": WorkerState.IDLE}, 10, False, id="it has not ended"),
@@ -96,3 +98,19 @@ def test_a_check_in_is_missed_by_who_ended_before_it_of_its_own_fault(
     ended: dict[str, Any] = {"state": WorkerState.ENDED, "checked_in_at": None}
 
     assert has_missed_check_in(a_worker(**{**ended, **changes})) is missed
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        pytest.param("Server.InsufficientInstanceCapacity", False, id="EC2 had no room"),
+        pytest.param("Server.InternalError", False, id="EC2 failed"),
+        pytest.param("Client.VolumeLimitExceeded", True, id="the account has no room"),
+        pytest.param("never checked in within 10 min", True, id="setup hangs"),
+        pytest.param("", True, id="nobody knows"),
+    ],
+)
+def test_what_ec2_does_not_blame_on_itself_may_be_the_fault_of_the_image(
+    reason: str, *, expected: bool
+) -> None:
+    assert is_fault_of_image(a_worker(reason=reason)) is expected

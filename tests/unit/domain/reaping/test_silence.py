@@ -71,6 +71,16 @@ def test_silence_counts_only_while_ticks_reach_the_ledger(
     assert (found.doubt is not None) is (silent_for > 10 and not ends)
 
 
+def test_says_how_many_silent_workers_are_in_doubt_and_why() -> None:
+    age = POLICY.max_lifetime + POLICY.lifetime_grace + minutes(1)
+    old = busy("i-old", launched_at=NOW - age, heartbeat_at=NOW - minutes(60))
+
+    found = reaped(old, *stale(2), *fresh(3), watched_since=NOW - minutes(4))
+
+    assert condemned(found) == ["i-old"]
+    assert found.doubt == ("2 silent, none ended yet: ticks reach the ledger since 11:56 UTC only")
+
+
 def test_after_an_outage_age_alone_still_ends_a_silent_worker() -> None:
     age = POLICY.max_lifetime + POLICY.lifetime_grace + minutes(1)
     old = busy(launched_at=NOW - age, heartbeat_at=NOW - minutes(60))
