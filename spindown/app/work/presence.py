@@ -135,7 +135,7 @@ class Presence:
             except StaleHandle:
                 continue
 
-    def occupy(self, seat: Seat, lease: Lease, *, is_late: bool = False) -> None:
+    def occupy(self, seat: Seat, lease: Lease, *, is_late: bool) -> None:
         """Write the lease row, and the worker as busy, both or neither.
 
         Args:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -13,7 +13,8 @@ from spindown.app.work.release import release
 from spindown.contract.codec import encode
 from spindown.contract.row import BACKLOG, workload_partition
 from spindown.domain.fleet import GpuUse, WorkerState
-from spindown.error import NotFound
+from spindown.error import NotFound, Unreachable
+from spindown.memory.interception import PortCall
 from tests.work import WORKLOAD, WorkWorld, a_seat, items
 
 MINUTE = timedelta(minutes=1)
@@ -23,6 +24,17 @@ JOB = {"job_id": "j", "items": items(4)}
 def backlog(world: WorkWorld, name: str) -> float:
     row = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=BACKLOG)) or {}
     return float(row.get(name, 0))
+
+
+def refuse_once(method: str) -> Callable[[PortCall], None]:
+    """Return what fails the next call of a method, before its effect."""
+    left = iter([True])
+
+    def refuse(call: PortCall) -> None:
+        if call.method == method and next(left, False):
+            raise Unreachable("no answer")
+
+    return refuse
 
 
 def unknown(world: WorkWorld) -> Presence:
@@ -156,6 +168,60 @@ def test_who_takes_a_job_up_again_is_not_late() -> None:
     assert backlog(world, "late") == 0
 
 
+def test_every_change_of_what_is_in_hand_raises_the_version_and_a_heartbeat_does_not() -> None:
+    world = WorkWorld()
+    presence = world.presence()
+    versions = [world.worker().version]
+
+    held = world.hold(JOB)
+    versions.append(world.worker().version)
+    presence.beat()
+    versions.append(world.worker().version)
+    presence.vacate(a_seat(), held.lease)
+    versions.append(world.worker().version)
+
+    assert [version - versions[0] for version in versions] == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize("ending", ["cleared", "cleared by another", "unanswered"])
+def test_heartbeats_leave_the_time_since_when_a_worker_is_idle(ending: str) -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    presence = world.presence()
+    world.clock.advance(MINUTE)
+    if ending == "cleared by another":
+        world.table.write(Write(key=a_seat().lease_key, delete=True))
+    if ending == "unanswered":
+        world.before = refuse_once("transact")
+        with pytest.raises(Unreachable):
+            presence.vacate(a_seat(), held.lease)
+        assert world.worker().busy_slots == 1
+        presence.beat()
+    else:
+        presence.vacate(a_seat(), held.lease)
+    idle_since = world.clock.now()
+
+    for _ in range(3):
+        world.clock.advance(MINUTE)
+        presence.beat()
+
+    worker = world.worker()
+    assert (worker.state, worker.busy_slots) == (WorkerState.IDLE, 0)
+    assert (worker.idle_since, worker.heartbeat_at) == (idle_since, world.clock.now())
+
+
+def test_a_worker_that_is_condemned_is_told_which_it_is() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    presence = world.presence()
+    world.change_worker("i-1", state=WorkerState.CONDEMNED)
+
+    with pytest.raises(Condemned, match=r"^i-1$"):
+        presence.beat()
+    with pytest.raises(Condemned, match=r"^i-1$"):
+        presence.occupy(a_seat(), held.lease, is_late=False)
+
+
 def test_a_heartbeat_says_how_the_gpus_were_used_and_when() -> None:
     world = WorkWorld()
     presence = world.presence()
@@ -191,9 +257,20 @@ def test_an_idle_worker_drains_with_its_reason_and_a_busy_one_does_not() -> None
 
     assert not presence.drain("idle")
     presence.vacate(a_seat(), held.lease)
+    before = world.worker()
     assert presence.drain("idle")
 
-    assert (world.worker().state, world.worker().reason) == (WorkerState.DRAINED, "idle")
+    worker = world.worker()
+    assert (worker.state, worker.reason) == (WorkerState.DRAINED, "idle")
+    assert worker.version == before.version + 1
+
+
+def test_who_does_not_ask_for_it_drains_a_worker_that_is_kept_warm() -> None:
+    world = WorkWorld()
+    presence = world.presence()
+    world.change_worker("i-1", warm_until=world.clock.now() + MINUTE)
+
+    assert presence.drain("the instance is taken")
 
 
 @pytest.mark.parametrize(("unless_warm", "minutes_left", "drains"), [
@@ -215,10 +292,63 @@ def test_an_unfit_machine_says_why_and_takes_no_job() -> None:
     world = WorkWorld()
     presence = world.presence()
 
+    before = world.worker()
+
     presence.mark_unfit("its GPU fails")
 
     worker, now = world.worker(), world.clock.now()
+    assert worker.version == before.version + 1
     assert (worker.unfit_at, worker.draining_at, worker.reason) == (now, now, "its GPU fails")
+
+
+@pytest.mark.parametrize(("record", "field"), [
+    (Presence.record_notice, "interrupted_at"),
+    (Presence.record_rebalance, "rebalance_at"),
+])  # fmt: skip
+def test_the_first_word_of_ec2_stands_and_makes_no_row_where_there_is_none(
+    record: Callable[[Presence, datetime], None], field: str
+) -> None:
+    world = WorkWorld()
+    first = world.clock.now()
+    record(unknown(world), first)
+    assert world.table.get(world.worker_key("i-1")) is None
+    presence = world.presence()
+
+    record(presence, first)
+    record(presence, first + MINUTE)
+
+    assert getattr(world.worker(), field) == first
+
+
+def test_a_lease_ends_with_its_instance_in_the_row_and_for_its_holder() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    end = world.clock.now() + MINUTE
+
+    bounded = world.presence().bound_lease(a_seat(), held.lease, end)
+
+    assert bounded == replace(held.lease, deadline=end, not_after=end) == world.lease()
+
+
+def test_a_lease_that_ends_sooner_than_its_instance_stays_as_it_is() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    end = held.lease.deadline + MINUTE
+
+    bounded = world.presence().bound_lease(a_seat(), held.lease, end)
+
+    assert bounded == replace(held.lease, not_after=end) == world.lease()
+
+
+def test_the_end_of_an_instance_bounds_no_lease_of_another_job() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    others = replace(held.lease, job_id="k")
+    world.table.write(Write(key=a_seat().lease_key, set=encode(others)))
+
+    world.presence().bound_lease(a_seat(), held.lease, world.clock.now() + MINUTE)
+
+    assert world.lease() == others
 
 
 # What the claim writes beside it.
