@@ -34,10 +34,8 @@ def read_standing(table: Table, workload: str, known: Standing | None = None) ->
     row = table.get(Key(partition=workload_partition(workload), sort=POLICY)) or {}
     try:
         stored = decode(PolicyRow, row)
-        policy = decode(Policy, json.loads(stored.effective)) if stored.effective else None
-    except (ContractError, ValueError, AttributeError):
-        stored, policy = PolicyRow(), None
-    if policy is None:
+        policy = decode(Policy, json.loads(stored.effective))
+    except (ContractError, ValueError):
         return known or Standing(policy=Policy(), idle_timeout=_idle(Policy(), None))
     return Standing(
         policy=policy,

@@ -113,7 +113,7 @@ def test_gives_a_job_back_when_its_worker_is_condemned_meanwhile() -> None:
     world.send(JOB)
     declined = world.claim()
     assert isinstance(declined, Declined)
-    assert declined.outcome is Outcome.CONDEMNED
+    assert (declined.outcome, declined.reason) == (Outcome.CONDEMNED, "")
     assert world.lease() is None
     manifest = world.hold(seat=a_seat("i-2")).manifest
     assert (manifest.epoch, manifest.losses) == (2, 0)

@@ -1,14 +1,17 @@
 """The fence as it is read and written: how few requests it takes, and what it passes over."""
 
+from dataclasses import replace
+
 import pytest
 
 from spindown.app.work.fence import read_fence, read_older, write_fence
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
-from spindown.error import NotFound, PreconditionFailed
+from spindown.error import NotFound, PreconditionFailed, Unreachable
 from spindown.memory.interception import PortCall
 from tests.work import WorkWorld
 
 KEY = manifest_key("j")
+MANIFEST = Manifest(job_id="j", epoch=1, owner="i-1/0", state=JobState.RUNNING)
 NEWER = b'{"schema": 2, "fence": "elsewhere"}'
 
 
@@ -93,3 +96,25 @@ def test_whoever_comes_second_is_told_that_somebody_else_has_written() -> None:
 
     with pytest.raises(PreconditionFailed, match=f"^{KEY} was written by somebody else$"):
         write_fence(manifest, None, world.ports)
+
+
+@pytest.mark.parametrize("conflicts", range(8))
+def test_each_of_eight_tries_writes_over_the_manifest_that_was_read(conflicts: int) -> None:
+    world = WorkWorld()
+    manifest = world.put_manifest(epoch=3)
+    etag = world.objects.get(KEY).etag
+    world.objects.conflict_next(KEY, times=conflicts)
+
+    fence = write_fence(replace(manifest, next_item=5), etag, world.ports)
+
+    assert (fence.manifest, fence.etag) == (world.manifest("j"), world.objects.get(KEY).etag)
+    assert (fence.manifest.next_item, fence.manifest.previous) == (5, etag)
+    assert fence.epoch_floor == 3
+
+
+def test_a_write_that_conflicts_for_ever_says_what_the_store_said() -> None:
+    world = WorkWorld()
+    world.objects.conflict_next(KEY, times=100)
+
+    with pytest.raises(Unreachable, match=f"^another write of {KEY} is under way$"):
+        write_fence(MANIFEST, None, world.ports)

@@ -9,7 +9,7 @@ from spindown.app.work.claim import Declined, Outcome
 from spindown.app.work.commit import commit
 from spindown.app.work.held import Held
 from spindown.contract.job.manifest import StateFile, encode_manifest, manifest_key
-from tests.work import WorkWorld, a_portion, a_seat, items
+from tests.work import BUCKET, WorkWorld, a_portion, a_seat, items
 
 JOB = {"job_id": "j", "items": items(4)}
 
@@ -22,6 +22,7 @@ def test_puts_a_job_with_a_newer_manifest_back_untouched() -> None:
     declined = world.claim()
     assert isinstance(declined, Declined)
     assert declined.outcome is Outcome.NEWER_SCHEMA
+    assert declined.reason == "manifest.schema is 2: this version reads schema 1"
     assert world.objects.get(manifest_key("j")).data == newer
 
 
@@ -33,6 +34,18 @@ def test_keeps_what_a_later_minor_version_wrote_into_a_manifest() -> None:
     held = world.hold()
     commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
     assert world.manifest("j").extra == {"colour": "blue"}
+
+
+def test_keeps_the_number_of_items_that_the_first_claimer_has_counted() -> None:
+    world = WorkWorld(sources={f"{BUCKET}images/{n}": b"" for n in range(5)})
+    held = world.hold({"job_id": "j", "prefix_uri": f"{BUCKET}images/"})
+    commit(held, a_portion(held, 2), seat=a_seat(), ports=world.ports)
+    world.clock.advance(timedelta(minutes=6))
+
+    taken = world.claim(a_seat("i-2"))
+
+    assert isinstance(taken, Held)
+    assert (taken.manifest.items, taken.lease.items) == (5, 5)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 20, 200])

@@ -1,20 +1,52 @@
 """What becomes of messages: of jobs that are over, malformed ones, old ones."""
 
 import json
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from spindown.app.port import Outgoing
+from spindown.app.port import Message, Outgoing
 from spindown.app.work.claim import Declined, Outcome
 from spindown.app.work.commit import commit, complete
 from spindown.app.work.held import Held
+from spindown.app.work.message import bury, bury_malformed, copy_message
 from spindown.contract.job.manifest import JobState
-from spindown.contract.job.message import derived_id
+from spindown.contract.job.message import (
+    MESSAGE_BYTES_MAX,
+    JobMessage,
+    derived_id,
+    encode_job,
+    parse_job,
+    with_id,
+)
 from spindown.error import Unreachable
 from tests.work import BUCKET, WorkWorld, a_portion, a_seat, items
 
 JOB = {"job_id": "j", "items": items(4)}
+
+
+def a_message(world: WorkWorld, body: Mapping[str, Any] | str | None = None) -> Message:
+    """Return the message that is received, of a body that is sent first if one is given."""
+    if body is not None:
+        world.send(body)
+    message = world.receive()
+    assert message is not None
+    return message
+
+
+def a_letter(world: WorkWorld) -> Message:
+    letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(minutes=1))
+    assert letter is not None
+    return letter
+
+
+def filled(body: Mapping[str, Any], size: int) -> str:
+    """Return the body of a job whose parameters make it so long, its id included."""
+    empty = json.dumps({**body, "params": {"text": ""}}, separators=(",", ":"))
+    rest = size - len(encode_job(with_id(parse_job(empty), "queue-1")))
+    return empty.replace('""', f'"{"x" * rest}"')
 
 
 @pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.CANCELLED, JobState.SPLIT])
@@ -74,6 +106,7 @@ def test_buries_a_malformed_message_of_one_mebibyte_with_its_body_in_the_bucket(
     world.send(body)
     assert isinstance(world.claim(), Declined)
     letter = json.loads(world.dead_letters.bodies()[0])
+    assert letter == {"body_key": f"jobs/{derived_id('queue-1')}/message"}
     assert world.objects.get(letter["body_key"]).data.decode() == body
 
 
@@ -83,6 +116,7 @@ def test_puts_a_newer_message_back_untouched() -> None:
     declined = world.claim()
     assert isinstance(declined, Declined)
     assert declined.outcome is Outcome.NEWER_SCHEMA
+    assert declined.reason == "message.schema is 2: this worker reads schema 1"
     assert world.queue.backlog().in_flight == 1
     assert world.dead_letters.bodies() == []
 
@@ -152,6 +186,114 @@ def test_sends_a_full_message_anew_with_its_items_in_the_bucket() -> None:
     held = world.hold()
     assert held.job.stored
     assert held.manifest.items == 1
+
+
+@pytest.mark.parametrize(("room", "outcome"), [(0, Outcome.SENT_ANEW), (-1, None)])
+def test_a_worn_message_is_sent_anew_if_its_copy_fits_to_the_byte(
+    room: int, outcome: Outcome | None
+) -> None:
+    world = WorkWorld()
+    world.send(filled({"items_uri": f"{BUCKET}a"}, MESSAGE_BYTES_MAX - room))
+    world.clock.advance(timedelta(days=8))
+
+    declined = world.claim_message(a_message(world))
+
+    assert (declined.outcome if isinstance(declined, Declined) else None) is outcome
+
+
+@pytest.mark.parametrize(("room", "stored"), [(0, False), (-1, True)])
+def test_a_copy_keeps_its_items_if_they_fit_to_the_byte(room: int, stored: bool) -> None:
+    world = WorkWorld()
+    job = parse_job(filled({"items": items(2), "job_id": "j"}, MESSAGE_BYTES_MAX - room))
+
+    copy = copy_message(a_message(world, JOB), job, world.objects)
+
+    assert parse_job(copy.body).stored is stored
+
+
+@pytest.mark.parametrize(("room", "is_aside"), [(0, False), (-1, True)])
+def test_a_dead_letter_keeps_its_body_if_it_fits_to_the_byte(room: int, is_aside: bool) -> None:
+    world = WorkWorld()
+    attributes = sum(
+        len(name) + len("String") + len(value)
+        for name, value in {"reason": "bad", "original_message_id": "queue-1"}.items()
+    )
+    world.send("x" * (MESSAGE_BYTES_MAX - attributes - room))
+
+    bury_malformed(a_message(world), "bad", world.ports)
+
+    assert ("body_key" in world.dead_letters.bodies()[0]) is is_aside
+
+
+def test_a_job_that_failed_lies_in_the_dead_letters_with_all_that_is_known_of_it() -> None:
+    world = WorkWorld()
+    message = a_message(world, JOB)
+    reason = f"bad\x00 {'x' * 2000}"
+
+    bury(message, parse_job(message.body), reason, "group/stream", world.ports)
+
+    letter = a_letter(world)
+    assert json.loads(letter.body) == JOB
+    assert letter.attributes == {
+        "reason": f"bad? {'x' * 995}",
+        "job_id": "j",
+        "log": "group/stream",
+        "original_message_id": "queue-1",
+    }
+    assert world.queue.bodies() == []
+
+
+def test_a_dead_letter_keeps_tabs_and_lines_and_says_nothing_of_what_is_empty() -> None:
+    world = WorkWorld()
+    message = a_message(world, JOB)
+
+    bury(message, parse_job(message.body), "a\tb\nc\rd\x7fe\u200bf", "", world.ports)
+
+    attributes = a_letter(world).attributes
+    assert attributes["reason"] == "a\tb\nc?d?e?f"
+    assert "log" not in attributes
+
+
+def test_a_full_job_that_failed_lies_in_the_dead_letters_with_its_items_in_the_bucket() -> None:
+    world = WorkWorld()
+    body = json.dumps({"items": ["item-0", "x" * (MESSAGE_BYTES_MAX - 50)], "job_id": "j"})
+    message = a_message(world, body)
+
+    bury(message, parse_job(body), "bad", "", world.ports)
+
+    letter = parse_job(a_letter(world).body)
+    assert (letter.job_id, letter.stored, letter.items) == ("j", True, None)
+    assert world.objects.get("jobs/j/items.jsonl").data.startswith(b'"item-0"\n"xxx')
+
+
+def test_a_job_whose_parameters_fill_its_message_lies_in_the_bucket_as_a_whole() -> None:
+    world = WorkWorld()
+    body = filled({"items_uri": f"{BUCKET}a", "job_id": "j"}, MESSAGE_BYTES_MAX)
+    message = a_message(world, body)
+
+    bury(message, parse_job(body), "bad", "", world.ports)
+
+    letter = a_letter(world)
+    key = f"jobs/{derived_id('queue-1')}/message"
+    assert json.loads(letter.body) == {"body_key": key}
+    assert letter.attributes["job_id"] == "j"
+    assert world.objects.get(key).data.decode() == body
+
+
+@pytest.mark.parametrize(("of_the_job", "of_the_message", "expected"), [
+    (None, "m", "m"),
+    ("j", "m", "j"),
+    ("j", None, "j"),
+    (None, None, None),
+])  # fmt: skip
+def test_a_copy_is_of_the_tenant_that_its_job_names_or_else_its_message(
+    of_the_job: str | None, of_the_message: str | None, expected: str | None
+) -> None:
+    world = WorkWorld()
+    world.queue.send([Outgoing(body="{}", tenant=of_the_message)])
+    job = JobMessage(job_id="j", items=(1,), tenant=of_the_job)
+
+    assert copy_message(a_message(world), job, world.objects).tenant == expected
 
 
 def test_works_on_a_worn_message_that_has_no_room_for_an_id() -> None:

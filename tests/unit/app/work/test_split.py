@@ -19,6 +19,8 @@ from spindown.memory.interception import PortCall
 from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
 
 SMALL = Policy(max_items_per_job=4)
+MEND = "declare its prefix under the workload's inputs, deploy, then redrive the job"
+NO_JSON = "Expecting value: line 1 column 1 (char 0)"
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,8 @@ def test_splits_a_large_job_into_children_that_hold_every_item_once(source: dict
     world = a_world()
     do_split(world, {"job_id": "p", **source, "params": {"size": 64}, "batch_id": "b"})
     parent = world.manifest("p")
-    assert parent.state is JobState.SPLIT
+    assert (parent.state, parent.released, parent.items) == (JobState.SPLIT, True, 10)
+    assert parent.finished_at == world.clock.now()
     assert parent.children == ("p.00000", "p.00001", "p.00002")
     found = work_off(world)
     assert sorted(found) == ["p.00000", "p.00001", "p.00002"]
@@ -72,6 +75,7 @@ def test_goes_on_with_a_split_that_was_begun_under_another_policy() -> None:
     world.policy = Policy(max_items_per_job=1000)
     world.clock.advance(2 * world.policy.lease_duration)
     assert sorted(work_off(world)) == ["p.00000", "p.00001", "p.00002"]
+    assert len(world.objects.versions(items_key("p.00001"))) == 1, "a share is stored once"
 
 
 def test_the_items_of_a_prefix_do_not_move_when_objects_come_later() -> None:
@@ -105,21 +109,60 @@ def test_a_folder_marker_is_no_item() -> None:
 @pytest.mark.parametrize(
     ("job", "says"),
     [
-        (JobMessage(job_id="j", items_uri="s3://inputs/none"), "put the object there"),
-        (JobMessage(job_id="j", items_uri="s3://other/x"), "declare its prefix"),
-        (JobMessage(job_id="j", prefix_uri="s3://other/"), "declare its prefix"),
-        (JobMessage(job_id="j", items_uri="s3://inputs/latin1"), "save line 2 as UTF-8"),
-        (JobMessage(job_id="j", items_uri="s3://inputs/text"), "one JSON value on line 1"),
-        (JobMessage(job_id="j", stored=True), "submit the job again"),
+        (
+            JobMessage(job_id="j", items_uri="s3://inputs/none"),
+            "items_uri is 's3://inputs/none': put the object there, then redrive the job",
+        ),
+        (JobMessage(job_id="j", items_uri="s3://other/x"), f"items_uri is 's3://other/x': {MEND}"),
+        (JobMessage(job_id="j", prefix_uri="s3://other/"), f"prefix_uri is 's3://other/': {MEND}"),
+        (
+            JobMessage(job_id="j", items_uri="s3://inputs/latin1"),
+            """s3://inputs/latin1 is b'"\\xe9"': save line 2 as UTF-8""",
+        ),
+        (
+            JobMessage(job_id="j", items_uri="s3://inputs/text"),
+            f"s3://inputs/text is 'hello': write one JSON value on line 1 ({NO_JSON})",
+        ),
+        (
+            JobMessage(job_id="k", stored=True),
+            f"jobs/k/items.jsonl is 'hello': write one JSON value on line 2 ({NO_JSON})",
+        ),
+        (
+            JobMessage(job_id="j", stored=True),
+            "stored is 'jobs/j/items.jsonl': submit the job again: its list is gone",
+        ),
     ],
-    ids=["missing", "undeclared list", "undeclared prefix", "not UTF-8", "not JSON", "gone"],
+    ids=[
+        "missing",
+        "undeclared list",
+        "undeclared prefix",
+        "not UTF-8",
+        "not JSON",
+        "stored, not JSON",
+        "gone",
+    ],
 )
 def test_says_in_one_sentence_what_is_wrong_with_a_list(job: JobMessage, says: str) -> None:
     world = WorkWorld(
         sources={"s3://inputs/latin1": b'"a"\n"\xe9"\n', "s3://inputs/text": b"hello\n"}
     )
-    with pytest.raises(ContractError, match=says):
+    world.objects.put(items_key("k"), b"1\nhello\n")
+    with pytest.raises(ContractError) as caught:
         settle_items(job, world.ports)
+    assert str(caught.value) == says
+
+
+def test_a_list_that_another_stored_first_and_that_is_damaged_is_named() -> None:
+    world = a_world()
+
+    def be_quicker(call: PortCall) -> None:
+        if call.method == "put":
+            world.before = None
+            world.objects.put(items_key("p"), b"{")
+
+    world.before = be_quicker
+    with pytest.raises(ContractError, match=r"^jobs/p/items\.jsonl is '{'"):
+        settle_items(JobMessage(job_id="p", prefix_uri="s3://inputs/images/"), world.ports)
 
 
 def test_reads_a_list_with_a_byte_order_mark_and_empty_lines() -> None:

@@ -13,6 +13,8 @@ from spindown.app.work.policy import read_standing
 from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState, Manifest, manifest_key
 from spindown.contract.row import POLICY, workload_partition
+from spindown.domain.idle import idle_timeout
+from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
 from spindown.error import Unreachable
 from spindown.memory.interception import PortCall
@@ -47,7 +49,9 @@ def test_a_policy_that_cannot_be_read_leaves_the_known_one_in_force() -> None:
 
     assert read_standing(world.table, WORKLOAD, known) is known
     assert (known.policy.max_losses, known.code_digest) == (7, "abc")
-    assert read_standing(world.table, WORKLOAD).policy == Policy()
+    without = read_standing(world.table, WORKLOAD)
+    assert without.policy == Policy()
+    assert without.idle_timeout == idle_timeout(Knowledge(), Policy())
 
 
 def test_logs_are_read_in_order_of_their_epochs_with_what_is_no_text_replaced() -> None:
