@@ -6,6 +6,9 @@ environment of its own beside the project's and on a copy of the tracked files, 
 here is touched. What it found goes to docs/proof/mutation.json, under what was changed. Why a
 survivor may live stands in docs/proof/survivors.toml, by its function and by what was changed in
 it; one without a reason fails.
+
+`--again`, once tests were added: only mutants that lived and those of functions that have changed
+since are run; what another was found to be by the last run of the same copy stands.
 """
 
 import argparse
@@ -61,11 +64,16 @@ def main() -> None:
     parser.add_argument("--tests", nargs="+", default=TESTS, help="what must notice")
     parser.add_argument("--seconds", type=float, default=1800.0, help="give up after so long")
     parser.add_argument("--children", type=int, default=2, help="processes at once")
+    parser.add_argument("--again", action="store_true", help="only what has lived, of all digits")
     chosen = parser.parse_args()
+    if chosen.again:
+        chosen.digits = "0123456789"
     _make_venv()
-    _make_project(chosen.paths, chosen.tests)
+    _make_project(chosen.paths, chosen.tests, again=chosen.again)
     prefixes = [path.removesuffix(".py").replace("/", ".") for path in chosen.paths]
-    names = [f"{prefix}.*{digit}" for prefix in prefixes for digit in chosen.digits]
+    # Without names mutmut runs what has no outcome yet.
+    digits = "" if chosen.again else chosen.digits
+    names = [f"{prefix}.*{digit}" for prefix in prefixes for digit in digits]
     mutmut = str(VENV / "bin" / "mutmut")
     command = [mutmut, "run", "--max-children", str(chosen.children), *names]
     is_whole = True
@@ -98,9 +106,13 @@ def _make_venv() -> None:
     stamp.write_text(LOCK.read_text(encoding="utf-8"), encoding="utf-8")
 
 
-def _make_project(paths: Sequence[str], tests: Sequence[str]) -> None:
+def _make_project(paths: Sequence[str], tests: Sequence[str], *, again: bool) -> None:
     """Copy the tracked files, as they are now, with mutmut's settings."""
+    known = _known() if again else {}
     shutil.rmtree(PROJECT, ignore_errors=True)
+    for path, text in known.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
     listed = subprocess.run(
         ["git", "ls-files", "-z", "spindown", "worker", "functions", "infra", "tests", "tools"],
         cwd=ROOT,
@@ -116,6 +128,19 @@ def _make_project(paths: Sequence[str], tests: Sequence[str]) -> None:
     settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     settings += _CONFIG.format(only=json.dumps(only), tests=json.dumps(list(tests)))
     (PROJECT / "pyproject.toml").write_text(settings, encoding="utf-8")
+
+
+def _known() -> dict[Path, str]:
+    """Return what mutmut keeps of the last run, without the outcomes of mutants that lived."""
+    kept = {}
+    for path in (PROJECT / "mutants").rglob("*.py.meta"):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        codes = found["exit_code_by_key"]
+        killed = {name: code for name, code in codes.items() if _outcome_of(code) == "killed"}
+        # mutmut itself drops those of functions that are not what they were.
+        found["exit_code_by_key"] = {name: killed.get(name) for name in codes}
+        kept[path] = json.dumps(found)
+    return kept
 
 
 def _report(paths: Sequence[str], digits: str, *, is_whole: bool) -> int:
@@ -163,7 +188,7 @@ def _change(module: str, mutant: str) -> str:
     name = mutant.rpartition(".")[2]
     original = re.sub(r"__mutmut_\d+$", "__mutmut_orig", name)
     found = {
-        node.name: (ast.get_source_segment(text, node) or "").splitlines()[1:]
+        node.name: (ast.get_source_segment(text, node) or "").replace(node.name, "").splitlines()
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.FunctionDef) and node.name in {name, original}
     }

@@ -180,7 +180,8 @@ class _Claim:
     def _count_end(self, manifest: Manifest) -> Manifest:
         if manifest.epoch == 0:
             return manifest
-        match epoch_end(manifest, interrupted=self._was_interrupted(manifest)):
+        is_taken = not manifest.released and self._was_interrupted(manifest)
+        match epoch_end(manifest, interrupted=is_taken):
             case EpochEnd.INTERRUPTED:
                 return replace(manifest, interruptions=manifest.interruptions + 1)
             case EpochEnd.LOST:
@@ -199,8 +200,6 @@ class _Claim:
 
     def _was_interrupted(self, manifest: Manifest) -> bool:
         """Tell whether the ledger knows of an interruption of the last owner."""
-        if manifest.released:
-            return False
         sort = worker_sort(manifest.owner.rpartition("/")[0])
         for partition in (workload_partition, history_partition):
             row = self.ports.table.get(Key(partition=partition(self.seat.workload), sort=sort))
