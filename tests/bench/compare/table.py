@@ -1,7 +1,7 @@
 """Turn figures of several seeds into one page: means, intervals, ratios, and targets."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from spindown.simulator import BASELINES
 from tests.bench.compare.case import CASES
@@ -9,6 +9,8 @@ from tests.bench.compare.deadline import TEXT, deadlines, lines
 from tests.bench.compare.grid import Results, Seed, grid, interval, mean, money, ranged, verdict
 from tests.bench.compare.waste import TEXT as TIGHT
 from tests.bench.compare.waste import waste
+from tests.bench.compare.whole import TEXT as BOUNDED
+from tests.bench.compare.whole import Wholes, wholes
 
 #: Of the bill: what interruptions may undo at most where notices are missing.
 _REDO_AT_MOST = 0.05
@@ -37,7 +39,7 @@ def mean_ratio(results: Results, promise: str, figure: str) -> float:
     return geometric_mean(geometric_mean(group) for group in groups.values())
 
 
-def page(results: Results, gaps: Sequence[Mapping[str, float | str]], told: str) -> str:
+def page(results: Results, found: Wholes, told: str) -> str:
     """Return the whole page as Markdown."""
     plain = {name: results[name] for name in results if CASES[name].deadline_hours is None}
     long = {name: results[name] for name in results if name not in plain}
@@ -54,8 +56,8 @@ def page(results: Results, gaps: Sequence[Mapping[str, float | str]], told: str)
         TEXT,
         deadlines(long),
         "\n## How loose the bound is\n",
-        _GAPS,
-        _gaps(gaps),
+        BOUNDED,
+        wholes(plain, found),
         "\n## Targets\n",
         _targets(plain, long),
     ]
@@ -139,27 +141,6 @@ def _two(results: Results, name: str, promise: str) -> list[str]:
         ranged(interval(ratios(results, name, f"ours {promise}", (f"bound {promise}", figure))))
         for figure in ("bounded_wait", "sparse_wait")
     ]
-
-
-def _gaps(gaps: Sequence[Mapping[str, float | str]]) -> str:
-    head = [
-        "slice",
-        "jobs",
-        "optimum at least / L2",
-        "best schedule found / L2",
-        "optimum at least / sparse bound",
-    ]
-    rows = [
-        [
-            str(gap["slice"]),
-            f"{gap['jobs']}",
-            f"{gap['least_over_l2']:.3f}",
-            f"{gap['found_over_l2']:.3f}",
-            f"{gap['least_over_sparse']:.3f}",
-        ]
-        for gap in gaps
-    ]
-    return grid(head, rows)
 
 
 def _mains(results: Results) -> list[str]:
@@ -262,11 +243,4 @@ charge, which makes them loose in S7 and S8. So one column has the sparse bound 
 charged; who has luck with refunds may be below that one. Baselines are models, treated kindly:
 jobs are handed out oldest first and without a request, work that scaling in would kill is spared.
 L2 bounds the mean: what EC2 takes within an hour is free, so a lucky seed can be below it.
-"""
-
-_GAPS = """L2 is a lower bound, not an optimum. On slices small enough for a mixed-integer program
-(HiGHS, half-minute steps, machines of one kind, a promise of 10 minutes) the true optimum itself
-is above it by this much; a ratio of 1.10 over L2 cannot be had where this factor is larger. The
-sparse bound also counts idling and boots in spans in which there is little to do
-(`spindown/simulator/bound/sparse.py`).
 """

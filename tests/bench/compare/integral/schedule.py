@@ -1,0 +1,310 @@
+"""A lower bound for whole traces in which machines and boots are whole numbers.
+
+What is bounded is what the simulator charges, by the conventions of bound L2: a schedule knows
+every arrival and price beforehand, starts each job within the promise, never pauses it, and boots
+take their mean. An hour of a spot instance costs its price less the largest mean share that EC2's
+refunds can save (``refund_share``), or its whole price (``is_refunded=False``: then it bounds the
+charge before refunds). Every job also occupies its machine for its last commit, which no worker of
+ours avoids. Capacity has no end.
+
+**Parts.** At a gap in which every job must be over, and none has come, for longer than a boot takes
+at the dearest of the gap's prices against its cheapest, ending a machine and booting another is
+never dearer than keeping it. So the optimum is the sum of the optima of its parts.
+
+**The program of a part.** Time in steps; for each speed on sale, at the cheapest price of each
+step:
+
+- *here*: machines up at the beginning of a step, a whole number; *ready*: machines that become
+  ready within it, a whole number, each one boot at the cheapest price of the gap or of the steps in
+  which it may have been paid; *up*: their mean over the step, which is paid. Of those that are here
+  at the next step, who has not become ready since was up throughout:
+  ``here[s+1] - ready[s] <= up[s] <= here[s] + ready[s]``.
+- *Jobs* as in ``relaxation.schedule``: a start within a step lies between one at its beginning and
+  one at its end, so the means over steps are exact for whole steps of work; what rounding has cut
+  off is work that may be done whenever some job of that window may run. A job that runs on both
+  sides of an instant needs a machine that is here then.
+- *At least one*: a machine is here when a job comes, or becomes ready before it is late.
+
+Each real schedule gives values that keep all rows and cost no more than it does; so whatever HiGHS
+proves to be below all values is below all schedules. Long parts are bounded block by block
+(``program``).
+"""
+
+import math
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from spindown.domain.offer import extra_price_per_hour
+from spindown.simulator import Arrival, Listing, SimScenario
+from spindown.simulator.bound import mean_boot
+from spindown.simulator.bound.price import refund_share
+from spindown.simulator.scenario import value_at
+from tests.bench.compare.integral.program import Blocks
+
+_HOUR = 3600.0
+#: Jobs of one window whose work differs by less than this are counted together.
+_ALIKE = 1.1
+#: Seconds before a machine is ready in which its boot may have been paid.
+_BOOT_AT_MOST = 600.0
+#: More columns take minutes.
+_COLUMNS_AT_MOST = 250_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integral:
+    """USD that no schedule can do without if no start is later than promised."""
+
+    dollars: float
+    #: The same with fractions of machines.
+    relaxed: float
+    parts: int
+
+
+def integral(
+    scenario: SimScenario,
+    *,
+    start_within: float,
+    is_refunded: bool = True,
+    steps: float = 10.0,
+    block: int = 60,
+    seconds: float = 1.0,
+) -> Integral | None:
+    """Return the bound; None if work is too dense for it to be found within minutes.
+
+    Args:
+        scenario: arrivals, prices and boots; capacity and the controller play no part.
+        start_within: seconds from a job's arrival to its start, at most; a job that has begun is
+            worked on without a pause.
+        is_refunded: whether hours that EC2 will not charge may be sought out.
+        steps: of time in a promise: more are tighter, and slower to solve.
+        block: steps in a block.
+        seconds: for the whole numbers of each block.
+    """
+    market = _Market(scenario, is_refunded=is_refunded)
+    dollars, relaxed, parts = 0.0, 0.0, 0
+    for jobs in _parts(scenario, market, start_within):
+        part = _Part(jobs, scenario, market, start_within, start_within / steps, block)
+        if part.program.columns > _COLUMNS_AT_MOST:
+            return None
+        found, loose = part.program.solve(seconds)
+        dollars, relaxed, parts = dollars + found, relaxed + loose, parts + 1
+    return Integral(dollars=dollars, relaxed=relaxed, parts=parts)
+
+
+class _Market:
+    """The cheapest hour of each speed, piecewise constant."""
+
+    def __init__(self, scenario: SimScenario, *, is_refunded: bool) -> None:
+        listings = scenario.listings
+        self.boot = mean_boot(scenario.boot)
+        self.starts = sorted(
+            {0.0}.union(
+                at for each in listings for zone in each.zones.values() for at, _ in zone.spot
+            )
+        )
+        extra = extra_price_per_hour(scenario.root_volume_gib)
+        every = {
+            speed: [_cheapest(listings, speed, at, is_refunded) + extra for at in self.starts]
+            for speed in sorted({each.speed for each in listings})
+        }
+        self.slowest = min(every)
+        # A machine that is slower and never cheaper is of no use to anybody.
+        self.hours = {
+            speed: own
+            for speed, own in every.items()
+            if not any(
+                other > speed and all(a <= b for a, b in zip(every[other], own, strict=True))
+                for other in every
+            )
+        }
+
+    def least(self, speed: float, begins: float, ends: float) -> float:
+        """Return the least USD per hour within a span."""
+        return min(self._within(self.hours[speed], begins, ends))
+
+    def by_step(self, speed: float, first: float, step: float, count: int) -> Sequence[float]:
+        """Return the least USD per hour within each of some steps."""
+        return [self.least(speed, first + s * step, first + (s + 1) * step) for s in range(count)]
+
+    def swing(self, begins: float, ends: float) -> float:
+        """Return the dearest over the cheapest price of a span, of the speed that moves most."""
+        spans = (self._within(own, begins, ends) for own in self.hours.values())
+        return max(max(span) / min(span) for span in spans)
+
+    def _within(self, own: Sequence[float], begins: float, ends: float) -> Sequence[float]:
+        first = max(bisect_right(self.starts, begins) - 1, 0)
+        return own[first : max(bisect_right(self.starts, ends), first + 1)]
+
+
+def _cheapest(listings: Sequence[Listing], speed: float, at: float, is_refunded: bool) -> float:
+    sold = [listing for listing in listings if listing.speed == speed]
+    prices = [listing.on_demand for listing in sold if listing.on_demand is not None]
+    for zone in (zone for listing in sold for zone in listing.zones.values()):
+        price = value_at(zone.spot, at)
+        if price is not None:
+            free = refund_share(zone.reclaims_per_hour) if is_refunded else 0.0
+            prices.append(price * (1.0 - free))
+    return min(prices, default=math.inf)
+
+
+def _parts(scenario: SimScenario, market: _Market, within: float) -> Iterator[Sequence[Arrival]]:
+    part: list[Arrival] = []
+    over = -math.inf
+    for each in sorted(scenario.arrivals, key=lambda each: each.at):
+        if part and each.at - over > market.boot * market.swing(over, each.at):
+            yield part
+            part = []
+        part.append(each)
+        takes = each.work_seconds / market.slowest + scenario.delays.commit
+        over = max(over, each.at + within + takes)
+    if part:
+        yield part
+
+
+class _Part:
+    """The program of one part of a trace."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Arrival],
+        scenario: SimScenario,
+        market: _Market,
+        within: float,
+        step: float,
+        block: int,
+    ) -> None:
+        self._market = market
+        self._commit = scenario.delays.commit
+        self._step = step
+        self._first = jobs[0].at
+        self._most = float(len(jobs))
+        self._within = within
+        longest = max(
+            each.at + within + self._takes(each.work_seconds, market.slowest) for each in jobs
+        )
+        self._length = int((longest - self._first) / step) + 5
+        self.program = Blocks(block)
+        #: Speed -> column of each step.
+        self._here: dict[float, list[int]] = {}
+        self._ready: dict[float, list[int]] = {}
+        self._up: dict[float, list[int]] = {}
+        self._at_work: dict[float, list[int]] = {}
+        #: Speed -> step -> terms of jobs that begin there, that end, and of what rounding cut off.
+        self._begin: dict[float, dict[int, list[tuple[int, float]]]] = {}
+        self._end: dict[float, dict[int, list[tuple[int, float]]]] = {}
+        self._rest: dict[float, dict[int, list[tuple[int, float]]]] = {}
+        for speed in market.hours:
+            self._open(speed)
+        self._add_jobs(jobs)
+        for speed in market.hours:
+            self._add_machines(speed)
+
+    def _takes(self, work: float, speed: float) -> float:
+        return work / speed + self._commit
+
+    def _open(self, speed: float) -> None:
+        steps, program, most = range(self._length), self.program, self._most
+        hours = self._market.by_step(speed, self._first, self._step, self._length)
+        boot = self._market.boot / _HOUR
+        self._here[speed] = [
+            program.add_column(s, most=most if s else 0.0, whole=True) for s in steps
+        ]
+        self._ready[speed] = []
+        for s in steps:
+            ends = self._first + (s + 1) * self._step
+            hour = self._market.least(speed, ends - self._step - _BOOT_AT_MOST, ends)
+            self._ready[speed].append(
+                program.add_column(s, most=most, cost=boot * hour, whole=True)
+            )
+        self._up[speed] = [
+            program.add_column(s, most=most, cost=hours[s] * self._step / _HOUR) for s in steps
+        ]
+        self._at_work[speed] = [program.add_column(s, most=most) for s in steps]
+        self._begin[speed] = defaultdict(list)
+        self._end[speed] = defaultdict(list)
+        self._rest[speed] = defaultdict(list)
+
+    def _add_jobs(self, jobs: Sequence[Arrival]) -> None:
+        alike: dict[tuple[int, int], dict[int, list[float]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for each in jobs:
+            comes = each.at - self._first
+            size = math.floor(math.log(max(each.work_seconds, 1e-3), _ALIKE))
+            window = int(comes // self._step), int((comes + self._within) // self._step)
+            alike[window][size].append(each.work_seconds)
+        for (comes_in, late_in), groups in alike.items():
+            self._add_window(comes_in, late_in, list(groups.values()))
+
+    def _add_window(self, comes_in: int, late_in: int, groups: Sequence[Sequence[float]]) -> None:
+        """Add all jobs that come in one step: each starts, and all their work is done."""
+        program, step = self.program, self._step
+        count = float(sum(map(len, groups)))
+        started: dict[float, list[tuple[int, float]]] = {speed: [] for speed in self._up}
+        #: In seconds on the reference GPU.
+        work: list[tuple[int, float]] = []
+        for seconds in groups:
+            starts: list[tuple[int, float]] = []
+            for speed in self._up:
+                takes = self._takes(min(seconds), speed)
+                whole = int(takes / step)
+                for column in self._add_starts(speed, comes_in, late_in, whole, len(seconds)):
+                    starts.append((column, 1.0))
+                    started[speed].append((column, whole * step - takes))
+                    work.append((column, speed * (whole * step - self._commit)))
+            program.add_row(starts, least=len(seconds), most=len(seconds))
+        longest = self._takes(max(map(max, groups)), self._market.slowest)
+        last = min(late_in + 3 + int(longest / step), self._length)
+        for speed, least in started.items():
+            rest: list[tuple[int, float]] = []
+            for at in range(comes_in, last):
+                column = program.add_column(at, most=count)
+                rest.append((column, step))
+                work.append((column, speed * step))
+                self._rest[speed][at].append((column, -1.0))
+            program.add_row([*rest, *least], least=0.0)
+        program.add_row(work, least=math.fsum(map(math.fsum, groups)))
+        self._need_one(comes_in, late_in)
+
+    def _add_starts(
+        self, speed: float, comes_in: int, late_in: int, whole: int, count: int
+    ) -> Sequence[int]:
+        """Add how many jobs of so many whole steps begin at the beginning of each step."""
+        if not whole:
+            return [self.program.add_column(comes_in, most=count)]
+        columns = []
+        for step in range(comes_in, late_in + 2):
+            columns.append(column := self.program.add_column(step, most=count))
+            self._begin[speed][step].append((column, -1.0))
+            self._end[speed][step + whole].append((column, 1.0))
+        return columns
+
+    def _need_one(self, comes_in: int, late_in: int) -> None:
+        terms: list[tuple[int, float]] = []
+        for speed, ready in self._ready.items():
+            terms.append((self._here[speed][comes_in], 1.0))
+            terms += [(column, 1.0) for column in ready[comes_in : late_in + 1]]
+        self.program.add_row(terms, least=1.0)
+
+    def _add_machines(self, speed: float) -> None:
+        here, ready, up = self._here[speed], self._ready[speed], self._up[speed]
+        at_work, add = self._at_work[speed], self.program.add_row
+        for step in range(self._length):
+            begin, end = self._begin[speed].get(step, []), self._end[speed].get(step, [])
+            rest = self._rest[speed].get(step, [])
+            change = [(at_work[step], 1.0), *begin, *end]
+            if step:
+                change.append((at_work[step - 1], -1.0))
+            add(change, least=0.0, most=0.0)
+            add([(up[step], 1.0), (at_work[step], -1.0), *rest], least=0.0)
+            add([(here[step], 1.0), (ready[step], 1.0), (up[step], -1.0)], least=0.0)
+            # Who works in this step and did not begin with it works on both sides of its beginning.
+            add(
+                [(here[step], 1.0), (at_work[step], -1.0), *((c, 1.0) for c, _ in begin)], least=0.0
+            )
+            if step + 1 < self._length:
+                later = here[step + 1]
+                add([(here[step], 1.0), (ready[step], 1.0), (later, -1.0)], least=0.0)
+                add([(up[step], 1.0), (ready[step], 1.0), (later, -1.0)], least=0.0)

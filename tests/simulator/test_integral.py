@@ -1,0 +1,129 @@
+"""The bound with whole machines: by hand, and below everything that brute force finds."""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spindown.domain.offer import extra_price_per_hour
+from spindown.simulator import Arrival, Delays, SimScenario
+from tests.bench.compare.integral import Integral, schedule
+from tests.bench.compare.integral.program import Blocks
+from tests.simulator.scene import HOUR, a_listing, a_scenario, a_zone, an_arrival
+
+BOOT, PROMISE = 90.0, 600.0
+EXTRA = extra_price_per_hour(100)
+HOURLY = (0.20 + EXTRA) / HOUR
+NO_COMMIT = Delays(commit=0.0)
+SLOW = a_listing()
+
+
+def integral(scenario: SimScenario, **changes: float) -> Integral:
+    found = schedule.integral(scenario, start_within=PROMISE, **changes)  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def test_a_lone_job_costs_one_boot_its_work_and_its_commit() -> None:
+    found = integral(a_scenario(an_arrival()))
+
+    assert found.parts == 1
+    assert found.dollars == pytest.approx((BOOT + 600 + 0.3) * HOURLY)
+
+
+def test_jobs_far_apart_are_parts_of_their_own() -> None:
+    found = integral(a_scenario(an_arrival(at=0.0), an_arrival(at=7200.0), delays=NO_COMMIT))
+
+    assert found.parts == 2
+    assert found.dollars == pytest.approx((2 * BOOT + 1200) * HOURLY)
+
+
+def test_whole_machines_cost_what_fractions_do_not() -> None:
+    # One machine cannot start three jobs of 400 s within 10 min, and half a machine more is not
+    # to be had.
+    jobs = tuple(an_arrival(at=0.0, items=1, item_seconds=400.0) for _ in range(3))
+    found = integral(a_scenario(*jobs, delays=NO_COMMIT))
+
+    assert found.dollars == pytest.approx((2 * BOOT + 1200) * HOURLY, rel=1e-3)
+    assert found.relaxed < 0.99 * found.dollars
+
+
+def test_without_refunds_each_hour_costs_its_price() -> None:
+    zones = {"us-west-2a": a_zone(reclaims_per_hour=0.1)}
+    scenario = a_scenario(an_arrival(), listings=(a_listing(zones=zones),), delays=NO_COMMIT)
+
+    plain = schedule.integral(scenario, start_within=PROMISE, is_refunded=False)
+
+    assert plain is not None
+    assert plain.dollars == pytest.approx((BOOT + 600) * HOURLY)
+    assert integral(scenario).dollars < plain.dollars
+
+
+def _schedules(jobs: Sequence[Arrival], listings: int) -> Iterator[Sequence[tuple[int, float]]]:
+    """Yield which type each job runs on and when it starts, on a grid of two minutes."""
+    ways = [
+        [(kind, job.at + 120.0 * wait) for kind in range(listings) for wait in range(6)]
+        for job in jobs
+    ]
+    yield from product(*ways)
+
+
+def _cost(
+    jobs: Sequence[Arrival], way: Sequence[tuple[int, float]], prices: Sequence[float]
+) -> float:
+    """Return the USD of a schedule: work goes to who idled last, a gap is idled or booted."""
+    dollars = 0.0
+    for kind, (speed, hourly) in enumerate(zip((1.0, 2.0), prices, strict=True)):
+        idle: list[float] = []
+        spans = sorted(
+            (at, at + job.work_seconds / speed)
+            for job, (runs_on, at) in zip(jobs, way, strict=True)
+            if runs_on == kind
+        )
+        for begins, ends in spans:
+            over = [each for each in idle if each <= begins]
+            gap = BOOT
+            if over:
+                idle.remove(max(over))
+                gap = min(gap, begins - max(over))
+            idle.append(ends)
+            dollars += (gap + ends - begins) * (hourly + EXTRA) / HOUR
+    return dollars
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 15), st.integers(1, 12)), min_size=1, max_size=3),
+    st.sampled_from([0.3, 0.45]),
+    st.sampled_from([3, 60]),
+)
+def test_no_schedule_is_cheaper(
+    drawn: list[tuple[int, int]], fast_price: float, block: int
+) -> None:
+    jobs = sorted(
+        (an_arrival(at=60.0 * at, items=1, item_seconds=47.0 * size) for at, size in drawn),
+        key=lambda each: each.at,
+    )
+    fast = a_listing(
+        "g5.xlarge", speed=2.0, zones={"us-west-2a": a_zone(spot=((0.0, fast_price),))}
+    )
+    scenario = a_scenario(*jobs, listings=(SLOW, fast), delays=NO_COMMIT)
+
+    cheapest = min(_cost(jobs, way, (0.2, fast_price)) for way in _schedules(jobs, 2))
+
+    found = integral(scenario, block=block)
+    assert found.relaxed - 1e-9 <= found.dollars <= cheapest * (1 + 1e-6)
+
+
+def test_blocks_of_a_program_stay_below_the_whole_of_it() -> None:
+    # At least 3 of x and y together, each a whole number in halves of 2: 4 is the least.
+    def program(steps: int) -> Blocks:
+        blocks = Blocks(steps)
+        x, y = (blocks.add_column(step, most=4.0, cost=1.0, whole=True) for step in (0, 1))
+        blocks.add_row([(x, 2.0), (y, 2.0)], least=3.0)
+        return blocks
+
+    assert program(2).solve(1.0) == (pytest.approx(2.0), pytest.approx(1.5))
+    assert program(1).solve(1.0) == (pytest.approx(1.5), pytest.approx(1.5))
