@@ -121,7 +121,7 @@ def shape_of(window: CostWindow) -> CostShape | None:
     if window.items <= 0 or paid <= 0.0 or window.dollars <= 0.0:
         return None
     launches = max(window.launches, 1)
-    redone = min(window.items_redone / (window.items + window.items_redone), 1.0)
+    redone = window.items_redone / (window.items + window.items_redone)
     busy = window.busy_seconds / _SECONDS_PER_HOUR
     return CostShape(
         price_per_hour=window.dollars / (paid / _SECONDS_PER_HOUR),

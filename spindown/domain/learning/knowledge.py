@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import lru_cache
 
 from spindown.domain.fleet import Worker
-from spindown.domain.learning.prior import relative_throughput
+from spindown.domain.learning.prior import USUAL_VCPUS, relative_throughput
 from spindown.domain.offer import HOURS_PER_MONTH, InstanceType, Pool, slot_count
 from spindown.domain.policy import Policy
 
@@ -132,7 +132,7 @@ def _throughput(
     gpu_count: float,
     policy: Policy,
     *,
-    vcpus: int = 4,
+    vcpus: int = USUAL_VCPUS,
     scale: float | None = None,
 ) -> Throughput:
     slots = slot_count(gpu_count, knowledge.slots)

@@ -49,9 +49,11 @@ UNKNOWN_GPU = GPU_PRIORS["T4"]
 
 #: One vCPU against one T4, for a type without any GPU; a guess of the order of magnitude.
 VCPU_SHARE = 0.02
+#: vCPUs of an instance without a GPU whose type is not at hand: those of most "xlarge".
+USUAL_VCPUS = 4
 
 
-def relative_throughput(gpu_name: str, gpu_count: float, *, vcpus: int = 4) -> float:
+def relative_throughput(gpu_name: str, gpu_count: float, *, vcpus: int = USUAL_VCPUS) -> float:
     """Return the prior throughput of a whole instance, one T4 = 1; always above 0.
 
     Args:

@@ -36,11 +36,10 @@ def quota_class(instance_type: str, region: str, capacity_type: CapacityType) ->
     The classes are those of CloudWatch's usage metrics: G and VT types share one; P2 to P4
     share one as spot, newer P generations have their own; all P share one on demand.
     """
-    family = instance_type.partition(".")[0]
-    if family.startswith(("g", "vt")):
+    if instance_type.startswith(("g", "vt")):
         name = "G"
-    elif family.startswith("p"):
-        generation = family[1:2]
+    elif instance_type.startswith("p"):
+        generation = instance_type[1:2]
         shared = capacity_type is CapacityType.ON_DEMAND or generation in {"2", "3", "4"}
         name = "P" if shared else f"P{generation}"
     else:

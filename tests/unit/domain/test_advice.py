@@ -49,7 +49,9 @@ def test_a_quantile_covers_the_share_that_was_asked_for(gaps: list[float], share
     assert gaps or timeout == 0.0
 
 
-@pytest.mark.parametrize(("promise", "answer"), [(60.0, Answer.YES), (600.0, Answer.NO)])
+@pytest.mark.parametrize(
+    ("promise", "answer"), [(60.0, Answer.YES), (90.0, Answer.NO), (600.0, Answer.NO)]
+)
 def test_work_that_cannot_wait_for_a_boot_needs_a_warm_worker(
     promise: float, answer: Answer
 ) -> None:
@@ -61,6 +63,21 @@ def test_work_that_cannot_wait_for_a_boot_needs_a_warm_worker(
     assert verdict.break_even == pytest.approx(0.10)
     assert "warm_workers = 1 the month costs $140.00, $100.00 more" in verdict.sentence
     assert "within 4 s: worth it from $0.1 a job" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("warm_month", "jobs", "each"),
+    [
+        pytest.param(140.0, 0.0, math.inf, id="without jobs no price is right"),
+        pytest.param(30.0, 1000.0, 0.0, id="a warm worker that saves money costs nothing"),
+    ],
+)
+def test_a_warm_worker_is_paid_by_jobs(warm_month: float, jobs: float, each: float) -> None:
+    verdict = judge_latency(
+        month=40.0, warm_month=warm_month, jobs=jobs, promise=60.0, boot=90.0, warm_wait=4.0
+    )
+
+    assert verdict.break_even == each
 
 
 @pytest.mark.parametrize(
@@ -83,6 +100,9 @@ def test_a_long_wait_is_said_in_minutes(wait: float, said: str) -> None:
         pytest.param(225.0, 0.90, Answer.YES, 0.80, id="nine tenths busy"),
         pytest.param(20.0, 0.40, Answer.NO, math.inf, id="never dear enough"),
         pytest.param(0.0, 0.0, Answer.NO, math.inf, id="no work"),
+        pytest.param(0.0, 0.4, Answer.NO, math.inf, id="work for nothing"),
+        pytest.param(80.0, 0.40, Answer.NO, 1.0, id="from all hours on"),
+        pytest.param(200.0, 0.50, Answer.NO, 0.50, id="just as dear"),
     ],
 )
 def test_constant_load_is_cheaper_reserved(
@@ -125,6 +145,14 @@ def test_constant_load_is_cheaper_reserved(
             id="dearer than all hours",
         ),
         pytest.param(
+            100.0,
+            250.0,
+            1,
+            "One reserved g4dn.xlarge costs $250.00 a month; the work would keep it busy for "
+            "40% of the hours, and that pays from 100% busy hours on.",
+            id="as dear as all hours",
+        ),
+        pytest.param(
             0.2,
             0.3,
             1,
@@ -150,7 +178,10 @@ def test_says_at_which_load_a_reserved_machine_pays(
     [
         pytest.param(60.0, Answer.YES, 5000.0, id="saves ten dollars"),
         pytest.param(150.0, Answer.NO, 500.0, id="saves a hundred"),
-        pytest.param(40.0, Answer.YES, math.inf, id="saves nothing"),
+        pytest.param(100.0, Answer.NO, 1000.0, id="saves just enough"),
+        pytest.param(50.5, Answer.YES, 100_000.0, id="saves half a dollar"),
+        pytest.param(50.0, Answer.YES, math.inf, id="saves nothing"),
+        pytest.param(40.0, Answer.YES, math.inf, id="costs more"),
     ],
 )
 def test_a_bill_that_saves_less_than_fifty_dollars_is_too_small(
@@ -184,6 +215,10 @@ def test_says_from_how_much_work_on_a_bill_is_large_enough(by_hand: float, worth
     )
 
 
+def test_without_jobs_no_number_of_them_makes_a_bill_large_enough() -> None:
+    assert judge_small_bill(month=50.0, by_hand_month=40.0, jobs=0.0).break_even == math.inf
+
+
 def test_every_case_has_its_name() -> None:
     cases = [
         judge_latency(month=1.0, warm_month=2.0, jobs=1.0, promise=60.0, boot=90.0, warm_wait=4.0),
@@ -202,18 +237,42 @@ def test_every_case_has_its_name() -> None:
     ]
 
 
-def test_what_an_interruption_may_cost_is_the_users_to_judge() -> None:
-    some = judge_interruptions(
-        month=50.0, on_demand_month=130.0, interruptions=20.0, redone_hours=1.5
-    )
-    rare = judge_interruptions(
-        month=50.0, on_demand_month=130.0, interruptions=0.5, redone_hours=0.1
-    )
-    none = judge_interruptions(
-        month=50.0, on_demand_month=130.0, interruptions=0.0, redone_hours=0.0
+@pytest.mark.parametrize(
+    ("on_demand", "interruptions", "each", "worth"),
+    [
+        pytest.param(
+            130.0,
+            20.0,
+            4.0,
+            "$80.00 more: worth it if an interruption costs you more than $4.00.",
+            id="some",
+        ),
+        pytest.param(
+            130.0,
+            0.5,
+            160.0,
+            "$80.00 more: worth it if an interruption costs you more than $160.00.",
+            id="rare ones",
+        ),
+        pytest.param(
+            40.0,
+            20.0,
+            0.0,
+            "$0.00 more: worth it if an interruption costs you more than $0.00.",
+            id="spot is the dearer",
+        ),
+        pytest.param(130.0, 0.0, math.inf, "$80.00 more: none was seen here.", id="none"),
+    ],
+)
+def test_what_an_interruption_may_cost_is_the_users_to_judge(
+    on_demand: float, interruptions: float, each: float, worth: str
+) -> None:
+    verdict = judge_interruptions(
+        month=50.0, on_demand_month=on_demand, interruptions=interruptions, redone_hours=1.5
     )
 
-    assert (some.answer, some.break_even) == (Answer.JUDGE, 4.0)
-    assert "On demand only costs $130.00 a month, $80.00 more" in some.sentence
-    assert rare.break_even == 160.0
-    assert (none.break_even, "none was seen here" in none.sentence) == (math.inf, True)
+    assert (verdict.answer, verdict.break_even) == (Answer.JUDGE, each)
+    assert verdict.sentence == (
+        f"Expect {interruptions:,.0f} interruptions a month, 1.5 hours of work done again. "
+        f"On demand only costs ${on_demand:,.2f} a month, {worth}"
+    )

@@ -115,8 +115,8 @@ def test_what_is_surely_over_is_news_at_once_and_what_is_not_seen_only_later(
     over = review([], known, NOW, over={"quota"})
 
     assert (unseen.changed, unseen.present) == ({}, {})
-    assert review([QUOTA], unseen.changed or known, NOW).present["quota"].since < NOW
-    assert review([QUOTA], over.changed, NOW).present["quota"].since == NOW
+    assert review([QUOTA], {**known, **unseen.changed}, NOW).present["quota"].since < NOW
+    assert review([QUOTA], {**known, **over.changed}, NOW).present["quota"].since == NOW
 
 
 def test_of_one_name_the_first_counts() -> None:

@@ -81,7 +81,7 @@ def test_names_the_part_that_moved_most(now: CostShape, cause: Cause, said: str)
     assert found.dollars == max(found.parts.values())
     assert said in found.mend
     assert found.says.startswith("An item costs ")
-    assert found.usual == USUAL.cost_per_item
+    assert (found.cost, found.usual) == (now.cost_per_item, USUAL.cost_per_item)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +128,15 @@ def test_says_how_much_of_the_cause_there_is_and_how_much_is_usual(
     assert found.says == (
         f"An item costs {now.cost_per_item:.6g} USD, usually {USUAL.cost_per_item:.6g}. {says}"
     )
+
+
+def test_says_which_share_of_the_computing_repeats_lost_work() -> None:
+    usual = replace(USUAL, redo_hours=0.004)
+
+    found = diagnose(replace(usual, redo_hours=0.019), usual)
+
+    assert found is not None
+    assert found.says.endswith("Redo: 95 % of the computing repeats lost work instead of 80 %.")
 
 
 def test_where_nothing_was_computed_no_work_is_redone_and_no_item_done() -> None:
@@ -233,6 +242,24 @@ def test_a_window_without_cost_or_items_has_no_shape(changes: dict[str, Any]) ->
     assert shape_of(a_window(**changes)) is None
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"items": 1}, id="one item"),
+        pytest.param({"dollars": 0.004}, id="less than a cent"),
+        pytest.param(
+            {"boot_seconds": 0.0, "busy_seconds": 0.4, "idle_seconds": 0.0}, id="a moment"
+        ),
+    ],
+)
+def test_a_window_has_a_shape_however_little_it_holds(changes: dict[str, Any]) -> None:
+    window = a_window(**changes)
+    shape = shape_of(window)
+
+    assert shape is not None
+    assert shape.cost_per_item == pytest.approx(window.dollars / window.items)
+
+
 def test_a_window_that_lived_on_earlier_launches_counts_as_one_launch() -> None:
     shape = shape_of(a_window(launches=0))
 
@@ -265,6 +292,8 @@ def days_of(*dollars: float | None) -> dict[date, CostWindow]:
         pytest.param(days_of(2.0, 2.0, 2.0, 6.0), 6.0, id="today"),
         pytest.param(days_of(2.0, 2.0, 2.0, 6.0, 0.9), 6.0, id="today has hardly begun"),
         pytest.param(days_of(2.0, 2.0, 2.0, 6.0, 1.1), 1.1, id="today is half over"),
+        pytest.param(days_of(2.0, 2.0, 2.0, 6.0, 1.0), 1.0, id="today has cost just half a day"),
+        pytest.param(days_of(2.0, 2.0, 2.0, 6.0, None), 6.0, id="nothing was done today"),
         pytest.param(days_of(2.0, None, 2.0, 2.0, 6.0), 6.0, id="a day without work"),
         pytest.param(days_of(2.0, 2.0, 6.0), None, id="two days are no habit"),
         pytest.param(days_of(2.0, 2.0, 2.0, 6.0, None, None), None, id="nothing lately"),

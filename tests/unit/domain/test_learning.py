@@ -10,6 +10,7 @@ from spindown.domain.learning import (
     GPU_PRIORS,
     Knowledge,
     PoolRecord,
+    Throughput,
     ThroughputRecord,
     boot_p50,
     boot_p95,
@@ -23,6 +24,7 @@ from spindown.domain.learning import (
     traffic,
     usual_throughput,
     worker_throughput,
+    workload_scale,
 )
 from spindown.domain.policy import Policy
 from tests.builders import a_type, a_worker, minutes
@@ -47,9 +49,31 @@ def rate(knowledge: Knowledge, name: str) -> float:
 def test_without_reports_throughput_is_the_prior() -> None:
     expected = throughput(Knowledge(), a_type("g4dn.xlarge"), POLICY)
 
-    assert expected.items_per_hour == 1000.0
-    assert not expected.measured
-    assert expected.samples == 0
+    assert expected == Throughput(items_per_hour=1000.0, measured=False, samples=0)
+
+
+def test_without_a_gpu_the_vcpus_count_and_of_an_unknown_type_four() -> None:
+    bare = a_type(gpu_name="", gpu_count=0.0, vcpus=8)
+    worker = a_worker(gpu_name="", gpu_count=0.0)
+
+    assert throughput(Knowledge(), bare, POLICY).items_per_hour == pytest.approx(160.0)
+    assert worker_throughput(Knowledge(), worker, POLICY).items_per_hour == pytest.approx(80.0)
+    assert relative_throughput("", 0.0) == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize(
+    ("name", "per_hour"),
+    [
+        pytest.param("g4dn.xlarge", (35_000 + 3000 * 5) / 40, id="measured"),
+        pytest.param("g6.xlarge", 3000 * relative_throughput("L4", 1.0), id="not measured"),
+    ],
+)
+def test_a_scale_that_the_caller_has_is_not_worked_out_again(name: str, per_hour: float) -> None:
+    knowledge = Knowledge(throughput={("T4", 1.0): measured((1000 * 35 / 3600, 35.0))})
+
+    found = throughput(knowledge, a_type(name), POLICY, scale=3.0)
+
+    assert found.items_per_hour == pytest.approx(per_hour, rel=1e-4)
 
 
 def test_the_prior_is_the_geometric_mean_of_compute_and_bandwidth() -> None:
@@ -168,6 +192,40 @@ def test_the_usual_throughput_is_that_of_a_slot_of_the_kind_that_ran_most(
         assert found == pytest.approx(per_hour, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("rates", "per_hour"),
+    [
+        pytest.param((0.5, 0.5, 0.5, 0.0005), 0.5 / 1.2, id="items of hours each"),
+        pytest.param((0.0, 0.0, 4.0), 4.0 / 3, id="most reports without an item"),
+        pytest.param((1.0, 1.0, 1.5, 60.0), 2.25, id="a quarter at 1.5 times the median"),
+    ],
+)
+def test_the_mean_is_kept_near_the_median(rates: tuple[float, ...], per_hour: float) -> None:
+    # As many hours at each of these rates, but the mean of all reports ever.
+    mean = {3: 4.0 / 3, 4: 0.001 if min(rates) < 0.1 else 16.0}[len(rates)]
+    record = ThroughputRecord(items=mean * 1000, hours=1000.0, reports=9, rates=rates)
+
+    assert rate(Knowledge(throughput={("T4", 1.0): record}), "g4dn.xlarge") == pytest.approx(
+        per_hour, rel=1e-3
+    )
+
+
+def test_each_gpu_counts_toward_the_scale_by_its_hours_up_to_one() -> None:
+    # 5 s weigh a half, 15 s three quarters; what has no item or no time yet says nothing.
+    records = {
+        ("T4", 4.0): ThroughputRecord(),
+        ("L4", 1.0): ThroughputRecord(hours=1.0),
+        ("T4", 1.0): measured((4000 * 5 / 3600, 5.0)),
+        ("A10G", 1.0): measured((relative_throughput("A10G", 1.0) * 1000 * 15 / 3600, 15.0)),
+    }
+
+    for known in (records, dict(reversed(records.items()))):
+        scale = workload_scale(Knowledge(throughput=known), POLICY)
+        assert scale == pytest.approx(4.0 ** (0.5 / 1.25))
+    one = Knowledge(throughput={("T4", 1.0): measured((1.0, 1.8))})
+    assert workload_scale(one, POLICY) == pytest.approx(2.0)
+
+
 @given(
     factor=st.floats(0.001, 1000.0),
     usual=st.integers(3, 30),
@@ -250,6 +308,9 @@ def test_a_pool_learns_from_its_own_interruptions() -> None:
 
     assert interruption_rate(record, 0.2) == pytest.approx((24 * 0.000305675 + 1) / 30, rel=1e-5)
     assert interruption_rate(None, 0.2) == published_rate(0.2)
+    assert interruption_rate(PoolRecord(hours=0.5), 0.05) == pytest.approx(
+        24 * published_rate(0.05) / 24.5
+    )
 
 
 @given(
@@ -271,6 +332,8 @@ def test_an_interruption_raises_the_rate_and_a_calm_hour_lowers_it(
     [
         pytest.param((), 180.0, 180.0, id="estimate"),
         pytest.param((60.0,), 60.0, 60.0, id="one"),
+        pytest.param((0.5,), 0.5, 0.5, id="half a second"),
+        pytest.param((-2.0,), 0.0, 0.0, id="two clocks"),
         pytest.param(tuple(float(n) for n in range(100, 0, -1)), 50.0, 95.0, id="a hundred"),
     ],
 )
@@ -302,7 +365,9 @@ def test_items_of_a_job_are_at_least_one(samples: tuple[float, ...], expected: f
     assert items_per_job(Knowledge(items_per_job=samples), POLICY) == expected
 
 
-@pytest.mark.parametrize(("samples", "seconds"), [((), 1.0), ((2.0, 4.0, 90.0), 4.0)])
+@pytest.mark.parametrize(
+    ("samples", "seconds"), [((), 1.0), ((2.0, 4.0, 90.0), 4.0), ((0.25,), 0.25), ((-1.0,), 0.0)]
+)
 def test_checkpoint_cost_is_the_median(samples: Any, seconds: float) -> None:
     assert checkpoint_cost(Knowledge(checkpoints=samples)).total_seconds() == seconds
 
@@ -311,6 +376,7 @@ def test_checkpoint_cost_is_the_median(samples: Any, seconds: float) -> None:
     ("records", "mib_in", "mib_out"),
     [
         pytest.param([], 1.0, 0.0, id="nothing seen: the estimate"),
+        pytest.param([(0.0, 0.0, 0.0)], 1.0, 0.0, id="nothing counted yet"),
         pytest.param([(99.0, 99 * 8.0, 0.0)], 7.93, 0.0, id="one GPU, pulled by one item"),
         pytest.param([(9.0, 9.0, 9.0), (10.0, 50.0, 1.0)], 3.0, 0.5, id="every GPU counts"),
     ],

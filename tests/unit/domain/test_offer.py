@@ -56,6 +56,13 @@ def test_prices_every_zone_with_a_subnet_as_spot_and_on_demand() -> None:
     }
 
 
+def test_an_offer_says_where_it_is_and_how_sure_its_price_is() -> None:
+    offers = built(prices=[a_spot_price(0.3)])
+
+    assert {(o.region, o.on_demand_price) for o in offers} == {("us-west-2", 1.0)}
+    assert [str(o) for o in offers if o.estimated] == ["g4dn.xlarge/us-west-2b/spot"]
+
+
 def test_leaves_out_zones_without_a_subnet_and_regions_without_offers() -> None:
     assert built(zones={"us-west-2": [], "eu-west-1": ["eu-west-1a"]}) == ()
 
@@ -91,6 +98,10 @@ def test_estimates_a_spot_price_that_is_missing_or_absurd(price: float) -> None:
     spot = {offer for offer in offers if offer.capacity_type is SPOT}
     assert {offer.instance_price for offer in spot} == {0.5}
     assert all(offer.estimated for offer in spot)
+
+
+def test_believes_a_spot_price_from_a_hundredth_on() -> None:
+    assert found(built(prices=[a_spot_price(0.01)]))["g4dn.xlarge/us-west-2a/spot"] == 0.01
 
 
 @pytest.mark.parametrize("price", [None, 0.0, -2.0, float("nan")])
@@ -190,6 +201,7 @@ def test_the_published_share_goes_to_spot_offers_only() -> None:
             (0.02, 0.02),
             id="away, at rates that cannot be right",
         ),
+        pytest.param("eu-west-1", {"eu-west-1": {"us-west-2": 0.0}}, (0.0, 0.02), id="for free"),
     ],
 )
 def test_transfer_is_paid_away_from_home(
@@ -213,6 +225,7 @@ def test_the_order_of_offers_depends_on_the_input_alone() -> None:
         ("g5.xlarge", SPOT, "r/G/Spot"),
         ("gr6.4xlarge", ON_DEMAND, "r/G/OnDemand"),
         ("vt1.3xlarge", SPOT, "r/G/Spot"),
+        ("p2.xlarge", SPOT, "r/P/Spot"),
         ("p3.2xlarge", SPOT, "r/P/Spot"),
         ("p4d.24xlarge", SPOT, "r/P/Spot"),
         ("p5.4xlarge", SPOT, "r/P5/Spot"),
@@ -244,7 +257,8 @@ def test_an_instance_has_at_least_one_slot(gpus: float, slots: str, expected: in
 
 def test_a_type_is_priced_only_in_the_zones_that_offer_it() -> None:
     offered = {"us-west-2a": frozenset({"g4dn.xlarge"}), "us-west-2b": frozenset[str]()}
+    unknown = {"us-west-2a": frozenset({"g4dn.xlarge"})}
 
-    offers = built(a_catalogue(offerings={"us-west-2": offered}))
-
-    assert {offer.zone for offer in offers} == {"us-west-2a"}
+    for zones in (offered, unknown):
+        offers = built(a_catalogue(offerings={"us-west-2": zones}))
+        assert {offer.zone for offer in offers} == {"us-west-2a"}
