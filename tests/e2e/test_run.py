@@ -100,6 +100,30 @@ def test_code_that_cannot_be_imported_costs_the_job_its_place_and_says_why(world
     assert "a_module_that_nobody_installed" in told.stderr
 
 
+def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: World) -> None:
+    world.send("count", {"items": ["a", "bb"], "job_id": "remembered"})
+    world.finished("remembered")
+    asked = ("--workload", "count", "--arrivals", "cloudwatch", "--days", "0.1", "--seed", "3")
+
+    def simulated() -> Any:
+        done = world.spindown("simulate", *asked, "--prices", "live", "--against", "warm", "--json")
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    # CloudWatch tells of a message when its minute is summed up.
+    told = found(simulated)
+    ours, warm = told["results"]
+    assert ours["jobs_done"] == ours["jobs"] > 0
+    assert ours["dollars"] < warm["dollars"]
+    assert told["arrivals"] == f"{ours['jobs']} messages that came to e2e-count in 0.1 days"
+    assert "an item is taken for" in " ".join(told["assumed"])
+
+    advice = world.spindown_json("advise", *asked, "--within", "10m")
+    assert advice["prices"] == "EC2's prices in us-east-1a, us-east-1b"
+    assert advice["promise_seconds"] == 600.0
+    assert advice["advised"]["dollars_a_month"] <= advice["now"]["dollars_a_month"]
+    assert all(verdict["sentence"] for verdict in advice["when_not"])
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -81,7 +81,7 @@ def judge_constant_load(
     )
     kept = "it" if machines == 1 else "them"
     when = (
-        f"that pays from {tips:.0%} busy hours on"
+        f"that pays from {_percent(tips)} busy hours on"
         if tips <= 1.0
         else "no load is constant enough for that to pay"
     )
@@ -91,7 +91,7 @@ def judge_constant_load(
         break_even=tips if tips <= 1.0 else math.inf,
         sentence=(
             f"{reserved} ${reserved_month:,.2f} a month; the work would keep {kept} busy for "
-            f"{share:.0%} of the hours, and {when}."
+            f"{_percent(share)} of the hours, and {when}."
         ),
     )
 
@@ -112,13 +112,18 @@ def judge_small_bill(*, month: float, by_hand_month: float, jobs: float) -> Verd
         if math.isfinite(tips)
         else "more of the same work would not change that"
     )
+    told = (
+        f"Spindown saves ${saving:,.2f}"
+        if saving >= 0.0
+        else f"Spindown costs ${-saving:,.2f} more"
+    )
     return Verdict(
         case="too small a bill",
         answer=Answer.YES if saving < LEAST_SAVING else Answer.NO,
         break_even=tips,
         sentence=(
             f"The same work on demand, started and stopped by hand without an idle minute, costs "
-            f"${by_hand_month:,.2f} a month: Spindown saves ${saving:,.2f}; {from_here}."
+            f"${by_hand_month:,.2f} a month: Spindown {told}; {from_here}."
         ),
     )
 
@@ -155,3 +160,11 @@ def judge_interruptions(
 
 def _say_wait(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 2 * _MINUTE else f"{seconds / _MINUTE:.0f} min"
+
+
+def _percent(share: float) -> str:
+    """Return a share in words; little is not nothing."""
+    return "less than 1%" if 0.0 < share < _LEAST_PERCENT else f"{share:.0%}"
+
+
+_LEAST_PERCENT = 0.01

@@ -174,6 +174,25 @@ def test_says_at_which_load_a_reserved_machine_pays(
 
 
 @pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        pytest.param(0.009, "less than 1% of the hours, and that pays from 2%", id="little work"),
+        pytest.param(0.01, "1% of the hours, and that pays from 2%", id="a hundredth"),
+        pytest.param(
+            0.00001, "less than 1% of the hours, and that pays from less", id="hardly any"
+        ),
+    ],
+)
+def test_little_work_is_not_said_to_be_none(share: float, words: str) -> None:
+    month = share * 100.0 if share > 0.001 else 1.0
+    verdict = judge_constant_load(
+        month=month, reserved_month=2.0, machine="g4dn.xlarge", share=share, machines=1
+    )
+
+    assert f"busy for {words}" in verdict.sentence
+
+
+@pytest.mark.parametrize(
     ("by_hand", "answer", "tips"),
     [
         pytest.param(60.0, Answer.YES, 5000.0, id="saves ten dollars"),
@@ -202,7 +221,7 @@ def test_a_bill_that_saves_less_than_fifty_dollars_is_too_small(
             id="some",
         ),
         pytest.param(
-            40.0, "saves $-10.00; more of the same work would not change that.", id="nothing"
+            40.0, "costs $10.00 more; more of the same work would not change that.", id="nothing"
         ),
     ],
 )
