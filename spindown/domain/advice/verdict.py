@@ -112,11 +112,7 @@ def judge_small_bill(*, month: float, by_hand_month: float, jobs: float) -> Verd
         if math.isfinite(tips)
         else "more of the same work would not change that"
     )
-    told = (
-        f"Spindown saves ${saving:,.2f}"
-        if saving >= 0.0
-        else f"Spindown costs ${-saving:,.2f} more"
-    )
+    told = f"saves ${saving:,.2f}" if saving >= 0.0 else f"costs ${-saving:,.2f} more"
     return Verdict(
         case="too small a bill",
         answer=Answer.YES if saving < LEAST_SAVING else Answer.NO,
