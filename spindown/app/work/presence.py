@@ -109,7 +109,7 @@ class Presence:
         row = self._ports.table.write(
             Write(
                 key=self._key,
-                when=When(exists=True, equals={"version": worker.version}),
+                when=When(equals={"version": worker.version}),
                 set={
                     "state": WorkerState.IDLE.value,
                     "checked_in_at": encode_instant(worker.checked_in_at or now),

@@ -96,6 +96,7 @@ def test_buries_a_malformed_message_with_the_reason_and_its_id(body: str, says: 
     assert letter is not None
     assert letter.body == body
     assert says in letter.attributes["reason"]
+    assert says in declined.reason
     assert letter.attributes["original_message_id"] == "queue-1"
     assert world.queue.bodies() == []
 
@@ -135,7 +136,7 @@ def test_sends_a_message_older_than_a_week_anew_under_the_same_job() -> None:
     world.clock.advance(timedelta(days=7))
     declined = world.claim()
     assert isinstance(declined, Declined)
-    assert declined.outcome is Outcome.SENT_ANEW
+    assert (declined.outcome, declined.job_id) == (Outcome.SENT_ANEW, derived_id("queue-1"))
     [body] = world.queue.bodies()
     assert json.loads(body)["job_id"] == derived_id("queue-1")
     assert isinstance(world.claim(), Held)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -103,6 +103,26 @@ def test_who_is_condemned_is_told_why_at_its_check_in() -> None:
         unknown(world).check_in(patience=timedelta(0))
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_who_is_given_up_while_it_checks_in_does_not_come_to_life_again(is_gone: bool) -> None:
+    world = WorkWorld()
+    world.launch()
+
+    def give_up(call: PortCall) -> None:
+        if call.method == "write":
+            world.before = None
+            if is_gone:
+                world.table.write(Write(key=world.worker_key("i-1"), delete=True))
+            else:
+                world.change_worker("i-1", state=WorkerState.CONDEMNED, version=1)
+
+    world.before = give_up
+    with pytest.raises(NotFound if is_gone else Condemned):
+        unknown(world).check_in(patience=timedelta(0))
+
+    assert is_gone is (world.table.get(world.worker_key("i-1")) is None)
+
+
 def test_a_process_that_comes_back_lets_the_jobs_of_the_one_before_go_at_once() -> None:
     world = WorkWorld()
     world.hold(JOB)
@@ -144,7 +164,7 @@ def test_a_worker_that_is_free_again_is_idle_from_then_on() -> None:
     assert world.lease() is None
 
 
-@pytest.mark.parametrize(("waited", "late"), [(4, 0), (16, 1)])
+@pytest.mark.parametrize(("waited", "late"), [(4, 0), (5, 0), (16, 1)])
 def test_a_claim_is_counted_and_as_late_after_start_within(waited: int, late: int) -> None:
     world = WorkWorld()
     world.policy = replace(world.policy, start_within=5 * MINUTE)
@@ -245,110 +265,6 @@ def test_a_worker_that_drains_says_since_when_with_every_write() -> None:
     presence.beat()
 
     assert world.worker().draining_at == drained_at
-
-
-# Going.
-
-
-def test_an_idle_worker_drains_with_its_reason_and_a_busy_one_does_not() -> None:
-    world = WorkWorld()
-    held = world.hold(JOB)
-    presence = world.presence()
-
-    assert not presence.drain("idle")
-    presence.vacate(a_seat(), held.lease)
-    before = world.worker()
-    assert presence.drain("idle")
-
-    worker = world.worker()
-    assert (worker.state, worker.reason) == (WorkerState.DRAINED, "idle")
-    assert worker.version == before.version + 1
-
-
-def test_who_does_not_ask_for_it_drains_a_worker_that_is_kept_warm() -> None:
-    world = WorkWorld()
-    presence = world.presence()
-    world.change_worker("i-1", warm_until=world.clock.now() + MINUTE)
-
-    assert presence.drain("the instance is taken")
-
-
-@pytest.mark.parametrize(("unless_warm", "minutes_left", "drains"), [
-    (True, 1, False),
-    (True, 0, True),
-    (False, 1, True),
-])  # fmt: skip
-def test_a_worker_that_is_kept_warm_stays_until_that_time(
-    unless_warm: bool, minutes_left: int, drains: bool
-) -> None:
-    world = WorkWorld()
-    presence = world.presence()
-    world.change_worker("i-1", warm_until=world.clock.now() + minutes_left * MINUTE)
-
-    assert presence.drain("idle", unless_warm=unless_warm) is drains
-
-
-def test_an_unfit_machine_says_why_and_takes_no_job() -> None:
-    world = WorkWorld()
-    presence = world.presence()
-
-    before = world.worker()
-
-    presence.mark_unfit("its GPU fails")
-
-    worker, now = world.worker(), world.clock.now()
-    assert worker.version == before.version + 1
-    assert (worker.unfit_at, worker.draining_at, worker.reason) == (now, now, "its GPU fails")
-
-
-@pytest.mark.parametrize(("record", "field"), [
-    (Presence.record_notice, "interrupted_at"),
-    (Presence.record_rebalance, "rebalance_at"),
-])  # fmt: skip
-def test_the_first_word_of_ec2_stands_and_makes_no_row_where_there_is_none(
-    record: Callable[[Presence, datetime], None], field: str
-) -> None:
-    world = WorkWorld()
-    first = world.clock.now()
-    record(unknown(world), first)
-    assert world.table.get(world.worker_key("i-1")) is None
-    presence = world.presence()
-
-    record(presence, first)
-    record(presence, first + MINUTE)
-
-    assert getattr(world.worker(), field) == first
-
-
-def test_a_lease_ends_with_its_instance_in_the_row_and_for_its_holder() -> None:
-    world = WorkWorld()
-    held = world.hold(JOB)
-    end = world.clock.now() + MINUTE
-
-    bounded = world.presence().bound_lease(a_seat(), held.lease, end)
-
-    assert bounded == replace(held.lease, deadline=end, not_after=end) == world.lease()
-
-
-def test_a_lease_that_ends_sooner_than_its_instance_stays_as_it_is() -> None:
-    world = WorkWorld()
-    held = world.hold(JOB)
-    end = held.lease.deadline + MINUTE
-
-    bounded = world.presence().bound_lease(a_seat(), held.lease, end)
-
-    assert bounded == replace(held.lease, not_after=end) == world.lease()
-
-
-def test_the_end_of_an_instance_bounds_no_lease_of_another_job() -> None:
-    world = WorkWorld()
-    held = world.hold(JOB)
-    others = replace(held.lease, job_id="k")
-    world.table.write(Write(key=a_seat().lease_key, set=encode(others)))
-
-    world.presence().bound_lease(a_seat(), held.lease, world.clock.now() + MINUTE)
-
-    assert world.lease() == others
 
 
 # What the claim writes beside it.
