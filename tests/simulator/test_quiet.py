@@ -32,9 +32,7 @@ def test_a_tick_of_an_idle_deployment_decides_nothing(seed: int, *, is_rough: bo
     rough = a_listing(zones={"us-west-2a": a_zone(reclaims_per_hour=2.0)})
     scenario = replace(
         a_scenario(),
-        arrivals=office_batches(
-            seed=seed, days=1, work_hours=3.0, gap_minutes=20.0, jobs_a_batch=4
-        ),
+        arrivals=office_batches(seed=seed, days=1, work_hours=3.0, gap_minutes=20.0),
         listings=(rough,) if is_rough else sample_market(seed=seed, days=1),
         notice_missing=0.3,
         length=DAY,

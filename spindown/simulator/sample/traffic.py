@@ -6,6 +6,23 @@ from random import Random
 from spindown.simulator.scenario import DAY, Arrival
 
 _HOUR = 3600.0
+#: Of an office batch: jobs that come at once, and items of each.
+_JOBS_A_BATCH = 4
+_ITEMS_A_JOB = 25
+#: Of the daily stream, 0: the same at all hours; 1: none at 2 o'clock, twice the mean at 14.
+_SWING = 0.8
+#: Of its jobs, minutes on the reference GPU; all lengths between are log-uniform.
+_SHORTEST_MINUTES = 0.5
+_LONGEST_MINUTES = 30.0
+#: About the work of an item; a short job is one item.
+_ITEM_SECONDS = 60.0
+#: Of the bursts: mean number of jobs that come within minutes, and mean hours between two of an
+#: active spell; share of gaps that are silences, and their mean hours; most hours of a job.
+_JOBS_A_BURST = 5.0
+_HOURS_BETWEEN = 1.4
+_SILENCES = 0.004
+_SILENT_HOURS = 300.0
+_LONGEST_HOURS = 2.0
 
 
 def office_batches(
@@ -14,8 +31,6 @@ def office_batches(
     days: int = 30,
     work_hours: float = 200.0,
     gap_minutes: float = 3.5,
-    jobs_a_batch: int = 4,
-    items_a_job: int = 25,
 ) -> tuple[Arrival, ...]:
     """Return batches on workdays, about six busy hours a day, nothing in the night.
 
@@ -29,8 +44,6 @@ def office_batches(
         days: length.
         work_hours: all work, hours on one reference GPU.
         gap_minutes: median time between two batches.
-        jobs_a_batch: jobs that come at once.
-        items_a_job: items of each.
     """
     random = Random(f"{seed}/office")
     times: list[float] = []
@@ -45,63 +58,40 @@ def office_batches(
                 at += gap_minutes * 60.0 * random.lognormvariate(0.0, 0.5)
     weights = [random.lognormvariate(0.0, 0.8) for _ in times]
     whole = sum(weights)
-    each = work_hours * _HOUR / (jobs_a_batch * items_a_job)
+    each = work_hours * _HOUR / (_JOBS_A_BATCH * _ITEMS_A_JOB)
     return tuple(
-        Arrival(at=at, items=items_a_job, item_seconds=each * weight / whole)
+        Arrival(at=at, items=_ITEMS_A_JOB, item_seconds=each * weight / whole)
         for at, weight in zip(times, weights, strict=True)
-        for _ in range(jobs_a_batch)
+        for _ in range(_JOBS_A_BATCH)
     )
 
 
-def daily_stream(
-    *,
-    seed: int,
-    days: float = 30,
-    jobs_a_day: float = 4000.0,
-    swing: float = 0.8,
-    shortest_minutes: float = 0.5,
-    longest_minutes: float = 30.0,
-    item_seconds: float = 60.0,
-) -> tuple[Arrival, ...]:
+def daily_stream(*, seed: int, days: float = 30, jobs_a_day: float = 4000.0) -> tuple[Arrival, ...]:
     """Return Poisson arrivals whose rate swings over the day, most at 14 o'clock.
 
     Args:
         seed: of all that is random.
         days: length.
         jobs_a_day: mean number of jobs.
-        swing: 0: the same at all hours; 1: none at 2 o'clock, twice the mean at 14.
-        shortest_minutes: of a job on the reference GPU; all lengths between are log-uniform.
-        longest_minutes: likewise.
-        item_seconds: about the work of an item; a short job is one item.
     """
     random = Random(f"{seed}/daily")
     found: list[Arrival] = []
-    most = jobs_a_day / DAY * (1.0 + swing)
-    low, high = math.log(shortest_minutes * 60.0), math.log(longest_minutes * 60.0)
+    most = jobs_a_day / DAY * (1.0 + _SWING)
+    low, high = math.log(_SHORTEST_MINUTES * 60.0), math.log(_LONGEST_MINUTES * 60.0)
     at = 0.0
     while True:
         at += random.expovariate(most)
         if at >= days * DAY:
             return tuple(found)
-        level = 1.0 + swing * math.cos((at / DAY - 14 / 24) * 2.0 * math.pi)
-        if random.random() * (1.0 + swing) >= level:
+        level = 1.0 + _SWING * math.cos((at / DAY - 14 / 24) * 2.0 * math.pi)
+        if random.random() * (1.0 + _SWING) >= level:
             continue
         work = math.exp(random.uniform(low, high))
-        items = max(1, round(work / item_seconds))
+        items = max(1, round(work / _ITEM_SECONDS))
         found.append(Arrival(at=at, items=items, item_seconds=work / items))
 
 
-def rare_bursts(
-    *,
-    seed: int,
-    days: float = 14,
-    jobs_a_burst: float = 5.0,
-    hours_between: float = 1.4,
-    silences: float = 0.004,
-    silent_hours: float = 300.0,
-    longest_hours: float = 2.0,
-    item_seconds: float = 60.0,
-) -> tuple[Arrival, ...]:
+def rare_bursts(*, seed: int, days: float = 14) -> tuple[Arrival, ...]:
     """Return bursts far apart, as single-GPU tasks of a large shared cluster come.
 
     Fitted to what is published of Alibaba's GPU cluster trace of 2023, tasks of one GPU and at
@@ -114,22 +104,16 @@ def rare_bursts(
     Args:
         seed: of all that is random.
         days: length.
-        jobs_a_burst: mean number of jobs that come within minutes.
-        hours_between: mean time between two bursts of an active spell.
-        silences: share of gaps that are silences.
-        silent_hours: mean length of a silence.
-        longest_hours: of a job on the reference GPU.
-        item_seconds: about the work of an item; a short job is one item.
     """
     random = Random(f"{seed}/bursts")
     found: list[Arrival] = []
     spread = 1.2
-    middle = math.log(hours_between * _HOUR) - spread**2 / 2.0
+    middle = math.log(_HOURS_BETWEEN * _HOUR) - spread**2 / 2.0
 
     def gap() -> float:
-        is_silence = random.random() < silences
+        is_silence = random.random() < _SILENCES
         return (
-            random.expovariate(1.0 / (silent_hours * _HOUR))
+            random.expovariate(1.0 / (_SILENT_HOURS * _HOUR))
             if is_silence
             else random.lognormvariate(middle, spread)
         )
@@ -139,10 +123,10 @@ def rare_bursts(
         within = at
         while True:
             work = random.lognormvariate(math.log(600.0), 1.3)
-            if work <= longest_hours * _HOUR and within < days * DAY:
-                items = max(1, round(work / item_seconds))
+            if work <= _LONGEST_HOURS * _HOUR and within < days * DAY:
+                items = max(1, round(work / _ITEM_SECONDS))
                 found.append(Arrival(at=within, items=items, item_seconds=work / items))
-            if random.random() < 1.0 / jobs_a_burst:
+            if random.random() < 1.0 / _JOBS_A_BURST:
                 break
             within += random.expovariate(1.0 / 20.0)
         at = within + gap()
