@@ -10,10 +10,14 @@ SPINDOWN_LAUNCHER           command that runs a program as the user's code (defa
 SPINDOWN_CODE_USER          user of the user's code in a container (default: ours)
 SPINDOWN_ALIVE              file written at every heartbeat, for the dead-man check
 SPINDOWN_METADATA_INTERVAL  seconds between two looks at the metadata (default: 5)
-SPINDOWN_GPU_TEST           nvidia-smi, to test the GPUs before the check-in (default: none)
+SPINDOWN_GPU_TEST           nvidia-smi, to test the GPUs before the check-in (default: none, then
+                            a container is given none either)
 SPINDOWN_USAGE_INTERVAL     seconds between two looks at CPU, memory and GPUs (default: 5)
 
 and the standard AWS variables for another endpoint or region.
+
+``python -m worker --clear INSTANCE...`` removes the containers that workers of these instances have
+left: a machine that outlives its instance, as in the local system, calls it.
 """
 
 import os
@@ -26,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -46,7 +50,8 @@ from spindown.domain.fleet import Worker
 from spindown.error import ContractError, SpindownError
 from worker.child.code import Code, fetch_code, has_code
 from worker.child.command import CommandRunner
-from worker.child.place import Container, Machine, NoRuntime, find_runtime
+from worker.child.ending import MemoryKills
+from worker.child.place import Container, Machine, NoRuntime, find_runtime, remove_containers
 from worker.child.runner import ChildRunner, Runner
 from worker.daemon import Daemon, Parts
 from worker.home import Home, WorkerSettings, find_home
@@ -63,6 +68,8 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
     if arguments == ["--version"]:
         print(spindown.__version__)  # noqa: T201 - asked for by a person
         return 0
+    if arguments[:1] == ["--clear"]:
+        return clear(arguments[1:], environment)
     log = open_log(sys.stdout)
     scratch = make_scratch()
     settings = read_settings(environment, scratch)
@@ -76,6 +83,18 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
         return _give_up(settings, log)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def clear(instances: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Remove the containers of workers that are gone; return the exit status."""
+    try:
+        runtime = find_runtime(environment)
+    except NoRuntime:
+        # Then none has run.
+        return 0
+    for instance_id in instances:
+        remove_containers(runtime, instance_id, environment)
+    return 0
 
 
 def make_scratch() -> Path:
@@ -188,11 +207,11 @@ def make_runner(
         return ChildRunner(
             code, slot=slot, scratch=scratch, python=settings.python, env=env, log=log
         )
-    place = (
-        make_container(worker, slot, code, settings)
-        if spec.mode is RunMode.IMAGE
-        else Machine(argv=spec.command, launcher=settings.launcher, env=env)
-    )
+    if spec.mode is RunMode.IMAGE:
+        container = make_container(worker, slot, code, settings)
+        kills = MemoryKills(is_anywhere=True)
+        return CommandRunner(code, container, slot=slot, log=log, kills=kills)
+    place = Machine(argv=spec.command, launcher=settings.launcher, env=env)
     return CommandRunner(code, place, slot=slot, log=log)
 
 
@@ -205,9 +224,11 @@ def find_fault(
     fault = examine_gpus(need, settings.gpu_test)
     if fault is None and code.spec.mode is RunMode.IMAGE:
         try:
-            find_runtime(settings.env)
+            runtime = find_runtime(settings.env)
         except NoRuntime as exc:
             return str(exc)
+        # Of a worker that was killed here, and would keep the GPUs from this one.
+        remove_containers(runtime, worker.instance_id, settings.env)
     return fault
 
 
@@ -218,11 +239,14 @@ def make_container(worker: Worker, slot: int, code: Code, settings: WorkerSettin
         runtime=find_runtime(settings.env),
         image=spec.image,
         argv=spec.command,
-        gpus=slot_gpus(worker, slot) if worker.gpu_count else (),
+        # A machine whose GPUs nobody tests plays an instance, and has none to give.
+        gpus=slot_gpus(worker, slot) if worker.gpu_count and settings.gpu_test else (),
         user=settings.code_user,
         slot=slot,
+        owner=worker.instance_id,
         code=code.root if has_code(code) else None,
         env=spec.env,
+        secrets=frozenset(spec.secrets),
         client_env=settings.env,
     )
 

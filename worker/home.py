@@ -63,7 +63,7 @@ class WorkerSettings:
     #: Where the kernel tells of processes, and what tells of GPUs.
     proc: Path = Path("/proc")
     nvidia_smi: str = "nvidia-smi"
-    #: Tests the GPUs before the check-in; "": nobody does.
+    #: Tests the GPUs before the check-in; "": nobody does, and containers are given none.
     gpu_test: str = ""
     #: How long work in hand may go on after SIGTERM; its results are committed all the same.
     stop_grace: timedelta = timedelta(seconds=20)

@@ -83,7 +83,9 @@ class LocalSystem:
             cores: Cores of this machine that an instance type of speed 1.0 may use.
             credentials: What an instance finds in its metadata; None gives it leave for all.
         """
-        deployment = config.load(config_path).deployment
+        loaded = config.load(config_path)
+        deployment = loaded.deployment
+        self._has_containers = any(one.run.image for one in loaded.workloads.values())
         self.config_path = config_path
         self.deployment = deployment.name
         self.region = deployment.region
@@ -269,6 +271,7 @@ class LocalSystem:
             },
             metadata=f"{self.endpoint}{METADATA_PATH}",
             cores=self._cores,
+            clear=(*WORKER, "--clear") if self._has_containers else (),
         )
 
     def _step(self) -> None:

@@ -1,10 +1,12 @@
 """A program of any kind, deployed and run: interrupted, resumed from its checkpoint, told of."""
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,8 +54,20 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     shutil.copytree(ROOT / "examples" / "simulate", directory / "simulate")
     path = directory / "spindown.toml"
     path.write_text(_CONFIG, encoding="utf-8")
-    with deployed(path, at_once().model_copy(update={"interruption": ()})) as world:
-        yield world
+    hidden = directory / "hidden"
+    hide_runtimes(hidden)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(hidden), prepend=os.pathsep)
+        with deployed(path, at_once().model_copy(update={"interruption": ()})) as world:
+            yield world
+
+
+def hide_runtimes(directory: Path) -> None:
+    """Let no worker find a container runtime that this machine may have."""
+    directory.mkdir()
+    for name in ("docker", "podman", "nerdctl"):
+        (directory / name).write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+        (directory / name).chmod(0o755)
 
 
 def a_worker_at_work(world: World, *besides: str) -> MarketInstance:

@@ -52,6 +52,8 @@ class CommandRunner:
         self._calls = 0
         self._call: Call | None = None
         self._program: Program | None = None
+        #: A program and the first of its processes.
+        self._first: tuple[Program, int] | None = None
         self._reader: ResultReader | None = None
         self._preparation: Program | None = None
         self._is_prepared = not place.prepare()
@@ -61,8 +63,17 @@ class CommandRunner:
 
     @property
     def pid(self) -> int | None:
-        """Return the program's process, None if none runs."""
-        return None if self._program is None else self._program.pid
+        """Return the first of the program's processes, None if none runs."""
+        # Read by another thread: what it takes hold of here may end meanwhile.
+        program, call = self._program, self._call
+        if program is None or call is None:
+            return None
+        if self._first is None or self._first[0] is not program:
+            found = self._place.first_process(call, program.pid)
+            if found is None:
+                return None
+            self._first = (program, found)
+        return self._first[1]
 
     def warm(self) -> None:
         """Begin what must come before the first call, such as the pull of an image."""
@@ -144,7 +155,8 @@ class CommandRunner:
             self._preparation = None
             if status != 0:
                 last = preparation.output.last_line
-                raise _Failure(f"the image cannot be pulled (status {status}): {last}")
+                image = self._code.spec.image
+                raise _Failure(f"the image {image} cannot be pulled (status {status}): {last}")
             self._is_prepared = True
         self._start(call)
         return True
@@ -198,9 +210,14 @@ class CommandRunner:
         """Turn the end of a program into events."""
         program.kill()
         self._program = None
+        complaint = self._place.complaint(status, program.output.last_lines)
         last = program.output.last_line
         killed_for_memory = self._place.clean(call) or self._kills.has_killed
-        why = describe_end(status, last, out_of_memory=killed_for_memory)
+        why = (
+            f"the container cannot be started: {complaint}"
+            if complaint
+            else describe_end(status, last, out_of_memory=killed_for_memory)
+        )
         try:
             self._answers.extend(self._read(is_last=True))
             rest = self._answer_rest(call, status, last or why)

@@ -36,14 +36,18 @@ def _name(number: int) -> str:
 
 
 class MemoryKills:
-    """Counts what the kernel has killed for want of memory in the worker's own control group.
+    """Counts what the kernel has killed for want of memory.
 
-    Source: Linux, Documentation/admin-guide/cgroup-v2.rst, ``memory.events``: ``oom_kill`` is the
-    number of processes of the group killed by any kind of OOM killer.
+    In the worker's own control group (Linux, Documentation/admin-guide/cgroup-v2.rst,
+    ``memory.events``: ``oom_kill`` is the number of processes of the group killed by any kind of
+    OOM killer), or on the whole machine (``oom_kill`` of /proc/vmstat, mm/oom_kill.c), as what
+    runs in a container is in a group of its own.
     """
 
-    def __init__(self, proc: Path = Path("/proc"), cgroups: Path = _CGROUPS) -> None:
-        self._events = _find_events(proc, cgroups)
+    def __init__(
+        self, proc: Path = Path("/proc"), cgroups: Path = _CGROUPS, *, is_anywhere: bool = False
+    ) -> None:
+        self._events = proc / "vmstat" if is_anywhere else _find_events(proc, cgroups)
         self._before = self._count()
 
     def mark(self) -> None:

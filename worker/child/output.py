@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO
 
 from worker.child.tape import Tape
@@ -34,6 +34,11 @@ class Output:
     def last_line(self) -> str:
         """Return the last line that says something, "" if there is none."""
         return next((line for line in reversed(self._last_lines) if line.strip()), "")
+
+    @property
+    def last_lines(self) -> Sequence[str]:
+        """Return the last few lines, oldest first."""
+        return tuple(self._last_lines)
 
     def read(self, stream: IO[bytes]) -> None:
         """Tell every line until the stream ends."""

@@ -5,9 +5,10 @@ network behind the instance's, no capability, no way to more rights, the user of
 """
 
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,8 +18,14 @@ from worker.child.call import Call
 
 #: In the order of preference. Each understands the arguments below.
 RUNTIMES = ("docker", "podman", "nerdctl")
+#: On each container: the instance whose worker started it.
+OWNER_LABEL = "spindown.instance"
 #: Seconds for what a runtime is asked besides running a container.
 _ASK_SECONDS = 30.0
+#: The runtime failed, the program cannot be run, or is not there (docker-run(1), podman-run(1)).
+_NOT_STARTED = frozenset({125, 126, 127})
+#: A line of `docker info`, `nerdctl info` and `podman info`.
+_ROOTLESS = re.compile(r"^\s*rootless(: true)?\s*$", re.MULTILINE)
 
 
 class NoRuntime(SpindownError):
@@ -38,6 +45,24 @@ class Place(Protocol):
 
     def environment(self, call: Call | None) -> Mapping[str, str]:
         """Return the environment to start it in; None: what is to be prepared."""
+        ...
+
+    def first_process(self, call: Call, started: int) -> int | None:
+        """Return the process that all others of a call come from; None: there is none yet.
+
+        Args:
+            call: it has been started.
+            started: the process of ``command``.
+        """
+        ...
+
+    def complaint(self, status: int, lines: Sequence[str]) -> str:
+        """Return why a call could not be started; "": it was.
+
+        Args:
+            status: how ``command`` ended.
+            lines: the last that it said.
+        """
         ...
 
     def clean(self, call: Call) -> bool:
@@ -66,6 +91,14 @@ class Machine:
         """Return the command's environment."""
         return {**self.env, **(call.env if call else {})}
 
+    def first_process(self, call: Call, started: int) -> int | None:  # noqa: ARG002 - one for all
+        """Return the process itself."""
+        return started
+
+    def complaint(self, status: int, lines: Sequence[str]) -> str:  # noqa: ARG002 - it says itself
+        """Return nothing: what cannot be started raises OSError."""
+        return ""
+
     def clean(self, call: Call) -> bool:  # noqa: ARG002 - its session is gone already
         """Do nothing."""
         return False
@@ -79,6 +112,8 @@ class Limits:
     pids: int = 8192
     #: Shared memory, which loaders of batches pass tensors through; 64 MiB is a runtime's default.
     shm: str = "8g"
+    #: Memory runs out in the user's code first, as worker/system/run-code.sh has it.
+    oom_score: int = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +129,14 @@ class Container:
     #: ``uid:gid`` of the user's code.
     user: str
     slot: int
+    #: Instance of the worker, by which what it has left is found; see ``remove_containers``.
+    owner: str
     #: The code's directory, mounted to read; None: the image holds all.
     code: Path | None = None
     #: Of the workload's own settings; nothing of the worker's.
     env: Mapping[str, str]
+    #: Names in ``env`` whose values nobody may read among the arguments of a process.
+    secrets: Collection[str] = ()
     #: Of the runtime's client.
     client_env: Mapping[str, str]
     limits: Limits = Limits()
@@ -110,49 +149,64 @@ class Container:
         """Return the arguments of the runtime (golden files: tests/worker/child/golden)."""
         job = call.directory.parent
         options = [
-            *("--name", self._name(call)),
+            *("--name", self._name(call), "--label", f"{OWNER_LABEL}={self.owner}"),
             # A first process that passes signals on and reaps what the program leaves.
             "--init",
             *("--user", self.user),
             *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
             *("--pids-limit", str(self.limits.pids), "--shm-size", self.limits.shm),
+            *("--oom-score-adj", str(self.limits.oom_score)),
             *("--network", "bridge"),
+            *self._runtime_options(),
             *self._gpu_options(),
             *("--volume", f"{job}:{job}"),
             *self._code_options(),
         ]
-        for name, value in sorted({**self.env, **call.env}.items()):
-            options += ["--env", f"{name}={value}"]
+        # The user has no home in the image; what keeps files there finds a place that it may write.
+        for name, value in sorted({"HOME": str(job), **self.env, **call.env}.items()):
+            options += ["--env", name if name in self.secrets else f"{name}={value}"]
         return (self.runtime, "run", *options, self.image, *self.argv)
 
-    def environment(self, call: Call | None) -> Mapping[str, str]:  # noqa: ARG002 - in its arguments
-        """Return what the runtime's own program needs."""
-        return self.client_env
+    def environment(self, call: Call | None) -> Mapping[str, str]:
+        """Return what the runtime's own program needs, and the secrets that it passes on."""
+        if call is None:
+            return self.client_env
+        return {**self.client_env, **{n: v for n, v in self.env.items() if n in self.secrets}}
+
+    def first_process(self, call: Call, started: int) -> int | None:  # noqa: ARG002 - only its client
+        """Return the container's first process, which is no child of the client."""
+        told = self._ask("inspect", "--format", "{{.State.Pid}}", self._name(call)).strip()
+        return int(told) if told.isdecimal() and told != "0" else None
+
+    def complaint(self, status: int, lines: Sequence[str]) -> str:
+        """Return what the runtime itself says; after it come hints on how to call it."""
+        if status not in _NOT_STARTED:
+            return ""
+        own = (f"{Path(self.runtime).name}: ", "Error: ")
+        return next((line for line in lines if line.startswith(own)), "")
 
     def clean(self, call: Call) -> bool:
         """Remove the container, running or not; tell whether memory ended it."""
         name = self._name(call)
-        told = self._ask("inspect", "--format", "{{.State.OOMKilled}}", name)
-        self._ask("rm", "--force", name)
-        return told.strip() == "true"
+        told = self._ask("inspect", "--format", "{{.State.OOMKilled}} {{.State.Running}}", name)
+        _end_containers(self._ask, [name], are_running=told.strip().endswith("true"))
+        return told.startswith("true")
 
     def _ask(self, *arguments: str) -> str:
-        try:
-            done = subprocess.run(
-                [self.runtime, *arguments],
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=_ASK_SECONDS,
-                env=dict(self.client_env),
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return ""
-        return done.stdout
+        return _ask(self.runtime, arguments, self.client_env)
 
     def _name(self, call: Call) -> str:
-        # Unique on this machine: one slot has one job, and one call at a time.
-        return f"spindown-{self.slot}-{call.directory.parent.name[-32:]}-{call.directory.name}"
+        # Unique among all workers: one slot has one job, and one call at a time.
+        job = call.directory.parent.name[-32:]
+        return f"spindown-{self.owner}-{self.slot}-{job}-{call.directory.name}"
+
+    def _runtime_options(self) -> Sequence[str]:
+        if self.runtime == "nerdctl":
+            return ()
+        # The worker keeps the output; a second copy would grow on the disk without a bound.
+        options = ("--log-driver", "none")
+        # Alone among them podman passes the client's own proxies on, with what they hold.
+        return (*options, "--http-proxy=false") if self.runtime == "podman" else options
 
     def _gpu_options(self) -> Sequence[str]:
         if self.gpus is not None and not self.gpus:
@@ -194,8 +248,53 @@ def find_runtime(env: Mapping[str, str]) -> str:
         except (OSError, subprocess.TimeoutExpired) as exc:
             tried.append(f"{name} gives no answer ({exc})")
             continue
-        if done.returncode == 0:
+        if done.returncode != 0:
+            said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+            tried.append(f"{name} does not work ({said[-1] if said else done.returncode})")
+        elif _ROOTLESS.search(done.stdout):
+            # Its containers' packets are those of the worker's own user, whom no rule keeps from
+            # the metadata, and no other user owns the files that they write.
+            tried.append(f"{name} works without root here, so its containers would be the worker")
+        else:
             return name
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        tried.append(f"{name} does not work ({said[-1] if said else done.returncode})")
     raise NoRuntime(f"run.image needs a container runtime, and there is none: {'; '.join(tried)}")
+
+
+def remove_containers(runtime: str, owner: str, env: Mapping[str, str]) -> Sequence[str]:
+    """End the containers that a worker of this instance has left; return their ids.
+
+    They are nobody's children: a worker that was killed has not taken them along.
+    """
+
+    def ask(*arguments: str) -> str:
+        return _ask(runtime, arguments, env)
+
+    left = ask("ps", "--all", "--quiet", "--filter", f"label={OWNER_LABEL}={owner}").split()
+    if left:
+        _end_containers(ask, left, are_running=True)
+    return left
+
+
+def _end_containers(
+    ask: Callable[..., str], containers: Sequence[str], *, are_running: bool
+) -> None:
+    # Without it podman would wait ten seconds for a program that does not heed SIGTERM.
+    if are_running:
+        ask("kill", *containers)
+    ask("rm", "--force", *containers)
+
+
+def _ask(runtime: str, arguments: Sequence[str], env: Mapping[str, str]) -> str:
+    """Return what a runtime answers; "": nothing."""
+    try:
+        done = subprocess.run(
+            [runtime, *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=_ASK_SECONDS,
+            env=dict(env),
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout

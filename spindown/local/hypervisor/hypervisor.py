@@ -8,6 +8,7 @@ import logging
 import queue
 import shlex
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ class Machine:
     grace_seconds: float = 0.0
     #: The instance's own timer powers it off this long after its worker has gone.
     dead_man_seconds: float = 10.0
+    #: Ends what is no child of a guest, once the ids of instances follow; (): nothing.
+    clear: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -117,6 +120,7 @@ class Hypervisor:
             self._orders.get()
         for life in self._lives.values():
             life.guest.kill()
+        self._clear(*self._lives)
         self._lives.clear()
 
     def _start(self, instance: MarketInstance) -> None:
@@ -150,9 +154,16 @@ class Hypervisor:
         if now < (life.kill_at or 0.0) and life.guest.is_running:
             return
         life.guest.kill()
+        self._clear(instance_id)
         del self._lives[instance_id]
         shutil.rmtree(life.guest.directory / "tmp", ignore_errors=True)
         _LOGGER.info("guest ended: %s", instance_id)
+
+    def _clear(self, *instance_ids: str) -> None:
+        """End the containers of guests that are gone: on EC2 they go with their instance."""
+        if self._machine.clear and instance_ids:
+            environment = dict(self._machine.environment)
+            subprocess.run([*self._machine.clear, *instance_ids], check=False, env=environment)
 
     def _listen(self, instance_id: str, life: _Life, now: float) -> None:
         """Hear a guest's power-off: its own, or that of its timer once its program is gone."""

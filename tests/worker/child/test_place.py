@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from spindown.user import Item
 from worker.child.call import Call
 from worker.child.code import Code, has_code
 from worker.child.command import CommandRunner
-from worker.child.place import RUNTIMES, Container, NoRuntime, find_runtime
+from worker.child.place import RUNTIMES, Container, NoRuntime, find_runtime, remove_containers
 from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
 from worker.log import open_log
 
@@ -41,8 +42,10 @@ def a_container(runtime: str = "docker", **changes: Any) -> Container:
         "gpus": (1,),
         "user": "998:997",
         "slot": 1,
+        "owner": "i-1",
         "code": Path("/var/lib/spindown/work/spindown-7/code"),
-        "env": {"LEVEL": "3"},
+        "env": {"LEVEL": "3", "TOKEN": "a secret"},
+        "secrets": {"TOKEN"},
         "client_env": {"PATH": os.environ["PATH"]},
     }
     return Container(runtime=runtime, **{**values, **changes})
@@ -72,6 +75,7 @@ def test_no_container_gets_more_than_its_job(name: str) -> None:
     assert argv[argv.index("--network") + 1] == "bridge"
     assert argv[argv.index("--cap-drop") + 1] == "ALL"
     assert not {"--privileged", "--pid", "--ipc"} & set(argv)
+    assert not [word for word in argv if "a secret" in word]
     assert not [word for word in argv if "docker.sock" in word or word.startswith("AWS_")]
 
 
@@ -81,7 +85,12 @@ echo "$*" >>"$0.calls"
 case $1 in
     info) exit 0 ;;
     pull) test "$3" != broken:1 || { echo "manifest unknown"; exit 1; } ;;
-    inspect) echo "${OOM:-false}" ;;
+    inspect)
+        case $3 in
+            *Pid*) echo "${FIRST:-0}" ;;
+            *) echo "${OOM:-false} ${RUNNING:-false}" ;;
+        esac ;;
+    ps) echo "${LEFT:-}" ;;
     run)
         while [ "$1" != render:1 ]; do
             if [ "$1" = --env ]; then export "$2"; shift; fi
@@ -113,6 +122,8 @@ def run_image(
         str(tmp_path / "bin" / "docker"),
         image=image,
         argv=code.spec.command,
+        env={"LEVEL": "3"},
+        secrets=(),
         code=None,
         client_env=env,
         gpus=None,
@@ -146,7 +157,8 @@ def test_a_container_that_ran_out_of_memory_is_told_as_such(tmp_path: Path) -> N
 
 def test_an_image_that_cannot_be_pulled_fails_the_attempt(tmp_path: Path) -> None:
     events, calls = run_image(tmp_path, a_stub(tmp_path / "bin"), "true", image="broken:1")
-    assert events == [Broken("the image cannot be pulled (status 1): manifest unknown")]
+    reason = "the image broken:1 cannot be pulled (status 1): manifest unknown"
+    assert events == [Broken(reason)]
     assert "run" not in calls
 
 
@@ -154,6 +166,84 @@ def test_the_first_runtime_that_answers_is_taken(tmp_path: Path) -> None:
     a_stub(tmp_path / "bin", "docker", "#!/bin/sh\necho 'no daemon' >&2\nexit 1\n")
     env = a_stub(tmp_path / "bin", "podman")
     assert find_runtime(env) == "podman"
+
+
+@pytest.mark.parametrize(
+    "told", ["    rootless: true", " Security Options:\n  rootless\n  seccomp"]
+)
+def test_a_runtime_without_root_is_not_taken(tmp_path: Path, told: str) -> None:
+    a_stub(tmp_path / "bin", "docker", f"#!/bin/sh\necho '{told}'\n")
+    env = a_stub(tmp_path / "bin", "podman", "#!/bin/sh\necho '    rootless: false'\n")
+    assert find_runtime(env) == "podman"
+    for name in ("podman", "nerdctl"):
+        a_stub(tmp_path / "bin", name, "#!/bin/sh\nexit 1\n")
+    with pytest.raises(NoRuntime, match="docker works without root here"):
+        find_runtime(env)
+
+
+def a_stubbed_container(tmp_path: Path, **env: str) -> tuple[Container, Callable[[], list[str]]]:
+    known = {**a_stub(tmp_path / "bin"), **env}
+    runtime = str(tmp_path / "bin" / "docker")
+    calls = tmp_path / "bin" / "docker.calls"
+    return a_container(runtime, client_env=known), lambda: calls.read_text().splitlines()
+
+
+def test_a_running_container_is_killed_before_it_is_removed(tmp_path: Path) -> None:
+    container, calls = a_stubbed_container(tmp_path, RUNNING="true")
+    assert not container.clean(a_call())
+    assert calls()[1:] == [
+        "kill spindown-i-1-1-job-a.3-call-1",
+        "rm --force spindown-i-1-1-job-a.3-call-1",
+    ]
+
+
+def test_the_secrets_are_in_the_environment_of_the_client_alone(tmp_path: Path) -> None:
+    container, _ = a_stubbed_container(tmp_path)
+    assert container.environment(a_call())["TOKEN"] == "a secret"
+    assert "TOKEN" not in container.environment(None)
+
+
+@pytest.mark.parametrize(("told", "first"), [("0", None), ("", None), ("4711", 4711)])
+def test_the_first_process_is_the_containers_own(
+    tmp_path: Path, told: str, first: int | None
+) -> None:
+    container, _ = a_stubbed_container(tmp_path, FIRST=told)
+    assert container.first_process(a_call(), 12) == first
+
+
+@pytest.mark.parametrize(
+    ("status", "lines", "says"),
+    [
+        (
+            125,
+            ["docker: Error from daemon: no.", "", "Run 'docker run --help'"],
+            "docker: Error from daemon: no.",
+        ),
+        (125, ["Error: statfs /x: no such file"], "Error: statfs /x: no such file"),
+        (127, ["sh: no-such-program: not found"], ""),
+        (1, ["docker: a line of the program's own"], ""),
+    ],
+)
+def test_what_a_runtime_says_of_itself_is_its_complaint(
+    status: int, lines: list[str], says: str
+) -> None:
+    assert a_container().complaint(status, lines) == says
+
+
+def test_what_a_killed_worker_has_left_is_removed(tmp_path: Path) -> None:
+    container, calls = a_stubbed_container(tmp_path, LEFT="c1\nc2")
+    assert remove_containers(container.runtime, "i-1", container.client_env) == ["c1", "c2"]
+    assert calls() == [
+        "ps --all --quiet --filter label=spindown.instance=i-1",
+        "kill c1 c2",
+        "rm --force c1 c2",
+    ]
+
+
+def test_where_nothing_is_left_nothing_is_removed(tmp_path: Path) -> None:
+    container, calls = a_stubbed_container(tmp_path)
+    assert remove_containers(container.runtime, "i-1", container.client_env) == []
+    assert len(calls()) == 1
 
 
 def test_no_runtime_is_one_sentence(tmp_path: Path) -> None:

@@ -1,0 +1,386 @@
+"""What a container is to the worker, in real ones: docker's, as on an instance, and podman's.
+
+Needs root and Debian's packages; without them each test fails with one sentence that names them.
+"""
+
+import io
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spindown.contract.run import RunSpec
+from spindown.user import Item
+from tests.local.waiting import until
+from tests.proof.container.engine import ENGINES, METADATA, Engine
+from tests.proof.container.registry import IMAGE, PORT
+from worker.child.code import Code
+from worker.child.command import CommandRunner
+from worker.child.ending import MemoryKills
+from worker.child.place import Container, NoRuntime, find_runtime, remove_containers
+from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
+from worker.child.tape import Tape
+from worker.log import open_log
+
+pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("container")]
+
+#: The user of the user's code; nobody else has it.
+UID, GID = 64001, 64002
+OWNER = "i-0123456789abcdef0"
+#: Of the worker and of the machine: nothing of it is the container's business.
+WORKERS_OWN = {
+    "AWS_SECRET_ACCESS_KEY": "the worker's key",
+    "http_proxy": "http://the-workers-proxy.example:3128",
+    "SPINDOWN_ALIVE": "/run/spindown/alive",
+}
+SECRET = "a secret that only the program may know"
+#: A result of item 0: a text without quotes.
+_TELL = """tell() { echo "{\\"index\\": 0, \\"value\\": \\"$1\\"}" >>"$SPINDOWN_RESULTS"; }\n"""
+
+
+@pytest.fixture(scope="module", params=sorted(ENGINES))
+def engine(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
+    engine = ENGINES[request.param](tmp_path_factory.mktemp("engine"))
+    yield engine
+    engine.close()
+
+
+class Bench:
+    """What the worker makes of one slot, on an engine."""
+
+    def __init__(self, engine: Engine, directory: Path) -> None:
+        self.engine = engine
+        self.directory = directory
+        self.runtime = find_runtime(engine.env)
+        self.tape = Tape()
+        self.runners: list[CommandRunner] = []
+        # As systemd-tmpfiles and ``make_scratch`` have it: shared with the code, by its group.
+        for path in (directory, *directory.parents[:3]):
+            path.chmod(path.stat().st_mode | 0o711)
+        self.scratch = directory / "scratch"
+        self.code = directory / "code"
+        for path in (self.scratch, self.code):
+            path.mkdir()
+            os.chown(path, -1, GID)
+            path.chmod(0o3770)
+
+    @property
+    def job(self) -> Path:
+        """The directory of the last attempt."""
+        return self.scratch / f"job-a.{len(self.runners)}"
+
+    def run(
+        self,
+        script: str,
+        *,
+        owner: str = OWNER,
+        gpus: Sequence[int] | None = (),
+        **spec: Any,
+    ) -> CommandRunner:
+        """Hand one item to a container that runs a script; it lies in the code's directory."""
+        (self.code / "program.sh").write_text(_TELL + script, encoding="utf-8")
+        values = {
+            "image": self.engine.image,
+            "command": ("sh", "program.sh"),
+            "item_timeout": timedelta(seconds=60),
+            **spec,
+        }
+        code = Code(root=self.code, spec=RunSpec(**values), digest="d")
+        place = Container(
+            runtime=self.runtime,
+            image=code.spec.image,
+            argv=code.spec.command,
+            gpus=gpus,
+            user=f"{UID}:{GID}",
+            slot=0,
+            owner=owner,
+            code=self.code,
+            env={"LEVEL": "3", "TOKEN": SECRET},
+            secrets={"TOKEN"},
+            client_env={**self.engine.env, **WORKERS_OWN},
+        )
+        kills = MemoryKills(is_anywhere=True)
+        runner = CommandRunner(code, place, slot=0, log=open_log(io.StringIO()), kills=kills)
+        self.runners.append(runner)
+        runner.warm()
+        (self.job / "inputs").mkdir(parents=True)
+        self.begin(runner)
+        return runner
+
+    def begin(self, runner: CommandRunner) -> None:
+        """Hand an item to a container of the last attempt."""
+        source = self.job / "inputs" / "0"
+        source.write_text("input", encoding="utf-8")
+        state = self.job / "state"
+        task = Task(job_id="job-a", outputs=self.job / "outputs", state=state, tape=self.tape)
+        runner.begin(task, [Item(0, "value of the item", source)])
+
+
+@pytest.fixture
+def bench(engine: Engine, tmp_path: Path) -> Iterator[Bench]:
+    umask = os.umask(0o007)  # as worker/system/spindown-worker.service
+    bench = Bench(engine, tmp_path)
+    yield bench
+    os.umask(umask)
+    for runner in bench.runners:
+        runner.kill()
+    assert engine.containers() == []
+
+
+def drain(runner: CommandRunner) -> list[Event]:
+    events: list[Event] = []
+    while not events or isinstance(events[-1], ItemDone):
+        event = runner.poll(timedelta(seconds=10))
+        events += [] if event is None else [event]
+    return events
+
+
+def value_of(runner: CommandRunner) -> Any:
+    [done, end] = drain(runner)
+    assert isinstance(done, ItemDone), done
+    assert end == BatchDone()
+    assert done.error is None
+    return done.value
+
+
+def first_value(runner: CommandRunner) -> Any:
+    """Return the first result, while the program goes on."""
+
+    def look() -> Event | None:
+        return runner.poll(timedelta(seconds=1))
+
+    done = until(look, seconds=60)
+    assert isinstance(done, ItemDone), done
+    return done.value
+
+
+def broken(runner: CommandRunner) -> str:
+    event = drain(runner)[-1]
+    assert isinstance(event, Broken)
+    return event.reason
+
+
+def test_items_go_in_results_and_files_come_out(bench: Bench) -> None:
+    runner = bench.run(
+        """
+        echo "to the log"
+        tr a-z A-Z <"$SPINDOWN_INPUT" >"$SPINDOWN_ITEM_OUTPUT/upper.txt"
+        tell "$SPINDOWN_ITEM, $(wc -c <"$SPINDOWN_PARAMS"), $LEVEL, $SPINDOWN_SLOT"
+        """
+    )
+    [done, end] = drain(runner)
+    assert (done, end) == (
+        ItemDone(
+            index=0,
+            value="value of the item, 2, 3, 0",
+            files=("upper.txt",),
+            seconds=getattr(done, "seconds", 0.0),
+        ),
+        BatchDone(),
+    )
+    assert (bench.job / "outputs" / "0" / "upper.txt").read_text() == "INPUT"
+    assert bench.tape.read().decode() == "to the log\n"
+
+
+def test_a_container_has_the_rights_of_the_users_code_and_no_more(bench: Bench) -> None:
+    runner = bench.run(
+        """
+        exec 2>/dev/null
+        read_status() { grep "^$1:" /proc/self/status | tr -d ' \\t' | cut -d: -f2; }
+        writable=""
+        for path in / /bin . "$SPINDOWN_CHECKPOINT" "$HOME"; do
+            touch "$path/written" && writable="$writable $path"
+        done
+        tell "$(id -u) $(id -g) $(read_status CapEff) $(read_status CapBnd) \
+$(read_status NoNewPrivs) $(cat /proc/self/oom_score_adj)$writable"
+        """
+    )
+    none = "0" * 16
+    state = bench.job / "state"
+    assert value_of(runner) == f"{UID} {GID} {none} {none} 1 500 {state} {bench.job}"
+    assert (bench.job / "state" / "written").stat().st_uid == UID
+
+
+def test_the_environment_is_what_the_workload_says(bench: Bench) -> None:
+    runner = bench.run('echo "$TOKEN" >"$SPINDOWN_ITEM_OUTPUT/t"; env >"$SPINDOWN_ITEM_OUTPUT/env"')
+    drain(runner)
+    output = bench.job / "outputs" / "0"
+    assert (output / "t").read_text() == f"{SECRET}\n"
+    text = (output / "env").read_text()
+    names = {line.partition("=")[0] for line in text.splitlines()}
+    contract = {name for name in names if name.startswith("SPINDOWN_")}
+    assert names - contract <= {
+        *("HOME", "HOSTNAME", "LEVEL", "PATH", "PWD", "SHLVL", "TERM", "TOKEN", "container")
+    }
+    assert not [value for value in WORKERS_OWN.values() if value in text]
+
+
+def test_no_secret_stands_among_the_arguments_of_a_process(bench: Bench) -> None:
+    runner = bench.run("tell ready; sleep 60")
+    first_value(runner)
+    lines = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines.append(process.read_bytes())
+        except OSError:
+            continue
+    assert any(b"program.sh" in line for line in lines)
+    assert not [line for line in lines if SECRET.encode() in line]
+
+
+def test_the_images_own_command_runs_where_the_workload_names_none(bench: Bench) -> None:
+    drain(bench.run("", command=()))
+    assert bench.tape.read() == b"the image's own command\n"
+
+
+def test_a_drained_container_has_its_grace_and_another_goes_on_from_its_state(
+    bench: Bench,
+) -> None:
+    runner = bench.run(
+        """
+        if [ -e "$SPINDOWN_CHECKPOINT/step" ]; then
+            tell "from $(cat "$SPINDOWN_CHECKPOINT/step")"
+            exit
+        fi
+        trap 'echo 41 >"$SPINDOWN_CHECKPOINT/step"; tell stopped; exit' TERM
+        echo started
+        while :; do sleep 0.05; done
+        """
+    )
+    until(lambda: runner.poll(timedelta(seconds=0.1)) or bench.tape.read() == b"started\n")
+    assert [done.value for done in runner.stop(timedelta(seconds=20))] == ["stopped"]
+    assert bench.engine.containers() == []
+    bench.begin(runner)
+    assert value_of(runner) == "from 41"
+
+
+def test_a_container_that_does_not_listen_is_gone_after_its_grace(bench: Bench) -> None:
+    runner = bench.run("trap '' TERM; tell before; while :; do sleep 0.05; done")
+    assert first_value(runner) == "before"
+    began = time.monotonic()
+    runner.stop(timedelta(seconds=0.3))
+    # Where a runtime is asked to remove what runs, it may wait ten seconds.
+    assert time.monotonic() - began < 5
+    assert bench.engine.containers() == []
+
+
+def test_a_container_out_of_time_is_gone(bench: Bench) -> None:
+    runner = bench.run("trap '' TERM; sleep 600 & wait", item_timeout=timedelta(seconds=1.5))
+    assert broken(runner) == "a call of 1 items took longer than 1.5 s (item_timeout times items)"
+    assert bench.engine.containers() == []
+
+
+def test_a_kill_for_memory_is_a_failure_with_its_cause(bench: Bench) -> None:
+    runner = bench.run(
+        """
+        echo "loads the model"
+        exec awk 'BEGIN { text = "weights "; while (1) text = text text }'
+        """
+    )
+    assert broken(runner) == (
+        "the process was killed by the kernel for want of memory; its last output was "
+        '"loads the model"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("echo oh; exit 3", 'the process ended with status 3; its last output was "oh"'),
+        ("kill -SEGV $$", "the process ended with status 139"),
+        ("exec no-such-program", "the process ended with status 127"),
+    ],
+)
+def test_a_failure_is_told_as_that_of_a_command(bench: Bench, script: str, says: str) -> None:
+    assert broken(bench.run(script)).startswith(says)
+
+
+def test_bad_input_fails_the_item_alone(bench: Bench) -> None:
+    [done, end] = drain(bench.run("echo 'bad header'; exit 65"))
+    assert isinstance(done, ItemDone)
+    assert (done.error, end) == ("bad header", BatchDone())
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        pytest.param(IMAGE.replace("busybox", "absent"), id="no such image"),
+        pytest.param(f"localhost:{PORT + 1}/a:1", id="no such registry"),
+    ],
+)
+def test_an_image_that_cannot_be_pulled_is_one_sentence(bench: Bench, image: str) -> None:
+    reason = broken(bench.run("", image=image))
+    assert reason.startswith(f"the image {image} cannot be pulled (status ")
+    assert "\n" not in reason
+    assert ("manifest unknown" if "absent" in image else "connection refused") in reason
+
+
+def test_a_program_that_the_image_lacks_is_told(bench: Bench) -> None:
+    reason = broken(bench.run("", command=("/no/such/program",)))
+    # By the container's first process, which each runtime brings along.
+    assert reason.startswith("the process ended with status ")
+    assert "No such file or directory" in reason
+
+
+def test_a_container_that_cannot_be_started_is_told_in_the_runtimes_own_words(
+    bench: Bench,
+) -> None:
+    # No GPU, or no NVIDIA toolkit: what a workload that asks for one would meet.
+    reason = broken(bench.run("", gpus=None))
+    assert reason.startswith("the container cannot be started: ")
+    assert "gpu" in reason
+    assert "\n" not in reason
+
+
+def test_the_use_of_a_container_is_that_of_its_own_processes(bench: Bench) -> None:
+    runner = bench.run("tell ready; sleep 60")
+    first_value(runner)
+    client = runner._program
+    assert client is not None
+    assert runner.pid not in {None, client.pid}
+
+
+def test_a_container_outlives_a_killed_worker_until_the_next_one_starts(bench: Bench) -> None:
+    engine, another = bench.engine, "i-of-another"
+    for owner in (OWNER, another):
+        runner = bench.run("trap '' TERM; tell ready; while :; do sleep 0.05; done", owner=owner)
+        first_value(runner)
+        client = runner._program
+        assert client is not None
+        # As a kill of the whole worker leaves it.
+        os.killpg(client.pid, signal.SIGKILL)
+    running = "{{.State.Running}}"
+    for name in engine.containers():
+        assert engine.ask("inspect", "--format", running, name) == "true\n"
+
+    removed = remove_containers(bench.runtime, OWNER, engine.env)
+
+    assert len(removed) == 1
+    [rest] = engine.containers()
+    assert another in rest
+
+
+def test_no_container_reaches_metadata_unless_the_rule_is_gone(bench: Bench) -> None:
+    ask = f'tell "$(timeout 3 wget -q -O- {METADATA} 2>/dev/null || echo refused)"'
+
+    def look() -> tuple[str, bool, bool]:
+        return (value_of(bench.run(ask)), *map(bench.engine.reaches_metadata, (0, UID)))
+
+    before = look()
+    bench.engine.guard(UID)
+    guarded = look()
+    bench.engine.unguard()
+    open_to_all = ("credentials", True, True)
+    assert [before, guarded, look()] == [open_to_all, ("refused", True, False), open_to_all]
+
+
+def test_no_runtime_is_found_where_none_is(tmp_path: Path) -> None:
+    with pytest.raises(NoRuntime, match="podman is not installed"):
+        find_runtime({"PATH": str(tmp_path)})
