@@ -181,7 +181,7 @@ def _find_prices(
     asked: Asked, subject: Subject, session: Session | None, traffic: Traffic, buyer: Buyer
 ) -> Prices:
     if asked.prices == SAMPLE:
-        return made_up_prices(asked.seed, traffic, buyer)
+        return made_up_prices(asked.seed, traffic, buyer, subject.regions)
     if asked.prices == LIVE and session is not None:
         market = session.aws.market()
         now = session.aws.clock.now()

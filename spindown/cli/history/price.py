@@ -28,6 +28,8 @@ RECLAIMS_PER_HOUR = 0.05
 #: Seconds after the traffic in which its last work is done.
 OVERTIME = 4 * DAY
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+#: Regions of a made-up market: each has as many offers again, and takes as long again to weigh.
+_REGIONS_AT_MOST = 3
 #: Names in a sentence.
 _SHOWN = 5
 
@@ -54,20 +56,40 @@ class Buyer:
     reclaims_per_hour: float = RECLAIMS_PER_HOUR
 
 
-def made_up_prices(seed: int, traffic: Traffic, buyer: Buyer) -> Prices:
+def made_up_prices(
+    seed: int, traffic: Traffic, buyer: Buyer, regions: Sequence[str] = ()
+) -> Prices:
     """Return the market that comes with Spindown, over the span of a traffic.
+
+    Args:
+        seed: of its prices.
+        traffic: tells the span.
+        buyer: what may be bought.
+        regions: where, home first; of one region the name does not matter, so that it has its own.
 
     Raises:
         BadInput: it has no type that fits.
     """
-    market = sample_market(seed=seed, days=traffic.length / DAY)
+    days = traffic.length / DAY
+    places = tuple(regions[:_REGIONS_AT_MOST])
+    market = (
+        sample_market(seed=seed, days=days, regions=places)
+        if len(places) > 1
+        else sample_market(seed=seed, days=days)
+    )
     listings = tuple(listing for listing in market if _fits(listing.instance_type, buyer))
     if not listings:
-        known = ", ".join(listing.instance_type.name for listing in market)
+        known = ", ".join(dict.fromkeys(listing.instance_type.name for listing in market))
         mend = f"[workload.NAME.requirements] allow none of its types ({known}); give a file"
         raise BadInput("--prices", "sample", mend)
-    names = ", ".join(listing.instance_type.name for listing in listings)
-    return Prices(source=f"a made-up market of {names} in three zones", listings=listings)
+    names = ", ".join(dict.fromkeys(listing.instance_type.name for listing in listings))
+    where = f" of each of {', '.join(places)}" if len(places) > 1 else ""
+    left_out = [f"{region}: left out of the made-up market" for region in regions[len(places) :]]
+    return Prices(
+        source=f"a made-up market of {names} in three zones{where}",
+        listings=listings,
+        notes=tuple(left_out),
+    )
 
 
 def read_prices(path: Path, traffic: Traffic, buyer: Buyer) -> Prices:

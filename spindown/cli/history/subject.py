@@ -1,7 +1,7 @@
 """What a simulation is about: a workload's policy, needs and zones, and what it has shown."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -41,6 +41,8 @@ class Subject:
     slots: str = "per-gpu"
     root_volume_gib: int = 100
     budget_per_month: float | None = None
+    #: Home first; empty: not known.
+    regions: tuple[str, ...] = ()
     #: Region -> zones to buy in; empty: all that a market has.
     zones: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     boot: Boot = field(default_factory=Boot)
@@ -77,6 +79,7 @@ def read_subject(path: Path, workload: str | None) -> Subject:
         slots=str(chosen.run.slots),
         root_volume_gib=chosen.image.root_volume_gib,
         budget_per_month=config.deployment.budget_per_month,
+        regions=tuple(config.deployment.outposts),
         zones={
             region: place.zones
             for region, place in config.deployment.outposts.items()
@@ -123,9 +126,14 @@ def deployed_subject(session: Session, workload: str | None, *, live: bool) -> S
         slots=settings.run.slots,
         root_volume_gib=settings.run.root_volume_gib,
         budget_per_month=session.deployment.budget_per_month,
+        regions=_home_first(session.deployment.region, settings.outposts),
         zones={region: tuple(place.subnets) for region, place in settings.outposts.items()},
     )
     return with_knowledge(plain, read_knowledge(state.rates, slots=settings.run.slots))
+
+
+def _home_first(home: str, regions: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(regions, key=lambda region: (region != home, region)))
 
 
 def with_knowledge(subject: Subject, knowledge: Knowledge) -> Subject:

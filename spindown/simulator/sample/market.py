@@ -1,4 +1,4 @@
-"""A small market of our own making: five GPU types, two regions, prices that wander.
+"""A small market of our own making: five GPU types, regions, prices that wander.
 
 The names are EC2's, so that hardware facts and quotas hold; prices, speeds, capacities and
 reclaim rates are invented, of the order that a user meets.
@@ -43,7 +43,9 @@ _KINDS = {
         gpu="V100", memory_mib=16_384, on_demand=3.05, ratio=0.35, speed=3.0, reclaims=0.15
     ),
 }
-REGIONS = {"us-west-2": 1.0, "us-east-1": 1.12}
+#: Prices beside those of ``_KINDS``, where a region has its own.
+_LEVELS = {"us-west-2": 1.0, "us-east-1": 1.12}
+_USUAL_LEVEL = 1.06
 _ZONES = "abc"
 #: A price moves this often, by a lognormal factor with this deviation, pulled to its middle.
 _EVERY = DAY / 4
@@ -65,7 +67,7 @@ def sample_market(
         seed: of the prices' wandering.
         days: how long prices move.
         reclaims: factor of all reclaim rates; 0: none.
-        regions: of ``REGIONS``; the first is home.
+        regions: any; the first is home.
         instance_types: those that are sold.
     """
     random = Random(f"{seed}/prices")
@@ -77,7 +79,7 @@ def sample_market(
 
 
 def _listing(name: str, region: str, random: Random, days: float, reclaims: float) -> Listing:
-    kind, level = _KINDS[name], REGIONS[region]
+    kind, level = _KINDS[name], _LEVELS.get(region, _USUAL_LEVEL)
     on_demand = round(kind.on_demand * level, 4)
     size = 2 if name.endswith(".2xlarge") else 1
     return Listing(

@@ -9,7 +9,7 @@ from spindown.app.port import Sent
 from spindown.cli.history.arrival import JobShape, Traffic, generate, read_arrivals, read_queue
 from spindown.cli.history.hardware import find_type
 from spindown.cli.history.price import Buyer, made_up_prices, read_live, read_prices
-from spindown.cli.history.subject import Subject, fit_boot, with_knowledge
+from spindown.cli.history.subject import Subject, fit_boot, read_subject, with_knowledge
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import Requirements
 from spindown.error import BadInput
@@ -269,6 +269,40 @@ def test_a_market_where_nothing_fits_says_so() -> None:
     market = MemoryMarket(MemoryClock(MONDAY))
     with pytest.raises(BadInput, match="--prices live is 'us-east-1a': loosen"):
         read_live(market, market, {"us-east-1": ["us-east-1a"]}, a_traffic(), buyer, now=MONDAY)
+
+
+def test_a_made_up_market_has_the_regions_of_the_file_as_far_as_it_stays_small() -> None:
+    home, further = "eu-west-1", ("us-east-1", "us-west-2", "ap-south-1")
+    alone = made_up_prices(1, a_traffic(), BUYER, (home,))
+    assert alone == made_up_prices(1, a_traffic(), BUYER)
+
+    several = made_up_prices(1, a_traffic(), BUYER, (home, *further))
+    assert list(dict.fromkeys(listing.region for listing in several.listings)) == [
+        home,
+        *further[:2],
+    ]
+    assert several.source.endswith("in three zones of each of eu-west-1, us-east-1, us-west-2")
+    assert several.source.count("g4dn.xlarge") == 1
+    assert several.notes == ("ap-south-1: left out of the made-up market",)
+
+
+def test_the_regions_of_a_workload_are_those_of_its_file_home_first(tmp_path: Path) -> None:
+    text = """
+[deployment]
+name = "far"
+region = "us-west-2"
+zones = ["us-west-2a"]
+
+[deployment.outpost.eu-west-1]
+zones = ["eu-west-1a"]
+
+[workload.count.run]
+entrypoint = "count:run"
+code = "count"
+"""
+    subject = read_subject(a_file(tmp_path, text, "spindown.toml"), None)
+
+    assert subject.regions == ("us-west-2", "eu-west-1")
 
 
 def test_knows_the_hardware_of_every_family_that_it_names() -> None:
