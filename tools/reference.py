@@ -162,6 +162,12 @@ _POLICY = {
     "longer than leaves room for a slow boot. Once it has passed, every rung of the ladder is "
     "open.",
     "drain_within": "Time within which the present backlog should be worked off.",
+    "finish_within": "Time from a job's sending to its end. Jobs wait for spot as long as that "
+    "leaves time, go to on-demand when it no longer does, and back to spot, or to cheaper spot, "
+    "while they run, if `max_workers` has room for both machines. Until a speed is measured, and "
+    "where it is not set, waiting opens the ladder. Longer than `start_within` and "
+    "`boot_estimate`, with room for `max_failures` boots; 7 days at most. See "
+    "[a deadline](workload.md#a-deadline).",
     "max_workers": "Workers at once, at most. 0: none is launched, and those that run end after "
     "the jobs that they hold.",
     "warm_workers": "Workers that are launched without work and stay without it, for who must not "

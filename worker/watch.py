@@ -16,7 +16,7 @@ from spindown.app.work.policy import OUTDATED_FOR, read_standing
 from spindown.app.work.presence import Condemned, Presence
 from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.policy import Policy
-from spindown.domain.reaping import NO_ROOM, OTHER_CODE
+from spindown.domain.reaping import NO_ROOM, OTHER_CODE, RELIEVED
 from spindown.error import SpindownError
 from worker.home import WorkerSettings
 from worker.keeper import Keeper
@@ -132,6 +132,8 @@ class Watch:
             self.interrupt(worker.interrupted_at, "ledger")
         if worker.rebalance_at is not None and self._life.rebalance():
             self._log.warning("rebalance_recommended", at=worker.rebalance_at)
+        if worker.relieved_at is not None and self._life.leave(self._ports.clock.now(), RELIEVED):
+            self._log.info("relieved", since=worker.relieved_at)
 
     def _show_life(self) -> None:
         """Tell the dead-man check that we live, and for how long the policy lets us."""

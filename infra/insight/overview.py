@@ -59,6 +59,7 @@ def _flow(series: Series) -> Question:
             _lines(series, "Backlog", "Backlog", "Maximum", "messages"),
             _lines(series, "Backlog without a claim", "BacklogAge", "Maximum", "seconds"),
             _lines(series, "Items done", "ItemsDone", "Sum", "items in 5 minutes"),
+            _lines(series, "Slack to the next deadline", "DeadlineSlack", "Minimum", "seconds"),
         ],
     )
 

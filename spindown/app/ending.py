@@ -134,12 +134,18 @@ def bound_leases(leases: tuple[Lease, ...], deadline: datetime, ledger: Ledger) 
 
 
 def free_leases(
-    leases: tuple[Lease, ...], ledger: Ledger, queue: JobQueue, *, now: datetime
+    leases: tuple[Lease, ...],
+    ledger: Ledger,
+    queue: JobQueue,
+    *,
+    now: datetime,
+    has_deadlines: bool = False,
 ) -> int:
     """Clear the leases of an instance that is gone and requeue its messages; return how many.
 
     A lease whose row has just got a newer handle stays for the next tick. History keeps how far
-    the work was, so that the next owner can tell how much of it is done again.
+    the work was, so that the next owner can tell how much of it is done again; with deadlines the
+    ledger remembers it until then.
     """
     freed = 0
     for lease in leases:
@@ -149,6 +155,9 @@ def free_leases(
         freed += 1
         _, past = ledger.move_to_history(sort, lease, now=now)
         ledger.write(past)
+        due = lease.put_down(lease.items_done, min(now, lease.deadline))
+        if has_deadlines and due is not None:
+            ledger.write(ledger.put(rows.due_sort(lease.job_id), due))
         try:
             queue.extend(lease.receipt_handle, timedelta(0))
         except StaleHandle:

@@ -26,7 +26,7 @@ from spindown.contract.row import (
     SpendRow,
 )
 from spindown.domain.concern import Standing
-from spindown.domain.fleet import Launch, Lease, Unavailable, Worker
+from spindown.domain.fleet import Due, Launch, Lease, Unavailable, Worker
 from spindown.domain.offer import Pool
 from spindown.error import ContractError, PreconditionFailed
 
@@ -42,6 +42,8 @@ class LedgerView:
 
     workers: Mapping[str, Worker] = field(default_factory=dict)
     leases: tuple[Lease, ...] = ()
+    #: Jobs with a deadline that somebody has worked on and nobody holds, by id.
+    dues: Mapping[str, Due] = field(default_factory=dict)
     launches: Mapping[str, Launch] = field(default_factory=dict)
     unavailable: Mapping[Pool, Unavailable] = field(default_factory=dict)
     #: Sort key -> learned sums.
@@ -124,6 +126,7 @@ class Ledger:
         return LedgerView(
             workers={w.instance_id: w for w in reader.all_of(Worker, rows.WORKER).values()},
             leases=tuple(leases.values()),
+            dues={x.job_id: x for x in reader.all_of(Due, rows.DUE).values()},
             launches={x.launch_id: x for x in reader.all_of(Launch, rows.LAUNCH).values()},
             unavailable={x.pool: x for x in reader.all_of(Unavailable, rows.UNAVAILABLE).values()},
             rates=reader.all_of(RateRow, rows.RATE),

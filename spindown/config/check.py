@@ -7,6 +7,9 @@ from spindown.config.duration import format_duration
 from spindown.domain.policy import Policy
 from spindown.error import ConfigError
 
+#: Messages that are older are sent anew, and their age is lost (``app.work.message``).
+_LONGEST = timedelta(days=7)
+
 
 def check_policy(policy: Policy) -> Policy:
     """Refuse thresholds that contradict each other (ConfigError), else return ``policy``."""
@@ -34,11 +37,27 @@ def _lengths(policy: Policy) -> Iterator[tuple[str, bool, str]]:
         policy.heartbeat_stale_after > policy.heartbeat_interval,
         "make it longer than heartbeat_interval",
     )
+    yield from _deadline(policy)
     yield (
         "max_lifetime",
         policy.max_lifetime > policy.boot_estimate,
         "make it longer than boot_estimate",
     )
+
+
+def _deadline(policy: Policy) -> Iterator[tuple[str, bool, str]]:
+    within = policy.finish_within
+    if within is None:
+        return
+    least = policy.start_within + policy.boot_estimate
+    yield "finish_within", within > least, "make it longer than start_within and boot_estimate"
+    # Every epoch is an instance; as many changes of machines must have room as may count.
+    yield (
+        "finish_within",
+        within >= policy.max_failures * policy.boot_estimate,
+        "leave room for max_failures boots of boot_estimate",
+    )
+    yield "finish_within", within <= _LONGEST, "make it at most 7d"
 
 
 def _counts(policy: Policy) -> Iterator[tuple[str, bool, str]]:

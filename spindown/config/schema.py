@@ -61,6 +61,7 @@ class PolicyConfig(Table):
     scale_up_threshold: AtLeastOne | None = None
     start_within: Duration | None = None
     drain_within: Duration | None = None
+    finish_within: Duration | None = None
     max_workers: Count | None = None
     warm_workers: Count | None = None
     warm_schedule: tuple[WarmSpanConfig, ...] | None = None
@@ -117,6 +118,7 @@ _CLEARABLE = {
     "max_price_per_gpu_hour",
     "max_dollars_per_hour",
     "regions",
+    "finish_within",
 }
 
 

@@ -107,6 +107,26 @@ class SizingRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineRecord:
+    """One unfinished job with a deadline, or several that nobody has claimed yet."""
+
+    #: "": never claimed.
+    job_id: str
+    due_at: datetime
+    #: What it still takes, and what would be left of the time then.
+    work_seconds: float
+    slack_seconds: float
+    jobs: int = 1
+    #: Capacity type that works on it; "": it waits.
+    on: str = ""
+    #: What may be bought for it while it waits, and until when only spot is.
+    course: str = ""
+    waits_until: datetime | None = None
+    #: Capacity type that it is moved to while it runs; "": it stays.
+    moves_to: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """One reconcile."""
 
@@ -135,6 +155,8 @@ class Decision:
     attempts: tuple[AttemptRecord, ...] = ()
     condemned: tuple[EndingRecord, ...] = ()
     ended: tuple[EndingRecord, ...] = ()
+    #: The least slack first.
+    deadlines: tuple[DeadlineRecord, ...] = ()
     #: Further sentences: what was held back, skipped, or is out of date.
     notes: tuple[str, ...] = ()
     bad_rows: tuple[str, ...] = ()
@@ -196,6 +218,7 @@ _VOLATILE = frozenset(
         "month_committed",
         "summary",
         "next_try_at",
+        "deadlines",
     }
 )
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy
+
+_HOUR = timedelta(hours=1)
 
 
 class WorkerState(StrEnum):
@@ -71,6 +73,8 @@ class Worker:
     unfit_at: datetime | None = None
     #: Until when it stays though it is idle; reconcile renews it for those kept warm.
     warm_until: datetime | None = None
+    #: Since when another worker is there to go on with its jobs: it gives them back and ends.
+    relieved_at: datetime | None = None
     #: Whether the reclaim has been counted against its pool.
     interruption_counted: bool = False
     #: Up to where its cost has been added to the day's spend.
@@ -110,7 +114,9 @@ class Worker:
     @property
     def takes_jobs(self) -> bool:
         """Tell whether work that waits now may go to it."""
-        is_leaving = self.is_interrupting or self.rebalance_at or self.draining_at
+        is_leaving = (
+            self.is_interrupting or self.rebalance_at or self.draining_at or self.relieved_at
+        )
         return self.is_live and not is_leaving
 
     @property
@@ -149,6 +155,43 @@ class Lease:
     claimed_at: datetime
     items: int = 0
     items_done: int = 0
+    #: When the job was sent; None: claimed by a worker of a version that does not tell.
+    sent_at: datetime | None = None
+    #: Items that were done when it was claimed.
+    first_item: int = 0
+
+    def pace(self, items_done: int, at: datetime) -> float | None:
+        """Return items an hour since the claim, the one in hand counted as done; None: unknown."""
+        hours, items = (at - self.claimed_at) / _HOUR, items_done - self.first_item
+        return (items + 1) / hours if items > 0 and hours > 0.0 else None
+
+    def put_down(self, items_done: int, at: datetime) -> "Due | None":
+        """Return what to remember of the job as it leaves the slot; None: not when it was sent."""
+        if self.sent_at is None:
+            return None
+        return Due(
+            job_id=self.job_id,
+            sent_at=self.sent_at,
+            items=self.items,
+            items_done=items_done,
+            items_per_hour=self.pace(items_done, at),
+            at=at,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """What is remembered of a job with a deadline from one holder to the next."""
+
+    job_id: str
+    sent_at: datetime
+    #: 0: not known.
+    items: int
+    items_done: int
+    #: In the hands of its last holder; None: too short to tell.
+    items_per_hour: float | None = None
+    #: When it was put down.
+    at: datetime
 
 
 class LaunchState(StrEnum):
@@ -192,6 +235,8 @@ class Launch:
     items_per_hour: float = 0.0
     #: Leases that each of them can hold at once.
     slots: int = 1
+    #: Whether it takes over from a worker that runs: it stays until that has given its jobs back.
+    is_relief: bool = False
     #: Pool as text -> what it was at the launch.
     offered: Mapping[str, Offered] = field(default_factory=dict)
 

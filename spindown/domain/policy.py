@@ -60,6 +60,8 @@ class Policy:
     start_within: timedelta = timedelta(minutes=5)
     #: Time within which the present backlog should be worked off.
     drain_within: timedelta = timedelta(hours=1)
+    #: Time from a job's sending to its end; None: no deadline.
+    finish_within: timedelta | None = None
     max_workers: int = 4
     warm_workers: int = 0
     #: When more than ``warm_workers`` are kept warm.

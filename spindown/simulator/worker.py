@@ -13,6 +13,7 @@ from spindown.app.work.account import Account
 from spindown.app.work.presence import Condemned, Presence
 from spindown.domain.interruption import RECLAIM_GRACE, commit_by, should_power_off
 from spindown.domain.policy import Policy
+from spindown.domain.reaping import RELIEVED
 from spindown.error import NotFound
 from spindown.simulator.agenda import Action, Planned, Turn
 from spindown.simulator.record import Tally
@@ -123,6 +124,8 @@ class SimWorker:
         self.warm_until = seen.warm_until
         if seen.interrupted_at is not None:
             self.notice(seen.interrupted_at)
+        if seen.relieved_at is not None:
+            self.leave(RELIEVED)
         before = self.standing.idle_timeout
         self.standing = self.site.standing()
         if self.standing.idle_timeout != before:

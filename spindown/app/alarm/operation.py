@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from spindown.app.alarm.deadline import find_deadlines
 from spindown.contract.decision import AttemptRecord, Decision, Outcome, RefusalRecord
 from spindown.contract.row import BreakerRow, QuotaRow
 from spindown.domain.concern import SAID_AGAIN_AFTER, Concern
@@ -15,7 +16,17 @@ from spindown.domain.offer import QUOTA_CODES
 from spindown.domain.policy import Policy
 
 #: What each tick sees or sees not; the others are seen only by ticks that launch.
-_SEEN_BY_EACH = frozenset({"policy-invalid", "bad-rows", "reaping-held-back", "late", "breaker"})
+_SEEN_BY_EACH = frozenset(
+    {
+        "policy-invalid",
+        "bad-rows",
+        "reaping-held-back",
+        "late",
+        "breaker",
+        "deadline-missed",
+        "deadline-at-risk",
+    }
+)
 #: What a launch that succeeds is the end of, and what ends besides when nothing is missing.
 _ENDED_BY_LAUNCH = frozenset({"no-offer", "capacity", "account", "unknown-refusal", "quota"})
 _ENDED_BY_ENOUGH = frozenset({"no-offer", "capacity"})
@@ -44,6 +55,12 @@ class Sight:
         return self.decision.at
 
     @property
+    def may_wait(self) -> bool:
+        """Tell whether all that waits has time until its deadline to wait for spot."""
+        waiting = [each for each in self.decision.deadlines if not each.on]
+        return bool(waiting) and all(each.waits_until is not None for each in waiting)
+
+    @property
     def workload(self) -> str:
         """Return whose it is."""
         return self.decision.workload
@@ -66,6 +83,7 @@ def find(sight: Sight) -> Iterator[Concern]:
     yield from why
     if not why:
         yield from _waiting(sight)
+    yield from find_deadlines(sight.decision.deadlines, sight.workload, sight.now)
     yield from _control(sight)
 
 
@@ -102,7 +120,11 @@ def _refusals(sight: Sight) -> Iterator[Concern]:
             mend="look the code up, and report it.",
             rest=SAID_AGAIN_AFTER,
         )
-    if attempts and all(attempt.outcome == _CAPACITY for attempt in attempts):
+    if (
+        attempts
+        and not sight.may_wait
+        and all(attempt.outcome == _CAPACITY for attempt in attempts)
+    ):
         pools = sorted({pool for attempt in attempts for pool in attempt.pools})
         yield Concern(
             name="capacity",
@@ -155,7 +177,7 @@ def _waiting(sight: Sight) -> Iterator[Concern]:
         return
     since = decision.backlog_since
     waited = sight.now - since if since is not None else timedelta(0)
-    if waited > policy.start_within + _TICKS_OF_GRACE * policy.tick:
+    if not sight.may_wait and waited > policy.start_within + _TICKS_OF_GRACE * policy.tick:
         yield Concern(
             name="late",
             says=f"Work of {sight.workload} has waited for {_minutes(waited)}, longer than the "

@@ -164,4 +164,5 @@ def _forgotten(fence: Fence) -> Manifest:
         released=True,
         reason="",
         finished_at=None,
+        sent_at=None,
     )

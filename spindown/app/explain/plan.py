@@ -7,7 +7,8 @@ from spindown.app.control import ControlPorts
 from spindown.app.ledger import Fence, Ledger
 from spindown.app.offers import current_catalogue
 from spindown.app.policy import effective_policy
-from spindown.app.reconcile.launch.choose import choose, rank_offers, weigh
+from spindown.app.reconcile.launch.choose import choose, rank_offers
+from spindown.app.reconcile.launch.weigh import weigh
 from spindown.app.reconcile.tick import Tick, gather
 from spindown.app.reconcile.track import follow_backlog
 from spindown.domain.fleet import Backlog

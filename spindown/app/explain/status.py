@@ -12,6 +12,12 @@ from spindown.domain.concern import FORGOTTEN_AFTER
 from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.offer import QUOTA_CODES
 
+#: Concern -> what status says of it.
+_DEADLINES = {
+    "deadline-missed": "a job is past its deadline (`finish_within`): `spindown why` names it",
+    "deadline-at-risk": "a job takes longer than is left to its deadline: `spindown why` names it",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStatus:
@@ -136,6 +142,10 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
         if name.startswith(COST) and now - standing.seen_at <= FORGOTTEN_AFTER:
             cause = name.removeprefix(COST).replace("-", " ")
             yield f"an item costs more than it used to, because of {cause}"
+    for name, words in _DEADLINES.items():
+        known = view.concerns.get(name)
+        if known is not None and now - known.seen_at <= FORGOTTEN_AFTER:
+            yield words
     bad_rows = view.bad_rows + account.bad_rows
     if bad_rows:
         yield f"{len(bad_rows)} ledger rows cannot be read: {bad_rows[0]}"

@@ -4,11 +4,12 @@
 2. Gather: the ledger, the settings, the queue itself, never an event's payload (``tick``).
 3. Follow the queue: since when work waits, since when there is none (``track``).
 4. Adopt launches whose answer was lost (``launch.adopt``).
-5. Weigh what is missing by what is known already (``launch.choose``).
+5. Weigh what is missing by what is known already (``launch.weigh``).
 6. Look at EC2, in turns and not in a tick that launches (``look``); end what breaks its own
    contract, free the jobs of what is gone (``reap``).
 7. Charge the fleet (``charge``), clear away what is finished (``tidy``), weigh again, rank what
-   is on sale if a launch is due (``launch.choose``), walk the list (``launch.walk``).
+   is on sale if a launch is due (``launch.choose``), walk the list (``launch.walk``); move jobs
+   whose deadline asks for it, or allows it (``deadline``, ``launch.relieve``).
 8. Write down what was decided (``report``) and give the lock back, in one transaction with all
    that this tick has learned (``journal``).
 9. Tell people of what they must mend (``app.alarm``).
@@ -33,9 +34,11 @@ from spindown.app.port import Datum
 from spindown.app.reconcile.charge import charge_fleet, watch_month
 from spindown.app.reconcile.journal import FenceLost
 from spindown.app.reconcile.launch.adopt import adopt
-from spindown.app.reconcile.launch.choose import Choice, choose, weigh
+from spindown.app.reconcile.launch.choose import choose
 from spindown.app.reconcile.launch.outcome import back_off, forget_backoff
+from spindown.app.reconcile.launch.relieve import relieve
 from spindown.app.reconcile.launch.walk import launch
+from spindown.app.reconcile.launch.weigh import Choice, weigh
 from spindown.app.reconcile.look import look
 from spindown.app.reconcile.reap import reap_fleet
 from spindown.app.reconcile.report import decide, measure
@@ -95,6 +98,7 @@ def _carry_out(tick: Tick) -> Decision:
     charge_fleet(tick)
     tidy(tick)
     choice, ended_early = _launch(tick, weighed if tick.grounds == grounds else weigh(tick))
+    choice = _relieve(tick, choice)
     watch_month(tick)
     decision = decide(tick, choice, ended_early)
     _remember(tick, decision)
@@ -118,6 +122,16 @@ def _launch(tick: Tick, weighed: Choice) -> tuple[Choice, str]:
     given = {i for attempt in tick.attempts for i in attempt.instances}
     forget_backoff(tick, {w.region for w in tick.workers.values() if w.instance_id in given})
     return choice, ended_early
+
+
+def _relieve(tick: Tick, choice: Choice) -> Choice:
+    try:
+        return relieve(tick, choice)
+    except FenceLost:
+        raise
+    except SpindownError as exc:
+        tick.notes.append(f"moving jobs: {exc}")
+        return choice
 
 
 def _patiently(tick: Tick, what: str, step: Callable[[Tick], None]) -> None:

@@ -267,7 +267,14 @@ def _free_abandoned(tick: Tick) -> None:
     ]
     if not gone:
         return
-    freed = free_leases(tuple(gone), tick.ledger, tick.queue, now=tick.now)
+    has_deadlines = tick.policy.finish_within is not None
+    freed = free_leases(
+        tuple(gone), tick.ledger, tick.queue, now=tick.now, has_deadlines=has_deadlines
+    )
+    for lease in gone if has_deadlines else ():
+        due = lease.put_down(lease.items_done, min(tick.now, lease.deadline))
+        if due is not None:
+            tick.dues[lease.job_id] = due
     tick.tally.leases_freed += freed
     tick.leases = tuple(lease for lease in tick.leases if lease not in gone)
     # The queue was read before: what has just become visible is work for this very tick.

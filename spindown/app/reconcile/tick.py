@@ -15,7 +15,7 @@ from spindown.contract.decision import AttemptRecord, EndingRecord
 from spindown.contract.row import BacklogRow, BreakerRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.domain.concern import Review
-from spindown.domain.fleet import Backlog, Launch, LaunchState, Lease, Unavailable, Worker
+from spindown.domain.fleet import Backlog, Due, Launch, LaunchState, Lease, Unavailable, Worker
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import Pool
 from spindown.domain.policy import Policy
@@ -66,6 +66,8 @@ class Tick:
     workers: dict[str, Worker]
     launches: dict[str, Launch]
     leases: tuple[Lease, ...]
+    #: Jobs with a deadline that nobody holds, though somebody has, by id.
+    dues: dict[str, Due]
     unavailable: dict[Pool, Unavailable]
     #: The row of the backlog as this tick leaves it.
     seen: BacklogRow
@@ -167,6 +169,7 @@ def gather(
         workers=dict(view.workers),
         launches=dict(view.launches),
         leases=view.leases,
+        dues=dict(view.dues),
         unavailable=dict(view.unavailable),
         seen=view.backlog,
         notes=[f"{region} is left out: {why}" for region, why in settings.unread.items()],

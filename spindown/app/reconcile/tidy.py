@@ -13,11 +13,19 @@ _SHOWN_FOR = timedelta(minutes=15)
 #: Days of the account that one query brings along, and rows that one tick clears away.
 _DAYS_KEPT = 40
 _ROWS_AT_ONCE = 30
+#: SQS drops a message after this; who works on it for longer sends it anew.
+_MESSAGE_LIVES = timedelta(days=14)
 
 
 def tidy(tick: Tick) -> None:
     """Move finished rows to the history, and drop what nothing remembers any more."""
-    units = [*_old_workers(tick), *_old_launches(tick), *_old_pools(tick), *_old_days(tick)]
+    units = [
+        *_old_workers(tick),
+        *_old_launches(tick),
+        *_old_pools(tick),
+        *_old_days(tick),
+        *_old_dues(tick),
+    ]
     for unit in units[:_ROWS_AT_ONCE]:
         tick.journal.note(*unit)
 
@@ -66,6 +74,18 @@ def _old_days(tick: Tick) -> list[tuple[Write, ...]]:
         tick.ledger.move_to_history(f"{rows.SPEND}{day}", row, now=tick.now)
         for day, row in tick.view.spend.items()
         if day not in kept
+    ]
+
+
+def _old_dues(tick: Tick) -> list[tuple[Write, ...]]:
+    """Forget jobs that somebody holds again, or whose message must be gone."""
+    held = {lease.job_id for lease in tick.leases}
+    empty_since = tick.seen.empty_since
+    is_empty = empty_since is not None and tick.now - empty_since > _SHOWN_FOR
+    return [
+        (tick.ledger.delete(rows.due_sort(due.job_id)),)
+        for due in tick.view.dues.values()
+        if is_empty or due.job_id in held or tick.now - due.sent_at > _MESSAGE_LIVES
     ]
 
 

@@ -58,6 +58,9 @@ class Outcome(StrEnum):
     CONDEMNED = "condemned"
 
 
+_OVER = frozenset({Outcome.OVER, Outcome.DEAD_LETTERED})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declined:
     """A message that was dealt with otherwise than by working on it."""
@@ -158,6 +161,8 @@ class _Claim:
             "code_digest": self.seat.code_digest or manifest.code_digest,
             "claimed_at": self.ports.clock.now(),
         }
+        if self.policy.finish_within is not None:
+            changes["sent_at"] = manifest.sent_at or self.message.sent_at
         return vary(manifest, changes)
 
     def _next_epoch(self, fence: Fence, lease: Lease | None) -> Held | Declined:
@@ -222,12 +227,16 @@ class _Claim:
             claimed_at=now,
             items=fence.manifest.items or 0,
             items_done=max(fence.manifest.next_item, _done(before, self.job_id)),
+            sent_at=fence.manifest.sent_at or self.message.sent_at,
+            first_item=fence.manifest.next_item,
         )
         # Whoever takes a job up again may be late through no fault of the sizing.
         is_first = fence.manifest.epoch == 1
         is_late = is_first and now - self.message.sent_at > self.policy.start_within
         try:
-            self.presence.occupy(self.seat, lease, is_late=is_late)
+            self.presence.occupy(
+                self.seat, lease, is_late=is_late, was_put_down=self._may_be_due(fence.manifest)
+            )
         except Condemned:
             self._undo(fence)
             put_back(self.message, timedelta(0), self.ports.queue)
@@ -244,6 +253,9 @@ class _Claim:
             etag=fence.etag,
             lease=lease,
         )
+
+    def _may_be_due(self, manifest: Manifest) -> bool:
+        return manifest.epoch > 1 and manifest.sent_at is not None
 
     def _undo(self, fence: Fence) -> None:
         """Say that the epoch which has just begun ended in order."""
@@ -301,6 +313,8 @@ class _Claim:
         return self._decline(Outcome.DEAD_LETTERED, manifest.reason)
 
     def _decline(self, outcome: Outcome, reason: str) -> Declined:
+        if outcome in _OVER and self.policy.finish_within is not None:
+            self.presence.forget(self.job_id)
         return Declined(outcome=outcome, job_id=self.job_id, reason=reason)
 
 

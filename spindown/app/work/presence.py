@@ -15,8 +15,8 @@ from spindown.app.port import Key, When, Write
 from spindown.app.work.held import Seat, WorkPorts, lease_identity
 from spindown.contract.codec import decode, encode_instant
 from spindown.contract.codec import encode as encode_row
-from spindown.contract.row import BACKLOG, LEASE, worker_sort, workload_partition
-from spindown.domain.fleet import GpuUse, Lease, Worker, WorkerState
+from spindown.contract.row import BACKLOG, LEASE, due_sort, worker_sort, workload_partition
+from spindown.domain.fleet import Due, GpuUse, Lease, Worker, WorkerState
 from spindown.error import NotFound, PreconditionFailed, SpindownError, StaleHandle
 
 #: Waits for reconcile to write the row of an instance that was quicker than its launch.
@@ -135,22 +135,27 @@ class Presence:
             except StaleHandle:
                 continue
 
-    def occupy(self, seat: Seat, lease: Lease, *, is_late: bool) -> None:
+    def occupy(
+        self, seat: Seat, lease: Lease, *, is_late: bool, was_put_down: bool = False
+    ) -> None:
         """Write the lease row, and the worker as busy, both or neither.
 
         Args:
             seat: which slot.
             lease: what it holds.
             is_late: the job has waited for longer than ``start_within``; it is counted.
+            was_put_down: the ledger may remember it as waiting.
 
         Raises:
             Condemned: the job must be given back.
         """
         with self._lock:
             busy = self._busy | {seat.slot}
-            lease_write = Write(key=seat.lease_key, set=encode_row(lease))
+            writes = [Write(key=seat.lease_key, set=encode_row(lease)), self._count_write(busy)]
+            if was_put_down:
+                writes.append(Write(key=self._due_key(lease.job_id), delete=True))
             try:
-                self._transact([lease_write, self._count_write(busy)])
+                self._transact(writes)
             except PreconditionFailed as exc:
                 raise Condemned(self._instance_id) from exc
             self._busy = busy
@@ -164,18 +169,29 @@ class Presence:
                 )
             )
 
-    def vacate(self, seat: Seat, lease: Lease) -> None:
-        """Clear the lease row if it is still of this lease; idle when no slot is busy."""
+    def vacate(self, seat: Seat, lease: Lease, *, due: Due | None = None) -> None:
+        """Clear the lease row if it is still of this lease; idle when no slot is busy.
+
+        ``due`` is what the ledger remembers of the job until its next claim; None: nothing.
+        """
         with self._lock:
             self._busy = self._busy - {seat.slot}
             when = When(equals=lease_identity(lease))
             clear = Write(key=seat.lease_key, when=when, delete=True)
             count = self._count_write(self._busy)
+            put = [] if due is None else [Write(key=self._due_key(due.job_id), set=encode_row(due))]
             try:
-                self._transact([clear, count])
+                self._transact([clear, count, *put])
             except PreconditionFailed:
                 self._try(clear)
                 self._try(count)
+
+    def forget(self, job_id: str) -> None:
+        """Forget when a job was due that is over."""
+        self._try(Write(key=self._due_key(job_id), delete=True))
+
+    def _due_key(self, job_id: str) -> Key:
+        return Key(partition=self._partition, sort=due_sort(job_id))
 
     def free(self, seat: Seat) -> None:
         """Count a slot as free whose row could not be cleared; the next heartbeat says so."""

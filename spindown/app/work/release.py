@@ -14,7 +14,7 @@ from spindown.app.work.message import bury, put_back
 from spindown.app.work.presence import Presence
 from spindown.contract.codec import decode
 from spindown.contract.job.manifest import Failure, JobState, Manifest
-from spindown.domain.fleet import Lease
+from spindown.domain.fleet import Due, Lease
 from spindown.domain.lease import dead_letter_reason
 from spindown.domain.policy import Policy
 from spindown.error import ContractError
@@ -70,8 +70,15 @@ def release(
 ) -> None:
     """Clear the lease row, then make the message visible, after ``wait``, by the row's handle."""
     handle = _current_handle(held, seat, ports)
-    presence.vacate(seat, held.lease)
+    presence.vacate(seat, held.lease, due=_due(held, ports))
     put_back(replace(held.message, receipt_handle=handle), wait, ports.queue)
+
+
+def _due(held: Held, ports: WorkPorts) -> Due | None:
+    """Return what the ledger must remember of a job with a deadline until its next claim."""
+    if held.manifest.sent_at is None:
+        return None
+    return held.lease.put_down(held.manifest.next_item, ports.clock.now())
 
 
 def abandon(held: Held, *, seat: Seat, presence: Presence) -> None:

@@ -1,15 +1,16 @@
 """A decision on the screen: its outcome, the candidate list, and what came of each request."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from spindown.app.alarm.deadline import name_of
 from spindown.app.explain.why import Why, fates
 from spindown.cli.render.screen import format_seconds
-from spindown.contract.decision import CandidateRecord, Decision, Outcome
+from spindown.contract.decision import CandidateRecord, DeadlineRecord, Decision, Outcome
 
 _COLOURS = {
     Outcome.LAUNCHED: "green",
@@ -18,6 +19,8 @@ _COLOURS = {
     Outcome.NOTHING_FITS: "bold red",
     Outcome.STOPPED: "bold red",
 }
+#: Deadlines that are spelled out, those with the least slack.
+_DEADLINES = 5
 _PARTS = ("work", "boot", "redo", "idle", "refund", "transfer")
 
 
@@ -54,6 +57,7 @@ def _lines(decision: Decision) -> Iterator[str]:
         # A surplus is no need: the number would only puzzle.
         missing = f" for {need:,.0f} items/h" if need > 0 else ""
         yield f"wanted {sizing.wanted} more{missing}: {sizing.reason}"
+    yield from (_deadline(each) for each in decision.deadlines[:_DEADLINES])
     for ending in (*decision.condemned, *decision.ended):
         yield f"{ending.instance_id} ended: {ending.reason}"
     if decision.policy_refusal:
@@ -61,6 +65,18 @@ def _lines(decision: Decision) -> Iterator[str]:
     yield from decision.notes
     if decision.bad_rows:
         yield f"rows that cannot be read: {', '.join(decision.bad_rows)}"
+
+
+def _deadline(each: DeadlineRecord) -> str:
+    """Return one deadline as a line: when, how much work, how much slack, what that asks for."""
+    work, slack = timedelta(seconds=each.work_seconds), abs(timedelta(seconds=each.slack_seconds))
+    told = f"{name_of(each)}: due {each.due_at:%Y-%m-%d %H:%M:%S}, {format_seconds(work)} of work, "
+    told += format_seconds(slack) + (" too little" if each.slack_seconds < 0 else " of slack")
+    if each.on:
+        moves = f", may move to {each.moves_to}" if each.moves_to else ""
+        return f"{told}; runs on {each.on}{moves}"
+    until = f" until {each.waits_until:%H:%M:%S}" if each.waits_until else ""
+    return f"{told}; {each.course}{until}"
 
 
 def _candidates(decision: Decision, top: int) -> Table:

@@ -115,6 +115,8 @@ class Manifest:
     parent: str | None = None
     children: tuple[str, ...] = ()
     claimed_at: datetime | None = None
+    #: When the job was first sent, if it has a deadline: a message that is sent anew forgets.
+    sent_at: datetime | None = None
     finished_at: datetime | None = None
     reason: str = ""
     schema: int = SCHEMA

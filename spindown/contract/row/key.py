@@ -34,6 +34,7 @@ DECISION = "decision"
 BUDGET = "budget#"
 CALLS = "calls#"
 CONCERN = "concern#"
+DUE = "due#"
 
 
 def worker_sort(instance_id: str) -> str:
@@ -64,6 +65,11 @@ def throughput_sort(gpu_name: str, gpu_count: float) -> str:
 def concern_sort(name: str) -> str:
     """Return the sort key of what is remembered of a concern (``domain.concern.Standing``)."""
     return f"{CONCERN}{name}"
+
+
+def due_sort(job_id: str) -> str:
+    """Return the sort key of what is remembered of a job that waits (``domain.fleet.Due``)."""
+    return f"{DUE}{job_id}"
 
 
 def pool_sort(pool: Pool) -> str:

@@ -13,6 +13,7 @@ from spindown.domain.reaping.decision import (
 from spindown.domain.reaping.ending import (
     NO_ROOM,
     OTHER_CODE,
+    RELIEVED,
     Ending,
     Instance,
     ending_of,
@@ -25,6 +26,7 @@ from spindown.domain.reaping.watch import watch_from
 __all__ = [
     "NO_ROOM",
     "OTHER_CODE",
+    "RELIEVED",
     "UNSEEN_FOR",
     "Condemnation",
     "Ending",

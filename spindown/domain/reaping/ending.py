@@ -12,7 +12,8 @@ _ENDED_BY_CALL = "Client.UserInitiatedShutdown"
 _FAULT_OF_EC2 = "Server."
 #: Why a worker leaves that could do its work: what it writes as its reason.
 OTHER_CODE, NO_ROOM = "other code is deployed", "max_workers is 0"
-_SENT_AWAY = frozenset({_ENDED_BY_CALL, OTHER_CODE, NO_ROOM})
+RELIEVED = "another worker goes on with its jobs"
+_SENT_AWAY = frozenset({_ENDED_BY_CALL, OTHER_CODE, NO_ROOM, RELIEVED})
 #: StateReason.Code of an instance that EC2 took back (EC2 API reference, StateReason).
 _RECLAIMED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
 

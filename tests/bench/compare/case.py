@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from spindown.domain.offer import CapacityType
-from spindown.domain.policy import Policy, Rung
+from spindown.domain.policy import Policy
 from spindown.simulator import SimScenario
 from tests.bench.compare.source import Part
 from tests.bench.compare.world.traffic import bursts, images, office, shock, stream, training
@@ -36,29 +35,16 @@ def patient_policy(minutes: float) -> Policy:
     )
 
 
-#: A worker makes room for a cheaper one this often where a job has a deadline, and a turn that
-#: finds no spot may take so much of the slack beside its wait: a tick, a boot, handing over.
-_TURN = timedelta(hours=2)
-_TURN_COSTS = timedelta(minutes=5)
+def deadline_policy(deadline: timedelta) -> Policy:
+    """Return the settings of a person with one long job: the deadline, and room to move it.
 
-
-def deadline_policy(work: timedelta, deadline: timedelta) -> Policy:
-    """Return how the product's settings say a deadline, of which they know nothing.
-
-    The job is done in turns of two hours, and each may wait its share of the slack for spot before
-    on demand is bought.
+    A worker may live as long as the job: it needs none to make room for a cheaper one.
     """
-    share = (deadline - work) / (work / _TURN) - _TURN_COSTS
-    after = max(share, timedelta(minutes=5))
-    spot = frozenset({CapacityType.SPOT})
     return Policy(
-        start_within=max(after, timedelta(minutes=10)),
-        ladder=(
-            Rung(after=timedelta(0), capacity_types=spot),
-            Rung(after=after, capacity_types=frozenset(CapacityType)),
-        ),
-        max_lifetime=_TURN,
-        max_workers=1,
+        finish_within=deadline,
+        start_within=timedelta(minutes=10),
+        max_lifetime=deadline,
+        max_workers=2,
         max_price_per_hour=5.0,
     )
 

@@ -7,13 +7,14 @@ from tests.bench.compare.grid import Results, Seed, grid, interval, mean, money,
 from tests.bench.compare.world.trouble import LONG_JOB_HOURS
 
 TEXT = """One job of 48 hours of V100 work, anywhere in the last 30 % of the availability traces, at
-each region's prices of 2025. The product has no notion of a deadline: ours is what its settings can
-say, turns of two hours (`max_lifetime`) of which each may wait its share of the slack for spot
-before on demand opens (the ladder). Greedy and Uniform Progress (Wu et al., NSDI 2024) know the
+each region's prices of 2025. Ours has `finish_within` and room for two workers, and learns how
+long the job takes while it runs. Greedy and Uniform Progress (Wu et al., NSDI 2024) know the
 deadline and the job's length. L3 is a dynamic program over time and zone that knows every price and
 all capacity beforehand; *charged* lets it pay for every hour, as in the literature; the other
 seeks out hours that EC2 will not charge because it takes the machine back, which only a seer can.
 Ours and the rules get such hours by luck, so they can be below *charged*.
+The work share is of the time until the job was done: where spot is waited for, less of it is
+better, so its target is for the nine zones, which always have some.
 The gap is (ours - charged) / (greedy - charged), told where greedy is 5 % above it or more.
 """
 

@@ -20,7 +20,6 @@ from tests.bench.compare.case import MAX_WORKERS, Case, deadline_policy, patient
 from tests.bench.compare.relaxation import relaxed
 from tests.bench.compare.source import Part
 from tests.bench.compare.world.dead import die
-from tests.bench.compare.world.trouble import LONG_JOB_HOURS
 
 #: Promises that the table is made for, minutes.
 PROMISES = (10.0, 60.0)
@@ -73,8 +72,7 @@ def _charged(scenario: SimScenario, minutes: float) -> float:
 
 def _measure_deadline(scenario: SimScenario, hours: float, seed: int) -> Mapping[str, Figures]:
     deadline = hours * 3600.0
-    policy = deadline_policy(timedelta(hours=LONG_JOB_HOURS), timedelta(hours=hours))
-    found = {"ours": _told(simulate(scenario, policy, seed))}
+    found = {"ours": _told(simulate(scenario, deadline_policy(timedelta(hours=hours)), seed))}
     for name, rule in DEADLINE_RULES.items():
         result = simulate_deadline(scenario, rule, deadline=deadline, seed=seed)
         found[name] = _told(result)

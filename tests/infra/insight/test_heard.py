@@ -44,6 +44,8 @@ BY_FUNCTION = {
     "the live policy is invalid": "policy-invalid",
     "work waits longer than promised": "late",
     "no offer may be taken": "no-offer",
+    "a job is past its deadline": "deadline-missed",
+    "a job will be late": "deadline-at-risk",
     "rows cannot be read": "bad-rows",
     "most workers look dead": "reaping-held-back",
     "an item became dear": "cost-",

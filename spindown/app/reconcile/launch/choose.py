@@ -1,118 +1,28 @@
-"""Decide how many workers are missing, and which offers they could come from.
+"""Decide which offers the missing workers could come from, and how many may be had.
 
 Reads prices and the account only once a launch is due; a quiet tick and a held launch decide on
 what the ledger and the queue say.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from spindown.app.ledger import AccountView
 from spindown.app.offers import current_catalogue, current_sale
 from spindown.app.reconcile.launch.closure import closed_regions, is_on_trial
+from spindown.app.reconcile.launch.weigh import Choice, waiting_work
 from spindown.app.reconcile.tick import ACCOUNT, CATALOGUE_STALE_AFTER, Tick
-from spindown.app.reconcile.track import waiting_of
 from spindown.contract.row import QuotaRow
 from spindown.domain.cost import dollars_per_hour
-from spindown.domain.fleet import Backlog
-from spindown.domain.offer import QUOTA_CODES, trusted
-from spindown.domain.ranking import CandidateList, Closure, Demand, rank
-from spindown.domain.sizing import (
-    Bounds,
-    Capacity,
-    Patience,
-    Sizing,
-    Waiting,
-    ask_patiently,
-    capacity,
-    missing,
-    patience,
-    size,
-    vcpus_left,
-)
+from spindown.domain.deadline import Course, open_ladder
+from spindown.domain.learning import throughput, usual_throughput
+from spindown.domain.offer import QUOTA_CODES, CapacityType, Offer, slot_count, trusted
+from spindown.domain.ranking import CandidateList, rank
+from spindown.domain.sizing import Bounds, Sizing, size, vcpus_left
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """How many, of what, and why not now."""
-
-    demand: Demand
-    capacity: Capacity
-    #: None: as many messages are visible as make a launch due at once.
-    patience: Patience | None
-    sizing: Sizing
-    #: None: prices were not looked at, since no launch is due.
-    candidates: CandidateList | None = None
-    #: Why no launch may happen although one is due; "": it may.
-    stopped: str = ""
-    #: When the stop, the hold or the dry spell may end.
-    retry_at: datetime | None = None
-
-    @property
-    def is_due(self) -> bool:
-        """Tell whether workers are wanted now, whatever may prevent them."""
-        return self.sizing.unbounded > 0
-
-    @property
-    def is_open(self) -> bool:
-        """Tell whether workers are wanted now and nothing known prevents them."""
-        return self.is_due and not self.stopped
-
-
-def weigh(tick: Tick) -> Choice:
-    """Size the fleet by the queue and the ledger alone."""
-    work = waiting_work(tick)
-    present = capacity(
-        workers=list(tick.workers.values()),
-        leases=tick.leases,
-        launches=list(tick.launches.values()),
-        knowledge=tick.knowledge,
-        policy=tick.policy,
-        now=tick.now,
-    )
-    demand = missing(backlog=work, capacity=present, knowledge=tick.knowledge, policy=tick.policy)
-    patient = _patience(tick, work, present)
-    if patient is not None:
-        demand = ask_patiently(demand, patient, tick.knowledge, tick.policy)
-    sizing = size(
-        backlog=work,
-        backlog_since=tick.seen.backlog_since,
-        demand=demand,
-        capacity=present,
-        best=None,
-        knowledge=tick.knowledge,
-        policy=tick.policy,
-        now=tick.now,
-        patience=patient,
-    )
-    stopped, until = _stop(tick, present) if sizing.unbounded > 0 else ("", None)
-    return Choice(
-        demand=demand,
-        capacity=present,
-        patience=patient,
-        sizing=sizing,
-        stopped=stopped,
-        retry_at=until or sizing.hold_until,
-    )
-
-
-def _patience(tick: Tick, work: Backlog, present: Capacity) -> Patience | None:
-    """Return what can wait, while fewer messages are visible than make a launch due at once."""
-    if work.visible >= tick.policy.scale_up_threshold:
-        return None
-    waiting = waiting_of(tick.seen)
-    returning = work.visible - sum(group.jobs for group in waiting)
-    if returning > 0:
-        waiting = (*waiting, Waiting(since=tick.now, jobs=returning))
-    return patience(
-        waiting,
-        present,
-        knowledge=tick.knowledge,
-        policy=tick.policy,
-        now=tick.now,
-        margin=timedelta(seconds=tick.seen.margin or 0.0),
-    )
+#: What is as fast as it must be is not left out for the rounding of its estimate.
+_AS_FAST = 1.01
 
 
 def choose(tick: Tick, weighed: Choice) -> Choice:
@@ -144,7 +54,7 @@ def choose(tick: Tick, weighed: Choice) -> Choice:
         sizing=sizing,
         candidates=candidates,
         stopped=_bound_words(tick, sizing),
-        retry_at=_retry_at(candidates) if candidates.best is None else None,
+        retry_at=_retry_at(weighed, candidates) if candidates.best is None else None,
     )
 
 
@@ -195,46 +105,58 @@ def rank_offers(
 ) -> CandidateList:
     """Rank what is on sale now for the demand of a choice; the account must have been read."""
     account = tick.account or AccountView()
+    policy, waited = tick.policy, weighed.sizing.waited
+    is_late = waited >= policy.start_within
+    if weighed.opens is not None:
+        # The end is promised, so the ladder opens by the slack that is left, not by the wait.
+        policy, waited = open_ladder(policy, weighed.opens), timedelta(0)
+        is_late = weighed.opens in {Course.ANY, Course.ON_DEMAND, CapacityType.ON_DEMAND}
     sale = current_sale(
         tick.settings,
         tick.policy,
         home_region=tick.deployment.region,
         ports=tick.ports,
         now=tick.now,
-        is_late=weighed.sizing.waited >= tick.policy.start_within,
+        is_late=is_late,
     )
     tick.notes += sale.notes
     return rank(
-        sale.offers,
+        _suitable(sale.offers, weighed, tick),
         demand=weighed.demand,
         knowledge=tick.knowledge,
         unavailable=tick.unavailable.values(),
         blocked={quota.quota_class: quota.until for quota in account.quotas},
         closed=closed_regions(tick),
         quota_left=quota_left(tick),
-        policy=tick.policy,
+        policy=policy,
         requirements=tick.settings.requirements,
-        waited=weighed.sizing.waited,
+        waited=waited,
         now=tick.now,
         headroom_per_hour=headroom_per_hour,
     )
 
 
-def waiting_work(tick: Tick) -> Backlog:
-    """Return the queue, with what interrupted workers hold counted as visible already.
+def _suitable(offers: Sequence[Offer], weighed: Choice, tick: Tick) -> Sequence[Offer]:
+    """Return the offers that a deadline leaves.
 
-    Their jobs come back within two minutes, less than any boot takes: the replacement is due
-    at the notice, not at the deadline.
+    For what must be on demand those that finish it in time, or all of them if none does; for a
+    move that shall save those that do.
     """
-    leaving = {w.instance_id for w in tick.workers.values() if w.is_interrupting and w.is_live}
-    if not leaving:
-        return tick.backlog
-    soon = sum(lease.instance_id in leaving for lease in tick.leases)
-    return replace(
-        tick.backlog,
-        visible=tick.backlog.visible + soon,
-        in_flight=max(0, tick.backlog.in_flight - soon),
-    )
+    outlook, least, most = weighed.outlook, 0.0, weighed.item_at_most
+    if outlook is not None and weighed.opens is Course.ON_DEMAND:
+        least = outlook.speed * usual_throughput(tick.knowledge, tick.policy)
+    if not least and most is None:
+        return offers
+    kinds = {offer.instance_type.name: offer.instance_type for offer in offers}
+    speeds = {
+        name: throughput(tick.knowledge, kind, tick.policy).items_per_hour
+        for name, kind in kinds.items()
+    }
+    if most is not None:
+        return [o for o in offers if o.price < most * speeds[o.instance_type.name]]
+    slots = {name: slot_count(kind.gpu_count, tick.knowledge.slots) for name, kind in kinds.items()}
+    fast = {name for name in kinds if speeds[name] * _AS_FAST >= least * slots[name]}
+    return [o for o in offers if o.instance_type.name in fast] or offers
 
 
 def budget_left(tick: Tick) -> float | None:
@@ -243,16 +165,6 @@ def budget_left(tick: Tick) -> float | None:
         return None
     committed = tick.account.budget_at(tick.now).committed
     return max(0.0, tick.deployment.budget_per_month - committed)
-
-
-def _stop(tick: Tick, present: Capacity) -> tuple[str, datetime | None]:
-    if present.workers >= tick.policy.max_workers:
-        return f"max_workers is {tick.policy.max_workers}", None
-    closed = closed_regions(tick)
-    if closed.keys() >= tick.settings.outposts.keys():
-        first = next(iter(closed.values()), Closure(reason="no outpost can be read"))
-        return first.reason, min((c.until for c in closed.values() if c.until), default=None)
-    return "", None
 
 
 def _bound_words(tick: Tick, sizing: Sizing) -> str:
@@ -272,9 +184,11 @@ def _headroom(tick: Tick) -> float | None:
     return max(0.0, most - dollars_per_hour(list(tick.workers.values())))
 
 
-def _retry_at(candidates: CandidateList) -> datetime | None:
-    nearest = candidates.nearest
-    return None if nearest is None else nearest.retry_at
+def _retry_at(weighed: Choice, candidates: CandidateList) -> datetime | None:
+    nearest, outlook = candidates.nearest, weighed.outlook
+    waits = outlook.waits_until if outlook is not None and weighed.opens is Course.SPOT else None
+    found = [waits, None if nearest is None else nearest.retry_at]
+    return min((at for at in found if at is not None), default=None)
 
 
 def _catalogue_age(tick: Tick) -> timedelta:

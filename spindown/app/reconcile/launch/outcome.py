@@ -36,6 +36,9 @@ _NOTHING = Refusal(
     code="NoInstances",
     message="EC2 gave neither an instance nor a reason",
 )
+#: Ticks that a worker that takes over stays idle for, from its launch and from each tick that
+#: still wants it.
+RELIEF_STAYS_TICKS = 5
 #: Characters that a row keeps of EC2's words.
 _REASON_AT_MOST = 500
 #: Reason on a launch whose workers had no row for a while.
@@ -138,6 +141,7 @@ def _put_worker(
         on_demand_price=offered.on_demand_price,
         state=WorkerState.BOOTING,
         launched_at=tick.now if launch.fence == tick.journal.fence else launch.intended_at,
+        warm_until=tick.now + RELIEF_STAYS_TICKS * tick.policy.tick if launch.is_relief else None,
     )
     tick.workers[worker.instance_id] = worker
     row = tick.ledger.put(rows.worker_sort(worker.instance_id), worker)

@@ -22,15 +22,16 @@ from spindown.app.port import (
     Write,
 )
 from spindown.app.reconcile.launch.adopt import encode_request
-from spindown.app.reconcile.launch.choose import Choice, budget_left
+from spindown.app.reconcile.launch.choose import budget_left
 from spindown.app.reconcile.launch.closure import is_on_trial
 from spindown.app.reconcile.launch.outcome import back_off, record_outcome
+from spindown.app.reconcile.launch.weigh import Choice
 from spindown.app.reconcile.tick import Tick, outpost_stands
 from spindown.contract import row as rows
 from spindown.contract import tag
 from spindown.contract.row import CALLS_PER_MINUTE, CallsRow
 from spindown.domain.fleet import Launch, LaunchState, Offered
-from spindown.domain.offer import slot_count
+from spindown.domain.offer import CapacityType, slot_count
 from spindown.domain.ranking import Candidate, bands
 from spindown.error import AccessDenied, Throttled, Unreachable
 
@@ -51,6 +52,8 @@ class _Walk:
     #: Share of the need that is still missing.
     share: float = 1.0
     tries: int = 0
+    #: Workers that it has got on demand.
+    on_demand: int = 0
     #: Quota classes that refused in this walk, zones whose subnet has no address left, and
     #: regions in which it goes no further.
     full: set[str] = field(default_factory=set)
@@ -73,7 +76,7 @@ def launch(tick: Tick, choice: Choice) -> str:
             break
         usable = [c for c in band if _is_usable(tick, walk, c)][:_POOLS_AT_MOST]
         if usable and _is_there(tick, walk, usable[0].offer.region):
-            _try_band(tick, walk, usable, _planned(choice, usable[0]))
+            _try_band(tick, walk, usable, choice)
     return walk.ended
 
 
@@ -127,12 +130,17 @@ def _planned(choice: Choice, candidate: Candidate) -> int:
     return max(candidate.workers, kept_warm, 1)
 
 
-def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], planned: int) -> None:
-    walk.tries += 1
-    region = band[0].offer.region
+def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], choice: Choice) -> None:
+    region, planned = band[0].offer.region, _planned(choice, band[0])
     is_trial = is_on_trial(tick, region)
     count = 1 if is_trial else min(walk.left, math.ceil(walk.share * planned - _NOTHING))
-    intent, request = _intend(tick, walk, band, count)
+    is_on_demand = band[0].offer.capacity_type is CapacityType.ON_DEMAND
+    if is_on_demand and choice.on_demand_at_most is not None:
+        count = min(count, choice.on_demand_at_most - walk.on_demand)
+        if count <= 0:
+            return
+    walk.tries += 1
+    intent, request = _intend(tick, band, count, is_relief=choice.is_relief)
     walk.ended = _write_intent(tick, intent, request.region)
     if walk.ended:
         return
@@ -151,6 +159,7 @@ def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], planned: int) -> N
         answer = LaunchAnswer(refusals=(refused,))
     record_outcome(tick, intent, request, answer.instances, answer.refusals)
     walk.left -= len(answer.instances)
+    walk.on_demand += len(answer.instances) if is_on_demand else 0
     walk.share -= len(answer.instances) / planned
     if is_trial:
         walk.closed.add(region)
@@ -176,11 +185,12 @@ def _close(tick: Tick, walk: _Walk, region: str, reason: str) -> None:
 
 
 def _intend(
-    tick: Tick, walk: _Walk, band: list[Candidate], count: int
+    tick: Tick, band: list[Candidate], count: int, *, is_relief: bool
 ) -> tuple[Launch, LaunchRequest]:
     first = band[0].offer
     outpost = tick.settings.outposts[first.region]
-    launch_id = f"{tick.workload}-{tick.journal.fence}-{walk.tries}"
+    made = sum(each.fence == tick.journal.fence for each in tick.launches.values())
+    launch_id = f"{tick.workload}-{tick.journal.fence}-{made + 1}"
     request = LaunchRequest(
         client_token=client_token(tick, launch_id),
         region=first.region,
@@ -209,6 +219,7 @@ def _intend(
         count=count,
         items_per_hour=min(c.items_per_hour for c in band),
         slots=min(slots.values()),
+        is_relief=is_relief,
         offered={str(c.offer.pool): _offered(c, slots[str(c.offer.pool)]) for c in band},
     )
     return intent, request

@@ -1,13 +1,16 @@
 """Say for people what a tick saw, decided and did."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from spindown.app.reconcile.launch.choose import Choice
+from spindown.app.alarm.deadline import name_of
+from spindown.app.reconcile.deadline import record_deadlines
+from spindown.app.reconcile.launch.weigh import Choice
 from spindown.app.reconcile.tick import Tick
 from spindown.contract.decision import (
     CandidateRecord,
+    DeadlineRecord,
     Decision,
     Outcome,
     RejectionRecord,
@@ -18,6 +21,8 @@ from spindown.domain.ranking import Candidate, CandidateList, Rejection
 
 #: Candidates that a decision spells out.
 _SHOWN = 50
+#: Deadlines of which the notes tell.
+_TIGHT = 3
 
 
 def decide(tick: Tick, choice: Choice, ended_early: str) -> Decision:
@@ -25,7 +30,8 @@ def decide(tick: Tick, choice: Choice, ended_early: str) -> Decision:
     outcome = _outcome(tick, choice, ended_early)
     candidates = choice.candidates
     nearest = candidates.nearest if candidates is not None and not len(candidates) else None
-    notes = list(tick.notes)
+    deadlines = record_deadlines(choice.outlook)
+    notes = [*tick.notes, *_tight(deadlines, tick.now)]
     if nearest is not None:
         notes.append(f"nearest is {nearest.offer}: {nearest.reason}")
     if tick.journal.lost:
@@ -58,11 +64,26 @@ def decide(tick: Tick, choice: Choice, ended_early: str) -> Decision:
         attempts=tuple(tick.attempts),
         condemned=tuple(tick.condemned),
         ended=tuple(tick.ended),
+        deadlines=deadlines,
         notes=tuple(notes),
         bad_rows=tick.view.bad_rows + (tick.account.bad_rows if tick.account else ()),
         month_dollars=budget.dollars if budget else None,
         month_committed=budget.committed if budget else None,
     )
+
+
+def _tight(deadlines: Sequence[DeadlineRecord], now: datetime) -> Iterator[str]:
+    """Say of the tightest deadlines what does not change with every tick."""
+    for each in deadlines[:_TIGHT]:
+        name, due = name_of(each), f"{each.due_at:%Y-%m-%d %H:%M} UTC"
+        if each.due_at < now:
+            yield f"{name} was due {due} and is not finished"
+        elif each.slack_seconds < 0:
+            yield f"{name} is due {due} and takes longer"
+        elif each.waits_until is not None:
+            yield f"{name} waits for spot until {each.waits_until:%H:%M} UTC, to be done by {due}"
+        elif each.course:
+            yield f"{name} is due {due}: {each.course}"
 
 
 def _outcome(tick: Tick, choice: Choice, ended_early: str) -> Outcome:

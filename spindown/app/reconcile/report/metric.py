@@ -37,6 +37,7 @@ def _data(tick: Tick, decision: Decision) -> list[Datum]:
             **_flow(tick, decision),
             **_cost(tick),
             **_trouble(tick, decision),
+            **_deadlines(decision),
         }.items()
     ]
     deployment = {names.DEPLOYMENT: tick.deployment.name}
@@ -125,6 +126,12 @@ def _month(tick: Tick) -> Mapping[str, float]:
         if most:
             values["BudgetUsed"] = 100 * row.committed / most
     return values
+
+
+def _deadlines(decision: Decision) -> Mapping[str, float]:
+    """Return how near the next deadline is, while a job has one."""
+    tightest = decision.deadlines[:1]
+    return {"DeadlineSlack": each.slack_seconds for each in tightest}
 
 
 def _trouble(tick: Tick, decision: Decision) -> Mapping[str, float]:

@@ -1,0 +1,48 @@
+"""What people are told of jobs that must be finished within a time."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from spindown.contract.decision import DeadlineRecord
+from spindown.domain.concern import Concern
+
+_SHOWN = 4
+
+
+def find_deadlines(
+    deadlines: Sequence[DeadlineRecord], workload: str, now: datetime
+) -> Iterator[Concern]:
+    """Yield that jobs are late, and that others are going to be."""
+    late = [each for each in deadlines if each.due_at < now]
+    short = [each for each in deadlines if each.due_at >= now and each.slack_seconds < 0]
+    if late:
+        yield Concern(
+            name="deadline-missed",
+            says=f"Jobs of {workload} are not finished within `finish_within`: {_listed(late)}.",
+            mend="run `spindown why`, which says what works on them. Send jobs with fewer items, "
+            "raise `max_price_per_hour` or `max_workers`, let a rung of the `ladder` take "
+            "on-demand, or allow a longer `finish_within`.",
+        )
+    if short:
+        yield Concern(
+            name="deadline-at-risk",
+            says=f"Jobs of {workload} take longer than the time that is left to them: "
+            f"{_listed(short)}.",
+            mend="run `spindown why`, which says what keeps them waiting. Raise "
+            "`max_price_per_hour`, `max_workers` or the quota, or allow a longer `finish_within`.",
+        )
+
+
+def _listed(deadlines: Sequence[DeadlineRecord]) -> str:
+    names = [f"{name_of(each)}, due {each.due_at:%Y-%m-%d %H:%M} UTC" for each in deadlines]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return "; ".join(names[:_SHOWN]) + more
+
+
+def name_of(deadline: DeadlineRecord) -> str:
+    """Return what a person knows a job by."""
+    if deadline.job_id:
+        return deadline.job_id
+    return (
+        "a job that nobody has begun" if deadline.jobs == 1 else f"{deadline.jobs} jobs not begun"
+    )

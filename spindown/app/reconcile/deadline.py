@@ -1,0 +1,94 @@
+"""Gather what is left of every job that must be finished within a time, and what that asks for."""
+
+from collections.abc import Iterator
+
+from spindown.app.reconcile.tick import Tick
+from spindown.app.reconcile.track import waiting_of
+from spindown.contract.decision import DeadlineRecord
+from spindown.domain.deadline import (
+    Course,
+    Outlook,
+    Unfinished,
+    Verdict,
+    held_job,
+    is_measured,
+    look_out,
+    never_claimed,
+    put_down,
+    reserve_of,
+)
+from spindown.domain.fleet import Backlog, WorkerState
+
+#: Jobs that a decision spells out, those with the least slack.
+_SHOWN = 20
+
+
+def look_ahead(tick: Tick, work: Backlog) -> Outlook | None:
+    """Return what deadlines ask for.
+
+    None: there are none, or nothing has shown yet how long work takes; an estimate that nobody
+    has measured is no reason to wait.
+
+    Args:
+        tick: leases, and what is remembered of jobs that nobody holds.
+        work: the queue, with what interrupted workers hold counted as visible.
+    """
+    if tick.policy.finish_within is None or not is_measured(tick.knowledge):
+        return None
+    reserve = reserve_of(tick.knowledge, tick.policy)
+    return look_out(list(_unfinished(tick, work)), reserve, tick.now)
+
+
+def _unfinished(tick: Tick, work: Backlog) -> Iterator[Unfinished]:
+    policy, knowledge = tick.policy, tick.knowledge
+    within = policy.finish_within
+    if within is None:
+        return
+    claimed, held = 0, set()
+    for lease in tick.leases:
+        worker = tick.workers.get(lease.instance_id)
+        if worker is None or worker.state is WorkerState.ENDED or lease.deadline <= tick.now:
+            continue
+        job = held_job(
+            lease, worker, within=within, knowledge=knowledge, policy=policy, now=tick.now
+        )
+        held.add(lease.job_id)
+        claimed += job.on is None
+        yield job
+    for due in tick.dues.values():
+        if due.job_id not in held:
+            claimed += 1
+            yield put_down(due, within=within, knowledge=knowledge, policy=policy)
+    yield from never_claimed(
+        waiting_of(tick.seen),
+        max(work.visible - claimed, 0),
+        within=within,
+        knowledge=knowledge,
+        policy=policy,
+    )
+
+
+def record_deadlines(outlook: Outlook | None) -> tuple[DeadlineRecord, ...]:
+    """Return the tightest deadlines as a decision spells them out."""
+    if outlook is None:
+        return ()
+    return tuple(_record(verdict) for verdict in outlook.verdicts[:_SHOWN])
+
+
+def _record(verdict: Verdict) -> DeadlineRecord:
+    job = verdict.job
+    return DeadlineRecord(
+        job_id=job.job_id,
+        jobs=job.jobs,
+        due_at=job.due,
+        work_seconds=round(job.work.total_seconds()),
+        slack_seconds=round(verdict.slack.total_seconds()),
+        on="" if job.on is None else job.on.value,
+        course="" if job.on is not None else verdict.course.value,
+        waits_until=verdict.waits_until if _waits(verdict) else None,
+        moves_to="" if verdict.moves_to is None else verdict.moves_to.value,
+    )
+
+
+def _waits(verdict: Verdict) -> bool:
+    return verdict.job.on is None and verdict.course is Course.SPOT

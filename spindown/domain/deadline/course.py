@@ -1,0 +1,239 @@
+"""What a deadline asks for: wait for spot, take what there is, or on demand alone; and moves.
+
+The slack of a job is the time until it is due, less what it still takes. Waiting for spot uses it
+up, and so does every loss of a machine; running does not. While there is plenty, nothing but the
+first rung of the price ladder is open. What is held back for the losses to come opens the others,
+and a job on demand goes back to spot whenever there is any, until a last reserve is reached.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from spindown.domain.checkpointing import interval_hours
+from spindown.domain.deadline.job import Unfinished
+from spindown.domain.learning import (
+    Knowledge,
+    PoolRecord,
+    boot_p95,
+    checkpoint_cost,
+    interruption_rate,
+    usual_throughput,
+)
+from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Policy, Rung
+from spindown.domain.ranking import Demand
+from spindown.domain.sizing import Patience
+
+_HOUR = timedelta(hours=1)
+_SPOT, _ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
+#: Changes of machines that are held back: below the first number a job on spot is moved to on
+#: demand, below the second one that waits is given nothing else ("Can't Be Late", NSDI 2024, holds
+#: back as many), from the third on a job on demand may go back to spot: it can lose one there and
+#: still be where the second begins.
+_LEAVE_SPOT, _HOME, _RETURN = 1, 2, 3
+
+
+class Course(StrEnum):
+    """What may be bought for a job that waits."""
+
+    #: What the first rung allows, or nothing.
+    SPOT = "wait for spot"
+    #: Every rung is open.
+    ANY = "take what there is"
+    #: Spot could be taken back once too often.
+    ON_DEMAND = "on demand only"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """What slack is held back for."""
+
+    #: What one change of machines takes at most.
+    change: timedelta
+    #: Interruptions of spot to expect, an hour.
+    rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the deadline of one job asks for."""
+
+    job: Unfinished
+    slack: timedelta
+    course: Course
+    #: Where it must move to while it runs (on demand), or may if it pays (spot, or cheaper spot);
+    #: None: it stays, or waits.
+    moves_to: CapacityType | None = None
+    #: Until when it may wait for spot, if it waits.
+    waits_until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What all deadlines of a workload ask for."""
+
+    #: The least slack first.
+    verdicts: tuple[Verdict, ...] = ()
+    #: Of the job that waits and has least slack; None: none waits.
+    course: Course | None = None
+    #: Jobs that wait and cannot wait longer for spot.
+    urgent: int = 0
+    #: Until when all others may wait.
+    waits_until: datetime | None = None
+    #: Share of the usual speed that a machine for the urgent ones must have.
+    speed: float = 0.0
+
+
+def reserve_of(knowledge: Knowledge, policy: Policy) -> Reserve:
+    """Return what is held back: a change is p95 boot, two ticks, and what is done again.
+
+    One tick sees the need, in the other a refused launch is tried again; at the worst a whole
+    checkpoint interval is lost, or the item in hand. Worked: 3 min, 1 min each, 2 min 30 s:
+    7 min 30 s.
+    """
+    pools = [r for pool, r in knowledge.pools.items() if pool.capacity_type is _SPOT]
+    seen = PoolRecord(
+        interruptions=sum(max(r.interruptions, 0.0) for r in pools),
+        hours=sum(max(r.hours, 0.0) for r in pools),
+    )
+    rate = interruption_rate(seen, None)
+    redone = interval_hours(policy, cost_hours=checkpoint_cost(knowledge) / _HOUR, rate=rate)
+    redone = max(redone, 1.0 / usual_throughput(knowledge, policy))
+    change = boot_p95(knowledge, policy) + 2 * policy.tick + timedelta(hours=redone)
+    return Reserve(change=change, rate=rate)
+
+
+def judge(job: Unfinished, reserve: Reserve, now: datetime) -> Verdict:
+    """Return what the deadline of a job asks for now.
+
+    With slack s, change c, work w and rate r: a job that waits may wait for spot while
+    s > 2c + r w c, the losses to be expected; from there on it takes what there is, and at s <= 2c
+    nothing but on demand. One that runs may move to spot, or to cheaper spot, at s >= 3c; one on
+    spot must leave it at s < c. Running on leaves s as it is, so between that and the way back
+    lies an estimate that was wrong by 2c. Worked: 48 h of work due in 52 h, c = 7.5 min, 0.2
+    losses an hour: spot is waited for until 4 h - 15 min - 1 h 12 min have gone, 2 h 33 min.
+    """
+    change = reserve.change
+    slack = job.due - now - job.work
+    losses = reserve.rate * (job.work / _HOUR) * change
+    waits_for = slack - _HOME * change - losses
+    course = Course.SPOT if waits_for > timedelta(0) else Course.ANY
+    if slack <= _HOME * change:
+        course = Course.ON_DEMAND
+    moves_to = None
+    if job.on is _SPOT and slack < _LEAVE_SPOT * change:
+        moves_to = _ON_DEMAND
+    elif job.on is not None and slack >= _RETURN * change:
+        moves_to = _SPOT
+    return Verdict(
+        job=job,
+        slack=slack,
+        course=course,
+        moves_to=moves_to,
+        waits_until=now + max(waits_for, timedelta(0)),
+    )
+
+
+def look_out(jobs: Sequence[Unfinished], reserve: Reserve, now: datetime) -> Outlook:
+    """Return what all deadlines ask for together."""
+    verdicts = sorted((judge(job, reserve, now) for job in jobs), key=lambda each: each.slack)
+    waiting = [each for each in verdicts if each.job.on is None]
+    urgent = [each for each in waiting if each.course is not Course.SPOT]
+    patient = [each.waits_until for each in waiting if each.course is Course.SPOT]
+    return Outlook(
+        verdicts=tuple(verdicts),
+        course=waiting[0].course if not urgent and waiting else _gravest(urgent),
+        urgent=sum(each.job.jobs for each in urgent),
+        waits_until=min(patient, default=None),
+        speed=max((_speed(each, reserve, now) for each in urgent), default=0.0),
+    )
+
+
+def _gravest(urgent: Sequence[Verdict]) -> Course | None:
+    courses = {each.course for each in urgent}
+    return Course.ON_DEMAND if Course.ON_DEMAND in courses else next(iter(courses), None)
+
+
+def _speed(verdict: Verdict, reserve: Reserve, now: datetime) -> float:
+    """Return how fast a machine must be to be in time, as a share of the usual; 0: none is."""
+    left = verdict.job.due - now - reserve.change
+    return verdict.job.work / left if left > timedelta(0) else 0.0
+
+
+def pays_at(verdict: Verdict, dollars: float, reserve: Reserve, policy: Policy) -> float:
+    """Return the dollars an item at which a job that runs had better be elsewhere, on spot.
+
+    While it moves both machines are paid for, a change at the longest; what is saved is saved
+    until the work is done or spot is taken back, T. So (u - v) T > c (u + v), or
+    v < u (T - c) / (T + c), and by more than ``band``: prices that near are one price. Worked: on
+    demand at 3 cents, c = 7.5 min, T = 5 h, a band of 5 %: below 2.71 cents.
+
+    Args:
+        verdict: that it may move.
+        dollars: what an item costs where it runs.
+        reserve: how long a change takes, and how often spot is taken back.
+        policy: the band.
+    """
+    stays = verdict.job.work / _HOUR
+    if reserve.rate > 0.0:
+        stays = min(stays, 1.0 / reserve.rate)
+    change = reserve.change / _HOUR
+    return (1.0 - policy.band) * dollars * max(stays - change, 0.0) / (stays + change)
+
+
+def hurry(
+    demand: Demand, patience: Patience | None, slots: int, *, usual: float
+) -> tuple[Demand, Patience | None]:
+    """Return demand and patience with as many slots at once as urgent jobs have none.
+
+    Args:
+        demand: as the queue and the fleet make it.
+        patience: what can wait a tick; None: nothing can.
+        slots: that are missing, above 0.
+        usual: items an hour of one.
+    """
+    asked = replace(
+        demand,
+        need_items_per_hour=max(demand.need_items_per_hour, slots * usual),
+        backlog_items=max(demand.backlog_items, slots * demand.items_per_job),
+        jobs=max(demand.jobs, slots),
+        slots=max(demand.slots, slots),
+    )
+    if patience is not None:
+        patience = replace(
+            patience,
+            slots=max(patience.slots, slots),
+            side_by_side=max(patience.side_by_side, slots),
+            late_jobs=max(patience.late_jobs, slots),
+        )
+    return asked, patience
+
+
+def allows(policy: Policy, kind: CapacityType) -> bool:
+    """Tell whether any rung of the ladder allows a capacity type."""
+    return not policy.ladder or any(kind in rung.capacity_types for rung in policy.ladder)
+
+
+def open_ladder(policy: Policy, wanted: Course | CapacityType) -> Policy:
+    """Return the policy with the ladder that a course leaves open, whatever has waited how long.
+
+    A kind that no rung allows is never bought: then the ladder is all there is.
+    """
+    if wanted is Course.ANY or not policy.ladder:
+        rungs = policy.ladder
+    elif wanted is Course.SPOT:
+        rungs = policy.ladder[:1]
+    else:
+        kind = _ON_DEMAND if wanted is Course.ON_DEMAND else CapacityType(wanted.value)
+        rungs = tuple(
+            replace(rung, capacity_types=frozenset({kind}))
+            for rung in policy.ladder
+            if kind in rung.capacity_types
+        )
+    return replace(policy, ladder=tuple(_at_once(rung) for rung in rungs or policy.ladder))
+
+
+def _at_once(rung: Rung) -> Rung:
+    return replace(rung, after=timedelta(0))

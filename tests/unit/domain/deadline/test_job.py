@@ -1,0 +1,126 @@
+"""How much work is left of a job, and by when, whoever holds it or nobody does."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from spindown.domain.deadline import Unfinished, held_job, is_measured, never_claimed, put_down
+from spindown.domain.fleet import Due, Lease, Worker
+from spindown.domain.learning import Knowledge, ThroughputRecord
+from spindown.domain.sizing import Waiting
+from tests.builders import NOW, ON_DEMAND, SPOT, a_lease, a_policy, a_worker, minutes
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+#: A T4 does 60 items an hour, measured for so long that the prior is nothing.
+RECORD = ThroughputRecord(items=60_000.0, hours=1000.0, reports=1000)
+KNOWLEDGE = Knowledge(throughput={("T4", 1.0): RECORD}, items_per_job=(100.0, 20.0))
+POLICY = a_policy(lease_duration=minutes(5))
+
+
+def held(lease: Lease, worker: Worker | None = None) -> Unfinished:
+    return held_job(
+        lease, worker or a_worker(), within=DAY, knowledge=KNOWLEDGE, policy=POLICY, now=NOW
+    )
+
+
+def a_long_lease(**changes: object) -> Lease:
+    """Return a lease of an hour, on 600 items of which 60 are done, heard of now."""
+    base = a_lease(
+        items=600,
+        items_done=60,
+        claimed_at=NOW - HOUR,
+        sent_at=NOW - 2 * HOUR,
+        deadline=NOW + minutes(5),
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def test_work_left_is_items_left_at_the_measured_speed() -> None:
+    job = held(a_long_lease())
+
+    assert job.work == pytest.approx(9 * HOUR, rel=0.01)
+    assert job.due == NOW + 22 * HOUR
+    assert (job.on, job.instance_id, job.job_id) == (SPOT, "i-1", a_lease().job_id)
+
+
+def test_a_job_that_is_slower_than_most_takes_longer() -> None:
+    # 30 items in an hour, and the one in hand.
+    assert held(a_long_lease(items_done=30)).work == pytest.approx(570 / 31 * HOUR, rel=0.02)
+
+
+def test_a_job_that_was_resumed_is_not_taken_to_be_fast() -> None:
+    job = held(a_long_lease(items_done=560, first_item=500))
+
+    assert job.work == pytest.approx(40 / 60 * HOUR, rel=0.05)
+
+
+def test_the_item_in_hand_counts_as_far_as_it_should_be() -> None:
+    lease = a_long_lease(items=10, items_done=0, claimed_at=NOW - minutes(0.5))
+
+    assert held(lease).work == pytest.approx(minutes(9.5), rel=0.01)
+
+
+def test_a_worker_that_does_not_tell_when_it_was_sent_counts_from_its_claim() -> None:
+    assert held(a_long_lease(sent_at=None)).due == NOW + 23 * HOUR
+
+
+def test_what_ec2_takes_away_waits_already() -> None:
+    worker = a_worker(interrupted_at=NOW + minutes(2), capacity_type=SPOT)
+
+    assert held(a_long_lease(), worker).on is None
+    assert held(a_long_lease(), a_worker(capacity_type=ON_DEMAND)).on is ON_DEMAND
+
+
+def test_a_job_of_unknown_size_is_taken_for_a_usual_one() -> None:
+    assert held(a_long_lease(items=0, items_done=0, claimed_at=NOW)).work == pytest.approx(
+        HOUR, rel=0.01
+    )
+
+
+def test_what_was_put_down_is_remembered_as_it_was() -> None:
+    lease = a_long_lease(items_done=30)
+
+    due = lease.put_down(30, NOW)
+
+    assert due == Due(
+        job_id=lease.job_id,
+        sent_at=NOW - 2 * HOUR,
+        items=600,
+        items_done=30,
+        items_per_hour=31.0,
+        at=NOW,
+    )
+    assert a_long_lease(sent_at=None).put_down(30, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("pace", "hours"), [(None, 9.0), (30.0, 18.0), (600.0, 9.0)], ids=["untold", "slow", "fast"]
+)
+def test_a_job_that_nobody_holds_takes_as_long_as_its_last_holder_found(
+    pace: float | None, hours: float
+) -> None:
+    due = Due(job_id="j", sent_at=NOW, items=600, items_done=60, items_per_hour=pace, at=NOW)
+
+    job = put_down(due, within=DAY, knowledge=KNOWLEDGE, policy=POLICY)
+
+    assert job.work == pytest.approx(hours * HOUR, rel=0.01)
+    assert (job.due, job.on) == (NOW + DAY, None)
+
+
+def test_messages_that_nobody_has_claimed_are_as_large_as_the_largest() -> None:
+    waiting = [Waiting(since=NOW - HOUR, jobs=2), Waiting(since=NOW, jobs=5)]
+
+    jobs = list(never_claimed(waiting, 3, within=DAY, knowledge=KNOWLEDGE, policy=POLICY))
+
+    assert [job.jobs for job in jobs] == [2, 1]
+    # A tick may be a tick late to see them.
+    assert jobs[0].due == NOW + 23 * HOUR - minutes(1)
+    assert jobs[0].work == pytest.approx(100 / 60 * HOUR, rel=0.01)
+
+
+def test_nothing_is_measured_before_a_report() -> None:
+    assert is_measured(KNOWLEDGE)
+    assert not is_measured(Knowledge())
+    assert not is_measured(Knowledge(throughput={("T4", 1.0): ThroughputRecord(hours=1.0)}))
