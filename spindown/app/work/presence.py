@@ -17,7 +17,7 @@ from spindown.contract.codec import decode, encode_instant
 from spindown.contract.codec import encode as encode_row
 from spindown.contract.row import BACKLOG, LEASE, due_sort, worker_sort, workload_partition
 from spindown.domain.fleet import Due, GpuUse, Lease, Worker, WorkerState
-from spindown.error import NotFound, PreconditionFailed, SpindownError, StaleHandle
+from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, StaleHandle
 
 #: Waits for reconcile to write the row of an instance that was quicker than its launch.
 _CHECK_IN_PAUSE = timedelta(seconds=1)
@@ -126,14 +126,12 @@ class Presence:
     def _let_go_of_old_leases(self) -> None:
         leases = self._ports.table.query(self._partition, f"{LEASE}{self._instance_id}#")
         for sort, row in leases.items():
-            lease = decode(Lease, row)
             self._ports.table.write(
                 Write(key=Key(partition=self._partition, sort=sort), delete=True)
             )
-            try:
-                self._ports.queue.extend(lease.receipt_handle, timedelta(0))
-            except StaleHandle:
-                continue
+            # A message that is not hidden by us, or of a row that is damaged, comes by itself.
+            with suppress(StaleHandle, ContractError):
+                self._ports.queue.extend(decode(Lease, row).receipt_handle, timedelta(0))
 
     def occupy(
         self, seat: Seat, lease: Lease, *, is_late: bool, was_put_down: bool = False

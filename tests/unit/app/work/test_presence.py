@@ -135,6 +135,23 @@ def test_a_process_that_comes_back_lets_the_jobs_of_the_one_before_go_at_once() 
     assert world.queue.backlog().visible == 1
 
 
+@pytest.mark.parametrize("trouble", ["stale", "damaged"])
+def test_one_old_lease_that_cannot_be_let_go_of_keeps_no_other_and_no_worker(trouble: str) -> None:
+    world = WorkWorld()
+    first = world.hold(JOB)
+    world.hold({**JOB, "job_id": "k"}, a_seat("i-1", 1))
+    if trouble == "stale":
+        world.queue.extend(first.message.receipt_handle, timedelta(0))
+    else:
+        world.table.write(Write(key=a_seat().lease_key, set={"deadline": "soon"}))
+    hidden = world.queue.backlog().in_flight
+
+    assert unknown(world).check_in(patience=timedelta(0)).state is WorkerState.IDLE
+
+    assert (world.lease(), world.lease(a_seat("i-1", 1))) == (None, None)
+    assert world.queue.backlog().in_flight == hidden - 1
+
+
 # At work.
 
 
