@@ -93,7 +93,7 @@ def capacity(
     pending = _pending(launches, check_in_within(knowledge, policy), now)
     for launch in pending:
         rest = max(boot - (now - launch.intended_at), timedelta(0))
-        total += launch.count * launch.items_per_hour * _share(rest, boot, span)
+        total += launch.count * launch.items_per_hour
         free += launch.count * launch.slots
         coming = SlotAhead(free_in=rest, items_per_hour=launch.items_per_hour / launch.slots)
         slots += [coming] * (launch.count * launch.slots)

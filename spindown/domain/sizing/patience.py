@@ -134,7 +134,7 @@ class _Gap:
     planned: float
     #: Jobs that a slot that is launched now starts by then.
     each: int
-    #: Whether a launch of the next tick is too late for a job that would be in time by ours.
+    #: Whether a launch of the next tick is too late for them.
     is_urgent: bool
 
     def must(self, needed: int, terms: _Terms) -> int:
@@ -161,13 +161,12 @@ def _gaps(
         missing = came - sum(_started(planned - free, takes) for free, takes in existing)
         if missing <= 0:
             continue
-        in_time = sum(_started(due - free, takes) for free, takes in existing)
         yield _Gap(
             missing=missing,
             due=due,
             planned=planned,
             each=_started(planned - terms.up, terms.takes),
-            is_urgent=due < terms.up + terms.tick and in_time < came,
+            is_urgent=due < terms.up + terms.tick,
         )
 
 

@@ -208,8 +208,6 @@ def _bounded(
     wanted: int, capacity: Capacity, best: Candidate | None, policy: Policy, bounds: Bounds
 ) -> tuple[int, str]:
     """Return what the tightest bound leaves of ``wanted``, and its name if it cuts."""
-    if wanted <= 0:
-        return 0, ""
     limits: dict[str, float] = {"max_workers": policy.max_workers - capacity.workers}
     if best is None:
         limits["offers"] = 0.0

@@ -1,6 +1,7 @@
 """What counts as capacity, and with how much of its time."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -78,10 +79,80 @@ def test_a_job_with_every_item_done_needs_no_time() -> None:
     assert present([worker], [lease]).next_free == minutes(0)
 
 
+@pytest.mark.parametrize(
+    ("done", "beat_ago", "rest"),
+    [
+        pytest.param(10, 6, minutes(264), id="90 items at 20 an hour, less 6 minutes"),
+        pytest.param(10, 0, minutes(270), id="heard of now"),
+        pytest.param(90, 0, minutes(10 / 3), id="at 180 an hour"),
+        pytest.param(0, 20, minutes(0), id="no item yet: it should be done by now"),
+        pytest.param(0, 1, minutes(5), id="no item yet"),
+    ],
+)
+def test_a_job_goes_on_at_the_pace_that_it_had_at_its_last_heartbeat(
+    done: int, beat_ago: int, rest: timedelta
+) -> None:
+    worker, lease = busy(done)
+    beat_at = NOW - minutes(beat_ago)
+    at_work = replace(
+        lease, claimed_at=beat_at - minutes(30), deadline=beat_at + minutes(25), items=100
+    )
+
+    policy = replace(POLICY, lease_duration=minutes(25))
+    found = present([worker], [at_work], policy=policy).next_free
+
+    assert found is not None
+    assert found.total_seconds() == pytest.approx(rest.total_seconds(), abs=0.001)
+
+
+def test_a_job_that_was_resumed_is_no_faster_than_usual() -> None:
+    worker, lease = busy(900, 1000)
+    resumed = replace(lease, claimed_at=NOW - minutes(6))
+
+    assert present([worker], [resumed]).next_free == minutes(6)
+
+
 def test_what_is_launching_comes_on_top_of_what_runs() -> None:
     found = present([a_worker()], launches=[a_launch(count=2)])
 
     assert [slot.free_in for slot in found.slots] == [minutes(0), minutes(6), minutes(6)]
+
+
+def test_every_worker_and_every_launch_adds_its_slots() -> None:
+    fleet = [
+        a_worker("i-draining", draining_at=NOW),
+        a_worker("i-short", state=WorkerState.BUSY, busy_slots=1),
+        a_worker("i-idle", slots=2),
+        a_worker("i-long", state=WorkerState.BUSY, busy_slots=1),
+        a_worker("i-booting", state=WorkerState.BOOTING, launched_at=NOW - minutes(2)),
+    ]
+    leases = [a_lease("i-short", items=50), a_lease("i-long", items=100)]
+    launches = [
+        a_launch("launch-1", intended_at=NOW - minutes(1), items_per_hour=900.0),
+        a_launch("launch-2", count=2, slots=4, items_per_hour=2000.0),
+    ]
+
+    found = present(fleet, leases, launches)
+
+    assert found.items_per_hour == pytest.approx(4 * 1000.0 + 900.0 + 2 * 2000.0)
+    assert found.free_slots == 2 + 1 + 1 + 8
+    assert found.workers == 5 + 1 + 2
+    assert found.next_free == minutes(3)
+    seen = [(slot.free_in, slot.items_per_hour) for slot in found.slots]
+    assert seen == [
+        (minutes(3), 1000.0),
+        (minutes(0), 500.0),
+        (minutes(0), 500.0),
+        (minutes(6), 1000.0),
+        (minutes(4), 1000.0),
+        (minutes(5), 900.0),
+        *[(minutes(6), 500.0)] * 8,
+    ]
+
+
+def test_an_intent_may_come_true_for_two_slow_boots() -> None:
+    # Boots of six minutes.
+    assert present(launches=[a_launch(intended_at=NOW - minutes(12))]).workers == 1
 
 
 def test_a_boot_that_nothing_is_known_of_takes_as_long_as_the_policy_says() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spindown.domain.learning import Knowledge
 from spindown.domain.sizing import latest_launch, waited_for
 from tests.builders import NOW, a_worker, minutes
-from tests.unit.domain.sizing.demand import HELD, POLICY, busy, sized
+from tests.unit.domain.sizing.demand import HELD, KNOWLEDGE, POLICY, busy, sized
 
 
 @pytest.mark.parametrize(
@@ -74,18 +74,36 @@ def test_a_busy_fleet_does_not_starve_a_waiting_job() -> None:
 
     assert early.wanted == 0
     assert late.wanted == 1
-    assert "start_within" in late.reason
+    assert late.reason == "no slot is free within start_within"
 
 
 def test_a_slot_that_is_free_in_time_is_waited_for() -> None:
     policy = replace(POLICY, drain_within=timedelta(hours=24), start_within=minutes(30))
     worker, lease = busy(items=100)
 
-    assert sized(1, [worker], [lease], policy=policy, waited=minutes(23)).wanted == 0
+    for waited in (23, 24):
+        assert sized(1, [worker], [lease], policy=policy, waited=minutes(waited)).wanted == 0
+    assert sized(1, [worker], [lease], policy=policy, waited=minutes(24.1)).wanted == 1
 
 
 def test_a_job_with_a_free_slot_launches_nothing() -> None:
     assert sized(1, [a_worker()], waited=minutes(60)).wanted == 0
+
+
+def test_a_launch_whose_boot_is_unknown_is_due_by_the_estimate() -> None:
+    policy = replace(HELD, boot_estimate=minutes(5))
+
+    assert latest_launch(NOW, Knowledge(), policy) == NOW + minutes(30 - 5 - 2)
+
+
+def test_several_slots_that_are_due_are_launched_at_once() -> None:
+    # Jobs of an hour: no slot starts two of them in time.
+    knowledge = replace(KNOWLEDGE, items_per_job=(1000.0,))
+    late = sized(3, policy=HELD, waited=minutes(40), knowledge=knowledge)
+    nothing = sized(3, policy=HELD, waited=minutes(40), knowledge=knowledge, best=None)
+
+    assert (late.wanted, late.unbounded) == (3, 3)
+    assert (nothing.wanted, nothing.unbounded) == (0, 1)
 
 
 def test_no_work_has_waited_no_time() -> None:

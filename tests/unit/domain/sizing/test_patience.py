@@ -24,10 +24,13 @@ KNOWLEDGE = Knowledge(boots=(90.0,), items_per_job=(1.0,))
 
 
 def asked(
-    *waiting: tuple[int, float], free_in: tuple[float, ...] = (), **changes: object
+    *waiting: tuple[int, float],
+    free_in: tuple[float, ...] = (),
+    per_hour: float = 45.0,
+    **changes: object,
 ) -> Patience:
     """Ask with (jobs, minutes that they have waited) and slots free in so many minutes."""
-    slots = tuple(SlotAhead(free_in=minutes(m), items_per_hour=45.0) for m in free_in)
+    slots = tuple(SlotAhead(free_in=minutes(m), items_per_hour=per_hour) for m in free_in)
     capacity = Capacity(
         items_per_hour=0.0, free_slots=0, workers=len(slots), next_free=None, slots=slots
     )
@@ -80,6 +83,67 @@ def test_a_slot_that_is_free_in_time_is_waited_for() -> None:
     assert asked((1, 6.5), free_in=(4.1,)).slots == 1
     # A launch would be up no sooner than this slot.
     assert asked((1, 8), free_in=(2.4,)).slots == 0
+
+
+@pytest.mark.parametrize(
+    ("free_in", "per_hour", "late"),
+    [
+        pytest.param(2.0, 45.0, 3, id="three of 160 s in eight minutes"),
+        pytest.param(119.99 / 60, 45.0, 2, id="and a fourth just before they are over"),
+        pytest.param(2.0, 0.5, 5, id="of hours each only the first"),
+        pytest.param(2.0, 0.0, 6, id="none by a slot that does nothing"),
+        pytest.param(30.0, 45.0, 6, id="none by a slot that is free too late"),
+    ],
+)
+def test_a_slot_of_ours_starts_as_many_jobs_as_its_time_allows(
+    free_in: float, per_hour: float, late: int
+) -> None:
+    knowledge = replace(KNOWLEDGE, items_per_job=(2.0,))
+
+    found = asked((6, 0), free_in=(free_in,), per_hour=per_hour, knowledge=knowledge)
+
+    assert found.late_jobs == late
+
+
+def test_a_group_that_has_its_slots_hides_no_later_one() -> None:
+    assert asked((1, 3), (30, 0), free_in=(2.0,)).late_jobs == 25
+
+
+def test_of_slots_that_are_needed_those_that_can_wait_do() -> None:
+    # Two are due in three minutes; the ten of both groups need two slots, one of them later.
+    assert asked((2, 7), (8, 0)).slots == 1
+    # Of 20 s each: a slot does 23 now and 20 a tick later; five do 110 if four start now.
+    assert asked((110, 0), policy=replace(POLICY, throughput_estimate=180.0)).slots == 4
+
+
+def test_two_slots_may_wait_until_each_still_does_half_of_the_jobs() -> None:
+    # Five of 80 s each: the last starts 320 s after the slot is up, in 150 s and a tick.
+    assert asked((10, 0)).until == NOW + timedelta(seconds=600 - 320 - 150 - 60)
+    assert asked((1, 60)).until == NOW
+
+
+def test_boots_that_nothing_is_known_of_take_as_long_as_the_policy_says() -> None:
+    policy = replace(POLICY, boot_estimate=timedelta(seconds=90))
+    unknown = asked((100, 60), knowledge=Knowledge(items_per_job=(1.0,)), policy=policy)
+
+    assert unknown == asked((100, 60))
+
+
+@pytest.mark.parametrize(
+    ("waiting", "side_by_side"),
+    [
+        pytest.param((3, 8.5), 3, id="each slot could start no more than one"),
+        pytest.param((3, 5.8), 0, id="one slot could start two"),
+    ],
+)
+def test_jobs_that_no_slot_can_take_one_after_the_other_want_slots_side_by_side(
+    waiting: tuple[int, float], side_by_side: int
+) -> None:
+    # Of 100 s each, for one boot of 90 s after a launch.
+    found = asked(waiting, policy=replace(POLICY, throughput_estimate=36.0))
+
+    assert found.slots > 0
+    assert found.side_by_side == side_by_side
 
 
 def test_a_late_backlog_asks_for_no_slot_for_each_job() -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.learning import Knowledge, ThroughputRecord, traffic
-from spindown.domain.sizing import missing, window
+from spindown.domain.sizing import Patience, Sizing, ask_patiently, missing, window
 from tests.builders import NOW, a_backlog, a_booting_worker, a_policy, a_worker, minutes
-from tests.unit.domain.sizing.demand import HELD, KNOWLEDGE, POLICY, present, sized
+from tests.unit.domain.sizing.demand import HELD, KNOWLEDGE, POLICY, busy, present, sized
 
 
 def test_the_worked_need() -> None:
@@ -58,6 +58,12 @@ def test_never_plans_below_one_boot(drain_within: timedelta, expected: timedelta
     assert window(KNOWLEDGE, a_policy(drain_within=drain_within)) == expected
 
 
+def test_a_window_is_never_empty() -> None:
+    assert window(Knowledge(boots=(0.0,)), a_policy(drain_within=minutes(0))) == timedelta(
+        seconds=1
+    )
+
+
 def test_an_unknown_boot_takes_as_long_as_the_policy_says() -> None:
     policy = a_policy(drain_within=minutes(60), boot_estimate=minutes(4))
 
@@ -66,6 +72,86 @@ def test_an_unknown_boot_takes_as_long_as_the_policy_says() -> None:
 
 def test_an_empty_queue_wants_nothing() -> None:
     assert sized(0).wanted == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "need", "reason"),
+    [
+        pytest.param(sized(20), 2222.2, "2222 items/h are missing for 20 jobs", id="work"),
+        pytest.param(
+            sized(1, policy=replace(POLICY, throughput_estimate=0.5, items_per_job_estimate=1.0)),
+            111.1,
+            "111 items/h are missing for 1 jobs",
+            id="a little",
+        ),
+        pytest.param(
+            sized(1, [a_worker()]), -888.9, "every waiting job has a free slot", id="a free slot"
+        ),
+        pytest.param(
+            sized(1, [a_worker()], policy=replace(POLICY, warm_workers=1)),
+            -888.9,
+            "every waiting job has a free slot",
+            id="as many as are kept warm",
+        ),
+        pytest.param(
+            sized(3, [busy()[0]], [busy()[1]], policy=replace(POLICY, start_within=minutes(30))),
+            333.3 - 1000.0,
+            "the fleet works the backlog off in time",
+            id="busy, but fast enough",
+        ),
+        pytest.param(
+            sized(0, policy=replace(POLICY, warm_workers=2)),
+            0.0,
+            "2 workers are kept warm",
+            id="kept warm",
+        ),
+    ],
+)
+def test_a_sizing_says_what_is_needed_and_why(found: Sizing, need: float, reason: str) -> None:
+    assert found.reason == reason
+    assert found.need_items_per_hour == pytest.approx(need, abs=0.1)
+
+
+def test_a_need_below_one_item_an_hour_is_one() -> None:
+    slow = replace(KNOWLEDGE, items_per_job=(1.0,))
+    policy = replace(POLICY, drain_within=timedelta(hours=30), throughput_estimate=1.0)
+
+    assert sized(2, policy=policy, knowledge=slow).unbounded == 1
+
+
+def test_what_may_wait_is_not_asked_for() -> None:
+    demand = missing(backlog=a_backlog(20), capacity=present(), knowledge=KNOWLEDGE, policy=POLICY)
+    due = Patience(slots=2, side_by_side=1, items_per_hour=500.0, late_jobs=7, until=NOW, since=NOW)
+    patient = replace(due, slots=0, side_by_side=0)
+
+    now = ask_patiently(demand, due, KNOWLEDGE, POLICY)
+    later = ask_patiently(demand, patient, KNOWLEDGE, POLICY)
+
+    assert now == replace(demand, need_items_per_hour=1000.0, backlog_items=700.0, jobs=7, slots=1)
+    assert (later.need_items_per_hour, later.jobs, later.slots) == (0.0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("late_jobs", "since", "waited"),
+    [
+        pytest.param(1, minutes(9), minutes(9), id="ours come too late for the oldest"),
+        pytest.param(1, minutes(1), minutes(2), id="nobody claims"),
+        pytest.param(0, minutes(9), minutes(2), id="ours are in time"),
+    ],
+)
+def test_the_oldest_job_opens_rungs_while_slots_of_ours_will_not_do(
+    late_jobs: int, since: timedelta, waited: timedelta
+) -> None:
+    patient = Patience(
+        slots=0,
+        side_by_side=0,
+        items_per_hour=1000.0,
+        late_jobs=late_jobs,
+        until=None,
+        since=NOW - since,
+    )
+
+    assert sized(1, waited=minutes(2), patience=patient).waited == waited
 
 
 def test_wants_as_many_as_the_need_takes() -> None:
