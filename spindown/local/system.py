@@ -2,7 +2,6 @@
 
 import logging
 import secrets
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -255,7 +254,6 @@ class LocalSystem:
 
     def _machine(self, outer: dict[str, str]) -> Machine:
         directory = self.state.path.resolve() / "instances"
-        shutil.rmtree(directory, ignore_errors=True)
         aws = environment.aws_environment(self.endpoint, self.region)
         shared = {name: text for name, text in outer.items() if name in _GUEST_KNOWS}
         mine = {name: aws[name] for name in ("AWS_ENDPOINT_URL", "NO_PROXY", "no_proxy")}

@@ -192,3 +192,18 @@ def test_a_guest_computes_at_the_speed_of_its_type(tmp_path: Path, speed: float)
         made.until(lambda: time.monotonic() - started > 2)
         share = (guest.cpu_times().user - before) / (time.monotonic() - started)
     assert 0.3 * speed < share < 1.3 * speed
+
+
+def test_what_is_no_child_of_a_guest_is_cleared_when_its_instance_is_gone(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    (tmp_path / "instances" / "i-of-a-killed-system").mkdir(parents=True)
+    clear = ("/bin/sh", "-c", f'echo "$@" >>{said}', "sh")
+    rig = Rig(tmp_path / "instances", "import time; time.sleep(60)", clear=clear)
+    assert said.read_text() == "i-of-a-killed-system\n"
+    assert not list((tmp_path / "instances").glob("*"))
+    rig.hypervisor.start(INSTANCE)
+    rig.hypervisor.step()
+    rig.hypervisor.stop(INSTANCE.instance_id)
+    rig.until(lambda: said.read_text() == f"i-of-a-killed-system\n{INSTANCE.instance_id}\n")
+    rig.hypervisor.close()
+    assert len(said.read_text().split()) == 2

@@ -69,8 +69,13 @@ class Hypervisor:
         powered_off: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start guests on `machine`; `powered_off` hears of those that switch themselves off."""
+        """Start guests on `machine`; `powered_off` hears of those that switch themselves off.
+
+        What a hypervisor before this one, which was killed, has left in the directory is removed.
+        """
         self._machine = machine
+        self._clear(*(path.name for path in machine.directory.glob("*")))
+        shutil.rmtree(machine.directory, ignore_errors=True)
         self._powered_off = powered_off
         self._clock = clock
         self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
