@@ -40,14 +40,15 @@ class MemoryKills:
 
     In the worker's own control group (Linux, Documentation/admin-guide/cgroup-v2.rst,
     ``memory.events``: ``oom_kill`` is the number of processes of the group killed by any kind of
-    OOM killer), or on the whole machine (``oom_kill`` of /proc/vmstat, mm/oom_kill.c), as what
-    runs in a container is in a group of its own.
+    OOM killer), or on the whole machine (``oom_kill`` of /proc/vmstat, mm/oom_kill.c): where
+    there are no groups of that version, and for what runs in a container, in a group of its own.
     """
 
     def __init__(
         self, proc: Path = Path("/proc"), cgroups: Path = _CGROUPS, *, is_anywhere: bool = False
     ) -> None:
-        self._events = proc / "vmstat" if is_anywhere else _find_events(proc, cgroups)
+        own = None if is_anywhere else _find_events(proc, cgroups)
+        self._events = own or proc / "vmstat"
         self._before = self._count()
 
     def mark(self) -> None:
@@ -60,8 +61,6 @@ class MemoryKills:
         return self._count() > self._before
 
     def _count(self) -> int:
-        if self._events is None:
-            return 0
         try:
             lines = self._events.read_text().splitlines()
         except OSError:
@@ -71,9 +70,13 @@ class MemoryKills:
 
 
 def _find_events(proc: Path, cgroups: Path) -> Path | None:
+    """Return the file that counts for our own group; None: there is none."""
     try:
         lines = (proc / "self" / "cgroup").read_text().splitlines()
     except OSError:
         return None
     own = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
-    return None if own is None else cgroups / own.lstrip("/") / "memory.events"
+    if own is None:
+        return None
+    events = cgroups / own.lstrip("/") / "memory.events"
+    return events if events.exists() else None

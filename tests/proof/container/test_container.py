@@ -5,6 +5,7 @@ Needs root and Debian's packages; without them each test fails with one sentence
 
 import io
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ import pytest
 from spindown.contract.run import RunSpec
 from spindown.user import Item
 from tests.local.waiting import until
-from tests.proof.container.engine import ENGINES, METADATA, Engine
+from tests.proof.container.engine import ENGINES, METADATA, PATH, Engine
 from tests.proof.container.registry import IMAGE, PORT
 from worker.child.code import Code
 from worker.child.command import CommandRunner
@@ -381,6 +382,21 @@ def test_no_container_reaches_metadata_unless_the_rule_is_gone(bench: Bench) -> 
     assert [before, guarded, look()] == [open_to_all, ("refused", True, False), open_to_all]
 
 
-def test_no_runtime_is_found_where_none_is(tmp_path: Path) -> None:
-    with pytest.raises(NoRuntime, match="podman is not installed"):
-        find_runtime({"PATH": str(tmp_path)})
+def test_a_real_podman_without_root_is_not_taken(engine: Engine, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, UID, GID)
+    for path in (home, *home.parents[:4]):
+        path.chmod(path.stat().st_mode | 0o711)
+    scripts = {
+        "docker": "exit 1",
+        "nerdctl": "exit 1",
+        "podman": f"exec setpriv --reuid={UID} --regid={GID} --clear-groups --no-new-privs env "
+        f'HOME={home} XDG_RUNTIME_DIR={home} {shutil.which("podman", path=PATH)} "$@"',
+    }
+    for name, script in scripts.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+
+    with pytest.raises(NoRuntime, match="podman works without root here"):
+        find_runtime({"PATH": f"{tmp_path}:{PATH}"})

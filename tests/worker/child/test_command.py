@@ -319,7 +319,8 @@ def test_the_control_group_tells_of_kills_for_memory(tmp_path: Path) -> None:
     assert seen == [False, True, False]
     assert not MemoryKills(tmp_path / "none", tmp_path / "cgroup").has_killed
     (tmp_path / "proc" / "vmstat").write_text("nr_free_pages 7\noom_kill 3\n")
-    anywhere = MemoryKills(tmp_path / "proc", is_anywhere=True)
+    anywhere = MemoryKills(tmp_path / "proc", tmp_path / "cgroup", is_anywhere=True)
+    without_groups = MemoryKills(tmp_path / "proc", tmp_path / "none")
     (tmp_path / "proc" / "vmstat").write_text("nr_free_pages 7\noom_kill 4\n")
-    assert anywhere.has_killed
+    assert (anywhere.has_killed, without_groups.has_killed, kills.has_killed) == (True, True, False)
     assert os.path.exists("/proc/self/cgroup")  # noqa: PTH110 - the real one is there as well
