@@ -256,12 +256,13 @@ class ControlWorld:
         self.put(worker_sort(instance_id), **values, version=version + 1)
 
     def launched(self, jobs: int = 1, **policy: Any) -> Worker:
-        """Let work arrive and one worker come up for it; return it, checked in."""
-        self.send(jobs)
+        """Let a job arrive and one worker come up for it, then the other jobs; return it."""
+        self.send(1)
         decision = self.tick()
         (instance_id,) = [i for a in decision.attempts for i in a.instances]
         self.clock.advance(timedelta(minutes=2))
         self.check_in(instance_id)
+        self.send(jobs - 1)
         return self.view().workers[instance_id]
 
     def launch_astray(self, **tags: str) -> str:

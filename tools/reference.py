@@ -155,9 +155,9 @@ _IMAGE = {
 }
 _POLICY = {
     "scale_up_threshold": "Visible messages from which a launch is due at once; fewer wait until "
-    "`start_within` calls for it. 1: any work launches at once; more than ever wait: work gathers "
-    "as long as the promise allows, at the fewest boots and least dollars (`docs/benchmarks.md` is "
-    "measured so).",
+    "`start_within` calls for it. 1: any work launches at once, for `drain_within` or for the "
+    "promise, whichever needs more; more than ever wait: work gathers as long as the promise "
+    "allows, at the fewest boots and least dollars (`docs/benchmarks.md` is measured so).",
     "start_within": "How long work may wait to be started: a launch is held for more work no "
     "longer than leaves room for a slow boot. Once it has passed, every rung of the ladder is "
     "open.",

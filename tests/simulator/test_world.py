@@ -196,3 +196,22 @@ def test_a_crowd_that_scarce_spot_serves_slowly_gets_on_demand_by_its_promise() 
 
     assert result.on_demand_dollars > 0
     assert result.wait.p95 < 1.25 * promise.total_seconds()
+
+
+@pytest.mark.parametrize("threshold", [1, 20, 1000])
+def test_jobs_start_by_the_promise_whatever_the_time_to_drain_is(threshold: int) -> None:
+    # 60 jobs of 10 min: three machines would work them off in the time to drain, the last of them
+    # hours after the promise.
+    jobs = [
+        an_arrival(at=30.0 + 20.0 * number, items=10, item_seconds=60.0) for number in range(60)
+    ]
+    promise = timedelta(minutes=20)
+    policy = Policy(
+        start_within=promise,
+        drain_within=timedelta(hours=4),
+        scale_up_threshold=threshold,
+        max_workers=40,
+    )
+    result = simulate(a_scenario(*jobs), policy, 1)
+
+    assert result.wait.p95 < 1.25 * promise.total_seconds()

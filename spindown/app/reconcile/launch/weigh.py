@@ -67,7 +67,7 @@ def weigh(tick: Tick) -> Choice:
     work = waiting_work(tick)
     present = _present(tick)
     demand = missing(backlog=work, capacity=present, knowledge=tick.knowledge, policy=tick.policy)
-    patient = _patience(tick, work, present)
+    patient = _patience(tick, work, present, demand)
     if patient is not None:
         demand = ask_patiently(demand, patient, tick.knowledge, tick.policy)
     outlook = look_ahead(tick, work)
@@ -138,15 +138,17 @@ def _sized(tick: Tick, demand: Demand, present: Capacity, patient: Patience | No
     )
 
 
-def _patience(tick: Tick, work: Backlog, present: Capacity) -> Patience | None:
-    """Return what can wait, while fewer messages are visible than make a launch due at once."""
-    if work.visible >= tick.policy.scale_up_threshold:
-        return None
+def _patience(tick: Tick, work: Backlog, present: Capacity, demand: Demand) -> Patience | None:
+    """Return what can wait, while fewer messages are visible than make a launch due at once.
+
+    From that many on the backlog is sized by ``drain_within``, or by the promise of a start where
+    that asks for more: what is on its way for the one may be far too late for the other.
+    """
     waiting = waiting_of(tick.seen)
     returning = work.visible - sum(group.jobs for group in waiting)
     if returning > 0:
         waiting = (*waiting, Waiting(since=tick.now, jobs=returning))
-    return patience(
+    patient = patience(
         waiting,
         present,
         knowledge=tick.knowledge,
@@ -154,6 +156,10 @@ def _patience(tick: Tick, work: Backlog, present: Capacity) -> Patience | None:
         now=tick.now,
         margin=timedelta(seconds=tick.seen.margin or 0.0),
     )
+    if work.visible < tick.policy.scale_up_threshold:
+        return patient
+    promised = patient.slots * patient.items_per_hour
+    return patient if promised > demand.need_items_per_hour else None
 
 
 def waiting_work(tick: Tick) -> Backlog:
