@@ -11,6 +11,7 @@ from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import Arrival, Delays, SimScenario
 from tests.bench.compare.integral import Integral, schedule
 from tests.bench.compare.integral.program import Blocks
+from tests.bench.compare.whole import wholes
 from tests.simulator.scene import HOUR, a_listing, a_scenario, a_zone, an_arrival
 
 BOOT, PROMISE = 90.0, 600.0
@@ -125,5 +126,19 @@ def test_blocks_of_a_program_stay_below_the_whole_of_it() -> None:
         blocks.add_row([(x, 2.0), (y, 2.0)], least=3.0)
         return blocks
 
-    assert program(2).solve(1.0) == (pytest.approx(2.0), pytest.approx(1.5))
-    assert program(1).solve(1.0) == (pytest.approx(1.5), pytest.approx(1.5))
+    assert program(2).solve(1.0) == pytest.approx((2.0, 1.5))
+    assert program(1).solve(1.0) == pytest.approx((1.5, 1.5))
+
+
+def test_the_table_takes_the_best_bound_and_forgets_what_is_of_other_traffic() -> None:
+    least = {"bounded_wait": 10.0, "sparse_wait": 11.0}
+    seed = {f"bound {p}": least for p in ("10 min", "60 min")}
+    seed |= {f"ours {p}": {"dollars": 13.2} for p in ("10 min", "60 min")}
+    told = {"dollars": 12.0, "parts": 3.0, "bounded_wait": 10.0}
+    other = told | {"bounded_wait": 9.0}
+
+    table = wholes({"S1": {"1": seed}}, {"S1": {"1": {"10 min": told, "60 min": other}}})
+
+    assert "| S1, 10 min | 3 | 1.200 | 1.100 | 1.200 | 1.100 |" in table
+    assert "| S1, 60 min |  |  |  | 1.100 | 1.200 |" in table
+    assert "mean, 10 min |  |  |  | 1.200 | 1.100 |" in table
