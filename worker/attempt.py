@@ -113,6 +113,7 @@ class Attempt:
         if is_too_large(self._held, self._values, bench.policy):
             return self._handover.split(self._held, self._values)
         self._held = self._held.with_items(len(self._values))
+        bench.keeper.items = len(self._values)
         self._harvest.expect(self._values)
         if redone:
             self._handover.report(Progress(items_redone=redone))

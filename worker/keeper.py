@@ -26,6 +26,8 @@ class Keeper:
         self.is_lost = False
         #: Items computed so far, which the row tells whoever comes after a crash.
         self.items_done = 0
+        #: Items that there are; 0: the input has not been read yet.
+        self.items = 0
 
     def take(self, held: Held, not_after: datetime | None) -> None:
         """Begin to keep a lease; ``not_after`` is the instance's own end, if that is known."""
@@ -33,6 +35,7 @@ class Keeper:
             self._lease = held.lease
             self.is_lost = False
             self.items_done = held.manifest.next_item
+            self.items = held.manifest.items or 0
         if not_after is not None:
             self.bound(not_after)
 
@@ -50,6 +53,7 @@ class Keeper:
                 self._lease = extend_lease(
                     self._lease,
                     items_done=self.items_done,
+                    items=self.items,
                     seat=self._seat,
                     ports=self._ports,
                     policy=policy,

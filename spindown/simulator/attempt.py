@@ -79,6 +79,7 @@ class SimAttempt:
             lease = extend_lease(
                 self.held.lease,
                 items_done=self.items_done,
+                items=self._total,
                 seat=self._slot.seat,
                 ports=self._site.ports,
                 policy=self._worker.policy,

@@ -36,7 +36,9 @@ def look_ahead(tick: Tick, work: Backlog) -> Outlook | None:
     if tick.policy.finish_within is None or not is_measured(tick.knowledge):
         return None
     reserve = reserve_of(tick.knowledge, tick.policy)
-    return look_out(list(_unfinished(tick, work)), reserve, tick.now)
+    slots = max((worker.slots for worker in tick.workers.values()), default=1)
+    most = tick.policy.max_workers * slots
+    return look_out(list(_unfinished(tick, work)), reserve, tick.now, slots=most)
 
 
 def _unfinished(tick: Tick, work: Backlog) -> Iterator[Unfinished]:
@@ -62,6 +64,9 @@ def _unfinished(tick: Tick, work: Backlog) -> Iterator[Unfinished]:
     yield from never_claimed(
         waiting_of(tick.seen),
         max(work.visible - claimed, 0),
+        items=max(
+            [*(x.items for x in tick.leases), *(x.items for x in tick.dues.values())], default=0
+        ),
         within=within,
         knowledge=knowledge,
         policy=policy,

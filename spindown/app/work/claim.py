@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from spindown.app.port import Key, Message, When, Write
-from spindown.app.work.fence import Fence, read_fence, write_fence
+from spindown.app.work.fence import Fence, first_sent, read_fence, write_fence
 from spindown.app.work.held import Held, Seat, WorkPorts, lease_identity, lease_key
 from spindown.app.work.message import (
     bury,
@@ -162,7 +162,7 @@ class _Claim:
             "claimed_at": self.ports.clock.now(),
         }
         if self.policy.finish_within is not None:
-            changes["sent_at"] = manifest.sent_at or self.message.sent_at
+            changes["sent_at"] = manifest.sent_at or first_sent(self.message, self.job, self.ports)
         return vary(manifest, changes)
 
     def _next_epoch(self, fence: Fence, lease: Lease | None) -> Held | Declined:
@@ -231,11 +231,11 @@ class _Claim:
             first_item=fence.manifest.next_item,
         )
         # Whoever takes a job up again may be late through no fault of the sizing.
-        is_first = fence.manifest.epoch == 1
+        is_first, has_deadline = fence.manifest.epoch == 1, fence.manifest.sent_at is not None
         is_late = is_first and now - self.message.sent_at > self.policy.start_within
         try:
             self.presence.occupy(
-                self.seat, lease, is_late=is_late, was_put_down=self._may_be_due(fence.manifest)
+                self.seat, lease, is_late=is_late, was_put_down=has_deadline and not is_first
             )
         except Condemned:
             self._undo(fence)
@@ -253,9 +253,6 @@ class _Claim:
             etag=fence.etag,
             lease=lease,
         )
-
-    def _may_be_due(self, manifest: Manifest) -> bool:
-        return manifest.epoch > 1 and manifest.sent_at is not None
 
     def _undo(self, fence: Fence) -> None:
         """Say that the epoch which has just begun ended in order."""

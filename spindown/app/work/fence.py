@@ -6,9 +6,9 @@ the writer knows its own write again after a lost answer.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from spindown.app.port import Absent, Matches, ObjectStore, StoredObject
+from spindown.app.port import Absent, Matches, Message, ObjectStore, StoredObject
 from spindown.app.work.held import WorkPorts
 from spindown.contract.codec import vary
 from spindown.contract.job.manifest import (
@@ -18,6 +18,7 @@ from spindown.contract.job.manifest import (
     encode_manifest,
     manifest_key,
 )
+from spindown.contract.job.message import JobMessage
 from spindown.error import (
     ContractError,
     NewerSchema,
@@ -151,3 +152,12 @@ def _last_part_epoch(job_id: str, objects: ObjectStore) -> int:
     prefix = f"jobs/{job_id}/parts/"
     epochs = (found.key[len(prefix) :].partition("-")[0] for found in objects.list(prefix))
     return max((int(text) for text in epochs if text.isdecimal()), default=0)
+
+
+def first_sent(message: Message, job: JobMessage, ports: WorkPorts) -> datetime:
+    """Return when a job was sent; of a part of a split job, when that was."""
+    if job.parent is not None:
+        parent = read_fence(job.parent, ports.objects)
+        if parent is not None and parent.manifest.sent_at is not None:
+            return parent.manifest.sent_at
+    return message.sent_at

@@ -12,9 +12,17 @@ from spindown.error import LeaseLost, PreconditionFailed, StaleHandle
 
 
 def extend_lease(
-    lease: Lease, *, items_done: int, seat: Seat, ports: WorkPorts, policy: Policy
+    lease: Lease,
+    *,
+    items_done: int,
+    seat: Seat,
+    ports: WorkPorts,
+    policy: Policy,
+    items: int = 0,
 ) -> Lease:
     """Extend a lease by the policy's duration, never past its bound; return it as it stands.
+
+    ``items`` is how many there are, once the input is read: a claim often does not know (0).
 
     A stale handle is no loss: the message was received again, and its receiver leaves the new
     handle in the row.
@@ -24,12 +32,13 @@ def extend_lease(
     """
     now = ports.clock.now()
     deadline = extended_until(now, lease.not_after, policy)
+    news = {"items": items} if items and not lease.items else {}
     try:
         row = ports.table.write(
             Write(
                 key=seat.lease_key,
                 when=When(equals=lease_identity(lease)),
-                set={"deadline": encode_instant(deadline), "items_done": items_done},
+                set={"deadline": encode_instant(deadline), "items_done": items_done, **news},
             )
         )
     except PreconditionFailed as exc:

@@ -81,15 +81,24 @@ def never_claimed(
     waiting: Sequence[Waiting],
     jobs: int,
     *,
+    items: float,
     within: timedelta,
     knowledge: Knowledge,
     policy: Policy,
 ) -> Iterator[Unfinished]:
-    """Yield the oldest ``jobs`` messages, as large as the largest of the last ones.
+    """Yield the oldest ``jobs`` messages, each as large as the largest that was seen lately.
 
     A tick may see a message only a tick after it was sent.
+
+    Args:
+        waiting: what waits, oldest first.
+        jobs: how many of it nobody has claimed before.
+        items: of the largest job that somebody holds or has put down; 0: none.
+        within: the deadline.
+        knowledge: sizes of the last jobs, and throughput.
+        policy: the estimate of a job's size until one is known, and the tick.
     """
-    items = max(knowledge.items_per_job, default=0.0) or items_per_job(knowledge, policy)
+    items = max([items, *knowledge.items_per_job]) or items_per_job(knowledge, policy)
     work = timedelta(hours=items / usual_throughput(knowledge, policy))
     for group in waiting:
         count = min(group.jobs, jobs)

@@ -130,8 +130,9 @@ def _month(tick: Tick) -> Mapping[str, float]:
 
 def _deadlines(decision: Decision) -> Mapping[str, float]:
     """Return how near the next deadline is, while a job has one."""
-    tightest = decision.deadlines[:1]
-    return {"DeadlineSlack": each.slack_seconds for each in tightest}
+    if not decision.deadlines:
+        return {}
+    return {"DeadlineSlack": decision.deadlines[0].slack_seconds}
 
 
 def _trouble(tick: Tick, decision: Decision) -> Mapping[str, float]:

@@ -41,8 +41,8 @@ def a_job(slack: float, *, work: float = 10.0, **changes: object) -> Unfinished:
 @pytest.mark.parametrize(
     ("slack", "course"),
     [
-        pytest.param(31, Course.SPOT, id="2 changes and 1 loss in 10 h are 30 min"),
-        pytest.param(30, Course.ANY, id="what is held back is used up"),
+        pytest.param(41, Course.SPOT, id="3 changes and 1 loss in 10 h are 40 min"),
+        pytest.param(40, Course.ANY, id="what is held back is used up"),
         pytest.param(20.1, Course.ANY, id="still more than two changes"),
         pytest.param(20, Course.ON_DEMAND, id="two changes"),
         pytest.param(-600, Course.ON_DEMAND, id="too late for anything"),
@@ -74,8 +74,8 @@ def test_a_job_that_runs_moves_by_its_slack(
 
 
 def test_less_work_holds_back_less() -> None:
-    assert judge(a_job(25, work=10.0), RESERVE, NOW).course is Course.ANY
-    assert judge(a_job(25, work=1.0), RESERVE, NOW).course is Course.SPOT
+    assert judge(a_job(35, work=10.0), RESERVE, NOW).course is Course.ANY
+    assert judge(a_job(35, work=1.0), RESERVE, NOW).course is Course.SPOT
 
 
 def test_the_moment_until_which_it_waits_is_when_its_course_changes() -> None:
@@ -83,7 +83,7 @@ def test_the_moment_until_which_it_waits_is_when_its_course_changes() -> None:
 
     verdict = judge(job, RESERVE, NOW)
 
-    assert verdict.waits_until == NOW + minutes(60)
+    assert verdict.waits_until == NOW + minutes(50)
     assert judge(job, RESERVE, verdict.waits_until).course is Course.ANY
     assert judge(job, RESERVE, verdict.waits_until - minutes(1)).course is Course.SPOT
 
@@ -121,18 +121,38 @@ def test_the_gravest_job_that_waits_sets_the_course_and_all_urgent_ones_count() 
         a_job(10, job_id="last"),
     ]
 
-    outlook = look_out(jobs, RESERVE, NOW)
+    outlook = look_out(jobs, RESERVE, NOW, slots=9)
 
     assert outlook.course is Course.ON_DEMAND
     assert outlook.urgent == 3
     assert [each.job.job_id for each in outlook.verdicts] == ["last", "running", "late", "early"]
-    assert outlook.waits_until == NOW + minutes(470)
+    assert outlook.waits_until == NOW + minutes(460)
     # 10 h of work in as many, once a change is over.
     assert outlook.speed == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("slots", "slack"),
+    [
+        pytest.param(4, 10.0, id="each has a slot of its own"),
+        # 12 h of work on two slots, in whatever order: 6 h and half of the longest.
+        pytest.param(2, 13.0 - 7.5, id="two share the work"),
+        pytest.param(1, 13.0 - 12.0, id="one after the other"),
+    ],
+)
+def test_what_waits_has_the_work_before_it_that_is_due_before(slots: int, slack: float) -> None:
+    jobs = [a_job(600, work=3.0, jobs=3), a_job(600, work=3.0, on=SPOT, job_id="first")]
+
+    outlook = look_out(jobs, RESERVE, NOW, slots=slots)
+
+    (waits,) = [each for each in outlook.verdicts if each.job.on is None]
+    (runs,) = [each for each in outlook.verdicts if each.job.on is SPOT]
+    assert waits.slack / HOUR == pytest.approx(slack)
+    assert runs.slack == 10 * HOUR
+
+
 def test_what_does_not_wait_asks_for_no_launch() -> None:
-    outlook = look_out([a_job(10, on=SPOT), a_job(10, on=ON_DEMAND)], RESERVE, NOW)
+    outlook = look_out([a_job(10, on=SPOT), a_job(10, on=ON_DEMAND)], RESERVE, NOW, slots=1)
 
     assert (outlook.course, outlook.urgent, outlook.waits_until) == (None, 0, None)
 

@@ -112,12 +112,20 @@ def test_a_job_that_nobody_holds_takes_as_long_as_its_last_holder_found(
 def test_messages_that_nobody_has_claimed_are_as_large_as_the_largest() -> None:
     waiting = [Waiting(since=NOW - HOUR, jobs=2), Waiting(since=NOW, jobs=5)]
 
-    jobs = list(never_claimed(waiting, 3, within=DAY, knowledge=KNOWLEDGE, policy=POLICY))
+    jobs = list(never_claimed(waiting, 3, items=50, within=DAY, knowledge=KNOWLEDGE, policy=POLICY))
 
     assert [job.jobs for job in jobs] == [2, 1]
     # A tick may be a tick late to see them.
     assert jobs[0].due == NOW + 23 * HOUR - minutes(1)
     assert jobs[0].work == pytest.approx(100 / 60 * HOUR, rel=0.01)
+
+
+def test_a_larger_job_that_somebody_holds_shows_how_large_they_may_be() -> None:
+    waiting = [Waiting(since=NOW, jobs=1)]
+
+    (job,) = never_claimed(waiting, 1, items=600, within=DAY, knowledge=KNOWLEDGE, policy=POLICY)
+
+    assert job.work == pytest.approx(10 * HOUR, rel=0.01)
 
 
 def test_nothing_is_measured_before_a_report() -> None:
