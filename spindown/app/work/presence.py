@@ -133,9 +133,7 @@ class Presence:
             with suppress(StaleHandle, ContractError):
                 self._ports.queue.extend(decode(Lease, row).receipt_handle, timedelta(0))
 
-    def occupy(
-        self, seat: Seat, lease: Lease, *, is_late: bool, was_put_down: bool = False
-    ) -> None:
+    def occupy(self, seat: Seat, lease: Lease, *, is_late: bool, was_put_down: bool) -> None:
         """Write the lease row, and the worker as busy, both or neither.
 
         Args:

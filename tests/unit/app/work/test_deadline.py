@@ -1,0 +1,157 @@
+"""Jobs with a deadline: the ledger remembers them while nobody holds them, and no longer."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from spindown.app.port import Key, Write
+from spindown.app.work.claim import Declined, Outcome
+from spindown.app.work.held import Held
+from spindown.app.work.release import release, settle_release
+from spindown.contract.codec import decode, encode
+from spindown.contract.job.manifest import Failure, JobState
+from spindown.contract.row import due_sort, workload_partition
+from spindown.domain.fleet import Due
+from spindown.domain.policy import Policy
+from spindown.memory.interception import PortCall
+from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
+
+MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
+JOB = {"job_id": "j", "items": items(4)}
+KEY = Key(partition=workload_partition(WORKLOAD), sort=due_sort("j"))
+
+
+def a_world(within: timedelta | None = DAY) -> WorkWorld:
+    return WorkWorld(policy=Policy(finish_within=within))
+
+
+def due(world: WorkWorld) -> Due | None:
+    row = world.table.get(KEY)
+    return None if row is None else decode(Due, row)
+
+
+def put_down(world: WorkWorld, held: Held, done: int) -> None:
+    settled = settle_release(
+        held, a_portion(held, done), interrupted=False, seat=a_seat(), ports=world.ports
+    )
+    release(settled, seat=a_seat(), presence=world.presence(), ports=world.ports)
+
+
+def remember(world: WorkWorld) -> Due:
+    now = world.clock.now()
+    known = Due(job_id="j", sent_at=now, items=4, items_done=2, at=now)
+    world.table.write(Write(key=KEY, set=encode(known)))
+    return known
+
+
+@pytest.mark.parametrize("within", [None, DAY])
+def test_what_is_put_down_is_remembered_if_it_has_a_deadline(within: timedelta | None) -> None:
+    world = a_world(within)
+    sent_at = world.clock.now()
+    world.send(JOB)
+    world.clock.advance(MINUTE)
+    held = world.hold()
+    claimed_at = world.clock.now()
+    world.clock.advance(MINUTE)
+
+    put_down(world, held, 2)
+
+    assert held.lease.sent_at == sent_at
+    assert held.manifest.sent_at == (None if within is None else sent_at)
+    known = due(world)
+    if within is None:
+        assert known is None
+    else:
+        assert known == held.lease.put_down(2, world.clock.now())
+        assert known is not None
+        assert (known.sent_at, known.items, known.items_done) == (sent_at, 4, 2)
+        assert known.at - claimed_at == MINUTE
+
+
+def test_who_claims_it_again_takes_it_out_of_the_memory_and_begins_where_it_was() -> None:
+    world = a_world()
+    put_down(world, world.hold(JOB), 2)
+    assert due(world) is not None
+
+    held = world.hold(seat=a_seat("i-2"))
+
+    assert due(world) is None
+    assert (held.lease.first_item, held.lease.items_done) == (2, 2)
+
+
+@pytest.mark.parametrize(("within", "epoch", "rows"), [(DAY, 0, 2), (DAY, 1, 3), (None, 1, 2)])
+def test_only_a_claim_that_may_find_it_there_writes_a_row_more(
+    within: timedelta | None, epoch: int, rows: int
+) -> None:
+    world = a_world(within)
+    world.presence()
+    if epoch:
+        world.put_manifest(epoch=epoch, released=True)
+    world.send(JOB)
+    written: list[int] = []
+
+    def count(call: PortCall) -> None:
+        if call.method == "transact":
+            written.append(len(call.args[0]))
+
+    world.before = count
+    world.hold()
+
+    assert written == [rows]
+
+
+def test_a_copy_of_its_message_does_not_give_a_job_more_time() -> None:
+    world = a_world()
+    sent_at = world.clock.now()
+    put_down(world, world.hold(JOB), 2)
+    message = world.receive()
+    assert message is not None
+    world.queue.delete(message.receipt_handle)
+    world.clock.advance(MINUTE)
+    world.send(JOB)
+
+    held = world.hold()
+
+    assert (held.message.sent_at, held.manifest.sent_at) == (sent_at + MINUTE, sent_at)
+    assert held.lease.sent_at == sent_at
+
+
+@pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.CANCELLED, JobState.FAILED])
+def test_a_job_that_is_over_is_forgotten_where_its_message_comes_again(state: JobState) -> None:
+    world = a_world()
+    world.put_manifest(state=state)
+    remember(world)
+    world.send(JOB)
+
+    assert isinstance(world.claim(), Declined)
+
+    assert due(world) is None
+
+
+def test_a_job_that_is_put_back_stays_remembered() -> None:
+    world = a_world()
+    now = world.clock.now()
+    failure = Failure(at=now, instance_id="i-1", epoch=1, kind="failure", reason="bad")
+    world.put_manifest(owner="i-1/0", released=True, failures=(failure,))
+    known = remember(world)
+    world.send(JOB)
+
+    declined = world.claim()
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome is Outcome.PUT_BACK
+    assert due(world) == known
+
+
+def test_who_has_lost_the_row_of_its_lease_leaves_nothing_to_remember() -> None:
+    world = a_world()
+    held = world.hold(JOB)
+    others = replace(held.lease, job_id="k")
+    world.table.write(Write(key=a_seat().lease_key, set=encode(others)))
+
+    put_down(world, held, 2)
+
+    assert due(world) is None
+    assert world.lease() == others
