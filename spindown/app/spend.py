@@ -12,13 +12,14 @@ from functools import lru_cache
 from spindown.app.ledger import Ledger, account_key
 from spindown.app.port import Key, When, Write
 from spindown.contract import row as rows
-from spindown.contract.codec import encode
+from spindown.contract.codec import encode, encode_instant
 from spindown.domain.cost import accrue, reclaim_refund
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.offer import CapacityType, Pool
 
 _HOUR = timedelta(hours=1)
+_NOT_ENDED = frozenset({"ended_at"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,14 +135,14 @@ def _gpu_use(worker: Worker, busy_seconds: float) -> dict[str, float]:
 
 def _mark_charged(worker: Worker, until: datetime, ledger: Ledger) -> Write:
     """Return the write that moves ``accrued_until``, once."""
-    return ledger.change(
-        rows.worker_sort(worker.instance_id),
-        {"accrued_until": until},
+    return Write(
+        key=ledger.key(rows.worker_sort(worker.instance_id)),
+        set={"accrued_until": encode_instant(until)},
         # An event may have ended it meanwhile without moving ``accrued_until``.
         when=When(
             exists=True,
             equals={"accrued_until": encode(worker.accrued_until)},
-            absent=frozenset({"ended_at"}),
+            absent=_NOT_ENDED,
         ),
     )
 

@@ -9,7 +9,8 @@ import json
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from collections.abc import Set as AbstractSet
+from dataclasses import MISSING, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cache, lru_cache, partial
@@ -28,6 +29,8 @@ Row = dict[str, Any]
 _Reader = Callable[[Any], Any]
 #: A field's name, its type, what reads it, and whether it must be there.
 _Step = tuple[str, Any, _Reader, bool]
+#: Varies a value.
+_Change = Callable[[Any, Mapping[str, Any]], Any]
 
 #: Levels of lists and objects within each other; more would break writers on the way.
 DEPTH_MAX = 64
@@ -169,36 +172,51 @@ def _plan_by_name(cls: Any) -> dict[str, _Step]:
 def vary(value: T, changes: Mapping[str, Any]) -> T:
     """Return a frozen dataclass with some fields changed, as ``dataclasses.replace`` does.
 
-    Several times as fast for the many fields of a row, since no arguments are matched.
+    Several times as fast for the many fields of a row, since no arguments are matched; fastest
+    for a class without slots, which is why the rows that change most often have none.
     """
-    slots = _slots(cast("Any", type(value)))
-    if slots is None or not changes.keys() <= slots.by_name.keys():
+    names, change = _way_to_vary(cast("Any", type(value)))
+    if not changes.keys() <= names:
         return cast("T", replace(cast("Any", value), **changes))
-    copy = object.__new__(type(value))
-    for write, kept in zip(slots.writers, slots.take(value)):  # noqa: B905 - of one length
-        write(copy, kept)
-    for name, changed in changes.items():
-        slots.by_name[name](copy, changed)
-    return copy
-
-
-@dataclass(frozen=True, slots=True)
-class _Slots:
-    """What reads all fields of a class at once, and what writes each."""
-
-    take: Callable[[Any], tuple[Any, ...]]
-    by_name: dict[str, Callable[[Any, Any], None]]
-    writers: tuple[Callable[[Any, Any], None], ...]
+    return cast("T", change(value, changes))
 
 
 @cache
-def _slots(cls: Any) -> _Slots | None:
-    """Return None for a class that checks its fields, or that keeps them elsewhere."""
+def _way_to_vary(cls: Any) -> tuple[AbstractSet[str], _Change]:
+    """Return the fields that can be varied at once, and what does; none if a class checks them."""
     names = _names(cls)
-    if len(names) == 1 or "__slots__" not in vars(cls) or hasattr(cls, "__post_init__"):
-        return None
-    by_name = {name: vars(cls)[name].__set__ for name in names}
-    return _Slots(attrgetter(*names), by_name, tuple(by_name.values()))
+    if len(names) == 1 or hasattr(cls, "__post_init__"):
+        return frozenset(), _vary_none
+    if "__slots__" not in vars(cls):
+        return frozenset(names), _vary_whole
+    writers = {name: vars(cls)[name].__set__ for name in names}
+    return writers.keys(), partial(_vary_slots, writers, attrgetter(*names))
+
+
+def _vary_none(value: Any, _changes: Mapping[str, Any]) -> Any:
+    return value
+
+
+def _vary_whole(value: Any, changes: Mapping[str, Any]) -> Any:
+    # A row has no cached properties, which would be copied with the fields.
+    copy, fields_of = object.__new__(type(value)), value.__dict__.copy()
+    fields_of.update(changes)
+    object.__setattr__(copy, "__dict__", fields_of)
+    return copy
+
+
+def _vary_slots(
+    writers: Mapping[str, Callable[[Any, Any], None]],
+    take: Callable[[Any], tuple[Any, ...]],
+    value: Any,
+    changes: Mapping[str, Any],
+) -> Any:
+    copy = object.__new__(type(value))
+    for write, kept in zip(writers.values(), take(value)):  # noqa: B905 - of one length
+        write(copy, kept)
+    for name, changed in changes.items():
+        writers[name](copy, changed)
+    return copy
 
 
 def _read(cls: type[T], row: Mapping[str, Any]) -> T:

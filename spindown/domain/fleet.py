@@ -29,7 +29,7 @@ class WorkerState(StrEnum):
 _LIVE = frozenset({WorkerState.BOOTING, WorkerState.IDLE, WorkerState.BUSY})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Worker:
     """One instance of ours. All money is USD, all prices whole (instance, volume, IPv4)."""
 
@@ -139,7 +139,7 @@ class GpuUse:
     vram_gib: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Lease:
     """What one slot holds: a job, under an epoch, until a deadline."""
 
@@ -214,7 +214,7 @@ class Offered:
     slots: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Launch:
     """One launch attempt: written before the call, completed after it."""
 

@@ -129,6 +129,14 @@ class MemoryJobQueue:
                 attributes=entry.attributes,
             )
 
+    def has_visible(self) -> bool:
+        """Tell whether there is a message to receive now."""
+        with self._lock:
+            hidden, now = self._hidden, self._clock.now()
+            if hidden and hidden[0][0] <= now:
+                self._settle(now)
+            return bool(self._visible)
+
     def extend(self, receipt_handle: str, visibility: timedelta) -> None:
         """Hide a message for ``visibility`` from now, at most 12 hours after its receive."""
         _check_visibility(visibility)

@@ -60,7 +60,7 @@ class Handout:
         """Hand out what has become visible; plan to look again when the next message does."""
         if not self._waiting and self._due is None:
             return
-        while self._waiting:
+        while self._waiting and self._queue.has_visible():
             message = self.receive(self._visibility)
             if message is None:
                 break

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from math import fsum
 
 from spindown.app.port import Datum
 from spindown.domain.offer import CapacityType
@@ -87,7 +88,7 @@ class Recorder:
     def job_seconds(self) -> float:
         """Return the time that jobs were present, summed over them."""
         now = self.agenda.seconds
-        return self._job_seconds + sum(now - at for at in self._open.values())
+        return self._job_seconds + fsum(now - at for at in self._open.values())
 
     @property
     def digest(self) -> str:
@@ -143,7 +144,8 @@ def sum_up(
 ) -> SimResult:
     """Return what a run has come to; ``tallies`` say what each instance's time went to."""
     shares = [(bill, tallies[bill.instance_id].shares(bill.seconds)) for bill in bills]
-    seconds = {cause: sum(b.seconds * share[cause] for b, share in shares) for cause in CAUSES}
+    # Sums that no version of Python rounds otherwise.
+    seconds = {cause: fsum(b.seconds * share[cause] for b, share in shares) for cause in CAUSES}
     on_demand, now = CapacityType.ON_DEMAND, record.agenda.seconds
     return SimResult(
         scenario=scenario.name,
@@ -154,11 +156,11 @@ def sum_up(
         items_done=record.items_done,
         dead_letters=dead_letters,
         work_seconds=scenario.work_seconds,
-        dollars=sum(bill.dollars for bill in bills),
-        bill={cause: sum(b.dollars * share[cause] for b, share in shares) for cause in CAUSES},
-        on_demand_dollars=sum(b.dollars for b in bills if b.pool.capacity_type is on_demand),
+        dollars=fsum(bill.dollars for bill in bills),
+        bill={cause: fsum(b.dollars * share[cause] for b, share in shares) for cause in CAUSES},
+        on_demand_dollars=fsum(b.dollars for b in bills if b.pool.capacity_type is on_demand),
         accounted_dollars=accounted_dollars,
-        billed_seconds=sum(bill.seconds for bill in bills if not bill.is_free),
+        billed_seconds=fsum(bill.seconds for bill in bills if not bill.is_free),
         boot_seconds=seconds["boot"],
         busy_seconds=seconds["work"] + seconds["redo"],
         idle_seconds=seconds["idle"],

@@ -7,6 +7,7 @@ reference GPU, a T4: an item of 10 s takes 10 / speed on another.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import fsum
 from random import Random
 
 from spindown.domain.offer import InstanceType, Requirements
@@ -135,7 +136,7 @@ class SimScenario:
     @property
     def work_seconds(self) -> float:
         """Return how much work arrives, in seconds on the reference GPU."""
-        return sum(arrival.work_seconds for arrival in self.arrivals)
+        return fsum(arrival.work_seconds for arrival in self.arrivals)
 
 
 def value_at(steps: Steps, seconds: float) -> float | None:

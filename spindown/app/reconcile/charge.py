@@ -11,6 +11,7 @@ from spindown.app.reconcile.tick import ACCOUNT, Tick
 from spindown.app.reconcile.track import add_sample
 from spindown.app.spend import Charge, charge, join_charges
 from spindown.contract import row as rows
+from spindown.contract.codec import vary
 from spindown.contract.row import SpendRow
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.error import SpindownError
@@ -36,7 +37,7 @@ def charge_fleet(tick: Tick) -> None:
         tick.tally.idle_seconds += due.idle_seconds
         if launch is not None and due.released_usd:
             left = launch.reserved_usd - due.released_usd
-            tick.launches[launch.launch_id] = replace(launch, reserved_usd=left)
+            tick.launches[launch.launch_id] = vary(launch, {"reserved_usd": left})
     for first in range(0, len(charges), _CHARGES_AT_ONCE):
         tick.journal.note_bundle(_bundle(charges[first : first + _CHARGES_AT_ONCE]))
     _note_vram(tick)

@@ -65,7 +65,7 @@ class Seat:
         return lease_key(self.workload, self.owner)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Held:
     """A job under a lease of ours."""
 

@@ -81,7 +81,7 @@ class Failure:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """Everything durable about one job."""
 

@@ -28,7 +28,7 @@ class Backoff:
     throttles: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BacklogRow:
     """What the ticks have seen of the queue."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RateRow:
     """A learned quantity as sums, so that every report is one atomic addition.
 
@@ -24,7 +24,7 @@ class RateRow:
     updated_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SpendRow:
     """A day's account of a workload. Dollars are estimates at the price stamped at launch."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from math import fsum
 from random import Random
 
 from spindown.app.port import LaunchedInstance
@@ -66,7 +67,7 @@ class _Errand:
             record=self.record,
             bills=bills,
             tallies=self._tallies,
-            accounted_dollars=sum(bill.dollars for bill in bills),
+            accounted_dollars=fsum(bill.dollars for bill in bills),
         )
 
     # What a machine asks for and tells.

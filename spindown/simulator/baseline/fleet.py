@@ -77,7 +77,7 @@ class _Fleet:
             record=self.record,
             bills=bills,
             tallies=self._tallies,
-            accounted_dollars=sum(bill.dollars for bill in bills),
+            accounted_dollars=math.fsum(bill.dollars for bill in bills),
         )
 
     # What machines ask for and tell.

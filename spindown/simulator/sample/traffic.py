@@ -57,7 +57,7 @@ def office_batches(
                 times.append(at)
                 at += gap_minutes * 60.0 * random.lognormvariate(0.0, 0.5)
     weights = [random.lognormvariate(0.0, 0.8) for _ in times]
-    whole = sum(weights)
+    whole = math.fsum(weights)
     each = work_hours * _HOUR / (_JOBS_A_BATCH * _ITEMS_A_JOB)
     return tuple(
         Arrival(at=at, items=_ITEMS_A_JOB, item_seconds=each * weight / whole)
