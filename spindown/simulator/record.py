@@ -142,9 +142,11 @@ def sum_up(
     accounted_dollars: float,
     dead_letters: int = 0,
 ) -> SimResult:
-    """Return what a run has come to; ``tallies`` say what each instance's time went to."""
+    """Return what a run has come to; ``tallies`` say what each instance's time went to.
+
+    Summed with ``fsum``: versions of Python differ in how they round ``sum``.
+    """
     shares = [(bill, tallies[bill.instance_id].shares(bill.seconds)) for bill in bills]
-    # Sums that no version of Python rounds otherwise.
     seconds = {cause: fsum(b.seconds * share[cause] for b, share in shares) for cause in CAUSES}
     on_demand, now = CapacityType.ON_DEMAND, record.agenda.seconds
     return SimResult(
