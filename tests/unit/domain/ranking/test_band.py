@@ -63,6 +63,12 @@ def test_without_a_band_each_candidate_is_tried_alone_in_order() -> None:
     ]
 
 
+def test_what_costs_just_a_band_more_is_in_it() -> None:
+    found = a_ranking([priced(1.0, "a"), priced(1.5, "b")], policy=a_policy(rank_by=RankBy.PRICE))
+
+    assert [len(each) for each in bands(found, 0.5, RankBy.PRICE)] == [2]
+
+
 def test_bands_by_price_measure_prices() -> None:
     offers = [
         an_offer("g4dn.xlarge", instance_price=0.200),

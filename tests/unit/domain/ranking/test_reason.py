@@ -148,6 +148,21 @@ LADDER = {"policy": a_policy(ladder=RUNGS, start_within=minutes(60))}
         ),
         pytest.param({}, {"quota_left": {"us-west-2/G/Spot": 4.0}}, None, id="just as many"),
         pytest.param(
+            {},
+            {"quota_left": {"us-west-2/G/Spot": 4.0, "us-west-2/P/Spot": 0.0}},
+            None,
+            id="just as many, and none of another class",
+        ),
+        pytest.param(
+            {}, {"blocked": {"us-west-2/P/Spot": NOW + minutes(15)}}, None, id="another is full"
+        ),
+        pytest.param(
+            {"instance_price": 0.3},
+            {"policy": a_policy(max_price_per_gpu_hour=0.25)},
+            ("max_price_per_gpu_hour", None),
+            id="one GPU, dear by itself",
+        ),
+        pytest.param(
             {"capacity_type": ON_DEMAND},
             {"quota_left": {"us-west-2/G/Spot": 0.0}},
             None,

@@ -26,6 +26,7 @@ def test_the_worked_example_to_the_cent() -> None:
     )
 
     (candidate,) = found.candidates
+    assert candidate.items == 3600.0
     assert candidate.cost_per_item * 3600 == pytest.approx(0.4922, abs=1e-6)
     assert candidate.expected_dollars == pytest.approx(0.4922, abs=1e-6)
     cents = {
@@ -180,3 +181,17 @@ def test_one_worker_of_an_unknown_gpu_is_tried_on_the_hope_that_its_data_sheet_i
     assert second is not None
     assert (second.offer, second.workers) == (offers[0], 8)
     assert names(a_ranking(offers, demand=demand)) == ["g4dn.xlarge", "g5.xlarge"]
+    for slots, order in ((1, ["g5.xlarge", "g4dn.xlarge"]), (2, ["g4dn.xlarge", "g5.xlarge"])):
+        beside = replace(demand, slots=slots)
+        assert names(a_ranking(offers, knowledge=known, demand=beside)) == order
+
+
+def test_checkpoints_by_items_cost_each_gpu_its_own() -> None:
+    # Of an A10G the interval of ten items is half as long as of a T4.
+    offers = [an_offer(), an_offer("g5.xlarge", instance_price=0.4)]
+    policy = a_policy(checkpoint_items=10)
+
+    together = {c.offer: c.cost_per_item for c in a_ranking(offers, policy=policy)}
+    alone = {o: a_ranking([o], policy=policy)[0].cost_per_item for o in offers}
+
+    assert together == alone

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.learning import Knowledge, ThroughputRecord, traffic
-from spindown.domain.sizing import Patience, Sizing, ask_patiently, missing, window
+from spindown.domain.sizing import Patience, ask_patiently, missing, window
 from tests.builders import NOW, a_backlog, a_booting_worker, a_policy, a_worker, minutes
 from tests.unit.domain.sizing.demand import HELD, KNOWLEDGE, POLICY, busy, present, sized
 
@@ -29,6 +30,15 @@ def test_a_fleet_that_is_enough_leaves_no_backlog() -> None:
 
     assert demand.need_items_per_hour < 0.0
     assert demand.backlog_items == 0.0
+
+
+def test_the_demand_says_what_the_fleet_does_and_what_a_launch_has_done() -> None:
+    found = present([a_worker(), a_worker(instance_id="i-2")])
+    knowledge = replace(KNOWLEDGE, items_per_launch=700.0)
+    demand = missing(backlog=a_backlog(20), capacity=found, knowledge=knowledge, policy=POLICY)
+
+    assert demand.fleet_items_per_hour == found.items_per_hour > 0.0
+    assert demand.items_per_launch == 700.0
 
 
 def test_the_demand_says_what_an_item_moves() -> None:
@@ -75,46 +85,46 @@ def test_an_empty_queue_wants_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "need", "reason"),
+    ("visible", "fleet", "policy", "need", "reason"),
     [
-        pytest.param(sized(20), 2222.2, "2222 items/h are missing for 20 jobs", id="work"),
+        pytest.param(20, [], {}, 2222.2, "2222 items/h are missing for 20 jobs", id="work"),
         pytest.param(
-            sized(1, policy=replace(POLICY, throughput_estimate=0.5, items_per_job_estimate=1.0)),
-            111.1,
-            "111 items/h are missing for 1 jobs",
-            id="a little",
+            1, [a_worker()], {}, -888.9, "every waiting job has a free slot", id="a free slot"
         ),
         pytest.param(
-            sized(1, [a_worker()]), -888.9, "every waiting job has a free slot", id="a free slot"
-        ),
-        pytest.param(
-            sized(1, [a_worker()], policy=replace(POLICY, warm_workers=1)),
+            1,
+            [a_worker()],
+            {"warm_workers": 1},
             -888.9,
             "every waiting job has a free slot",
             id="as many as are kept warm",
         ),
         pytest.param(
-            sized(3, [busy()[0]], [busy()[1]], policy=replace(POLICY, start_within=minutes(30))),
+            3,
+            [busy()[0]],
+            {"start_within": minutes(30)},
             333.3 - 1000.0,
             "the fleet works the backlog off in time",
             id="busy, but fast enough",
         ),
-        pytest.param(
-            sized(0, policy=replace(POLICY, warm_workers=2)),
-            0.0,
-            "2 workers are kept warm",
-            id="kept warm",
-        ),
+        pytest.param(0, [], {"warm_workers": 2}, 0.0, "2 workers are kept warm", id="kept warm"),
     ],
 )
-def test_a_sizing_says_what_is_needed_and_why(found: Sizing, need: float, reason: str) -> None:
+def test_a_sizing_says_what_is_needed_and_why(
+    visible: int, fleet: list[Worker], policy: dict[str, Any], need: float, reason: str
+) -> None:
+    # Held work has a reason of its own.
+    found = sized(visible, fleet, policy=replace(POLICY, scale_up_threshold=0, **policy))
+
     assert found.reason == reason
     assert found.need_items_per_hour == pytest.approx(need, abs=0.1)
 
 
 def test_a_need_below_one_item_an_hour_is_one() -> None:
     slow = replace(KNOWLEDGE, items_per_job=(1.0,))
-    policy = replace(POLICY, drain_within=timedelta(hours=30), throughput_estimate=1.0)
+    policy = replace(
+        POLICY, drain_within=timedelta(hours=30), throughput_estimate=1.0, scale_up_threshold=0
+    )
 
     assert sized(2, policy=policy, knowledge=slow).unbounded == 1
 
