@@ -13,6 +13,8 @@ deadline and the job's length. L3 is a dynamic program over time and zone that k
 all capacity beforehand; *charged* lets it pay for every hour, as in the literature; the other
 seeks out hours that EC2 will not charge because it takes the machine back, which only a seer can.
 Ours and the rules get such hours by luck, so they can be below *charged*.
+SkyNomad (arXiv 2601.06520) is not among them: the text at hand names its parts, probes, predicted
+lifetimes, the cost of a move and one model of cost, and none of its formulas.
 The work share is of the time until the job was done: where spot is waited for, less of it is
 better, so its target is for the nine zones, which always have some.
 The gap is (ours - charged) / (greedy - charged), told where greedy is 5 % above it or more.
@@ -40,6 +42,12 @@ def lines(results: Results) -> list[str]:
             f"| {name}: jobs late; work share of wall time | 0; 0.98 with 9 zones |"
             f" {late} of {len(seeds)}; {share:.3f} |"
             f" {verdict(not late and (share >= 0.98 or ' region' in name))} |"
+        )
+        least = min(mean(seeds, rule, "dollars") for rule in ("greedy", "uniform-progress"))
+        over = mean(seeds, "ours", "dollars") / least
+        found.append(
+            f"| {name}: ours over the cheaper of greedy and Uniform Progress | 1.05 or less |"
+            f" {over:.2f} | {verdict(over <= _TELLING)} |"
         )
         gap = _gap(seeds)
         if gap is not None:

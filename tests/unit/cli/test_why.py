@@ -1,12 +1,15 @@
 """What a person reads of decisions: outcome, sizing, candidates with their fate, the way out."""
 
 from datetime import timedelta
+from typing import Any
 
+import pytest
 from rich.console import Console
 
 from spindown.app.explain.why import explain
 from spindown.cli.render.decision import render_decision, say_now
-from spindown.contract.decision import Decision
+from spindown.contract.decision import DeadlineRecord, Decision, Outcome
+from tests.builders import NOW
 from tests.control import WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 
 
@@ -39,6 +42,33 @@ def test_shows_outcome_sizing_candidates_and_what_came_of_them() -> None:
         "left out by ladder",
     ):
         assert part in shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({}, "a job that nobody has begun: due 2026-11-20 18:00:00, 2h of work, 1h of slack"),
+        ({"jobs": 3}, "3 jobs not begun: due"),
+        (
+            {"job_id": "j-1", "course": "wait for spot", "waits_until": NOW},
+            "j-1: due 2026-11-20 18:00:00, 2h of work, 1h of slack; wait for spot until 12:00:00",
+        ),
+        ({"on": "on-demand", "moves_to": "spot"}, "runs on on-demand, may move to spot"),
+        ({"on": "spot"}, "1h of slack; runs on spot"),
+        ({"slack_seconds": -3600.0}, "1h too little"),
+    ],
+)
+def test_shows_the_tightest_deadlines(changes: dict[str, Any], line: str) -> None:
+    plain: dict[str, Any] = {
+        "job_id": "",
+        "due_at": NOW + timedelta(hours=6),
+        "work_seconds": 7200.0,
+        "slack_seconds": 3600.0,
+    }
+    record = DeadlineRecord(**{**plain, **changes})
+    decision = Decision(workload=WORKLOAD, at=NOW, outcome=Outcome.HELD, deadlines=(record,))
+
+    assert line in screen_of(decision)
 
 
 def test_a_candidate_that_was_asked_for_is_shown_however_few_are() -> None:

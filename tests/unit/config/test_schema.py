@@ -59,6 +59,29 @@ def test_refuses_a_live_edit_that_contradicts_the_rest() -> None:
         config.merge_policy(Policy(), {"max_failures": 1})
 
 
+@pytest.mark.parametrize(
+    ("edit", "mend"),
+    [
+        ({"finish_within": "8m"}, "make it longer than start_within and boot_estimate"),
+        ({"finish_within": "14m"}, "leave room for max_failures boots of boot_estimate"),
+        ({"finish_within": "169h"}, "make it at most 7d"),
+        ({"finish_within": "6h", "start_within": "7h"}, "make it longer than start_within"),
+    ],
+)
+def test_refuses_a_deadline_that_nothing_can_keep(edit: dict[str, str], mend: str) -> None:
+    with pytest.raises(ConfigError, match=f"finish_within.*{mend}"):
+        config.merge_policy(Policy(), edit)
+
+
+def test_a_deadline_is_set_and_taken_back_live() -> None:
+    merged = config.merge_policy(Policy(), {"finish_within": "12h"})
+
+    assert merged.finish_within == timedelta(hours=12)
+    assert config.merge_policy(merged, {"finish_within": None}).finish_within is None
+    assert config.merge_policy(Policy(), {"finish_within": "168h"}).finish_within is not None
+    assert config.merge_policy(Policy(), {"finish_within": "15m"}).finish_within is not None
+
+
 @given(st.integers(min_value=0, max_value=10**11))
 def test_a_duration_reads_back_as_it_was_written(milliseconds: int) -> None:
     length = timedelta(milliseconds=milliseconds)

@@ -89,6 +89,25 @@ def test_says_why_an_item_became_dear_as_long_as_it_is() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("deadline-missed", "a job is past its deadline"),
+        ("deadline-at-risk", "a job takes longer than is left to its deadline"),
+    ],
+)
+def test_says_that_a_job_is_late_or_will_be_as_long_as_it_is_so(name: str, said: str) -> None:
+    world = World()
+    seen = Standing(since=NOW - timedelta(hours=5), seen_at=NOW - timedelta(minutes=4))
+    world.put(rows.concern_sort(name), seen)
+
+    (trouble,) = world.status().troubles
+    world.put(rows.concern_sort(name), replace(seen, seen_at=NOW - timedelta(hours=3)))
+
+    assert trouble.startswith(said)
+    assert world.status().troubles == ()
+
+
 def test_shows_workers_with_their_jobs_and_price() -> None:
     world = World()
     world.put(
