@@ -157,7 +157,10 @@ def _last_part_epoch(job_id: str, objects: ObjectStore) -> int:
 def first_sent(message: Message, job: JobMessage, ports: WorkPorts) -> datetime:
     """Return when a job was sent; of a part of a split job, when that was."""
     if job.parent is not None:
-        parent = read_fence(job.parent, ports.objects)
+        try:
+            parent = read_fence(job.parent, ports.objects)
+        except NewerSchema:
+            parent = None
         if parent is not None and parent.manifest.sent_at is not None:
             return parent.manifest.sent_at
     return message.sent_at

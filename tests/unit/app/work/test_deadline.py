@@ -1,16 +1,23 @@
 """Jobs with a deadline: the ledger remembers them while nobody holds them, and no longer."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from spindown.app.port import Key, Write
 from spindown.app.work.claim import Declined, Outcome
+from spindown.app.work.heartbeat import extend_lease
 from spindown.app.work.held import Held
 from spindown.app.work.release import release, settle_release
 from spindown.contract.codec import decode, encode
-from spindown.contract.job.manifest import Failure, JobState
+from spindown.contract.job.manifest import (
+    Failure,
+    JobState,
+    Manifest,
+    encode_manifest,
+    manifest_key,
+)
 from spindown.contract.row import due_sort, workload_partition
 from spindown.domain.fleet import Due
 from spindown.domain.policy import Policy
@@ -20,6 +27,8 @@ from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
 JOB = {"job_id": "j", "items": items(4)}
+LONG_AGO = datetime(2024, 1, 1, tzinfo=UTC)
+PARENT = Manifest(job_id="p", epoch=1, owner="i-9/0", state=JobState.SPLIT)
 KEY = Key(partition=workload_partition(WORKLOAD), sort=due_sort("j"))
 
 
@@ -116,6 +125,41 @@ def test_a_copy_of_its_message_does_not_give_a_job_more_time() -> None:
 
     assert (held.message.sent_at, held.manifest.sent_at) == (sent_at + MINUTE, sent_at)
     assert held.lease.sent_at == sent_at
+
+
+@pytest.mark.parametrize(("parent", "is_parents"), [
+    (replace(PARENT, sent_at=LONG_AGO), True),
+    (PARENT, False),
+    (None, False),
+    (replace(PARENT, schema=2), False),
+])  # fmt: skip
+def test_a_part_of_a_split_job_has_the_time_of_the_whole_as_far_as_that_is_known(
+    parent: Manifest | None, is_parents: bool
+) -> None:
+    world = a_world()
+    if parent is not None:
+        world.objects.put(manifest_key("p"), encode_manifest(parent))
+    sent_at = world.clock.now()
+    world.send({**JOB, "parent": "p"})
+
+    assert world.hold().manifest.sent_at == (LONG_AGO if is_parents else sent_at)
+
+
+@pytest.mark.parametrize(("claimed_with", "told", "known"), [(0, 0, 0), (0, 9, 9), (4, 9, 4)])
+def test_a_heartbeat_tells_how_many_items_there_are_where_the_claim_did_not_know(
+    claimed_with: int, told: int, known: int
+) -> None:
+    world = a_world()
+    held = world.hold(JOB)
+    lease = replace(held.lease, items=claimed_with)
+    world.table.write(Write(key=a_seat().lease_key, set=encode(lease)))
+    more = {"items": told} if told else {}
+
+    extended = extend_lease(
+        lease, items_done=1, seat=a_seat(), ports=world.ports, policy=world.policy, **more
+    )
+
+    assert extended.items == known
 
 
 @pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.CANCELLED, JobState.FAILED])
