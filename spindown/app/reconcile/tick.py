@@ -164,7 +164,10 @@ def gather(
         queue=queue,
         backlog=queue.backlog(),
         knowledge=read_knowledge(
-            view.rates, slots=settings.run.slots, workers=view.workers.values()
+            view.rates,
+            slots=settings.run.slots,
+            workers=view.workers.values(),
+            spend=view.spend,
         ),
         workers=dict(view.workers),
         launches=dict(view.launches),
