@@ -1,7 +1,7 @@
 """The bound with whole machines: by hand, and below everything that brute force finds."""
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import Arrival, Delays, SimScenario
-from tests.bench.compare.integral import Integral, schedule
+from tests.bench.compare.integral import Integral, feasible, schedule
+from tests.bench.compare.integral.feasible import list_runs
 from tests.bench.compare.integral.program import Blocks
 from tests.bench.compare.whole import wholes
 from tests.simulator.scene import HOUR, a_listing, a_scenario, a_zone, an_arrival
@@ -115,6 +116,7 @@ def test_no_schedule_is_cheaper(
     cheapest = min(_cost(jobs, way, (0.2, fast_price)) for way in _schedules(jobs, 2))
 
     found = integral(scenario, block=block)
+    assert found.dollars <= feasible(scenario, start_within=PROMISE) * (1 + 1e-6)
     assert found.relaxed - 1e-9 <= found.dollars <= cheapest * (1 + 1e-6)
 
 
@@ -134,11 +136,36 @@ def test_the_table_takes_the_best_bound_and_forgets_what_is_of_other_traffic() -
     least = {"bounded_wait": 10.0, "sparse_wait": 11.0}
     seed = {f"bound {p}": least for p in ("10 min", "60 min")}
     seed |= {f"ours {p}": {"dollars": 13.2} for p in ("10 min", "60 min")}
-    told = {"dollars": 12.0, "parts": 3.0, "bounded_wait": 10.0}
+    told = {"dollars": 12.0, "found": 12.5, "parts": 3.0, "bounded_wait": 10.0}
     other = told | {"bounded_wait": 9.0}
 
     table = wholes({"S1": {"1": seed}}, {"S1": {"1": {"10 min": told, "60 min": other}}})
 
-    assert "| S1, 10 min | 3 | 1.200 | 1.100 | 1.200 | 1.100 |" in table
-    assert "| S1, 60 min |  |  |  | 1.100 | 1.200 |" in table
-    assert "mean, 10 min |  |  |  | 1.200 | 1.100 |" in table
+    assert "| S1, 10 min | 3 | 1.200 | 1.200 | 1.250 | 1.100 | 1.056 |" in table
+    assert "| S1, 60 min |  |  | 1.100 |  | 1.200 |  |" in table
+    assert "mean, 10 min |  |  | 1.200 | 1.250 | 1.100 | 1.056 |" in table
+    assert "mean, 60 min |  |  | 1.100 |  | 1.200 |  |" in table
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 900)), min_size=1, max_size=12),
+    st.sampled_from([0.0, 240.0, 600.0]),
+    st.sampled_from([1, 3]),
+    st.booleans(),
+)
+def test_every_list_schedule_keeps_the_promise_and_does_all_work(
+    drawn: list[tuple[int, int]], hold: float, opened: int, is_packed: bool
+) -> None:
+    drawn.sort()
+    jobs = [an_arrival(at=60.0 * at, items=1, item_seconds=float(work)) for at, work in drawn]
+    takes = [job.work_seconds for job in jobs]
+
+    runs = list_runs(jobs, takes, PROMISE, hold, BOOT, opened, is_packed)
+
+    done = {number: (begins, ends) for run in runs for number, begins, ends in run}
+    assert len(done) == sum(map(len, runs)) == len(jobs)
+    for number, (begins, ends) in done.items():
+        assert 0.0 <= begins - jobs[number].at <= PROMISE
+        assert ends - begins == pytest.approx(takes[number])
+    for run in runs:
+        assert all(ends <= begins <= ends + BOOT for (_, _, ends), (_, begins, _) in pairwise(run))

@@ -31,7 +31,7 @@ def main() -> int:
         names = [name for name in names if not CASES[name].needs_data]
     results: dict[str, dict[str, object]] = {}
     if options.integral:
-        _bound_whole(options.out, names, data or Path(), Part(options.part))
+        _bound_whole(options, names)
         return 0
     whole = _read(options.out)
     if options.render:
@@ -66,7 +66,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--cases", default="", help="names, with commas; all by default")
     parser.add_argument("--part", default=Part.REPORT.value, choices=[p.value for p in Part])
-    parser.add_argument("--keep", action="store_true", help="keep the rows of other scenarios")
+    parser.add_argument("--keep", action="store_true", help="keep what is known already")
     parser.add_argument(
         "--integral", action="store_true", help="only bound S1 to S5 with whole machines"
     )
@@ -75,11 +75,14 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _bound_whole(out: Path, names: Sequence[str], data: Path, part: Part) -> None:
+def _bound_whole(options: argparse.Namespace, names: Sequence[str]) -> None:
     """Bound whole traces with the first seed; keep what has been found after each scenario."""
+    out, part = options.out, Part(options.part)
     for name in (name for name in names if CASES[name].is_main):
         whole = _read(out)
-        whole["wholes"][name] = {"1": solve_whole(name, 1, data, part)}
+        known = whole["wholes"].get(name, {}).get("1", {}) if options.keep else {}
+        found = solve_whole(name, 1, options.data or Path(), part, known)
+        whole["wholes"][name] = {"1": found}
         print(f"{process_time():6.0f} s  {name}", flush=True)  # noqa: T201
         _keep(out, whole["results"], whole["told"], whole["wholes"])
 

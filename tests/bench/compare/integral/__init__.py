@@ -1,5 +1,6 @@
-"""A lower bound for whole traces with whole machines, by mixed-integer programs."""
+"""Between what the optimum of a whole trace lies: a bound with whole machines, and a schedule."""
 
+from tests.bench.compare.integral.feasible import feasible
 from tests.bench.compare.integral.schedule import Integral, integral
 
-__all__ = ["Integral", "integral"]
+__all__ = ["Integral", "feasible", "integral"]
