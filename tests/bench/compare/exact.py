@@ -1,4 +1,4 @@
-"""The true optimum of small slices, by a mixed-integer program, to show how loose a bound is.
+"""The true optimum of few jobs, by a mixed-integer program: what bounds are tested against.
 
 Machines of one kind, time in steps of half a minute. Whole numbers: machines up, boots begun,
 and for each job the step of its start. A machine is paid from the beginning of its boot; a job
