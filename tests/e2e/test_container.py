@@ -14,8 +14,6 @@ from tests.proof.container.registry import IMAGE
 
 pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
 
-STEPS = 150
-
 #: Counts to the item; where it stands outlives its container.
 _PROGRAM = """
 index=${SPINDOWN_ITEM_OUTPUT##*/}
@@ -94,16 +92,17 @@ def a_worker_at_work(world: World, job_id: str, *besides: str) -> MarketInstance
 
 
 @pytest.mark.parametrize(
-    ("job_id", "notice"),
+    ("job_id", "notice", "steps"),
     [
-        pytest.param("told", timedelta(seconds=8), id="with notice"),
-        pytest.param("untold", timedelta(0), id="without a word"),
+        # Long enough for a second look at the metadata, should the first one time out.
+        pytest.param("told", timedelta(seconds=15), 300, id="with notice"),
+        pytest.param("untold", timedelta(0), 150, id="without a word"),
     ],
 )
 def test_another_container_goes_on_where_the_first_was_taken_away(
-    world: World, docker: Docker, job_id: str, notice: timedelta
+    world: World, docker: Docker, job_id: str, notice: timedelta, steps: int
 ) -> None:
-    world.send("count", {"items": ["1", str(STEPS)], "job_id": job_id})
+    world.send("count", {"items": ["1", str(steps)], "job_id": job_id})
     first = a_worker_at_work(world, job_id)
     store = world.session.work_store("count")
     # One for each content: a manifest lists the state before the last.
@@ -117,11 +116,11 @@ def test_another_container_goes_on_where_the_first_was_taken_away(
 
     assert done.state == "completed"
     short, long = (record["result"] for record in world.records(job_id))
-    assert (short["to"], long["to"]) == (1, STEPS)
+    assert (short["to"], long["to"]) == (1, steps)
     assert long["from"] > 0
     log = world.spindown("results", job_id, "--log").stdout
     assert f"== {job_id}, attempt 1 ==\nitem 0: from 0 of 1\n" in log
-    assert f"item 1: from {long['from']} of {STEPS}" in log
+    assert f"item 1: from {long['from']} of {steps}" in log
     assert ("told to stop" in log) is bool(notice)
 
 

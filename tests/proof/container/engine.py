@@ -28,6 +28,8 @@ MEMORY = "96m"
 METADATA = "http://169.254.169.254/"
 _FETCH = ("wget", "-q", "-O-")
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+#: The worker's user on an instance, and the group that may use docker's socket.
+_WORKER, _DOCKER_GROUP = 64003, 64004
 #: Program -> Debian's package that holds it.
 _COMMON = {
     "busybox": "busybox-static",
@@ -209,7 +211,7 @@ class Docker(Engine):
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         script = (
             f"exec dockerd --data-root {root}/data --exec-root {root}/exec --pidfile {root}/pid "
-            f"--host unix://{root}/docker.sock --storage-driver vfs "
+            f"--host unix://{root}/docker.sock --group {_DOCKER_GROUP} --storage-driver vfs "
             f"--exec-opt native.cgroupdriver=cgroupfs --default-ulimit nofile={limit}:{limit}"
         )
         kill_all = ("--pid", "--fork", "--kill-child", "--mount-proc")
@@ -228,9 +230,14 @@ class Docker(Engine):
         return until(psutil.Process(self._holder.pid).children)[0].pid
 
     def _client(self) -> str:
-        docker = shutil.which("docker", path=PATH)
+        # With the rights that worker/system/spindown-worker.service leaves to what it starts.
+        docker = (
+            f"setpriv --reuid={_WORKER} --regid={_WORKER} --groups={_DOCKER_GROUP} --no-new-privs "
+            f"--inh-caps=-all --bounding-set=-all {shutil.which('docker', path=PATH)}"
+        )
         return (
             f"#!/bin/sh\nexport DOCKER_HOST=unix://{self.directory}/docker.sock\n"
+            f"export HOME={self.directory}\n"
             f'if [ "$1" = run ]; then shift; set -- run --memory {MEMORY} "$@"; fi\n'
             f'exec {docker} "$@"\n'
         )
