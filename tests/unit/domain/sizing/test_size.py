@@ -123,7 +123,7 @@ def test_a_sizing_says_what_is_needed_and_why(
 def test_a_need_below_one_item_an_hour_is_one() -> None:
     slow = replace(KNOWLEDGE, items_per_job=(1.0,))
     policy = replace(
-        POLICY, drain_within=timedelta(hours=30), throughput_estimate=1.0, scale_up_threshold=0
+        HELD, drain_within=timedelta(hours=30), throughput_estimate=1.0, scale_up_threshold=0
     )
 
     assert sized(2, policy=policy, knowledge=slow).unbounded == 1
