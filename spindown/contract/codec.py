@@ -9,8 +9,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cache, lru_cache, partial
@@ -29,8 +28,6 @@ Row = dict[str, Any]
 _Reader = Callable[[Any], Any]
 #: A field's name, its type, what reads it, and whether it must be there.
 _Step = tuple[str, Any, _Reader, bool]
-#: Varies a value.
-_Change = Callable[[Any, Mapping[str, Any]], Any]
 
 #: Levels of lists and objects within each other; more would break writers on the way.
 DEPTH_MAX = 64
@@ -146,12 +143,14 @@ def decode(cls: type[T], row: Mapping[str, Any]) -> T:
     if type(row.read_as) is not cls:
         row.read_as = _read_on(cls, row) if type(row.before) is cls else _read(cls, row)
         row.before = None
-    return cast("T", row.read_as)
+    read_as: T = row.read_as
+    return read_as
 
 
 def _read_on(cls: type[T], row: KeptRow) -> T:
     """Read what has changed of a row; take the rest from what was read before."""
-    plan, changes = _plan_by_name(cast("Any", cls)), {}
+    kind: Any = cls
+    plan, changes = _plan_by_name(kind), {}
     for name in row.changed:
         if name not in row:
             return _read(cls, row)
@@ -161,7 +160,8 @@ def _read_on(cls: type[T], row: KeptRow) -> T:
                 changes[name] = step[2](row[name])
             except (TypeError, ValueError, KeyError, AttributeError) as exc:
                 raise _misfit(cls, step, row[name]) from exc
-    return cast("T", vary(row.before, changes))
+    before: T = row.before
+    return vary(before, changes)
 
 
 @cache
@@ -175,48 +175,43 @@ def vary(value: T, changes: Mapping[str, Any]) -> T:
     Several times as fast for the many fields of a row, since no arguments are matched; fastest
     for a class without slots, which is why the rows that change most often have none.
     """
-    names, change = _way_to_vary(cast("Any", type(value)))
-    if not changes.keys() <= names:
-        return cast("T", replace(cast("Any", value), **changes))
-    return cast("T", change(value, changes))
+    kind: Any = type(value)
+    names, slots = _way_to_vary(kind)
+    if not changes or not changes.keys() <= names:
+        plain: Any = value
+        return replace(plain, **changes)  # type: ignore[no-any-return]
+    copy: T = object.__new__(kind)
+    if slots is None:
+        # A row has no cached properties, which would be copied with the fields.
+        fields_of = value.__dict__.copy()
+        fields_of.update(changes)
+        object.__setattr__(copy, "__dict__", fields_of)
+        return copy
+    for write, kept in zip(slots.writers.values(), slots.take(value)):  # noqa: B905 - of one length
+        write(copy, kept)
+    for name, changed in changes.items():
+        slots.writers[name](copy, changed)
+    return copy
+
+
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """What writes each field of a class, and what reads all at once."""
+
+    writers: dict[str, Callable[[Any, Any], None]]
+    take: Callable[[Any], tuple[Any, ...]]
 
 
 @cache
-def _way_to_vary(cls: Any) -> tuple[AbstractSet[str], _Change]:
-    """Return the fields that can be varied at once, and what does; none if a class checks them."""
+def _way_to_vary(cls: Any) -> tuple[frozenset[str], _Slots | None]:
+    """Return the fields that can be varied at once, none if a class checks them; its slots."""
     names = _names(cls)
     if len(names) == 1 or hasattr(cls, "__post_init__"):
-        return frozenset(), _vary_none
+        return frozenset(), None
     if "__slots__" not in vars(cls):
-        return frozenset(names), _vary_whole
+        return frozenset(names), None
     writers = {name: vars(cls)[name].__set__ for name in names}
-    return writers.keys(), partial(_vary_slots, writers, attrgetter(*names))
-
-
-def _vary_none(value: Any, _changes: Mapping[str, Any]) -> Any:
-    return value
-
-
-def _vary_whole(value: Any, changes: Mapping[str, Any]) -> Any:
-    # A row has no cached properties, which would be copied with the fields.
-    copy, fields_of = object.__new__(type(value)), value.__dict__.copy()
-    fields_of.update(changes)
-    object.__setattr__(copy, "__dict__", fields_of)
-    return copy
-
-
-def _vary_slots(
-    writers: Mapping[str, Callable[[Any, Any], None]],
-    take: Callable[[Any], tuple[Any, ...]],
-    value: Any,
-    changes: Mapping[str, Any],
-) -> Any:
-    copy = object.__new__(type(value))
-    for write, kept in zip(writers.values(), take(value)):  # noqa: B905 - of one length
-        write(copy, kept)
-    for name, changed in changes.items():
-        writers[name](copy, changed)
-    return copy
+    return frozenset(names), _Slots(writers, attrgetter(*names))
 
 
 def _read(cls: type[T], row: Mapping[str, Any]) -> T:
