@@ -1,12 +1,13 @@
 """Follow the queue from tick to tick: since when work waits, and since when there is none."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from spindown.app.reconcile.tick import Tick
 from spindown.contract.codec import vary
 from spindown.contract.row import GAP_RATE, BacklogRow, RateRow
-from spindown.domain.fleet import Backlog
+from spindown.domain.fleet import Backlog, Lease
 from spindown.domain.reaping import watch_from
 from spindown.domain.sizing import Waiting, next_margin
 
@@ -31,13 +32,15 @@ def follow_backlog(tick: Tick) -> None:
         "margin": margin.total_seconds(),
         "watched_since": watch_from(before.watched_since, before.seen_at, tick.policy, tick.now),
     }
-    tick.seen = vary(follow(before, tick.backlog, tick.now), changes)
+    tick.seen = vary(follow(before, tick.backlog, tick.now, tick.leases), changes)
     if before.empty_since is not None and tick.seen.empty_since is None:
         gap = (tick.now - before.empty_since).total_seconds()
         add_sample(tick, GAP_RATE, gap)
 
 
-def follow(before: BacklogRow, backlog: Backlog, now: datetime) -> BacklogRow:
+def follow(
+    before: BacklogRow, backlog: Backlog, now: datetime, leases: Iterable[Lease] = ()
+) -> BacklogRow:
     """Return the backlog row after a look at the queue.
 
     The clock of ``start_within`` runs from the first tick that saw visible work, and starts anew
@@ -48,7 +51,7 @@ def follow(before: BacklogRow, backlog: Backlog, now: datetime) -> BacklogRow:
         since = None
     elif since is None or before.claims != before.claims_seen:
         since = now
-    waiting = _waiting(before, backlog.visible, now)
+    waiting = _waiting(before, backlog.visible, now, leases)
     empty_since = (before.empty_since or now) if backlog.is_empty else None
     filled_since = before.filled_since
     if not backlog.is_empty and (filled_since is None or _was_empty_for_long(before, now)):
@@ -74,14 +77,22 @@ def waiting_of(row: BacklogRow) -> tuple[Waiting, ...]:
     return tuple(Waiting(since=since, jobs=jobs) for since, jobs in pairs)
 
 
-def _waiting(before: BacklogRow, visible: int, now: datetime) -> list[Waiting]:
+def _waiting(
+    before: BacklogRow, visible: int, now: datetime, leases: Iterable[Lease]
+) -> list[Waiting]:
     """Return the visible messages by the tick that saw them first.
 
-    SQS tells no message's age without a receive, but hands them out oldest first, as good as: a
-    claim takes one of the oldest, and what is more than was left has just come.
+    SQS tells no message's age without a receive and keeps order only roughly, so a claim takes what
+    its lease says was sent when. Of a job that is over already by this tick nobody knows: it
+    counts as one of the oldest. What is more than was left has just come.
     """
-    groups = list(waiting_of(before))
-    _take(groups, before.claims - before.claims_seen)
+    groups, since = list(waiting_of(before)), before.seen_at
+    claims = before.claims - before.claims_seen
+    for lease in leases:
+        if claims > 0 and lease.sent_at is not None and (since is None or lease.claimed_at > since):
+            _take_sent(groups, lease.sent_at)
+            claims -= 1
+    _take(groups, claims)
     left = sum(group.jobs for group in groups)
     _take(groups, left - visible)
     if visible > left:
@@ -90,6 +101,15 @@ def _waiting(before: BacklogRow, visible: int, now: datetime) -> list[Waiting]:
         first, second, *groups = groups
         groups.insert(0, replace(first, jobs=first.jobs + second.jobs))
     return groups
+
+
+def _take_sent(groups: list[Waiting], sent_at: datetime) -> None:
+    """Take one of the first group that a tick has seen since; none, if no tick has."""
+    place = next((at for at, group in enumerate(groups) if group.since >= sent_at), None)
+    if place is not None:
+        head = [groups[place]]
+        _take(head, 1)
+        groups[place : place + 1] = head
 
 
 def _take(groups: list[Waiting], jobs: int) -> None:

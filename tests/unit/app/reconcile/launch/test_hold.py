@@ -9,7 +9,7 @@ from spindown.contract import row as rows
 from spindown.contract.decision import Outcome
 from spindown.contract.row import BacklogRow
 from spindown.domain.fleet import Backlog
-from tests.builders import NOW, minutes
+from tests.builders import NOW, a_lease, minutes
 from tests.control import ControlWorld, with_policy
 
 
@@ -66,6 +66,42 @@ def test_launches_at_once_when_the_threshold_is_reached_while_holding() -> None:
 )
 def test_the_clock_of_waiting_work(before: BacklogRow, backlog: Backlog, since: Any) -> None:
     assert follow(before, backlog, NOW).backlog_since == since
+
+
+@pytest.mark.parametrize(
+    ("leases", "left"),
+    [
+        pytest.param([], (1, 2), id="nobody-knows-which-so-the-oldest"),
+        pytest.param([(-4.5, -0.5)], (2, 1), id="sent-before-the-second-look"),
+        pytest.param([(-9, -0.5)], (1, 2), id="sent-before-the-first"),
+        pytest.param([(-4, -0.5)], (2, 1), id="sent-as-the-second-looked"),
+        pytest.param([(-0.7, -0.5)], (2, 2, 0), id="sent-since-the-last"),
+        pytest.param([(-4.5, -1)], (1, 2), id="claimed-before-the-last-look"),
+        pytest.param([(None, -0.5)], (1, 2), id="sent-nobody-knows-when"),
+        pytest.param([(-4.5, -0.5), (-4.5, -0.4)], (2, 1), id="no-more-than-were-claimed"),
+    ],
+)
+def test_a_claim_takes_what_was_sent_when_its_lease_says(
+    leases: list[tuple[float | None, float]], left: tuple[int, ...]
+) -> None:
+    before = BacklogRow(
+        claims=8,
+        claims_seen=7,
+        seen_at=NOW - minutes(1),
+        waiting_since=(NOW - minutes(8), NOW - minutes(4)),
+        waiting_jobs=(2, 2),
+    )
+    held = [
+        a_lease(
+            sent_at=None if sent is None else NOW + minutes(sent), claimed_at=NOW + minutes(claimed)
+        )
+        for sent, claimed in leases
+    ]
+    visible = 4 if len(left) > 2 else 3
+
+    found = follow(before, Backlog(visible=visible, in_flight=1), NOW, held)
+
+    assert found.waiting_jobs == left[:2]
 
 
 def test_learns_the_gap_between_no_work_and_new_work() -> None:
