@@ -34,10 +34,10 @@ def test_shows_outcome_sizing_candidates_and_what_came_of_them() -> None:
     for part in (
         "launched",
         "3 waiting",
-        "wanted 1 more",
+        "wanted 3 more",
         "$/1000 items",
         "refused: InsufficientInstanceCapacity",
-        "launched 1",
+        "launched 3",
         "not reached",
         "left out by ladder",
     ):
