@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spindown.domain.interruption import free_hours
 from spindown.domain.policy import Policy
 from spindown.domain.ranking.bill import (
     REFUND_SHARE_AT_MOST,
@@ -15,6 +16,7 @@ from spindown.domain.ranking.terms import load_of
 from tests.builders import a_demand, minutes
 
 POLICY = Policy(checkpoint_interval=minutes(15))
+RARE = minutes(600)
 OVERHEAD = Overhead(boot=0.05, idle=0.05, checkpoint=0.005, policy=POLICY)
 LOAD = Load(items_per_hour=1000.0, workers=1, items=2000.0, slot_items_per_hour=1000.0)
 
@@ -43,6 +45,25 @@ def test_a_refund_below_its_limit_counts_in_full() -> None:
     hours = bill(LOAD, overhead, 0.5)
 
     assert hours.refund == pytest.approx(0.180408, abs=5e-7)
+
+
+def test_of_a_short_life_only_the_hours_lived_can_be_free() -> None:
+    # 18 minutes of work under checkpoints of ten hours.
+    rare = Overhead(boot=0.1, idle=0.1, checkpoint=0.005, policy=Policy(checkpoint_interval=RARE))
+    short = Load(items_per_hour=1000.0, workers=1, items=300.0, slot_items_per_hour=1000.0)
+
+    hours = bill(short, rare, 0.1)
+
+    assert 0.5 < hours.lived < 0.9
+    assert hours.refund == pytest.approx(free_hours(0.1, hours.lived))
+
+
+def test_a_checkpoint_at_every_item_has_an_interval() -> None:
+    # An item is 0.001 h, a checkpoint too.
+    for items in (0, 1):
+        policy = Policy(checkpoint_items=items)
+        overhead = Overhead(boot=0.05, idle=0.05, checkpoint=0.001, policy=policy)
+        assert pace(LOAD, overhead, 0.0)[0] == pytest.approx(2.0)
 
 
 def test_a_checkpoint_every_n_items_bounds_the_interval() -> None:
@@ -142,3 +163,10 @@ def test_the_backlog_is_shared_among_the_workers_it_needs(
     load = load_of(a_demand(**demand), rate, slots)
 
     assert (load.workers, load.items, load.items_per_hour) == (workers, items, useful)
+    assert load.slot_items_per_hour == rate / slots
+
+
+def test_a_worker_does_an_item_at_least() -> None:
+    crumb = a_demand(backlog_items=0.5, items_per_job=0.5, jobs=1)
+
+    assert load_of(crumb, 1000.0, 1).items == 1.0

@@ -48,6 +48,16 @@ def test_what_was_open_once_stays_open() -> None:
     assert price_ceilings(policy, minutes(6)) == {SPOT: 2.0, ON_DEMAND: 1.0}
 
 
+def test_a_later_rung_takes_nothing_back() -> None:
+    rungs = (
+        Rung(after=timedelta(0), capacity_types=frozenset({SPOT}), max_price_per_hour=1.5),
+        Rung(after=minutes(5), capacity_types=frozenset({SPOT}), max_price_per_hour=0.5),
+    )
+    policy = Policy(ladder=rungs, start_within=minutes(60), max_price_per_hour=2.0)
+
+    assert price_ceilings(policy, minutes(6)) == {SPOT: 1.5}
+
+
 def test_nothing_is_open_before_the_first_rung() -> None:
     policy = a_policy(ladder=RUNGS[1:2], start_within=minutes(60))
 

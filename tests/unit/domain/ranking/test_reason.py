@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spindown.domain.offer import Offer, Requirements
+from spindown.domain.offer import CapacityType, Offer, Requirements
 from spindown.domain.ranking import Closure
 from spindown.domain.requirement import JUDGED, misfit
 from tests.builders import (
@@ -63,6 +63,26 @@ LADDER = {"policy": a_policy(ladder=RUNGS, start_within=minutes(60))}
             None,
             id="four GPUs for four times the price",
         ),
+        pytest.param(
+            {
+                "instance_type": a_type("g4dn.12xlarge"),
+                "instance_price": 0.9,
+                "capacity_type": ON_DEMAND,
+            },
+            {"policy": a_policy(max_price_per_gpu_hour=0.25)},
+            None,
+            id="four GPUs on demand",
+        ),
+        *(
+            pytest.param(
+                {"instance_price": 0.75, "extra_price": 0.25, "capacity_type": kind},
+                {"policy": a_policy(max_price_per_hour=1.0)},
+                None,
+                id=f"{kind}, at the ceiling",
+            )
+            for kind in CapacityType
+        ),
+        pytest.param({}, {"policy": a_policy(min_reliability=0.5)}, None, id="reliable enough"),
         pytest.param(
             {
                 "instance_type": a_type("g4dn.12xlarge"),

@@ -5,9 +5,20 @@ from dataclasses import replace
 import pytest
 
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
+from spindown.domain.offer import Requirements
 from spindown.domain.policy import RankBy
 from spindown.domain.ranking import Candidate
-from tests.builders import ON_DEMAND, SPOT, a_demand, a_policy, a_pool, a_ranking, an_offer, minutes
+from tests.builders import (
+    ON_DEMAND,
+    SPOT,
+    a_demand,
+    a_policy,
+    a_pool,
+    a_ranking,
+    a_type,
+    an_offer,
+    minutes,
+)
 from tests.unit.domain.ranking.reading import measured, names, zones
 
 
@@ -122,8 +133,36 @@ def test_a_longer_list_than_is_kept_at_hand_is_whole(by: RankBy) -> None:
     assert len(found) == 500
     assert list(found) == sorted(found, key=lambda c: c.metric(by))
     assert found.top(100) == found.candidates[:100]
-    assert found.top(20) == found[:20]
+    assert all(found.top(count) == found[:count] for count in (1, 20, 31, 32, 33))
     assert found.best == found[0]
+
+
+def test_of_many_at_one_price_the_cheapest_item_comes_first() -> None:
+    offers = [an_offer(zone=f"z{n:03d}") for n in range(100)]
+    offers.append(an_offer("g6.xlarge"))
+
+    found = a_ranking(offers, policy=a_policy(rank_by=RankBy.PRICE))
+
+    assert found.best is not None
+    assert found.best.offer is offers[-1]
+
+
+def test_an_offer_costs_the_same_whatever_stands_beside_it() -> None:
+    offers = [
+        an_offer(zone="us-west-2a"),
+        an_offer(zone="us-west-2b", reclaim_share=0.9),
+        *(
+            an_offer(a_type(name, gpu_name="", gpu_count=0.0, vcpus=vcpus))
+            for name, vcpus in (("c7i.large", 2), ("c7i.4xlarge", 16))
+        ),
+    ]
+    anything = Requirements(gpu_count_min=0.0)
+
+    together = {c.offer: c.cost_per_item for c in a_ranking(offers, requirements=anything)}
+    alone = {o: a_ranking([o], requirements=anything)[0].cost_per_item for o in offers}
+
+    assert together == alone
+    assert len(set(together.values())) == 4
 
 
 def test_an_interruption_rate_is_shown_for_spot_only() -> None:
