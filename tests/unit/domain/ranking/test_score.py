@@ -137,6 +137,13 @@ def test_a_longer_list_than_is_kept_at_hand_is_whole(by: RankBy) -> None:
     assert found.best == found[0]
 
 
+def test_one_that_comes_late_takes_the_last_place_at_hand() -> None:
+    offers = [an_offer(zone=f"z{n:03d}", instance_price=0.2 + n / 1000) for n in range(64)]
+    offers.append(an_offer(zone="late", instance_price=0.2305))
+
+    assert zones(a_ranking(offers).top(32))[-1] == "late"
+
+
 def test_of_many_at_one_price_the_cheapest_item_comes_first() -> None:
     offers = [an_offer(zone=f"z{n:03d}") for n in range(100)]
     offers.append(an_offer("g6.xlarge"))
