@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from spindown.domain.learning import Knowledge, relative_throughput
+from spindown.domain.learning import Knowledge, ThroughputRecord, relative_throughput
+from spindown.domain.learning.knowledge import prior_hours
 from spindown.domain.learning.sample import worth_in_reports
 from tests.unit.domain.test_learning import measured, rate
 
@@ -47,3 +48,12 @@ def test_few_reports_of_unequal_jobs_move_a_gpu_little_and_many_do() -> None:
     assert prior < ratio(3) < 1.35 * prior
     assert ratio(3) < ratio(30) < ratio(300)
     assert ratio(300) == pytest.approx(3.3, rel=0.1)
+
+
+@pytest.mark.parametrize(("reports", "share"), [(0, 1.0), (1, 1.0), (4, 0.25)])
+def test_a_data_sheet_is_worth_the_hours_of_so_many_reports(reports: int, share: float) -> None:
+    record = ThroughputRecord(items=10.0, hours=2.0, reports=reports)
+    rates = (100.0, 100.0, 200.0)
+    known = Knowledge(throughput={("T4", 1.0): record, ("L4", 1.0): ThroughputRecord(rates=rates)})
+
+    assert prior_hours(known, record) == pytest.approx(worth_in_reports([rates]) * 2.0 * share)
