@@ -221,6 +221,14 @@ def test_a_bill_that_saves_less_than_fifty_dollars_is_too_small(
             id="some",
         ),
         pytest.param(
+            50.5,
+            "saves $0.50; it saves $50 from 100,000 such jobs a month on, now 1,000.",
+            id="half a dollar",
+        ),
+        pytest.param(
+            50.0, "saves $0.00; more of the same work would not change that.", id="as dear"
+        ),
+        pytest.param(
             40.0, "costs $10.00 more; more of the same work would not change that.", id="nothing"
         ),
     ],
