@@ -47,8 +47,9 @@ audit: setup ## Look up known vulnerabilities of what is deployed
 synth: setup ## Synthesise the CloudFormation templates into cdk.out
 	@$(BIN)/cdk synth --quiet $(ARGS)
 
-bench: setup ## Measure; figures go to docs/bench
+bench: setup ## Measure; figures go to docs/bench; then print the last comparison, or with DATA=DIR compare anew
 	@$(PYTEST) -m bench -p no:randomly -rA -o faulthandler_timeout=1800 tests/bench $(ARGS)
+	@$(BIN)/python -m tests.bench.compare $(if $(DATA),--data $(DATA),--render)
 
 compare: setup ## Compare with eight others and the bounds: docs/benchmarks.md; half an hour of a core; ARGS="--data DIR --processes 2"
 	@$(BIN)/python -m tests.bench.compare $(ARGS)

@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.bench.compare.case import CASES
 from tests.bench.compare.measure import Figures, measure
+from tests.bench.compare.screen import show
 from tests.bench.compare.source import Part
 from tests.bench.compare.table import page
 from tests.bench.compare.whole import Wholes, solve_whole
@@ -36,6 +37,7 @@ def main() -> int:
     whole = _read(options.out)
     if options.render:
         _keep(options.out, whole["results"], whole["told"], whole["wholes"])
+        _show(options.out)
         return 0
     if options.keep:
         results = {name: whole["results"][name] for name in whole["results"] if name not in names}
@@ -49,6 +51,7 @@ def main() -> int:
             print(f"{perf_counter() - begun:6.0f} s  {name} seed {seed}", flush=True)  # noqa: T201
             if seed == options.seeds:
                 _write(options, results, whole["wholes"], seconds)
+    _show(options.out)
     return 0
 
 
@@ -70,7 +73,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--integral", action="store_true", help="only bound S1 to S5 with whole machines"
     )
-    parser.add_argument("--render", action="store_true", help="only write the page anew")
+    parser.add_argument(
+        "--render", action="store_true", help="only write the page anew, and print it"
+    )
     parser.add_argument("--out", type=Path, default=DOCS, help="folder of benchmarks.md and .json")
     return parser.parse_args()
 
@@ -120,6 +125,10 @@ def _keep(
     ordered = {name: results[name] for name in CASES if name in results}
     written = page(ordered, wholes, told)  # type: ignore[arg-type]
     (out / "benchmarks.md").write_text(written, encoding="utf-8")
+
+
+def _show(out: Path) -> None:
+    show((out / "benchmarks.md").read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":
