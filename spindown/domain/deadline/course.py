@@ -76,7 +76,7 @@ class Outlook:
 
     #: The least slack first.
     verdicts: tuple[Verdict, ...] = ()
-    #: Of the job that waits and has least slack; None: none waits.
+    #: Of the job that waits and has least slack, of the urgent ones if there are; None: none waits.
     course: Course | None = None
     #: Jobs that wait and cannot wait longer for spot.
     urgent: int = 0
@@ -150,7 +150,8 @@ def look_out(jobs: Sequence[Unfinished], reserve: Reserve, now: datetime, *, slo
     patient = [each.waits_until for each in waiting if each.course is Course.SPOT]
     return Outlook(
         verdicts=tuple(verdicts),
-        course=waiting[0].course if not urgent and waiting else _gravest(urgent),
+        # Whoever has the least slack has the gravest course.
+        course=next((each.course for each in (*urgent, *waiting)), None),
         urgent=sum(each.job.jobs for each in urgent),
         waits_until=min(patient, default=None),
         speed=max((_speed(each, reserve, now) for each in urgent), default=0.0),
@@ -174,11 +175,6 @@ def _judge_all(
         if job.on is None and count > most:
             takes = max(takes, work / most + (1.0 - 1.0 / most) * longest)
         yield judge(job, reserve, now, takes=takes)
-
-
-def _gravest(urgent: Sequence[Verdict]) -> Course | None:
-    courses = {each.course for each in urgent}
-    return Course.ON_DEMAND if Course.ON_DEMAND in courses else next(iter(courses), None)
 
 
 def _speed(verdict: Verdict, reserve: Reserve, now: datetime) -> float:
@@ -246,11 +242,10 @@ def open_ladder(policy: Policy, wanted: Course | CapacityType) -> Policy:
 
     A kind that no rung allows is never bought: then the ladder is all there is.
     """
-    if wanted is Course.ANY or not policy.ladder:
-        rungs = policy.ladder
-    elif wanted is Course.SPOT:
-        rungs = policy.ladder[:1]
-    else:
+    rungs = policy.ladder
+    if wanted is Course.SPOT:
+        rungs = rungs[:1]
+    elif wanted is not Course.ANY:
         kind = _ON_DEMAND if wanted is Course.ON_DEMAND else CapacityType(wanted.value)
         rungs = tuple(
             replace(rung, capacity_types=frozenset({kind}))

@@ -53,7 +53,7 @@ def held_job(
     expected = worker_throughput(knowledge, worker, policy).items_per_hour / worker.slots
     pace = lease.pace(lease.items_done, beat_at)
     share = 1.0 if pace is None else min(1.0, pace / expected)
-    begun = expected * share * ((now - lease.claimed_at) / _HOUR) + lease.first_item
+    begun = expected * ((now - lease.claimed_at) / _HOUR) + lease.first_item
     done = min(max(begun, lease.items_done), lease.items_done + 1.0)
     rate = usual_throughput(knowledge, policy) * share
     return Unfinished(

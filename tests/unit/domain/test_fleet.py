@@ -2,9 +2,9 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.domain.fleet import Unavailable, remember_unavailable
+from spindown.domain.fleet import Due, Unavailable, remember_unavailable
 from spindown.domain.policy import Policy
-from tests.builders import NOW, a_pool, a_worker, minutes
+from tests.builders import NOW, a_lease, a_pool, a_worker, minutes
 
 
 def struck(
@@ -54,3 +54,40 @@ def test_a_longer_first_memory_than_the_limit_still_holds() -> None:
 def test_a_worker_knows_its_pool() -> None:
     assert a_worker().pool == a_pool()
     assert str(a_pool()) == "g4dn.xlarge/us-west-2a/spot"
+
+
+@pytest.mark.parametrize(
+    ("items_done", "first_item", "after", "pace"),
+    [
+        pytest.param(10, 0, 60, 11.0, id="ten done and one in hand"),
+        pytest.param(1, 0, 30, 4.0, id="one done and one in hand, in half an hour"),
+        pytest.param(10, 4, 30, 14.0, id="what it began with was done by another"),
+        pytest.param(0, 0, 60, None, id="none done yet"),
+        pytest.param(4, 4, 60, None, id="none done since it was resumed"),
+        pytest.param(10, 0, 0, None, id="in no time"),
+        pytest.param(10, 0, -1, None, id="before it was claimed"),
+    ],
+)
+def test_a_job_goes_on_at_the_pace_that_it_had_since_its_claim(
+    items_done: int, first_item: int, after: float, pace: float | None
+) -> None:
+    lease = a_lease(first_item=first_item)
+
+    assert lease.pace(items_done, NOW + minutes(after)) == pace
+
+
+def test_a_job_that_is_put_down_is_remembered_as_it_is_then() -> None:
+    lease = a_lease(items=600, items_done=20, sent_at=NOW - minutes(60))
+
+    assert lease.put_down(30, NOW + minutes(60)) == Due(
+        job_id="job-1",
+        sent_at=NOW - minutes(60),
+        items=600,
+        items_done=30,
+        items_per_hour=31.0,
+        at=NOW + minutes(60),
+    )
+
+
+def test_a_job_is_not_remembered_if_nobody_knows_when_it_was_sent() -> None:
+    assert a_lease(sent_at=None).put_down(30, NOW + minutes(60)) is None

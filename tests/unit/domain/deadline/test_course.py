@@ -131,6 +131,40 @@ def test_the_gravest_job_that_waits_sets_the_course_and_all_urgent_ones_count() 
     assert outlook.speed == pytest.approx(1.0)
 
 
+def test_a_long_job_may_be_urgent_before_a_short_one_that_has_less_slack() -> None:
+    # One hour of work holds back 31 minutes, ten hold back 40.
+    jobs = [a_job(35, work=1.0), a_job(39, work=10.0)]
+
+    outlook = look_out(jobs, RESERVE, NOW, slots=9)
+
+    assert (outlook.course, outlook.urgent) == (Course.ANY, 1)
+    assert outlook.waits_until == NOW + minutes(4)
+
+
+def test_where_no_job_is_urgent_all_wait_for_spot_on_whatever_speed() -> None:
+    outlook = look_out([a_job(500), a_job(400)], RESERVE, NOW, slots=9)
+
+    assert (outlook.course, outlook.urgent, outlook.speed) == (Course.SPOT, 0, 0.0)
+    assert outlook.waits_until == NOW + minutes(360)
+
+
+@pytest.mark.parametrize(
+    ("slack", "speed"),
+    [
+        pytest.param(20, 600 / 610, id="a change leaves more time than the work takes"),
+        pytest.param(10, 1.0, id="as much"),
+        pytest.param(-290, 2.0, id="half as much"),
+        pytest.param(-590, 0.0, id="none: no machine is fast enough"),
+        pytest.param(-600, 0.0, id="due now"),
+        pytest.param(-900, 0.0, id="overdue"),
+    ],
+)
+def test_an_urgent_job_asks_for_a_machine_that_does_it_in_the_time_left(
+    slack: float, speed: float
+) -> None:
+    assert look_out([a_job(slack)], RESERVE, NOW, slots=1).speed == pytest.approx(speed)
+
+
 @pytest.mark.parametrize(
     ("slots", "slack"),
     [
@@ -155,6 +189,7 @@ def test_what_does_not_wait_asks_for_no_launch() -> None:
     outlook = look_out([a_job(10, on=SPOT), a_job(10, on=ON_DEMAND)], RESERVE, NOW, slots=1)
 
     assert (outlook.course, outlook.urgent, outlook.waits_until) == (None, 0, None)
+    assert outlook.speed == 0.0
 
 
 def test_moving_pays_when_the_saving_outlives_the_move() -> None:
@@ -171,11 +206,22 @@ def test_moving_never_pays_for_less_work_than_a_change_takes() -> None:
     assert pays_at(verdict, 100.0, RESERVE, Policy()) == 0.0
 
 
-def test_spot_that_is_soon_taken_back_saves_for_no_longer() -> None:
-    verdict = judge(a_job(600, work=40.0, on=ON_DEMAND), RESERVE, NOW)
-    often = Reserve(change=minutes(10), rate=1.0)
+@pytest.mark.parametrize(
+    ("rate", "hours"),
+    [
+        pytest.param(0.0, 40.0, id="never: until the work is done"),
+        pytest.param(0.01, 40.0, id="after the work is done"),
+        pytest.param(0.1, 10.0, id="after 10 h"),
+        pytest.param(1.0, 1.0, id="after an hour"),
+    ],
+)
+def test_spot_that_is_taken_back_saves_for_no_longer(rate: float, hours: float) -> None:
+    reserve = Reserve(change=minutes(10), rate=rate)
+    verdict = judge(a_job(600, work=40.0, on=ON_DEMAND), reserve, NOW)
 
-    assert pays_at(verdict, 1.0, often, Policy()) < pays_at(verdict, 1.0, RESERVE, Policy())
+    limit = pays_at(verdict, 1.0, reserve, Policy())
+
+    assert limit == pytest.approx(0.95 * (hours - 1 / 6) / (hours + 1 / 6))
 
 
 LADDER = (
@@ -210,6 +256,11 @@ def test_a_kind_that_no_rung_allows_is_never_asked_for() -> None:
     assert not allows(policy, ON_DEMAND)
     assert open_ladder(policy, Course.ON_DEMAND).ladder == policy.ladder
     assert allows(a_policy(), ON_DEMAND)
+
+
+@pytest.mark.parametrize("wanted", [*Course, *CapacityType])
+def test_no_ladder_stays_none(wanted: Course | CapacityType) -> None:
+    assert open_ladder(a_policy(), wanted).ladder == ()
 
 
 def test_urgent_jobs_get_slots_side_by_side_whatever_else_is_wanted() -> None:

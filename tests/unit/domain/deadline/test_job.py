@@ -16,12 +16,16 @@ DAY = timedelta(days=1)
 #: A T4 does 60 items an hour, measured for so long that the prior is nothing.
 RECORD = ThroughputRecord(items=60_000.0, hours=1000.0, reports=1000)
 KNOWLEDGE = Knowledge(throughput={("T4", 1.0): RECORD}, items_per_job=(100.0, 20.0))
-POLICY = a_policy(lease_duration=minutes(5))
+#: The same of four on one machine, a slot each; no job was seen to end.
+SIZELESS = Knowledge(throughput={("T4", 4.0): RECORD})
+POLICY = a_policy(lease_duration=minutes(5), items_per_job_estimate=30.0)
 
 
-def held(lease: Lease, worker: Worker | None = None) -> Unfinished:
+def held(
+    lease: Lease, worker: Worker | None = None, knowledge: Knowledge = KNOWLEDGE
+) -> Unfinished:
     return held_job(
-        lease, worker or a_worker(), within=DAY, knowledge=KNOWLEDGE, policy=POLICY, now=NOW
+        lease, worker or a_worker(), within=DAY, knowledge=knowledge, policy=POLICY, now=NOW
     )
 
 
@@ -47,7 +51,14 @@ def test_work_left_is_items_left_at_the_measured_speed() -> None:
 
 def test_a_job_that_is_slower_than_most_takes_longer() -> None:
     # 30 items in an hour, and the one in hand.
-    assert held(a_long_lease(items_done=30)).work == pytest.approx(570 / 31 * HOUR, rel=0.02)
+    assert held(a_long_lease(items_done=30)).work == pytest.approx(569 / 31 * HOUR, rel=1e-4)
+
+
+def test_how_slow_a_job_is_its_last_heartbeat_told() -> None:
+    # Two minutes of the lease are left of five: 19 items in 57 minutes.
+    lease = a_long_lease(items_done=18, deadline=NOW + minutes(2))
+
+    assert held(lease).work == pytest.approx(581 / 20 * HOUR, rel=1e-4)
 
 
 def test_a_job_that_was_resumed_is_not_taken_to_be_fast() -> None:
@@ -56,10 +67,37 @@ def test_a_job_that_was_resumed_is_not_taken_to_be_fast() -> None:
     assert job.work == pytest.approx(40 / 60 * HOUR, rel=0.05)
 
 
-def test_the_item_in_hand_counts_as_far_as_it_should_be() -> None:
-    lease = a_long_lease(items=10, items_done=0, claimed_at=NOW - minutes(0.5))
+@pytest.mark.parametrize(
+    ("age", "first_item", "left"),
+    [
+        pytest.param(0.0, 0, 10.0, id="not begun"),
+        pytest.param(0.5, 0, 9.5, id="half done"),
+        pytest.param(0.5, 500, 9.5, id="half done since it was resumed"),
+        pytest.param(1.5, 0, 9.0, id="longer than it should take: done"),
+    ],
+)
+def test_the_item_in_hand_counts_as_far_as_it_should_be(
+    age: float, first_item: int, left: float
+) -> None:
+    lease = a_long_lease(
+        items=first_item + 10,
+        items_done=first_item,
+        first_item=first_item,
+        claimed_at=NOW - minutes(age),
+    )
 
-    assert held(lease).work == pytest.approx(minutes(9.5), rel=0.01)
+    assert held(lease).work == pytest.approx(minutes(left), rel=1e-4)
+
+
+def test_one_slot_of_several_is_expected_to_do_its_share() -> None:
+    lease = a_long_lease(items=10, items_done=0, claimed_at=NOW - minutes(0.5))
+    worker = a_worker(gpu_count=4.0, slots=4)
+
+    assert held(lease, worker, SIZELESS).work == pytest.approx(minutes(9.5), rel=1e-4)
+
+
+def test_a_job_whose_items_are_all_done_takes_no_time() -> None:
+    assert held(a_long_lease(items_done=600)).work == timedelta(0)
 
 
 def test_a_worker_that_does_not_tell_when_it_was_sent_counts_from_its_claim() -> None:
@@ -73,26 +111,23 @@ def test_what_ec2_takes_away_waits_already() -> None:
     assert held(a_long_lease(), a_worker(capacity_type=ON_DEMAND)).on is ON_DEMAND
 
 
-def test_a_job_of_unknown_size_is_taken_for_a_usual_one() -> None:
-    assert held(a_long_lease(items=0, items_done=0, claimed_at=NOW)).work == pytest.approx(
-        HOUR, rel=0.01
-    )
+@pytest.mark.parametrize(
+    ("knowledge", "work"),
+    [
+        pytest.param(KNOWLEDGE, minutes(60), id="the mean of those that were done"),
+        pytest.param(SIZELESS, minutes(30), id="none was: the estimate"),
+    ],
+)
+def test_a_job_of_unknown_size_is_taken_for_a_usual_one(
+    knowledge: Knowledge, work: timedelta
+) -> None:
+    lease = a_long_lease(items=0, items_done=0, claimed_at=NOW)
+    due = Due(job_id="j", sent_at=NOW, items=0, items_done=0, at=NOW)
 
+    job = put_down(due, within=DAY, knowledge=knowledge, policy=POLICY)
 
-def test_what_was_put_down_is_remembered_as_it_was() -> None:
-    lease = a_long_lease(items_done=30)
-
-    due = lease.put_down(30, NOW)
-
-    assert due == Due(
-        job_id=lease.job_id,
-        sent_at=NOW - 2 * HOUR,
-        items=600,
-        items_done=30,
-        items_per_hour=31.0,
-        at=NOW,
-    )
-    assert a_long_lease(sent_at=None).put_down(30, NOW) is None
+    assert held(lease, knowledge=knowledge).work == pytest.approx(work, rel=1e-4)
+    assert job.work == pytest.approx(work, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -106,15 +141,25 @@ def test_a_job_that_nobody_holds_takes_as_long_as_its_last_holder_found(
     job = put_down(due, within=DAY, knowledge=KNOWLEDGE, policy=POLICY)
 
     assert job.work == pytest.approx(hours * HOUR, rel=0.01)
-    assert (job.due, job.on) == (NOW + DAY, None)
+    assert (job.job_id, job.due, job.on) == ("j", NOW + DAY, None)
+
+
+def test_a_job_that_was_put_down_with_all_its_items_done_takes_no_time() -> None:
+    due = Due(job_id="j", sent_at=NOW, items=600, items_done=600, at=NOW)
+
+    assert put_down(due, within=DAY, knowledge=KNOWLEDGE, policy=POLICY).work == timedelta(0)
 
 
 def test_messages_that_nobody_has_claimed_are_as_large_as_the_largest() -> None:
-    waiting = [Waiting(since=NOW - HOUR, jobs=2), Waiting(since=NOW, jobs=5)]
+    waiting = [
+        Waiting(since=NOW - HOUR, jobs=2),
+        Waiting(since=NOW, jobs=5),
+        Waiting(since=NOW, jobs=1),
+    ]
 
     jobs = list(never_claimed(waiting, 3, items=50, within=DAY, knowledge=KNOWLEDGE, policy=POLICY))
 
-    assert [job.jobs for job in jobs] == [2, 1]
+    assert [(job.job_id, job.jobs) for job in jobs] == [("", 2), ("", 1)]
     # A tick may be a tick late to see them.
     assert jobs[0].due == NOW + 23 * HOUR - minutes(1)
     assert jobs[0].work == pytest.approx(100 / 60 * HOUR, rel=0.01)
@@ -128,7 +173,22 @@ def test_a_larger_job_that_somebody_holds_shows_how_large_they_may_be() -> None:
     assert job.work == pytest.approx(10 * HOUR, rel=0.01)
 
 
-def test_nothing_is_measured_before_a_report() -> None:
-    assert is_measured(KNOWLEDGE)
+def test_where_no_size_is_known_messages_are_as_large_as_the_estimate() -> None:
+    waiting = [Waiting(since=NOW, jobs=1)]
+
+    (job,) = never_claimed(waiting, 1, items=0, within=DAY, knowledge=SIZELESS, policy=POLICY)
+
+    assert job.work == pytest.approx(minutes(30), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("items", "hours", "expected"),
+    [(0.0, 0.0, False), (0.0, 1.0, False), (1.0, 0.0, False), (1.0, 0.5, True)],
+)
+def test_speed_is_measured_once_items_were_done_in_some_time(
+    items: float, hours: float, expected: bool
+) -> None:
+    record = ThroughputRecord(items=items, hours=hours)
+
+    assert is_measured(Knowledge(throughput={("T4", 1.0): record})) is expected
     assert not is_measured(Knowledge())
-    assert not is_measured(Knowledge(throughput={("T4", 1.0): ThroughputRecord(hours=1.0)}))
