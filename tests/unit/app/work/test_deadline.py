@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from spindown.app.ending import free_leases
+from spindown.app.ledger import Ledger
 from spindown.app.port import Key, Write
 from spindown.app.work.claim import Declined, Outcome
 from spindown.app.work.heartbeat import extend_lease
@@ -18,7 +20,7 @@ from spindown.contract.job.manifest import (
     encode_manifest,
     manifest_key,
 )
-from spindown.contract.row import due_sort, workload_partition
+from spindown.contract.row import due_sort, lease_sort, workload_partition
 from spindown.domain.fleet import Due
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
@@ -162,16 +164,64 @@ def test_a_heartbeat_tells_how_many_items_there_are_where_the_claim_did_not_know
     assert extended.items == known
 
 
-@pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.CANCELLED, JobState.FAILED])
-def test_a_job_that_is_over_is_forgotten_where_its_message_comes_again(state: JobState) -> None:
+def test_a_claim_does_not_know_how_many_items_an_input_holds_that_is_read_after_it() -> None:
+    world = a_world()
+    world.sources["s3://inputs/list.jsonl"] = b'"a"\n"b"\n"c"\n'
+
+    assert world.hold({"job_id": "j", "items_uri": "s3://inputs/list.jsonl"}).lease.items == 0
+
+
+@pytest.mark.parametrize("has_deadlines", [True, False])
+def test_what_an_instance_held_that_is_gone_is_remembered_if_there_are_deadlines(
+    has_deadlines: bool,
+) -> None:
+    world = a_world()
+    held = world.hold(JOB)
+    ledger = Ledger(world.table, WORKLOAD)
+    ledger.write(ledger.change(lease_sort("i-1", 0), {"items_done": 3}))
+    lease, now = replace(held.lease, items_done=3), world.clock.now()
+
+    free_leases((lease,), ledger, world.queue, now=now, has_deadlines=has_deadlines)
+
+    assert due(world) == (lease.put_down(3, now) if has_deadlines else None)
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome"),
+    [
+        (JobState.COMPLETED, Outcome.OVER),
+        (JobState.CANCELLED, Outcome.OVER),
+        (JobState.FAILED, Outcome.DEAD_LETTERED),
+    ],
+)
+def test_a_job_that_is_over_is_forgotten_where_its_message_comes_again(
+    state: JobState, outcome: Outcome
+) -> None:
     world = a_world()
     world.put_manifest(state=state)
     remember(world)
     world.send(JOB)
 
-    assert isinstance(world.claim(), Declined)
+    declined = world.claim()
 
+    assert isinstance(declined, Declined)
+    assert declined.outcome is outcome
     assert due(world) is None
+
+
+def test_a_claim_that_fails_leaves_what_is_remembered() -> None:
+    world = a_world()
+    put_down(world, world.hold(JOB), 2)
+    known = due(world)
+    world.presence("i-2")
+    world.change_worker("i-2", state="condemned")
+
+    declined = world.claim(a_seat("i-2"))
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome is Outcome.CONDEMNED
+    assert known is not None
+    assert due(world) == known
 
 
 def test_a_job_that_is_put_back_stays_remembered() -> None:
