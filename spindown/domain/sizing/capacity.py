@@ -15,6 +15,10 @@ from spindown.domain.learning import (
 from spindown.domain.policy import Policy
 
 _HOUR = timedelta(hours=1)
+#: How long a launch without an answer counts against ``max_workers``: until what it may have given
+#: has checked in late, or been ended by its own timer. For longer, a region that never answers
+#: again would keep all others from launching.
+_UNANSWERED_FOR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +94,7 @@ def capacity(
             rests = rests + [timedelta(0)] * (worker.slots - len(rests))
         total += sum(per_slot * _share(rest, boot, span) for rest in rests)
         slots += [SlotAhead(free_in=rest, items_per_hour=per_slot) for rest in rests]
-    pending = _pending(launches, check_in_within(knowledge, policy), now)
-    for launch in pending:
+    for launch in _pending(launches, check_in_within(knowledge, policy), now):
         rest = max(boot - (now - launch.intended_at), timedelta(0))
         total += launch.count * launch.items_per_hour
         free += launch.count * launch.slots
@@ -100,7 +103,7 @@ def capacity(
     return Capacity(
         items_per_hour=total,
         free_slots=free,
-        workers=len(counted) + sum(launch.count for launch in pending),
+        workers=len(counted) + sum(x.count for x in _pending(launches, _UNANSWERED_FOR, now)),
         next_free=min(busy_ends, default=None),
         slots=tuple(slots),
     )
@@ -162,7 +165,7 @@ def _rest(lease: Lease, items: int, usual: float, policy: Policy, now: datetime)
 
 
 def _pending(launches: Sequence[Launch], within: timedelta, now: datetime) -> list[Launch]:
-    """Return intents without an outcome that may still turn into workers."""
+    """Return intents that are no older and that nobody knows the outcome of."""
     return [
         launch
         for launch in launches

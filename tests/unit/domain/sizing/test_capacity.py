@@ -23,7 +23,7 @@ def test_an_open_intent_counts_as_capacity() -> None:
     [
         pytest.param(a_launch(state=LaunchState.LAUNCHED), id="its workers are there"),
         pytest.param(a_launch(state=LaunchState.REFUSED), id="refused"),
-        pytest.param(a_launch(intended_at=NOW - minutes(13)), id="too old to come true"),
+        pytest.param(a_launch(intended_at=NOW - minutes(61)), id="too old to come true"),
     ],
 )
 def test_a_settled_intent_is_no_capacity(launch: Launch) -> None:
@@ -152,7 +152,17 @@ def test_every_worker_and_every_launch_adds_its_slots() -> None:
 
 def test_an_intent_may_come_true_for_two_slow_boots() -> None:
     # Boots of six minutes.
-    assert present(launches=[a_launch(intended_at=NOW - minutes(12))]).workers == 1
+    assert present(launches=[a_launch(intended_at=NOW - minutes(12))]).free_slots == 1
+    assert present(launches=[a_launch(intended_at=NOW - minutes(13))]).free_slots == 0
+
+
+def test_nothing_more_is_launched_beside_what_an_unanswered_launch_may_have_given() -> None:
+    # EC2 has not answered since: what it gave may run, though it should have checked in.
+    silent = a_launch(count=3, intended_at=NOW - minutes(60))
+
+    found = present(launches=[silent])
+
+    assert (found.workers, found.slots, found.items_per_hour) == (3, (), 0.0)
 
 
 def test_a_boot_that_nothing_is_known_of_takes_as_long_as_the_policy_says() -> None:
