@@ -24,7 +24,7 @@ from spindown.contract.event import (
 )
 from spindown.contract.job.manifest import decode_manifest
 from spindown.contract.settings import RunSettings, WorkloadSettings
-from spindown.domain.fleet import Lease, Worker
+from spindown.domain.fleet import LaunchState, Lease, Worker
 from spindown.domain.interruption import NOTICE
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
@@ -293,7 +293,9 @@ class ProofWorld(ControlWorld):
     def is_at_rest(self) -> bool:
         view = self.view()
         live = [w for w in view.workers.values() if w.ended_at is None]
-        return not (self.queue.bodies() or self.running or live or view.leases)
+        # One without an answer may still turn out to have given an instance, that has ended since.
+        open_launches = [x for x in view.launches.values() if x.state is LaunchState.INTENDED]
+        return not (self.queue.bodies() or self.running or live or view.leases or open_launches)
 
     def _unrest(self) -> str:
         view = self.view()
