@@ -18,8 +18,6 @@ from spindown.domain.offer import CapacityType, Pool
 
 _THROUGHPUT = f"{rows.RATE}throughput#"
 _POOL = f"{rows.RATE}pool#"
-
-
 _NONE: Mapping[str, SpendRow] = {}
 #: Days whose launches are looked at, and how many launches say something.
 _DAYS = 2
