@@ -228,7 +228,7 @@ class Chronicle:
         past = self.world.table.query(rows.history_partition(self.world.workload), rows.LAUNCH)
         launches = [*self.world.view().launches.values()]
         launches += [decode(Launch, row) for row in past.values()]
-        return {launch.launch_id for launch in launches if launch.reason == UNTOLD}
+        return {launch.launch_id for launch in launches if UNTOLD in launch.reason}
 
     def _month(self) -> BudgetRow:
         found: Mapping[str, object] = self.world.table.query(rows.DEPLOYMENT_PARTITION, rows.BUDGET)

@@ -158,6 +158,25 @@ def test_what_ran_and_ended_while_nobody_asked_is_missing_only_once_ec2_has_forg
     chronicle.close()
 
 
+def test_what_ended_unseen_is_missing_also_where_another_of_its_launch_still_runs() -> None:
+    world = a_world()
+    chronicle = Chronicle(world)
+    for _ in range(6):
+        world.submit(10)
+    world.compute.lose_next_answer(is_carried_out=True)
+    world.tick()
+    gone, *_ = world.running
+    world.reclaim(gone, notice=False)
+    chronicle.look()
+
+    world.tick(timedelta(minutes=61))
+
+    (launch,) = (x for x in world.view().launches.values() if x.intended_at == NOW)
+    assert launch.reason == f"{ADOPTED}; of the others {UNTOLD}"
+    world.recover(chronicle.look)
+    chronicle.close()
+
+
 @pytest.mark.parametrize("copies", [1, 3])
 def test_a_message_that_is_delivered_again_and_again_is_worked_on_once(copies: int) -> None:
     world = up(workers=2)

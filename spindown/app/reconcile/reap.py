@@ -166,7 +166,7 @@ def _count_miss(tick: Tick, worker: Worker) -> None:
 def _was_adopted(tick: Tick, worker: Worker) -> bool:
     """Tell whether it had no row for a while, so that it could not check in."""
     launch = tick.launch_of(worker)
-    return launch is not None and launch.reason == ADOPTED
+    return launch is not None and launch.reason.startswith(ADOPTED)
 
 
 def _strike(tick: Tick, worker: Worker, *, unclaimed: int = 0) -> None:

@@ -11,7 +11,12 @@ import json
 from datetime import timedelta
 
 from spindown.app.port import LaunchedInstance, LaunchRequest, RefusalKind
-from spindown.app.reconcile.launch.outcome import backing_off_until, give_up, record_outcome
+from spindown.app.reconcile.launch.outcome import (
+    ADOPTED,
+    backing_off_until,
+    give_up,
+    record_outcome,
+)
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import tag
 from spindown.contract.codec import decode, encode
@@ -57,15 +62,17 @@ def _adopt_one(tick: Tick, launch: Launch) -> None:
             region=request.region, tags={tag.LAUNCH: launch.launch_id}
         )
     ]
+    is_told = tick.now - launch.intended_at <= _DESCRIBED_FOR
     if found:
-        record_outcome(tick, launch, request, found, (), adopted=True)
+        is_whole = is_told or len(found) >= launch.count
+        reason = ADOPTED if is_whole else f"{ADOPTED}; of the others {UNTOLD}"
+        record_outcome(tick, launch, request, found, (), adopted=reason)
     elif tick.now - launch.intended_at <= _REPLAY_WITHIN:
         if backing_off_until(tick, request.region) is not None:
             tick.notes.append(f"launch {launch.launch_id} waits: EC2 asked to slow down")
         else:
             _replay(tick, launch, request)
     else:
-        is_told = tick.now - launch.intended_at <= _DESCRIBED_FOR
         give_up(tick, launch, NEVER if is_told else UNTOLD)
 
 
@@ -77,7 +84,7 @@ def _replay(tick: Tick, launch: Launch, request: LaunchRequest) -> None:
         codes = sorted({refusal.code for refusal in answer.refusals})
         tick.notes.append(f"launch {launch.launch_id}: asked again, answered {', '.join(codes)}")
         return
-    record_outcome(tick, launch, request, answer.instances, answer.refusals, adopted=True)
+    record_outcome(tick, launch, request, answer.instances, answer.refusals, adopted=ADOPTED)
 
 
 def decode_request(launch: Launch) -> LaunchRequest | None:

@@ -41,7 +41,7 @@ _NOTHING = Refusal(
 RELIEF_STAYS_TICKS = 5
 #: Characters that a row keeps of EC2's words.
 _REASON_AT_MOST = 500
-#: Reason on a launch whose workers had no row for a while.
+#: With this begins the reason on a launch whose workers had no row for a while.
 ADOPTED = "adopted"
 
 
@@ -52,9 +52,12 @@ def record_outcome(
     instances: Sequence[LaunchedInstance],
     refusals: Sequence[Refusal],
     *,
-    adopted: bool = False,
+    adopted: str = "",
 ) -> AttemptRecord:
-    """Let the journal complete a launch; bring the tick's rows up to date."""
+    """Let the journal complete a launch; bring the tick's rows up to date.
+
+    ``adopted`` is the reason on a launch whose answer was lost; "": it was answered.
+    """
     if not instances and not refusals:
         # HTTP 200 with nothing in it is a failure all the same.
         refusals = (_NOTHING,)
@@ -64,7 +67,7 @@ def record_outcome(
         state=LaunchState.LAUNCHED if instances else LaunchState.REFUSED,
         instance_ids=tuple(found.instance_id for found in instances),
         reserved_usd=launch.reserved_usd * min(1.0, len(instances) / max(1, launch.count)),
-        reason=ADOPTED if adopted else _reasons(refusals),
+        reason=adopted or _reasons(refusals),
     )
     _note(tick, launch, done, worker_writes, len(refusals))
     _forget_unavailable(tick, instances)
@@ -76,7 +79,7 @@ def record_outcome(
         launch_id=launch.launch_id,
         pools=tuple(str(pool) for pool in pools_of(request)),
         count=request.count,
-        outcome=_outcome(instances, refusals, adopted=adopted),
+        outcome=_outcome(instances, refusals, adopted=bool(adopted)),
         instances={found.instance_id: str(_pool(found)) for found in instances},
         refusals=tuple(_record(request, refusal) for refusal in refusals),
         reserved_usd=done.reserved_usd,
