@@ -2,8 +2,10 @@
 
 Both talk over loopback to a server in another process. The shipped slot claims, leases,
 computes by a real child, commits and completes; the bare loop only repeats, with boto3, the very
-requests that the slot has been seen to make. CPU is that of the client process alone, and the
-ratio is of turns side by side: whatever else the machine does slows both.
+requests that the slot has been seen to make. It has boto3's defaults, as who writes such a loop
+would: parameters are validated, and each request describes its process, which ours leave out. CPU
+is that of the client process alone, and the ratio is of turns side by side: whatever else the
+machine does slows both.
 """
 
 import io
