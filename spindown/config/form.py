@@ -88,6 +88,10 @@ DeviceName = Annotated[
 
 
 class Table(BaseModel):
-    """A table of spindown.toml: frozen, and a misspelt key is an error."""
+    """A table of spindown.toml: frozen, and a misspelt key is an error.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    A form is built when something is first held against it, so that a function that reads a live
+    edit builds the policy's alone.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, defer_build=True)

@@ -62,7 +62,14 @@ aws._ec2("us-east-1")
 """
 HANDLER = TIMED.format(start=SCALER)
 #: A live edit of the policy is validated, which is all that pydantic is for.
-EDITED = TIMED.format(start=SCALER + "import spindown.config")
+EDITED = TIMED.format(
+    start=SCALER
+    + """
+from spindown.config import merge_policy
+from spindown.domain.policy import Policy
+merge_policy(Policy(), {"max_workers": 3, "idle_timeout": "5m"})
+"""
+)
 
 
 class Start:
