@@ -21,7 +21,9 @@ from spindown.error import ContractError, NotFound, PreconditionFailed, Spindown
 
 #: Waits for reconcile to write the row of an instance that was quicker than its launch.
 _CHECK_IN_PAUSE = timedelta(seconds=1)
-
+#: Others that a check-in gives way to. Who raises the version of a row that boots ends it too, so
+#: one would do; but who loses for ever must not ask for ever.
+_CHECK_IN_TRIES = 5
 
 #: Nor ended: whoever is taken for gone is neither counted nor paid for, so must not go on.
 _NOT_CONDEMNED = When(
@@ -88,21 +90,18 @@ class Presence:
         Raises:
             Condemned: it was given up on, or has ended already.
             NotFound: no row within ``patience``: nobody has launched this instance for us.
+            PreconditionFailed: whatever was read of the row was out of date when it was written.
         """
-        give_up_at = self._ports.clock.now() + patience
-        while True:
-            row = self._ports.table.get(self._key)
-            if row is not None:
-                worker = decode(Worker, row)
-                if not worker.is_live:
-                    raise Condemned(f"{self._instance_id} is {worker.state}: {worker.reason}")
-                try:
-                    return self._check_in_over(worker)
-                except PreconditionFailed:
-                    continue
-            if self._ports.clock.now() >= give_up_at:
-                raise NotFound(f"no worker row of {self._instance_id} within {patience}")
-            self._ports.pause(_CHECK_IN_PAUSE)
+        for _ in range(_CHECK_IN_TRIES):
+            worker = self.await_row(patience=patience)
+            if not worker.is_live:
+                raise Condemned(f"{self._instance_id} is {worker.state}: {worker.reason}")
+            with suppress(PreconditionFailed):
+                return self._check_in_over(worker)
+        raise PreconditionFailed(
+            f"the row of {self._instance_id} was not as it had just been read, {_CHECK_IN_TRIES} "
+            f"times in a row: see who else writes it, or whether its version is a number"
+        )
 
     def _check_in_over(self, worker: Worker) -> Worker:
         now = self._ports.clock.now()
@@ -252,7 +251,9 @@ class Presence:
         row = self._change(
             {"state": WorkerState.DRAINED.value, "reason": reason}, when, add={"version": 1}
         )
-        return row is not None
+        # If the first answer was lost, the call's repetition finds what it has written itself.
+        row = self._ports.table.get(self._key) if row is None else row
+        return row is not None and row.get("state") == WorkerState.DRAINED.value
 
     def record_notice(self, deadline: datetime) -> None:
         """Write down that EC2 takes the instance, if nobody has yet."""

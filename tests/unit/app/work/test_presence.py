@@ -13,7 +13,7 @@ from spindown.app.work.release import release
 from spindown.contract.codec import encode
 from spindown.contract.row import BACKLOG, workload_partition
 from spindown.domain.fleet import GpuUse, WorkerState
-from spindown.error import NotFound, Unreachable
+from spindown.error import NotFound, PreconditionFailed, Unreachable
 from spindown.memory.interception import PortCall
 from tests.work import WORKLOAD, WorkWorld, a_seat, items
 
@@ -121,6 +121,34 @@ def test_who_is_given_up_while_it_checks_in_does_not_come_to_life_again(is_gone:
         unknown(world).check_in(patience=timedelta(0))
 
     assert is_gone is (world.table.get(world.worker_key("i-1")) is None)
+
+
+def test_who_never_finds_the_row_as_it_was_read_gives_up() -> None:
+    world = WorkWorld()
+    world.launch()
+    row = world.table.get(world.worker_key("i-1")) or {}
+    row.pop("version")
+    world.table.write(Write(key=world.worker_key("i-1"), delete=True))
+    world.table.write(Write(key=world.worker_key("i-1"), set=row))
+
+    with pytest.raises(PreconditionFailed, match="the row of i-1 was not as it had just been read"):
+        unknown(world).check_in(patience=10 * MINUTE)
+
+    assert world.calls["table.write"] == 5
+
+
+def test_a_check_in_that_another_write_forestalls_is_made_over_the_new_row() -> None:
+    world = WorkWorld()
+    world.launch()
+
+    def forestall(call: PortCall) -> None:
+        if call.method == "write":
+            world.before = None
+            world.change_worker("i-1", version=7)
+
+    world.before = forestall
+
+    assert unknown(world).check_in(patience=timedelta(0)).version == 8
 
 
 def test_a_process_that_comes_back_lets_the_jobs_of_the_one_before_go_at_once() -> None:
@@ -282,6 +310,31 @@ def test_a_worker_that_drains_says_since_when_with_every_write() -> None:
     presence.beat()
 
     assert world.worker().draining_at == drained_at
+
+
+def test_a_worker_is_drained_though_the_answer_that_says_so_was_lost() -> None:
+    world = WorkWorld()
+    presence = world.presence()
+
+    def repeat(call: PortCall) -> None:
+        if call.method == "write":
+            world.before = None
+            world.table.write(*call.args)
+
+    world.before = repeat
+
+    assert presence.drain("idle", unless_warm=True)
+    assert world.worker().version == 2
+
+
+@pytest.mark.parametrize("state", [WorkerState.BUSY, WorkerState.CONDEMNED])
+def test_a_worker_that_is_not_idle_any_more_does_not_drain(state: WorkerState) -> None:
+    world = WorkWorld()
+    presence = world.presence()
+    world.change_worker("i-1", state=state)
+
+    assert not presence.drain("idle")
+    assert world.worker().state is state
 
 
 # What the claim writes beside it.
