@@ -32,18 +32,20 @@ def use_parts(
 
 
 def make_tagged(*, deployment: str, template_ids: Sequence[str]) -> list[iam.PolicyStatement]:
-    """Return the making of what a launch makes, each bearing our tag from the start."""
+    """Return the making of what a launch makes, each bearing our tag from the start.
+
+    A spot request bears none, since the same template is there for on demand; EC2 makes it only
+    beside an instance, which does.
+    """
     instances = regional("ec2", "instance/*")
-    beside = [
-        regional("ec2", f"{kind}/*")
-        for kind in ("network-interface", "spot-instances-request", "volume")
-    ]
+    beside = [regional("ec2", f"{kind}/*") for kind in ("network-interface", "volume")]
     made = [regional("ec2", "fleet/*"), instances, *beside]
     ours = {f"aws:RequestTag/{tag.DEPLOYMENT}": deployment}
     launching = {"ec2:CreateAction": ["CreateFleet", "RunInstances"]}
     from_ours = {"ec2:LaunchTemplate": _templates(template_ids)}
     return [
         allow("RequestTaggedFleets", ["ec2:CreateFleet"], made, {"StringEquals": ours}),
+        allow("RequestSpot", _LAUNCH, [regional("ec2", "spot-instances-request/*")]),
         allow("LaunchTaggedParts", ["ec2:RunInstances"], beside, {"StringEquals": ours}),
         allow(
             "LaunchTaggedInstances",

@@ -11,8 +11,10 @@ from spindown.config.form import Architecture
 from spindown.contract import tag
 from spindown.contract.settings import TemplateRef
 
-#: What carries tags at a launch besides the instance, for the bill and for the grants.
-_BESIDES = ("network-interface", "spot-instances-request", "volume")
+#: What carries tags at a launch besides the instance, for the bill and for the grants. Not the spot
+#: request: EC2 launches nothing on demand from a template with tags for one
+#: (github.com/github-aws-runners/terraform-aws-github-runner/issues/4561).
+_BESIDES = ("network-interface", "volume")
 
 
 def add_templates(

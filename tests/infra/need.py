@@ -168,15 +168,17 @@ _FOUND = [
     ours("ec2", "subnet/NetworkSubnetA"),
     ours("ec2", "subnet/NetworkSubnetC"),
 ]
-_BESIDE = [
-    ours("ec2", f"{kind}/*") for kind in ("network-interface", "spot-instances-request", "volume")
-]
+_BESIDE = [ours("ec2", f"{kind}/*") for kind in ("network-interface", "volume")]
 _MADE = [ours("ec2", "fleet/*"), ours("ec2", "instance/*"), *_BESIDE]
 
 #: What CreateFleet asks for each thing that it uses or makes, and RunInstances within it.
 _LAUNCH_NEEDS = [
     *(Call(f"ec2:{a}", one) for a in ("CreateFleet", "RunInstances") for one in _FOUND),
     *(Call("ec2:CreateFleet", one, _OURS) for one in _MADE),
+    *(
+        Call(f"ec2:{action}", ours("ec2", "spot-instances-request/*"))
+        for action in ("CreateFleet", "RunInstances")
+    ),
     *(Call("ec2:RunInstances", one, _OURS) for one in _BESIDE),
     *(
         Call(

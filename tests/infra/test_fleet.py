@@ -50,7 +50,7 @@ def test_every_tag_by_which_a_worker_finds_home_is_on_its_template(
     assert len(tags) <= 50
 
 
-@pytest.mark.parametrize("kind", ["network-interface", "spot-instances-request", "volume"])
+@pytest.mark.parametrize("kind", ["network-interface", "volume"])
 def test_what_comes_with_an_instance_bears_the_tags_of_the_bill(
     assembly: Assembly, kind: str
 ) -> None:
@@ -58,6 +58,15 @@ def test_what_comes_with_an_instance_bears_the_tags_of_the_bill(
 
     assert tags[tag.DEPLOYMENT] == "lab"
     assert tags[tag.WORKLOAD] == "rich"
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_no_template_tags_what_a_launch_on_demand_does_not_make(
+    assembly: Assembly, name: str
+) -> None:
+    tagged = {one["ResourceType"] for one in launch_data(assembly, name)["TagSpecifications"]}
+
+    assert tagged == {"instance", "network-interface", "volume"}
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

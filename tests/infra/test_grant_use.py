@@ -56,6 +56,7 @@ STATEMENTS = [
             "LaunchFromTemplates",
             "LaunchWithParts",
             "RequestTaggedFleets",
+            "RequestSpot",
             "LaunchTaggedParts",
             "LaunchTaggedInstances",
             "TagLaunches",

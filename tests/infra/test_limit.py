@@ -51,7 +51,7 @@ def test_no_policy_of_a_large_outpost_is_too_long(tmp_path: Path) -> None:
     assert len(attached) == 2
     # Split, and nothing lost.
     sids = [s["Sid"] for one in attached for s in one["PolicyDocument"]["Statement"]]
-    assert len(sids) == len(set(sids)) == 12
+    assert len(sids) == len(set(sids)) == 13
 
 
 def test_a_role_that_would_have_too_many_policies_is_told_of() -> None:

@@ -33,8 +33,9 @@ KEPT = {
     ),
     **{
         f"{_LAUNCHED}{one}/*]": _MADE_BY_THE_LAUNCH
-        for one in ("fleet", "instance", "network-interface", "spot-instances-request", "volume")
+        for one in ("fleet", "instance", "network-interface", "volume")
     },
+    f"{_LAUNCHED}spot-instances-request/*]": "it is made beside an instance, which bears our tag",
     **{
         f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:s3:::{one}*]": (
             "the prefix that spindown.toml declares as an input"

@@ -32,6 +32,14 @@ from spindown.local.market.pool import Refusal, headroom, refusal
 from spindown.local.market.price import PriceBook
 from spindown.local.market.scenario import Interruption, Scenario
 
+#: What EC2 says to an on-demand launch whose template tags spot requests
+#: (github.com/aws/karpenter-provider-aws/issues/5850).
+_TAGS_WITHOUT_REQUEST = Refusal(
+    code="InvalidParameterValue",
+    message="You cannot specify tags for Spot instances requests if there are no Spot instances "
+    "requests being created by the request.",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOrder:
@@ -159,9 +167,12 @@ class Market:
         """Launch one instance, or say why EC2 would not."""
         with self.held():
             now, pool = self._clock(), order.pool
+            is_spot = pool.capacity_type is CapacityType.SPOT
+            if order.template.spot_request_tags and not is_spot:
+                return _TAGS_WITHOUT_REQUEST
             price = self.prices.current(pool, now)
             max_price = order.max_price
-            if max_price is None and pool.capacity_type is CapacityType.SPOT:
+            if max_price is None and is_spot:
                 max_price = self.prices.on_demand(pool.instance_type, pool.zone[:-1])
             refused = refusal(
                 self.scenario,

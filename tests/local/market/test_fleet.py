@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from spindown.local.market.instance import LaunchTemplate
 from tests.local.market.world import TEMPLATE_ID, a_world, an_override, refused
 
 DRY_G6 = """
@@ -170,6 +171,19 @@ def test_tags_come_from_template_and_call_and_ec2_adds_its_own() -> None:
     fleet = world.ec2.describe_fleets(FleetIds=[answer["FleetId"]])["Fleets"][0]
     assert fleet["Tags"] == [{"Key": "tier", "Value": "call"}]
     assert fleet["Instances"][0]["InstanceIds"] == [instance.instance_id]
+
+
+def test_tags_for_a_spot_request_keep_on_demand_instances_from_launching() -> None:
+    template = LaunchTemplate(
+        template_id=TEMPLATE_ID, version=3, image_id="ami-0123", spot_request_tags={"bill": "7"}
+    )
+    world = a_world(template=template)
+
+    answer = world.fleet(capacity_type="on-demand")
+
+    assert answer["Instances"] == []
+    assert _codes(answer) == [("g6.xlarge", "InvalidParameterValue")]
+    assert world.launch()
 
 
 def test_an_answer_names_zone_subnet_and_the_override_as_it_was_sent() -> None:

@@ -188,7 +188,6 @@ class World:
                 shutdown_behaviour="terminate",
                 metadata_tags=True,
                 instance_tags={"project": "spindown", "tier": "template"},
-                spot_request_tags={"project": "spindown"},
             )
         )
         self.app = MarketApp(self.market, nobody_upstream, network=self.network)

@@ -37,6 +37,7 @@ NOT_RUN = {
         (
             *("LaunchFromTemplates", "LaunchWithParts", "LaunchTaggedParts", "TagLaunches"),
             *("LaunchTaggedInstances", "RequestTaggedFleets", "MakeSpotRole", "ResolveImages"),
+            "RequestSpot",
         ),
         _BY_EC2,
     ),
