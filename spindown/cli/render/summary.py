@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spindown.app.bill import Bill
+from spindown.app.bill import Bill, RankingChange
 from spindown.cli.render.screen import format_cost, format_seconds
 
 #: EC2's own words for how an instance ended, and ours.
@@ -19,6 +19,9 @@ _ENDINGS = {
     "idle": "ended itself: idle",
 }
 
+#: From where on a factor of one decimal says enough.
+_TOLD_IN_TIMES = 1.5
+
 
 def render_bill(bill: Bill) -> RenderableType:
     """Return a bill as tables and sentences."""
@@ -26,7 +29,7 @@ def render_bill(bill: Bill) -> RenderableType:
     if bill.refusals:
         parts += [Text("Refused by EC2", style="bold"), _refusal_table(bill), Text()]
     if bill.ranking is not None:
-        parts += [Text(ranking_sentence(bill)), Text()]
+        parts += [Text(ranking_sentence(bill.ranking)), Text()]
     parts.append(_cost_table(bill))
     return Group(*parts)
 
@@ -55,20 +58,24 @@ def _refusal_table(bill: Bill) -> Table:
     return table
 
 
-def ranking_sentence(bill: Bill) -> str:
+def ranking_sentence(ranking: RankingChange) -> str:
     """Say what learning has done to the order of offers."""
-    ranking = bill.ranking
-    if ranking is None:
-        return "No offer was ranked."
     best = f"{ranking.last} at {format_cost(ranking.last_cost)} an item"
     if not ranking.differs_from_price:
         return f"The best offer is {best}; it is also the cheapest by the hour."
     sentence = f"The best offer is {best}, not {ranking.cheapest}, the cheapest by the hour."
     if ranking.first_cost is not None and ranking.first_cost > ranking.last_cost:
-        factor = ranking.first_cost / ranking.last_cost
         sentence += f" Before anything was measured {ranking.first} was expected to be the best;"
-        sentence += f" it costs {factor:.1f} times as much an item."
+        sentence += f" it costs {_compare(ranking.first_cost / ranking.last_cost)} an item."
     return sentence
+
+
+def _compare(factor: float) -> str:
+    """Say how many times as much something costs, if it costs more."""
+    if factor >= _TOLD_IN_TIMES:
+        return f"{factor:.1f} times as much"
+    more = round((factor - 1.0) * 100)
+    return f"{more} % more" if more else "hardly more"
 
 
 def _cost_table(bill: Bill) -> Table:
