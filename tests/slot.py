@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from spindown.app.port import Identity
-from spindown.app.work.account import Account
 from spindown.app.work.policy import Standing
+from spindown.app.work.progress import Reporter
 from spindown.domain.policy import Policy
 from spindown.memory.metadata import MemoryMetadata
 from spindown.user import Item
@@ -97,7 +97,7 @@ class SlotWorld:
         self.life = Life(clock=clock, standing=standing, code_digest=seat.code_digest)
         self.log: EventLog = open_log(self.output)
         self.keeper = Keeper(seat, presence, ports)
-        self.account = Account(
+        self.reporter = Reporter(
             deployment="test",
             workload=WORKLOAD,
             worker=self.world.worker(instance_id),
@@ -109,7 +109,7 @@ class SlotWorld:
             ports=ports,
             runner=self.runner,
             life=self.life,
-            account=self.account,
+            reporter=self.reporter,
             keeper=self.keeper,
             log=self.log,
             batch_size=batch_size,
@@ -134,7 +134,7 @@ class SlotWorld:
             keepers=[self.keeper],
             metadata=self.metadata,
             ports=ports,
-            account=self.account,
+            reporter=self.reporter,
             settings=WorkerSettings(scratch=scratch, python="python", alive=scratch / "alive"),
             log=self.log,
         )

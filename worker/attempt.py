@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from spindown.app.work.account import Progress
 from spindown.app.work.commit import Portion, commit
 from spindown.app.work.held import Held
 from spindown.app.work.item import settle_items
+from spindown.app.work.progress import Progress
 from spindown.app.work.release import settle_failure, settle_rejection, settle_release
 from spindown.app.work.split import is_too_large
 from spindown.contract.job.manifest import JobState
@@ -284,7 +284,7 @@ class Attempt:
         else:
             self._log.warning("attempt_failed", reason=end.reason)
             self._place.tape.add(f"[spindown] the attempt failed: {end.reason}")
-            bench.account.emit({"JobsFailed": 1})
+            bench.reporter.emit({"JobsFailed": 1})
             self._held = settle_failure(
                 self._held,
                 portion,
@@ -297,7 +297,7 @@ class Attempt:
         try:
             return self._hand_over(end)
         finally:
-            # Told afterwards: whoever takes the job next need not wait for our account of it.
+            # Told afterwards: whoever takes the job next need not wait for our report.
             self._handover.tell(self._held, portion, took, redone=self._harvest.behind_a_gap)
 
     def _hand_over(self, end: "_End") -> Ending:

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from spindown.app.knowledge import read_interruption_rate
 from spindown.app.port import Identity, JobEvents, Metadata, ObjectStore
-from spindown.app.work.account import Account
 from spindown.app.work.held import Seat, WorkPorts
 from spindown.app.work.policy import read_standing
 from spindown.app.work.presence import Presence
+from spindown.app.work.progress import Reporter
 from spindown.contract.run import Results, RunMode
 from spindown.domain.fleet import Worker
 from spindown.domain.interruption import commit_by, should_power_off
@@ -100,10 +100,10 @@ class Daemon:
             self._presence.mark_unfit(fault)
             return bought
         worker = self._presence.check_in(patience=patience)
-        account = self._open_account(worker)
+        reporter = self._open_reporter(worker)
         sampler = self._make_sampler(worker)
-        self._slots = self._make_slots(worker, account, sampler)
-        watch = self._make_watch(account, sampler)
+        self._slots = self._make_slots(worker, reporter, sampler)
+        watch = self._make_watch(reporter, sampler)
         watch.beat()
         watch.start()
         sampler.start()
@@ -147,15 +147,15 @@ class Daemon:
         self._log.flush()
         subprocess.run(self._parts.settings.poweroff, check=False)
 
-    def _open_account(self, worker: Worker) -> Account:
+    def _open_reporter(self, worker: Worker) -> Reporter:
         home = self._parts.home
-        account = Account(
+        reporter = Reporter(
             deployment=home.deployment, workload=home.workload, worker=worker, ports=self._ports
         )
         booted = self._ports.clock.now() - worker.launched_at
         self._log.info("checked_in", slots=worker.slots, boot_seconds=booted.total_seconds())
-        account.emit({"BootSeconds": booted.total_seconds()})
-        return account
+        reporter.emit({"BootSeconds": booted.total_seconds()})
+        return reporter
 
     def _make_sampler(self, worker: Worker) -> Sampler:
         return Sampler(
@@ -166,14 +166,14 @@ class Daemon:
             log=self._log,
         )
 
-    def _make_slots(self, worker: Worker, account: Account, sampler: Sampler) -> Sequence[Slot]:
+    def _make_slots(self, worker: Worker, reporter: Reporter, sampler: Sampler) -> Sequence[Slot]:
         rate = read_interruption_rate(self._ports.table, self._parts.home.workload, worker)
         return [
-            self._make_slot(worker, slot, account, sampler, rate) for slot in range(worker.slots)
+            self._make_slot(worker, slot, reporter, sampler, rate) for slot in range(worker.slots)
         ]
 
     def _make_slot(
-        self, worker: Worker, slot: int, account: Account, sampler: Sampler, rate: float
+        self, worker: Worker, slot: int, reporter: Reporter, sampler: Sampler, rate: float
     ) -> Slot:
         parts = self._parts
         runner = parts.make_runner(worker, slot)
@@ -198,7 +198,7 @@ class Daemon:
             ports=self._ports,
             runner=runner,
             life=self._life,
-            account=account,
+            reporter=reporter,
             keeper=Keeper(seat, self._presence, self._ports),
             log=self._log.bind(slot=slot),
             batch_size=batch_size,
@@ -224,14 +224,14 @@ class Daemon:
             log=self._log,
         )
 
-    def _make_watch(self, account: Account, sampler: Sampler) -> Watch:
+    def _make_watch(self, reporter: Reporter, sampler: Sampler) -> Watch:
         return Watch(
             life=self._life,
             presence=self._presence,
             keepers=[slot.keeper for slot in self._slots],
             metadata=self._parts.metadata,
             ports=self._ports,
-            account=account,
+            reporter=reporter,
             settings=self._parts.settings,
             log=self._log,
             gpu_use=sampler.gauge.read,

@@ -1,4 +1,4 @@
-"""How a held job leaves its slot: the last steps of every ending, each told to log and account."""
+"""How a held job leaves its slot: the last steps of every ending, each told to log and ledger."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
@@ -9,10 +9,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from spindown.app.work.account import Account, Progress
 from spindown.app.work.commit import Portion, complete
 from spindown.app.work.held import Held, Seat, WorkPorts
 from spindown.app.work.presence import Presence
+from spindown.app.work.progress import Progress, Reporter
 from spindown.app.work.release import abandon, dismiss, release
 from spindown.app.work.split import split
 from spindown.contract.job.event import job_event
@@ -51,7 +51,7 @@ class Bench:
     ports: WorkPorts
     runner: Runner
     life: Life
-    account: Account
+    reporter: Reporter
     keeper: Keeper
     log: EventLog
     batch_size: int
@@ -134,7 +134,7 @@ class Handover:
         """Move a job that failed for good to the dead-letter queue; ``why`` classes the reason."""
         with self._letting_go(held) as job:
             dismiss(job, **self._ours)
-        self._bench.account.emit({"DeadLettered": 1}, reason=why)
+        self._bench.reporter.emit({"DeadLettered": 1}, reason=why)
         self._log.warning("job_dead_lettered", reason=held.manifest.reason)
         announce(held.manifest, self._bench)
         return Ending.DEAD_LETTERED
@@ -164,9 +164,9 @@ class Handover:
         )
 
     def report(self, progress: Progress) -> None:
-        """Report progress; the work is safe even if its account falls short."""
+        """Report progress; the work is safe even if the report is lost."""
         try:
-            self._bench.account.report(progress)
+            self._bench.reporter.report(progress)
         except SpindownError as exc:
             self._log.warning("report_failed", reason=str(exc))
 

@@ -146,7 +146,7 @@ class Slot:
         )
         if manifest.epoch == 1:
             waited = bench.ports.clock.now() - held.message.sent_at
-            bench.account.emit({"WaitSeconds": waited.total_seconds()})
+            bench.reporter.emit({"WaitSeconds": waited.total_seconds()})
         attempt = Attempt(held, bench)
         since = bench.ports.clock.now()
         if bench.recorder is not None:
@@ -181,9 +181,9 @@ class Slot:
             reason=declined.reason,
         )
         if declined.outcome is Outcome.MALFORMED:
-            bench.account.emit({"DeadLettered": 1}, reason="malformed")
+            bench.reporter.emit({"DeadLettered": 1}, reason="malformed")
         elif declined.outcome is Outcome.DEAD_LETTERED:
-            bench.account.emit({"DeadLettered": 1}, reason="failures")
+            bench.reporter.emit({"DeadLettered": 1}, reason="failures")
             self._announce(declined.job_id or "")
         elif declined.outcome is Outcome.CONDEMNED:
             bench.life.leave(bench.ports.clock.now(), "condemned")

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from spindown.app.port import Metadata
-from spindown.app.work.account import Account
 from spindown.app.work.held import WorkPorts
 from spindown.app.work.policy import OUTDATED_FOR, read_standing
 from spindown.app.work.presence import Condemned, Presence
+from spindown.app.work.progress import Reporter
 from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import NO_ROOM, OTHER_CODE, RELIEVED
@@ -35,7 +35,7 @@ class Watch:
         keepers: Sequence[Keeper],
         metadata: Metadata,
         ports: WorkPorts,
-        account: Account,
+        reporter: Reporter,
         settings: WorkerSettings,
         log: EventLog,
         gpu_use: Callable[[], GpuUse | None] = lambda: None,
@@ -47,7 +47,7 @@ class Watch:
         self._keepers = keepers
         self._metadata = metadata
         self._ports = ports
-        self._account = account
+        self._reporter = reporter
         self._settings = settings
         self._log = log
         self._gpu_use = gpu_use
@@ -72,7 +72,7 @@ class Watch:
         self._stopped.set()
         for thread in self._threads:
             thread.join()
-        self._account.flush()
+        self._reporter.flush()
 
     def beat(self) -> None:
         """Extend each lease, write the worker's heartbeat, follow the policy in force."""
@@ -85,7 +85,7 @@ class Watch:
         except Condemned:
             self._life.leave(self._ports.clock.now(), "condemned")
         self._follow_policy()
-        self._account.flush()
+        self._reporter.flush()
 
     def look(self) -> None:
         """Ask the metadata whether EC2 takes the instance away, or advises to leave it."""

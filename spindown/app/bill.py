@@ -1,7 +1,7 @@
 """The bill of a span of time: every instance and why it was taken, seconds, dollars an item.
 
 Read from what the system has written down anyway: decisions in S3, finished and live workers
-in the ledger, the account of each day. Writes nothing. Money is USD, at prices stamped at launch.
+in the ledger, the spend of each day. Writes nothing. Money is USD, at prices stamped at launch.
 """
 
 import json

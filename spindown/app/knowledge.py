@@ -37,7 +37,7 @@ def read_knowledge(
         rates: sort key -> row, as the ledger holds them; an unknown key is left out.
         slots: ``run.slots`` of the workload.
         workers: those that there are.
-        spend: the accounts of days.
+        spend: UTC day -> what was spent and done in it.
     """
     empty = RateRow()
     return Knowledge(

@@ -48,7 +48,7 @@ class LedgerView:
     unavailable: Mapping[Pool, Unavailable] = field(default_factory=dict)
     #: Sort key -> learned sums.
     rates: Mapping[str, RateRow] = field(default_factory=dict)
-    #: UTC day as ``2026-11-20`` -> account of that day.
+    #: UTC day as ``2026-11-20`` -> what was spent and done in it.
     spend: Mapping[str, SpendRow] = field(default_factory=dict)
     backlog: BacklogRow = field(default_factory=BacklogRow)
     #: Region -> breaker; home is "".
@@ -94,7 +94,7 @@ class AccountView:
         return row.count if row.minute == rows.minute_of(at) else 0
 
     def budget_at(self, at: datetime) -> BudgetRow:
-        """Return the account of the month that ``at`` lies in."""
+        """Return what is spent and set aside of the month that ``at`` lies in."""
         return self.budgets.get(rows.budget_sort(at), BudgetRow())
 
 
@@ -304,7 +304,7 @@ class _Reader:
 
 
 def sum_spend(days: Iterable[SpendRow]) -> SpendRow:
-    """Add the accounts of several days."""
+    """Add up several days."""
     total: dict[str, Any] = {}
     for day in days:
         for name, value in encode(day).items():

@@ -123,7 +123,7 @@ def _not_zero(sums: Mapping[str, float]) -> dict[str, float]:
 
 
 def _gpu_use(worker: Worker, busy_seconds: float) -> dict[str, float]:
-    """Return what the day's account keeps of how the GPUs were used while busy."""
+    """Return what the day's sums keep of how the GPUs were used while busy."""
     if worker.gpu_percent is None or worker.vram_percent is None:
         return {}
     return {

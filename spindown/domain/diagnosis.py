@@ -39,7 +39,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostWindow:
-    """What a span of time cost and gave, as the account of a day says."""
+    """What a span of time cost and gave, as the spend of a day says."""
 
     #: USD.
     dollars: float

@@ -7,10 +7,10 @@ import math
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from spindown.app.work.account import Progress
 from spindown.app.work.commit import Portion, commit, complete
 from spindown.app.work.heartbeat import extend_lease
 from spindown.app.work.held import Finished, Held
+from spindown.app.work.progress import Progress
 from spindown.app.work.release import abandon, release, settle_release
 from spindown.contract.codec import vary
 from spindown.contract.job.manifest import JobState
@@ -237,7 +237,7 @@ class SimAttempt:
     def _tell(self, portion: Portion) -> None:
         manifest = self.held.manifest
         is_completed = manifest.state is JobState.COMPLETED
-        self._worker.account.report(
+        self._worker.reporter.report(
             Progress(
                 items_ok=len(portion.finished),
                 busy=portion.busy,

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from spindown.app.port import Message
-from spindown.app.work.account import Progress
 from spindown.app.work.claim import Declined, Outcome, claim
 from spindown.app.work.commit import complete
 from spindown.app.work.held import Held, Seat
 from spindown.app.work.item import settle_items
 from spindown.app.work.message import put_back
+from spindown.app.work.progress import Progress
 from spindown.app.work.split import is_too_large, split
 from spindown.domain.idle import poll_wait
 from spindown.simulator.agenda import Planned, Turn
@@ -158,7 +158,7 @@ class SimSlot:
             return
         redone = held.lease.items_done - held.manifest.next_item
         if redone > 0:
-            worker.account.report(Progress(items_redone=redone))
+            worker.reporter.report(Progress(items_redone=redone))
         self.attempt = SimAttempt(self, held.with_items(len(values)), len(values))
         if worker.deadline is not None:
             self.attempt.bound(worker.deadline)

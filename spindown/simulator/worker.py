@@ -9,8 +9,8 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from spindown.app.knowledge import read_interruption_rate
-from spindown.app.work.account import Account
 from spindown.app.work.presence import Condemned, Presence
+from spindown.app.work.progress import Reporter
 from spindown.domain.interruption import RECLAIM_GRACE, commit_by, should_power_off
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import RELIEVED
@@ -94,7 +94,7 @@ class SimWorker:
         self.interruption_rate = read_interruption_rate(
             self.site.ports.table, self.site.workload, self.row
         )
-        self.account = Account(
+        self.reporter = Reporter(
             deployment=self.site.deployment,
             workload=self.site.workload,
             worker=self.row,
@@ -130,7 +130,7 @@ class SimWorker:
         self.standing = self.site.standing()
         if self.standing.idle_timeout != before:
             self.slot_is_free()
-        self.account.flush()
+        self.reporter.flush()
         self._plan("beat", self.site.agenda.now + self.policy.heartbeat_interval, self.beat)
 
     def notice(self, deadline: datetime) -> None:

@@ -27,10 +27,10 @@ import boto3
 import pytest
 from botocore import xform_name
 
-from spindown.app.work.account import Account
 from spindown.app.work.held import WorkPorts
 from spindown.app.work.policy import Standing
 from spindown.app.work.presence import Presence
+from spindown.app.work.progress import Reporter
 from spindown.aws.session import steady_session
 from spindown.aws.wiring import Aws
 from spindown.contract.run import RunSpec
@@ -128,7 +128,7 @@ def make_slot(aws: Aws, tmp_path: Path) -> tuple[Slot, ChildRunner]:
         life=Life(
             clock=aws.clock, standing=Standing(policy=policy, idle_timeout=timedelta(minutes=5))
         ),
-        account=Account(deployment="d", workload=WORKLOAD, worker=worker, ports=ports),
+        reporter=Reporter(deployment="d", workload=WORKLOAD, worker=worker, ports=ports),
         keeper=keeper,
         log=log,
         batch_size=code.spec.batch_size,

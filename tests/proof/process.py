@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from spindown.app.port import Message
-from spindown.app.work.account import Account
 from spindown.app.work.claim import Declined, Outcome, claim
 from spindown.app.work.commit import Portion, commit
 from spindown.app.work.held import Finished, Held, Seat, WorkPorts
 from spindown.app.work.item import settle_items
 from spindown.app.work.policy import read_standing
 from spindown.app.work.presence import Presence
+from spindown.app.work.progress import Reporter
 from spindown.app.work.release import settle_failure, settle_rejection, settle_release
 from spindown.app.work.split import is_too_large
 from spindown.contract.job.manifest import JobState
@@ -84,7 +84,7 @@ class Process:
         standing = read_standing(self.ports.table, world.workload)
         self.life = Life(clock=world.clock, standing=standing, code_digest=world.code_digest)
         self.worker = self.presence.check_in(patience=timedelta(0))
-        self.account = Account(
+        self.reporter = Reporter(
             deployment=world.deployment,
             workload=world.workload,
             worker=self.worker,
@@ -98,7 +98,7 @@ class Process:
             keepers=[hand.bench.keeper for hand in self.hands],
             metadata=world.compute.metadata(instance_id),
             ports=self.ports,
-            account=self.account,
+            reporter=self.reporter,
             settings=WorkerSettings(scratch=_SCRATCH, python="python"),
             log=self.log,
         )
@@ -136,7 +136,7 @@ class Process:
             ports=self.ports,
             runner=self.runner,
             life=self.life,
-            account=self.account,
+            reporter=self.reporter,
             keeper=Keeper(seat, self.presence, self.ports),
             log=self.log,
             batch_size=2,

@@ -1,6 +1,6 @@
 """Tell why an item costs more than it used to, and which setting to change.
 
-Once an hour, after the refresh of the offers: the account of the last days is compared with its
+Once an hour, after the refresh of the offers: what the last days cost is compared with their
 own median, and the part of the cost that moved most is named. A cause is told once a day.
 """
 

@@ -93,6 +93,6 @@ def _learn_boot(tick: Tick, worker: Worker) -> None:
 
 
 def watch_month(tick: Tick) -> None:
-    """Read the month's account now and then while something bills, for its metrics."""
+    """Read what all workloads share now and then while something bills, for its metrics."""
     if tick.account is None and any(w.is_live for w in tick.workers.values()):
         tick.account = tick.ports.cache.recall(ACCOUNT, "", tick.now, tick.ledger.read_account)

@@ -18,7 +18,7 @@ It is idempotent and driven by the level: doing it twice, or not at all for a wh
 only how soon. A tick that launches nothing makes at most three calls besides the lock's two
 (the ledger, the queue, EC2); a launch that succeeds first time adds three (intent, request,
 decision). What is older than a few minutes costs a call more now and then: settings, prices,
-catalogue, the month's account; and so does a decision that differs from the last one.
+catalogue, what all workloads share; and so does a decision that differs from the last one.
 """
 
 import json

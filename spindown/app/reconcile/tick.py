@@ -24,7 +24,7 @@ from spindown.error import SpindownError
 
 _WORKLOAD: Kind[tuple[WorkloadSettings, LiveEdit | None, int]] = Kind("workload", SETTINGS_FOR)
 
-#: How old the month's account may be that metrics show; a launch reads its own.
+#: How old the rows may be that all workloads share, for metrics; a launch reads its own.
 ACCOUNT: Kind[AccountView] = Kind("account", timedelta(minutes=15))
 
 #: Older than this the catalogue is worth a note.

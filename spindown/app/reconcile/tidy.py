@@ -10,7 +10,7 @@ from spindown.domain.fleet import Launch, LaunchState
 
 #: Finished rows stay in sight this long, for whoever watches.
 _SHOWN_FOR = timedelta(minutes=15)
-#: Days of the account that one query brings along, and rows that one tick clears away.
+#: Days of spend that one query brings along, and rows that one tick clears away.
 _DAYS_KEPT = 40
 _ROWS_AT_ONCE = 30
 #: SQS drops a message after this; who works on it for longer sends it anew.

@@ -26,7 +26,7 @@ class RateRow:
 
 @dataclass(frozen=True, kw_only=True)
 class SpendRow:
-    """A day's account of a workload. Dollars are estimates at the price stamped at launch."""
+    """What a workload has spent and done in a day; dollars at the prices stamped at launches."""
 
     dollars: float = 0.0
     on_demand_dollars: float = 0.0

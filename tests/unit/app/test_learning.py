@@ -7,9 +7,9 @@ import pytest
 
 from spindown.app.explain.plan import plan
 from spindown.app.knowledge import read_knowledge
-from spindown.app.work.account import Account, Progress
 from spindown.app.work.held import WorkPorts
 from spindown.app.work.policy import read_standing
+from spindown.app.work.progress import Progress, Reporter
 from spindown.contract.row import BOOT_RATE, GAP_RATE, SpendRow
 from spindown.domain.offer import Pool
 from spindown.memory import MemoryInputSource
@@ -33,8 +33,8 @@ def reports(world: ControlWorld, worker_index: int, *, items: int, busy: timedel
         table=world.table,
         metrics=world.metrics,
     )
-    account = Account(deployment=DEPLOYMENT, workload=WORKLOAD, worker=worker, ports=ports)
-    account.report(Progress(items_ok=items, busy=busy, job_items=items, job_busy=busy))
+    reporter = Reporter(deployment=DEPLOYMENT, workload=WORKLOAD, worker=worker, ports=ports)
+    reporter.report(Progress(items_ok=items, busy=busy, job_items=items, job_busy=busy))
     world.clock.advance(minutes(2))
 
 

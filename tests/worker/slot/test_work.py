@@ -41,7 +41,7 @@ def test_a_job_of_one_part_costs_this_many_requests(tmp_path: Path) -> None:
         "queue.delete": 1,
         "objects.put": 3,
         "table.transact": 2,
-        # The count of claims, the day's account, the throughput.
+        # The count of claims, the day's spend, the throughput.
         "table.write": 3,
     }
 
@@ -64,7 +64,7 @@ def test_tells_the_ledger_what_was_done(tmp_path: Path) -> None:
     assert (rate["count"], rate["hours"], rate["reports"]) == (5, pytest.approx(0.05), 1)
     assert rate["samples"] == [pytest.approx(100)]
     assert row(slot.world, JOB_RATE)["samples"] == [5.0]
-    slot.account.flush()
+    slot.reporter.flush()
     values = slot.world.metrics.values
     assert (values("ItemsDone"), values("ItemsFailed")) == ([2], [3])
     assert (values("JobsCompleted"), values("JobSeconds")) == ([1], [180])

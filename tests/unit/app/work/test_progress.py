@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from spindown.app.port import Key
-from spindown.app.work.account import Account, Progress
+from spindown.app.work.progress import Progress, Reporter
 from spindown.contract.codec import Row
 from spindown.contract.row import (
     CHECKPOINT_RATE,
@@ -18,8 +18,8 @@ from spindown.memory.interception import PortCall
 from tests.work import WORKLOAD, WorkWorld, a_worker
 
 
-def an_account(world: WorkWorld) -> Account:
-    return Account(deployment="demo", workload=WORKLOAD, worker=a_worker(), ports=world.ports)
+def a_reporter(world: WorkWorld) -> Reporter:
+    return Reporter(deployment="demo", workload=WORKLOAD, worker=a_worker(), ports=world.ports)
 
 
 def row(world: WorkWorld, sort: str) -> Row:
@@ -42,9 +42,9 @@ def test_a_report_adds_to_the_day_and_to_what_is_learned() -> None:
         job_busy=timedelta(minutes=20),
     )
 
-    account = an_account(world)
-    account.report(progress)
-    account.flush()
+    reporter = a_reporter(world)
+    reporter.report(progress)
+    reporter.flush()
 
     rows = world.table.query(workload_partition(WORKLOAD))
     day = rows[spend_sort(world.clock.now())]
@@ -64,10 +64,10 @@ def test_a_report_adds_to_the_day_and_to_what_is_learned() -> None:
 
 def test_what_has_no_commit_and_ends_no_job_says_nothing_of_either() -> None:
     world = WorkWorld()
-    account = an_account(world)
+    reporter = a_reporter(world)
 
-    account.report(Progress(items_ok=1, busy=timedelta(seconds=1)))
-    account.flush()
+    reporter.report(Progress(items_ok=1, busy=timedelta(seconds=1)))
+    reporter.flush()
 
     names = {datum.name for datum in world.metrics.data}
     assert names == {"ItemsDone", "ItemsFailed", "ItemsRedone"}
@@ -77,13 +77,13 @@ def test_what_has_no_commit_and_ends_no_job_says_nothing_of_either() -> None:
 
 def test_metrics_carry_deployment_workload_and_if_there_is_one_the_reason() -> None:
     world = WorkWorld()
-    account = an_account(world)
+    reporter = a_reporter(world)
 
-    account.emit({"JobsFailed": 1.0}, reason="timeout")
-    account.emit({"JobsLost": 1.0})
+    reporter.emit({"JobsFailed": 1.0}, reason="timeout")
+    reporter.emit({"JobsLost": 1.0})
     assert not world.metrics.values("JobsLost"), "until they are flushed"
-    account.flush()
-    account.flush()
+    reporter.flush()
+    reporter.flush()
 
     failed, lost = world.metrics.data
     assert failed.dimensions == {"Deployment": "demo", "Workload": WORKLOAD, "Reason": "timeout"}
@@ -92,9 +92,9 @@ def test_metrics_carry_deployment_workload_and_if_there_is_one_the_reason() -> N
 
 def test_samples_of_one_minute_are_one_and_the_oldest_go() -> None:
     world = WorkWorld()
-    account = an_account(world)
+    reporter = a_reporter(world)
     for n in range(120):
-        account.report(Progress(commit=timedelta(seconds=n)))
+        reporter.report(Progress(commit=timedelta(seconds=n)))
         world.clock.advance(timedelta(seconds=30))
 
     key = Key(partition=workload_partition(WORKLOAD), sort=CHECKPOINT_RATE)
@@ -104,10 +104,10 @@ def test_samples_of_one_minute_are_one_and_the_oldest_go() -> None:
 
 def test_every_report_of_a_minute_is_in_the_throughput_though_one_is_its_sample() -> None:
     world = WorkWorld()
-    account = an_account(world)
+    reporter = a_reporter(world)
 
-    account.report(Progress(items_ok=3, busy=timedelta(minutes=6)))
-    account.report(Progress(items_ok=1, items_failed=1, busy=timedelta(minutes=12)))
+    reporter.report(Progress(items_ok=3, busy=timedelta(minutes=6)))
+    reporter.report(Progress(items_ok=1, items_failed=1, busy=timedelta(minutes=12)))
 
     known = throughput(world)
     assert known["samples"] == [30.0]
@@ -117,7 +117,7 @@ def test_every_report_of_a_minute_is_in_the_throughput_though_one_is_its_sample(
 
 def test_what_a_worker_that_lost_a_race_for_the_samples_has_done_is_counted_all_the_same() -> None:
     world = WorkWorld()
-    ours, theirs = an_account(world), an_account(world)
+    ours, theirs = a_reporter(world), a_reporter(world)
 
     def be_quicker(call: PortCall) -> None:
         if call.method == "write" and "samples" in call.args[0].set:
@@ -145,7 +145,7 @@ def test_bytes_are_summed_up_only_with_the_items_of_which_both_are_known(
         items_ok=2, busy=timedelta(minutes=1), bytes_in=bytes_in, bytes_out=bytes_out
     )
 
-    an_account(world).report(progress)
+    a_reporter(world).report(progress)
 
     known = throughput(world)
     assert {name: known[name] for name in ("moved", "gib_in", "gib_out") if name in known} == moved

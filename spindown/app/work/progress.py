@@ -52,7 +52,7 @@ class Progress:
     job_busy: timedelta = timedelta(0)
 
 
-class Account:
+class Reporter:
     """Where one worker reports to. Threads may share it."""
 
     def __init__(self, *, deployment: str, workload: str, worker: Worker, ports: WorkPorts) -> None:
@@ -65,7 +65,7 @@ class Account:
         self._waiting: list[Datum] = []
 
     def report(self, progress: Progress) -> None:
-        """Add what was committed to the day's account, the throughput and the samples."""
+        """Add what was committed to the day's spend, the throughput and the samples."""
         now = self._ports.clock.now()
         items = progress.items_ok + progress.items_failed
         self._add(
