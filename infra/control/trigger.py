@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jsii
 from aws_cdk import Aws, Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_scheduler as scheduler
-from aws_cdk.aws_cloudwatch_actions import LambdaAction
 from aws_cdk.aws_events_targets import LambdaFunction
 from constructs import Construct
 
 from infra.control.function import ControlFunction
-from infra.grant.statement import allow, make_role
+from infra.grant.statement import allow, make_role, regional
 from infra.workload.workload import Workload
 from spindown.contract.event import TICK
 from spindown.domain.interruption import NOTICE
@@ -37,6 +37,22 @@ INSTANCE_EVENTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+@jsii.implements(cloudwatch.IAlarmAction)
+class _Invoke:
+    """Invokes a function, as CDK's own action does, which would add a permission for each alarm.
+
+    Lambda takes 20 KB of them for a function, and two alarms a workload make 1 KB (AWS Lambda
+    Developer Guide, "Lambda quotas").
+    """
+
+    def __init__(self, function: ControlFunction) -> None:
+        self._function = function
+
+    def bind(self, _scope: Construct, _alarm: cloudwatch.IAlarm) -> cloudwatch.AlarmActionConfig:
+        """Return what the alarm does."""
+        return cloudwatch.AlarmActionConfig(alarm_action_arn=self._function.function.function_arn)
+
+
 class Trigger(Construct):
     """A tick and two wake-up alarms for each workload, an hourly refresh, three event rules."""
 
@@ -53,6 +69,13 @@ class Trigger(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         role = self._make_role(deployment, [scaler, offers])
+        scaler.function.add_permission(
+            "TakeAlarms",
+            scope=self,
+            principal=iam.ServicePrincipal("lambda.alarms.cloudwatch.amazonaws.com"),
+            source_account=Aws.ACCOUNT_ID,
+            source_arn=regional("cloudwatch", f"alarm:{deployment}-*"),
+        )
         for workload in workloads:
             self._schedule(
                 f"Tick-{workload.name}",
@@ -71,6 +94,9 @@ class Trigger(Construct):
             role=role,
             event={"source": TICK},
         )
+        self._pass_events(interruption)
+
+    def _pass_events(self, interruption: ControlFunction) -> None:
         for name, wanted in INSTANCE_EVENTS.items():
             pattern = events.EventPattern(
                 source=wanted["source"],
@@ -162,4 +188,4 @@ class Trigger(Construct):
                 evaluation_periods=1,
                 comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
                 treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            ).add_alarm_action(LambdaAction(scaler.function))
+            ).add_alarm_action(_Invoke(scaler))
