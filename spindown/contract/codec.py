@@ -29,6 +29,9 @@ _Reader = Callable[[Any], Any]
 #: A field's name, its type, what reads it, and whether it must be there.
 _Step = tuple[str, Any, _Reader, bool]
 
+#: What a reader raises of a value that is not of its type.
+_MISFITS = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
+
 #: Levels of lists and objects within each other; more would break writers on the way.
 DEPTH_MAX = 64
 
@@ -158,7 +161,7 @@ def _read_on(cls: type[T], row: KeptRow) -> T:
             step = plan[name]
             try:
                 changes[name] = step[2](row[name])
-            except (TypeError, ValueError, KeyError, AttributeError) as exc:
+            except _MISFITS as exc:
                 raise _misfit(cls, step, row[name]) from exc
     before: T = row.before
     return vary(before, changes)
@@ -226,7 +229,7 @@ def _read(cls: type[T], row: Mapping[str, Any]) -> T:
             continue
         try:
             values[name] = read(row[name])
-        except (TypeError, ValueError, KeyError, AttributeError) as exc:
+        except _MISFITS as exc:
             raise _misfit(cls, step, row[name]) from exc
     return cls(**values)
 
@@ -296,6 +299,8 @@ def _items_reader(kind: Any, read: _Reader) -> _Reader:
     is_plain = read is _read_float
 
     def read_items(value: Any) -> Any:
+        if type(value) is str or type(value) is dict:
+            raise TypeError
         if is_plain and _FLOATS.issuperset(map(type, value)):
             return kind(value)
         return kind(map(read, value))
@@ -316,7 +321,10 @@ def _scalar_reader(hint: Any) -> _Reader:
             return value
         if isinstance(value, bool) != (hint is bool) or isinstance(value, str) != (hint is str):
             raise TypeError
-        return hint(value)
+        found = hint(value)
+        if hint is int and found != value:
+            raise ValueError
+        return found
 
     return read
 

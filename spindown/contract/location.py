@@ -1,11 +1,13 @@
 """Where objects lie: ``s3://bucket/key``, and a workload's own part of the bucket."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spindown.error import AccessDenied, ContractError
 
 _SCHEME = "s3://"
+_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +35,11 @@ def parse_location(uri: str) -> Location:
 
     Raises:
         ContractError: it is not one, or a segment of its key is ``.`` or ``..``: such a key is
-            lawful in S3, but must never become a path on a disk.
+            lawful in S3, but must never become a path on a disk. Nor may half of a surrogate pair
+            be in it, which JSON can write and no request can.
     """
+    if _HALF_A_PAIR.search(uri):
+        raise ContractError("uri", uri, "write it in whole characters")
     bucket, slash, key = uri.removeprefix(_SCHEME).partition("/")
     if not uri.startswith(_SCHEME) or not bucket or not slash:
         raise ContractError("uri", uri, "write s3://bucket/key")

@@ -116,4 +116,6 @@ def decode_usage(data: bytes, *, workload: str) -> tuple[UsageRecord, ...]:
         rows = [json.loads(line) for line in data.splitlines() if line.strip()]
     except (ValueError, RecursionError) as exc:
         raise ContractError("usage", data[:100], "it is not JSON lines") from exc
+    if not all(isinstance(row, dict) for row in rows):
+        raise ContractError("usage", data[:100], "write one object a line")
     return tuple(decode(UsageRecord, {**row, WORKLOAD: workload}) for row in rows)

@@ -37,6 +37,7 @@ hostile = st.sampled_from(
     [
         "s3://mine/inputs/../secret",
         "s3://mine/inputs/./a",
+        "s3://mine/inputs/\ud800",
         "s3://mine/inputs/a/../../b",
         "s3://mine/other/a",
         "s3://theirs/inputs/a",
@@ -115,7 +116,13 @@ def test_a_source_is_an_address_in_s3(name: str, uri: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["s3://theirs/inputs/a", "s3://inputs/../theirs", "s3://inputs-of-others/a"]
+    "uri",
+    [
+        "s3://theirs/inputs/a",
+        "s3://inputs/../theirs",
+        "s3://inputs-of-others/a",
+        "s3://inputs/\ud800",
+    ],
 )
 @pytest.mark.parametrize("name", ["items_uri", "prefix_uri"])
 def test_a_list_outside_of_what_is_declared_is_not_read(name: str, uri: str) -> None:

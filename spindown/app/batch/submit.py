@@ -5,6 +5,7 @@ through its batch. A submit that died half way is simply repeated: it makes a ba
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ from spindown.error import BadInput
 
 #: Room for SQS's 1 MiB (AWS, "Amazon SQS message quotas"), which counts attributes too.
 MAX_BODY_BYTES = 1_000_000
+
+#: What no message may hold (SQS API reference, SendMessage); of the rest JSON escapes all.
+_UNSENDABLE = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 _UPLOADS_AT_ONCE = 8
 
@@ -129,9 +133,10 @@ def _body(source: Mapping[str, Any], job_id: str, draft: Draft) -> str:
     if draft.params:
         message["params"] = dict(draft.params)
     try:
-        body = json.dumps(message, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(message, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as exc:
         raise BadInput("items", job_id, f"give items that are JSON ({exc})") from exc
+    body = _UNSENDABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     if len(body.encode()) > MAX_BODY_BYTES:
         raise BadInput(
             "items_per_job",

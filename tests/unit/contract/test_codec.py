@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from spindown.contract.codec import decode, encode, encode_instant, vary
 from spindown.contract.row import RateRow
+from spindown.contract.run import RunSpec
 from spindown.contract.settings import Outpost, TemplateRef, WorkloadSettings
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.offer import CapacityType, Requirements
@@ -77,6 +78,8 @@ def test_fields_of_a_later_version_are_ignored() -> None:
         ("slots", True),
         ("price_per_hour", None),
         ("launched_at", 3),
+        ("slots", 1.5),
+        ("slots", float("inf")),
     ],
 )
 def test_names_the_field_that_does_not_fit(field: str, value: object) -> None:
@@ -84,6 +87,25 @@ def test_names_the_field_that_does_not_fit(field: str, value: object) -> None:
         decode(Worker, {**encode(a_worker()), field: value})
 
     assert caught.value.field == f"Worker.{field}"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        pytest.param("item_timeout", 1e300, id="longer than any time"),
+        pytest.param("command", "python run.py", id="a text for a list"),
+        pytest.param("command", {"python": "run.py"}, id="an object for a list"),
+    ],
+)
+def test_names_the_field_of_a_file_that_does_not_fit(field: str, value: object) -> None:
+    with pytest.raises(ContractError) as caught:
+        decode(RunSpec, {field: value})
+
+    assert caught.value.field == f"RunSpec.{field}"
+
+
+def test_a_whole_number_may_be_written_as_a_fraction() -> None:
+    assert decode(Worker, {**encode(a_worker()), "slots": 2.0}).slots == 2
 
 
 def test_names_a_field_that_is_missing() -> None:

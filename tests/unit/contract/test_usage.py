@@ -58,6 +58,9 @@ def test_a_row_holds_the_dollars_but_no_column_that_is_a_partition() -> None:
     assert "workload" not in row
 
 
-def test_what_is_no_record_is_refused() -> None:
-    with pytest.raises(ContractError, match="not JSON lines"):
-        decode_usage(b"{", workload="ocr")
+@pytest.mark.parametrize(
+    ("data", "words"), [(b"{", "not JSON lines"), (b"[1]\n", "one object a line")]
+)
+def test_what_is_no_record_is_refused(data: bytes, words: str) -> None:
+    with pytest.raises(ContractError, match=words):
+        decode_usage(data, workload="ocr")

@@ -95,6 +95,20 @@ def test_refuses_what_no_message_can_hold_and_sends_nothing(items: list[Any], fi
     assert world.messages() == []
 
 
+@pytest.mark.parametrize(
+    "text", ["\ud800", "\ufffe and \uffff", "half of \ude00 a pair", "\U0001f600"]
+)
+def test_text_that_no_message_may_hold_arrives_all_the_same(text: str) -> None:
+    world = World()
+    draft = Draft(workload="ocr", batch_id="b", params={text: 1})
+
+    submit_items([text], draft, queue=world.queue, store=world.store)
+
+    (body,) = world.queue.bodies()
+    assert not set("\ud800\ude00\ufffe\uffff") & set(body)
+    assert (json.loads(body)["items"], json.loads(body)["params"]) == ([text], {text: 1})
+
+
 def test_refuses_a_uri_that_no_worker_would_take() -> None:
     world = World()
     draft = Draft(workload="ocr", batch_id="b")
