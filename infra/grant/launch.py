@@ -80,9 +80,13 @@ def pass_roles(*, worker_role_arns: Sequence[str]) -> list[iam.PolicyStatement]:
 
 
 def resolve_images(parameters: Sequence[str]) -> iam.PolicyStatement:
-    """Return the look-up of the images' parameters, which EC2 does as the caller."""
+    """Return the look-up of the images' parameters, which EC2 does as the caller.
+
+    EC2's guide says GetParameters; CreateFleet has been seen to ask for GetParameter
+    (github.com/kent8192/reinhardt-web/issues/2027).
+    """
     arns = [parameter(name) for name in sorted(set(parameters))]
-    return allow("ResolveImages", ["ssm:GetParameters"], arns)
+    return allow("ResolveImages", ["ssm:GetParameter", "ssm:GetParameters"], arns)
 
 
 def _templates(template_ids: Sequence[str]) -> list[str]:

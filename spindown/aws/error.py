@@ -156,6 +156,8 @@ _REFUSALS: Mapping[RefusalKind, tuple[str, ...]] = {
         "InvalidAMIID.Malformed",
         "InvalidAMIID.NotFound",
         "InvalidAMIID.Unavailable",
+        # Of a root volume that is smaller than the image's snapshot.
+        "InvalidBlockDeviceMapping",
         "InvalidFleetConfig",
         "InvalidGroup.NotFound",
         "InvalidKeyPair.NotFound",
@@ -171,6 +173,9 @@ _REFUSALS: Mapping[RefusalKind, tuple[str, ...]] = {
         "MissingParameter",
         "OptInRequired",
         "PendingVerification",
+        # Of the parameter that holds the image's id.
+        "SsmAccessDenied",
+        "SsmInvalidParameter",
         "UnauthorizedOperation",
     ),
     RefusalKind.THROTTLE: (

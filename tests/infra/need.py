@@ -207,13 +207,14 @@ _LAUNCH_NEEDS = [
         {"iam:AWSServiceName": ["spot.amazonaws.com"]},
     ),
     *(
-        Call("ssm:GetParameters", ours("ssm", f"parameter/images/rich/{name}"))
-        for name in ("arm64", "x86_64")
-    ),
-    Call(
-        "ssm:GetParameters",
-        f"arn:aws:ssm:{REGION}::parameter/aws/service/deeplearning/ami/x86_64/"
-        "base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
+        Call(f"ssm:{action}", image)
+        for action in ("GetParameter", "GetParameters")
+        for image in (
+            ours("ssm", "parameter/images/rich/arm64"),
+            ours("ssm", "parameter/images/rich/x86_64"),
+            f"arn:aws:ssm:{REGION}::parameter/aws/service/deeplearning/ami/x86_64/"
+            "base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
+        )
     ),
 ]
 

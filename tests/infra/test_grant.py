@@ -26,7 +26,7 @@ DEFAULT_IMAGE = (
 )
 
 #: EC2 asks the caller for these while it carries out CreateFleet; nobody calls them.
-WITHIN_A_LAUNCH = {"ec2:CreateTags", "ec2:RunInstances"}
+WITHIN_A_LAUNCH = {"ec2:CreateTags", "ec2:RunInstances", "ssm:GetParameter"}
 
 
 def actions(statements: Mapping[str, Mapping[str, Any]]) -> set[str]:

@@ -75,6 +75,11 @@ CODES = {
     "IdempotentParameterMismatch": ACCOUNT,
     "MissingParameter": ACCOUNT,
     "InvalidKeyPair.NotFound": ACCOUNT,
+    # A root volume that is smaller than the image's snapshot.
+    "InvalidBlockDeviceMapping": ACCOUNT,
+    # The parameter of the image may not be read, or is of another data type.
+    "SsmAccessDenied": ACCOUNT,
+    "SsmInvalidParameter": ACCOUNT,
     "DryRunOperation": ACCOUNT,
     # Too many calls.
     "RequestLimitExceeded": THROTTLE,
