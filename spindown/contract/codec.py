@@ -20,9 +20,7 @@ from spindown.error import ContractError
 
 T = TypeVar("T")
 
-Value = str | int | float | bool | list[Any] | dict[str, Any] | None
 Row = dict[str, Any]
-
 
 #: Turns a JSON value into one of a type.
 _Reader = Callable[[Any], Any]
