@@ -34,7 +34,8 @@ QUICK = Policy(
     commit_margin=timedelta(seconds=1),
     idle_timeout=timedelta(seconds=0.3),
 )
-PATIENCE = 20.0
+#: Seconds; nothing waits for so long unless it fails, on however busy a machine.
+PATIENCE = 120.0
 
 ECHO = """
     from spindown.user import Result
@@ -56,6 +57,7 @@ class Plant:
         instance_id: str = "i-1",
         spec: RunSpec | None = None,
         nvidia_smi: str = "nvidia-smi",
+        check_in_patience: timedelta = timedelta(seconds=0.2),
         find_fault: Callable[[Worker], str | None] = lambda _: None,
     ) -> None:
         self.world = world or WorkWorld(clock=SystemClock(), policy=policy)
@@ -104,7 +106,7 @@ class Plant:
                     metadata_interval=timedelta(seconds=0.05),
                     usage_interval=timedelta(seconds=0.2),
                     poll_at_most=timedelta(seconds=0.2),
-                    check_in_patience=timedelta(seconds=0.2),
+                    check_in_patience=check_in_patience,
                     stop_grace=timedelta(seconds=0.3),
                     nvidia_smi=nvidia_smi,
                 ),

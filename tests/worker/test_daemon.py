@@ -1,6 +1,6 @@
 """The whole worker with its threads and real children, over ports in memory and a real clock."""
 
-import os
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -19,6 +19,7 @@ from tests.plant import QUICK, Plant
 from tests.work import WORKLOAD, items
 from worker.daemon import say_duration
 
+PATIENT = replace(QUICK, idle_timeout=timedelta(hours=1))
 SLEEPER = """
     import threading
     from spindown.user import Result
@@ -40,7 +41,7 @@ STEPPER = """
 BURNER = """
     import subprocess, sys
     from spindown.user import Result
-    BURN = "import time; end = time.monotonic() + 1\\nwhile time.monotonic() < end: sum(range(999))"
+    BURN = "import time\\nwhile time.process_time() < 1.0: sum(range(999))"
     def run(batch, ctx):
         subprocess.run([sys.executable, "-c", BURN], check=True)
         return [Result(item, item.value) for item in batch]
@@ -130,9 +131,9 @@ def test_writes_how_well_each_job_used_the_machine(plant: Callable[..., Plant]) 
     [found] = one.world.objects.list(usage_prefix(WORKLOAD))
     [record] = decode_usage(one.world.objects.get(found.key).data, workload=WORKLOAD)
     assert (record.job_id, record.items, record.end) == ("a", 1, UsageEnd.COMPLETED)
-    # The child burns one core as well as it can, in a process of its own.
+    # The child burns a second of a core in a process of its own, however long that takes.
     assert record.cpu_mean is not None
-    assert record.cpu_mean > 10.0 / (os.cpu_count() or 1)
+    assert record.cpu_mean > 0.0
     assert record.memory_max is not None
     assert 0.0 < record.memory_max < 100.0
 
@@ -161,7 +162,7 @@ def test_one_notice_drains_all_four_slots(plant: Callable[..., Plant]) -> None:
 
 
 def test_waits_to_be_reclaimed_within_the_first_hour(plant: Callable[..., Plant]) -> None:
-    one = plant()
+    one = plant(policy=PATIENT)
     one.start()
     one.until(lambda: one.world.worker().state is WorkerState.IDLE)
     one.metadata.announce_interruption(one.world.clock.now() + timedelta(seconds=1.2))
@@ -187,10 +188,15 @@ def test_a_request_to_stop_commits_and_gives_back_what_is_held(
 
 
 def test_waits_for_its_row_if_it_was_quicker_than_its_launch(plant: Callable[..., Plant]) -> None:
-    one = plant()
+    one = plant(check_in_patience=timedelta(minutes=1))
+    looks = itertools.count()
+
+    def launch_late(call: Any) -> None:
+        if (call.port, call.method) == ("table", "get") and next(looks) == 1:
+            one.world.launch("i-1")
+
+    one.world.before = launch_late
     one.thread.start()
-    one.until(lambda: one.world.calls["table.get"] >= 2)
-    one.world.launch("i-1")
     one.join()
     assert one.world.worker().state is WorkerState.DRAINED
 
@@ -221,12 +227,13 @@ def test_a_restarted_worker_lets_its_old_leases_go(plant: Callable[..., Plant]) 
 
 
 def test_leaves_at_its_lifetime(plant: Callable[..., Plant]) -> None:
-    policy = replace(
-        QUICK, max_lifetime=timedelta(seconds=0.5), lifetime_grace=timedelta(seconds=2)
-    )
-    one = plant(SLEEPER, policy=policy)
+    one = plant(SLEEPER)
     one.world.send({"job_id": "a", "items": items(5)})
     one.start()
+    one.until(lambda: one.items_done(0) == 2)
+    one.world.set_policy(
+        replace(QUICK, max_lifetime=timedelta(0), lifetime_grace=timedelta(seconds=2))
+    )
     one.join()
     assert one.world.worker().reason == "lifetime"
     assert one.world.manifest("a").released
@@ -235,13 +242,12 @@ def test_leaves_at_its_lifetime(plant: Callable[..., Plant]) -> None:
 def test_ends_after_the_job_in_hand_once_the_policy_allows_no_worker(
     plant: Callable[..., Plant],
 ) -> None:
-    patient = replace(QUICK, idle_timeout=timedelta(hours=1))
-    one = plant(STEPPER, policy=patient)
+    one = plant(STEPPER, policy=PATIENT)
     one.world.send({"job_id": "a", "items": items(3)})
     one.start()
     one.until(lambda: one.next_item("a") == 0)
     one.world.send({"job_id": "b", "items": items(1)})
-    one.world.set_policy(replace(patient, max_workers=0))
+    one.world.set_policy(replace(PATIENT, max_workers=0))
     one.until(lambda: bool(one.events("draining")))
     (one.scratch / "go").touch()
     one.join()

@@ -44,7 +44,7 @@ def test_a_job_that_is_handed_over_loses_nothing_and_does_nothing_twice(tmp_path
     dear.until(lambda: dear.items_done(0) == 2)
 
     # As reconcile launches a relief, and tells the other to leave once it is there.
-    cheap.start(warm_until=world.clock.now() + timedelta(seconds=20))
+    cheap.start(warm_until=world.clock.now() + timedelta(minutes=10))
     cheap.until(lambda: world.worker("i-2").state is WorkerState.IDLE)
     world.change_worker("i-1", relieved_at=world.clock.now())
     dear.join()
