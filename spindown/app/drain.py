@@ -93,8 +93,10 @@ def terminate_all(remainder: Remainder, ports: ControlPorts) -> None:
 
 def _way_back(workload: str, edit: LiveEdit | None) -> tuple[str, ...]:
     before = _read(edit)
-    kept = [f"{key}={json.dumps(before[key])}" for key in NO_WORKER if before.get(key)]
-    deployed = [key for key in NO_WORKER if not before.get(key)]
+    # Where there was no room before, an earlier drain has left none: its zeros are nobody's wish.
+    ours = (0, None) if before.get("max_workers") == 0 else (None,)
+    kept = [f"{key}={json.dumps(before[key])}" for key in NO_WORKER if before.get(key) not in ours]
+    deployed = [key for key in NO_WORKER if before.get(key) in ours]
     return (
         *([f"spindown policy set {workload} {' '.join(kept)}"] if kept else []),
         *([f"spindown policy reset {workload} {' '.join(deployed)}"] if deployed else []),

@@ -133,6 +133,19 @@ def test_to_look_changes_nothing() -> None:
             id="one",
         ),
         pytest.param(
+            {"warm_workers": 0},
+            (
+                "spindown policy set classify warm_workers=0",
+                "spindown policy reset classify max_workers",
+            ),
+            id="nobody kept warm",
+        ),
+        pytest.param(
+            {"max_workers": 0, "warm_workers": 0},
+            ("spindown policy reset classify max_workers warm_workers",),
+            id="drained before, by this",
+        ),
+        pytest.param(
             {"max_workers": 0},
             ("spindown policy reset classify max_workers warm_workers",),
             id="drained before",
