@@ -35,6 +35,9 @@ from spindown.domain.policy import Policy, RankBy, Rung, WarmSpan, Weekday
 from spindown.error import ConfigError
 
 _MIB_PER_GIB = 1024
+#: Of deployment and workload: a schedule's name has 64 characters (Amazon EventBridge Scheduler API,
+#: "CreateSchedule"), and a tick is called ``{deployment}-{workload}-tick``.
+_NAMES_AT_MOST = 58
 
 
 class RungConfig(Table):
@@ -245,6 +248,17 @@ class Config(Table):
 
     deployment: DeploymentConfig
     workload: dict[Name, WorkloadConfig] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _leave_room_for_names(self) -> "Config":
+        for name in self.workload:
+            if name.endswith("-dlq"):
+                advice = "choose another name: those of dead-letter queues end in -dlq"
+                raise mend(f"workload.{name}", advice)
+            if len(self.deployment.name) + len(name) > _NAMES_AT_MOST:
+                advice = f"{_NAMES_AT_MOST} characters are the most for both"
+                raise mend(f"workload.{name}", f"shorten it or deployment.name: {advice}")
+        return self
 
     @model_validator(mode="after")
     def _stay_in_regions(self) -> "Config":

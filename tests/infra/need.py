@@ -171,6 +171,10 @@ _FOUND = [
 _BESIDE = [ours("ec2", f"{kind}/*") for kind in ("network-interface", "volume")]
 _MADE = [ours("ec2", "fleet/*"), ours("ec2", "instance/*"), *_BESIDE]
 
+_BASE_IMAGE = (
+    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
+)
+
 #: What CreateFleet asks for each thing that it uses or makes, and RunInstances within it.
 _LAUNCH_NEEDS = [
     *(Call(f"ec2:{a}", one) for a in ("CreateFleet", "RunInstances") for one in _FOUND),
@@ -212,8 +216,7 @@ _LAUNCH_NEEDS = [
         for image in (
             ours("ssm", "parameter/images/rich/arm64"),
             ours("ssm", "parameter/images/rich/x86_64"),
-            f"arn:aws:ssm:{REGION}::parameter/aws/service/deeplearning/ami/x86_64/"
-            "base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
+            f"arn:aws:ssm:{REGION}::parameter{_BASE_IMAGE}",
         )
     ),
 ]

@@ -199,6 +199,13 @@ from tests.unit.config.document import with_value
         ),
         pytest.param("workload", {}, "workload", "name at least 1", id="no workload"),
         pytest.param(
+            "workload.ocr-dlq",
+            {"run": {"entrypoint": "ocr:run", "code": "code"}},
+            "workload.ocr-dlq",
+            "choose another name: those of dead-letter queues end in -dlq",
+            id="a workload whose queue would be another's dead-letter queue",
+        ),
+        pytest.param(
             "deployment.outpost.us-west-2",
             {"zones": ["us-east-1b"]},
             "deployment.outpost.us-west-2.zones",
@@ -255,6 +262,20 @@ def test_names_the_key_and_the_mend(path: str, value: object, field: str, mend: 
         config.parse(with_value(path, value))
 
     assert (caught.value.field, caught.value.mend) == (field, mend)
+
+
+@pytest.mark.parametrize(("length", "is_taken"), [(27, True), (28, False)])
+def test_names_together_leave_room_for_what_a_schedule_is_called(
+    length: int, is_taken: bool
+) -> None:
+    workload = "a-name-of-thirty-one-characters"
+    document = with_value("deployment.name", "d" * length)
+    document["workload"] = {workload: document["workload"]["ocr"]}
+
+    said = complaint_about(document)
+
+    mend = "shorten it or deployment.name: 58 characters are the most for both"
+    assert said is None if is_taken else f"workload.{workload}" in str(said) and mend in str(said)
 
 
 @given(
