@@ -35,8 +35,8 @@ from spindown.domain.policy import Policy, RankBy, Rung, WarmSpan, Weekday
 from spindown.error import ConfigError
 
 _MIB_PER_GIB = 1024
-#: Of deployment and workload: a schedule's name has 64 characters (Amazon EventBridge Scheduler API,
-#: "CreateSchedule"), and a tick is called ``{deployment}-{workload}-tick``.
+#: Of deployment and workload: a schedule's name has 64 characters (Amazon EventBridge Scheduler
+#: API, "CreateSchedule"), and a tick is called ``{deployment}-{workload}-tick``.
 _NAMES_AT_MOST = 58
 
 
