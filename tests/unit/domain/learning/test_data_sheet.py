@@ -7,7 +7,7 @@ import pytest
 from spindown.domain.learning import Knowledge, ThroughputRecord, relative_throughput
 from spindown.domain.learning.knowledge import prior_hours
 from spindown.domain.learning.sample import worth_in_reports
-from tests.unit.domain.test_learning import measured, rate
+from tests.unit.domain.learning.report import measured, rate
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,25 @@
+"""Reports of jobs, and what is made of them."""
+
+from spindown.domain.learning import (
+    Knowledge,
+    ThroughputRecord,
+    throughput,
+)
+from spindown.domain.policy import Policy
+from tests.builders import a_type
+
+POLICY = Policy(throughput_estimate=1000.0)
+
+
+def measured(*jobs: tuple[float, float]) -> ThroughputRecord:
+    """Return the record of jobs of (items, seconds)."""
+    return ThroughputRecord(
+        items=sum(items for items, _ in jobs),
+        hours=sum(seconds for _, seconds in jobs) / 3600,
+        reports=len(jobs),
+        rates=tuple(items / seconds * 3600 for items, seconds in jobs),
+    )
+
+
+def rate(knowledge: Knowledge, name: str) -> float:
+    return throughput(knowledge, a_type(name), POLICY).items_per_hour
