@@ -1,10 +1,6 @@
 """Reports of jobs, and what is made of them."""
 
-from spindown.domain.learning import (
-    Knowledge,
-    ThroughputRecord,
-    throughput,
-)
+from spindown.domain.learning import Knowledge, ThroughputRecord, throughput
 from spindown.domain.policy import Policy
 from tests.builders import a_type
 

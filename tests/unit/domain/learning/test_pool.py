@@ -6,11 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.learning import (
-    PoolRecord,
-    interruption_rate,
-    published_rate,
-)
+from spindown.domain.learning import PoolRecord, interruption_rate, published_rate
 
 
 @pytest.mark.parametrize(

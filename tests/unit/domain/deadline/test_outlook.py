@@ -1,0 +1,109 @@
+"""What several jobs with deadlines ask for together, and from how many slots."""
+
+import pytest
+
+from spindown.domain.deadline import Course, hurry, look_out
+from spindown.domain.ranking import Demand
+from spindown.domain.sizing import Patience
+from tests.builders import NOW, ON_DEMAND, SPOT, a_demand, minutes
+from tests.unit.domain.deadline.unfinished import HOUR, RESERVE, a_job
+
+
+def test_the_gravest_job_that_waits_sets_the_course_and_all_urgent_ones_count() -> None:
+    jobs = [
+        a_job(25, job_id="late", jobs=2),
+        a_job(500, job_id="early"),
+        a_job(15, job_id="running", on=SPOT),
+        a_job(10, job_id="last"),
+    ]
+
+    outlook = look_out(jobs, RESERVE, NOW, slots=9)
+
+    assert outlook.course is Course.ON_DEMAND
+    assert outlook.urgent == 3
+    assert [each.job.job_id for each in outlook.verdicts] == ["last", "running", "late", "early"]
+    assert outlook.waits_until == NOW + minutes(460)
+    # 10 h of work in as many, once a change is over.
+    assert outlook.speed == pytest.approx(1.0)
+
+
+def test_a_long_job_may_be_urgent_before_a_short_one_that_has_less_slack() -> None:
+    # One hour of work holds back 31 minutes, ten hold back 40.
+    jobs = [a_job(35, work=1.0), a_job(39, work=10.0)]
+
+    outlook = look_out(jobs, RESERVE, NOW, slots=9)
+
+    assert (outlook.course, outlook.urgent) == (Course.ANY, 1)
+    assert outlook.waits_until == NOW + minutes(4)
+
+
+def test_where_no_job_is_urgent_all_wait_for_spot_on_whatever_speed() -> None:
+    outlook = look_out([a_job(500), a_job(400)], RESERVE, NOW, slots=9)
+
+    assert (outlook.course, outlook.urgent, outlook.speed) == (Course.SPOT, 0, 0.0)
+    assert outlook.waits_until == NOW + minutes(360)
+
+
+@pytest.mark.parametrize(
+    ("slack", "speed"),
+    [
+        pytest.param(20, 600 / 610, id="a change leaves more time than the work takes"),
+        pytest.param(10, 1.0, id="as much"),
+        pytest.param(-290, 2.0, id="half as much"),
+        pytest.param(-590, 0.0, id="none: no machine is fast enough"),
+        pytest.param(-600, 0.0, id="due now"),
+        pytest.param(-900, 0.0, id="overdue"),
+    ],
+)
+def test_an_urgent_job_asks_for_a_machine_that_does_it_in_the_time_left(
+    slack: float, speed: float
+) -> None:
+    assert look_out([a_job(slack)], RESERVE, NOW, slots=1).speed == pytest.approx(speed)
+
+
+@pytest.mark.parametrize(
+    ("slots", "slack"),
+    [
+        pytest.param(4, 10.0, id="each has a slot of its own"),
+        # 12 h of work on two slots, in whatever order: 6 h and half of the longest.
+        pytest.param(2, 13.0 - 7.5, id="two share the work"),
+        pytest.param(1, 13.0 - 12.0, id="one after the other"),
+    ],
+)
+def test_what_waits_has_the_work_before_it_that_is_due_before(slots: int, slack: float) -> None:
+    jobs = [a_job(600, work=3.0, jobs=3), a_job(600, work=3.0, on=SPOT, job_id="first")]
+
+    outlook = look_out(jobs, RESERVE, NOW, slots=slots)
+
+    (waits,) = [each for each in outlook.verdicts if each.job.on is None]
+    (runs,) = [each for each in outlook.verdicts if each.job.on is SPOT]
+    assert waits.slack / HOUR == pytest.approx(slack)
+    assert runs.slack == 10 * HOUR
+
+
+def test_what_does_not_wait_asks_for_no_launch() -> None:
+    outlook = look_out([a_job(10, on=SPOT), a_job(10, on=ON_DEMAND)], RESERVE, NOW, slots=1)
+
+    assert (outlook.course, outlook.urgent, outlook.waits_until) == (None, 0, None)
+    assert outlook.speed == 0.0
+
+
+def test_urgent_jobs_get_slots_side_by_side_whatever_else_is_wanted() -> None:
+    waiting = Patience(
+        slots=1, side_by_side=0, items_per_hour=45.0, late_jobs=1, until=NOW, since=NOW
+    )
+    demand = a_demand(need_items_per_hour=-5.0, backlog_items=0.0, jobs=0)
+
+    asked, patience = hurry(demand, waiting, 3, usual=50.0)
+
+    assert (asked.need_items_per_hour, asked.jobs, asked.slots) == (150.0, 3, 3)
+    assert asked.backlog_items == 300.0
+    assert patience is not None
+    assert (patience.slots, patience.side_by_side, patience.late_jobs) == (3, 3, 3)
+    assert hurry(demand, None, 3, usual=50.0) == (asked, None)
+
+
+def test_more_than_what_is_urgent_stays_wanted() -> None:
+    demand: Demand = a_demand(slots=7)
+
+    assert hurry(demand, None, 1, usual=50.0)[0] == demand
