@@ -107,7 +107,7 @@ class MemoryTable:
         """Return a row after a write; its earlier version stays as it is."""
         if write.delete:
             return None
-        if not (write.set or write.add or write.remove):
+        if not (write.set or write.add):
             return row
         changed = dict(row or {})
         for name, value in write.set.items():
@@ -117,8 +117,6 @@ class MemoryTable:
             if not _is_number(before):
                 raise ContractError(name, before, "add only to a number")
             changed[name] = before + value
-        for name in write.remove:
-            changed.pop(name, None)
         return changed
 
     def _put(self, key: Key, before: Row | None, row: Row | None) -> None:

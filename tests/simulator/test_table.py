@@ -3,13 +3,14 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.app.port import Key, Write, merge
+from spindown.app.port import Key, When, Write, merge
 from spindown.contract.codec import decode
 from spindown.contract.row import RateRow
-from spindown.error import ContractError
+from spindown.error import ContractError, PreconditionFailed
 from spindown.memory import MemoryClock, MemoryTable
 from spindown.simulator.port import SimTable
 
@@ -30,7 +31,6 @@ _CHANGES = st.one_of(
         st.floats(0, 9),
         st.integers(0, 9),
     ),
-    st.builds(lambda name: Write(key=KEY, remove=frozenset({name})), st.sampled_from([*_FIELDS])),
 )
 
 
@@ -54,7 +54,7 @@ def test_a_changed_row_reads_as_if_it_were_read_anew(
     assert _read(simulated) == _read(plain)
 
 
-@given(st.lists(_CHANGES.filter(lambda write: not write.remove), max_size=6))
+@given(st.lists(_CHANGES, max_size=6))
 def test_merged_writes_leave_what_the_single_ones_leave(writes: list[Write]) -> None:
     one_by_one, at_once = MemoryTable(CLOCK), MemoryTable(CLOCK)
 
@@ -63,3 +63,14 @@ def test_merged_writes_leave_what_the_single_ones_leave(writes: list[Write]) -> 
     at_once.transact(merge(writes))
 
     assert at_once.get(KEY) == one_by_one.get(KEY)
+
+
+def test_a_row_that_is_deleted_after_all_is_so_only_under_what_its_change_required() -> None:
+    table = MemoryTable(CLOCK)
+    table.write(Write(key=KEY, set={"count": 2}))
+    changed = Write(key=KEY, when=When(equals={"count": 1}), set={"colour": "red"})
+
+    with pytest.raises(PreconditionFailed):
+        table.transact(merge([changed, Write(key=KEY, delete=True)]))
+
+    assert table.get(KEY) == {"count": 2}

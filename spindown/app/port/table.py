@@ -1,7 +1,7 @@
 """The table under the ledger: rows, conditions, writes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, NamedTuple, Protocol
 
@@ -38,7 +38,7 @@ ALWAYS = When()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One conditional change of one row. ``delete`` excludes ``set``, ``add`` and ``remove``.
+    """One conditional change of one row. ``delete`` excludes ``set`` and ``add``.
 
     A change creates the row if there is none. Without any change it only checks the condition.
     """
@@ -48,28 +48,25 @@ class Write:
     set: Mapping[str, Any] = field(default_factory=dict)
     #: Numbers added atomically; a missing attribute counts as 0.
     add: Mapping[str, float] = field(default_factory=dict)
-    remove: frozenset[str] = frozenset()
     delete: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no table can carry out: a change beside a delete, one attribute twice."""
         if self.delete:
-            if self.set or self.add or self.remove:
+            if self.set or self.add:
                 raise ValueError(f"{self.key}: a write deletes the row or changes it, not both")
-        elif (self.set and (self.add or self.remove)) or (self.add and self.remove):
-            changed = len(self.set) + len(self.add) + len(self.remove)
-            if changed > len(self.set.keys() | self.add.keys() | self.remove):
-                raise ValueError(f"{self.key}: a write changes each attribute once")
+        elif self.set and self.add and not self.set.keys().isdisjoint(self.add):
+            raise ValueError(f"{self.key}: a write changes each attribute once")
 
     @property
     def is_check(self) -> bool:
         """Tell whether it only checks the condition."""
-        return not (self.delete or self.set or self.add or self.remove)
+        return not (self.delete or self.set or self.add)
 
     @property
     def is_sum(self) -> bool:
         """Tell whether it adds to numbers, whatever the row is, and does nothing else."""
-        return not (self.delete or self.set or self.remove) and self.when is ALWAYS
+        return not (self.delete or self.set) and self.when is ALWAYS
 
 
 class Table(Protocol):
@@ -130,9 +127,14 @@ def _join_all(writes: Sequence[Write]) -> Write:
 
 
 def _join(first: Write, second: Write) -> Write:
-    """Return one write with the effect of both, the second after the first."""
+    """Return one write with the effect of both, the second after the first.
+
+    A row that is deleted and then put keeps the fields that the put does not name: no write both
+    deletes and puts.
+    """
+    when = _join_conditions(first.when, second.when)
     if first.delete or second.delete:
-        return second
+        return replace(second, when=when)
     changed = {**first.set, **second.set}
     sums = {name: number for name, number in first.add.items() if name not in second.set}
     for name, number in second.add.items():
@@ -142,10 +144,9 @@ def _join(first: Write, second: Write) -> Write:
             sums[name] = sums.get(name, 0) + number
     return Write(
         key=first.key,
-        when=_join_conditions(first.when, second.when),
+        when=when,
         set=changed,
         add=sums,
-        remove=(first.remove | second.remove) - changed.keys(),
     )
 
 

@@ -88,8 +88,7 @@ class Expression:
         """Return the update expression of a write."""
         sets = [f"{self._name(n)} = {self._value(n, v)}" for n, v in write.set.items()]
         adds = [f"{self._name(n)} {self._value(n, v)}" for n, v in write.add.items()]
-        removes = [self._name(n) for n in sorted(write.remove)]
-        clauses = (("SET", sets), ("ADD", adds), ("REMOVE", removes))
+        clauses = (("SET", sets), ("ADD", adds))
         return " ".join(f"{verb} {', '.join(parts)}" for verb, parts in clauses if parts)
 
     def arguments(self) -> dict[str, Any]:

@@ -54,16 +54,14 @@ class SimTable(MemoryTable):
     def _changed(self, write: Write, row: Row | None) -> Row | None:
         if write.delete:
             return None
-        if not (write.set or write.add or write.remove):
+        if not (write.set or write.add):
             return row
         changed = KeptRow(row or {})
         changed.update(write.set)
         for name, number in write.add.items():
             changed[name] = changed.get(name, 0) + number
-        for name in write.remove:
-            changed.pop(name, None)
         if row is not None:
-            changed.follow(row, (*_differing(write.set, row), *write.add, *write.remove))
+            changed.follow(row, (*_differing(write.set, row), *write.add))
         return changed
 
 
