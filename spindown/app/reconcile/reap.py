@@ -133,10 +133,12 @@ def _count_failures(tick: Tick) -> None:
     """Count once each instance that has ended before it was of any use."""
     before = tick.view.backlog
     if before.claims != before.claims_seen:
-        # Somebody takes jobs on this code.
+        # Somebody takes jobs on this code: that is over, but nothing else that stops launches.
         for region, known in list(tick.breakers.items()):
-            if known.unclaimed:
+            if known.unclaimed >= STRIKES > known.strikes:
                 tick.set_breaker(region, BreakerRow(strikes=known.strikes, image=known.image))
+            elif known.unclaimed:
+                tick.set_breaker(region, replace(known, unclaimed=0))
     for worker in list(tick.workers.values()):
         if worker.miss_counted:
             continue
@@ -175,27 +177,19 @@ def _strike(tick: Tick, worker: Worker, *, unclaimed: int = 0) -> None:
     known = tick.breaker(region)
     strikes, left = known.strikes + 1 - unclaimed, known.unclaimed + unclaimed
     tick.tally.check_ins_missed += 1 - unclaimed
+    counted = replace(known, strikes=strikes, unclaimed=left, image=tick.image(region))
     what, count = (
         ("checked in and ended without a job although work waited", left)
         if unclaimed
         else ("never checked in", strikes)
     )
-    is_open = count >= STRIKES
-    tick.set_breaker(
-        region,
-        BreakerRow(
-            strikes=strikes,
-            unclaimed=left,
-            open_until=tick.now + _BREAKER_FOR if is_open else None,
-            reason=(
-                f"{count} instances in a row {what}, the last one {worker.instance_id}:"
-                " look at its console output and at the image, then deploy a mended one"
-                if is_open
-                else ""
-            ),
-            image=tick.image(region),
-        ),
-    )
+    if count >= STRIKES:
+        reason = (
+            f"{count} instances in a row {what}, the last one {worker.instance_id}:"
+            " look at its console output and at the image, then deploy a mended one"
+        )
+        counted = replace(counted, open_until=tick.now + _BREAKER_FOR, reason=reason)
+    tick.set_breaker(region, counted)
 
 
 def close_breaker(tick: Tick, region: str) -> None:

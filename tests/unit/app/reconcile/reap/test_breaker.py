@@ -177,3 +177,35 @@ def test_what_ended_an_instance_before_its_check_in_says_whose_fault_it_was(
     # Counted once, though the row stays for a while.
     world.tick(minutes(1))
     assert world.view().breaker.strikes == strikes
+
+
+def test_a_job_that_is_taken_does_not_open_again_what_missed_check_ins_have_stopped() -> None:
+    world = with_policy(max_workers=2)
+    worker = world.launched()
+    world.tick(minutes(1))
+    until = world.now + minutes(60)
+    world.put(
+        rows.BREAKER, strikes=3, unclaimed=1, image="lt-1@3 abc", reason="bad", open_until=until
+    )
+    world.claim(worker.instance_id)
+
+    world.tick(minutes(1))
+
+    breaker = world.view().breaker
+    assert (breaker.strikes, breaker.unclaimed, breaker.open_until) == (3, 0, until)
+
+
+def test_a_first_strike_does_not_lift_the_stop_that_an_account_error_has_set() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    until = world.now + minutes(15)
+    world.put(rows.BREAKER, image="lt-1@3 abc", reason="no grant", open_until=until)
+    world.change(
+        instance_id, state=WorkerState.ENDED, ended_at=world.now, reason="Client.InternalError"
+    )
+
+    world.tick(minutes(1))
+
+    breaker = world.view().breaker
+    assert (breaker.strikes, breaker.reason, breaker.open_until) == (1, "no grant", until)
