@@ -5,6 +5,7 @@ Image Builder itself works under its service-linked role, which it makes at its 
 
 from collections.abc import Sequence
 
+from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
 from infra.grant.statement import allow, public, regional
@@ -32,6 +33,8 @@ def bake(
             [f"ec2messages:{action}" for action in (*messages, "SendReply")],
             ["*"],
         ),
+        # Its own program, which carries the steps out, and what that needs.
+        allow("ReadTools", ["s3:GetObject"], [f"arn:{Aws.PARTITION}:s3:::ec2imagebuilder*"]),
         allow("ReadComponents", ["imagebuilder:GetComponent"], component_arns),
         allow("ReadArchives", ["s3:GetObject"], archive_arns),
         allow(

@@ -47,6 +47,9 @@ KEPT = {
     ),
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:imagebuilder:<AWS::Region>"
     ":<AWS::AccountId>:image/lab-*]": "images of this deployment, by the names that it gives them",
+    "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:s3:::ec2imagebuilder*]": (
+        "buckets of AWS's own, from which Image Builder's program comes"
+    ),
     "AwsSolutions-VPC7": "flow logs are billed by volume; build instances accept no connection",
 }
 
@@ -246,6 +249,9 @@ def test_what_is_baked_reads_its_own_parts_and_nothing_else(
         place.removeprefix("s3://") for place in (core.kit.uri, uri)
     }
     assert len(listed(statements["ReadComponents"]["Resource"])) == len(IMAGES)
+    assert (
+        words(statements["ReadTools"]["Resource"]) == "arn:<AWS::Partition>:s3:::ec2imagebuilder*"
+    )
     actions = {action for one in statements.values() for action in listed(one["Action"])}
     assert not [one for one in actions if "*" in one or one.startswith(("ec2:", "iam:", "sqs:"))]
 
