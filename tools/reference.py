@@ -148,7 +148,7 @@ _IMAGE = {
     "as long as it is kept. `ami`: the image of `parameters` is your own, on which "
     "`worker/system/install.sh` has run.",
     "parameters": "Architecture to the SSM parameter that holds the AMI id, looked up at each "
-    "launch or bake.",
+    "launch or bake. One of your own must have the data type `aws:ec2:image`.",
     "root_volume_gib": "Size of the gp3 root volume; its price is part of every offer.",
     "root_device": "Name of the image's root device. Not set: `/dev/xvda` if the parameter's name "
     "tells of Amazon Linux, else `/dev/sda1`.",

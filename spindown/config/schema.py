@@ -187,7 +187,8 @@ class ImageConfig(Table):
     #: Image Builder does so, once a week, and instances start what it made. ``ami``: the image of
     #: ``parameters`` has the worker already (``worker/system/install.sh``).
     mode: Literal["bootstrap", "bake", "ami"] = "bootstrap"
-    #: architecture -> SSM parameter that holds the AMI id.
+    #: architecture -> SSM parameter that holds the AMI id; one of yours needs the data type
+    #: ``aws:ec2:image``.
     parameters: dict[Architecture, ParameterName] = Field(
         default_factory=lambda: {
             arch: f"/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-24.04"
