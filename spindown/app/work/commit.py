@@ -11,10 +11,10 @@ from typing import Any
 
 from spindown.app.work.attachment.state import State, measure, upload_state
 from spindown.app.work.fence import write_fence
-from spindown.app.work.held import Finished, Held, Seat, WorkPorts
+from spindown.app.work.held import Finished, Held, Seat, WorkPorts, current_handle
 from spindown.app.work.message import delete
 from spindown.app.work.presence import Presence
-from spindown.contract.codec import decode, vary
+from spindown.contract.codec import vary
 from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.contract.job.result import (
     ItemStatus,
@@ -24,7 +24,6 @@ from spindown.contract.job.result import (
     part_key,
     part_stem,
 )
-from spindown.domain.fleet import Lease
 from spindown.error import LeaseLost, PreconditionFailed
 
 
@@ -86,21 +85,11 @@ def commit_as(manifest: Manifest, held: Held, ports: WorkPorts) -> Held:
 
 def complete(held: Held, *, seat: Seat, presence: Presence, ports: WorkPorts) -> None:
     """Delete the message of a job whose manifest says that it is over; clear the lease row."""
-    delete_held(held, seat, ports)
+    # If neither handle holds it, whoever receives the message finds the job over.
+    is_gone = delete(held.lease.receipt_handle, ports.queue)
+    if not is_gone and (newer := current_handle(held, seat, ports)) != held.lease.receipt_handle:
+        delete(newer, ports.queue)
     presence.vacate(seat, held.lease)
-
-
-def delete_held(held: Held, seat: Seat, ports: WorkPorts) -> None:
-    """Delete the message of a job that is over.
-
-    A handle that went stale is looked up in the lease row, where a receiver of the same message
-    leaves the newer one. If none holds it, whoever receives it finds the job over.
-    """
-    if delete(held.lease.receipt_handle, ports.queue):
-        return
-    row = ports.table.get(seat.lease_key)
-    if row and row.get("job_id") == held.job_id:
-        delete(decode(Lease, row).receipt_handle, ports.queue)
 
 
 def _upload_part(manifest: Manifest, finished: Sequence[Finished], ports: WorkPorts) -> Part:

@@ -18,11 +18,13 @@ from spindown.app.port import (
     ObjectStore,
     Table,
 )
+from spindown.contract.codec import decode
 from spindown.contract.job.manifest import Manifest
 from spindown.contract.job.message import JobMessage
 from spindown.contract.job.result import Record
 from spindown.contract.row import lease_sort, workload_partition
 from spindown.domain.fleet import Lease
+from spindown.error import ContractError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,20 @@ def lease_key(workload: str, owner: str) -> Key:
     instance_id, _, slot = owner.rpartition("/")
     number = int(slot) if slot.isdecimal() else 0
     return Key(partition=workload_partition(workload), sort=lease_sort(instance_id, number))
+
+
+def current_handle(held: Held, seat: Seat, ports: WorkPorts) -> str:
+    """Return the receipt handle of the lease row, where a newer one may have been left.
+
+    Whoever receives the message of a job that is held leaves there what it got.
+    """
+    row = ports.table.get(seat.lease_key)
+    if not row or not lease_identity(held.lease).items() <= row.items():
+        return held.lease.receipt_handle
+    try:
+        return decode(Lease, row).receipt_handle
+    except ContractError:
+        return held.lease.receipt_handle
 
 
 def lease_identity(lease: Lease) -> dict[str, Any]:

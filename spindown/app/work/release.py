@@ -9,15 +9,13 @@ from datetime import timedelta
 
 from spindown.app.port import Message
 from spindown.app.work.commit import Portion, commit_as, extend_manifest
-from spindown.app.work.held import Held, Seat, WorkPorts
+from spindown.app.work.held import Held, Seat, WorkPorts, current_handle
 from spindown.app.work.message import bury, put_back
 from spindown.app.work.presence import Presence
-from spindown.contract.codec import decode
 from spindown.contract.job.manifest import Failure, JobState, Manifest
-from spindown.domain.fleet import Due, Lease
+from spindown.domain.fleet import Due
 from spindown.domain.lease import dead_letter_reason
 from spindown.domain.policy import Policy
-from spindown.error import ContractError
 
 #: A reason is for a person; what exceeds this is in the log.
 _REASON_CHARACTERS = 1000
@@ -69,7 +67,7 @@ def release(
     wait: timedelta = timedelta(0),
 ) -> None:
     """Clear the lease row, then make the message visible, after ``wait``, by the row's handle."""
-    handle = _current_handle(held, seat, ports)
+    handle = current_handle(held, seat, ports)
     presence.vacate(seat, held.lease, due=_due(held, ports))
     put_back(replace(held.message, receipt_handle=handle), wait, ports.queue)
 
@@ -88,7 +86,7 @@ def abandon(held: Held, *, seat: Seat, presence: Presence) -> None:
 
 def dismiss(held: Held, *, seat: Seat, presence: Presence, ports: WorkPorts) -> None:
     """Move the message of a job that failed for good to the dead-letter queue."""
-    handle = _current_handle(held, seat, ports)
+    handle = current_handle(held, seat, ports)
     message: Message = replace(held.message, receipt_handle=handle)
     bury(message, held.job, held.manifest.reason, seat.log_pointer, ports)
     presence.vacate(seat, held.lease)
@@ -102,14 +100,3 @@ def _failed(manifest: Manifest, reason: str, ports: WorkPorts) -> Manifest:
         finished_at=ports.clock.now(),
         released=True,
     )
-
-
-def _current_handle(held: Held, seat: Seat, ports: WorkPorts) -> str:
-    """Return the receipt handle of the lease row, where a newer one may have been left."""
-    row = ports.table.get(seat.lease_key)
-    if not row or row.get("job_id") != held.job_id or row.get("epoch") != held.manifest.epoch:
-        return held.lease.receipt_handle
-    try:
-        return decode(Lease, row).receipt_handle
-    except ContractError:
-        return held.lease.receipt_handle

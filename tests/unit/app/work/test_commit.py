@@ -165,6 +165,19 @@ def test_a_stale_handle_deletes_nothing_of_the_job_that_has_the_row_by_now() -> 
     assert len(world.queue.bodies()) == 2
 
 
+def test_a_damaged_lease_row_does_not_keep_a_completed_job_from_its_end() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.queue.extend(held.message.receipt_handle, timedelta(0))
+    world.table.write(Write(key=a_seat().lease_key, set={"deadline": "soon"}))
+    held = commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+
+    complete(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+
+    assert world.table.get(a_seat().lease_key) is None
+    assert world.calls["queue.delete"] == 1
+
+
 def test_a_new_job_of_one_part_costs_this_many_requests() -> None:
     world = WorkWorld()
     world.presence()
