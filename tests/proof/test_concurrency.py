@@ -16,6 +16,7 @@ from spindown.memory import PortCall
 from tests.builders import NOW
 from tests.proof.invariant import Chronicle
 from tests.proof.process import Process
+from tests.proof.recovery import recover
 from tests.proof.world import MINUTE, ProofWorld, a_world
 from tests.slot import Script
 from worker.child.runner import BatchDone, ItemDone
@@ -76,7 +77,7 @@ def manifest_of(world: ProofWorld, job_id: str) -> Manifest:
 def close(world: ProofWorld) -> Chronicle:
     """Let the world come to rest; check that nothing was lost, doubled or left."""
     chronicle = Chronicle(world)
-    world.recover(chronicle.look)
+    recover(world, chronicle.look)
     chronicle.close()
     return chronicle
 
@@ -154,7 +155,7 @@ def test_what_ran_and_ended_while_nobody_asked_is_missing_only_once_ec2_has_forg
     (launch,) = (x for x in world.view().launches.values() if x.intended_at == NOW)
     assert (instance.instance_id in world.rows()) is (looked_after < 60)
     assert launch.reason == (ADOPTED if looked_after < 60 else UNTOLD)
-    world.recover(chronicle.look)
+    recover(world, chronicle.look)
     chronicle.close()
 
 
@@ -173,7 +174,7 @@ def test_what_ended_unseen_is_missing_also_where_another_of_its_launch_still_run
 
     (launch,) = (x for x in world.view().launches.values() if x.intended_at == NOW)
     assert launch.reason == f"{ADOPTED}; of the others {UNTOLD}"
-    world.recover(chronicle.look)
+    recover(world, chronicle.look)
     chronicle.close()
 
 

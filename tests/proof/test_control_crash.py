@@ -27,6 +27,7 @@ from tests.control import REGION
 from tests.proof.fault import FAULTS, Fault, Kind
 from tests.proof.invariant import Chronicle
 from tests.proof.record import count_points
+from tests.proof.recovery import go_on, recover
 from tests.proof.world import MINUTE, ProofWorld, a_world
 
 
@@ -145,7 +146,7 @@ def done_long_ago() -> ProofWorld:
     """Return a world whose worker has worked everything off and is gone."""
     world = up(2)
     for _ in range(8):
-        world.go_on()
+        go_on(world)
     world.clock.advance(20 * MINUTE)
     return world
 
@@ -267,6 +268,6 @@ def go_through(world: ProofWorld, episode: Episode, fault: Fault) -> bool:
     world.control(lambda: episode.act(world))
     was_hit = world.faults.hit is not None
     chronicle.look()
-    world.recover(chronicle.look)
+    recover(world, chronicle.look)
     chronicle.close()
     return was_hit

@@ -19,6 +19,7 @@ from tests.proof.fault import FAULTS, Fault, Kind
 from tests.proof.invariant import Chronicle
 from tests.proof.process import Process
 from tests.proof.record import record
+from tests.proof.recovery import recover
 from tests.proof.world import a_world, pick
 
 _NUMBERS = st.integers(0, 11)
@@ -182,7 +183,7 @@ class Story(RuleBasedStateMachine):
     def teardown(self) -> None:
         Story.told += 1
         self.chronicle.look()
-        self.world.recover(self.chronicle.look)
+        recover(self.world, self.chronicle.look)
         self.chronicle.close()
 
 

@@ -13,7 +13,8 @@ from spindown.contract.row import worker_sort
 from spindown.domain.fleet import WorkerState
 from spindown.memory import PortCall
 from spindown.memory.instance import POWERED_OFF, TERMINATED_BY_CALL
-from tests.proof.world import DEAD_MAN, MINUTE, ProofWorld, a_world
+from tests.proof.recovery import DEAD_MAN
+from tests.proof.world import MINUTE, ProofWorld, a_world
 
 
 def up(*counts: int) -> ProofWorld:

@@ -17,6 +17,7 @@ from tests.proof.fault import FAULTS, Fault, Kind
 from tests.proof.invariant import Chronicle
 from tests.proof.process import Process
 from tests.proof.record import count_points
+from tests.proof.recovery import recover
 from tests.proof.world import BUCKET, MINUTE, ProofWorld, a_world
 from tests.slot import square
 from worker.child.runner import Broken
@@ -195,7 +196,7 @@ def live_through(world: ProofWorld, life: Life, fault: Fault) -> bool:
         world.run_on(process, partial(life.live, world, process))
     was_hit = world.faults.hit is not None
     chronicle.look()
-    world.recover(chronicle.look)
+    recover(world, chronicle.look)
     chronicle.close()
     assert {manifest.state for manifest in chronicle.manifests.values()} <= life.ends
     if _MALFORMED in world.texts:

@@ -11,7 +11,6 @@ from typing import Any
 from spindown.app.batch.cancel import cancel
 from spindown.app.interrupt import react
 from spindown.app.ledger import Ledger
-from spindown.app.offers import refresh
 from spindown.app.port import Outgoing
 from spindown.app.work.held import WorkPorts, lease_key
 from spindown.app.work.presence import Condemned
@@ -24,7 +23,7 @@ from spindown.contract.event import (
 )
 from spindown.contract.job.manifest import decode_manifest
 from spindown.contract.settings import RunSettings, WorkloadSettings
-from spindown.domain.fleet import LaunchState, Lease, Worker
+from spindown.domain.fleet import Lease, Worker
 from spindown.domain.interruption import NOTICE
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
@@ -47,13 +46,6 @@ POLICY = replace(
     idle_timeout=3 * MINUTE,
     max_lifetime=4 * timedelta(hours=1),
 )
-#: The dead-man timer of an instance (net 2), which fires when nothing else has.
-DEAD_MAN = timedelta(hours=2)
-#: What recovery may take: put-backs, breakers, quarantines and lifetimes all end before.
-RECOVERY = timedelta(hours=16)
-#: Finished rows move to the history within this.
-_TIDY = timedelta(minutes=20)
-_HOUR = timedelta(hours=1)
 
 
 class ProofWorld(ControlWorld):
@@ -270,65 +262,6 @@ class ProofWorld(ControlWorld):
     def dry_up_all(self, capacity: int | None) -> None:
         for number in range(len(PRICES) * len(ZONES) * len(CapacityType)):
             self.dry_up(number, capacity)
-
-    # The end of a story.
-
-    def recover(self, watch: Callable[[], None] = lambda: None) -> None:
-        """Let everything that still works go on until all is done and nothing runs.
-
-        Processes on instances that are gone die; those that died before stay dead, so that
-        their instances are left to the nets.
-        """
-        self.faults.arm(None)
-        self.dry_up_all(None)
-        give_up_at = self.now + RECOVERY
-        while not self.is_at_rest:
-            assert self.now < give_up_at, self._unrest()
-            self.go_on()
-            watch()
-        for pause in (_TIDY, MINUTE, MINUTE):
-            self.tick(pause)
-
-    @property
-    def is_at_rest(self) -> bool:
-        view = self.view()
-        live = [w for w in view.workers.values() if w.ended_at is None]
-        # One without an answer may still turn out to have given an instance, that has ended since.
-        open_launches = [x for x in view.launches.values() if x.state is LaunchState.INTENDED]
-        return not (self.queue.bodies() or self.running or live or view.leases or open_launches)
-
-    def _unrest(self) -> str:
-        view = self.view()
-        return (
-            f"still there after {RECOVERY}: messages {self.queue.bodies()}, instances"
-            f" {[(i.instance_id, i.launched_at) for i in self.running]}, leases {view.leases},"
-            f" workers {list(view.workers.values())}, breaker {view.breaker},"
-            f" decision {view.decision}"
-        )
-
-    def go_on(self) -> None:
-        """Let one minute pass in which everybody does what is theirs."""
-        self.clock.advance(MINUTE)
-        if self.now - self.refreshed_at >= _HOUR:
-            self.refreshed_at = self.now
-            refresh(self.ports)
-        ended = {i.instance_id for i in self.instances} - {i.instance_id for i in self.running}
-        for process in self.live:
-            if process.instance_id in ended:
-                process.die()
-        self.tick()
-        for instance_id in self.bootable:
-            if instance_id not in self.processes:
-                self.boot(instance_id)
-        for process in self.live:
-            process.beat()
-            process.look()
-            process.work()
-            process.retire()
-        for found in self.processes.values():
-            died_at = found[-1].died_at
-            if died_at is not None and self.now - died_at > DEAD_MAN:
-                self.power_off(found[-1].instance_id)
 
     # What there is to see.
 
