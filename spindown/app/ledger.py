@@ -25,7 +25,7 @@ from spindown.contract.row import (
     RateRow,
     SpendRow,
 )
-from spindown.domain.concern import Standing
+from spindown.domain.concern import Sighting
 from spindown.domain.fleet import Due, Launch, Lease, Unavailable, Worker
 from spindown.domain.offer import Pool
 from spindown.error import ContractError, PreconditionFailed
@@ -54,7 +54,7 @@ class LedgerView:
     #: Region -> breaker; home is "".
     breakers: Mapping[str, BreakerRow] = field(default_factory=dict)
     #: Name -> what is remembered of what people are told.
-    concerns: Mapping[str, Standing] = field(default_factory=dict)
+    concerns: Mapping[str, Sighting] = field(default_factory=dict)
     policy: PolicyRow = field(default_factory=PolicyRow)
     decision: DecisionRow | None = None
     #: Sort keys of rows that could not be read.
@@ -141,7 +141,7 @@ class Ledger:
             },
             concerns={
                 sort.removeprefix(rows.CONCERN): x
-                for sort, x in reader.all_of(Standing, rows.CONCERN).items()
+                for sort, x in reader.all_of(Sighting, rows.CONCERN).items()
             },
             policy=reader.one(PolicyRow, rows.POLICY) or PolicyRow(),
             decision=reader.one(DecisionRow, rows.DECISION),

@@ -39,7 +39,7 @@ class Concern:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Sighting:
     """What is remembered of one concern."""
 
     #: Since when it lasts.
@@ -58,16 +58,16 @@ class Review:
     #: Those of them that a person is to be told of now.
     due: tuple[Concern, ...] = ()
     #: Name -> what is known of each that was found.
-    present: Mapping[str, Standing] = field(default_factory=dict)
+    present: Mapping[str, Sighting] = field(default_factory=dict)
     #: Name -> what to remember from now on, where that has changed.
-    changed: Mapping[str, Standing] = field(default_factory=dict)
+    changed: Mapping[str, Sighting] = field(default_factory=dict)
     #: What nobody need remember any more.
     forgotten: tuple[str, ...] = ()
 
 
 def review(
     found: Sequence[Concern],
-    known: Mapping[str, Standing],
+    known: Mapping[str, Sighting],
     now: datetime,
     *,
     over: Collection[str] = (),
@@ -84,8 +84,8 @@ def review(
     for concern in found:
         first.setdefault(concern.name, concern)
     standing, due = [], []
-    changed: dict[str, Standing] = {}
-    present: dict[str, Standing] = {}
+    changed: dict[str, Sighting] = {}
+    present: dict[str, Sighting] = {}
     for name, concern in first.items():
         before = known.get(name)
         after = present[name] = _seen(before, now)
@@ -109,24 +109,24 @@ def review(
     )
 
 
-def _seen(before: Standing | None, now: datetime) -> Standing:
+def _seen(before: Sighting | None, now: datetime) -> Sighting:
     if before is None:
-        return Standing(since=now, seen_at=now)
+        return Sighting(since=now, seen_at=now)
     is_new = now - before.seen_at > FORGOTTEN_AFTER
-    return Standing(since=now if is_new else before.since, seen_at=now, told_at=before.told_at)
+    return Sighting(since=now if is_new else before.since, seen_at=now, told_at=before.told_at)
 
 
-def _is_due(concern: Concern, standing: Standing) -> bool:
-    told = standing.told_at
+def _is_due(concern: Concern, sighting: Sighting) -> bool:
+    told = sighting.told_at
     if told is None:
         return True
-    silent_for = standing.seen_at - told
-    if told < standing.since:
+    silent_for = sighting.seen_at - told
+    if told < sighting.since:
         return silent_for >= concern.rest
     return silent_for >= SAID_AGAIN_AFTER
 
 
-def _is_past(standing: Standing, now: datetime) -> bool:
+def _is_past(sighting: Sighting, now: datetime) -> bool:
     """Tell whether a concern is over and would be news if it came back."""
-    last = max(standing.seen_at, standing.told_at or standing.seen_at)
+    last = max(sighting.seen_at, sighting.told_at or sighting.seen_at)
     return now - last > SAID_AGAIN_AFTER

@@ -17,7 +17,7 @@ from spindown.app.port import Datum
 from spindown.contract.metric import CAUSE
 from spindown.contract.row import SpendRow
 from spindown.contract.settings import WorkloadSettings
-from spindown.domain.concern import SAID_AGAIN_AFTER, Concern, Standing, review
+from spindown.domain.concern import SAID_AGAIN_AFTER, Concern, Sighting, review
 from spindown.domain.diagnosis import CostWindow, Diagnosis, Fit, compare, diagnose
 from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.requirement import misfit
@@ -61,8 +61,8 @@ def _judge(workload: str, ports: ControlPorts) -> Judgement:
     ports.metrics.emit(_warm_dollars(_offers(workload, view, ports), dimensions))
     diagnosis = _diagnose(workload, view, ports)
     concerns = [] if diagnosis is None else [_concern(workload, diagnosis)]
-    known: dict[str, Standing] = {
-        name: standing for name, standing in view.concerns.items() if name.startswith(COST)
+    known: dict[str, Sighting] = {
+        name: sighting for name, sighting in view.concerns.items() if name.startswith(COST)
     }
     found = review(concerns, known, now)
     for write in remember(found, ledger):

@@ -23,9 +23,9 @@ def remember(review: Review, ledger: Ledger) -> Sequence[Write]:
     """Return the writes that keep what is seen now; that it was told, ``tell`` writes."""
     kept = [
         ledger.change(
-            rows.concern_sort(name), {"since": standing.since, "seen_at": standing.seen_at}
+            rows.concern_sort(name), {"since": sighting.since, "seen_at": sighting.seen_at}
         )
-        for name, standing in review.changed.items()
+        for name, sighting in review.changed.items()
     ]
     return [*kept, *(ledger.delete(rows.concern_sort(name)) for name in review.forgotten)]
 

@@ -138,8 +138,8 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
     yield from (_quota_words(quota) for quota in account.quotas if quota.until > now)
     if refusal:
         yield f"the live policy is refused: {refusal}"
-    for name, standing in sorted(view.concerns.items()):
-        if name.startswith(COST) and now - standing.seen_at <= FORGOTTEN_AFTER:
+    for name, sighting in sorted(view.concerns.items()):
+        if name.startswith(COST) and now - sighting.seen_at <= FORGOTTEN_AFTER:
             cause = name.removeprefix(COST).replace("-", " ")
             yield f"an item costs more than it used to, because of {cause}"
     for name, words in _DEADLINES.items():

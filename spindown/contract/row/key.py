@@ -63,7 +63,7 @@ def throughput_sort(gpu_name: str, gpu_count: float) -> str:
 
 
 def concern_sort(name: str) -> str:
-    """Return the sort key of what is remembered of a concern (``domain.concern.Standing``)."""
+    """Return the sort key of what is remembered of a concern (``domain.concern.Sighting``)."""
     return f"{CONCERN}{name}"
 
 

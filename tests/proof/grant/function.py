@@ -22,7 +22,7 @@ from spindown.contract.row import (
     spend_sort,
     worker_sort,
 )
-from spindown.domain.concern import Standing
+from spindown.domain.concern import Sighting
 from spindown.domain.fleet import Lease, WorkerState
 from tests.proof.grant.world import INTERRUPTION, OFFERS, SCALER, TEARDOWN, World
 from tests.work import a_worker
@@ -182,7 +182,7 @@ def tells(prompt: Prompt) -> Deed:
     def deed(world: World) -> bool:
         ledger, now = world.session.ledger("count"), datetime.now(UTC)
         ledger.write(ledger.change(worker_sort("i-bad"), {"state": "no such state"}))
-        seen = Standing(since=now - timedelta(hours=1), seen_at=now)
+        seen = Sighting(since=now - timedelta(hours=1), seen_at=now)
         ledger.write(ledger.put(concern_sort("bad-rows"), seen))
         prompt(world)
         return bool(world.heard())

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.concern import Concern, Standing, review
+from spindown.domain.concern import Concern, Sighting, review
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 QUOTA = Concern(name="quota", says="It is full.", mend="ask for more.", patience=10 * MINUTE)
 
 
-def remembered(since: timedelta, seen: timedelta, told: timedelta | None = None) -> Standing:
-    return Standing(
+def remembered(since: timedelta, seen: timedelta, told: timedelta | None = None) -> Sighting:
+    return Sighting(
         since=NOW - since, seen_at=NOW - seen, told_at=None if told is None else NOW - told
     )
 
@@ -47,7 +47,7 @@ def test_says_what_happened_and_what_to_do() -> None:
     ],
 )
 def test_tells_of_what_lasts_and_not_twice(
-    known: Standing | None, *, is_standing: bool, is_due: bool
+    known: Sighting | None, *, is_standing: bool, is_due: bool
 ) -> None:
     found = review([QUOTA], {} if known is None else {"quota": known}, NOW)
 
@@ -83,7 +83,7 @@ def test_what_is_over_is_new_when_it_comes_back() -> None:
         pytest.param(remembered(40 * HOUR, DAY), False, id="just not over for long"),
     ],
 )
-def test_forgets_what_would_be_news_if_it_came_back(known: Standing, *, kept: bool) -> None:
+def test_forgets_what_would_be_news_if_it_came_back(known: Sighting, *, kept: bool) -> None:
     assert review([], {"quota": known}, NOW).forgotten == (("quota",) if kept else ())
 
 
@@ -101,7 +101,7 @@ def test_remembers_that_it_was_seen_but_does_not_write_at_every_look(
     found = review([QUOTA], {"quota": remembered(4 * HOUR, seen)}, NOW)
 
     since = NOW if seen == 3 * HOUR else NOW - 4 * HOUR
-    assert found.present == {"quota": Standing(since=since, seen_at=NOW)}
+    assert found.present == {"quota": Sighting(since=since, seen_at=NOW)}
     assert found.changed == (found.present if is_written else {})
 
 
@@ -130,7 +130,7 @@ def test_two_tellings_are_an_hour_apart_and_follow_some_patience(
     sights: list[bool], patience: int, step: int
 ) -> None:
     concern = replace(QUOTA, patience=patience * MINUTE)
-    known: Mapping[str, Standing] = {}
+    known: Mapping[str, Sighting] = {}
     told: list[datetime] = []
     for number, is_seen in enumerate(sights):
         now = NOW + number * step * MINUTE
