@@ -40,7 +40,8 @@ _MEANINGS = tomllib.loads(Path(__file__).with_name("meaning.toml").read_text(enc
 _HEAD = """\
 # Settings
 
-Every key of spindown.toml. `python tools/reference.py` writes this page; edit `tools/meaning.toml` instead.
+Every key of spindown.toml. `python tools/reference.py` writes this page; the text is in
+`tools/meaning.toml`.
 
 A duration is text with its unit: `"90s"`, `"10m"`, `"1h30m"` (ms, s, m, h, d). Money is USD, memory
 GiB. `"auto"` means: learned from what the workload shows. A key that does not exist, or a value
