@@ -4,7 +4,8 @@ A worker reads them from instance metadata, which needs no permission. Instance 
 allows letters, digits and ``+ - = . , _ : @`` in keys, no space and no slash
 (AWS, "View tags for your EC2 instances using instance metadata").
 
-At home the launch template bears them all. A template in another region cannot know what lies at
+At home the launch template bears them all; whose a launch is, the request repeats, since IAM looks
+there before it lets anybody make a fleet. A template in another region cannot know what lies at
 home, so there the launch says it (``home_tags``).
 """
 

@@ -1,13 +1,17 @@
 """What each role may do, and above all what it may not."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.control.model import CALLED
+from spindown.app.port import LaunchRequest
+from spindown.aws.ec2 import fleet_arguments
 from spindown.contract import tag
+from spindown.memory import PortCall
+from tests.control import ControlWorld
 from tests.infra.assembly import CONFIG, Assembly, listed, synthesise_core, words, write_project
 
 WORKERS = ["WorkloadplainFleetRole", "WorkloadrichFleetRole"]
@@ -172,6 +176,36 @@ def test_a_launch_comes_from_our_templates_with_our_tag(assembly: Assembly) -> N
     instances = statements["LaunchTaggedInstances"]["Condition"]
     assert instances["StringEquals"] == ours["StringEquals"]
     assert [words(one) for one in instances["ArnEquals"]["ec2:LaunchTemplate"]] == templates
+
+
+def test_a_launch_says_in_its_own_request_what_its_grant_asks_for(assembly: Assembly) -> None:
+    """EC2 looks at the request alone before it makes a fleet, which takes no tag of a template."""
+    request = the_first_launch()
+    asked = assembly.statements("ControlScalerRole")["RequestTaggedFleets"]["Condition"]
+    wanted = {key.removeprefix("aws:RequestTag/") for key in asked["StringEquals"]}
+
+    said = {
+        one["ResourceType"]: {each["Key"] for each in one["Tags"]}
+        for one in fleet_arguments(request)["TagSpecifications"]
+    }
+
+    assert said.keys() == {"fleet", "instance"}
+    assert all(wanted <= keys for keys in said.values())
+
+
+def the_first_launch() -> LaunchRequest:
+    """Return what a tick asks for that finds a message."""
+    world, asked = ControlWorld(), list[LaunchRequest]()
+
+    def record(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "launch":
+            asked.append(call.args[0])
+        return proceed()
+
+    world.interfere = record
+    world.send()
+    world.tick()
+    return asked[0]
 
 
 def test_a_launch_goes_into_our_subnets_behind_our_security_group(assembly: Assembly) -> None:

@@ -226,9 +226,15 @@ def _intend(
 
 
 def _tags(tick: Tick, launch_id: str, region: str) -> Mapping[str, str]:
-    """Return what a launch adds to the tags of the template."""
+    """Return what the request itself says: whose it is, and what no template can know.
+
+    The template has the former as well, and EC2 lets nobody make a fleet by that: it looks for
+    the tag in the request (``infra/grant/launch.py``).
+    """
     lives_for = tick.policy.max_lifetime + tick.policy.lifetime_grace
     launched = {
+        tag.DEPLOYMENT: tick.deployment.name,
+        tag.WORKLOAD: tick.workload,
         tag.LAUNCH: launch_id,
         tag.LEASE_UNTIL: f"{tick.now + lives_for:%Y-%m-%dT%H:%M:%SZ}",
     }

@@ -196,6 +196,8 @@ def test_marks_the_launch_with_its_template_version_token_and_tag() -> None:
     assert len(request.client_token) == 64
     lives_for = world.policy.max_lifetime + world.policy.lifetime_grace
     assert request.tags == {
+        "spindown:deployment": "demo",
+        "spindown:workload": "classify",
         "spindown:launch": decision.attempts[0].launch_id,
         "spindown:lease-until": f"{world.now + lives_for:%Y-%m-%dT%H:%M:%SZ}",
     }
