@@ -35,7 +35,7 @@ from spindown.app.reconcile.charge import charge_fleet, watch_month
 from spindown.app.reconcile.journal import FenceLost
 from spindown.app.reconcile.launch.adopt import adopt
 from spindown.app.reconcile.launch.choose import choose
-from spindown.app.reconcile.launch.outcome import back_off, forget_backoff
+from spindown.app.reconcile.launch.outcome import forget_backoff
 from spindown.app.reconcile.launch.relieve import relieve
 from spindown.app.reconcile.launch.walk import launch
 from spindown.app.reconcile.launch.weigh import Choice, weigh
@@ -135,14 +135,14 @@ def _relieve(tick: Tick, choice: Choice) -> Choice:
 
 
 def _patiently(tick: Tick, what: str, step: Callable[[Tick], None]) -> None:
-    """Carry out a step that may fail on EC2's side without stopping the rest."""
+    """Carry out a step that may fail without stopping the rest.
+
+    Which region asks to slow down only the step can tell, and has heeded.
+    """
     try:
         step(tick)
     except FenceLost:
         raise
-    except Throttled:
-        back_off(tick, tick.deployment.region)
-        tick.notes.append(f"{what}: EC2 asked to slow down")
     except Unreachable as exc:
         tick.notes.append(f"{what}: no answer ({exc})")
     except AccessDenied as exc:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from spindown.app.port import LaunchedInstance, LaunchRequest, RefusalKind
 from spindown.app.reconcile.launch.outcome import (
     ADOPTED,
+    back_off,
     backing_off_until,
     give_up,
     record_outcome,
@@ -22,7 +23,7 @@ from spindown.contract import tag
 from spindown.contract.codec import decode, encode
 from spindown.domain.fleet import Launch, LaunchState
 from spindown.domain.reaping import UNSEEN_FOR
-from spindown.error import AccessDenied, ContractError, Unreachable
+from spindown.error import AccessDenied, ContractError, Throttled, Unreachable
 
 #: Replaying later could launch for a backlog that is long gone; EC2's tokens live far longer.
 _REPLAY_WITHIN: timedelta = UNSEEN_FOR
@@ -39,18 +40,20 @@ def adopt(tick: Tick) -> None:
     for launch in list(tick.launches.values()):
         if launch.state is not LaunchState.INTENDED:
             continue
+        request = decode_request(launch)
+        if request is None:
+            give_up(tick, launch, "its request cannot be read")
+            continue
         try:
-            _adopt_one(tick, launch)
-        except (AccessDenied, Unreachable) as exc:
+            _adopt_one(tick, launch, request)
+        except (AccessDenied, Throttled, Unreachable) as exc:
             # Of its region, and none of the others'.
+            if isinstance(exc, Throttled):
+                back_off(tick, request.region)
             tick.notes.append(f"launch {launch.launch_id} is still without an answer: {exc}")
 
 
-def _adopt_one(tick: Tick, launch: Launch) -> None:
-    request = decode_request(launch)
-    if request is None:
-        give_up(tick, launch, "its request cannot be read")
-        return
+def _adopt_one(tick: Tick, launch: Launch, request: LaunchRequest) -> None:
     found = [
         LaunchedInstance(
             instance_id=instance.instance_id,

@@ -205,6 +205,32 @@ def test_a_lost_answer_abroad_is_adopted_there() -> None:
     assert [w.region for w in world.workers()] == [AWAY]
 
 
+def test_a_throttle_abroad_while_an_answer_is_looked_for_does_not_close_home() -> None:
+    world = a_world(max_workers=2)
+    world.compute.lose_next_answer(is_carried_out=False)
+    world.send()
+    world.tick()
+    world.interfere = only_in(AWAY, refuse(Throttled("slow down")))
+    world.send(40)
+
+    decision = world.tick(MINUTE)
+
+    assert world.view().backlog.backoffs.keys() == {AWAY}
+    assert any("without an answer: slow down" in note for note in decision.notes)
+    assert pools(decision) == [f"g4dn.xlarge/{ZONES[0]}/spot"]
+
+
+def test_a_throttle_where_all_workers_are_is_counted_once_and_there_alone() -> None:
+    world = a_world(idle_timeout=timedelta(hours=9))
+    world.launched()
+    world.interfere = only_in(AWAY, refuse(Throttled("slow down")))
+
+    world.tick(MINUTE)
+
+    backoffs = world.view().backlog.backoffs
+    assert {region: known.throttles for region, known in backoffs.items()} == {AWAY: 1}
+
+
 def test_a_reclaim_abroad_is_seen_and_replaced() -> None:
     world = a_world()
     worker = world.launched()
