@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.infra.assembly import Assembly
-from tests.infra.need import CODE, KIT, MUST_NOT, NEEDS
+from tests.infra.need.resource import CODE, KIT
+from tests.infra.need.role import MUST_NOT, NEEDS
 from tests.infra.policy import Call, Statement, matches, read_statements, resolve
 
 #: CDK's own, for the destination of failed events: all three are its choice.

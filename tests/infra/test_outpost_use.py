@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.infra.assembly import AWAY, SPREAD, Assembly, synthesise_once, write_project
-from tests.infra.need import MUST_NOT, NEEDS, OFFERS, SCALER
+from tests.infra.need.role import MUST_NOT, NEEDS, OFFERS, SCALER
 from tests.infra.policy import Call, Statement, ours, read_statements
 
 #: Names at home -> names in the outpost. "This region" is the same word in both templates.

@@ -1,0 +1,111 @@
+"""What each use case of the control plane must be able to call, and what none may."""
+
+from spindown.contract import tag
+from tests.infra.need.launch import LAUNCH_NEEDS
+from tests.infra.need.resource import BEARS_OURS, HERE, OURS, QUEUE, TABLE, TEMPLATES, objects, rows
+from tests.infra.policy import STORE, Call, ours
+
+REFRESH_NEEDS = [
+    *(
+        Call("ssm:GetParameters", ours("ssm", f"parameter/spindown/lab/{name}"))
+        for name in ("deployment", "workload/plain", "workload/rich", "live/plain", "live/rich")
+    ),
+    *objects(["GetObject", "PutObject"], "offers/catalogue.json"),
+    Call("s3:ListBucket", STORE),
+    Call("ec2:DescribeInstanceTypes", context=HERE),
+    Call("ec2:DescribeInstanceTypeOfferings", context=HERE),
+    Call("pricing:GetProducts"),
+    Call("servicequotas:ListServiceQuotas"),
+]
+
+RECONCILE_NEEDS = [
+    *REFRESH_NEEDS,
+    *(
+        Call(f"dynamodb:{action}", TABLE)
+        for action in ("ConditionCheckItem", "DeleteItem", "GetItem", "Query", "UpdateItem")
+    ),
+    Call("dynamodb:Query", f"{TABLE}/index/instance"),
+    *objects(["PutObject"], "decisions/rich/2026-11-20/120000-d.json"),
+    *(
+        Call(f"sqs:{action}", ours("sqs", f"lab-{name}"))
+        for action in ("GetQueueAttributes", "ChangeMessageVisibility")
+        for name in ("plain", "rich")
+    ),
+    Call("ec2:DescribeInstances", context=HERE),
+    Call("ec2:DescribeSpotInstanceRequests", context=HERE),
+    Call("ec2:DescribeSpotPriceHistory", context=HERE),
+    *LAUNCH_NEEDS,
+    Call("ec2:TerminateInstances", ours("ec2", "instance/i-1"), BEARS_OURS),
+]
+
+RENEW_NEEDS = [
+    rows("GetItem", "w#rich"),
+    rows("UpdateItem", "w#rich"),
+    *(
+        Call(f"sqs:{action}", ours("sqs", f"lab-{name}"))
+        for action in ("ReceiveMessage", "SendMessage", "DeleteMessage", "ChangeMessageVisibility")
+        for name in ("plain", "rich")
+    ),
+    *objects(["PutObject"], "workloads/rich/jobs/j/items.jsonl"),
+]
+
+TELL_NEEDS = [Call("sns:Publish", ours("sns", "lab-alarms"))]
+
+JUDGE_NEEDS = [
+    *(
+        rows(action, f"w#{name}")
+        for action in ("DeleteItem", "Query", "UpdateItem")
+        for name in ("plain", "rich")
+    ),
+    Call("ec2:DescribeSpotPriceHistory", context=HERE),
+    *TELL_NEEDS,
+]
+
+TEARDOWN_NEEDS = [
+    # Locks, taken and given back; instances, found and ended.
+    Call("dynamodb:UpdateItem", TABLE),
+    Call("ec2:DescribeInstances", context=HERE),
+    Call("ec2:TerminateInstances", ours("ec2", "instance/i-1"), BEARS_OURS),
+]
+
+CONTROL_MUST_NOT = [
+    # Jobs and results.
+    Call("sqs:ReceiveMessage", QUEUE),
+    Call("sqs:DeleteMessage", QUEUE),
+    *objects(["GetObject", "PutObject"], "workloads/rich/jobs/j/manifest.json"),
+    Call("dynamodb:Scan", TABLE),
+    Call("dynamodb:DeleteTable", TABLE),
+    # What is not ours, or elsewhere.
+    Call("ec2:TerminateInstances", ours("ec2", "instance/i-1")),
+    Call(
+        "ec2:TerminateInstances",
+        ours("ec2", "instance/i-1"),
+        {f"aws:ResourceTag/{tag.DEPLOYMENT}": ["other"]},
+    ),
+    Call("ec2:DescribeInstances", context={"aws:RequestedRegion": ["us-east-1"]}),
+    Call("ec2:CreateFleet", ours("ec2", "launch-template/lt-foreign")),
+    Call("ec2:CreateFleet", ours("ec2", "fleet/*")),
+    Call("ec2:RunInstances", ours("ec2", "subnet/subnet-foreign")),
+    Call("ec2:RunInstances", ours("ec2", "security-group/sg-foreign")),
+    Call("ec2:RunInstances", ours("ec2", "instance/*"), OURS),
+    Call(
+        "ec2:RunInstances",
+        ours("ec2", "instance/*"),
+        {**OURS, "ec2:LaunchTemplate": [ours("ec2", "launch-template/lt-foreign")]},
+    ),
+    Call("ec2:RunInstances", ours("ec2", "instance/*"), {"ec2:LaunchTemplate": [TEMPLATES[0]]}),
+    Call("ec2:CreateTags", ours("ec2", "instance/i-1"), OURS),
+    Call("ec2:StopInstances", ours("ec2", "instance/i-1"), BEARS_OURS),
+    Call(
+        "iam:PassRole",
+        "arn:aws:iam::111122223333:role/Admin",
+        {"iam:PassedToService": ["ec2.amazonaws.com"]},
+    ),
+    Call(
+        "iam:PassRole",
+        "arn:aws:iam::111122223333:role/WorkloadrichFleetRole",
+        {"iam:PassedToService": ["lambda.amazonaws.com"]},
+    ),
+    Call("ssm:PutParameter", ours("ssm", "parameter/spindown/lab/live/rich")),
+    Call("ssm:GetParameters", ours("ssm", "parameter/spindown/other/deployment")),
+]

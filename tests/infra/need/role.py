@@ -1,0 +1,75 @@
+"""The calls that each role must be able to make, and those that it must not.
+
+Read off the adapters in ``spindown.aws``: what each method calls, on what, for whom.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from tests.infra.need.control import (
+    CONTROL_MUST_NOT,
+    JUDGE_NEEDS,
+    RECONCILE_NEEDS,
+    REFRESH_NEEDS,
+    RENEW_NEEDS,
+    TEARDOWN_NEEDS,
+    TELL_NEEDS,
+)
+from tests.infra.need.launch import LAUNCH_NEEDS
+from tests.infra.need.resource import DEAD_LETTERS, TABLE, objects, rows
+from tests.infra.need.worker import WORKER_MUST_NOT, WORKER_NEEDS
+from tests.infra.policy import Call, ours
+
+WORKER = "WorkloadrichFleetRole"
+SCALER = "ControlScalerRole"
+INTERRUPTION = "ControlInterruptionRole"
+OFFERS = "ControlOffersRole"
+TEARDOWN = "ControlTeardownFunctionRole"
+TRIGGER = "ControlTriggerRole"
+
+
+def _log(function: str) -> list[Call]:
+    stream = ours("logs", f"log-group:/spindown/lab/{function}:log-stream:s")
+    return [Call("logs:CreateLogStream", stream), Call("logs:PutLogEvents", stream)]
+
+
+def _invoke(function: str) -> Call:
+    return Call("lambda:InvokeFunction", ours("lambda", f"function:lab-{function}"))
+
+
+_FAILED_EVENTS = Call("sqs:SendMessage", ours("sqs", "ControlFailedEvents"))
+
+NEEDS: Mapping[str, Sequence[Call]] = {
+    WORKER: WORKER_NEEDS,
+    SCALER: [*RECONCILE_NEEDS, *TELL_NEEDS, *_log("scaler")],
+    INTERRUPTION: [*RECONCILE_NEEDS, *TELL_NEEDS, *_log("interruption"), _FAILED_EVENTS],
+    OFFERS: [
+        *REFRESH_NEEDS,
+        *RENEW_NEEDS,
+        *JUDGE_NEEDS,
+        *_log("offers"),
+        _FAILED_EVENTS,
+    ],
+    TEARDOWN: [*TEARDOWN_NEEDS, *_log("teardown"), _FAILED_EVENTS],
+    TRIGGER: [_invoke("scaler"), _invoke("offers")],
+}
+
+MUST_NOT: Mapping[str, Sequence[Call]] = {
+    WORKER: WORKER_MUST_NOT,
+    SCALER: CONTROL_MUST_NOT,
+    INTERRUPTION: CONTROL_MUST_NOT,
+    OFFERS: [
+        *(call for call in CONTROL_MUST_NOT if call not in RENEW_NEEDS),
+        *LAUNCH_NEEDS,
+        Call("dynamodb:Query", f"{TABLE}/index/instance"),
+        *(rows(action, "d#") for action in ("DeleteItem", "Query")),
+        Call("sqs:ReceiveMessage", DEAD_LETTERS),
+        *objects(["GetObject"], "workloads/rich/jobs/j/items.jsonl"),
+    ],
+    TEARDOWN: [
+        *CONTROL_MUST_NOT,
+        *LAUNCH_NEEDS,
+        *(Call(f"dynamodb:{action}", TABLE) for action in ("DeleteItem", "GetItem", "Query")),
+        Call("ssm:GetParameters", ours("ssm", "parameter/spindown/lab/deployment")),
+    ],
+    TRIGGER: [_invoke("interruption"), *WORKER_NEEDS[:5]],
+}
