@@ -1,12 +1,13 @@
 """Where traffic comes from: a file, the queue's own past, or a generator."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from spindown.app.port import Sent, TrafficHistory
-from spindown.cli.history.row import ROWS_AT_MOST, read_rows
+from spindown.cli.history.row import ROWS_AT_MOST, Row, read_rows
+from spindown.cli.render.count import say_count
 from spindown.error import BadInput
 from spindown.simulator import Arrival
 from spindown.simulator.sample import daily_stream, office_batches, rare_bursts
@@ -17,6 +18,12 @@ _MADE_UP_START = datetime(2026, 1, 5, tzinfo=UTC)
 _MADE_UP_DAYS = 30
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
+#: What a row of traffic may say.
+_COLUMNS = ("timestamp", "items", "item_seconds")
+#: Of one job: a list of so many in S3 is larger than a worker reads.
+_ITEMS_AT_MOST = 1_000_000
+#: Longer traffic has a wrong time in it, or would be simulated for hours.
+_DAYS_AT_MOST = 731
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +110,19 @@ def generate(name: str, seed: int) -> Traffic:
     )
 
 
+def check_span(traffic: Traffic) -> None:
+    """Refuse traffic over years (raises BadInput): one time in it is wrong."""
+    if traffic.length > _DAYS_AT_MOST * DAY:
+        span = f"{traffic.start:%Y-%m-%d} to {traffic.end:%Y-%m-%d}"
+        mend = f"mend the times, or take the last days alone with --days, {_DAYS_AT_MOST} at most"
+        raise BadInput(f"--arrivals {traffic.source}", span, mend)
+
+
 def read_arrivals(path: Path, shape: JobShape) -> Traffic:
     """Return the jobs of a file: ``timestamp``, and maybe ``items`` and ``item_seconds`` of each.
 
     Args:
-        path: CSV with a header or JSON Lines, oldest first; a row is a job.
+        path: CSV with a header, JSON Lines or a list in JSON, oldest first; a row is a job.
         shape: what a row without ``items`` or ``item_seconds`` is taken for.
 
     Raises:
@@ -125,7 +140,7 @@ def read_arrivals(path: Path, shape: JobShape) -> Traffic:
     arrivals = tuple(
         Arrival(
             at=(at - start).total_seconds(),
-            items=row.count("items") or usual,
+            items=_items(row) or usual,
             item_seconds=row.optional_amount("item_seconds") or shape.item_seconds,
         )
         for at, row in zip(instants, rows, strict=True)
@@ -136,8 +151,15 @@ def read_arrivals(path: Path, shape: JobShape) -> Traffic:
         start=start,
         length=(_ceil_hour(instants[-1]) - start).total_seconds(),
         is_dated=True,
-        notes=tuple(_assumed({name for row in rows for name in row.cells}, shape)),
+        notes=(*_assumed(rows, shape), *_unread(rows)),
     )
+
+
+def _items(row: Row) -> int | None:
+    items = row.count("items")
+    if items is not None and items > _ITEMS_AT_MOST:
+        raise row.bad("items", f"write at most {_ITEMS_AT_MOST:,}, and the rest as further jobs")
+    return items
 
 
 def read_queue(
@@ -171,7 +193,7 @@ def read_queue(
         start=start,
         length=days * DAY,
         is_dated=True,
-        notes=tuple(_assumed(set(), shape)),
+        notes=tuple(_assumed((), shape)),
     )
 
 
@@ -190,14 +212,26 @@ def _spread(sent: Sequence[Sent], start: datetime, shape: JobShape) -> tuple[Arr
     )
 
 
-def _assumed(columns: set[str], shape: JobShape) -> list[str]:
-    found = []
-    if "items" not in columns:
-        found.append(f"a job is taken for {max(1, round(shape.items)):,} items ({shape.source})")
-    if "item_seconds" not in columns:
-        seconds = f"{shape.item_seconds:.3g} s on a T4"
-        found.append(f"an item is taken for {seconds} ({shape.source})")
-    return found
+def _assumed(rows: Sequence[Row], shape: JobShape) -> Iterator[str]:
+    """Yield what rows do not say and is taken for granted; without rows that is everything."""
+    items = say_count(max(1, round(shape.items)), "item")
+    taken = {
+        "items": f"a job is taken for {items}",
+        "item_seconds": f"an item is taken for {shape.item_seconds:.3g} s on a T4",
+    }
+    for column, said in taken.items():
+        silent = sum(row.is_empty(column) for row in rows)
+        if silent == len(rows):
+            yield f"{said} ({shape.source})"
+        elif silent:
+            share = f"in {silent:,} of {len(rows):,} rows, which do not say it"
+            yield f"{said} {share} ({shape.source})"
+
+
+def _unread(rows: Sequence[Row]) -> Iterator[str]:
+    others = dict.fromkeys(name for row in rows for name in row.cells if name not in _COLUMNS)
+    if others:
+        yield f"nothing is read from other columns: {', '.join(others)}"
 
 
 def _ceil_hour(at: datetime) -> datetime:

@@ -7,6 +7,7 @@ from typing import Protocol
 from spindown.cli.history.arrival import (
     GENERATORS,
     Traffic,
+    check_span,
     generate,
     keep_last,
     read_arrivals,
@@ -37,6 +38,8 @@ LIVE = "live"
 SAMPLE = "sample"
 #: The file that is read if it is there, without being asked for.
 USUAL_FILE = Path("spindown.toml")
+#: Of a queue's past, if nobody says how many.
+QUEUE_DAYS = 30.0
 
 
 class Connect(Protocol):
@@ -62,7 +65,7 @@ class Asked:
     #: Whether the policy as edited live is meant, where the deployment is asked anyway.
     is_live_policy: bool = False
     #: Of the queue's past.
-    days: float = 30.0
+    days: float = QUEUE_DAYS
     #: Of any traffic the last days that are used; None: all.
     last_days: float | None = None
     #: Whether the market has families too that the requirements leave out, to try them.
@@ -130,6 +133,7 @@ def gather(asked: Asked, connect: Connect = open_session) -> Gathered:
     traffic = _find_traffic(asked, subject, session)
     if asked.last_days is not None:
         traffic = keep_last(traffic, asked.last_days)
+    check_span(traffic)
     needs = subject.requirements
     if asked.has_denied_families:
         needs = replace(needs, families_denied=frozenset())
@@ -144,6 +148,14 @@ def gather(asked: Asked, connect: Connect = open_session) -> Gathered:
 
 
 def _open(asked: Asked, connect: Connect) -> Session:
+    if asked.policy is None and asked.deployment is None and not USUAL_FILE.exists():
+        option, value = (
+            ("--arrivals", asked.arrivals)
+            if asked.arrivals == CLOUDWATCH
+            else ("--prices", asked.prices)
+        )
+        mend = f"go where {USUAL_FILE} is, name a --deployment, or give a file or made-up ones"
+        raise BadInput(option, value, mend)
     config = asked.policy or USUAL_FILE
     return connect(config, deployment=asked.deployment, local=asked.local)
 
@@ -152,7 +164,12 @@ def _find_subject(asked: Asked, session: Session | None) -> Subject:
     is_file = asked.policy is not None or (asked.deployment is None and USUAL_FILE.exists())
     if session is None:
         path = asked.policy or USUAL_FILE
-        return read_subject(path, asked.workload) if is_file else default_subject()
+        if is_file:
+            return read_subject(path, asked.workload)
+        if asked.workload is not None:
+            mend = f"name its file with --policy: there is no {USUAL_FILE} here"
+            raise BadInput("--workload", asked.workload, mend)
+        return default_subject()
     deployed = deployed_subject(session, asked.workload, live=asked.is_live_policy)
     if not is_file or asked.is_live_policy:
         return deployed

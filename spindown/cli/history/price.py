@@ -27,6 +27,15 @@ HISTORY_DAYS = 90
 RECLAIMS_PER_HOUR = 0.05
 #: Seconds after the traffic in which its last work is done.
 OVERTIME = 4 * DAY
+#: Names of what `aws ec2 describe-spot-price-history` says.
+_AWS_NAMES = {
+    "Timestamp": "timestamp",
+    "AvailabilityZone": "zone",
+    "InstanceType": "type",
+    "SpotPrice": "price",
+}
+#: Whose price a worker pays: of the products that EC2 names, those of Linux without a licence.
+_PRODUCTS = {"Linux/UNIX", "Linux/UNIX (Amazon VPC)"}
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 #: Regions of a made-up market: each has as many offers again, and takes as long again to weigh.
 _REGIONS_AT_MOST = 3
@@ -95,16 +104,25 @@ def made_up_prices(
 def read_prices(path: Path, traffic: Traffic, buyer: Buyer) -> Prices:
     """Return the market of a file: ``timestamp``, ``zone``, ``type`` and ``price`` of each change.
 
-    Any order. A row whose zone is a region (``us-east-1``) is the on-demand price there; without
-    one it is estimated. Prices of other days than the traffic's begin with the traffic.
+    Any order; the names of ``describe-spot-price-history`` will do too, and its rows of other
+    products than Linux are passed over. A row whose zone is a region (``us-east-1``) is the
+    on-demand price there; without one it is estimated. Prices of other days than the traffic's
+    begin with the traffic.
 
     Raises:
         BadInput: names the line, the column and the mend.
     """
-    rows = read_rows(path, option="--prices", columns=("timestamp", "zone", "type", "price"))
+    rows = read_rows(
+        path,
+        option="--prices",
+        columns=("timestamp", "zone", "type", "price"),
+        aliases=_AWS_NAMES,
+    )
     spot: list[SpotPrice] = []
     on_demand: dict[tuple[str, str], float] = {}
     for row in rows:
+        if row.cells.get("ProductDescription") not in {None, "", *_PRODUCTS}:
+            continue
         at, zone, name = row.instant("timestamp"), row.text("zone"), row.text("type")
         price = row.amount("price")
         if not zone[-1:].isalpha():

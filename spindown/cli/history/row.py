@@ -1,21 +1,26 @@
-"""Rows of a file that a person made: CSV with a header, or JSON Lines; each mistake has a line."""
+"""Rows of a file: CSV with a header, JSON Lines or a list in JSON; each mistake has its place."""
 
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TextIO
 
+from spindown.cli.render.count import say_count
 from spindown.error import BadInput
 
 #: More rows than any month of one queue or market has.
 ROWS_AT_MOST = 2_000_000
 #: From here on a number of seconds since 1970 is one of milliseconds: in seconds, year 5138.
 _MILLISECONDS_FROM = 1e11
-_JSON_SUFFIXES = {".jsonl", ".ndjson"}
+#: Characters of a line in a complaint.
+_SHOWN = 60
+_LINES_SUFFIXES = {".jsonl", ".ndjson"}
+_LIST_SUFFIX = ".json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,8 @@ class Row:
     def instant(self, column: str) -> datetime:
         """Return a point in time: ISO 8601, of UTC without an offset, or seconds since 1970."""
         value = self._need(column)
+        if isinstance(value, bool):
+            raise self._no_time(column, value)
         try:
             seconds = float(value)
         except (TypeError, ValueError):
@@ -40,7 +47,7 @@ class Row:
 
     def count(self, column: str) -> int | None:
         """Return a whole number from 1; None: the cell is empty or not there."""
-        if self._is_empty(column):
+        if self.is_empty(column):
             return None
         amount = self.amount(column)
         if amount < 1.0 or amount != int(amount):
@@ -51,7 +58,8 @@ class Row:
         """Return a number above 0."""
         value = self._need(column)
         try:
-            amount = float(value)
+            # For Python true is 1; whoever wrote it meant no number.
+            amount = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError):
             amount = math.nan
         if not math.isfinite(amount) or amount <= 0.0:
@@ -60,7 +68,12 @@ class Row:
 
     def optional_amount(self, column: str) -> float | None:
         """Return a number above 0; None: the cell is empty or not there."""
-        return None if self._is_empty(column) else self.amount(column)
+        return None if self.is_empty(column) else self.amount(column)
+
+    def is_empty(self, column: str) -> bool:
+        """Tell whether a cell is empty or not there."""
+        value = self.cells.get(column)
+        return value is None or (isinstance(value, str) and not value.strip())
 
     def text(self, column: str) -> str:
         """Return a word."""
@@ -71,13 +84,9 @@ class Row:
         return BadInput(f"{self.place}, {column}", self.cells.get(column), mend)
 
     def _need(self, column: str) -> Any:
-        if self._is_empty(column):
+        if self.is_empty(column):
             raise self.bad(column, "give every row a value")
         return self.cells[column]
-
-    def _is_empty(self, column: str) -> bool:
-        value = self.cells.get(column)
-        return value is None or (isinstance(value, str) and not value.strip())
 
     def _parse_iso(self, column: str, value: Any) -> datetime:
         try:
@@ -91,23 +100,29 @@ class Row:
         return BadInput(f"{self.place}, {column}", value, mend)
 
 
-def read_rows(path: Path, *, option: str, columns: Sequence[str]) -> list[Row]:
+def read_rows(
+    path: Path,
+    *,
+    option: str,
+    columns: Sequence[str],
+    aliases: Mapping[str, str] = MappingProxyType({}),
+) -> list[Row]:
     """Return every row of a file, at least one.
 
     Args:
-        path: ``.jsonl`` or ``.ndjson`` is JSON Lines, all else is CSV with a header.
+        path: ``.jsonl`` or ``.ndjson`` is JSON Lines, ``.json`` one list of objects, bare or under
+            the only key that has one; all else is CSV with a header.
         option: what the file was given to, for the complaint.
         columns: what every file must have.
+        aliases: other name of a column -> ours.
 
     Raises:
         BadInput: it cannot be read, has no rows, too many, or not these columns.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
-            is_json = path.suffix in _JSON_SUFFIXES
-            found = _json_rows(path, lines) if is_json else _csv_rows(path, lines, columns)
             rows = []
-            for row in found:
+            for row in _read(path, lines, columns, aliases):
                 rows.append(row)
                 if len(rows) > ROWS_AT_MOST:
                     raise BadInput(option, str(path), f"give at most {ROWS_AT_MOST:,} rows")
@@ -121,25 +136,44 @@ def read_rows(path: Path, *, option: str, columns: Sequence[str]) -> list[Row]:
     return rows
 
 
-def _csv_rows(path: Path, lines: Iterator[str], columns: Sequence[str]) -> Iterator[Row]:
+def _read(
+    path: Path, lines: TextIO, columns: Sequence[str], aliases: Mapping[str, str]
+) -> Iterator[Row]:
+    if path.suffix in _LINES_SUFFIXES:
+        found = _json_rows(path, lines)
+    elif path.suffix == _LIST_SUFFIX:
+        found = _listed_rows(path, lines.read())
+    else:
+        return _csv_rows(path, lines, columns, aliases)
+    return (Row(row.place, _rename(row.cells, aliases)) for row in found)
+
+
+def _rename(cells: Mapping[str, Any], aliases: Mapping[str, str]) -> Mapping[str, Any]:
+    return {aliases.get(name, name): value for name, value in cells.items()}
+
+
+def _csv_rows(
+    path: Path, lines: Iterable[str], columns: Sequence[str], aliases: Mapping[str, str]
+) -> Iterator[Row]:
     reader = csv.reader(lines, strict=True)
     try:
-        header = [name.strip() for name in next(reader, [])]
+        header = [aliases.get(name.strip(), name.strip()) for name in next(reader, [])]
         missing = [name for name in columns if name not in header]
         if header and missing:
             mend = f"name the column {missing[0]} in its first line"
-            raise BadInput(f"{path.name} header", ",".join(header), mend)
+            raise BadInput(f"{path.name} header", _cut(",".join(header)), mend)
         for cells in reader:
             place = f"{path.name} line {reader.line_num}"
             if len(cells) > len(header):
-                raise BadInput(place, ",".join(cells), f"give it {len(header)} cells as the header")
+                mend = f"give it {say_count(len(header), 'cell')} as the header"
+                raise BadInput(place, _cut(",".join(cells)), mend)
             if any(cell.strip() for cell in cells):
                 yield Row(place, dict(zip(header, cells, strict=False)))
     except csv.Error as exc:
         raise BadInput(f"{path.name} line {reader.line_num}", str(exc), "mend its CSV") from exc
 
 
-def _json_rows(path: Path, lines: Iterator[str]) -> Iterator[Row]:
+def _json_rows(path: Path, lines: Iterable[str]) -> Iterator[Row]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -149,5 +183,27 @@ def _json_rows(path: Path, lines: Iterator[str]) -> Iterator[Row]:
         except ValueError:
             cells = None
         if not isinstance(cells, dict):
-            raise BadInput(place, line.strip(), "write one JSON object a line")
+            raise BadInput(place, _cut(line.strip()), "write one JSON object a line")
         yield Row(place, cells)
+
+
+def _listed_rows(path: Path, text: str) -> Iterator[Row]:
+    mend = "make it a list of JSON objects; one object a line goes into a file NAME.jsonl"
+    try:
+        told = json.loads(text) if text.strip() else []
+    except ValueError as exc:
+        raise BadInput(path.name, str(exc), mend) from exc
+    if isinstance(told, dict):
+        lists = [value for value in told.values() if isinstance(value, list)]
+        told = lists[0] if len(lists) == 1 else None
+    if not isinstance(told, list):
+        raise BadInput(path.name, _cut(text.strip()), mend)
+    for number, cells in enumerate(told, start=1):
+        if not isinstance(cells, dict):
+            raise BadInput(f"{path.name} entry {number}", _cut(json.dumps(cells)), mend)
+        yield Row(f"{path.name} entry {number}", cells)
+
+
+def _cut(text: str) -> str:
+    """Return the begin of a text, enough to find it by."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

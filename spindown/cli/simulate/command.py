@@ -8,7 +8,7 @@ import typer
 
 from spindown.cli import option
 from spindown.cli.history import option as history
-from spindown.cli.history.gather import SAMPLE, Asked, gather
+from spindown.cli.history.gather import QUEUE_DAYS, SAMPLE, Asked, gather
 from spindown.cli.history.price import RECLAIMS_PER_HOUR
 from spindown.cli.render.screen import open_console
 from spindown.cli.simulate import contest
@@ -29,7 +29,7 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
         str, typer.Option(help="Baselines by name or its begin, with commas; all; none.")
     ] = "all",
     html: Annotated[Path | None, typer.Option(help="Write a page with plots here.")] = None,
-    days: history.Days = 30.0,
+    days: history.Days = None,
     boot: history.Boot = None,
     reclaims: history.Reclaims = RECLAIMS_PER_HOUR,
     seed: history.Seed = 1,
@@ -46,7 +46,8 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
         workload=workload,
         deployment=deployment,
         local=local,
-        days=days,
+        days=days or QUEUE_DAYS,
+        last_days=days,
         boot=boot,
         reclaims_per_hour=reclaims,
         seed=seed,

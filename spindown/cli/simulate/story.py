@@ -26,6 +26,7 @@ class Row:
     dollars: float
     #: USD of 730 hours at this rate.
     dollars_a_month: float
+    #: Infinite: no item was done.
     dollars_per_1000_items: float
     #: Dollars over ours.
     times_ours: float
@@ -56,8 +57,10 @@ class Story:
         return self.outcomes[0].result
 
     @property
-    def ratio(self) -> float:
-        """Return our dollars over the floor."""
+    def ratio(self) -> float | None:
+        """Return our dollars over the floor; None: work was left undone, so it compares nothing."""
+        if self.ours.jobs_done < self.ours.jobs:
+            return None
         return self.ours.dollars / self.floor if self.floor > 0.0 else 1.0
 
     @property
@@ -80,7 +83,11 @@ def at_their_speed(story: Story) -> tuple[list[tuple[str, float]], list[str]]:
         (name, dollars of the baseline over ours) of those that we can be as fast as; the names of
         the others.
     """
-    mine = [row for row in (*story.rows, *story.frontier) if row.role is not Role.BASELINE]
+    mine = [
+        row
+        for row in (*story.rows, *story.frontier)
+        if row.role is not Role.BASELINE and not row.unfinished
+    ]
     factors, faster = [], []
     for row in story.rows:
         if row.role is not Role.BASELINE:

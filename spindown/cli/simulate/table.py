@@ -1,16 +1,19 @@
 """A story in the terminal."""
 
+import math
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from spindown.cli.render.count import say_count
 from spindown.cli.simulate.contest import Role
 from spindown.cli.simulate.story import Row, Story, at_their_speed
 from spindown.simulator.scenario import DAY
 
 _MINUTE, _HOUR = 60.0, 3600.0
+_FEW_HOURS = 10.0
 _COLUMNS = ("USD", "USD a month", "x ours", "USD/1000 items", "wait p50", "wait p95", "launches")
 
 
@@ -21,14 +24,22 @@ def render_story(story: Story) -> RenderableType:
 
 def _inputs(story: Story) -> Iterator[Text]:
     gathered = story.gathered
-    traffic, ours = gathered.traffic, story.ours
-    yield Text(
-        f"{ours.jobs:,} jobs, {ours.items:,} items, {ours.work_seconds / _HOUR:,.0f} hours of work "
-        f"on a T4, in {format_days(traffic.length)}: {traffic.source}"
-    )
+    traffic = gathered.traffic
+    yield Text(f"{say_work(story)}, in {format_days(traffic.length)}: {traffic.source}")
     yield Text(f"Prices: {gathered.prices.source}. Policy: {gathered.subject.source}.")
     for note in gathered.notes:
         yield Text(f"Assumed: {note}.", style="dim")
+
+
+def say_work(story: Story) -> str:
+    """Say how much work there is."""
+    ours = story.ours
+    hours = ours.work_seconds / _HOUR
+    told = f"{hours:,.0f}" if hours >= _FEW_HOURS else f"{hours:.2g}"
+    return (
+        f"{say_count(ours.jobs, 'job')}, {say_count(ours.items, 'item')}, {told} hours of work "
+        "on a T4"
+    )
 
 
 def _table(story: Story) -> Table:
@@ -49,11 +60,17 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.dollars:,.2f}",
         f"{row.dollars_a_month:,.2f}",
         f"{row.times_ours:.2f}",
-        f"{row.dollars_per_1000_items:.4g}",
-        format_wait(row.wait_p50),
-        format_wait(row.wait_p95),
+        *say_done(row),
         f"{row.launches:,}",
     )
+
+
+def say_done(row: Row) -> tuple[str, str, str]:
+    """Return cost of 1,000 items, and both waits; nothing of them if no item was done."""
+    if not math.isfinite(row.dollars_per_1000_items):
+        return "-", "-", "-"
+    waits = format_wait(row.wait_p50), format_wait(row.wait_p95)
+    return f"{row.dollars_per_1000_items:.4g}", *waits
 
 
 def _sentences(story: Story) -> Iterator[Text]:
@@ -70,7 +87,8 @@ def unfinished_sentences(story: Story) -> Iterator[str]:
     for row in (*story.rows, *story.frontier):
         if not row.unfinished:
             continue
-        said = f"{row.name} left {row.unfinished:,} jobs undone; its cost is that of the rest."
+        undone = say_count(row.unfinished, "job")
+        said = f"{row.name} left {undone} undone; its cost is that of the rest."
         if budget is not None and row.role is not Role.BASELINE:
             said += f" Launches stop at the budget of ${budget:,.2f} a month."
         yield said
@@ -93,6 +111,8 @@ def speed_sentence(story: Story) -> str:
 
 def floor_sentence(story: Story) -> str:
     """Say what no policy can do better."""
+    if story.ratio is None:
+        return "This policy did not do all of the work, so that no bound says how good it is."
     delay = format_wait(story.ours.wait.p95)
     return (
         f"No policy that starts every job within {delay} can pay less than ${story.floor:,.2f}; "
@@ -112,5 +132,5 @@ def format_wait(seconds: float) -> str:
 def format_days(seconds: float) -> str:
     """Return the length of a span as people say it."""
     if seconds < 2 * DAY:
-        return f"{seconds / _HOUR:.3g} hours"
+        return "1 hour" if seconds == _HOUR else f"{seconds / _HOUR:.3g} hours"
     return f"{seconds / DAY:.1f}".removesuffix(".0") + " days"

@@ -250,7 +250,9 @@ def test_an_advice_is_printed_and_told_as_json(
         pytest.param(["--within", "soon"], "--within is 'soon': write a duration", id="no time"),
         pytest.param(["--within", "0s"], "--within is '0s': make it longer", id="no wait"),
         pytest.param(["--arrivals", "absent.csv"], "--arrivals is 'absent.csv': give", id="file"),
-        pytest.param([], "spindown.toml is 'spindown.toml': give a readable", id="no deployment"),
+        pytest.param(
+            [], "--arrivals is 'cloudwatch': go where spindown.toml is, name a", id="none"
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(

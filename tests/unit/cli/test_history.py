@@ -1,12 +1,21 @@
 """What files of past traffic and prices are read as, and what is said of those that are wrong."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from spindown.app.port import Sent
-from spindown.cli.history.arrival import JobShape, Traffic, generate, read_arrivals, read_queue
+from spindown.cli.history.arrival import (
+    JobShape,
+    Traffic,
+    check_span,
+    generate,
+    keep_last,
+    read_arrivals,
+    read_queue,
+)
 from spindown.cli.history.hardware import find_type
 from spindown.cli.history.price import Buyer, made_up_prices, read_live, read_prices
 from spindown.cli.history.subject import Subject, fit_boot, read_subject, with_knowledge
@@ -112,8 +121,11 @@ def test_columns_that_are_missing_are_said_to_be_assumed(tmp_path: Path) -> None
         pytest.param(
             "timestamp,items\n1,many\n", "items is 'many': write a number", id="no number"
         ),
-        pytest.param("timestamp\n1,2\n", "line 2 is '1,2': give it 1 cells", id="too many cells"),
+        pytest.param("timestamp\n1,2\n", "line 2 is '1,2': give it 1 cell as", id="too many cells"),
         pytest.param('timestamp\n"1\n', "line 2", id="an open quote"),
+        pytest.param(
+            "timestamp,items\n1,2000000\n", "items is '2000000': write at most", id="huge"
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
@@ -122,6 +134,63 @@ def test_a_file_that_is_wrong_is_one_sentence(tmp_path: Path, text: str, said: s
 
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_what_some_rows_do_not_say_and_what_nobody_reads_is_told(tmp_path: Path) -> None:
+    text = "timestamp,items,item_seconds,Seconds\n1,4,2,9\n2,,2,9\n3,4,2,9\n"
+    traffic = read_arrivals(a_file(tmp_path, text), SHAPE)
+
+    assert traffic.notes == (
+        "a job is taken for 40 items in 1 of 3 rows, which do not say it (assumed)",
+        "nothing is read from other columns: Seconds",
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ['[{"timestamp": 60}, {"timestamp": 120}]', '{"jobs": [{"timestamp": 60}], "n": 1}']
+)
+def test_a_list_in_json_is_read_entry_by_entry(tmp_path: Path, text: str) -> None:
+    traffic = read_arrivals(a_file(tmp_path, text, "t.json"), SHAPE)
+
+    assert [arrival.at for arrival in traffic.arrivals] == [60.0, 120.0][: text.count("timestamp")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("", "give it at least one row", id="empty"),
+        pytest.param("[]", "give it at least one row", id="an empty list"),
+        pytest.param(
+            '{"timestamp": 1}\n{"timestamp": 2}', "goes into a file NAME.jsonl", id="lines"
+        ),
+        pytest.param(
+            '{"timestamp": 1}', "t.json is '{\"timestamp\": 1}': make it a list", id="one"
+        ),
+        pytest.param("7", "t.json is '7': make it a list of JSON objects", id="a number"),
+        pytest.param("[7]", "t.json entry 1 is '7': make it a list", id="a list of numbers"),
+        pytest.param(
+            '[{"timestamp": true}]', "entry 1, timestamp is True: write it as", id="no time"
+        ),
+        pytest.param(
+            '[{"timestamp": 1, "items": true}]', "items is True: write a number", id="no number"
+        ),
+    ],
+)
+def test_json_that_is_wrong_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        read_arrivals(a_file(tmp_path, text, "t.json"), SHAPE)
+
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_traffic_over_years_has_a_wrong_time_in_it(tmp_path: Path) -> None:
+    text = "timestamp\n1780306200\n1980306200\n"
+    years = read_arrivals(a_file(tmp_path, text, "years.csv"), SHAPE)
+
+    with pytest.raises(BadInput, match="is '2026-06-01 to 2032-10-02': mend the times"):
+        check_span(years)
+    check_span(keep_last(years, 700.0))
 
 
 @pytest.mark.parametrize("line", ["[1]", "{", "7"])
@@ -190,6 +259,24 @@ def test_prices_of_the_traffic_s_days_are_in_force_on_them(tmp_path: Path) -> No
         "on-demand prices of g4dn.12xlarge are estimated: spot for 50% of on-demand",
         "x9.huge: left out, since Spindown knows no such GPU type",
     )
+
+
+def test_what_the_aws_command_line_says_of_prices_is_read_as_it_is(tmp_path: Path) -> None:
+    said = {
+        "AvailabilityZone": "us-east-1a",
+        "InstanceType": "g5.xlarge",
+        "ProductDescription": "Linux/UNIX",
+        "SpotPrice": "0.450000",
+        "Timestamp": "2026-06-01T06:00:00+00:00",
+    }
+    windows = {**said, "ProductDescription": "Windows", "SpotPrice": "0.9"}
+    text = json.dumps({"SpotPriceHistory": [windows, said], "NextToken": ""})
+    prices = read_prices(a_file(tmp_path, text, "p.json"), a_traffic(), BUYER)
+
+    (listing,) = prices.listings
+    assert {zone: each.spot for zone, each in listing.zones.items()} == {
+        "us-east-1a": ((0.0, 0.45),)
+    }
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,9 @@ from spindown.cli.simulate.contest import (
     run_contest,
 )
 from spindown.cli.simulate.page.series import bin_samples, busiest_day
-from spindown.cli.simulate.story import Story, at_their_speed, tell
+from spindown.cli.simulate.story import Story, at_their_speed, story_to_json, tell
 from spindown.cli.simulate.table import (
+    floor_sentence,
     format_days,
     format_wait,
     speed_sentence,
@@ -118,6 +119,35 @@ def test_a_first_draft_is_simulated_before_it_knows_its_zones(
     assert json.loads(out)["workload"] == "main"
 
 
+def test_a_policy_that_does_nothing_costs_nothing_and_is_not_praised(
+    capsys: pytest.CaptureFixture[str], directory: Path
+) -> None:
+    (directory / "spindown.toml").write_text(
+        '[deployment]\nname = "here"\nregion = "us-east-1"\nzones = ["us-east-1a"]\n'
+        '[workload.ocr.run]\nentrypoint = "ocr:run"\ncode = "code"\n'
+        "[workload.ocr.policy]\nmax_workers = 0\n",
+        encoding="utf-8",
+    )
+    table, _ = run(capsys, "--against", "none", "--html", "page.html")
+    told, _ = run(capsys, "--against", "none", "--json")
+
+    assert re.search(r"^spindown +0\.00 +0\.00 +1\.00 +- +- +- +0$", table, re.MULTILINE)
+    assert "left 4 jobs undone" in table
+    assert "can pay less than" not in table
+    assert "the least possible" not in (directory / "page.html").read_text(encoding="utf-8")
+    assert json.loads(told)["over_bound"] is None
+    assert not re.search(r"Infinity|NaN", told)
+
+
+def test_of_any_traffic_the_last_days_are_used_if_they_are_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out, _ = run(capsys, "--against", "none", "--days", "0.1")
+
+    assert "2 jobs, 110 items" in out
+    assert "of 0.125 days of history the last 0.1 are used" in out
+
+
 def test_a_page_loads_nothing_and_shows_every_plot(
     capsys: pytest.CaptureFixture[str], directory: Path
 ) -> None:
@@ -154,6 +184,10 @@ def test_a_page_loads_nothing_and_shows_every_plot(
         pytest.param(["--boot", "0s"], "--boot is '0s': give at least 1s", id="no boot"),
         pytest.param(["--policy", "no.toml"], "spindown.toml is 'no.toml': give a", id="policy"),
         pytest.param(["--seed", "x"], "Invalid value for '--seed'", id="a seed"),
+        pytest.param(
+            ["--workload", "ocr"], "--workload is 'ocr': name its file with", id="no file"
+        ),
+        pytest.param(["--prices", "live"], "--prices is 'live': go where spindown.toml", id="live"),
         pytest.param(["--html", "no/page.html"], "--html is 'no/page.html': name a", id="folder"),
     ],
 )
@@ -266,9 +300,14 @@ def test_work_that_was_left_is_said_and_the_budget_that_may_have_stopped_it() ->
     story = a_story((Role.OURS, 0.5, 600.0), (Role.BASELINE, 0.4, 700.0))
 
     mine, theirs = unfinished_sentences(story)
-    left = "left 1 jobs undone; its cost is that of the rest."
+    left = "left 1 job undone; its cost is that of the rest."
     assert mine == f"ours-0 {left} Launches stop at the budget of $5.00 a month."
     assert theirs == f"baseline-1 {left}"
+    # What was left is not cheap: neither a bound nor another way is held against it.
+    assert story.ratio is None
+    assert story_to_json(story)["over_bound"] is None
+    assert "did not do all of the work" in floor_sentence(story)
+    assert at_their_speed(story) == ([], ["baseline-1"])
 
 
 def a_sample(seconds: float, *, visible: int = 0, busy: int = 0, idle: int = 0) -> Sample:
@@ -303,5 +342,9 @@ def test_the_busiest_day_is_the_one_that_brings_most_work() -> None:
 
 def test_spans_are_said_as_people_say_them() -> None:
     assert [format_wait(seconds) for seconds in (4.4, 90.0, 7300.0)] == ["4 s", "1.5 min", "2.0 h"]
-    assert [format_days(seconds) for seconds in (7200.0, 30 * DAY)] == ["2 hours", "30 days"]
+    assert [format_days(seconds) for seconds in (HOUR, 7200.0, 30 * DAY)] == [
+        "1 hour",
+        "2 hours",
+        "30 days",
+    ]
     assert frontier(Policy())[0].policy.drain_within == timedelta(minutes=2)

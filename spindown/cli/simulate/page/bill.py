@@ -80,7 +80,7 @@ def _write_totals(axes: "Axes", shown: Sequence[Outcome]) -> None:
             va="center",
             fontsize=10,
         )
-    axes.set_xlim(0, most * 1.55)
+    axes.set_xlim(0, most * 1.55 or 1.0)
 
 
 def _write_shares(axes: "Axes", shown: Sequence[Outcome]) -> None:

@@ -11,8 +11,9 @@ from spindown.cli.simulate.page.label import Label, write_labels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Waits below are drawn here: a logarithm has no zero.
+#: Waits and costs below are drawn here: a logarithm has no zero.
 _LEAST_MINUTES = 0.1
+_LEAST_DOLLARS = 1e-3
 _STEPS = 12
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
@@ -26,7 +27,10 @@ def plot_frontier(outcomes: Sequence[Outcome], bounds: Sequence[tuple[float, flo
     """
     with drawing(9.2, 5.4) as (figure, (axes,)):
         items = max(outcomes[0].result.items, 1)
-        curve = [(max(wait / 60.0, _LEAST_MINUTES), usd / items * 1000) for wait, usd in bounds]
+        curve = [
+            (max(wait / 60.0, _LEAST_MINUTES), max(usd / items * 1000, _LEAST_DOLLARS))
+            for wait, usd in bounds
+        ]
         line = sorted(_point(one) for one in outcomes if one.contestant.role is not Role.BASELINE)
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -46,7 +50,7 @@ def plot_frontier(outcomes: Sequence[Outcome], bounds: Sequence[tuple[float, flo
         axes.set_xlabel("95 % of jobs start within so many minutes")
         axes.set_ylabel("USD per 1,000 items")
         figure.canvas.draw()
-        write_labels(axes, [*map(_name, points), *_ends(outcomes)], [*line, *_along(curve)])
+        write_labels(axes, [*map(_name, points), *_ends(outcomes)], [*_along(line), *_along(curve)])
         return to_svg(
             figure,
             name="frontier",
@@ -57,7 +61,8 @@ def plot_frontier(outcomes: Sequence[Outcome], bounds: Sequence[tuple[float, flo
 def _point(outcome: Outcome) -> tuple[float, float]:
     result = outcome.result
     minutes = max(result.wait.p95 / 60.0, _LEAST_MINUTES)
-    return minutes, result.dollars / max(result.items_done, 1) * 1000
+    dollars = result.dollars / max(result.items_done, 1) * 1000
+    return minutes, max(dollars, _LEAST_DOLLARS)
 
 
 def _name(outcome: Outcome) -> Label:
@@ -72,12 +77,13 @@ def _name(outcome: Outcome) -> Label:
 
 
 def _along(curve: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return points so close on the line of the impossible that no name fits between them."""
-    return [
+    """Return the points of a line, and more between them, so close that no name fits there."""
+    between = [
         (x0 * (x1 / x0) ** (step / _STEPS), y0 * (y1 / y0) ** (step / _STEPS))
         for (x0, y0), (x1, y1) in pairwise(curve)
         for step in range(_STEPS)
     ]
+    return [*between, *curve[-1:]]
 
 
 def _ends(outcomes: Sequence[Outcome]) -> list[Label]:

@@ -14,12 +14,14 @@ from spindown.cli.simulate.table import (
     floor_sentence,
     format_days,
     format_wait,
+    say_done,
+    say_work,
     speed_sentence,
     unfinished_sentences,
 )
 
 _CSS = """
-:root { color-scheme: light; }
+:root { color-scheme: light dark; }
 * { box-sizing: border-box; }
 body { margin: 0; background: #fff; color: #1b1f24; line-height: 1.5; font-size: 16px;
   font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
@@ -42,10 +44,19 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; min-width: 2
 td small { display: block; color: #57606a; font-size: 13px; line-height: 1.35; max-width: 44ch; }
 tr.ours td { font-weight: 600; } tr.ours td:first-child { color: #0072b2; }
 tr.ours small { font-weight: 400; }
-figure { margin: 12px 0 0; } figure svg { width: 100%; height: auto; display: block; }
+figure { margin: 12px 0 0; overflow-x: auto; }
+figure svg { width: 100%; min-width: 660px; height: auto; display: block; }
 ul { padding-left: 20px; margin: 8px 0; } li { margin: 2px 0; }
 footer { margin-top: 48px; border-top: 1px solid #d8dee4; padding-top: 12px; font-size: 14px; }
 code { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: .92em; }
+@media (prefers-color-scheme: dark) {
+  :root { color-scheme: dark; }
+  body { background: #14171c; color: #e6e9ed; }
+  .lead, .caption, footer, .tile span, th, td small { color: #a3abb5; }
+  .tile, footer { border-color: #3a424c; } th, td { border-color: #2b323a; }
+  .tile b, tr.ours td:first-child { color: #5cb3e4; }
+  figure { background: #fff; border-radius: 8px; padding: 12px; }
+}
 """
 
 _HEADS = (
@@ -113,17 +124,20 @@ def _head(story: Story) -> Iterator[str]:
     traffic = gathered.traffic
     yield f"<h1>{escape(gathered.subject.workload)}: what {format_days(traffic.length)} cost</h1>"
     yield (
-        f'<p class="lead">{ours.jobs:,} jobs, {ours.items:,} items, '
-        f"{ours.work_seconds / 3600:,.0f} hours of work on one T4. "
+        f'<p class="lead">{escape(say_work(story))}. '
         f"Traffic: {escape(traffic.source)}. Prices: {escape(gathered.prices.source)}. "
         f"Policy: {escape(gathered.subject.source)}.</p>"
     )
     tiles = [
         (f"${ours.dollars:,.2f}", f"for {format_days(traffic.length)}"),
-        (f"${ours.dollars_per_item * 1000:,.3g}", "for 1,000 items, all in"),
-        (format_wait(ours.wait.p95), "within which 95 % of jobs start"),
-        (f"{story.ratio:.2f} x", f"the least possible, ${story.floor:,.2f}"),
     ]
+    if ours.items_done:
+        tiles += [
+            (f"${ours.dollars_per_item * 1000:,.3g}", "for 1,000 items, all in"),
+            (format_wait(ours.wait.p95), "within which 95 % of jobs start"),
+        ]
+    if story.ratio is not None:
+        tiles.append((f"{story.ratio:.2f} x", f"the least possible, ${story.floor:,.2f}"))
     others = [row for row in story.rows if row.role is Role.BASELINE]
     if others:
         best = min(others, key=lambda row: row.dollars)
@@ -148,9 +162,7 @@ def _row(row: Row) -> str:
     cells = (
         f"{row.dollars:,.2f}",
         f"{row.times_ours:.2f}",
-        f"{row.dollars_per_1000_items:.4g}",
-        format_wait(row.wait_p50),
-        format_wait(row.wait_p95),
+        *say_done(row),
         f"{row.launches:,}",
         f"{1.0 - row.overhead:.0%}",
     )
