@@ -21,7 +21,7 @@ from spindown.domain.offer import (
 )
 from spindown.domain.policy import Policy
 from spindown.domain.requirement import misfit
-from spindown.error import SpindownError, Throttled
+from spindown.error import SpindownError
 
 #: Spot prices that could not be read anew are used this long; EC2 moves them a few times a day.
 SPOT_PRICES_TRUSTED_FOR = timedelta(minutes=30)
@@ -60,7 +60,6 @@ def current_sale(
         is_late: the work has waited for as long as it may.
 
     Raises:
-        Throttled: EC2 asks to slow down.
         SpindownError: the spot prices of no region could be read.
     """
     known = current_catalogue(ports, now, regions=settings.outposts)
@@ -107,17 +106,24 @@ def current_offers(
 def price_now(
     pool: Pool, *, region: str, settings: WorkloadSettings, ports: ControlPorts, now: datetime
 ) -> float | None:
-    """Return the whole price of an hour in a pool, a few minutes old; None: it is not known."""
+    """Return the whole price of an hour in a pool, a few minutes old; None: it has none.
+
+    Raises:
+        SpindownError: it could not be read, nor was it a while ago.
+    """
     if region not in settings.outposts:
         return None
     catalogue = trusted(current_catalogue(ports, now), now)
     alone = catalogue.on_demand.get(region, {}).get(pool.instance_type)
     if pool.capacity_type is CapacityType.SPOT:
+        reading = _Reading(settings, catalogue, ports, now, is_late=False)
         seen = [
             price
-            for price in _Reading(settings, catalogue, ports, now, is_late=True).read(region)
+            for price in reading.read(region)
             if (price.instance_type, price.zone) == (pool.instance_type, pool.zone)
         ]
+        if reading.first_error is not None:
+            raise reading.first_error
         alone = max(seen, key=lambda price: price.seen_at).price if seen else None
     if alone is None:
         return None
@@ -160,8 +166,6 @@ class _Reading:
                 self._now,
                 lambda: self._ports.market.spot_prices(region=region, instance_types=wanted),
             )
-        except Throttled:
-            raise
         except SpindownError as exc:
             return self._instead(region, key, exc)
 

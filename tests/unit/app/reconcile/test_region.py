@@ -15,7 +15,7 @@ from spindown.contract.decision import Outcome
 from spindown.contract.row import throughput_sort
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
-from spindown.error import AccessDenied, Throttled
+from spindown.error import AccessDenied, Throttled, Unreachable
 from spindown.memory import PortCall
 from tests.control import AWAY, AWAY_ZONE, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, pools
 
@@ -132,6 +132,21 @@ def test_a_region_that_refuses_closes_itself_alone(error: Exception) -> None:
     assert all(pool.startswith(f"g4dn.xlarge/{ZONES[0]}") for pool in pools(again))
     (closed,) = [r for r in again.rejections if r.reason == "regions"]
     assert closed.offers == 2
+
+
+@pytest.mark.parametrize("error", [Unreachable("no answer"), Throttled("slow down")])
+def test_a_region_whose_prices_cannot_be_read_closes_itself_alone(error: Exception) -> None:
+    world = a_world()
+
+    def fail(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "spot_prices" and call.kwargs["region"] == AWAY:
+            raise error
+        return proceed()
+
+    world.interfere = fail
+    world.send()
+
+    assert pools(world.tick()) == [f"g4dn.xlarge/{ZONES[0]}/spot"]
 
 
 def test_an_image_that_fails_in_one_region_stops_that_region_alone() -> None:
