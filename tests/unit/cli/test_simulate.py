@@ -1,13 +1,16 @@
 """``spindown simulate``: a small week, in the terminal, as JSON and as a page."""
 
+import io
 import json
 import re
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 from xml.etree import ElementTree as ET
 
 import pytest
+from rich.console import Console
 
 from spindown.cli.history.arrival import Traffic
 from spindown.cli.history.gather import Gathered
@@ -24,18 +27,21 @@ from spindown.cli.simulate.contest import (
     ours,
     run_contest,
 )
+from spindown.cli.simulate.page.page import write_page
 from spindown.cli.simulate.page.series import bin_samples, busiest_day
 from spindown.cli.simulate.story import Story, at_their_speed, story_to_json, tell
 from spindown.cli.simulate.table import (
     floor_sentence,
     format_days,
     format_wait,
+    render_story,
     speed_sentence,
     unfinished_sentences,
 )
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
 from spindown.simulator import BASELINES, Arrival, Sample, simulate
+from spindown.simulator.result import CAUSES
 from tests.simulator.scene import DAY, HOUR, a_scenario, an_arrival
 
 TRAFFIC = """timestamp,items,item_seconds
@@ -117,26 +123,6 @@ def test_a_first_draft_is_simulated_before_it_knows_its_zones(
     out, _ = run(capsys, "--against", "none", "--json")
 
     assert json.loads(out)["workload"] == "main"
-
-
-def test_a_policy_that_does_nothing_costs_nothing_and_is_not_praised(
-    capsys: pytest.CaptureFixture[str], directory: Path
-) -> None:
-    (directory / "spindown.toml").write_text(
-        '[deployment]\nname = "here"\nregion = "us-east-1"\nzones = ["us-east-1a"]\n'
-        '[workload.ocr.run]\nentrypoint = "ocr:run"\ncode = "code"\n'
-        "[workload.ocr.policy]\nmax_workers = 0\n",
-        encoding="utf-8",
-    )
-    table, _ = run(capsys, "--against", "none", "--html", "page.html")
-    told, _ = run(capsys, "--against", "none", "--json")
-
-    assert re.search(r"^spindown +0\.00 +0\.00 +1\.00 +- +- +- +0$", table, re.MULTILINE)
-    assert "left 4 jobs undone" in table
-    assert "can pay less than" not in table
-    assert "the least possible" not in (directory / "page.html").read_text(encoding="utf-8")
-    assert json.loads(told)["over_bound"] is None
-    assert not re.search(r"Infinity|NaN", told)
 
 
 def test_of_any_traffic_the_last_days_are_used_if_they_are_asked_for(
@@ -308,6 +294,21 @@ def test_work_that_was_left_is_said_and_the_budget_that_may_have_stopped_it() ->
     assert story_to_json(story)["over_bound"] is None
     assert "did not do all of the work" in floor_sentence(story)
     assert at_their_speed(story) == ([], ["baseline-1"])
+
+
+def test_a_policy_that_did_nothing_is_shown_without_figures_of_what_it_did() -> None:
+    (outcome,) = a_story((Role.OURS, 0.0, 0.0)).outcomes
+    idle = replace(outcome.result, items_done=0, launches=0, bill=dict.fromkeys(CAUSES, 0.0))
+    story = tell(a_story((Role.OURS, 0.0, 0.0)).gathered, [replace(outcome, result=idle)])
+    console = Console(file=io.StringIO(), width=120)
+    console.print(render_story(story))
+    table = cast("io.StringIO", console.file).getvalue()
+
+    assert re.search(r"^ours-0 +0\.00 +0\.00 +1\.00 +- +- +- +0$", table, re.MULTILINE)
+    page = write_page(story)
+    assert "the least possible" not in page
+    assert "<td>-</td>" in page
+    assert not re.search(r"Infinity|NaN", json.dumps(story_to_json(story)))
 
 
 def a_sample(seconds: float, *, visible: int = 0, busy: int = 0, idle: int = 0) -> Sample:

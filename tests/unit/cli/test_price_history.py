@@ -1,0 +1,178 @@
+"""What past prices are read as, and what is said of those that are wrong."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from spindown.cli.history.arrival import Traffic
+from spindown.cli.history.hardware import find_type
+from spindown.cli.history.price import Buyer, made_up_prices, read_live, read_prices
+from spindown.domain.offer import Requirements
+from spindown.error import BadInput
+from spindown.local.market.catalogue import instance_types
+from spindown.memory import MemoryClock, MemoryMarket
+from tests.builders import a_type
+from tests.unit.cli.history import HOUR, MONDAY, a_file, a_traffic
+
+BUYER = Buyer(requirements=Requirements(), slots="per-gpu", spot_price_ratio=0.5)
+
+PRICES = """timestamp,zone,type,price
+2026-06-01T06:00:00Z,us-east-1a,g5.xlarge,0.45
+2026-05-31T00:00:00Z,us-east-1a,g5.xlarge,0.40
+2026-06-01T12:00:00Z,us-east-1b,g5.xlarge,0.50
+2026-05-31T00:00:00Z,us-east-1a,g4dn.12xlarge,1.20
+2026-05-31T00:00:00Z,us-east-1,g5.xlarge,1.006
+2026-05-31T00:00:00Z,us-east-1a,x9.huge,3.0
+"""
+
+
+def test_prices_of_the_traffic_s_days_are_in_force_on_them(tmp_path: Path) -> None:
+    prices = read_prices(a_file(tmp_path, PRICES, "p.csv"), a_traffic(), BUYER)
+    four, one = prices.listings
+
+    assert (one.instance_type.name, one.region, one.on_demand) == ("g5.xlarge", "us-east-1", 1.006)
+    assert one.zones["us-east-1a"].spot == ((0.0, 0.40), (21_600.0, 0.45))
+    # The first price of a zone holds from the begin on.
+    assert one.zones["us-east-1b"].spot == ((0.0, 0.50),)
+    assert one.speed == pytest.approx(1.9, rel=0.02)
+    assert (four.instance_type.gpu_count, four.speed, four.on_demand) == (4.0, 1.0, 2.4)
+    assert prices.notes == (
+        "EC2 is taken to reclaim a spot instance 0.05 times an hour",
+        "on-demand prices of g4dn.12xlarge are estimated: spot for 50% of on-demand",
+        "x9.huge: left out, since Spindown knows no such GPU type",
+    )
+
+
+def test_what_the_aws_command_line_says_of_prices_is_read_as_it_is(tmp_path: Path) -> None:
+    said = {
+        "AvailabilityZone": "us-east-1a",
+        "InstanceType": "g5.xlarge",
+        "ProductDescription": "Linux/UNIX",
+        "SpotPrice": "0.450000",
+        "Timestamp": "2026-06-01T06:00:00+00:00",
+    }
+    windows = {**said, "ProductDescription": "Windows", "SpotPrice": "0.9"}
+    text = json.dumps({"SpotPriceHistory": [windows, said], "NextToken": ""})
+    prices = read_prices(a_file(tmp_path, text, "p.json"), a_traffic(), BUYER)
+
+    (listing,) = prices.listings
+    assert {zone: each.spot for zone, each in listing.zones.items()} == {
+        "us-east-1a": ((0.0, 0.45),)
+    }
+
+
+@pytest.mark.parametrize(
+    "traffic",
+    [
+        pytest.param(a_traffic(start=MONDAY - timedelta(days=100)), id="of another season"),
+        pytest.param(a_traffic(is_dated=False), id="made up"),
+    ],
+)
+def test_prices_of_other_days_begin_with_the_traffic(tmp_path: Path, traffic: Traffic) -> None:
+    prices = read_prices(a_file(tmp_path, PRICES, "p.csv"), traffic, BUYER)
+
+    assert prices.listings[1].zones["us-east-1a"].spot == ((0.0, 0.40), (108_000.0, 0.45))
+    assert prices.notes[0] == "prices of 2026-05-31 to 2026-06-01 begin with the traffic"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("timestamp,zone,type\n1,a,b\n", "name the column price", id="column"),
+        pytest.param(
+            "timestamp,zone,type,price\n1,us-east-1a,g5.xlarge,-1\n",
+            "line 2, price is '-1': write a number above 0",
+            id="negative",
+        ),
+        pytest.param(
+            "timestamp,zone,type,price\n1,us-east-1,g5.xlarge,1\n",
+            "give it rows whose zone is one, such as us-east-1a",
+            id="no spot price",
+        ),
+        pytest.param(
+            "timestamp,zone,type,price\n1,us-east-1a,m5.large,0.05\n",
+            "give it GPU types that [workload.NAME.requirements] allow",
+            id="no GPU",
+        ),
+    ],
+)
+def test_prices_that_are_wrong_are_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        read_prices(a_file(tmp_path, text, "p.csv"), a_traffic(), BUYER)
+
+    assert said in str(refused.value)
+
+
+def test_live_prices_are_those_of_fitting_types_in_our_zones() -> None:
+    clock = MemoryClock(MONDAY)
+    market = MemoryMarket(clock)
+    zones = ["us-east-1a", "us-east-1b"]
+    market.offer(a_type("g5.xlarge"), region="us-east-1", zones=zones, on_demand=1.0, spot=0.4)
+    market.offer(a_type("g6.xlarge"), region="us-east-1", zones=zones, on_demand=0.8, spot=0.3)
+    clock.advance(HOUR)
+    market.move_spot_price("g5.xlarge", "us-east-1a", 0.5)
+    buyer = Buyer(
+        requirements=Requirements(gpu_names=frozenset({"A10G"})),
+        slots="per-gpu",
+        spot_price_ratio=0.5,
+    )
+    prices = read_live(
+        market, market, {"us-east-1": zones[:1]}, a_traffic(), buyer, now=MONDAY + 24 * HOUR
+    )
+    (listing,) = prices.listings
+
+    assert (listing.instance_type.name, listing.on_demand) == ("g5.xlarge", 1.0)
+    assert {zone: each.spot for zone, each in listing.zones.items()} == {
+        "us-east-1a": ((0.0, 0.4), (3600.0, 0.5))
+    }
+
+
+def test_a_market_where_nothing_fits_says_so() -> None:
+    buyer = Buyer(
+        requirements=Requirements(gpu_names=frozenset({"H100"})),
+        slots="per-gpu",
+        spot_price_ratio=0.5,
+    )
+    with pytest.raises(BadInput, match="allow none of its types"):
+        made_up_prices(1, a_traffic(), buyer)
+    market = MemoryMarket(MemoryClock(MONDAY))
+    with pytest.raises(BadInput, match="--prices live is 'us-east-1a': loosen"):
+        read_live(market, market, {"us-east-1": ["us-east-1a"]}, a_traffic(), buyer, now=MONDAY)
+
+
+def test_a_made_up_market_has_the_regions_of_the_file_as_far_as_it_stays_small() -> None:
+    home, further = "eu-west-1", ("us-east-1", "us-west-2", "ap-south-1")
+    alone = made_up_prices(1, a_traffic(), BUYER, (home,))
+    assert alone == made_up_prices(1, a_traffic(), BUYER)
+
+    several = made_up_prices(1, a_traffic(), BUYER, (home, *further))
+    assert list(dict.fromkeys(listing.region for listing in several.listings)) == [
+        home,
+        *further[:2],
+    ]
+    assert several.source.endswith("in three zones of each of eu-west-1, us-east-1, us-west-2")
+    assert several.source.count("g4dn.xlarge") == 1
+    assert several.notes == ("ap-south-1: left out of the made-up market",)
+
+
+def test_knows_the_hardware_of_every_family_that_it_names() -> None:
+    known = {
+        name: (facts, found)
+        for name, facts in instance_types().items()
+        if facts.gpu_count and (found := find_type(name)) is not None
+    }
+
+    assert len(known) >= 50
+    for name, (facts, found) in known.items():
+        assert (found.vcpus, found.memory_mib, found.architecture) == (
+            facts.vcpus,
+            facts.memory_mib,
+            facts.architecture,
+        ), name
+        assert (found.gpu_name, found.gpu_count, found.gpu_memory_mib) == (
+            facts.gpu_name,
+            facts.gpu_count,
+            facts.gpu_memory_mib,
+        ), name
