@@ -95,7 +95,9 @@ def read_bill(
     end: datetime,
     ranked_now: Sequence[CandidateRecord] = (),
 ) -> Bill:
-    """Return the bill of a workload between two instants; days are counted whole.
+    """Return the bill of a workload between two instants; days of UTC are counted whole.
+
+    Days that the ledger has moved to its history (``reconcile.tidy``) are not in the sum.
 
     Args:
         workload: whose.

@@ -59,7 +59,7 @@ def charge(
         launch: the launch that it came from, for its reservation.
         until: up to where it is charged.
         ledger: makes the writes.
-        reclaimed: EC2 took it back; within the first hour all of it is free.
+        reclaimed: EC2 took it back; within the first hour that refunds all (``reclaim_refund``).
     """
     accrual = accrue(worker, until)
     start = worker.accrued_until or worker.launched_at

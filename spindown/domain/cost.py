@@ -57,7 +57,11 @@ def accrue(worker: Worker, until: datetime) -> Accrual:
 
 
 def reclaim_refund(worker: Worker, reclaimed_at: datetime) -> float:
-    """Return the accrued USD that EC2 does not charge: reclaimed by it within the first hour."""
+    """Return the accrued USD that EC2 does not charge: reclaimed by it within the first hour.
+
+    Of the whole price: what it does charge for the root volume and the address, about two cents an
+    hour, is not told apart.
+    """
     lived = reclaimed_at - worker.launched_at
     if worker.capacity_type is not CapacityType.SPOT or lived >= FREE_FOR:
         return 0.0

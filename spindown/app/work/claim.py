@@ -119,7 +119,7 @@ class _Claim:
                 return self._hold(write_fence(self._first_epoch(), None, self.ports))
             return self._claim_over(fence)
         except PreconditionFailed:
-            # Somebody was quicker; their lease row says for how long.
+            # Somebody was quicker; whoever receives it next finds their lease row.
             return self._put_back(None)
 
     def _claim_over(self, fence: Fence) -> Held | Declined:
