@@ -7,7 +7,7 @@ SpindownError
             NewerSchema  written by a later version: put it back, never rewrite it
     NotFound             the object, row, parameter or instance is not there
     PreconditionFailed   a conditional write lost: somebody else wrote first
-    WriteConflict        S3's 409, a transaction of DynamoDB under way: repeat with the same condition
+    WriteConflict        a racing write (S3's 409, a transaction): repeat with the same condition
     StaleHandle          a receipt handle that no longer holds its message
     LeaseLost            fenced off: drop the job at once, keep nothing
     Throttled            the service asks to slow down: end the tick, back off
