@@ -20,8 +20,8 @@ _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 #: What a row of traffic may say.
 _COLUMNS = ("timestamp", "items", "item_seconds")
-#: Of one job: a list of so many in S3 is larger than a worker reads.
-_ITEMS_AT_MOST = 1_000_000
+#: Of one job: `max_items_per_job` allows no more either, and a message has no room for them.
+_ITEMS_AT_MOST = 100_000
 #: Longer traffic has a wrong time in it, or would be simulated for hours.
 _DAYS_AT_MOST = 731
 
