@@ -172,6 +172,7 @@ def _health(series: Series) -> Question:
                 right_label="instance types",
             ),
             _lines(series, "Age of the catalogue in use", "CatalogueAge", "Maximum", "seconds"),
+            _lines(series, "Age of the spot prices in use", "SpotPriceAge", "Maximum", "seconds"),
             _faults(series),
             Graph(
                 title="Errors",

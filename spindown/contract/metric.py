@@ -119,6 +119,7 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("Ticks", _COUNT, (), _SCALER, "Reconciles carried out; none for minutes is an alarm."),
     ("TickSeconds", _SECONDS, (), _SCALER, "Time that one reconcile took."),
     ("CatalogueAge", _SECONDS, (), _SCALER, "Age of the catalogue that offers come from."),
+    ("SpotPriceAge", _SECONDS, (), _SCALER, "Age of the spot prices that offers go by."),
 )
 _PER_DEPLOYMENT: tuple[_Row, ...] = (
     ("SpendOfAll", _DOLLARS, (), _EVENTS, "Dollars accrued by all workloads; sum it."),

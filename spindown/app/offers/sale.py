@@ -35,6 +35,8 @@ class Sale:
 
     offers: tuple[Offer, ...]
     notes: tuple[str, ...] = ()
+    #: Of the oldest spot prices among them; None: there are none.
+    spot_price_age: timedelta | None = None
 
 
 def current_sale(
@@ -85,6 +87,7 @@ def current_sale(
     return Sale(
         offers=tuple(offer for offer in offers if reading.is_on_sale(offer)),
         notes=(*notes, *reading.notes),
+        spot_price_age=max(reading.ages, default=None),
     )
 
 
@@ -152,6 +155,8 @@ class _Reading:
         #: Regions where nothing may be bought as spot, since no price is known.
         self.closed: set[str] = set()
         self.notes: list[str] = []
+        #: Of the prices of each region that has some.
+        self.ages: list[timedelta] = []
 
     def read(self, region: str) -> Sequence[SpotPrice]:
         """Return the prices of the types that fit, in one region."""
@@ -160,7 +165,7 @@ class _Reading:
             return ()
         key = f"{region} {' '.join(wanted)}"
         try:
-            return self._ports.cache.recall(
+            prices = self._ports.cache.recall(
                 _SPOT,
                 key,
                 self._now,
@@ -168,6 +173,9 @@ class _Reading:
             )
         except SpindownError as exc:
             return self._instead(region, key, exc)
+        last = self._ports.cache.last(_SPOT, key)
+        self.ages += [] if last is None else [self._now - last[0]]
+        return prices
 
     def _instead(self, region: str, key: str, error: SpindownError) -> Sequence[SpotPrice]:
         last = self._ports.cache.last(_SPOT, key)
@@ -175,6 +183,7 @@ class _Reading:
         if last is not None and age is not None and age <= SPOT_PRICES_TRUSTED_FOR:
             at = f"{last[0]:%H:%M:%S}"
             self.notes.append(f"spot prices of {region} were last read at {at}: {error}")
+            self.ages.append(age)
             return last[1]
         if self._is_late:
             self.notes.append(f"spot prices of {region} are estimated from on-demand: {error}")

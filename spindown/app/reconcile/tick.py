@@ -82,6 +82,7 @@ class Tick:
     held_back: bool = False
     budget_stopped: bool = False
     catalogue_age: timedelta | None = None
+    spot_price_age: timedelta | None = None
     tally: Tally = field(default_factory=Tally)
     #: What people are told, and what could not be told.
     concerns: Review = field(default_factory=Review)

@@ -120,6 +120,7 @@ def rank_offers(
         is_late=is_late,
     )
     tick.notes += sale.notes
+    tick.spot_price_age = sale.spot_price_age
     return rank(
         _suitable(sale.offers, weighed, tick),
         demand=weighed.demand,

@@ -157,6 +157,8 @@ def _trouble(tick: Tick, decision: Decision) -> Mapping[str, float]:
     }
     if tick.catalogue_age is not None:
         values["CatalogueAge"] = tick.catalogue_age.total_seconds()
+    if tick.spot_price_age is not None:
+        values["SpotPriceAge"] = tick.spot_price_age.total_seconds()
     return values
 
 

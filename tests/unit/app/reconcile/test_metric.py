@@ -5,7 +5,9 @@ from datetime import timedelta
 from spindown.app.port import Datum
 from spindown.contract.metric import METRICS, Emitter
 from spindown.domain.fleet import WorkerState
-from tests.control import WORKLOAD, ControlWorld, a_pool_of
+from spindown.error import Unreachable
+from tests.control import WORKLOAD, ControlWorld, a_pool_of, with_policy
+from tests.failure import failing
 
 
 def test_every_metric_is_in_the_table_with_its_dimensions() -> None:
@@ -50,6 +52,18 @@ def test_an_idle_tick_still_sends_what_is_wrong() -> None:
         "PolicyInvalid": 1,
         "Concerns": 1,
     }
+
+
+def test_the_age_of_the_spot_prices_that_a_launch_goes_by_is_told() -> None:
+    world = with_policy(max_price_per_hour=0.01)
+    world.send()
+    world.tick()
+    fresh = world.metric("SpotPriceAge")
+
+    world.interfere = failing(Unreachable("no answer"), "spot_prices")
+    world.run(6)
+
+    assert (fresh, world.metric("SpotPriceAge")) == (0, 6 * MINUTE.total_seconds())
 
 
 def test_a_tick_with_work_sends_zeros_too() -> None:
