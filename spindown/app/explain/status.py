@@ -1,11 +1,11 @@
 """What is happening now, gathered for a person: queue, workers, jobs, dollars. Writes nothing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from spindown.app.alarm.judgement import COST
-from spindown.app.ledger import AccountView, Ledger, LedgerView, sum_spend
+from spindown.app.ledger import AccountView, Ledger, LedgerView
 from spindown.app.port import JobQueue
 from spindown.contract.row import QuotaRow, SpendRow
 from spindown.domain.concern import FORGOTTEN_AFTER
@@ -52,6 +52,7 @@ class Status:
     workers: tuple[WorkerStatus, ...]
     launching: int
     today: SpendRow
+    #: Of the whole deployment, as the budget is.
     month_usd: float
     budget_usd: float | None
     #: The last decision in a sentence, and until when a launch is held.
@@ -106,7 +107,7 @@ def read_status(
         workers=_workers(view),
         launching=sum(x.state is LaunchState.INTENDED for x in view.launches.values()),
         today=view.spend.get(f"{now:%Y-%m-%d}", SpendRow()),
-        month_usd=sum_spend(_month(view, now)).dollars,
+        month_usd=account.budget_at(now).dollars,
         budget_usd=budget_usd,
         decision=decision.summary if decision else "no decision yet",
         notes=decision.notes if decision else (),
@@ -124,10 +125,6 @@ def _workers(view: LedgerView) -> tuple[WorkerStatus, ...]:
     return tuple(
         WorkerStatus(worker=worker, leases=view.leases_of(worker.instance_id)) for worker in ordered
     )
-
-
-def _month(view: LedgerView, now: datetime) -> Sequence[SpendRow]:
-    return [day for name, day in view.spend.items() if name.startswith(f"{now:%Y-%m-}")]
 
 
 def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from spindown.app.explain.status import Status, read_status
-from spindown.app.ledger import Ledger
+from spindown.app.ledger import Ledger, account_key
 from spindown.app.port import Key, Outgoing, Table, Write
 from spindown.cli.render.screen import format_cost, format_seconds, render_status
 from spindown.contract import row as rows
@@ -155,16 +155,18 @@ def test_says_how_long_work_waits_and_until_when_a_launch_is_held() -> None:
     assert "launch held for 30s more" in shown
 
 
-def test_the_cost_of_an_item_is_of_today_and_the_month_sums_its_days() -> None:
+def test_the_cost_of_an_item_is_of_today_and_the_month_of_all_workloads_like_the_budget() -> None:
     world = World()
     world.put(rows.spend_sort(NOW), SpendRow(dollars=2.0, items=1000))
     world.put(rows.spend_sort(NOW - timedelta(days=1)), SpendRow(dollars=3.0, items=1))
-    world.put(rows.spend_sort(NOW - timedelta(days=60)), SpendRow(dollars=50.0))
+    for at, dollars in ((NOW, 90.0), (NOW - timedelta(days=60), 50.0)):
+        key = account_key(rows.budget_sort(at))
+        world.table.write(Write(key=key, add={"dollars": dollars, "committed": dollars}))
 
     status = world.status()
 
     assert status.cost_per_item == pytest.approx(0.002)
-    assert status.month_usd == pytest.approx(5.0)
+    assert "; month $90.00 of $100.00" in screen_of(status)
 
 
 def test_names_what_a_person_must_mend() -> None:
