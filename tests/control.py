@@ -171,9 +171,14 @@ class ControlWorld:
         self.ticks += 1
         return reconcile(WORKLOAD, self.ports, holder=f"tick-{self.ticks}", source=source)
 
-    def run(self, minutes: int) -> list[Decision]:
-        """Reconcile every minute."""
-        return [self.tick(timedelta(minutes=1)) for _ in range(minutes)]
+    def run(self, minutes: int, *, beats: bool = False) -> list[Decision]:
+        """Reconcile every minute; with ``beats`` workers show that they live meanwhile."""
+        decisions = []
+        for _ in range(minutes):
+            decisions.append(self.tick(timedelta(minutes=1)))
+            if beats:
+                self.beat()
+        return decisions
 
     def view(self) -> LedgerView:
         return Ledger(self.table, WORKLOAD).read()

@@ -12,14 +12,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from spindown.app.port import Identity, Message
+from spindown.app.port import Message
 from spindown.aws.clock import SystemClock
 from spindown.contract.run import RunMode, RunSpec
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Policy
 from spindown.error import NotFound
 from spindown.memory.metadata import MemoryMetadata
-from tests.work import WORKLOAD, WorkWorld
+from tests.work import WORKLOAD, WorkWorld, a_worker, identity_of
 from worker.child.code import Code
 from worker.child.command import CommandRunner
 from worker.child.place import Machine
@@ -76,14 +76,7 @@ class Plant:
             entrypoint="job:run", batch_size=1, item_timeout=timedelta(seconds=60)
         )
         self.code = Code(root=code, spec=spec, digest="d")
-        identity = Identity(
-            instance_id=instance_id,
-            instance_type="g4dn.12xlarge",
-            region="us-east-1",
-            zone="us-east-1a",
-            capacity_type=self.world.launch(f"{instance_id}-like").capacity_type,
-            tags={},
-        )
+        identity = identity_of(a_worker(instance_id))
         self.metadata = MemoryMetadata(identity)
         self.daemon = Daemon(
             Parts(

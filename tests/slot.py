@@ -9,13 +9,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from spindown.app.port import Identity
 from spindown.app.work.policy import Standing
 from spindown.app.work.progress import Reporter
 from spindown.domain.policy import Policy
 from spindown.memory.metadata import MemoryMetadata
 from spindown.user import Item
-from tests.work import WORKLOAD, WorkWorld, a_seat, items
+from tests.work import WORKLOAD, WorkWorld, a_seat, identity_of, items
 from worker.child.runner import BatchDone, Event, ItemDone, Task
 from worker.handover import Bench
 from worker.home import WorkerSettings
@@ -117,17 +116,7 @@ class SlotWorld:
             scratch=scratch,
         )
         self.slot = Slot(self.bench, poll_at_most=timedelta(seconds=20))
-        worker = self.world.worker(instance_id)
-        self.metadata = MemoryMetadata(
-            Identity(
-                instance_id=instance_id,
-                instance_type=worker.instance_type,
-                region=worker.region,
-                zone=worker.zone,
-                capacity_type=worker.capacity_type,
-                tags={},
-            )
-        )
+        self.metadata = MemoryMetadata(identity_of(self.world.worker(instance_id)))
         self.watch = Watch(
             life=self.life,
             presence=presence,

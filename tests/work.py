@@ -9,7 +9,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from spindown.app.port import Clock, Key, Message, Outgoing, Write
+from spindown.app.port import Clock, Identity, Key, Message, Outgoing, Write
 from spindown.app.work.claim import Declined, claim
 from spindown.app.work.commit import Portion
 from spindown.app.work.held import Finished, Held, Seat, WorkPorts, lease_key
@@ -192,6 +192,18 @@ def a_worker(instance_id: str = "i-1", **changes: Any) -> Worker:
         "launched_at": MemoryClock().now(),
     }
     return Worker(**{**values, **changes})
+
+
+def identity_of(worker: Worker) -> Identity:
+    """Return what the metadata of a worker's instance say."""
+    return Identity(
+        instance_id=worker.instance_id,
+        instance_type=worker.instance_type,
+        region=worker.region,
+        zone=worker.zone,
+        capacity_type=worker.capacity_type,
+        tags={},
+    )
 
 
 def a_seat(instance_id: str = "i-1", slot: int = 0, **changes: Any) -> Seat:

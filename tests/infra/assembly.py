@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, DefaultStackSynthesizer, Validations
+from aws_cdk import App, DefaultStackSynthesizer, Stack, Validations
 from cdk_nag import AwsSolutionsChecks
 
 from infra.control.bundle import Target
@@ -117,10 +117,14 @@ def make_app(
 
 def synthesise(project: Path, directory: Path) -> "Assembly":
     """Return the templates that spindown.toml gives."""
+    return _synthesise(project, directory, describe)
+
+
+def _synthesise(project: Path, directory: Path, add: Callable[[App], Stack]) -> "Assembly":
     app = make_app(project, directory)
-    core = describe(app)
+    stack = add(app)
     app.synth()
-    return Assembly(project, directory, core.stack_name)
+    return Assembly(project, directory, stack.stack_name)
 
 
 def describe_core(app: App, project: Path) -> CoreStack:
@@ -136,10 +140,7 @@ def describe_core(app: App, project: Path) -> CoreStack:
 
 def synthesise_core(project: Path, directory: Path) -> "Assembly":
     """Return the core template alone, without the exports that other stacks ask it for."""
-    app = make_app(project, directory)
-    core = describe_core(app, project)
-    app.synth()
-    return Assembly(project, directory, core.stack_name)
+    return _synthesise(project, directory, lambda app: describe_core(app, project))
 
 
 def describe_image(app: App, project: Path) -> ImageStack:
@@ -154,10 +155,7 @@ def describe_image(app: App, project: Path) -> ImageStack:
 
 def synthesise_image(project: Path, directory: Path) -> "Assembly":
     """Return the image template alone."""
-    app = make_app(project, directory)
-    image = describe_image(app, project)
-    app.synth()
-    return Assembly(project, directory, image.stack_name)
+    return _synthesise(project, directory, lambda app: describe_image(app, project))
 
 
 def synthesise_once(

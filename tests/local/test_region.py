@@ -9,7 +9,7 @@ import pytest
 from spindown.local.environment import ACCOUNT
 from spindown.local.system import LocalSystem
 from tests.local.waiting import until
-from tests.local.world import ROLE, Recorder, at_once, write_config
+from tests.local.world import ROLE, Recorder, a_system, write_config
 
 HOME, AWAY = "us-east-1", "us-west-2"
 WARNING = "EC2 Spot Instance Interruption Warning"
@@ -18,13 +18,7 @@ WARNING = "EC2 Spot Instance Interruption Warning"
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
     directory = tmp_path_factory.mktemp("regions")
-    with LocalSystem(
-        write_config(directory),
-        state=directory / "state",
-        port=0,
-        guest=(sys.executable, "-c", "pass"),
-        scenario=at_once(),
-    ) as started:
+    with a_system(write_config(directory), guest=(sys.executable, "-c", "pass")) as started:
         yield started
 
 

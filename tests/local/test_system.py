@@ -15,7 +15,7 @@ from spindown.local import emulator
 from spindown.local.gateway import bind
 from spindown.local.system import LocalSystem
 from tests.local.waiting import until
-from tests.local.world import ROLE, Recorder, at_once, launch, write_config
+from tests.local.world import ROLE, Recorder, a_system, launch, write_config
 
 TICK = timedelta(seconds=0.4)
 
@@ -40,14 +40,8 @@ time.sleep(60)
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
     """One system for the module: MiniStack has one state for the process."""
     directory = tmp_path_factory.mktemp("system")
-    with LocalSystem(
-        write_config(directory),
-        state=directory / "state",
-        port=0,
-        tick=TICK,
-        guest=(sys.executable, "-c", GUEST),
-        scenario=at_once(),
-    ) as started:
+    guest = (sys.executable, "-c", GUEST)
+    with a_system(write_config(directory), tick=TICK, guest=guest) as started:
         yield started
 
 

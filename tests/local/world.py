@@ -47,6 +47,12 @@ code = "code"
     return path
 
 
+def a_system(config: Path, **more: Any) -> LocalSystem:
+    """Return a local system that is not yet started, its state beside spindown.toml."""
+    given = {"scenario": at_once(), **more}
+    return LocalSystem(config, state=config.parent / "state", port=0, **given)
+
+
 def at_once() -> Scenario:
     """Return the shipped default scenario with instances that boot and end in no time."""
     moment = timedelta(seconds=0.1)

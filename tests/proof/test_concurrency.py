@@ -25,20 +25,7 @@ from worker.child.runner import BatchDone, ItemDone
 def up(workers: int = 1) -> ProofWorld:
     """Return a world of so many workers that are up and have nothing to do just now."""
     world = a_world(max_items_per_job=100)
-    for _ in range(20):
-        if len(world.live) >= workers:
-            break
-        world.submit(4)
-        world.submit(4)
-        world.tick(MINUTE)
-        for instance_id in world.bootable:
-            world.boot(instance_id)
-        for process in world.live:
-            if process.is_free:
-                process.step(0)
-                process.step(0)
-            process.beat()
-    assert len(world.live) == workers
+    world.grow(workers)
     while world.queue.bodies():
         for process in world.live:
             process.work()

@@ -4,7 +4,6 @@ Each episode is gone through once for every call that it makes and every kind of
 whoever is left goes on, and what must hold is checked: a single fault costs time and nothing else.
 """
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,6 +27,7 @@ from tests.proof.fault import FAULTS, Fault, Kind
 from tests.proof.invariant import Chronicle
 from tests.proof.record import count_points
 from tests.proof.recovery import go_on, recover
+from tests.proof.sweep import sweep
 from tests.proof.world import MINUTE, ProofWorld, a_world
 
 
@@ -247,17 +247,9 @@ def test_a_fault_at_any_call_costs_time_and_nothing_else(name: str, kind: Kind) 
 
 def go_through_all(episode: Episode, kind: Kind) -> int:
     """Go through an episode once for every call in it; return how many that are."""
-    for at in itertools.count(1):
-        world = episode.prepare()
-        try:
-            was_hit = go_through(world, episode, Fault(at=at, kind=kind))
-        except BaseException as exc:
-            exc.add_note(f"{kind} at call {at}, which is {world.faults.hit}")
-            raise
-        if not was_hit:
-            assert at > episode.calls_at_least
-            return at - 1
-    raise AssertionError
+    points = sweep(episode.prepare, lambda world, fault: go_through(world, episode, fault), kind)
+    assert points >= episode.calls_at_least
+    return points
 
 
 def go_through(world: ProofWorld, episode: Episode, fault: Fault) -> bool:

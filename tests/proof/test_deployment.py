@@ -13,7 +13,7 @@ from spindown.local.deployment import deploy, destroy
 from spindown.local.system import LocalSystem
 from tests.e2e.world import PATIENCE, TICK
 from tests.local.waiting import until
-from tests.local.world import at_once
+from tests.local.world import a_system
 
 pytestmark = pytest.mark.proof
 
@@ -53,9 +53,7 @@ def write_project(directory: Path, *, name: str = "life", start_within: str = "1
 
 @pytest.fixture
 def system(tmp_path: Path) -> Iterator[LocalSystem]:
-    with LocalSystem(
-        write_project(tmp_path), state=tmp_path / "state", port=0, tick=TICK, scenario=at_once()
-    ) as started:
+    with a_system(write_project(tmp_path), tick=TICK) as started:
         yield started
 
 

@@ -193,17 +193,7 @@ def test_reconcile_ends_a_row_that_has_no_instance_and_frees_its_job() -> None:
 
 def test_a_ledger_outage_that_makes_all_look_stale_ends_nobody() -> None:
     world = a_world()
-    while len(world.live) < 3:
-        world.submit(4)
-        world.submit(4)
-        world.tick(MINUTE)
-        for instance_id in world.bootable:
-            world.boot(instance_id)
-        for process in world.live:
-            if process.is_free:
-                process.step(0)
-                process.step(0)
-            process.beat()
+    world.grow(3)
 
     # For forty minutes no heartbeat reaches the ledger; leases lapse, all rows look stale.
     lives(world, 40, beats=False)

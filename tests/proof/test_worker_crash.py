@@ -4,7 +4,6 @@ Each life is lived once for every call that it makes and every kind of fault. Th
 left goes on, and what must hold is checked: a single fault costs time, never a job.
 """
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,6 +17,7 @@ from tests.proof.invariant import Chronicle
 from tests.proof.process import Process
 from tests.proof.record import count_points
 from tests.proof.recovery import recover
+from tests.proof.sweep import sweep
 from tests.proof.world import BUCKET, MINUTE, ProofWorld, a_world
 from tests.slot import square
 from worker.child.runner import Broken
@@ -172,16 +172,7 @@ def test_a_fault_at_any_call_of_a_life_costs_no_job(name: str, kind: Kind) -> No
 
 def live_through_all(life: Life, kind: Kind) -> int:
     """Live a life once for every call in it; return how many that are."""
-    for at in itertools.count(1):
-        world = life.prepare()
-        try:
-            was_hit = live_through(world, life, Fault(at=at, kind=kind))
-        except BaseException as exc:
-            exc.add_note(f"{kind} at call {at}, which is {world.faults.hit}")
-            raise
-        if not was_hit:
-            return at - 1
-    raise AssertionError
+    return sweep(life.prepare, lambda world, fault: live_through(world, life, fault), kind)
 
 
 def live_through(world: ProofWorld, life: Life, fault: Fault) -> bool:

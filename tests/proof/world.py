@@ -232,6 +232,23 @@ class ProofWorld(ControlWorld):
             return
         self.processes.setdefault(instance_id, []).append(process)
 
+    def grow(self, workers: int) -> None:
+        """Send jobs and let time pass until so many workers are up and at work."""
+        for _ in range(20):
+            if len(self.live) >= workers:
+                break
+            self.submit(4)
+            self.submit(4)
+            self.tick(MINUTE)
+            for instance_id in self.bootable:
+                self.boot(instance_id)
+            for process in self.live:
+                if process.is_free:
+                    process.step(0)
+                    process.step(0)
+                process.beat()
+        assert len(self.live) == workers
+
     def run_on(self, process: Process, act: Callable[[], object]) -> None:
         """Let a process do something; it may die of it."""
         if process.is_working:

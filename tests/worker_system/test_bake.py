@@ -1,53 +1,29 @@
 """Baking, run: what an image is made to hold, and what its stamp saves an instance."""
 
-import hashlib
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from spindown.contract.image import Kit, make_stamp, render_bake, render_user_data
-from tests.worker_system.kit import Stubs
-from tests.worker_system.test_user_data import METADATA, START
+from tests.worker_system.machine import START, Machine
 
 STAMP = "5" * 64
 
 
-class Base:
-    """A base image, on which scripts of Image Builder and of EC2 run."""
+class Base(Machine):
+    """A machine whose image may have been baked."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.stamp = directory / "baked"
-        self.stubs = Stubs(directory)
-        for name in ("sleep", "sysctl", "systemctl", "systemd-run"):
-            self.stubs.add(name)
-        self.stubs.add("curl", METADATA)
-        self.stubs.add("aws", f'cp "{directory}/${{4##*/}}" "$5"')
-        (directory / "code.zip").write_bytes(b"code")
-        path = directory / "kit.zip"
-        with zipfile.ZipFile(path, "w") as made:
-            made.writestr("system/install.sh", 'echo "install.sh $*" >>"$CALLS"')
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-        self.kit = Kit(uri="s3://assets/kit.zip", sha256=sha256)
+    @property
+    def stamp(self) -> Path:
+        return self.directory / "baked"
 
     def bake(self, *, code_uri: str | None) -> int:
-        return self._run(
+        return self.run(
             render_bake(self.kit, code_uri=code_uri, stamp=STAMP, stamp_file=str(self.stamp))
         )
 
     def start(self, *, stamp: str) -> int:
-        return self._run(render_user_data(self.kit, stamp=stamp, stamp_file=str(self.stamp)))
-
-    def _run(self, text: str) -> int:
-        script = self.directory / "script.sh"
-        script.write_text(text)
-        env = {"CALLS": str(self.stubs.log), "TMPDIR": str(self.directory)}
-        return self.stubs.run(script, **env).returncode
-
-    @property
-    def fetched(self) -> list[str]:
-        return [call.split("/")[-1] for call in self.stubs.calls_of("aws")]
+        return self.run(render_user_data(self.kit, stamp=stamp, stamp_file=str(self.stamp)))
 
 
 @pytest.fixture

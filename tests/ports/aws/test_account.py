@@ -1,6 +1,6 @@
 """How the answers of AWS's services about an account are read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,12 +57,30 @@ def test_an_account_from_before_there_were_plans_has_none(stub: Stub) -> None:
     assert stub.account.plan() is None
 
 
-@pytest.mark.parametrize("stub", ["freetier"], indirect=True)
-def test_a_plan_that_may_not_be_seen_is_denied(stub: Stub) -> None:
-    stub.answers.add_client_error("get_account_plan_state", "AccessDeniedException")
+@pytest.mark.parametrize(
+    ("stub", "call", "code", "ask"),
+    [
+        pytest.param(
+            "freetier",
+            "get_account_plan_state",
+            "AccessDeniedException",
+            AwsAccount.plan,
+            id="the plan",
+        ),
+        pytest.param("iam", "get_role", "AccessDenied", AwsAccount.has_spot_role, id="a role"),
+        pytest.param(
+            "sts", "get_caller_identity", "ExpiredToken", AwsAccount.caller, id="who it is"
+        ),
+    ],
+    indirect=["stub"],
+)
+def test_what_may_not_be_seen_is_denied_and_not_taken_for_missing(
+    stub: Stub, call: str, code: str, ask: Callable[[AwsAccount], object]
+) -> None:
+    stub.answers.add_client_error(call, code)
 
     with pytest.raises(AccessDenied):
-        stub.account.plan()
+        ask(stub.account)
 
 
 @pytest.mark.parametrize("stub", ["iam"], indirect=True)
@@ -82,28 +100,12 @@ def test_finds_the_role_for_spot_requests(stub: Stub) -> None:
     assert not stub.account.has_spot_role()
 
 
-@pytest.mark.parametrize("stub", ["iam"], indirect=True)
-def test_a_role_that_may_not_be_seen_is_not_taken_for_missing(stub: Stub) -> None:
-    stub.answers.add_client_error("get_role", "AccessDenied")
-
-    with pytest.raises(AccessDenied):
-        stub.account.has_spot_role()
-
-
 @pytest.mark.parametrize("stub", ["lambda"], indirect=True)
 def test_reads_how_much_lambda_runs_at_once(stub: Stub) -> None:
     limit = {"ConcurrentExecutions": 10, "UnreservedConcurrentExecutions": 10}
     stub.answers.add_response("get_account_settings", {"AccountLimit": limit})
 
     assert stub.account.concurrency(region=REGION) == 10
-
-
-@pytest.mark.parametrize("stub", ["sts"], indirect=True)
-def test_credentials_that_have_expired_are_denied(stub: Stub) -> None:
-    stub.answers.add_client_error("get_caller_identity", "ExpiredToken")
-
-    with pytest.raises(AccessDenied):
-        stub.account.caller()
 
 
 @pytest.mark.parametrize("stub", ["s3"], indirect=True)

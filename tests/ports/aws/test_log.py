@@ -35,6 +35,14 @@ def stub(client: "CloudWatchLogsClient") -> Iterator[Stubber]:
         stub.assert_no_pending_responses()
 
 
+@pytest.fixture
+def waiting(client: "CloudWatchLogsClient", clock: MemoryClock) -> LogStream:
+    """Return a stream with one line that waits to be sent."""
+    stream = LogStream(client, GROUP, "i-1")
+    stream.add("a", clock.now())
+    return stream
+
+
 def _batch(*messages: str) -> Mapping[str, Any]:
     return {**PLACE, "logEvents": [{"timestamp": ANY, "message": one} for one in messages]}
 
@@ -126,45 +134,39 @@ def test_a_line_longer_than_an_event_may_be_is_cut(
 )
 def test_what_cannot_be_sent_waits_and_keeps_its_place(
     stub: Stubber,
-    client: "CloudWatchLogsClient",
     clock: MemoryClock,
+    waiting: LogStream,
     caplog: pytest.LogCaptureFixture,
     code: str,
 ) -> None:
-    stream = LogStream(client, GROUP, "i-1")
-    stream.add("a", clock.now())
     stub.add_client_error("put_log_events", code)
-    stream.flush()
+    waiting.flush()
     assert "log lines not sent" in caplog.text
-    stream.add("b", clock.now())
+    waiting.add("b", clock.now())
     stub.add_response("put_log_events", {}, _batch("a", "b"))
-    stream.flush()
-    assert stream.take_dropped() == 0
+    waiting.flush()
+    assert waiting.take_dropped() == 0
 
 
 def test_a_broken_connection_stops_nobody(
-    client: "CloudWatchLogsClient", clock: MemoryClock, caplog: pytest.LogCaptureFixture
+    client: "CloudWatchLogsClient", waiting: LogStream, caplog: pytest.LogCaptureFixture
 ) -> None:
     def break_connection(**_: object) -> None:
         raise EndpointConnectionError(endpoint_url="http://logs")
 
     client.meta.events.register("before-call.logs.PutLogEvents", break_connection)
-    stream = LogStream(client, GROUP, "i-1")
-    stream.add("a", clock.now())
-    stream.flush()
+    waiting.flush()
 
     assert "log lines not sent" in caplog.text
 
 
 def test_a_batch_that_is_refused_for_itself_is_dropped_and_counted(
-    stub: Stubber, client: "CloudWatchLogsClient", clock: MemoryClock
+    stub: Stubber, waiting: LogStream
 ) -> None:
-    stream = LogStream(client, GROUP, "i-1")
-    stream.add("a", clock.now())
     stub.add_client_error("put_log_events", "InvalidParameterException")
-    stream.flush()
-    stream.flush()
-    assert (stream.take_dropped(), stream.take_dropped()) == (1, 0)
+    waiting.flush()
+    waiting.flush()
+    assert (waiting.take_dropped(), waiting.take_dropped()) == (1, 0)
 
 
 def test_the_oldest_lines_are_dropped_when_too_much_waits(
@@ -181,22 +183,14 @@ def test_the_oldest_lines_are_dropped_when_too_much_waits(
     assert stream.take_dropped() == 2
 
 
-def test_a_stream_that_another_has_just_made_is_taken(
-    stub: Stubber, client: "CloudWatchLogsClient", clock: MemoryClock
-) -> None:
-    stream = LogStream(client, GROUP, "i-1")
-    stream.add("a", clock.now())
+def test_a_stream_that_another_has_just_made_is_taken(stub: Stubber, waiting: LogStream) -> None:
     stub.add_client_error("put_log_events", "ResourceNotFoundException")
     stub.add_client_error("create_log_stream", "ResourceAlreadyExistsException")
     stub.add_response("put_log_events", {}, _batch("a"))
-    stream.flush()
+    waiting.flush()
 
 
-def test_a_stream_that_cannot_be_made_stops_nobody(
-    stub: Stubber, client: "CloudWatchLogsClient", clock: MemoryClock
-) -> None:
-    stream = LogStream(client, GROUP, "i-1")
-    stream.add("a", clock.now())
+def test_a_stream_that_cannot_be_made_stops_nobody(stub: Stubber, waiting: LogStream) -> None:
     stub.add_client_error("put_log_events", "ResourceNotFoundException")
     stub.add_client_error("create_log_stream", "ResourceNotFoundException")
-    stream.flush()
+    waiting.flush()

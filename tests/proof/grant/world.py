@@ -15,7 +15,7 @@ from spindown.local.market import MarketInstance
 from spindown.local.system import LocalSystem
 from tests.e2e.world import PATIENCE
 from tests.local.waiting import until
-from tests.local.world import at_once
+from tests.local.world import a_system
 from tests.proof.grant.enforcement import Enforcement
 
 WORKER = "WorkloadcountFleetRole"
@@ -184,14 +184,7 @@ def deployed(directory: Path) -> Iterator[World]:
     (directory / "code" / "count.py").write_text(CODE, encoding="utf-8")
     (directory / "spindown.toml").write_text(CONFIG, encoding="utf-8")
     iam = Enforcement()
-    system = LocalSystem(
-        directory / "spindown.toml",
-        state=directory / "state",
-        port=0,
-        tick=_NEVER,
-        scenario=at_once(),
-        credentials=iam.credentials,
-    )
+    system = a_system(directory / "spindown.toml", tick=_NEVER, credentials=iam.credentials)
     with system, iam.on(system):
         _prepare(system)
         system.deploy()

@@ -22,9 +22,7 @@ def test_charges_every_second_of_a_worker_once() -> None:
     world = ControlWorld()
     worker = world.launched()
     lease = world.claim(worker.instance_id)
-    for _ in range(4):
-        world.tick(minutes(1))
-        world.beat()
+    world.run(4, beats=True)
     world.finish(lease)
     world.compute.power_off(worker.instance_id)
     world.run(10)
@@ -97,9 +95,7 @@ def test_the_first_hour_of_a_reclaimed_spot_instance_is_free() -> None:
     world = ControlWorld()
     worker = world.launched()
     lease = world.claim(worker.instance_id)
-    for _ in range(20):
-        world.tick(minutes(1))
-        world.beat()
+    world.run(20, beats=True)
     world.finish(lease)
     charged = _day(world).dollars
     world.compute.reclaim(worker.instance_id, notice=timedelta(0))

@@ -11,9 +11,7 @@ def test_a_tick_that_launches_nothing_makes_at_most_three_calls_besides_the_lock
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
-    for _ in range(4):
-        world.tick(minutes(1))
-        world.beat()
+    world.run(4, beats=True)
     counts = []
     for _ in range(2):
         world.beat()
