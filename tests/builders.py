@@ -26,6 +26,7 @@ from spindown.domain.offer import (
 )
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import CandidateList, Demand, rank
+from spindown.domain.sizing import Patience
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SPOT = CapacityType.SPOT
@@ -86,6 +87,21 @@ def a_policy(**changes: Any) -> Policy:
 def a_demand(**changes: Any) -> Demand:
     """Return a demand of 20 jobs with 100 items each, to be done in an hour."""
     base = Demand(need_items_per_hour=2000.0, backlog_items=2000.0, jobs=20, items_per_job=100.0)
+    return replace(base, **changes)
+
+
+def a_patience(**changes: Any) -> Patience:
+    """Return what is known of one job that waits for a slot, and can."""
+    base = Patience(
+        slots=0,
+        is_crowded=False,
+        side_by_side=0,
+        items_per_hour=1000.0,
+        late_jobs=1,
+        until=None,
+        opens_at=None,
+        since=NOW,
+    )
     return replace(base, **changes)
 
 

@@ -157,12 +157,21 @@ def usual_throughput(knowledge: Knowledge, policy: Policy) -> float:
 
     Until it has run on any: of a T4.
     """
-    measured = [each for each in knowledge.throughput.items() if each[1].hours > 0.0]
-    if not measured:
+    kind = _usual_kind(knowledge)
+    if kind is None:
         return policy.throughput_estimate
-    (gpu_name, gpu_count), _ = max(measured, key=lambda each: (each[1].hours, each[0]))
-    whole = _throughput(knowledge, gpu_name, gpu_count, policy).items_per_hour
-    return whole / slot_count(gpu_count, knowledge.slots)
+    return _throughput(knowledge, *kind, policy).items_per_hour / usual_slots(knowledge)
+
+
+def usual_slots(knowledge: Knowledge) -> int:
+    """Return the slots of one worker of that kind; until there is any, of one with one GPU."""
+    _, gpu_count = _usual_kind(knowledge) or ("", 1.0)
+    return slot_count(gpu_count, knowledge.slots)
+
+
+def _usual_kind(knowledge: Knowledge) -> tuple[str, float] | None:
+    measured = [each for each in knowledge.throughput.items() if each[1].hours > 0.0]
+    return max(measured, key=lambda each: (each[1].hours, each[0]))[0] if measured else None
 
 
 def workload_scale(knowledge: Knowledge, policy: Policy) -> float:

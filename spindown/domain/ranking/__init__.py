@@ -9,7 +9,7 @@ from spindown.domain.ranking.candidate import (
     Rejection,
     bands,
 )
-from spindown.domain.ranking.ladder import price_ceilings
+from spindown.domain.ranking.ladder import bring_forward, price_ceilings
 from spindown.domain.ranking.score import CandidateList, rank
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Rejection",
     "bands",
     "bill",
+    "bring_forward",
     "price_ceilings",
     "rank",
 ]

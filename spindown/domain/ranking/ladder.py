@@ -1,6 +1,7 @@
 """The price ladder: what may be bought once work has waited this long."""
 
 import math
+from dataclasses import replace
 from datetime import timedelta
 
 from spindown.domain.offer import CapacityType
@@ -31,3 +32,12 @@ def price_ceilings(policy: Policy, waited: timedelta) -> dict[CapacityType, floa
             ceiling = min(own, policy.max_price_per_hour)
             found[capacity_type] = max(found.get(capacity_type, ceiling), ceiling)
     return found
+
+
+def bring_forward(policy: Policy, wait: timedelta) -> Policy:
+    """Return the policy with every rung of the price ladder open after a wait, if not before.
+
+    Worked: rungs after 0 and 5 min, a wait of 2 min: they open after 0 and 2 min.
+    """
+    rungs = (replace(rung, after=min(rung.after, wait)) for rung in policy.ladder)
+    return replace(policy, ladder=tuple(rungs))

@@ -1,6 +1,6 @@
 """How much throughput is missing, how many workers that is, and whether to wait with them."""
 
-from spindown.domain.sizing.capacity import Capacity, SlotAhead, capacity, window
+from spindown.domain.sizing.capacity import Capacity, SlotAhead, capacity, room, window
 from spindown.domain.sizing.patience import Patience, Waiting, next_margin, patience
 from spindown.domain.sizing.size import (
     Bounds,
@@ -26,6 +26,7 @@ __all__ = [
     "missing",
     "next_margin",
     "patience",
+    "room",
     "size",
     "vcpus_left",
     "waited_for",

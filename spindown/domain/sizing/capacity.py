@@ -1,5 +1,6 @@
 """What the fleet will do with the backlog by itself: slots, counted by the time left to them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,6 +11,7 @@ from spindown.domain.learning import (
     boot_p50,
     check_in_within,
     items_per_job,
+    usual_slots,
     worker_throughput,
 )
 from spindown.domain.policy import Policy
@@ -107,6 +109,32 @@ def capacity(
         next_free=min(busy_ends, default=None),
         slots=tuple(slots),
     )
+
+
+def room(
+    present: Capacity,
+    *,
+    knowledge: Knowledge,
+    policy: Policy,
+    headroom_per_hour: float | None = None,
+    price_per_hour: float | None = None,
+) -> int:
+    """Return how many slots of the usual kind the ceilings leave to be launched.
+
+    Worked: 10 workers at most, 3 there, 1 USD/h left at 0.23 each: 4 workers, of one slot each.
+
+    Args:
+        present: what ``capacity`` found.
+        knowledge: slots of a worker.
+        policy: ``max_workers``, and what a worker costs at most.
+        headroom_per_hour: USD per hour that the fleet may grow by; None: no such ceiling.
+        price_per_hour: of a worker, as they were of late; None: there were none.
+    """
+    workers = max(policy.max_workers - present.workers, 0)
+    if headroom_per_hour is not None:
+        price = price_per_hour or policy.max_price_per_hour
+        workers = min(workers, math.floor(headroom_per_hour / price))
+    return workers * usual_slots(knowledge)
 
 
 def _speeds(

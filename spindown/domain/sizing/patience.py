@@ -43,6 +43,8 @@ class Patience:
 
     #: Slots of the usual kind to launch now; 0: all can wait a tick.
     slots: int
+    #: Whether that is more than there is room for, so that none of them can wait.
+    is_crowded: bool
     #: Of these, wanted however fast a slot is: it could start no more than one job.
     side_by_side: int
     #: Items an hour of such a slot.
@@ -51,6 +53,9 @@ class Patience:
     late_jobs: int
     #: Until when the first launch can wait, if no slot becomes free; None: nothing waits.
     until: datetime | None
+    #: When the price ladder opens, whatever has waited how long: a launch of a later tick would
+    #: break the promise, however many there is room for. None: nothing is missing.
+    opens_at: datetime | None
     #: Since when the oldest job waits; None: nothing waits.
     since: datetime | None
 
@@ -63,6 +68,7 @@ def patience(
     policy: Policy,
     now: datetime,
     margin: timedelta = timedelta(0),
+    room: float = math.inf,
 ) -> Patience:
     """Return how few slots must be launched now.
 
@@ -74,9 +80,14 @@ def patience(
     with which the other k - m can wait a tick. A job that is past saving is planned for one boot
     after the launch, or a late backlog would ask for a slot for each job.
 
+    Where k is more than there is room for, no later launch makes good what waits, and none waits.
+    So long as all that there is room for starts every job in time if launched a tick later, spot
+    may be waited for; then the price ladder opens.
+
     Worked: start within 10 min, boot 90 s, tick 60 s, jobs of 80 s. 4 jobs that have just come
     need one slot, from minute 6 on: the fourth starts four minutes after the slot is up. 40 jobs
-    need 6 slots if launched now, and 7 a tick later: one is launched now.
+    need 7 slots if launched now, and 8 a tick later: five are launched now. With room for 6 slots
+    all of them are, on whatever the ladder allows at all.
 
     Args:
         waiting: what waits, oldest first.
@@ -86,6 +97,7 @@ def patience(
         now: the present.
         margin: by how much earlier than the promise asks for everything is planned; below 0:
             later than a launch that needs its retry could be.
+        room: slots that may be launched at all.
     """
     rate = usual_throughput(knowledge, policy)
     tick = policy.tick.total_seconds()
@@ -102,14 +114,18 @@ def patience(
     gaps = list(_gaps(dues, _existing(capacity, knowledge, policy), terms))
     needed = max((math.ceil(gap.missing / gap.each) for gap in gaps), default=0)
     slots = min(max((gap.must(needed, terms) for gap in gaps), default=0), needed)
+    slots = needed if needed > room else slots
     alone = max((gap.missing for gap in gaps if gap.each == 1), default=0)
     spare = min((gap.spare(needed, terms) for gap in gaps), default=None)
+    latest = min((gap.latest(room, terms) for gap in gaps), default=None)
     return Patience(
         slots=slots,
+        is_crowded=needed > room,
         side_by_side=min(alone, slots),
         items_per_hour=rate,
         late_jobs=max((gap.missing for gap in gaps), default=0),
-        until=None if spare is None else now + timedelta(milliseconds=max(round(spare), 0)),
+        until=_in(spare, now),
+        opens_at=_in(latest, now),
         since=waiting[0].since if waiting else None,
     )
 
@@ -146,9 +162,17 @@ class _Gap:
         return max(math.ceil(over / (self.each - later)), 0) if self.each > later else 0
 
     def spare(self, needed: int, terms: _Terms) -> float:
-        """Return in how many milliseconds the first of the needed slots must be launched."""
+        """Return in how many seconds the first of the needed slots must be launched."""
         busy = (math.ceil(self.missing / needed) - 1) * terms.takes
-        return 1000.0 * (self.due - terms.up - terms.tick - busy)
+        return self.due - terms.up - terms.tick - busy
+
+    def latest(self, room: float, terms: _Terms) -> float:
+        """Return in how many seconds all that there is room for must be launched."""
+        return self.spare(int(min(max(room, 1), self.missing)), terms) + terms.tick
+
+
+def _in(seconds: float | None, now: datetime) -> datetime | None:
+    return None if seconds is None else now + timedelta(milliseconds=max(round(1000 * seconds), 0))
 
 
 def _gaps(

@@ -149,7 +149,7 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
             messages = f"{backlog.visible} of {policy.scale_up_threshold} messages"
             reason = f"{messages}: held until {hold_until:%H:%M:%S}"
         elif wanted:
-            reason = f"{patience.late_jobs} jobs would start too late if this waited a tick"
+            reason = _why_now(patience)
     # A worker kept warm is wanted with or without work, so no hold applies to it.
     if policy.warm_workers - capacity.workers > wanted:
         wanted = policy.warm_workers - capacity.workers
@@ -167,6 +167,12 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
         unbounded=wanted,
         bound=bound,
     )
+
+
+def _why_now(patience: Patience) -> str:
+    if patience.is_crowded:
+        return f"{patience.late_jobs} jobs want {patience.slots} slots, more than there is room for"
+    return f"{patience.late_jobs} jobs would start too late if this waited a tick"
 
 
 def _waited(backlog_since: datetime | None, patience: Patience | None, now: datetime) -> timedelta:

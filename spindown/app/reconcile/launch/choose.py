@@ -11,18 +11,19 @@ from datetime import datetime, timedelta
 from spindown.app.ledger import AccountView
 from spindown.app.offers import current_catalogue, current_sale
 from spindown.app.reconcile.launch.closure import closed_regions, is_on_trial
-from spindown.app.reconcile.launch.weigh import Choice, waiting_work
+from spindown.app.reconcile.launch.weigh import Choice, headroom, waiting_work
 from spindown.app.reconcile.tick import ACCOUNT, CATALOGUE_STALE_AFTER, Tick
 from spindown.contract.row import QuotaRow
-from spindown.domain.cost import dollars_per_hour
 from spindown.domain.deadline import Course, open_ladder
 from spindown.domain.learning import throughput, usual_throughput
 from spindown.domain.offer import QUOTA_CODES, CapacityType, Offer, slot_count, trusted
-from spindown.domain.ranking import CandidateList, rank
+from spindown.domain.ranking import CandidateList, bring_forward, price_ceilings, rank
 from spindown.domain.sizing import Bounds, Sizing, size, vcpus_left
 
 #: What is as fast as it must be is not left out for the rounding of its estimate.
 _AS_FAST = 1.01
+#: What is told while the promise leaves no time for the rungs of the ladder.
+EARLY = "a later launch would break start_within: every rung of the price ladder is open"
 
 
 def choose(tick: Tick, weighed: Choice) -> Choice:
@@ -32,8 +33,8 @@ def choose(tick: Tick, weighed: Choice) -> Choice:
     account = tick.ledger.read_account()
     tick.account = tick.ports.cache.keep(ACCOUNT, "", tick.now, account)
     tick.catalogue_age = _catalogue_age(tick)
-    headroom = _headroom(tick)
-    candidates = rank_offers(tick, weighed, headroom_per_hour=headroom)
+    left = headroom(tick)
+    candidates = rank_offers(tick, weighed, headroom_per_hour=left)
     sizing = size(
         backlog=waiting_work(tick),
         backlog_since=tick.seen.backlog_since,
@@ -44,7 +45,7 @@ def choose(tick: Tick, weighed: Choice) -> Choice:
         policy=tick.policy,
         now=tick.now,
         patience=weighed.patience,
-        bounds=_bounds(tick, candidates, headroom),
+        bounds=_bounds(tick, candidates, left),
     )
     best = candidates.best
     if sizing.wanted > 1 and best is not None and is_on_trial(tick, best.offer.region):
@@ -111,6 +112,11 @@ def rank_offers(
         # The end is promised, so the ladder opens by the slack that is left, not by the wait.
         policy, waited = open_ladder(policy, weighed.opens), timedelta(0)
         is_late = weighed.opens in {Course.ANY, Course.ON_DEMAND, CapacityType.ON_DEMAND}
+    elif weighed.ladder_opens_at is not None:
+        policy = bring_forward(policy, waited + (weighed.ladder_opens_at - tick.now))
+        if price_ceilings(policy, waited) != price_ceilings(tick.policy, waited):
+            is_late = True
+            tick.notes.append(EARLY)
     sale = current_sale(
         tick.settings,
         tick.policy,
@@ -176,13 +182,6 @@ def _bound_words(tick: Tick, sizing: Sizing) -> str:
         "budget": f"the budget of {tick.deployment.budget_per_month} USD a month is used up",
         "max_dollars_per_hour": f"the workload costs {tick.policy.max_dollars_per_hour} USD/h",
     }.get(sizing.bound, "")
-
-
-def _headroom(tick: Tick) -> float | None:
-    most = tick.policy.max_dollars_per_hour
-    if most is None:
-        return None
-    return max(0.0, most - dollars_per_hour(list(tick.workers.values())))
 
 
 def _retry_at(weighed: Choice, candidates: CandidateList) -> datetime | None:

@@ -7,10 +7,12 @@ from spindown.app.reconcile.deadline import look_ahead
 from spindown.app.reconcile.launch.closure import closed_regions
 from spindown.app.reconcile.tick import Tick
 from spindown.app.reconcile.track import waiting_of
+from spindown.domain.cost import dollars_per_hour
 from spindown.domain.deadline import Course, Outlook, hurry
 from spindown.domain.fleet import Backlog
 from spindown.domain.learning import usual_throughput
 from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Policy
 from spindown.domain.ranking import CandidateList, Closure, Demand
 from spindown.domain.sizing import (
     Capacity,
@@ -21,6 +23,7 @@ from spindown.domain.sizing import (
     capacity,
     missing,
     patience,
+    room,
     size,
 )
 
@@ -38,6 +41,8 @@ class Choice:
     outlook: Outlook | None = None
     #: What of the ladder is open, whatever has waited how long; None: what the wait has opened.
     opens: Course | CapacityType | None = None
+    #: When the price ladder opens at the latest, since no later launch would keep the promise.
+    ladder_opens_at: datetime | None = None
     #: Workers that may be bought on demand; None: as many as are wanted.
     on_demand_at_most: int | None = None
     #: Whether it is for workers that take over from others, and what an item may cost on them in
@@ -67,7 +72,8 @@ def weigh(tick: Tick) -> Choice:
     work = waiting_work(tick)
     present = _present(tick)
     demand = missing(backlog=work, capacity=present, knowledge=tick.knowledge, policy=tick.policy)
-    patient = _patience(tick, work, present, demand)
+    promised = _patience(tick, work, present)
+    patient = promised if _rules(promised, demand, work, tick.policy) else None
     if patient is not None:
         demand = ask_patiently(demand, patient, tick.knowledge, tick.policy)
     outlook = look_ahead(tick, work)
@@ -80,6 +86,7 @@ def weigh(tick: Tick) -> Choice:
     return replace(
         weighed,
         outlook=outlook,
+        ladder_opens_at=promised.opens_at,
         # What is urgent has its slot already, or else is all that on demand is bought for.
         opens=Course.SPOT if opens and short <= 0 else opens,
         on_demand_at_most=short if short > 0 else None,
@@ -138,28 +145,55 @@ def _sized(tick: Tick, demand: Demand, present: Capacity, patient: Patience | No
     )
 
 
-def _patience(tick: Tick, work: Backlog, present: Capacity, demand: Demand) -> Patience | None:
-    """Return what can wait, while fewer messages are visible than make a launch due at once.
-
-    From that many on the backlog is sized by ``drain_within``, or by the promise of a start where
-    that asks for more: what is on its way for the one may be far too late for the other.
-    """
+def _patience(tick: Tick, work: Backlog, present: Capacity) -> Patience:
+    """Return what can wait."""
     waiting = waiting_of(tick.seen)
     returning = work.visible - sum(group.jobs for group in waiting)
     if returning > 0:
         waiting = (*waiting, Waiting(since=tick.now, jobs=returning))
-    patient = patience(
+    return patience(
         waiting,
         present,
         knowledge=tick.knowledge,
         policy=tick.policy,
         now=tick.now,
         margin=timedelta(seconds=tick.seen.margin or 0.0),
+        room=room(
+            present,
+            knowledge=tick.knowledge,
+            policy=tick.policy,
+            headroom_per_hour=headroom(tick),
+            price_per_hour=_price_of_late(tick),
+        ),
     )
-    if work.visible < tick.policy.scale_up_threshold:
-        return patient
-    promised = patient.slots * patient.items_per_hour
-    return patient if promised > demand.need_items_per_hour else None
+
+
+def _rules(promised: Patience, demand: Demand, work: Backlog, policy: Policy) -> bool:
+    """Tell whether the promise says how many, as it does while few messages are visible.
+
+    From ``scale_up_threshold`` on the backlog is sized by ``drain_within``, or by the promise of a
+    start where that asks for more: what is on its way for the one may be far too late for the
+    other.
+    """
+    asked = promised.slots * promised.items_per_hour
+    return work.visible < policy.scale_up_threshold or asked > demand.need_items_per_hour
+
+
+def headroom(tick: Tick) -> float | None:
+    """Return the USD an hour by which the fleet may still grow; None: there is no such ceiling."""
+    most = tick.policy.max_dollars_per_hour
+    if most is None:
+        return None
+    return max(0.0, most - dollars_per_hour(list(tick.workers.values())))
+
+
+def _price_of_late(tick: Tick) -> float | None:
+    """Return what an hour of a worker has cost in the mean of the last day with any."""
+    for _, day in sorted(tick.view.spend.items(), reverse=True):
+        paid = day.boot_seconds + day.busy_seconds + day.idle_seconds
+        if paid > 0.0:
+            return 3600.0 * day.dollars / paid
+    return None
 
 
 def waiting_work(tick: Tick) -> Backlog:

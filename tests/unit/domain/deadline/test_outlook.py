@@ -4,8 +4,7 @@ import pytest
 
 from spindown.domain.deadline import Course, hurry, look_out
 from spindown.domain.ranking import Demand
-from spindown.domain.sizing import Patience
-from tests.builders import NOW, ON_DEMAND, SPOT, a_demand, minutes
+from tests.builders import NOW, ON_DEMAND, SPOT, a_demand, a_patience, minutes
 from tests.unit.domain.deadline.unfinished import HOUR, RESERVE, a_job
 
 
@@ -89,9 +88,7 @@ def test_what_does_not_wait_asks_for_no_launch() -> None:
 
 
 def test_urgent_jobs_get_slots_side_by_side_whatever_else_is_wanted() -> None:
-    waiting = Patience(
-        slots=1, side_by_side=0, items_per_hour=45.0, late_jobs=1, until=NOW, since=NOW
-    )
+    waiting = a_patience(slots=1, items_per_hour=45.0, until=NOW)
     demand = a_demand(need_items_per_hour=-5.0, backlog_items=0.0, jobs=0)
 
     asked, patience = hurry(demand, waiting, 3, usual=50.0)

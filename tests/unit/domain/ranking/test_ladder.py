@@ -3,9 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spindown.domain.policy import Policy, Rung
-from spindown.domain.ranking import price_ceilings
+from spindown.domain.ranking import bring_forward, price_ceilings
 from tests.builders import NOW, ON_DEMAND, SPOT, a_policy, a_ranking, an_offer, minutes
 from tests.unit.domain.ranking.reading import RUNGS
 
@@ -66,3 +68,35 @@ def test_nothing_is_open_before_the_first_rung() -> None:
     assert not found.candidates
     assert found.rejected[0].constraint == "ladder"
     assert found.rejected[0].retry_at == NOW + minutes(3)
+
+
+def test_rungs_are_brought_forward_to_a_wait() -> None:
+    policy = Policy(ladder=RUNGS, start_within=minutes(60), max_price_per_hour=2.0)
+
+    sooner = bring_forward(policy, minutes(7))
+
+    assert [rung.after for rung in sooner.ladder] == [minutes(0), minutes(5), minutes(7)]
+    assert price_ceilings(sooner, minutes(6.9)) == price_ceilings(policy, minutes(6.9))
+    assert price_ceilings(sooner, minutes(7)) == {SPOT: 2.0, ON_DEMAND: 2.0}
+    assert bring_forward(policy, minutes(30)) == policy
+
+
+def test_what_is_brought_forward_says_when_it_opens() -> None:
+    policy = a_policy(ladder=RUNGS[1:2], start_within=minutes(60))
+
+    found = a_ranking([an_offer()], policy=bring_forward(policy, minutes(4)), waited=minutes(2))
+
+    assert found.rejected[0].retry_at == NOW + minutes(2)
+
+
+@given(wait=st.integers(0, 30), waited=st.integers(0, 90))
+def test_bringing_forward_opens_all_after_its_wait_and_closes_nothing(
+    wait: int, waited: int
+) -> None:
+    policy = Policy(ladder=RUNGS, start_within=minutes(60), max_price_per_hour=2.0)
+
+    before = price_ceilings(policy, minutes(waited))
+    found = price_ceilings(bring_forward(policy, minutes(wait)), minutes(waited))
+
+    assert all(found[kind] >= most for kind, most in before.items())
+    assert found == (price_ceilings(policy, minutes(60)) if waited >= wait else before)

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.learning import Knowledge, ThroughputRecord, traffic
-from spindown.domain.sizing import Patience, ask_patiently, missing, window
-from tests.builders import NOW, a_backlog, a_booting_worker, a_policy, a_worker, minutes
+from spindown.domain.sizing import ask_patiently, missing, window
+from tests.builders import (
+    NOW,
+    a_backlog,
+    a_booting_worker,
+    a_patience,
+    a_policy,
+    a_worker,
+    minutes,
+)
 from tests.unit.domain.sizing.demand import HELD, KNOWLEDGE, POLICY, busy, present, sized
 
 
@@ -131,7 +139,7 @@ def test_a_need_below_one_item_an_hour_is_one() -> None:
 
 def test_what_may_wait_is_not_asked_for() -> None:
     demand = missing(backlog=a_backlog(20), capacity=present(), knowledge=KNOWLEDGE, policy=POLICY)
-    due = Patience(slots=2, side_by_side=1, items_per_hour=500.0, late_jobs=7, until=NOW, since=NOW)
+    due = a_patience(slots=2, side_by_side=1, items_per_hour=500.0, late_jobs=7, until=NOW)
     patient = replace(due, slots=0, side_by_side=0)
 
     now = ask_patiently(demand, due, KNOWLEDGE, POLICY)
@@ -152,14 +160,7 @@ def test_what_may_wait_is_not_asked_for() -> None:
 def test_the_oldest_job_opens_rungs_while_slots_of_ours_will_not_do(
     late_jobs: int, since: timedelta, waited: timedelta
 ) -> None:
-    patient = Patience(
-        slots=0,
-        side_by_side=0,
-        items_per_hour=1000.0,
-        late_jobs=late_jobs,
-        until=None,
-        since=NOW - since,
-    )
+    patient = a_patience(late_jobs=late_jobs, since=NOW - since)
 
     assert sized(1, waited=minutes(2), patience=patient).waited == waited
 

@@ -35,7 +35,8 @@ def _calls(world: ControlWorld) -> Any:
 
 
 def test_all_workloads_share_ec2s_bucket_of_calls() -> None:
-    world = with_policy(**STRICT, unavailable_for=timedelta(seconds=1))
+    patient = {"start_within": minutes(20), "unavailable_for": timedelta(seconds=1)}
+    world = with_policy(**STRICT, **patient)
     world.dry(*every_spot_pool())
     # Others have asked all but two times in this minute.
     key = Key(partition=DEPLOYMENT_PARTITION, sort=calls_sort(REGION))
@@ -104,7 +105,8 @@ def test_nothing_is_asked_of_a_quota_that_is_known_to_be_full() -> None:
 
 
 def test_a_quota_bounds_how_many_are_launched() -> None:
-    world = with_policy(drain_within=minutes(10), max_workers=10)
+    spot = Rung(after=minutes(0), capacity_types=frozenset({CapacityType.SPOT}))
+    world = with_policy(drain_within=minutes(10), max_workers=10, ladder=(spot,))
     world.market.limit("L-3819A6DF", 12, region=REGION)
     world.send(100)
 

@@ -1,0 +1,96 @@
+"""What the ceilings have no room for later is launched now; the ladder opens for the promise."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.app.explain.plan import plan
+from spindown.app.reconcile.launch.choose import EARLY
+from spindown.contract.decision import Decision, Outcome
+from spindown.contract.row import spend_sort
+from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Rung
+from tests.builders import NOW, minutes
+from tests.control import STRICT, WORKLOAD, ControlWorld, every_spot_pool, pools, with_policy
+
+#: Held for as long as the promise allows, jobs of 6 min, a boot of 3.
+PATIENT = {"scale_up_threshold": 1000, "start_within": minutes(30)}
+
+
+def _spot_first(wait: timedelta) -> tuple[Rung, ...]:
+    """Return a ladder with spot alone until something has waited for so long."""
+    spot = Rung(after=minutes(0), capacity_types=frozenset({CapacityType.SPOT}))
+    return spot, Rung(after=wait, capacity_types=frozenset(CapacityType))
+
+
+def _launched_at(world: ControlWorld, ticks: int) -> tuple[timedelta | None, Decision]:
+    """Return when, of so many ticks, the first launch was, and the last decision."""
+    decision = world.tick()
+    while decision.outcome is not Outcome.LAUNCHED and ticks:
+        decision, ticks = world.tick(minutes(1)), ticks - 1
+    is_launched = decision.outcome is Outcome.LAUNCHED
+    return (world.now - NOW if is_launched else None), decision
+
+
+@pytest.mark.parametrize(
+    ("changes", "after"),
+    [
+        pytest.param({"max_workers": 20}, 4, id="room for all that may still be wanted"),
+        pytest.param({"max_workers": 3}, 4, id="room for just enough"),
+        pytest.param({"max_workers": 2}, 0, id="room for too few"),
+        pytest.param({"max_dollars_per_hour": 6.1}, 4, id="room for three at 2 USD"),
+        pytest.param({"max_dollars_per_hour": 5.9}, 0, id="room for two"),
+    ],
+)
+def test_a_launch_is_held_only_as_long_as_there_is_room_for_what_it_takes_then(
+    changes: dict[str, Any], after: float
+) -> None:
+    # With 23 min left a worker starts four jobs, from minute 5 on three: three workers, then four.
+    world = with_policy(**{**PATIENT, **changes})
+    world.send(10)
+
+    at, _ = _launched_at(world, 30)
+
+    assert at == minutes(after)
+
+
+def test_what_workers_have_cost_of_late_says_how_many_a_ceiling_in_dollars_leaves() -> None:
+    world = with_policy(**PATIENT, max_dollars_per_hour=1.0)
+    # Two hours at 0.3 USD each: room for three.
+    paid = {"dollars": 0.6, "boot_seconds": 600.0, "busy_seconds": 6000.0, "idle_seconds": 600.0}
+    world.put(spend_sort(NOW - timedelta(days=3)), **paid)
+    # Of a day without any worker nothing is known.
+    world.put(spend_sort(NOW), items=0)
+    world.send(10)
+
+    assert world.tick().outcome is Outcome.HELD
+
+
+def test_where_nothing_can_wait_the_whole_ladder_is_open() -> None:
+    world = with_policy(**PATIENT, **STRICT, max_workers=3)
+    world.dry(*every_spot_pool())
+    world.send(40)
+
+    decision = world.tick()
+
+    assert pools(decision) == ["g4dn.xlarge/us-west-2a/on-demand"] * 3
+    assert "40 jobs want 10 slots, more than there is room for" in decision.summary
+    assert EARLY in decision.notes
+
+
+def test_spot_is_waited_for_as_long_as_the_promise_allows_and_no_longer() -> None:
+    world = with_policy(**STRICT, start_within=minutes(12), ladder=_spot_first(minutes(60)))
+    world.dry(*every_spot_pool())
+    world.send()
+
+    refused = [world.tick(), *world.run(6)]
+    told = plan(WORKLOAD, world.ports)
+    due = world.tick(minutes(1))
+
+    # 12 min less a margin of 1.2, a boot of 3 and a tick.
+    assert {d.outcome for d in refused} <= {Outcome.REFUSED, Outcome.HELD}
+    assert not any(EARLY in d.notes for d in refused)
+    assert EARLY not in told.notes
+    assert pools(due) == ["g4dn.xlarge/us-west-2a/on-demand"]
+    assert EARLY in due.notes

@@ -1,0 +1,126 @@
+"""What the ceilings leave room for, and what can wait where that is too little."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.learning import Knowledge, ThroughputRecord
+from spindown.domain.sizing import Patience, room
+from tests.builders import NOW, a_patience, a_worker, minutes
+from tests.unit.domain.sizing.demand import KNOWLEDGE, POLICY, present, sized
+from tests.unit.domain.sizing.test_patience import asked
+
+_ROOMS = st.integers(0, 60)
+_GROUPS = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 15)), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "slots"),
+    [
+        pytest.param({}, 47, id="50 workers at most, three are there"),
+        pytest.param({"headroom_per_hour": 1.0, "price_per_hour": 0.23}, 4, id="dollars an hour"),
+        pytest.param({"headroom_per_hour": 0.1, "price_per_hour": 0.23}, 0, id="not even one"),
+        pytest.param({"headroom_per_hour": 99.0, "price_per_hour": 0.23}, 47, id="the tighter"),
+        pytest.param({"headroom_per_hour": 350.0}, 3, id="nobody knows what one costs: 100"),
+        pytest.param({"knowledge": replace(KNOWLEDGE, slots="4")}, 188, id="of four slots each"),
+        pytest.param({"policy": replace(POLICY, max_workers=2)}, 0, id="more than are allowed"),
+    ],
+)
+def test_the_ceilings_leave_room_for_some_slots(changes: dict[str, object], slots: int) -> None:
+    fleet = [a_worker(f"i-{n}") for n in range(3)]
+    given = {"knowledge": KNOWLEDGE, "policy": POLICY, **changes}
+
+    assert room(present(fleet), **given) == slots  # type: ignore[arg-type]
+
+
+def test_a_worker_has_as_many_slots_as_those_that_ran_most() -> None:
+    hours = {("T4", 1.0): 2.0, ("L4", 4.0): 3.0}
+    known = {kind: ThroughputRecord(items=1.0, hours=each) for kind, each in hours.items()}
+    policy = replace(POLICY, max_workers=5)
+
+    assert room(present(), knowledge=Knowledge(throughput=known), policy=policy) == 20
+
+
+@pytest.mark.parametrize(
+    ("jobs", "slots_left", "slots", "is_crowded"),
+    [
+        pytest.param(20, 4, 0, False, id="a tick later four slots are still enough"),
+        pytest.param(20, 3, 4, True, id="three are not, and never will be"),
+        pytest.param(40, 4, 7, True, id="so what there is room for is wanted now"),
+        pytest.param(40, 0, 7, True, id="even if that is nothing"),
+    ],
+)
+def test_where_more_is_needed_than_there_is_room_for_nothing_waits(
+    jobs: int, slots_left: int, slots: int, is_crowded: bool
+) -> None:
+    # 7.5 min are left to a slot: six jobs of 80 s each.
+    found = asked((jobs, 0), room=slots_left)
+
+    assert (found.slots, found.is_crowded) == (slots, is_crowded)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "slots_left", "opens_in"),
+    [
+        pytest.param(1, 9, 7.5, id="10 min less 90 s of boot and a tick"),
+        pytest.param(4, 1, 3.5, id="one slot starts the fourth 4 min after the first"),
+        pytest.param(4, 2, 7.5 - 80 / 60, id="two slots do two each"),
+        pytest.param(4, 9, 7.5, id="four one each"),
+        pytest.param(40, 4, 0.0, id="too late already"),
+        pytest.param(1, 0, 7.5, id="no room"),
+    ],
+)
+def test_the_ladder_opens_when_a_tick_more_would_be_too_late_for_all_there_is_room_for(
+    jobs: int, slots_left: int, opens_in: float
+) -> None:
+    assert asked((jobs, 0), room=slots_left).opens_at == NOW + minutes(opens_in)
+
+
+def test_the_ladder_opens_for_the_job_that_can_wait_least() -> None:
+    assert asked((1, 3), (4, 0)).opens_at == NOW + minutes(4.5)
+    assert asked((1, 60)).opens_at == NOW
+    assert asked((1, 5), free_in=(2.0,)).opens_at is None
+    assert asked().opens_at is None
+
+
+@given(groups=_GROUPS, narrow=_ROOMS, more=_ROOMS)
+def test_less_room_never_waits_longer(
+    groups: list[tuple[int, int]], narrow: int, more: int
+) -> None:
+    waiting = sorted(groups, key=lambda each: -each[1])
+    tight, wide = asked(*waiting, room=narrow), asked(*waiting, room=narrow + more)
+
+    assert tight.slots >= wide.slots
+    assert tight.is_crowded or not wide.is_crowded
+    assert tight.opens_at is not None
+    assert wide.opens_at is not None
+    assert tight.opens_at <= wide.opens_at
+
+
+@given(groups=_GROUPS)
+def test_the_ladder_never_opens_while_a_launch_is_held(groups: list[tuple[int, int]]) -> None:
+    found: Patience = asked(*sorted(groups, key=lambda each: -each[1]))
+
+    assert found.until is not None
+    assert found.opens_at is not None
+    assert found.slots > 0 or found.opens_at > NOW
+    assert found.opens_at >= found.until
+
+
+@given(groups=_GROUPS, seats=st.integers(1, 60))
+def test_what_is_crowded_is_launched_whole(groups: list[tuple[int, int]], seats: int) -> None:
+    found = asked(*sorted(groups, key=lambda each: -each[1]), room=seats)
+
+    assert (found.slots > seats) or not found.is_crowded
+
+
+def test_says_that_there_is_too_little_room() -> None:
+    crowd = a_patience(slots=9, is_crowded=True, late_jobs=20)
+    policy = replace(POLICY, scale_up_threshold=10**6, max_workers=2)
+
+    found = sized(20, policy=policy, patience=crowd)
+
+    assert found.reason.startswith("20 jobs want 9 slots, more than there is room for; max_workers")
+    assert (found.wanted, found.hold_until, found.bound) == (2, None, "max_workers")
