@@ -97,8 +97,6 @@ def read_bill(
 ) -> Bill:
     """Return the bill of a workload between two instants; days of UTC are counted whole.
 
-    Days that the ledger has moved to its history (``reconcile.tidy``) are not in the sum.
-
     Args:
         workload: whose.
         ledger: its rows.
@@ -111,6 +109,7 @@ def read_bill(
     view = ledger.read()
     decisions = tuple(_decisions(workload, store, start, end))
     known = {**ledger.read_ended(), **view.workers}
+    days = {**ledger.read_past_days(), **view.spend}
     workers = sorted(
         (w for w in known.values() if start <= w.launched_at <= end), key=lambda w: w.launched_at
     )
@@ -118,7 +117,7 @@ def read_bill(
     return Bill(
         start=start,
         end=end,
-        spend=sum_spend(d for day, d in view.spend.items() if _is_within(day, start, end)),
+        spend=sum_spend(d for day, d in days.items() if _is_within(day, start, end)),
         instances=tuple(_instance(worker, reasons) for worker in workers),
         refusals=_count_refusals(decisions),
         ranking=_compare_rankings(decisions, ranked_now),

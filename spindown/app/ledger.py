@@ -163,6 +163,14 @@ class Ledger:
         reader = _Reader(self._table.query(self._history, rows.WORKER))
         return {w.instance_id: w for w in reader.all_of(Worker, rows.WORKER).values()}
 
+    def read_past_days(self) -> Mapping[str, SpendRow]:
+        """Read the days of spend that are not live any more, as long as history keeps them."""
+        reader = _Reader(self._table.query(self._history, rows.SPEND))
+        return {
+            sort.removeprefix(rows.SPEND): x
+            for sort, x in reader.all_of(SpendRow, rows.SPEND).items()
+        }
+
     def worker(self, instance_id: str) -> Worker | None:
         """Find the live row of an instance by the index, then read it consistently."""
         key = self._table.find_instance(instance_id)

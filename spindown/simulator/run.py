@@ -95,7 +95,8 @@ class Run:
 
     def result(self) -> SimResult:
         """Return what has come of it so far."""
-        days = Ledger(self.world.table, WORKLOAD).read().spend
+        ledger = Ledger(self.world.table, WORKLOAD)
+        days = {**ledger.read_past_days(), **ledger.read().spend}
         return sum_up(
             scenario=self.scenario,
             seed=self.seed,
