@@ -165,8 +165,8 @@ def usual_throughput(knowledge: Knowledge, policy: Policy) -> float:
 
 def usual_slots(knowledge: Knowledge) -> int:
     """Return the slots of one worker of that kind; until there is any, of one with one GPU."""
-    _, gpu_count = _usual_kind(knowledge) or ("", 1.0)
-    return slot_count(gpu_count, knowledge.slots)
+    kind = _usual_kind(knowledge)
+    return slot_count(1.0 if kind is None else kind[1], knowledge.slots)
 
 
 def _usual_kind(knowledge: Knowledge) -> tuple[str, float] | None:

@@ -61,6 +61,12 @@ def test_where_more_is_needed_than_there_is_room_for_nothing_waits(
     assert (found.slots, found.is_crowded) == (slots, is_crowded)
 
 
+def test_where_nothing_waits_nothing_is_crowded() -> None:
+    found = asked(room=0)
+
+    assert (found.slots, found.is_crowded) == (0, False)
+
+
 @pytest.mark.parametrize(
     ("jobs", "slots_left", "opens_in"),
     [
