@@ -115,17 +115,27 @@ def test_the_price_of_a_pool_is_stamped_at_the_launch_and_at_the_end() -> None:
     assert world.calls["market.spot_prices"] == asked
 
 
-def test_a_price_that_cannot_be_read_holds_up_no_end_and_is_stamped_later() -> None:
+@pytest.mark.parametrize("error", [Throttled("slow down"), Unreachable("no answer")])
+def test_a_price_that_cannot_be_read_holds_up_no_end_and_is_stamped_later(
+    error: Exception,
+) -> None:
     world = ControlWorld()
-    worker = world.launched()
+    world.send(40)
+    launched = [i for a in world.tick().attempts for i in a.instances]
     world.clock.advance(minutes(45))
-    world.compute.power_off(worker.instance_id)
+    for instance_id in launched:
+        world.check_in(instance_id)
+        world.compute.power_off(instance_id)
 
-    world.interfere = failing(Throttled("slow down"), "spot_prices")
+    world.interfere = failing(error, "spot_prices")
+    asked = world.calls["market.spot_prices"]
     world.run(4)
-    (ended,) = world.workers(WorkerState.ENDED)
+    ended = world.workers(WorkerState.ENDED)
+    # Once a tick for those that have ended, however many, and once for a launch.
+    assert world.calls["market.spot_prices"] - asked <= 2 * 4
     world.interfere = None
     world.run(2)
 
-    assert ended.end_price_per_hour is None
-    assert world.workers(WorkerState.ENDED)[0].end_price_per_hour is not None
+    assert len(launched) > 2
+    assert {worker.end_price_per_hour for worker in ended} == {None}
+    assert None not in {w.end_price_per_hour for w in world.workers(WorkerState.ENDED)}
