@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from spindown.app.control import Cache
-from spindown.app.offers import current_offers
+from spindown.app.offers import current_sale
 from spindown.contract.decision import Outcome
 from spindown.contract.settings import Outpost, WorkloadSettings
 from spindown.domain.policy import Policy
@@ -84,10 +84,10 @@ def a_launch(cache: Cache) -> Launch:
     decision = world.tick()
     spent = (process_time() - start) * 1000.0
     assert decision.outcome is Outcome.LAUNCHED
-    offers = current_offers(
+    sale = current_sale(
         world.workload_settings(), world.policy, home_region="", ports=world.ports, now=world.now
     )
-    return Launch(spent, len(offers))
+    return Launch(spent, len(sale.offers))
 
 
 def a_sort(prices: list[float]) -> float:

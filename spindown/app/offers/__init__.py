@@ -8,14 +8,13 @@ from spindown.app.offers.catalogue import (
     refresh,
     survey,
 )
-from spindown.app.offers.sale import Sale, current_offers, current_sale, price_now
+from spindown.app.offers.sale import Sale, current_sale, price_now
 
 __all__ = [
     "CATALOGUE_KEY",
     "Refreshed",
     "Sale",
     "current_catalogue",
-    "current_offers",
     "current_sale",
     "load_catalogue",
     "price_now",

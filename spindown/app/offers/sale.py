@@ -91,21 +91,6 @@ def current_sale(
     )
 
 
-def current_offers(
-    settings: WorkloadSettings,
-    policy: Policy,
-    *,
-    home_region: str,
-    ports: ControlPorts,
-    now: datetime,
-) -> tuple[Offer, ...]:
-    """Return all that a workload could be run on, priced, for whoever compares and buys nothing."""
-    sale = current_sale(
-        settings, policy, home_region=home_region, ports=ports, now=now, is_late=True
-    )
-    return sale.offers
-
-
 def price_now(
     pool: Pool, *, region: str, settings: WorkloadSettings, ports: ControlPorts, now: datetime
 ) -> float | None:

@@ -121,14 +121,20 @@ def parse_items(data: bytes, name: str) -> tuple[Any, ...]:
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if not line.strip():
             continue
+        # Of a line that may be all of the file, only what is shown is kept with the error.
         try:
-            items.append(_load_strict(line.decode()))
+            text = line.decode()
+            items.append(_load_strict(text))
         except UnicodeDecodeError:
-            raise ContractError(name, line, f"save line {number} as UTF-8") from None
+            raise ContractError(name, line[:_SHOWN], f"save line {number} as UTF-8") from None
         except (ValueError, RecursionError) as exc:
             mend = f"write one JSON value on line {number} ({_first_words(exc)})"
-            raise ContractError(name, line.decode(), mend) from None
+            raise ContractError(name, text[:_SHOWN], mend) from None
     return tuple(items)
+
+
+#: Characters of a value that an error shows (``error.BadInput``), and some more.
+_SHOWN = 200
 
 
 def encode_items(items: Sequence[Any]) -> bytes:
