@@ -49,6 +49,9 @@ STALE_PER_TICK = 5
 STALE_IS_OURS_FROM = 3
 #: EC2's answers may miss an instance for a while after its launch (eventual consistency).
 UNSEEN_FOR = timedelta(minutes=5)
+#: A launch without an answer is asked for again within ``UNSEEN_FOR``; what that gives may begin
+#: as late again.
+ASKED_FOR = 2 * UNSEEN_FOR
 #: A drained worker has powered off by then.
 DRAINED_FOR = timedelta(minutes=5)
 
@@ -109,15 +112,15 @@ def _orphans(
 ) -> tuple[str, ...]:
     known = {worker.instance_id for worker in workers}
     known.update(i for launch in launches for i in launch.instance_ids)
+    # Whatever began within so long of an intent without an outcome may be its, to be adopted. Later
+    # it is not: an intent in a region that never answers again must not protect all that comes.
     intents = [x.intended_at for x in launches if x.state is LaunchState.INTENDED]
-    # Whatever began after an intent without an outcome may be its instance, to be adopted.
-    adoptable_from = min(intents, default=now)
     return tuple(
         instance.instance_id
         for instance in instances
         if instance.instance_id not in known
         and instance.state not in _GONE
-        and instance.launched_at < adoptable_from
+        and not any(at <= instance.launched_at <= at + ASKED_FOR for at in intents)
         and now - instance.launched_at > UNSEEN_FOR
     )
 

@@ -48,11 +48,17 @@ def test_an_instance_that_no_row_knows_is_an_orphan() -> None:
             [a_launch(state=LaunchState.LAUNCHED, instance_ids=("i-1",))],
             id="a launch knows it",
         ),
+        pytest.param(
+            Box(), [a_launch(intended_at=NOW - minutes(40))], id="what was asked for once more"
+        ),
     ],
 )
 def test_what_may_still_be_ours_is_no_orphan(box: Box, launches: list[Any]) -> None:
     assert reaped(instances=[box], launches=launches).orphans == ()
 
 
-def test_an_intent_that_came_later_protects_nothing() -> None:
-    assert reaped(instances=[Box()], launches=[a_launch()]).orphans == ("i-1",)
+@pytest.mark.parametrize("age", [0, 29, 41, 24 * 60])
+def test_an_intent_protects_nothing_that_came_before_it_or_long_after(age: int) -> None:
+    intent = a_launch(intended_at=NOW - minutes(age))
+
+    assert reaped(instances=[Box()], launches=[intent]).orphans == ("i-1",)
