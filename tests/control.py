@@ -158,6 +158,17 @@ class ControlWorld:
         self.calls[f"{call.port}.{call.method}"] += 1
         return proceed() if self.interfere is None else self.interfere(call, proceed)
 
+    def just_before(self, method: str, act: Callable[[], object]) -> None:
+        """Let somebody else act before the next call of a method, and none after it."""
+
+        def meanwhile(call: PortCall, proceed: Callable[[], Any]) -> Any:
+            if call.method == method and self.interfere is meanwhile:
+                self.interfere = None
+                act()
+            return proceed()
+
+        self.interfere = meanwhile
+
     @property
     def now(self) -> datetime:
         return self.clock.now()

@@ -102,13 +102,10 @@ def test_a_warning_keeps_the_deadline_that_the_worker_has_read_from_its_metadata
 def test_a_heartbeat_between_read_and_write_does_not_lose_the_warning() -> None:
     world, worker = a_busy_world()
 
-    def beat(call: PortCall, proceed: Callable[[], Any]) -> Any:
-        if call.method == "transact":
-            world.interfere = None
-            world.put(rows.worker_sort(worker.instance_id), interrupted_at=world.now + minutes(2))
-        return proceed()
+    def beat() -> None:
+        world.put(rows.worker_sort(worker.instance_id), interrupted_at=world.now + minutes(2))
 
-    world.interfere = beat
+    world.just_before("transact", beat)
     reaction = act(world, a_warning(world, worker))
 
     assert reaction.acted

@@ -1,6 +1,5 @@
 """Accounting: every second once, refunds included, the budget's reservations given back."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +10,6 @@ from spindown.app.port import Key
 from spindown.contract import row as rows
 from spindown.contract.event import StateChange
 from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort, worker_sort
-from spindown.memory import PortCall
 from tests.builders import minutes
 from tests.control import REGION, ControlWorld
 
@@ -51,14 +49,11 @@ def test_a_charge_that_loses_a_race_is_made_by_the_next_tick() -> None:
     worker = world.launched()
     world.claim(worker.instance_id)
 
-    def race(call: PortCall, proceed: Callable[[], Any]) -> Any:
+    def race() -> None:
         # Another charge moves accrued_until between our read and our write.
-        if call.method == "backlog":
-            world.interfere = None
-            world.put(rows.worker_sort(worker.instance_id), accrued_until=world.now - minutes(1))
-        return proceed()
+        world.put(rows.worker_sort(worker.instance_id), accrued_until=world.now - minutes(1))
 
-    world.interfere = race
+    world.just_before("backlog", race)
     lost = world.tick(minutes(1))
     before = _day(world).dollars
     world.tick(minutes(1))
@@ -78,13 +73,7 @@ def test_an_instance_that_an_event_ends_during_a_tick_is_charged_no_further() ->
         instance_id=worker.instance_id, region=REGION, at=gone_at, state="terminated"
     )
 
-    def meanwhile(call: PortCall, proceed: Callable[[], Any]) -> Any:
-        if call.method == "backlog":
-            world.interfere = None
-            react(event, world.ports, holder="event")
-        return proceed()
-
-    world.interfere = meanwhile
+    world.just_before("backlog", lambda: react(event, world.ports, holder="event"))
     world.tick()
 
     assert world.view().workers[worker.instance_id].accrued_until == gone_at

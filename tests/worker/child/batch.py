@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from spindown.user import Item
-from worker.child.runner import ChildRunner, Event, ItemDone, Task
+from worker.child.runner import ChildRunner, Event, ItemDone, Runner, Task
 
 Make = Callable[..., ChildRunner]
 PRELUDE = """\
@@ -19,6 +19,11 @@ def run_batch(runner: ChildRunner, tmp_path: Path, count: int = 3, **task: Any) 
     """Run one batch of numbers to its end."""
     work = Task(job_id="j", outputs=tmp_path / "out", **task)
     runner.begin(work, [Item(index, index) for index in range(count)])
+    return drain(runner)
+
+
+def drain(runner: Runner) -> list[Event]:
+    """Return what is said up to the end of a batch."""
     events: list[Event] = []
     while not events or isinstance(events[-1], ItemDone):
         event = runner.poll(timedelta(seconds=10))

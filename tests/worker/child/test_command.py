@@ -16,6 +16,7 @@ import pytest
 from spindown.contract.run import Results, RunSpec
 from spindown.user import Item
 from tests.local.waiting import until
+from tests.worker.child.batch import answers, drain
 from worker.child.code import Code
 from worker.child.command import CommandRunner
 from worker.child.ending import MemoryKills, describe_end
@@ -65,22 +66,9 @@ def a_task(tmp_path: Path, **values: Any) -> Task:
     return Task(job_id="j", outputs=place / "outputs", state=place / "state", **values)
 
 
-def drain(runner: CommandRunner) -> list[Event]:
-    events: list[Event] = []
-    while not events or isinstance(events[-1], ItemDone):
-        event = runner.poll(timedelta(seconds=10))
-        if event is not None:
-            events.append(event)
-    return events
-
-
 def run_batch(runner: CommandRunner, tmp_path: Path, count: int = 3, **task: Any) -> list[Event]:
     runner.begin(a_task(tmp_path, **task), [Item(i, {"n": i}) for i in range(count)])
     return drain(runner)
-
-
-def answers(events: list[Event]) -> dict[int, Any]:
-    return {e.index: e.error or e.value for e in events if isinstance(e, ItemDone)}
 
 
 def test_gives_each_result_as_it_is_written(make: Make, tmp_path: Path) -> None:

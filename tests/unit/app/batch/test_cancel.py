@@ -153,12 +153,10 @@ def test_gives_way_to_a_commit_that_comes_between() -> None:
     world = WorkWorld()
     held = [world.hold(JOB)]
 
-    def interfere(call: PortCall) -> None:
-        if call.port == "objects" and call.method == "put":
-            world.before = None
-            held[0] = commit(held[0], a_portion(held[0], 1), seat=a_seat(), ports=world.ports)
+    def commit_one(_: object) -> None:
+        held[0] = commit(held[0], a_portion(held[0], 1), seat=a_seat(), ports=world.ports)
 
-    world.before = interfere
+    world.just_before("put", commit_one)
 
     assert [one.items_done for one in cancelled(world, "j")] == [1]
 

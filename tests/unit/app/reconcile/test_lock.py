@@ -39,15 +39,12 @@ def test_a_reconcile_that_outlived_its_lock_launches_nothing_more() -> None:
     world.send()
     taken: list[Decision] = []
 
-    def stall(call: PortCall, proceed: Callable[[], Any]) -> Any:
-        # Just before the intent is written, another reconcile finds the lease over.
-        if call.method == "spot_prices" and world.interfere is not None:
-            world.interfere = None
-            world.clock.advance(LOCK_LEASE)
-            taken.append(reconcile(WORKLOAD, world.ports, holder="other"))
-        return proceed()
+    def stall() -> None:
+        world.clock.advance(LOCK_LEASE)
+        taken.append(reconcile(WORKLOAD, world.ports, holder="other"))
 
-    world.interfere = stall
+    # Before the intent is written another reconcile finds the lease over.
+    world.just_before("spot_prices", stall)
     late = world.tick()
 
     assert taken[0].outcome is Outcome.LAUNCHED

@@ -62,12 +62,8 @@ def test_leaves_no_handle_in_a_row_that_was_cleared_meanwhile() -> None:
     world.queue.extend(held.message.receipt_handle, timedelta(0))
     again = world.receive()
 
-    def clear(call: PortCall) -> None:
-        if call.method == "write":
-            world.before = None
-            world.table.write(Write(key=a_seat().lease_key, delete=True))
-
-    world.before = clear
+    clear = Write(key=a_seat().lease_key, delete=True)
+    world.just_before("write", lambda _: world.table.write(clear))
     assert again is not None
     assert isinstance(world.claim_message(again, a_seat("i-2")), Declined)
     assert world.table.get(a_seat().lease_key) is None

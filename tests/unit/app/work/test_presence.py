@@ -108,15 +108,13 @@ def test_who_is_given_up_while_it_checks_in_does_not_come_to_life_again(is_gone:
     world = WorkWorld()
     world.launch()
 
-    def give_up(call: PortCall) -> None:
-        if call.method == "write":
-            world.before = None
-            if is_gone:
-                world.table.write(Write(key=world.worker_key("i-1"), delete=True))
-            else:
-                world.change_worker("i-1", state=WorkerState.CONDEMNED, version=1)
+    def give_up(_: object) -> None:
+        if is_gone:
+            world.table.write(Write(key=world.worker_key("i-1"), delete=True))
+        else:
+            world.change_worker("i-1", state=WorkerState.CONDEMNED, version=1)
 
-    world.before = give_up
+    world.just_before("write", give_up)
     with pytest.raises(NotFound if is_gone else Condemned):
         unknown(world).check_in(patience=timedelta(0))
 
@@ -140,13 +138,7 @@ def test_who_never_finds_the_row_as_it_was_read_gives_up() -> None:
 def test_a_check_in_that_another_write_forestalls_is_made_over_the_new_row() -> None:
     world = WorkWorld()
     world.launch()
-
-    def forestall(call: PortCall) -> None:
-        if call.method == "write":
-            world.before = None
-            world.change_worker("i-1", version=7)
-
-    world.before = forestall
+    world.just_before("write", lambda _: world.change_worker("i-1", version=7))
 
     assert unknown(world).check_in(patience=timedelta(0)).version == 8
 
@@ -315,13 +307,7 @@ def test_a_worker_that_drains_says_since_when_with_every_write() -> None:
 def test_a_worker_is_drained_though_the_answer_that_says_so_was_lost() -> None:
     world = WorkWorld()
     presence = world.presence()
-
-    def repeat(call: PortCall) -> None:
-        if call.method == "write":
-            world.before = None
-            world.table.write(*call.args)
-
-    world.before = repeat
+    world.just_before("write", lambda call: world.table.write(*call.args))
 
     assert presence.drain("idle", unless_warm=True)
     assert world.worker().version == 2

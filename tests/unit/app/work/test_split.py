@@ -86,20 +86,9 @@ def test_the_items_of_a_prefix_do_not_move_when_objects_come_later() -> None:
     assert settle_items(job, world.ports) == first
 
 
-def store_first(world: WorkWorld, items: bytes) -> None:
-    """Let another store the items of job "p" just before whoever is about to."""
-
-    def be_quicker(call: PortCall) -> None:
-        if call.method == "put":
-            world.before = None
-            world.objects.put(items_key("p"), items)
-
-    world.before = be_quicker
-
-
 def test_who_lists_a_prefix_beside_another_takes_the_list_that_was_stored_first() -> None:
     world = a_world()
-    store_first(world, b'"theirs"\n')
+    world.just_before("put", lambda _: world.objects.put(items_key("p"), b'"theirs"\n'))
     job = JobMessage(job_id="p", prefix_uri="s3://inputs/images/")
 
     assert settle_items(job, world.ports) == ("theirs",)
@@ -159,7 +148,7 @@ def test_says_in_one_sentence_what_is_wrong_with_a_list(job: JobMessage, says: s
 
 def test_a_list_that_another_stored_first_and_that_is_damaged_is_named() -> None:
     world = a_world()
-    store_first(world, b"{")
+    world.just_before("put", lambda _: world.objects.put(items_key("p"), b"{"))
 
     with pytest.raises(ContractError, match=r"^jobs/p/items\.jsonl is '{'"):
         settle_items(JobMessage(job_id="p", prefix_uri="s3://inputs/images/"), world.ports)

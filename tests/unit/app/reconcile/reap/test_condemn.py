@@ -63,14 +63,8 @@ def test_a_worker_that_takes_a_job_at_the_last_moment_is_not_condemned() -> None
     stale_from = world.now + minutes(20)
     world.clock.advance_to(stale_from)
 
-    def wake(call: PortCall, proceed: Callable[[], Any]) -> Any:
-        # It writes its row after the tick has read it and before the tick condemns it.
-        if call.method == "backlog" and world.interfere is not None:
-            world.interfere = None
-            world.claim(worker.instance_id)
-        return proceed()
-
-    world.interfere = wake
+    # It writes its row after the tick has read it and before the tick condemns it.
+    world.just_before("backlog", lambda: world.claim(worker.instance_id))
     decision = world.tick()
 
     assert decision.condemned == ()
