@@ -194,12 +194,11 @@ def _strike(tick: Tick, worker: Worker, *, unclaimed: int = 0) -> None:
 
 def close_breaker(tick: Tick, region: str) -> None:
     """Forget strikes, since an instance has checked in; that it takes jobs is yet to be seen."""
-    left = tick.breaker(region).unclaimed
-    if left >= STRIKES:
-        return
-    known = tick.breakers.get(region, BreakerRow())
-    if known.strikes or known.open_until is not None:
-        tick.set_breaker(region, BreakerRow(unclaimed=left, image=tick.image(region)))
+    known = tick.breaker(region)
+    if known.strikes >= STRIKES > known.unclaimed:
+        tick.set_breaker(region, BreakerRow(unclaimed=known.unclaimed, image=known.image))
+    elif known.strikes:
+        tick.set_breaker(region, replace(known, strikes=0))
 
 
 def _terminate(tick: Tick, instances: Sequence[tuple[str, str]]) -> None:

@@ -209,3 +209,15 @@ def test_a_first_strike_does_not_lift_the_stop_that_an_account_error_has_set() -
 
     breaker = world.view().breaker
     assert (breaker.strikes, breaker.reason, breaker.open_until) == (1, "no grant", until)
+
+
+def test_a_check_in_does_not_lift_the_stop_that_an_account_error_has_set() -> None:
+    world = with_policy(max_workers=2)
+    world.launched()
+    until = world.now + minutes(15)
+    world.put(rows.BREAKER, strikes=2, image="lt-1@3 abc", reason="no grant", open_until=until)
+
+    world.tick(minutes(1))
+
+    breaker = world.view().breaker
+    assert (breaker.strikes, breaker.reason, breaker.open_until) == (0, "no grant", until)
