@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from spindown.app.offers import CATALOGUE_KEY, current_catalogue, load_catalogue, refresh
+from spindown.domain.offer import CapacityType
 from spindown.error import Throttled, Unreachable
 from spindown.memory import MemoryAdvisor, PortCall, intercept
 from tests.builders import a_type, minutes
@@ -133,7 +134,8 @@ def test_a_catalogue_of_another_version_or_none_is_read_anew(data: bytes) -> Non
 def test_the_catalogue_and_spot_prices_are_remembered_for_a_few_minutes() -> None:
     world = ControlWorld()
     world.send(1)
-    world.dry(*every_spot_pool())
+    for pool in every_spot_pool():
+        world.dry(pool, replace(pool, capacity_type=CapacityType.ON_DEMAND))
     for _ in range(10):
         world.tick(minutes(1))
 
