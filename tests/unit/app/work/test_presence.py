@@ -8,12 +8,12 @@ import pytest
 
 from spindown.app.port import Key, Write
 from spindown.app.work.held import lease_key
-from spindown.app.work.presence import Condemned, Presence
+from spindown.app.work.presence import Condemned
 from spindown.app.work.release import release
 from spindown.contract.codec import encode
 from spindown.contract.row import BACKLOG, workload_partition
 from spindown.domain.fleet import GpuUse, WorkerState
-from spindown.error import NotFound, PreconditionFailed, Unreachable
+from spindown.error import Unreachable
 from spindown.memory.interception import PortCall
 from tests.work import WORKLOAD, WorkWorld, a_seat, items
 
@@ -35,144 +35,6 @@ def refuse_once(method: str) -> Callable[[PortCall], None]:
             raise Unreachable("no answer")
 
     return refuse
-
-
-def unknown(world: WorkWorld) -> Presence:
-    return Presence(workload=WORKLOAD, instance_id="i-1", ports=world.ports)
-
-
-# Coming up.
-
-
-def test_a_check_in_says_when_and_that_nothing_is_in_hand() -> None:
-    world = WorkWorld()
-    launched = world.launch(busy_slots=2, version=4)
-    world.clock.advance(MINUTE)
-
-    world.presence("i-2")
-    worker = unknown(world).check_in(patience=timedelta(0))
-
-    assert worker == world.worker()
-    now = world.clock.now()
-    assert (worker.state, worker.busy_slots) == (WorkerState.IDLE, 0)
-    assert (worker.checked_in_at, worker.heartbeat_at, worker.idle_since) == (now, now, now)
-    assert worker.version == launched.version + 1
-
-
-def test_a_second_check_in_keeps_the_time_of_the_first() -> None:
-    world = WorkWorld()
-    first = world.clock.now()
-    world.presence()
-    world.clock.advance(MINUTE)
-
-    assert unknown(world).check_in(patience=timedelta(0)).checked_in_at == first
-
-
-@pytest.mark.parametrize("ask", [Presence.await_row, Presence.check_in])
-def test_an_instance_without_a_row_waits_for_it_and_then_gives_up(
-    ask: Callable[..., object],
-) -> None:
-    world = WorkWorld()
-    began_at = world.clock.now()
-
-    with pytest.raises(NotFound, match="no worker row of i-1 within"):
-        ask(unknown(world), patience=10 * MINUTE)
-
-    assert world.clock.now() - began_at == 10 * MINUTE
-
-
-def test_the_row_is_found_when_it_comes_late() -> None:
-    world = WorkWorld()
-
-    def launch_late(_: object) -> None:
-        if world.clock.now() - began_at >= MINUTE:
-            world.before = None
-            world.launch()
-
-    began_at, world.before = world.clock.now(), launch_late
-
-    assert unknown(world).await_row(patience=2 * MINUTE).instance_id == "i-1"
-    assert world.clock.now() - began_at == MINUTE
-
-
-def test_who_is_condemned_is_told_why_at_its_check_in() -> None:
-    world = WorkWorld()
-    world.launch(state=WorkerState.CONDEMNED, reason="never checked in")
-
-    with pytest.raises(Condemned, match="i-1 is condemned: never checked in"):
-        unknown(world).check_in(patience=timedelta(0))
-
-
-@pytest.mark.parametrize("is_gone", [False, True])
-def test_who_is_given_up_while_it_checks_in_does_not_come_to_life_again(is_gone: bool) -> None:
-    world = WorkWorld()
-    world.launch()
-
-    def give_up(_: object) -> None:
-        if is_gone:
-            world.table.write(Write(key=world.worker_key("i-1"), delete=True))
-        else:
-            world.change_worker("i-1", state=WorkerState.CONDEMNED, version=1)
-
-    world.just_before("write", give_up)
-    with pytest.raises(NotFound if is_gone else Condemned):
-        unknown(world).check_in(patience=timedelta(0))
-
-    assert is_gone is (world.table.get(world.worker_key("i-1")) is None)
-
-
-def test_who_never_finds_the_row_as_it_was_read_gives_up() -> None:
-    world = WorkWorld()
-    world.launch()
-    row = world.table.get(world.worker_key("i-1")) or {}
-    row.pop("version")
-    world.table.write(Write(key=world.worker_key("i-1"), delete=True))
-    world.table.write(Write(key=world.worker_key("i-1"), set=row))
-
-    with pytest.raises(PreconditionFailed, match="the row of i-1 was not as it had just been read"):
-        unknown(world).check_in(patience=10 * MINUTE)
-
-    assert world.calls["table.write"] == 5
-
-
-def test_a_check_in_that_another_write_forestalls_is_made_over_the_new_row() -> None:
-    world = WorkWorld()
-    world.launch()
-    world.just_before("write", lambda _: world.change_worker("i-1", version=7))
-
-    assert unknown(world).check_in(patience=timedelta(0)).version == 8
-
-
-def test_a_process_that_comes_back_lets_the_jobs_of_the_one_before_go_at_once() -> None:
-    world = WorkWorld()
-    world.hold(JOB)
-    assert world.lease() is not None
-    assert world.queue.backlog().visible == 0
-
-    unknown(world).check_in(patience=timedelta(0))
-
-    assert world.lease() is None
-    assert world.queue.backlog().visible == 1
-
-
-@pytest.mark.parametrize("trouble", ["stale", "damaged"])
-def test_one_old_lease_that_cannot_be_let_go_of_keeps_no_other_and_no_worker(trouble: str) -> None:
-    world = WorkWorld()
-    first = world.hold(JOB)
-    world.hold({**JOB, "job_id": "k"}, a_seat("i-1", 1))
-    if trouble == "stale":
-        world.queue.extend(first.message.receipt_handle, timedelta(0))
-    else:
-        world.table.write(Write(key=a_seat().lease_key, set={"deadline": "soon"}))
-    hidden = world.queue.backlog().in_flight
-
-    assert unknown(world).check_in(patience=timedelta(0)).state is WorkerState.IDLE
-
-    assert (world.lease(), world.lease(a_seat("i-1", 1))) == (None, None)
-    assert world.queue.backlog().in_flight == hidden - 1
-
-
-# At work.
 
 
 def test_a_busy_worker_says_so_and_since_when() -> None:
@@ -321,9 +183,6 @@ def test_a_worker_that_is_not_idle_any_more_does_not_drain(state: WorkerState) -
 
     assert not presence.drain("idle")
     assert world.worker().state is state
-
-
-# What the claim writes beside it.
 
 
 def test_a_lease_row_lies_under_its_instance_and_slot() -> None:
