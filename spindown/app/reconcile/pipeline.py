@@ -56,7 +56,6 @@ from spindown.domain.policy import Policy
 from spindown.error import (
     AccessDenied,
     SpindownError,
-    Throttled,
     Unreachable,
 )
 
@@ -153,13 +152,13 @@ def _patiently(tick: Tick, what: str, step: Callable[[Tick], None]) -> None:
 
 def _remember(tick: Tick, decision: Decision) -> None:
     """Keep the decision: whole in S3 if it differs from the last one, in short in its row."""
-    digest, key = _store(tick, decision)
+    digest, key, trouble = _store(tick, decision)
     row = DecisionRow(
         at=decision.at,
         digest=digest,
         key=key,
         summary=decision.summary,
-        notes=decision.notes,
+        notes=decision.notes + trouble,
         held_until=decision.held_until,
         counts=summary_counts(decision),
     )
@@ -201,17 +200,20 @@ def _policy_text(policy: Policy) -> str:
     return json.dumps(encode(policy), sort_keys=True)
 
 
-def _store(tick: Tick, decision: Decision) -> tuple[str, str]:
-    """Return digest and key of the decision as stored; what cannot be stored is tried again."""
+def _store(tick: Tick, decision: Decision) -> tuple[str, str, tuple[str, ...]]:
+    """Return digest and key of the decision as stored, and why it was not.
+
+    What cannot be stored is tried again by the next tick, and keeps nothing else from being done.
+    """
     known, digest = tick.view.decision, decision.digest
     if known is not None and known.digest == digest:
-        return digest, known.key
+        return digest, known.key, ()
     key = decision.key_of(digest)
     try:
         tick.ports.objects.put(key, decision.to_json())
-    except (AccessDenied, Throttled, Unreachable):
-        return "", known.key if known else ""
-    return digest, key
+    except SpindownError as exc:
+        return "", known.key if known else "", (f"the whole decision was not stored: {exc}",)
+    return digest, key, ()
 
 
 def _locked_out(workload: str, ports: ControlPorts, source: str) -> Decision:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from spindown.contract.decision import decision_prefix
-from spindown.error import Unreachable
+from spindown.error import NotFound, Unreachable
 from tests.builders import minutes
 from tests.control import WORKLOAD, ControlWorld, a_pool_of, with_policy
 from tests.failure import failing
@@ -31,14 +31,17 @@ def test_a_decision_is_stored_when_it_changes_and_only_then() -> None:
     assert sum(parts.values()) == pytest.approx(stored["candidates"][0]["cost_per_item"])
 
 
-def test_a_decision_that_could_not_be_stored_is_stored_by_the_next_tick() -> None:
+@pytest.mark.parametrize("error", [Unreachable("no answer"), NotFound("no bucket")])
+def test_a_decision_that_could_not_be_stored_is_stored_by_the_next_tick(error: Exception) -> None:
     world = ControlWorld()
-    world.interfere = failing(Unreachable("no answer"), "put", times=1)
+    world.interfere = failing(error, "put", times=1)
     world.tick()
-    lost = list(world.objects.list(decision_prefix(WORKLOAD)))
+    lost, told = list(world.objects.list(decision_prefix(WORKLOAD))), world.view().decision
     world.tick(minutes(1))
 
     assert lost == []
+    assert told is not None
+    assert told.notes[-1] == f"the whole decision was not stored: {error}"
     assert len(list(world.objects.list(decision_prefix(WORKLOAD)))) == 1
 
 
