@@ -192,7 +192,7 @@ class Chronicle:
             ran = timedelta(seconds=bills[instance_id].seconds)
             assert charged >= ran - self.world.stalled
         days = self.world.view().spend.values()
-        assert sum(d.dollars for d in days) == pytest.approx(dollars, abs=1e-6), self._account(
+        assert sum(d.dollars for d in days) == pytest.approx(dollars, abs=1e-6), self._costs(
             workers
         )
         paid = sum(d.boot_seconds + d.busy_seconds + d.idle_seconds for d in days)
@@ -213,7 +213,7 @@ class Chronicle:
             return 0.0
         return worker.price_per_hour * (charged / _HOUR)
 
-    def _account(self, workers: Mapping[str, Worker]) -> str:
+    def _costs(self, workers: Mapping[str, Worker]) -> str:
         """Say for each instance what it cost and how it ended."""
         days = self.world.view().spend
         return f"{[(d.dollars, d.interruptions) for d in days.values()]} " + "; ".join(

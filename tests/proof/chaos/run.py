@@ -14,7 +14,7 @@ from spindown.app.batch.result import JobProgress, read_progress, read_records
 from spindown.app.ledger import Ledger, sum_spend
 from spindown.cli.session import Session, connect
 from spindown.contract.job.manifest import JobState
-from tests.proof.chaos.account import compare
+from tests.proof.chaos.money import compare
 from tests.proof.chaos.plant import NAME, WORKLOAD, Plant, local_system, pause
 
 ITEMS_PER_JOB = 20

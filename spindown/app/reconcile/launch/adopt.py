@@ -32,7 +32,7 @@ _REPLAY_WITHIN: timedelta = UNSEEN_FOR
 _DESCRIBED_FOR = timedelta(hours=1)
 NEVER = "it never reached EC2"
 #: No instance of it runs, but one may have run and ended while no tick looked.
-UNTOLD = "nobody asked EC2 for over an hour: what it gave and ended again is not in the account"
+UNTOLD = "nobody asked EC2 for over an hour: what it gave and ended again is not in the spend"
 
 
 def adopt(tick: Tick) -> None:
