@@ -95,7 +95,7 @@ def _cost(
     return dollars
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 15), st.integers(1, 12)), min_size=1, max_size=3),
     st.sampled_from([0.3, 0.45]),
@@ -145,6 +145,30 @@ def test_the_table_takes_the_best_bound_and_forgets_what_is_of_other_traffic() -
     assert "| S1, 60 min |  |  | 1.100 |  | 1.200 |  |" in table
     assert "mean, 10 min |  |  | 1.200 | 1.250 | 1.100 | 1.056 |" in table
     assert "mean, 60 min |  |  | 1.100 |  | 1.200 |  |" in table
+    assert "at 60 minutes" not in table
+
+
+@pytest.mark.parametrize(
+    ("least", "found", "verdict"),
+    [
+        (11.1, 11.5, "target of 1.10 cannot be had by anybody"),
+        (10.9, 11.1, "target of 1.10 lies between the two"),
+        (10.5, 10.9, "target of 1.10 can be had by who knows every arrival beforehand"),
+    ],
+)
+def test_the_page_says_what_bound_and_schedule_show_of_the_target(
+    least: float, found: float, verdict: str
+) -> None:
+    bounds = {"bounded_wait": 10.0, "sparse_wait": 10.0}
+    seed = {f"bound {p}": bounds for p in ("10 min", "60 min")}
+    seed |= {f"ours {p}": {"dollars": 12.0} for p in ("10 min", "60 min")}
+    told = {"dollars": least, "found": found, "parts": 1.0, "bounded_wait": 10.0}
+
+    page = wholes({"S1": {"1": seed}}, {"S1": {"1": {"10 min": told, "60 min": told}}})
+
+    assert verdict in page
+    assert f"less than {least / 10.0:.3f} times L2" in page
+    assert f"every arrival: {found / 10.0:.3f}. Ours, not knowing them: 1.200." in page
 
 
 @given(

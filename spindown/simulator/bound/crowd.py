@@ -11,7 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from spindown.simulator.bound.price import Prices, refund_share
+from spindown.simulator.bound.price import Prices
+from spindown.simulator.bound.refund import refund_share
 from spindown.simulator.bound.supply import Offered, Supply
 from spindown.simulator.scenario import Arrival
 

@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from spindown.domain.offer import extra_price_per_hour
+from spindown.simulator.bound.refund import refund_share
 from spindown.simulator.bound.supply import Offered, Supply
 from spindown.simulator.scenario import SimScenario
 
@@ -75,19 +76,3 @@ class Prices:
     def _least(self, values: list[float], begins: float, ends: float) -> float:
         first, last = self._span(begins, ends)
         return min(values[first : last + 1])
-
-
-def refund_share(reclaims_per_hour: float, boot_hours: float = 0.0) -> float:
-    """Return the largest mean share of its working hours that a spot instance does not pay for.
-
-    With reclaims at a rate of l an hour, an instance that its owner ends after an hour runs
-    (1 - e^-l) / l hours in the mean, of which e^-l are paid; ending it sooner or later makes the
-    free share smaller. A boot of b hours is paid like work and is none: then it is the share of
-    (1 - e^-l) / l - b, and 0 if that is less, since an instance that lives for ever pays for all.
-    Worked: l = 0.1 gives 0.049, and 0.024 with a boot of 90 s.
-    """
-    if reclaims_per_hour <= 0.0:
-        return 0.0
-    lives = math.exp(-reclaims_per_hour)
-    works = (1.0 - lives) / reclaims_per_hour - boot_hours
-    return max(0.0, 1.0 - lives / works) if works > 0.0 else 0.0

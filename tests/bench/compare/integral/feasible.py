@@ -1,22 +1,28 @@
 """A schedule that knows all arrivals and prices: how near to a bound the optimum can be at most.
 
-List scheduling with a few parameters, the best of them taken for each part of a trace: machines of
-one speed; once nothing is open, some open so long after the first arrival; a job goes to the open
-machine that is free last, or first, of those that start it in time; where none does, another opens
-when the job is due. A machine ends where its next job is farther away than a boot.
+It begins as list scheduling with a few parameters, the best of them taken for each part of a trace:
+machines of one speed; once nothing is open, some open so long after the first arrival; a job goes
+to the open machine that is free last, or first, of those that start it in time; where none does,
+another opens when the job is due. A machine ends where its next job is farther away than a boot.
+``search`` makes it cheaper then, with machines of all speeds.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from random import Random
 
 from spindown.simulator import Arrival, SimScenario
+from tests.bench.compare.integral.bill import Bill
 from tests.bench.compare.integral.market import Market, parts
+from tests.bench.compare.integral.search import Plan, Search
 
 #: Share of the promise for which work gathers, and how many machines open then.
 _HOLDS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.0)
 _OPENED = (1, 2, 3, 4)
+#: Of the search, for one part.
+_ROUNDS_AT_LEAST, _ROUNDS_AT_MOST = 200, 6_000
 
 #: A machine's jobs in order: which, from when to when.
 Run = list[tuple[int, float, float]]
@@ -29,30 +35,36 @@ class _Machine:
     run: Run = field(default_factory=list)
 
 
-def feasible(scenario: SimScenario, *, start_within: float) -> float:
-    """Return the USD of the cheapest schedule found, if it pays for every hour and loses none.
+def feasible(scenario: SimScenario, *, start_within: float, rounds: int = 3) -> float:
+    """Return the USD in the mean of the cheapest schedule found.
 
-    With the hours that EC2 does not charge it would be cheaper, with the machines that EC2 takes
-    away dearer; no schedule can count on either.
+    It does not know when EC2 will take a machine (``bill``). Boots take their mean, and nothing is
+    worked on twice.
 
     Args:
-        scenario: arrivals, prices and boots; capacity and the controller play no part.
+        scenario: arrivals, prices, reclaims and boots; capacity and the controller play no part.
         start_within: seconds from a job's arrival to its start, at most.
+        rounds: of the search, for each job of a part.
     """
     market = Market(scenario, is_refunded=False)
-    return math.fsum(
-        _cheapest(jobs, market, start_within, scenario.delays.commit)
-        for jobs in parts(scenario, market, start_within)
-    )
+    bills = {speed: Bill(scenario, market, speed) for speed in market.hours}
+    commit, dollars = scenario.delays.commit, 0.0
+    for jobs in parts(scenario, market, start_within):
+        search = Search(jobs, bills, start_within, commit, market.boot, Random(len(jobs)))
+        plans = _cheapest(jobs, market, start_within, commit)
+        count = min(max(rounds * len(jobs), _ROUNDS_AT_LEAST), _ROUNDS_AT_MOST)
+        dollars += math.fsum(each.dollars for each in search.improve(plans, count))
+    return dollars
 
 
-def _cheapest(jobs: Sequence[Arrival], market: Market, within: float, commit: float) -> float:
-    best = math.inf
+def _cheapest(jobs: Sequence[Arrival], market: Market, within: float, commit: float) -> list[Plan]:
+    least, best = math.inf, list[Plan]()
     for speed, share, opened, is_packed in product(market.hours, _HOLDS, _OPENED, (True, False)):
         takes = [each.work_seconds / speed + commit for each in jobs]
         runs = list_runs(jobs, takes, within, share * within, market.boot, opened, is_packed)
         dollars = math.fsum(market.charge(speed, run[0][1], run[-1][2]) for run in runs)
-        best = min(best, dollars)
+        if dollars < least:
+            least, best = dollars, [(speed, [number for number, _, _ in run]) for run in runs]
     return best
 
 

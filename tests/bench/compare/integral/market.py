@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import Arrival, Listing, SimScenario
 from spindown.simulator.bound import mean_boot
-from spindown.simulator.bound.price import refund_share
+from spindown.simulator.bound.refund import refund_share
 from spindown.simulator.scenario import value_at
 
 _HOUR = 3600.0

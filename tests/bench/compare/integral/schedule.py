@@ -46,6 +46,8 @@ _ALIKE = 1.1
 _BOOT_AT_MOST = 600.0
 #: More columns take minutes.
 _COLUMNS_AT_MOST = 250_000
+#: So few take seconds with steps of half the length.
+_FEW_COLUMNS = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +66,8 @@ def integral(
     start_within: float,
     is_refunded: bool = True,
     steps: float = 10.0,
-    block: int = 60,
-    seconds: float = 1.0,
+    block: int = 180,
+    seconds: float = 3.0,
 ) -> Integral | None:
     """Return the bound; None if work is too dense for it to be found within minutes.
 
@@ -74,7 +76,8 @@ def integral(
         start_within: seconds from a job's arrival to its start, at most; a job that has begun is
             worked on without a pause.
         is_refunded: whether hours that EC2 will not charge may be sought out.
-        steps: of time in a promise: more are tighter, and slower to solve.
+        steps: of time in a promise, twice as many where a part is small: more are tighter, and
+            slower to solve.
         block: steps in a block.
         seconds: for the whole numbers of each block.
     """
@@ -85,6 +88,11 @@ def integral(
         if part.program.columns > _COLUMNS_AT_MOST:
             return None
         found, loose = part.program.solve(seconds)
+        if part.program.columns <= _FEW_COLUMNS:
+            fine = _Part(
+                jobs, scenario, market, start_within, start_within / steps / 2.0, 2 * block
+            )
+            found = max(found, fine.program.solve(seconds)[0])
         dollars, relaxed, count = dollars + found, relaxed + loose, count + 1
     return Integral(dollars=dollars, relaxed=relaxed, parts=count)
 

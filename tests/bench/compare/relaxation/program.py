@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import Listing
-from spindown.simulator.bound.price import refund_share
+from spindown.simulator.bound.refund import refund_share
 from spindown.simulator.scenario import value_at
 
 Terms = Sequence[tuple[int, float]]
