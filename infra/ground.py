@@ -34,6 +34,9 @@ class DeploymentStack(Stack):
             env=Environment(region=region or deployment.region),
             description=f"Spindown deployment {deployment.name}: {holds}",
             synthesizer=synthesizer,
+            # A template may have a megabyte (AWS CloudFormation User Guide, "Quotas"), half of
+            # which would be blanks.
+            suppress_template_indentation=True,
         )
         Tags.of(self).add(tag.DEPLOYMENT, deployment.name)
 

@@ -152,10 +152,7 @@ class Control(Construct):
     def _refresh_offers(self) -> list[iam.PolicyStatement]:
         bucket_arn = self._ground.store.bucket.bucket_arn
         return [
-            grant.read_settings(
-                deployment=self._ground.deployment.name,
-                workloads=[one.name for one in self._workloads],
-            ),
+            grant.read_settings(deployment=self._ground.deployment.name),
             see_missing_objects(bucket_arn=bucket_arn),
             grant.keep_offers(bucket_arn=bucket_arn),
             *grant.see_market(),

@@ -42,12 +42,15 @@ def tell_people(*, topic_arn: str) -> iam.PolicyStatement:
     return allow("TellPeople", ["sns:Publish"], [topic_arn])
 
 
-def read_settings(*, deployment: str, workloads: Sequence[str]) -> iam.PolicyStatement:
-    """Return the reading of the deployment's parameters, live edits among them."""
+def read_settings(*, deployment: str) -> iam.PolicyStatement:
+    """Return the reading of the deployment's parameters, live edits among them.
+
+    Not by the names of the workloads, of which there may be more than a policy has room for.
+    """
     names = [
         deployment_parameter(deployment),
-        *(workload_parameter(deployment, name) for name in workloads),
-        *(live_parameter(deployment, name) for name in workloads),
+        workload_parameter(deployment, "*"),
+        live_parameter(deployment, "*"),
     ]
     return allow("ReadSettings", ["ssm:GetParameters"], [parameter(name) for name in names])
 

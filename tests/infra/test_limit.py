@@ -1,5 +1,6 @@
 """What a deployment grows to is what CloudFormation and IAM take, or a sentence says so."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,16 @@ import pytest
 from infra.deployment import describe, load_config, synthesise_app
 from infra.grant.limit import POLICIES_MAX, POLICY_CHARACTERS_MAX, check_roles, measure
 from spindown.error import ConfigError
-from tests.infra.assembly import PLAIN, Assembly, describe_core, make_app, write_project
+from tests.infra.assembly import (
+    PLAIN,
+    Assembly,
+    describe_core,
+    listed,
+    make_app,
+    synthesise_core,
+    write_project,
+)
+from tests.infra.policy import resolve
 
 
 def a_config(workloads: int, *regions: str) -> str:
@@ -52,6 +62,19 @@ def test_no_policy_of_a_large_outpost_is_too_long(tmp_path: Path) -> None:
     # Split, and nothing lost.
     sids = [s["Sid"] for one in attached for s in one["PolicyDocument"]["Statement"]]
     assert len(sids) == len(set(sids)) == 13
+
+
+def test_no_statement_alone_is_longer_than_a_policy(tmp_path: Path) -> None:
+    """CDK spreads statements over policies and divides none."""
+    text = a_config(30)
+    for number in reversed(range(30)):
+        name = f"w{number:02}-which-has-a-name-this-long"
+        text = text.replace(f"[workload.w{number}.", f"[workload.{name}.")
+    core = synthesise_core(write_project(tmp_path, text), tmp_path / "out")
+
+    for statement in core.statements("ControlScalerRole").values():
+        arns = [resolve(core, one) for one in listed(statement["Resource"])]
+        assert len(json.dumps(arns)) < POLICY_CHARACTERS_MAX - 1000, statement["Sid"]
 
 
 def test_a_role_that_would_have_too_many_policies_is_told_of() -> None:

@@ -35,6 +35,11 @@ KEPT = {
         f"{_LAUNCHED}{one}/*]": _MADE_BY_THE_LAUNCH
         for one in ("fleet", "instance", "network-interface", "volume")
     },
+    **{
+        f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ssm:<AWS::Region>:<AWS::AccountId>"
+        f":parameter/spindown/lab/{kind}/*]": "parameters of the deployment, one for each workload"
+        for kind in ("live", "workload")
+    },
     f"{_LAUNCHED}spot-instances-request/*]": "it is made beside an instance, which bears our tag",
     **{
         f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:s3:::{one}*]": (
