@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from spindown.cli.advise.deadline import Postponed, long_jobs, with_deadline
 from spindown.cli.advise.search import Known, Settings, Trial, search
 from spindown.cli.history.gather import Gathered
 from spindown.cli.simulate.contest import Contestant, Role
@@ -59,6 +60,8 @@ class Advice:
     present_idle: Idle
     best_idle: Idle
     verdicts: tuple[Verdict, ...]
+    #: None: no job is long, or a deadline has nothing to do.
+    postponed: Postponed | None = None
     simulations: int
 
     @property
@@ -106,7 +109,16 @@ def advise(gathered: Gathered, promise: float | None, simulate: Simulate) -> Adv
         verdicts=(),
         simulations=0,
     )
-    return replace(advice, verdicts=_judge(advice, count), simulations=count.done)
+    postponed, verdicts = _postpone(advice, count), _judge(advice, count)
+    return replace(advice, verdicts=verdicts, postponed=postponed, simulations=count.done)
+
+
+def _postpone(advice: Advice, count: "_Count") -> Postponed | None:
+    long = long_jobs(advice.best, advice.gathered, advice.months)
+    if long is None:
+        return None
+    (result,) = count("finish_within", [with_deadline(advice.best.settings, long)])
+    return Postponed(long=long, result=result)
 
 
 class _Count:

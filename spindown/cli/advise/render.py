@@ -12,11 +12,21 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.cli.advise.advice import Advice, Idle
-from spindown.cli.advise.search import Settings, Trial, keeps_promise
+from spindown.cli.advise.deadline import postponed_to_json, say_postponed
+from spindown.cli.advise.search import GATHER, Settings, Trial, keeps_promise
 from spindown.cli.simulate.table import format_days, format_wait
 from spindown.config import format_duration
 from spindown.domain.advice import Answer, Verdict
+from spindown.domain.policy import Policy
 
+#: What may be advised and changed live.
+_LIVE_KEYS = (
+    "start_within",
+    "scale_up_threshold",
+    "drain_within",
+    "idle_timeout",
+    "max_price_per_hour",
+)
 _COLOURS = {Answer.YES: "bold yellow", Answer.NO: "green", Answer.JUDGE: "cyan"}
 
 
@@ -40,6 +50,7 @@ def render_advice(advice: Advice) -> RenderableType:
         _table(advice),
         Text(),
         *_how_to_apply(advice),
+        *_long_jobs(advice),
         Text(),
         Text("When not to use this", style="bold"),
         *_verdicts(advice),
@@ -97,6 +108,12 @@ def settings_lines(advice: Advice) -> list[Line]:
             advised=_spell(best.policy.start_within),
         ),
         Line(
+            key="scale_up_threshold",
+            now=_spell_threshold(now.policy),
+            advised=_spell_threshold(best.policy),
+            why=_say_threshold(best.policy),
+        ),
+        Line(
             key="drain_within",
             now=_spell(now.policy.drain_within),
             advised=_spell(best.policy.drain_within),
@@ -135,7 +152,7 @@ def policy_command(advice: Advice) -> str:
     """Return the line that puts the advised policy into force; "": there is nothing to change."""
     now, best = advice.present.settings.policy, advice.best.settings.policy
     changes = []
-    for key in ("start_within", "drain_within", "idle_timeout", "max_price_per_hour"):
+    for key in _LIVE_KEYS:
         value = getattr(best, key)
         if value != getattr(now, key):
             changes.append(f"{key}={_spell(value)}")
@@ -167,6 +184,14 @@ def _how_to_apply(advice: Advice) -> Iterator[RenderableType]:
         yield Text("There is nothing to apply.")
 
 
+def _long_jobs(advice: Advice) -> Iterator[RenderableType]:
+    if advice.postponed is not None:
+        said = say_postponed(advice.postponed, advice.best.settings.policy, advice.months)
+        yield Text()
+        yield Text("If jobs may be done later", style="bold")
+        yield Padding(Text(said), (0, 0, 0, 4), expand=False)
+
+
 def _verdicts(advice: Advice) -> Iterator[RenderableType]:
     for verdict in advice.verdicts:
         head = Text(f"{verdict.case}: ")
@@ -177,7 +202,17 @@ def _verdicts(advice: Advice) -> Iterator[RenderableType]:
 def _spell(value: object) -> str:
     if value is None:
         return "auto"
-    return format_duration(value) if isinstance(value, timedelta) else f"{value:g}"
+    # A whole number stays whole: a million is not 1e+06 messages.
+    return format_duration(value) if isinstance(value, timedelta) else f"{value:.10g}"
+
+
+def _spell_threshold(policy: Policy) -> str:
+    return f"{policy.scale_up_threshold:,}"
+
+
+def _say_threshold(policy: Policy) -> str:
+    gathers = policy.scale_up_threshold >= GATHER
+    return "work gathers for as long as start_within allows" if gathers else ""
 
 
 def _spell_idle(settings: Settings, idle: Idle) -> str:
@@ -202,6 +237,7 @@ def _say_types(trial: Trial) -> str:
 
 def advice_to_json(advice: Advice) -> dict[str, Any]:
     """Return an advice for programs."""
+    postponed = advice.postponed
     return {
         "workload": advice.gathered.subject.workload,
         "arrivals": advice.gathered.traffic.source,
@@ -215,6 +251,7 @@ def advice_to_json(advice: Advice) -> dict[str, Any]:
         "saving_a_month": advice.saving_a_month,
         "command": policy_command(advice),
         "families": families_line(advice),
+        "long_jobs": postponed and postponed_to_json(postponed, advice.months),
         "when_not": [_verdict_to_json(verdict) for verdict in advice.verdicts],
         "simulations": advice.simulations,
     }
@@ -225,13 +262,15 @@ def _trial_to_json(trial: Trial, idle: Idle, advice: Advice) -> dict[str, Any]:
     return {
         "settings": {
             "start_within": _spell(policy.start_within),
+            "scale_up_threshold": policy.scale_up_threshold,
             "drain_within": _spell(policy.drain_within),
             "idle_timeout": _spell(policy.idle_timeout),
             "max_price_per_hour": policy.max_price_per_hour,
             "families_denied": sorted(trial.settings.families_denied),
         },
         "dollars_a_month": advice.a_month(trial),
-        "dollars_per_item": result.dollars_per_item,
+        # JSON has no infinity.
+        "dollars_per_item": result.dollars_per_item if result.items_done else None,
         "wait_p50_seconds": result.wait.p50,
         "wait_p95_seconds": result.wait.p95,
         "keeps_promise": keeps_promise(result, advice.promise),

@@ -1,5 +1,6 @@
 """``spindown advise``: the cheapest settings within a promise, and the figures behind them."""
 
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,15 +9,22 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from rich.console import Console
 
 from spindown.aws.wiring import Aws
-from spindown.cli.advise.search import Known, Settings, Trial, search
+from spindown.cli.advise.advice import advise
+from spindown.cli.advise.deadline import long_jobs
+from spindown.cli.advise.render import advice_to_json, render_advice
+from spindown.cli.advise.search import GATHER, Known, Settings, Trial, search
 from spindown.cli.history.arrival import Traffic, keep_last
 from spindown.cli.history.gather import Asked, gather
 from spindown.cli.main import main
 from spindown.cli.session import Session
+from spindown.cli.simulate.contest import Contestant, run_contest
+from spindown.config import parse_duration
 from spindown.contract.row import BOOT_RATE, JOB_RATE
-from spindown.domain.policy import Policy
+from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Policy, Rung
 from spindown.error import BadInput
 from spindown.memory import MemoryClock, MemoryTrafficHistory
 from spindown.simulator import Arrival, SimResult, simulate
@@ -64,15 +72,15 @@ def test_each_setting_is_varied_on_the_best_so_far() -> None:
     best = search(a_present(g4dn_xlarge=3), KNOWN, attempts)
 
     assert best.result.dollars == 70.0
-    assert best.settings.policy.start_within == minutes(30)
+    assert best.settings.policy.start_within == minutes(28)
     assert best.settings.policy.max_price_per_hour == 4.0
-    assert {each.policy.start_within for each in attempts.tried["idle_timeout"]} == {minutes(30)}
+    assert {each.policy.start_within for each in attempts.tried["idle_timeout"]} == {minutes(28)}
     assert [each.policy.idle_timeout for each in attempts.tried["idle_timeout"]] == [
         timedelta(seconds=60),
         timedelta(seconds=400),
         minutes(10),
     ]
-    assert sum(map(len, attempts.tried.values())) <= 14
+    assert sum(map(len, attempts.tried.values())) <= 18
 
 
 def test_a_setting_that_breaks_the_promise_or_leaves_work_undone_is_not_advised() -> None:
@@ -90,6 +98,34 @@ def test_no_start_is_tried_that_is_later_than_the_promise() -> None:
         minutes(1),
         minutes(4),
     }
+    # Longer than the grid, what is asked for itself is tried, with room for the last jobs.
+    search(a_present(), replace(KNOWN, promise=7200.0), attempts)
+    assert max(each.policy.start_within for each in attempts.tried["start_within"]) == minutes(114)
+    assert {each.policy.start_within for each in attempts.tried["scale_up_threshold"]} == {
+        minutes(5),
+        minutes(30),
+        minutes(114),
+    }
+
+
+def test_no_start_is_tried_that_a_deadline_leaves_no_time_for() -> None:
+    attempts = Attempts()
+    present = a_present()
+    policy = Policy(finish_within=minutes(25))
+    search(replace(present, settings=replace(present.settings, policy=policy)), KNOWN, attempts)
+
+    assert max(each.policy.start_within for each in attempts.tried["start_within"]) == minutes(21)
+
+
+def test_work_gathers_where_that_is_cheaper_and_not_where_it_is_not() -> None:
+    gathers = search(a_present(), KNOWN, Attempts(scale_up_threshold=a_result(60.0)))
+    policy = gathers.settings.policy
+    at_once = Attempts(scale_up_threshold=a_result(50.0))
+    back = search(gathers, KNOWN, at_once)
+
+    assert (policy.scale_up_threshold, policy.start_within) == (GATHER, minutes(28))
+    assert [each.policy.scale_up_threshold for each in at_once.tried["scale_up_threshold"]] == [1]
+    assert back.settings.policy.scale_up_threshold == 1
 
 
 def test_dearer_settings_are_advised_where_the_present_ones_break_the_promise() -> None:
@@ -241,7 +277,73 @@ def test_an_advice_is_printed_and_told_as_json(
     ]
     assert all(each["sentence"] in " ".join(text.split()) for each in told["when_not"])
     assert told["command"] in text
-    assert told["simulations"] <= 17
+    assert told["long_jobs"] is None
+    assert "If jobs may be done later" not in text
+    assert told["simulations"] <= 21
+
+
+SPOT, ON_DEMAND = CapacityType
+LONG = "timestamp,items,item_seconds\n" + "".join(
+    f"2026-06-01T{hour:02}:00:00Z,{items},30\n" for hour, items in ((9, 900), (14, 1500), (20, 10))
+)
+
+
+def test_what_a_deadline_could_do_for_long_jobs_is_said_and_not_advised(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "traffic.csv").write_text(LONG, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    asked = Asked(arrivals="traffic.csv", prices="sample")
+    advice = advise(gather(asked), 60.0, run_alone)
+    told = advice_to_json(advice)["long_jobs"]
+    console = Console(file=io.StringIO(), width=200)
+    console.print(render_advice(advice))
+    text = " ".join(cast("io.StringIO", console.file).getvalue().split())
+
+    # A job of 1,500 items is split into a child of 1,000 and one of 500.
+    assert told["longest_seconds"] < 1000 * 30.0
+    within = parse_duration(told["finish_within"])
+    assert within >= 2 * timedelta(seconds=told["longest_seconds"])
+    assert told["spared_a_month_at_most"] > told["spared_an_hour"] > 0.0
+    assert told["finished_within_seconds"] <= within.total_seconds()
+    assert f"finish_within={told['finish_within']} lets them wait for spot" in text
+    assert f"the month costs ${told['dollars_a_month']:,.2f} with it" in text
+    assert advice.best.settings.policy.finish_within is None
+
+
+def run_alone(contestants: Sequence[Contestant]) -> list[SimResult]:
+    scenario = gather(Asked(arrivals="traffic.csv", prices="sample")).scenario
+    outcomes = run_contest(scenario, contestants[:1], seed=1, processes=1, report=lambda *_: None)
+    return [outcomes[0].result] * len(contestants)
+
+
+@pytest.mark.parametrize(
+    "ladder",
+    [
+        pytest.param((("0s", [ON_DEMAND]),), id="on demand alone"),
+        pytest.param((("0s", [SPOT]),), id="spot alone"),
+        pytest.param((("0s", [SPOT, ON_DEMAND]), ("5m", [ON_DEMAND])), id="on demand at once"),
+    ],
+)
+def test_a_deadline_has_nothing_to_do_where_no_rung_waits_for_on_demand(
+    ladder: tuple[tuple[str, list[CapacityType]], ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "traffic.csv").write_text(LONG, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    gathered = gather(Asked(arrivals="traffic.csv", prices="sample"))
+    rungs = tuple(
+        Rung(after=parse_duration(after), capacity_types=frozenset(kinds))
+        for after, kinds in ladder
+    )
+    present = a_present(g4dn_xlarge=3)
+    settings = replace(present.settings, policy=Policy(ladder=rungs))
+
+    assert long_jobs(present, gathered, 1.0) is not None
+    assert long_jobs(replace(present, settings=settings), gathered, 1.0) is None
+    due = replace(present.settings, policy=Policy(finish_within=timedelta(hours=9)))
+    assert long_jobs(replace(present, settings=due), gathered, 1.0) is None
 
 
 @pytest.mark.parametrize(

@@ -98,9 +98,7 @@ def test_columns_that_are_missing_are_said_to_be_assumed(tmp_path: Path) -> None
         ),
         pytest.param("timestamp\n1,2\n", "line 2 is '1,2': give it 1 cell as", id="too many cells"),
         pytest.param('timestamp\n"1\n', "line 2", id="an open quote"),
-        pytest.param(
-            "timestamp,items\n1,100001\n", "items is '100001': write at most", id="huge"
-        ),
+        pytest.param("timestamp,items\n1,100001\n", "items is '100001': write at most", id="huge"),
     ],
 )
 def test_a_file_that_is_wrong_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
