@@ -14,7 +14,7 @@ from functions.port import control_ports, deployment_name
 from spindown.app.control import ControlPorts
 from spindown.app.interrupt import react
 from spindown.contract.event import parse_instance_event
-from spindown.error import ContractError
+from spindown.error import ContractError, NotFound
 
 logger = Logger(service="interruption")
 
@@ -23,7 +23,7 @@ def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) 
     """Act on an event; return what came of it."""
     try:
         reaction = react(parse_instance_event(event), ports, holder=holder)
-    except ContractError as exc:
+    except (ContractError, NotFound) as exc:
         return acknowledge(exc, function="interruption", deployment=deployment, ports=ports)
     return {
         "instance_id": reaction.instance_id,

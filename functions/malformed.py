@@ -1,6 +1,7 @@
-"""What to do with an event that cannot be read: count it, say why, and let it go.
+"""What to do with an event that cannot be read, or is of a workload that is gone.
 
-An error would make Lambda and EventBridge send the very same event again.
+It is counted and let go, and the log says why: an error would make Lambda and EventBridge send
+the very same event again.
 """
 
 from aws_lambda_powertools import Logger

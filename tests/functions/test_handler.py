@@ -10,7 +10,7 @@ import pytest
 from functions import interruption, offers, scaler
 from spindown.app.offers import load_catalogue
 from spindown.contract.row import spend_sort
-from spindown.error import Unreachable
+from spindown.error import NotFound, Unreachable
 from tests.builders import minutes
 from tests.control import DEPLOYMENT, ControlWorld
 from tests.failure import failing
@@ -130,6 +130,18 @@ def test_the_end_of_an_instance_frees_its_job() -> None:
     said = interruption.handle(event, deployment=DEPLOYMENT, holder="r", ports=world.ports)
 
     assert said["leases_freed"] == 1
+
+
+def test_the_end_of_an_instance_whose_workload_a_deploy_has_left_out_is_let_go() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    event = load("instance_state_change")
+    event["detail"]["instance-id"] = worker.instance_id
+    world.interfere = failing(NotFound("no workload classify"), "workload")
+
+    said = interruption.handle(event, deployment=DEPLOYMENT, holder="r", ports=world.ports)
+
+    assert (said["outcome"], said["summary"]) == ("ignored", "no workload classify")
 
 
 def test_offers_are_refreshed() -> None:
