@@ -6,7 +6,7 @@ from functools import lru_cache
 from spindown.app.port import Key, Table
 from spindown.contract import row as rows
 from spindown.contract.codec import decode
-from spindown.contract.row import RateRow, SpendRow, pool_sort, workload_partition
+from spindown.contract.row import RateRow, pool_sort, workload_partition
 from spindown.domain.fleet import Worker
 from spindown.domain.learning import (
     Knowledge,
@@ -18,18 +18,10 @@ from spindown.domain.offer import CapacityType, Pool
 
 _THROUGHPUT = f"{rows.RATE}throughput#"
 _POOL = f"{rows.RATE}pool#"
-_NONE: Mapping[str, SpendRow] = {}
-#: Days whose launches are looked at, and how many launches say something.
-_DAYS = 2
-_LAUNCHES_AT_LEAST = 5
 
 
 def read_knowledge(
-    rates: Mapping[str, RateRow],
-    *,
-    slots: str,
-    workers: Iterable[Worker] = (),
-    spend: Mapping[str, SpendRow] = _NONE,
+    rates: Mapping[str, RateRow], *, slots: str, workers: Iterable[Worker] = ()
 ) -> Knowledge:
     """Return what a workload has shown so far.
 
@@ -37,7 +29,6 @@ def read_knowledge(
         rates: sort key -> row, as the ledger holds them; an unknown key is left out.
         slots: ``run.slots`` of the workload.
         workers: those that there are.
-        spend: UTC day -> what was spent and done in it.
     """
     empty = RateRow()
     return Knowledge(
@@ -49,7 +40,6 @@ def read_knowledge(
         items_per_job=rates.get(rows.JOB_RATE, empty).samples,
         checkpoints=rates.get(rows.CHECKPOINT_RATE, empty).samples,
         slots=slots,
-        items_per_launch=_items_per_launch(spend),
     )
 
 
@@ -60,12 +50,6 @@ def read_interruption_rate(table: Table, workload: str, worker: Worker) -> float
     key = Key(partition=workload_partition(workload), sort=pool_sort(worker.pool))
     rate = decode(RateRow, table.get(key) or {})
     return interruption_rate(PoolRecord(interruptions=rate.count, hours=rate.hours), None)
-
-
-def _items_per_launch(spend: Mapping[str, SpendRow]) -> float:
-    days = [spend[day] for day in sorted(spend)[-_DAYS:]]
-    launched = sum(day.instances for day in days)
-    return sum(day.items for day in days) / launched if launched >= _LAUNCHES_AT_LEAST else 0.0
 
 
 def _throughputs(

@@ -168,7 +168,6 @@ def gather(
             view.rates,
             slots=settings.run.slots,
             workers=view.workers.values(),
-            spend=view.spend,
         ),
         workers=dict(view.workers),
         launches=dict(view.launches),

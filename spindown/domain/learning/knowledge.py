@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from spindown.domain.fleet import Worker
 from spindown.domain.learning.prior import USUAL_VCPUS, relative_throughput
-from spindown.domain.learning.sample import ROBUST_FROM, quantile, worth_in_reports
+from spindown.domain.learning.sample import ROBUST_FROM, quantile
 from spindown.domain.offer import HOURS_PER_MONTH, InstanceType, Pool, slot_count
 from spindown.domain.policy import Policy
 
@@ -61,8 +61,6 @@ class Knowledge:
     checkpoints: tuple[float, ...] = ()
     #: "per-gpu", "per-instance" or a number: how reports a slot add up to an instance.
     slots: str = "per-gpu"
-    #: Items that a launched worker has done in the mean of the last days; 0: not known.
-    items_per_launch: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +74,8 @@ class Throughput:
     samples: int
 
 
-#: Busy hours that the prior is worth at least: 5 s. A job of half a minute outweighs it six times,
-#: so where jobs are alike one job decides; a report of a second says more about starting up than
-#: about the GPU.
+#: Busy hours that the prior is worth: 5 s. A job of half a minute outweighs it six times, so one
+#: job decides; a report of a second says more about starting up than about the GPU.
 PRIOR_BUSY_HOURS = 5.0 / 3600.0
 #: By how much the median of the reports bounds their mean, at least: one job that hung
 #: moves the estimate by at most this factor, however long it hung, where jobs are alike.
@@ -102,10 +99,10 @@ def throughput(
     """Return what an instance of this type is expected to do for this workload.
 
     A measured (GPU, count) is pulled toward its prior, scaled by what the workload showed over
-    all: (items + prior x w) / (hours + w), with w from ``prior_hours``. Worked, a scale of 1 and
-    w = 5 s: prior 1000 an hour, one job of 35 s at 500 an hour: (500 x 35 + 1000 x 5) / 40 = 562.5
-    an hour. An unmeasured one is its prior times what the workload showed, on the same GPU in
-    other counts if there are any, else on all.
+    all: (items + prior x w) / (hours + w), w = 5 s. Worked, a scale of 1: prior 1000 an hour, one
+    job of 35 s at 500 an hour: (500 x 35 + 1000 x 5) / 40 = 562.5 an hour. An unmeasured one is
+    its prior times what the workload showed, on the same GPU in other counts if there are any,
+    else on all.
 
     Args:
         knowledge: what is known.
@@ -147,7 +144,7 @@ def _throughput(
         return Throughput(items_per_hour=prior * own, measured=False, samples=0)
     scale = workload_scale(knowledge, policy) if scale is None else scale
     items = _robust_rate(record) * record.hours
-    weight = prior_hours(knowledge, record)
+    weight = PRIOR_BUSY_HOURS
     rate = (items + prior * scale / slots * weight) / (record.hours + weight)
     return Throughput(items_per_hour=rate * slots, measured=True, samples=record.reports)
 
@@ -190,16 +187,10 @@ def _scale(knowledge: Knowledge, policy: Policy, gpu_name: str | None) -> float 
             continue
         slots = slot_count(count, knowledge.slots)
         prior = policy.throughput_estimate * relative_throughput(name, count) / slots
-        weight = record.hours / (record.hours + prior_hours(knowledge, record))
+        weight = record.hours / (record.hours + PRIOR_BUSY_HOURS)
         logs += weight * math.log(_robust_rate(record) / prior)
         weights += weight
     return math.exp(logs / weights) if weights > 0.0 else None
-
-
-def prior_hours(knowledge: Knowledge, record: ThroughputRecord) -> float:
-    """Return the busy hours that a data sheet is worth beside a record: 5 s, or a few reports."""
-    reports = worth_in_reports(each.rates for each in knowledge.throughput.values())
-    return max(PRIOR_BUSY_HOURS, reports * record.hours / max(record.reports, 1))
 
 
 def _robust_rate(record: ThroughputRecord) -> float:

@@ -21,9 +21,6 @@ class Demand:
     items_per_job: float
     #: Slots that are wanted however fast each is, since jobs start side by side.
     slots: int = 0
-    #: Throughput of the fleet that there is, and what a launched worker has done in the mean.
-    fleet_items_per_hour: float = 0.0
-    items_per_launch: float = 0.0
     #: GiB of input and of output an item, paid for where they cross regions.
     gib_in_per_item: float = 0.0
     gib_out_per_item: float = 0.0

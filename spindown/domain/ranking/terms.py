@@ -282,19 +282,15 @@ def load_of(demand: Demand, items_per_hour: float, slots: int) -> Load:
     n = min(jobs, ceil(need / r)), W = max(backlog left / n, one job's items). An instance with
     several slots takes as many jobs at once: n counts instances, and with fewer jobs than slots
     only that share of its throughput is of use. ``demand.slots`` are wanted however fast they are.
-    Who joins a fleet F goes on after the backlog with what comes next: W is at least what a launch
-    has done in the mean, as far as others carry the load, times F / (F + r).
     """
     jobs = max(1, demand.jobs)
     useful = items_per_hour * min(1.0, jobs / slots)
     needed = math.ceil(demand.need_items_per_hour / useful)
     needed = max(1, needed, math.ceil(demand.slots / slots))
     workers = min(math.ceil(jobs / slots), needed)
-    fleet = demand.fleet_items_per_hour
-    lasting = demand.items_per_launch * fleet / (fleet + items_per_hour)
     return Load(
         items_per_hour=useful,
         workers=workers,
-        items=max(demand.backlog_items / workers, lasting, demand.items_per_job, 1.0),
+        items=max(demand.backlog_items / workers, demand.items_per_job, 1.0),
         slot_items_per_hour=items_per_hour / slots,
     )

@@ -66,8 +66,6 @@ def missing(
         backlog_items=min(visible, max(need, 0.0) * hours),
         jobs=max(0, backlog.visible - capacity.free_slots),
         items_per_job=per_job,
-        fleet_items_per_hour=capacity.items_per_hour,
-        items_per_launch=knowledge.items_per_launch,
         gib_in_per_item=moved.gib_in,
         gib_out_per_item=moved.gib_out,
     )

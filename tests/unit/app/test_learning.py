@@ -6,11 +6,10 @@ from random import Random
 import pytest
 
 from spindown.app.explain.plan import plan
-from spindown.app.knowledge import read_knowledge
 from spindown.app.work.held import WorkPorts
 from spindown.app.work.policy import read_standing
 from spindown.app.work.progress import Progress, Reporter
-from spindown.contract.row import BOOT_RATE, GAP_RATE, SpendRow
+from spindown.contract.row import BOOT_RATE, GAP_RATE
 from spindown.domain.offer import Pool
 from spindown.memory import MemoryInputSource
 from tests.builders import a_worker, minutes
@@ -102,26 +101,3 @@ def test_boots_and_gaps_are_learned_and_workers_read_the_idle_timeout_that_follo
     # A gap of a minute is cheaper to wait for than a boot of two.
     standing = read_standing(world.table, WORKLOAD)
     assert standing.idle_timeout == pytest.approx(minutes(1), abs=timedelta(seconds=1))
-
-
-@pytest.mark.parametrize(
-    ("days", "items"),
-    [
-        ({}, 0.0),
-        ({"2026-01-05": SpendRow(items=900, instances=4)}, 0.0),
-        ({"2026-01-05": SpendRow(items=900, instances=5)}, 180.0),
-        (
-            {
-                "2026-01-06": SpendRow(items=300, instances=2),
-                "2026-01-04": SpendRow(items=9000, instances=1),
-                "2026-01-05": SpendRow(items=700, instances=8),
-            },
-            100.0,
-        ),
-    ],
-    ids=["nothing yet", "too few launches", "five launches", "the last two days"],
-)
-def test_what_a_launch_has_done_is_the_mean_of_the_last_days(
-    days: dict[str, SpendRow], items: float
-) -> None:
-    assert read_knowledge({}, slots="per-gpu", spend=days).items_per_launch == items

@@ -134,27 +134,6 @@ def test_no_part_is_negative_and_the_refund_stays_below_its_limit(
         pytest.param({"jobs": 1}, 4000.0, 4, 1, 2000.0, 1000.0, id="one job, one slot of four"),
         pytest.param({"jobs": 0}, 1000.0, 1, 1, 2000.0, 1000.0, id="kept warm, no job yet"),
         pytest.param({"slots": 8}, 9000.0, 4, 2, 1000.0, 9000.0, id="eight side by side"),
-        pytest.param(
-            {"fleet_items_per_hour": 3000.0, "items_per_launch": 4000.0},
-            1000.0,
-            1,
-            2,
-            3000.0,
-            1000.0,
-            id="who joins a fleet goes on with what comes",
-        ),
-        pytest.param(
-            {"fleet_items_per_hour": 3000.0, "items_per_launch": 4000.0},
-            5000.0,
-            1,
-            1,
-            2000.0,
-            5000.0,
-            id="less so the more of the load it takes",
-        ),
-        pytest.param(
-            {"items_per_launch": 4000.0}, 1000.0, 1, 2, 1000.0, 1000.0, id="nobody to join"
-        ),
     ],
 )
 def test_the_backlog_is_shared_among_the_workers_it_needs(

@@ -40,15 +40,6 @@ def test_a_fleet_that_is_enough_leaves_no_backlog() -> None:
     assert demand.backlog_items == 0.0
 
 
-def test_the_demand_says_what_the_fleet_does_and_what_a_launch_has_done() -> None:
-    found = present([a_worker(), a_worker(instance_id="i-2")])
-    knowledge = replace(KNOWLEDGE, items_per_launch=700.0)
-    demand = missing(backlog=a_backlog(20), capacity=found, knowledge=knowledge, policy=POLICY)
-
-    assert demand.fleet_items_per_hour == found.items_per_hour > 0.0
-    assert demand.items_per_launch == 700.0
-
-
 def test_the_demand_says_what_an_item_moves() -> None:
     seen = ThroughputRecord(items=99, hours=1, reports=1, moved=99, gib_in=0.5, gib_out=2.0)
     knowledge = replace(KNOWLEDGE, throughput={("T4", 1.0): seen})
