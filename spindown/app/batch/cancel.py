@@ -15,12 +15,10 @@ from enum import StrEnum
 from spindown.app.batch.result import find_jobs
 from spindown.app.port import Message, ObjectStore, When, Write
 from spindown.app.work.fence import Fence, read_fence, write_fence
-from spindown.app.work.held import WorkPorts, lease_identity, lease_key
+from spindown.app.work.held import WorkPorts, lease_identity, lease_key, read_lease
 from spindown.app.work.message import delete, put_back
-from spindown.contract.codec import decode
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import parse_job, with_id
-from spindown.domain.fleet import Lease
 from spindown.error import ContractError, NotFound, PreconditionFailed, Unreachable
 
 REASON = "cancelled"
@@ -122,10 +120,9 @@ def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> None:
     if not manifest.owner:
         return
     key = lease_key(workload, manifest.owner)
-    row = ports.table.get(key)
-    if not row or row.get("job_id") != manifest.job_id:
+    lease = read_lease(ports.table, key)
+    if lease is None or lease.job_id != manifest.job_id:
         return
-    lease = decode(Lease, row)
     delete(lease.receipt_handle, ports.queue)
     with suppress(PreconditionFailed):
         ports.table.write(Write(key=key, when=When(equals=lease_identity(lease)), delete=True))

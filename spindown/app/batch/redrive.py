@@ -14,9 +14,8 @@ from enum import StrEnum
 
 from spindown.app.port import Message, Outgoing
 from spindown.app.work.fence import Fence, read_fence, write_fence
-from spindown.app.work.held import WorkPorts, lease_key
+from spindown.app.work.held import WorkPorts, lease_key, read_lease
 from spindown.app.work.message import copy_message, delete, put_back
-from spindown.contract.codec import decode
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import (
     MESSAGE_BYTES_MAX,
@@ -24,7 +23,6 @@ from spindown.contract.job.message import (
     parse_job,
     with_id,
 )
-from spindown.domain.fleet import Lease
 from spindown.domain.lease import is_claimable
 from spindown.error import ContractError, NotFound, PreconditionFailed, Unreachable
 
@@ -42,7 +40,7 @@ class Outcome(StrEnum):
     SENT = "sent"
     #: The job has ended well since, was cancelled or split: there is nothing to do.
     OVER = "over"
-    #: It is no job, and stays where it is.
+    #: It is no job, or one that a later version has worked on, and stays where it is.
     UNREADABLE = "unreadable"
 
 
@@ -50,7 +48,7 @@ class Outcome(StrEnum):
 class Redriven:
     """One dead letter that was dealt with."""
 
-    #: None: it is no job.
+    #: None: it cannot be read.
     job_id: str | None
     outcome: Outcome
     #: Why the job had been given up, or why the letter cannot be read.
@@ -75,11 +73,11 @@ def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> I
                 if jobs and job.job_id not in jobs:
                     continue
                 copy = _copy(letter, job, ports)
+                done = _redrive_one(letter, copy, job.job_id or "", workload, ports)
             except (ContractError, NotFound) as exc:
                 if is_new and not jobs:
                     yield Redriven(job_id=None, outcome=Outcome.UNREADABLE, reason=str(exc))
                 continue
-            done = _redrive_one(letter, copy, job.job_id or "", workload, ports)
             del left[letter.message_id]
             yield done
     finally:
@@ -149,8 +147,7 @@ def _is_at_work(manifest: Manifest, workload: str, ports: WorkPorts) -> bool:
     """Tell whether a worker holds the job, whose next commit our write would refuse."""
     if manifest.state is not JobState.RUNNING or not manifest.owner:
         return False
-    row = ports.table.get(lease_key(workload, manifest.owner))
-    lease = decode(Lease, row) if row and row.get("job_id") else None
+    lease = read_lease(ports.table, lease_key(workload, manifest.owner))
     return not is_claimable(manifest, lease, ports.clock.now())
 
 

@@ -11,7 +11,14 @@ from enum import StrEnum
 
 from spindown.app.port import Key, Message, When, Write
 from spindown.app.work.fence import Fence, first_sent, read_fence, write_fence
-from spindown.app.work.held import Held, Seat, WorkPorts, lease_identity, lease_key
+from spindown.app.work.held import (
+    Held,
+    Seat,
+    WorkPorts,
+    lease_identity,
+    lease_key,
+    read_lease,
+)
 from spindown.app.work.message import (
     bury,
     bury_malformed,
@@ -21,7 +28,7 @@ from spindown.app.work.message import (
     send_anew,
 )
 from spindown.app.work.presence import Condemned, Presence
-from spindown.contract.codec import decode, vary
+from spindown.contract.codec import vary
 from spindown.contract.job.manifest import Failure, JobState, Manifest
 from spindown.contract.job.message import JobMessage, parse_job, with_id
 from spindown.contract.row import history_partition, worker_sort, workload_partition
@@ -265,24 +272,16 @@ class _Claim:
     def _lease_of(self, manifest: Manifest) -> Lease | None:
         if not manifest.owner:
             return None
-        return self._read_lease(lease_key(self.seat.workload, manifest.owner))
+        return read_lease(self.ports.table, lease_key(self.seat.workload, manifest.owner))
 
     def _freed_lease(self, manifest: Manifest) -> Lease | None:
         """Return what the last owner held when the control plane freed it: how far it was."""
         if not manifest.owner or manifest.released:
             return None
         live = lease_key(self.seat.workload, manifest.owner)
-        freed = self._read_lease(live._replace(partition=history_partition(self.seat.workload)))
+        past = live._replace(partition=history_partition(self.seat.workload))
+        freed = read_lease(self.ports.table, past)
         return freed if freed is not None and freed.epoch == manifest.epoch else None
-
-    def _read_lease(self, key: Key) -> Lease | None:
-        row = self.ports.table.get(key)
-        if not row or not row.get("job_id"):
-            return None
-        try:
-            return decode(Lease, row)
-        except ContractError:
-            return None
 
     def _put_back(self, lease: Lease | None) -> Declined:
         if lease is not None:

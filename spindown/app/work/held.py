@@ -119,13 +119,21 @@ def current_handle(held: Held, seat: Seat, ports: WorkPorts) -> str:
 
     Whoever receives the message of a job that is held leaves there what it got.
     """
-    row = ports.table.get(seat.lease_key)
-    if not row or not lease_identity(held.lease).items() <= row.items():
+    lease = read_lease(ports.table, seat.lease_key)
+    if lease is None or lease_identity(lease) != lease_identity(held.lease):
         return held.lease.receipt_handle
+    return lease.receipt_handle
+
+
+def read_lease(table: Table, key: Key) -> Lease | None:
+    """Return what a seat holds; None: nothing, also if its row cannot be read."""
+    row = table.get(key)
+    if not row or not row.get("job_id"):
+        return None
     try:
-        return decode(Lease, row).receipt_handle
+        return decode(Lease, row)
     except ContractError:
-        return held.lease.receipt_handle
+        return None
 
 
 def lease_identity(lease: Lease) -> dict[str, Any]:

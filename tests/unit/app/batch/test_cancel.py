@@ -6,7 +6,7 @@ import pytest
 
 from spindown.app.batch.cancel import REASON, Cancelled, Outcome, cancel, jobs_of
 from spindown.app.batch.result import read_progress
-from spindown.app.port import Outgoing
+from spindown.app.port import Outgoing, Write
 from spindown.app.work import claim as claiming
 from spindown.app.work.claim import Declined
 from spindown.app.work.commit import commit, complete
@@ -65,6 +65,17 @@ def test_its_owner_commits_nothing_more_and_what_it_had_committed_stays() -> Non
     assert len(world.records("j")) == 3
     assert world.queue.bodies() == []
     assert world.table.get(a_seat().lease_key) is None
+
+
+def test_a_lease_row_that_cannot_be_read_keeps_no_other_job_from_its_end() -> None:
+    world = WorkWorld()
+    world.hold(JOB)
+    world.table.write(Write(key=a_seat().lease_key, set={"deadline": "soon"}))
+    world.send({**JOB, "job_id": "k"})
+
+    assert [one.outcome for one in cancelled(world, "j", "k")] == [Outcome.CANCELLED] * 2
+
+    assert [json.loads(body)["job_id"] for body in world.queue.bodies()] == ["j"]
 
 
 def test_a_message_that_was_hidden_is_deleted_by_its_next_receiver() -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from spindown.app.batch.redrive import Outcome, Redriven, redrive
-from spindown.app.port import Outgoing
+from spindown.app.port import Outgoing, Write
 from spindown.app.work import claim as claiming
 from spindown.app.work.claim import Declined
 from spindown.app.work.commit import commit, complete
 from spindown.app.work.fence import read_fence, write_fence
 from spindown.app.work.item import settle_items
 from spindown.app.work.release import dismiss, release, settle_failure, settle_rejection
-from spindown.contract.job.manifest import JobState
+from spindown.contract.job.manifest import JobState, manifest_key
 from spindown.contract.job.message import derived_id
 from spindown.error import Unreachable
 from spindown.memory import PortCall
@@ -168,6 +168,33 @@ def test_a_job_that_is_at_work_again_is_not_fenced_off() -> None:
 
     held = commit(held, a_portion(held), seat=a_seat("i-2"), ports=world.ports)
     assert held.manifest.state is JobState.COMPLETED
+
+
+def test_a_job_that_a_later_version_has_worked_on_stays_and_keeps_no_other_back() -> None:
+    world = WorkWorld()
+    for name in ("a", "b", "c"):
+        give_up(world, {**JOB, "job_id": name})
+    world.objects.put(manifest_key("b"), json.dumps({"schema": 2}).encode())
+
+    found = redriven(world)
+
+    assert sorted(one.job_id or "" for one in found) == ["", "a", "c"]
+    assert [one.reason for one in found if one.outcome is Outcome.UNREADABLE] == [
+        "manifest.schema is 2: this version reads schema 1"
+    ]
+    assert len(world.dead_letters.bodies()) == 1
+
+
+def test_a_lease_row_that_cannot_be_read_holds_no_job_back() -> None:
+    world = WorkWorld()
+    give_up(world, JOB)
+    letters = world.dead_letters.bodies()
+    redriven(world)
+    world.hold(seat=a_seat("i-2"))
+    world.table.write(Write(key=a_seat("i-2").lease_key, set={"deadline": "soon"}))
+    world.dead_letters.send([Outgoing(body=body) for body in letters])
+
+    assert [one.outcome for one in redriven(world)] == [Outcome.SENT]
 
 
 @pytest.mark.parametrize("has_effect", [False, True], ids=["before its effect", "after it"])
