@@ -75,6 +75,6 @@ def _print(story: Story, html: Path | None, *, as_json: bool) -> None:
         print(json.dumps(story_to_json(story)))
         return
     console = open_console()
-    console.print(render_story(story))
+    console.print(render_story(story, width=console.width))
     if html is not None:
         console.print(f"The page is {html}.", soft_wrap=True)

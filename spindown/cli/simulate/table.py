@@ -14,12 +14,23 @@ from spindown.simulator.scenario import DAY
 
 _MINUTE, _HOUR = 60.0, 3600.0
 _FEW_HOURS = 10.0
-_COLUMNS = ("USD", "USD a month", "x ours", "USD/1000 items", "wait p50", "wait p95", "launches")
+#: Column -> from which width of the screen on it is shown; a narrow one keeps cost and wait.
+_COLUMNS = {
+    "USD": 0,
+    "USD a month": 104,
+    "x ours": 0,
+    "USD/1000 items": 90,
+    "wait p50": 76,
+    "wait p95": 0,
+    "launches": 76,
+}
+#: From here on the cents of a thousand items are nobody's concern.
+_MANY_DOLLARS = 1000.0
 
 
-def render_story(story: Story) -> RenderableType:
-    """Return inputs, a table of all ways, and what no policy can do better."""
-    return Group(*_inputs(story), Text(), _table(story), Text(), *_sentences(story))
+def render_story(story: Story, *, width: int) -> RenderableType:
+    """Return inputs, a table of all ways, and what no policy can do better; width in characters."""
+    return Group(*_inputs(story), Text(), _table(story, width), Text(), *_sentences(story))
 
 
 def _inputs(story: Story) -> Iterator[Text]:
@@ -42,13 +53,15 @@ def say_work(story: Story) -> str:
     )
 
 
-def _table(story: Story) -> Table:
+def _table(story: Story, width: int) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
-    for name in _COLUMNS:
-        table.add_column(name, justify="right")
+    shown = [name for name, least in _COLUMNS.items() if width >= least]
+    for name in shown:
+        table.add_column(name, justify="right", no_wrap=True)
     for row in (*story.rows, *story.frontier):
-        table.add_row(row.name, *_cells(row), style=_STYLES[row.role])
+        cells = dict(zip(_COLUMNS, _cells(row), strict=True))
+        table.add_row(row.name, *(cells[name] for name in shown), style=_STYLES[row.role])
     return table
 
 
@@ -69,8 +82,9 @@ def say_done(row: Row) -> tuple[str, str, str]:
     """Return cost of 1,000 items, and both waits; nothing of them if no item was done."""
     if not math.isfinite(row.dollars_per_1000_items):
         return "-", "-", "-"
-    waits = format_wait(row.wait_p50), format_wait(row.wait_p95)
-    return f"{row.dollars_per_1000_items:.4g}", *waits
+    dollars = row.dollars_per_1000_items
+    told = f"{dollars:,.0f}" if dollars >= _MANY_DOLLARS else f"{dollars:.4g}"
+    return told, format_wait(row.wait_p50), format_wait(row.wait_p95)
 
 
 def _sentences(story: Story) -> Iterator[Text]:

@@ -296,13 +296,37 @@ def test_work_that_was_left_is_said_and_the_budget_that_may_have_stopped_it() ->
     assert at_their_speed(story) == ([], ["baseline-1"])
 
 
+def on_a_screen(story: Story, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(render_story(story, width=width))
+    return cast("io.StringIO", console.file).getvalue()
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (120, 7),
+        (80, 5),
+        (60, 3),
+    ],
+)
+def test_a_narrow_screen_leaves_columns_out_and_cuts_no_figure(width: int, columns: int) -> None:
+    story = a_story((Role.OURS, 54.6, 600.0), (Role.FRONTIER, 41.0, 2200.0))
+    last = story.outcomes[1]
+    named = replace(last, contestant=replace(last.contestant, name="start 40 min, drain 80 min"))
+    table = on_a_screen(replace(story, outcomes=(story.outcomes[0], named)), width)
+
+    assert "…" not in table
+    head = next(line for line in table.splitlines() if line.endswith(("wait p95", "launches")))
+    assert len(re.split(r" {2,}", head.strip())) == columns
+    assert re.search(r"^start 40 min, drain 80 min +41\.00 .*36\.7 min", table, re.MULTILINE)
+
+
 def test_a_policy_that_did_nothing_is_shown_without_figures_of_what_it_did() -> None:
     (outcome,) = a_story((Role.OURS, 0.0, 0.0)).outcomes
     idle = replace(outcome.result, items_done=0, launches=0, bill=dict.fromkeys(CAUSES, 0.0))
     story = tell(a_story((Role.OURS, 0.0, 0.0)).gathered, [replace(outcome, result=idle)])
-    console = Console(file=io.StringIO(), width=120)
-    console.print(render_story(story))
-    table = cast("io.StringIO", console.file).getvalue()
+    table = on_a_screen(story, 120)
 
     assert re.search(r"^ours-0 +0\.00 +0\.00 +1\.00 +- +- +- +0$", table, re.MULTILINE)
     page = write_page(story)
