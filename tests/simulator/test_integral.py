@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import Arrival, Delays, SimScenario
 from tests.bench.compare.integral import Integral, feasible, schedule
+from tests.bench.compare.integral.age import fair_surcharge, long_hour, short_hour
 from tests.bench.compare.integral.feasible import list_runs
 from tests.bench.compare.integral.program import Blocks
 from tests.bench.compare.whole import wholes
@@ -61,6 +62,22 @@ def test_without_refunds_each_hour_costs_its_price() -> None:
     assert plain is not None
     assert plain.dollars == pytest.approx((BOOT + 600) * HOURLY)
     assert integral(scenario).dollars < plain.dollars
+
+
+def test_long_lives_are_spared_more_of_an_hour_than_short_ones() -> None:
+    zones = {"us-west-2a": a_zone(reclaims_per_hour=0.1)}
+    surcharge = fair_surcharge(0.20, 0.1)
+
+    def dollars(seconds: float) -> float:
+        job = an_arrival(items=1, item_seconds=seconds)
+        return integral(
+            a_scenario(job, listings=(a_listing(zones=zones),), delays=NO_COMMIT)
+        ).dollars
+
+    short, long = short_hour(0.20, 0.1) + EXTRA, long_hour(0.20, 0.1, surcharge) + EXTRA
+    assert dollars(600.0) == pytest.approx((BOOT + 600) * short / HOUR)
+    assert dollars(3600.0) == pytest.approx(surcharge + (BOOT + 3600) * long / HOUR)
+    assert long < short
 
 
 def _schedules(jobs: Sequence[Arrival], listings: int) -> Iterator[Sequence[tuple[int, float]]]:

@@ -4,8 +4,17 @@ import math
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spindown.simulator.bound.refund import refund_share
+from tests.bench.compare.integral.age import (
+    SHORT,
+    fair_surcharge,
+    long_hour,
+    short_hour,
+    spared,
+)
 from tests.bench.compare.integral.bill import Bill, mean_charge
 from tests.bench.compare.integral.market import Market
 from tests.simulator.scene import HOUR, a_listing, a_scenario, a_zone
@@ -93,3 +102,47 @@ def test_long_plans_pay_the_whole_price_of_what_is_beyond_eight_hours() -> None:
     eight, nine = (bill(90.0, hours * HOUR) for hours in (8.0, 9.0))
     assert nine - eight == pytest.approx(bill(90.0, 10.0 * HOUR) - nine)
     assert bill(90.0, HOUR) < eight / 8.0
+
+
+def _best_of_every_rule_by_age(rate: float) -> float:
+    """Return the most by which a rule is charged less in the mean than lives of its ages are."""
+
+    def ended(age: float) -> float:
+        return age - rate * spared(age) - age
+
+    dies = 1.0 - math.exp(-rate * STEP)
+    steps = round(3.0 / STEP)
+    best = ended(steps * STEP)
+    for step in reversed(range(steps)):
+        age = step * STEP
+        notice = age + STEP / 2.0
+        lived = notice + NOTICE
+        noticed = lived - rate * spared(lived) if lived < 1.0 else ended(notice)
+        best = max(ended(age) if step else -math.inf, dies * noticed + (1.0 - dies) * best)
+    return best
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.1, 0.24, 1.4])
+def test_no_rule_is_charged_less_than_lives_of_its_ages(rate: float) -> None:
+    assert _best_of_every_rule_by_age(rate) <= 1e-4
+
+
+@given(st.floats(0.02, 2.0), st.floats(0.0, 0.5), st.floats(0.01, 3.0), st.floats(0.05, 2.0))
+def test_both_lines_are_below_the_charge_of_every_age(
+    rate: float, surcharge: float, hours: float, price: float
+) -> None:
+    charged = price * (hours - rate * spared(hours))
+
+    if hours <= SHORT:
+        assert short_hour(price, rate) * hours <= charged + 1e-9
+    else:
+        assert surcharge + long_hour(price, rate, surcharge) * hours <= charged + 1e-9
+
+
+def test_a_fair_surcharge_meets_the_charge_where_long_lives_begin() -> None:
+    fair = fair_surcharge(2.0, 0.1)
+
+    assert fair + SHORT * long_hour(2.0, 0.1, fair) == pytest.approx(
+        2.0 * (SHORT - 0.1 * spared(SHORT))
+    )
+    assert fair_surcharge(2.0, 0.0) == 0.0

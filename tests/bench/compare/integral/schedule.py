@@ -2,17 +2,17 @@
 
 What is bounded is what the simulator charges, by the conventions of bound L2: a schedule knows
 every arrival and price beforehand, starts each job within the promise, never pauses it, and boots
-take their mean. An hour of a spot instance costs its price less the largest mean share that EC2's
-refunds can save (``refund_share``), or its whole price (``is_refunded=False``: then it bounds the
-charge before refunds). Every job also occupies its machine for its last commit, which no worker of
-ours avoids. Capacity has no end.
+take their mean. It does not know when EC2 will take a machine: a spot instance costs what one of
+its age is charged in the mean at least (``age``), or its whole price (``is_refunded=False``: then
+it bounds the charge before refunds). Every job also occupies its machine for its last commit, which
+no worker of ours avoids. Capacity has no end.
 
-**Parts.** At a gap in which every job must be over, and none has come, for longer than a boot takes
-at the dearest of the gap's prices against its cheapest, ending a machine and booting another is
-never dearer than keeping it. So the optimum is the sum of the optima of its parts.
+**Parts.** At a gap in which every job must be over, and none has come, for longer than a launch
+costs at the dearest of the gap's prices against its cheapest, ending a machine and booting another
+is never dearer than keeping it. So the optimum is the sum of the optima of its parts.
 
-**The program of a part.** Time in steps; for each speed on sale, at the cheapest price of each
-step:
+**The program of a part.** Time in steps; for each speed on sale, and for short lives and long ones,
+at the cheapest price of each step:
 
 - *here*: machines up at the beginning of a step, a whole number; *ready*: machines that become
   ready within it, a whole number, each one boot at the cheapest price of the gap or of the steps in
@@ -36,7 +36,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spindown.simulator import Arrival, SimScenario
-from tests.bench.compare.integral.market import Market, parts
+from tests.bench.compare.integral.market import Kind, Market, parts
 from tests.bench.compare.integral.program import Blocks
 
 _HOUR = 3600.0
@@ -120,10 +120,9 @@ class _Part:
         )
         self._length = int((longest - self._first) / step) + 5
         self.program = Blocks(block)
+        #: Speed -> kind -> columns of each step: here, ready, up.
+        self._machines: dict[float, list[tuple[list[int], list[int], list[int]]]] = {}
         #: Speed -> column of each step.
-        self._here: dict[float, list[int]] = {}
-        self._ready: dict[float, list[int]] = {}
-        self._up: dict[float, list[int]] = {}
         self._at_work: dict[float, list[int]] = {}
         #: Speed -> step -> terms of jobs that begin there, that end, and of what rounding cut off.
         self._begin: dict[float, dict[int, list[tuple[int, float]]]] = {}
@@ -139,26 +138,25 @@ class _Part:
         return work / speed + self._commit
 
     def _open(self, speed: float) -> None:
-        steps, program, most = range(self._length), self.program, self._most
-        hours = self._market.by_step(speed, self._first, self._step, self._length)
-        boot = self._market.boot / _HOUR
-        self._here[speed] = [
-            program.add_column(s, most=most if s else 0.0, whole=True) for s in steps
-        ]
-        self._ready[speed] = []
-        for s in steps:
-            ends = self._first + (s + 1) * self._step
-            hour = self._market.least(speed, ends - self._step - _BOOT_AT_MOST, ends)
-            self._ready[speed].append(
-                program.add_column(s, most=most, cost=boot * hour, whole=True)
-            )
-        self._up[speed] = [
-            program.add_column(s, most=most, cost=hours[s] * self._step / _HOUR) for s in steps
-        ]
-        self._at_work[speed] = [program.add_column(s, most=most) for s in steps]
+        self._machines[speed] = [self._open_kind(kind) for kind in self._market.kinds[speed]]
+        steps, add = range(self._length), self.program.add_column
+        self._at_work[speed] = [add(s, most=self._most) for s in steps]
         self._begin[speed] = defaultdict(list)
         self._end[speed] = defaultdict(list)
         self._rest[speed] = defaultdict(list)
+
+    def _open_kind(self, kind: Kind) -> tuple[list[int], list[int], list[int]]:
+        steps, add, most = range(self._length), self.program.add_column, self._most
+        hours = self._market.by_step(kind, self._first, self._step, self._length)
+        boot = self._market.boot / _HOUR
+        here = [add(s, most=most if s else 0.0, whole=True) for s in steps]
+        ready = []
+        for s in steps:
+            ends = self._first + (s + 1) * self._step
+            hour = self._market.least(kind, ends - self._step - _BOOT_AT_MOST, ends)
+            ready.append(add(s, most=most, cost=boot * hour + kind.surcharge, whole=True))
+        up = [add(s, most=most, cost=hours[s] * self._step / _HOUR) for s in steps]
+        return here, ready, up
 
     def _add_jobs(self, jobs: Sequence[Arrival]) -> None:
         alike: dict[tuple[int, int], dict[int, list[float]]] = defaultdict(
@@ -176,12 +174,12 @@ class _Part:
         """Add all jobs that come in one step: each starts, and all their work is done."""
         program, step = self.program, self._step
         count = float(sum(map(len, groups)))
-        started: dict[float, list[tuple[int, float]]] = {speed: [] for speed in self._up}
+        started: dict[float, list[tuple[int, float]]] = {speed: [] for speed in self._machines}
         #: In seconds on the reference GPU.
         work: list[tuple[int, float]] = []
         for seconds in groups:
             starts: list[tuple[int, float]] = []
-            for speed in self._up:
+            for speed in self._machines:
                 takes = self._takes(min(seconds), speed)
                 whole = int(takes / step)
                 for column in self._add_starts(speed, comes_in, late_in, whole, len(seconds)):
@@ -217,14 +215,13 @@ class _Part:
 
     def _need_one(self, comes_in: int, late_in: int) -> None:
         terms: list[tuple[int, float]] = []
-        for speed, ready in self._ready.items():
-            terms.append((self._here[speed][comes_in], 1.0))
+        for here, ready, _ in (each for kinds in self._machines.values() for each in kinds):
+            terms.append((here[comes_in], 1.0))
             terms += [(column, 1.0) for column in ready[comes_in : late_in + 1]]
         self.program.add_row(terms, least=1.0)
 
     def _add_machines(self, speed: float) -> None:
-        here, ready, up = self._here[speed], self._ready[speed], self._up[speed]
-        at_work, add = self._at_work[speed], self.program.add_row
+        kinds, at_work, add = self._machines[speed], self._at_work[speed], self.program.add_row
         for step in range(self._length):
             begin, end = self._begin[speed].get(step, []), self._end[speed].get(step, [])
             rest = self._rest[speed].get(step, [])
@@ -232,13 +229,15 @@ class _Part:
             if step:
                 change.append((at_work[step - 1], -1.0))
             add(change, least=0.0, most=0.0)
-            add([(up[step], 1.0), (at_work[step], -1.0), *rest], least=0.0)
-            add([(here[step], 1.0), (ready[step], 1.0), (up[step], -1.0)], least=0.0)
+            every_up = [(up[step], 1.0) for _, _, up in kinds]
+            add([*every_up, (at_work[step], -1.0), *rest], least=0.0)
             # Who works in this step and did not begin with it works on both sides of its beginning.
-            add(
-                [(here[step], 1.0), (at_work[step], -1.0), *((c, 1.0) for c, _ in begin)], least=0.0
-            )
-            if step + 1 < self._length:
-                later = here[step + 1]
-                add([(here[step], 1.0), (ready[step], 1.0), (later, -1.0)], least=0.0)
-                add([(up[step], 1.0), (ready[step], 1.0), (later, -1.0)], least=0.0)
+            every_here = [(here[step], 1.0) for here, _, _ in kinds]
+            begun = [(column, 1.0) for column, _ in begin]
+            add([*every_here, (at_work[step], -1.0), *begun], least=0.0)
+            for here, ready, up in kinds:
+                add([(here[step], 1.0), (ready[step], 1.0), (up[step], -1.0)], least=0.0)
+                if step + 1 < self._length:
+                    later = here[step + 1]
+                    add([(here[step], 1.0), (ready[step], 1.0), (later, -1.0)], least=0.0)
+                    add([(up[step], 1.0), (ready[step], 1.0), (later, -1.0)], least=0.0)
