@@ -15,6 +15,7 @@ from spindown.domain.learning import (
     interruption_rate,
 )
 from spindown.domain.offer import CapacityType, Pool
+from spindown.error import ContractError
 
 _THROUGHPUT = f"{rows.RATE}throughput#"
 _POOL = f"{rows.RATE}pool#"
@@ -44,11 +45,17 @@ def read_knowledge(
 
 
 def read_interruption_rate(table: Table, workload: str, worker: Worker) -> float:
-    """Return how often EC2 takes an instance of this worker's pool, per hour; 0 on demand."""
+    """Return how often EC2 takes an instance of this worker's pool, per hour; 0 on demand.
+
+    A row that cannot be read says nothing: no worker must end for it.
+    """
     if worker.capacity_type is not CapacityType.SPOT:
         return 0.0
     key = Key(partition=workload_partition(workload), sort=pool_sort(worker.pool))
-    rate = decode(RateRow, table.get(key) or {})
+    try:
+        rate = decode(RateRow, table.get(key) or {})
+    except ContractError:
+        rate = RateRow()
     return interruption_rate(PoolRecord(interruptions=rate.count, hours=rate.hours), None)
 
 

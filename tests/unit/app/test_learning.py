@@ -6,10 +6,11 @@ from random import Random
 import pytest
 
 from spindown.app.explain.plan import plan
+from spindown.app.knowledge import read_interruption_rate
 from spindown.app.work.held import WorkPorts
 from spindown.app.work.policy import read_standing
 from spindown.app.work.progress import Progress, Reporter
-from spindown.contract.row import BOOT_RATE, GAP_RATE
+from spindown.contract.row import BOOT_RATE, GAP_RATE, pool_sort
 from spindown.domain.offer import Pool
 from spindown.memory import MemoryInputSource
 from tests.builders import a_worker, minutes
@@ -52,6 +53,17 @@ def test_after_one_job_on_each_of_two_gpus_the_ranking_follows_the_workers_repor
     # At 0.20 an hour a T4 does 600 items, at 0.45 an A10G 6,000.
     assert before == ("T4", False)
     assert first(world) == ("A10G", True)
+
+
+def test_a_row_of_a_pool_that_cannot_be_read_keeps_no_worker_from_work() -> None:
+    world = ControlWorld()
+    unknown = read_interruption_rate(world.table, WORKLOAD, T4)
+    world.put(pool_sort(T4.pool), count="many", hours=1.0)
+
+    assert read_interruption_rate(world.table, WORKLOAD, T4) == unknown > 0.0
+
+    world.put(pool_sort(T4.pool), count=1.0, hours=1.0)
+    assert read_interruption_rate(world.table, WORKLOAD, T4) > unknown
 
 
 def test_one_job_that_hung_does_not_turn_the_ranking_around() -> None:
