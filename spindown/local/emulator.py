@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Any
 
 from spindown.local.alarm import embedded_metrics
@@ -245,8 +246,8 @@ def set_alarm_state(region: str, name: str, state: str, reason: str, data: str) 
         cloudwatch._set_alarm_state({}, wanted, is_cbor=False, is_json=True)
 
 
-def may_invoke(region: str, function_arn: str, principal: str) -> bool:
-    """Tell whether a function's resource policy lets a service principal invoke it."""
+def may_invoke(region: str, function_arn: str, *, principal: str, source_arn: str) -> bool:
+    """Tell whether a function's resource policy lets a service invoke it on behalf of a source."""
     from ministack.services import lambda_svc
 
     with _in_region(region):
@@ -256,8 +257,14 @@ def may_invoke(region: str, function_arn: str, principal: str) -> bool:
         statement.get("Effect") == "Allow"
         and isinstance(statement.get("Principal"), dict)
         and statement["Principal"].get("Service") == principal
+        and fnmatchcase(source_arn, _source_pattern(statement))
         for statement in statements
     )
+
+
+def _source_pattern(statement: Mapping[str, Any]) -> str:
+    condition: Mapping[str, Any] = statement.get("Condition") or {}
+    return str(condition.get("ArnLike", {}).get("AWS:SourceArn", "*"))
 
 
 def put_event(

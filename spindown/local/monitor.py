@@ -101,7 +101,10 @@ class Monitor:
         for action in after.get(rule.ACTIONS[state]) or []:
             if not action.startswith("arn:aws:lambda:"):
                 continue
-            if not emulator.may_invoke(self._region, action, _PRINCIPAL):
+            source = before["AlarmArn"]
+            if not emulator.may_invoke(
+                self._region, action, principal=_PRINCIPAL, source_arn=source
+            ):
                 name = before["AlarmName"]
                 _LOGGER.error("alarm %s may not invoke %s: it has no permission", name, action)
                 continue

@@ -66,12 +66,13 @@ def put_alarm(system: LocalSystem, name: str, queue: str, action: str) -> None:
     )
 
 
-def let_alarms_invoke(system: LocalSystem, recorder: Recorder) -> None:
+def let_alarms_invoke(system: LocalSystem, recorder: Recorder, names: str = "*") -> None:
     system.client("lambda").add_permission(
         FunctionName=recorder.arn,
         StatementId="alarms",
         Action="lambda:InvokeFunction",
         Principal="lambda.alarms.cloudwatch.amazonaws.com",
+        SourceArn=f"arn:aws:cloudwatch:us-east-1:000000000000:alarm:{names}",
     )
 
 
@@ -103,12 +104,13 @@ def test_a_full_queue_turns_its_own_alarm_and_no_other(
     assert recorder.events() == []
 
 
-def test_an_alarm_without_permission_invokes_nothing(
+def test_an_alarm_that_no_permission_names_invokes_nothing(
     system: LocalSystem, recorder: Recorder
 ) -> None:
     sqs = system.client("sqs")
     url = sqs.create_queue(QueueName="unpermitted")["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="work")
+    let_alarms_invoke(system, recorder, "others-*")
     put_alarm(system, "unpermitted", "unpermitted", recorder.arn)
     until(lambda: state_of(system, "unpermitted") == "ALARM")
     log = system.state.log_path("system")
