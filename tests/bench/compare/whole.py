@@ -21,11 +21,11 @@ whole machines and whole boots (`tests/bench/compare/integral`): a mixed-integer
 part of a trace, cut where every schedule is idle for longer than a boot. What HiGHS proves of it is
 used, block by block where a part is long, so it is below the optimum whether or not it was solved
 to the end. Reclaims of S1 to S5 come at rates, and no bound here foresees one: L2 leaves off an
-hour the largest share that is free in the mean (`spindown/simulator/bound/refund.py`), this one what
-a machine of its age is spared in the mean (`tests/bench/compare/integral/age.py`); both have their
-proof. What they foresee is arrivals and prices. *Best* is the highest of L2, the sparse bound, the
-relaxation and this one: a ratio over L2 below best / L2 cannot be had in the mean by anybody who
-starts every job in time and never lets one rest.
+hour the largest share that is free in the mean (`spindown/simulator/bound/refund.py`), this one
+what a machine of its age is spared in the mean (`tests/bench/compare/integral/age.py`); both have
+their proof. What they foresee is arrivals and prices. *Best* is the highest of L2, the sparse
+bound, the relaxation and this one: a ratio over L2 below best / L2 cannot be had in the mean by
+anybody who starts every job in time and never lets one rest.
 
 *Found* is a schedule that keeps the promise for every job. It knows every arrival and price
 beforehand, and no reclaim: list scheduling, the best of some 200 ways for each part, then made
