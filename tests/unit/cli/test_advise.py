@@ -31,6 +31,7 @@ from spindown.simulator import Arrival, SimResult, simulate
 from tests.builders import minutes
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
 from tests.simulator.scene import DAY, HOUR, a_scenario
+from tests.unit.cli.guide import not_in_guide
 
 RESULT = simulate(a_scenario(length=HOUR), Policy(), 1)
 
@@ -278,6 +279,7 @@ def test_an_advice_is_printed_and_told_as_json(
     assert all(each["sentence"] in " ".join(text.split()) for each in told["when_not"])
     assert told["command"] in text
     assert told["long_jobs"] is None
+    assert not_in_guide(told) == set()
     assert "If jobs may be done later" not in text
     assert told["simulations"] <= 21
 
@@ -296,6 +298,7 @@ def test_what_a_deadline_could_do_for_long_jobs_is_said_and_not_advised(
     asked = Asked(arrivals="traffic.csv", prices="sample")
     advice = advise(gather(asked), 60.0, run_alone)
     told = advice_to_json(advice)["long_jobs"]
+    assert not_in_guide(told) == set()
     console = Console(file=io.StringIO(), width=200)
     console.print(render_advice(advice))
     text = " ".join(cast("io.StringIO", console.file).getvalue().split())

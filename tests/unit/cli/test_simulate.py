@@ -43,6 +43,7 @@ from spindown.error import BadInput
 from spindown.simulator import BASELINES, Arrival, Sample, simulate
 from spindown.simulator.result import CAUSES
 from tests.simulator.scene import DAY, HOUR, a_scenario, an_arrival
+from tests.unit.cli.guide import not_in_guide
 
 TRAFFIC = """timestamp,items,item_seconds
 2026-06-01T09:00:10Z,50,6
@@ -89,6 +90,7 @@ def test_json_has_every_figure_and_is_the_same_for_the_same_seed(
 
     assert first == again
     assert (told["seed"], told["arrivals"]) == (7, "traffic.csv")
+    assert not_in_guide(told) == set()
     ours_, warm = told["results"]
     assert (ours_["role"], warm["role"]) == ("ours", "baseline")
     assert ours_["jobs_done"] == warm["jobs_done"] == 4
