@@ -15,9 +15,11 @@ from spindown.app.port import (
     LaunchedInstance,
     LaunchRequest,
     Refusal,
+    RefusalKind,
 )
 from spindown.aws.error import (
     OF_SUBNET,
+    OPEN_ENDED,
     code_of,
     is_server_fault,
     message_of,
@@ -64,7 +66,8 @@ class Ec2Compute:
         except ClientError as error:
             code = code_of(error)
             kind = refusal_kind(code, is_whole_request=True)
-            if is_server_fault(error) and kind is not kind.THROTTLE:
+            is_open = kind is RefusalKind.UNKNOWN or code in OPEN_ENDED
+            if is_server_fault(error) and is_open:
                 raise Unreachable(f"CreateFleet: {code}: {message_of(error)}") from error
             message = message_of(error)[:_MESSAGE_CHARACTERS]
             return LaunchAnswer(refusals=(Refusal(kind=kind, code=code, message=message),))

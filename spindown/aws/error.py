@@ -194,6 +194,10 @@ _REFUSAL_OF: Mapping[str, RefusalKind] = {
 }
 
 
+#: Codes that tell nothing of the outcome. A status of 500 alone does not leave it open: EC2 says
+#: so of full pools, too (Amazon EC2 API Reference, "Error codes", server errors).
+OPEN_ENDED = frozenset({"InternalError", "Server.InternalError"})
+
 #: Codes that speak of the subnet, and so of every type in its zone.
 OF_SUBNET = frozenset({"InsufficientFreeAddressesInSubnet"})
 

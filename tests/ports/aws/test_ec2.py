@@ -191,6 +191,7 @@ def test_an_answer_without_instances_is_no_error(ec2: Ec2) -> None:
         ("InvalidFleetConfig", 400, RefusalKind.ACCOUNT),
         ("InvalidFleetConfiguration", 400, RefusalKind.ACCOUNT),
         ("InsufficientInstanceCapacity", 400, RefusalKind.CAPACITY),
+        ("InsufficientInstanceCapacity", 500, RefusalKind.CAPACITY),
         ("VcpuLimitExceeded", 400, RefusalKind.QUOTA),
         ("NeverHeardOf", 400, RefusalKind.UNKNOWN),
     ],
@@ -208,8 +209,9 @@ def test_an_error_of_the_call_refuses_the_whole_request(
     assert len(refusal.message) < 500
 
 
-def test_a_fault_of_ec2_leaves_open_what_became_of_the_request(ec2: Ec2) -> None:
-    ec2.fails("InternalError", 500)
+@pytest.mark.parametrize("code", ["InternalError", "InternalFailure", "NeverHeardOf"])
+def test_a_fault_of_ec2_leaves_open_what_became_of_the_request(ec2: Ec2, code: str) -> None:
+    ec2.fails(code, 500)
     with pytest.raises(Unreachable):
         ec2.compute.launch(_request())
 
