@@ -44,7 +44,7 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; min-width: 2
 td small { display: block; color: #57606a; font-size: 13px; line-height: 1.35; max-width: 44ch; }
 tr.ours td { font-weight: 600; } tr.ours td:first-child { color: #0072b2; }
 tr.ours small { font-weight: 400; }
-figure { margin: 12px 0 0; overflow-x: auto; }
+figure { margin: 12px 0 0; overflow-x: auto; } figure + p { margin-top: 12px; }
 figure svg { width: 100%; min-width: 660px; height: auto; display: block; }
 ul { padding-left: 20px; margin: 8px 0; } li { margin: 2px 0; }
 footer { margin-top: 48px; border-top: 1px solid #d8dee4; padding-top: 12px; font-size: 14px; }
