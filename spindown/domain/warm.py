@@ -49,6 +49,8 @@ def kept_warm_of(workers: Sequence[Worker], policy: Policy) -> frozenset[str]:
 
     One that boots is kept only where no other is there: it may never come up.
     """
+    if policy.warm_workers <= 0:
+        return frozenset()
     staying = sorted(
         (w for w in workers if w.takes_jobs), key=lambda w: w.launched_at, reverse=True
     )

@@ -50,7 +50,7 @@ def look(tick: Tick, *, is_launch_due: bool) -> Sequence[InstanceView] | None:
     )
     instances = [instance for found in described.values() for instance in found]
     # Where nothing is deployed any more, nothing runs: the outpost's end saw to that.
-    unseen = _deployed(tick) - described.keys()
+    unseen = _deployed(tick).difference(described)
     return [*instances, *(assumed(w) for w in tick.workers.values() if w.region in unseen)]
 
 

@@ -80,7 +80,7 @@ def commit_as(manifest: Manifest, held: Held, ports: WorkPorts) -> Held:
         fence = write_fence(manifest, held.etag, ports)
     except PreconditionFailed as exc:
         raise LeaseLost(f"{held.job_id}: epoch {held.manifest.epoch} is over") from exc
-    return replace(held, manifest=fence.manifest, etag=fence.etag)
+    return vary(held, {"manifest": fence.manifest, "etag": fence.etag})
 
 
 def complete(held: Held, *, seat: Seat, presence: Presence, ports: WorkPorts) -> None:

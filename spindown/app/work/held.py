@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -43,7 +43,7 @@ class WorkPorts:
     metrics: MetricSink
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Seat:
     """Who works: one slot of one instance, for one workload."""
 
@@ -56,14 +56,14 @@ class Seat:
     #: Where a person finds what happened; goes with a dead letter.
     log_pointer: str = ""
 
-    @property
+    @cached_property
     def owner(self) -> str:
         """Return the name under which a manifest knows this seat."""
         return f"{self.instance_id}/{self.slot}"
 
-    @property
+    @cached_property
     def lease_key(self) -> Key:
-        """Return where the seat's lease row lies."""
+        """Return where the seat's lease row lies; every heartbeat writes it."""
         return lease_key(self.workload, self.owner)
 
 

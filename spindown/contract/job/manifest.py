@@ -130,12 +130,12 @@ _DEFAULTS = {f.name: f.default for f in fields(Manifest) if f.name != "extra"}
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """Return the object's bytes: what differs from the defaults, and what others wrote."""
-    row = dict(manifest.extra)
-    for name, default in _DEFAULTS.items():
-        value = getattr(manifest, name)
-        if value != default:
-            row[name] = encode(value)
-    row["schema"] = manifest.schema
+    told = {
+        name: value
+        for name, default in _DEFAULTS.items()
+        if (value := getattr(manifest, name)) != default
+    }
+    row = {**manifest.extra, **encode(told), "schema": manifest.schema}
     row.pop(_CHECK, None)
     text = to_json(row)
     # As if it were the row's last key; to write the whole row twice would cost as much again.
