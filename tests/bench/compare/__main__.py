@@ -82,14 +82,17 @@ def _options() -> argparse.Namespace:
 
 def _bound_whole(options: argparse.Namespace, names: Sequence[str]) -> None:
     """Bound whole traces with the first seed; keep what has been found after each scenario."""
-    out, part = options.out, Part(options.part)
-    for name in (name for name in names if CASES[name].is_main):
-        whole = _read(out)
-        known = whole["wholes"].get(name, {}).get("1", {}) if options.keep else {}
-        found = solve_whole(name, 1, options.data or Path(), part, known)
-        whole["wholes"][name] = {"1": found}
-        print(f"{process_time():6.0f} s  {name}", flush=True)  # noqa: T201
-        _keep(out, whole["results"], whole["told"], whole["wholes"])
+    out, begun = options.out, perf_counter()
+    mains = [name for name in names if CASES[name].is_main]
+    before = _read(out)["wholes"] if options.keep else {}
+    known = [before.get(name, {}).get("1", {}) for name in mains]
+    with ProcessPoolExecutor(options.processes) as pool:
+        solve = partial(solve_whole, data=options.data or Path(), part=Part(options.part))
+        for name, found in zip(mains, pool.map(solve, mains, known), strict=True):
+            whole = _read(out)
+            whole["wholes"][name] = {"1": found}
+            print(f"{perf_counter() - begun:6.0f} s  {name}", flush=True)  # noqa: T201
+            _keep(out, whole["results"], whole["told"], whole["wholes"])
 
 
 def _read(out: Path) -> dict[str, Any]:

@@ -47,7 +47,7 @@ _BOOT_AT_MOST = 600.0
 #: More columns take minutes.
 _COLUMNS_AT_MOST = 250_000
 #: So few take seconds with steps of half the length.
-_FEW_COLUMNS = 4_000
+_FEW_COLUMNS = 2_500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def integral(
     is_refunded: bool = True,
     steps: float = 10.0,
     block: int = 180,
-    seconds: float = 3.0,
+    seconds: float = 1.5,
 ) -> Integral | None:
     """Return the bound; None if work is too dense for it to be found within minutes.
 
