@@ -64,7 +64,8 @@ def advise_command(  # noqa: PLR0913 - each is an option of the command line
     if as_json:
         print(json.dumps(advice_to_json(advice)))
     else:
-        open_console().print(render_advice(advice))
+        # The line to copy is whole, however narrow the screen.
+        open_console().print(render_advice(advice), crop=False)
 
 
 def _advise(gathered: Gathered, promise: float | None, processes: int | None) -> Advice:

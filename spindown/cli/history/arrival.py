@@ -111,7 +111,10 @@ def generate(name: str, seed: int) -> Traffic:
 
 
 def check_span(traffic: Traffic) -> None:
-    """Refuse traffic over years (raises BadInput): one time in it is wrong."""
+    """Refuse traffic over years, of which one time is wrong, or without a job (BadInput)."""
+    if not traffic.arrivals:
+        mend = "take more of them: no job came in so few"
+        raise BadInput("--days", round(traffic.length / DAY, 3), mend)
     if traffic.length > _DAYS_AT_MOST * DAY:
         span = f"{traffic.start:%Y-%m-%d} to {traffic.end:%Y-%m-%d}"
         mend = f"mend the times, or take the last days alone with --days, {_DAYS_AT_MOST} at most"

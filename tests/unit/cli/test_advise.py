@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -15,7 +16,6 @@ from spindown.aws.wiring import Aws
 from spindown.cli.advise.advice import advise
 from spindown.cli.advise.deadline import long_jobs
 from spindown.cli.advise.render import advice_to_json, render_advice
-from spindown.cli.advise.search import GATHER, Known, Settings, Trial, search
 from spindown.cli.history.arrival import Traffic, keep_last
 from spindown.cli.history.gather import Asked, gather
 from spindown.cli.main import main
@@ -27,135 +27,11 @@ from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
 from spindown.error import BadInput
 from spindown.memory import MemoryClock, MemoryTrafficHistory
-from spindown.simulator import Arrival, SimResult, simulate
-from tests.builders import minutes
+from spindown.simulator import Arrival, SimResult
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
-from tests.simulator.scene import DAY, HOUR, a_scenario
+from tests.simulator.scene import DAY
 from tests.unit.cli.guide import not_in_guide
-
-RESULT = simulate(a_scenario(length=HOUR), Policy(), 1)
-
-
-def a_result(dollars: float, *, p95: float = 60.0, undone: int = 0, **types: int) -> SimResult:
-    return replace(
-        RESULT,
-        dollars=dollars,
-        wait=replace(RESULT.wait, p95=p95),
-        jobs_done=RESULT.jobs - undone,
-        types={name.replace("_", "."): count for name, count in types.items()},
-    )
-
-
-def a_present(dollars: float = 100.0, *, p95: float = 60.0, **types: int) -> Trial:
-    settings = Settings(policy=Policy(), families_denied=frozenset())
-    return Trial(settings=settings, result=a_result(dollars, p95=p95, **types))
-
-
-class Attempts:
-    """Answers trials by the policy that they have; keeps what was tried."""
-
-    def __init__(self, **answers: SimResult) -> None:
-        self._answers = answers
-        self.tried: dict[str, list[Settings]] = {}
-
-    def __call__(self, name: str, variants: Sequence[Settings]) -> list[SimResult]:
-        self.tried[name] = list(variants)
-        answer = self._answers.get(name, a_result(100.0))
-        # The last of each stage is the one that the case is about.
-        return [a_result(100.0)] * (len(variants) - 1) + [answer]
-
-
-KNOWN = Known(gaps=[30.0, 60.0, 400.0], families=frozenset({"g4dn", "g5"}), promise=1800.0)
-
-
-def test_each_setting_is_varied_on_the_best_so_far() -> None:
-    attempts = Attempts(start_within=a_result(80.0), max_price=a_result(70.0))
-    best = search(a_present(g4dn_xlarge=3), KNOWN, attempts)
-
-    assert best.result.dollars == 70.0
-    assert best.settings.policy.start_within == minutes(28)
-    assert best.settings.policy.max_price_per_hour == 4.0
-    assert {each.policy.start_within for each in attempts.tried["idle_timeout"]} == {minutes(28)}
-    assert [each.policy.idle_timeout for each in attempts.tried["idle_timeout"]] == [
-        timedelta(seconds=60),
-        timedelta(seconds=400),
-        minutes(10),
-    ]
-    assert sum(map(len, attempts.tried.values())) <= 18
-
-
-def test_a_setting_that_breaks_the_promise_or_leaves_work_undone_is_not_advised() -> None:
-    present = a_present(g4dn_xlarge=1)
-    for result in (a_result(10.0, p95=1801.0), a_result(10.0, undone=1), a_result(99.5)):
-        attempts = Attempts(start_within=result, idle_timeout=result, max_price=result)
-        assert search(present, KNOWN, attempts) == present
-
-
-def test_no_start_is_tried_that_is_later_than_the_promise() -> None:
-    attempts = Attempts()
-    search(a_present(), replace(KNOWN, promise=300.0), attempts)
-
-    assert {each.policy.start_within for each in attempts.tried["start_within"]} == {
-        minutes(1),
-        minutes(4),
-    }
-    # Longer than the grid, what is asked for itself is tried, with room for the last jobs.
-    search(a_present(), replace(KNOWN, promise=7200.0), attempts)
-    assert max(each.policy.start_within for each in attempts.tried["start_within"]) == minutes(114)
-    assert {each.policy.start_within for each in attempts.tried["scale_up_threshold"]} == {
-        minutes(5),
-        minutes(30),
-        minutes(114),
-    }
-
-
-def test_no_start_is_tried_that_a_deadline_leaves_no_time_for() -> None:
-    attempts = Attempts()
-    present = a_present()
-    policy = Policy(finish_within=minutes(25))
-    search(replace(present, settings=replace(present.settings, policy=policy)), KNOWN, attempts)
-
-    assert max(each.policy.start_within for each in attempts.tried["start_within"]) == minutes(21)
-
-
-def test_work_gathers_where_that_is_cheaper_and_not_where_it_is_not() -> None:
-    gathers = search(a_present(), KNOWN, Attempts(scale_up_threshold=a_result(60.0)))
-    policy = gathers.settings.policy
-    at_once = Attempts(scale_up_threshold=a_result(50.0))
-    back = search(gathers, KNOWN, at_once)
-
-    assert (policy.scale_up_threshold, policy.start_within) == (GATHER, minutes(28))
-    assert [each.policy.scale_up_threshold for each in at_once.tried["scale_up_threshold"]] == [1]
-    assert back.settings.policy.scale_up_threshold == 1
-
-
-def test_dearer_settings_are_advised_where_the_present_ones_break_the_promise() -> None:
-    attempts = Attempts(start_within=a_result(130.0, p95=1000.0))
-    best = search(a_present(p95=5000.0), KNOWN, attempts)
-
-    assert best.result.dollars <= 130.0
-    assert best.result.wait.p95 <= KNOWN.promise
-
-
-def test_families_are_tried_without_the_one_that_was_used_and_with_the_denied() -> None:
-    attempts = Attempts(families=a_result(60.0))
-    best = search(a_present(g5_xlarge=9, g5_2xlarge=2, g4dn_xlarge=1), KNOWN, attempts)
-    denied = Trial(
-        settings=Settings(policy=Policy(), families_denied=frozenset({"g5"})),
-        result=a_result(100.0, g4dn_xlarge=1),
-    )
-    widened = Attempts(families=a_result(60.0))
-    search(denied, KNOWN, widened)
-
-    assert [sorted(each.families_denied) for each in attempts.tried["families"]] == [
-        ["g5"],
-        ["g4dn"],
-    ]
-    assert best.settings.families_denied == {"g4dn"}
-    little = Attempts(families=a_result(96.0))
-    assert search(a_present(g5_xlarge=1), KNOWN, little) == a_present(g5_xlarge=1)
-    # With one family denied the other is all that is left, so that it cannot be left out too.
-    assert [sorted(each.families_denied) for each in widened.tried["families"]] == [[]]
+from tests.unit.cli.trial import a_present
 
 
 def test_of_a_long_history_the_last_days_are_used() -> None:
@@ -318,6 +194,32 @@ def run_alone(contestants: Sequence[Contestant]) -> list[SimResult]:
     scenario = gather(Asked(arrivals="traffic.csv", prices="sample")).scenario
     outcomes = run_contest(scenario, contestants[:1], seed=1, processes=1, report=lambda *_: None)
     return [outcomes[0].result] * len(contestants)
+
+
+NARROW = 60
+
+
+def test_the_line_to_copy_is_whole_however_long(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "a-workload-of-a-team-of-people"
+    (tmp_path / "traffic.csv").write_text(TRAFFIC, encoding="utf-8")
+    (tmp_path / "spindown.toml").write_text(
+        '[deployment]\nname = "demo"\nregion = "us-west-2"\n'
+        f'[workload.{name}.run]\nentrypoint = "a:run"\ncode = "a"\n',
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", str(NARROW))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["advise", "--arrivals", "traffic.csv", "--processes", "1", "--within", "1h"])
+    assert not ended.value.code
+    text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    (line,) = (x for x in text.splitlines() if "policy set" in x)
+
+    assert re.search(rf"set {name}( [a-z_]+=[0-9a-z]+)+$", line)
+    assert len(line) > NARROW
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,11 @@ def test_a_page_loads_nothing_and_shows_every_plot(
             ["--workload", "ocr"], "--workload is 'ocr': name its file with", id="no file"
         ),
         pytest.param(["--prices", "live"], "--prices is 'live': go where spindown.toml", id="live"),
+        pytest.param(
+            ["--arrivals", "office", "--days", "0.1"],
+            "--days is 0.1: take more of them: no job came",
+            id="no job",
+        ),
         pytest.param(["--html", "no/page.html"], "--html is 'no/page.html': name a", id="folder"),
     ],
 )

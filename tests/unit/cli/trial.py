@@ -1,0 +1,25 @@
+"""Settings and what came of them, for tests."""
+
+from dataclasses import replace
+
+from spindown.cli.advise.search import Settings, Trial
+from spindown.domain.policy import Policy
+from spindown.simulator import SimResult, simulate
+from tests.simulator.scene import HOUR, a_scenario
+
+RESULT = simulate(a_scenario(length=HOUR), Policy(), 1)
+
+
+def a_result(dollars: float, *, p95: float = 60.0, undone: int = 0, **types: int) -> SimResult:
+    return replace(
+        RESULT,
+        dollars=dollars,
+        wait=replace(RESULT.wait, p95=p95),
+        jobs_done=RESULT.jobs - undone,
+        types={name.replace("_", "."): count for name, count in types.items()},
+    )
+
+
+def a_present(dollars: float = 100.0, *, p95: float = 60.0, **types: int) -> Trial:
+    settings = Settings(policy=Policy(), families_denied=frozenset())
+    return Trial(settings=settings, result=a_result(dollars, p95=p95, **types))
