@@ -66,7 +66,7 @@ done
 # After the distribution's own files, whose names begin with lower numbers.
 install -m 644 "$kit/system/sysctl.conf" "$root/etc/sysctl.d/90-spindown.conf"
 install -m 644 "$kit/system/metadata.nft" "$home/system/"
-for script in deadman guard-metadata smoke; do
+for script in deadman guard-metadata smoke wake-gpu; do
     install -m 755 "$kit/system/$script.sh" "$home/system/"
 done
 for script in run-code run-python; do
