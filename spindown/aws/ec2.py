@@ -49,6 +49,11 @@ _RECLAIMED = "instance-terminated-"
 _NOT_RECLAIMED = frozenset({"instance-terminated-by-user", "instance-terminated-by-schedule"})
 _MARKED = "marked-for-termination"
 
+#: What a request of an instant fleet tags by itself, since the grant asks CreateFleet for it. A
+#: network interface is known to be taken by its template's tags alone: Karpenter, whose grant asks
+#: the same, says no more either (aws/karpenter-provider-aws, pkg/providers/instance).
+_TAGGED = ("instance", "fleet", "volume")
+
 #: UnauthorizedOperation carries a page of encoded text.
 _MESSAGE_CHARACTERS = 400
 
@@ -186,9 +191,7 @@ def fleet_arguments(request: LaunchRequest) -> dict[str, Any]:
             "TotalTargetCapacity": request.count,
             "DefaultTargetCapacityType": request.capacity_type.value,
         },
-        "TagSpecifications": [
-            {"ResourceType": kind, "Tags": tags} for kind in ("instance", "fleet")
-        ],
+        "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in _TAGGED],
     }
 
 

@@ -109,6 +109,7 @@ def test_asks_for_spot_in_the_order_of_the_offers(ec2: Ec2) -> None:
             "TagSpecification.1.Tag.1.Key": "spindown:launch",
             "TagSpecification.1.Tag.1.Value": "l-1",
             "TagSpecification.2.ResourceType": "fleet",
+            "TagSpecification.3.ResourceType": "volume",
         }.items()
     )
     assert not [name for name in asked if name.startswith("OnDemandOptions")]
