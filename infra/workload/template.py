@@ -16,6 +16,12 @@ from spindown.contract.settings import TemplateRef
 #: (github.com/github-aws-runners/terraform-aws-github-runner/issues/4561).
 _BESIDES = ("network-interface", "volume")
 
+#: AWS's own key of EBS, which whoever may use EBS may use. Without a name EC2 takes the account's
+#: default, and where that is a key of one's own, neither our functions nor the role of spot may use
+#: it: each instance ends at its launch (github.com/aws/karpenter-provider-aws/issues/1407,
+#: github.com/runs-on/runs-on/issues/151).
+_KEY = "alias/aws/ebs"
+
 
 def add_templates(
     scope: Construct,
@@ -92,6 +98,7 @@ def _template_data(
                     volume_type="gp3",
                     volume_size=root_volume_gib,
                     encrypted=True,
+                    kms_key_id=_KEY,
                     delete_on_termination=True,
                 ),
             )

@@ -98,6 +98,14 @@ def test_the_root_volume_is_encrypted_and_as_large_as_configured(assembly: Assem
     assert volume["Ebs"]["VolumeSize"] == 60
 
 
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_the_root_volume_needs_no_grant_of_a_key(assembly: Assembly, name: str) -> None:
+    """The account's default may be a key of its owner's, of which no role here knows."""
+    (volume,) = launch_data(assembly, name)["BlockDeviceMappings"]
+
+    assert volume["Ebs"]["KmsKeyId"] == "alias/aws/ebs"
+
+
 def test_the_image_is_looked_up_at_each_launch(assembly: Assembly) -> None:
     own = launch_data(assembly, "lab-rich-arm64")["ImageId"]
     default = launch_data(assembly, "lab-plain-x86_64")["ImageId"]
