@@ -1,7 +1,7 @@
 """How far the optimum of whole traces lies above L2, by machines and boots that are whole numbers.
 
-Run by ``python -m tests.bench.compare --integral --data DIR --processes 2``, about a quarter of an
-hour of cores that do nothing else, since HiGHS is timed. What it finds is kept in benchmarks.json.
+Run by ``python -m tests.bench.compare --integral --data DIR --processes 2``, about half an
+hour of a core that does nothing else: HiGHS is timed. What it finds is kept in benchmarks.json.
 """
 
 import math
