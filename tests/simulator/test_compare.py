@@ -1,10 +1,14 @@
 """The comparison reckons and cuts as it says; its runs are a command of their own."""
 
+from random import Random
+from statistics import fmean
+
 import pytest
 
 from spindown.simulator import Arrival, bound
 from tests.bench.compare.exact import optimum
 from tests.bench.compare.grid import interval
+from tests.bench.compare.ignorance import STEPS, ladders
 from tests.bench.compare.source import Part, cut, loaded
 from tests.bench.compare.table import geometric_mean
 from tests.simulator.scene import a_scenario, an_arrival
@@ -47,3 +51,42 @@ def test_the_exact_optimum_lies_above_the_bound_and_is_found_by_hand() -> None:
     assert exact.least == pytest.approx(exact.found, rel=1e-3)
     least = bound(a_scenario(*arrivals), start_within=600.0)
     assert least.bounded_wait / least.work == pytest.approx(exact.found / 600.0)
+
+
+def test_each_step_hides_less_and_leaves_the_work_as_it_is() -> None:
+    arrivals = (
+        an_arrival(at=0.0, items=2, item_seconds=300.0),
+        an_arrival(at=9.0, items=1, item_seconds=60.0),
+    )
+    scenario = a_scenario(*arrivals)
+    in_order, alike, certain = (tell(scenario) for tell in STEPS.values())
+
+    assert (in_order.disorder, in_order.arrivals) == (1, scenario.arrivals)
+    assert [each.work_seconds for each in alike.arrivals] == [330.0, 330.0]
+    assert alike.work_seconds == scenario.work_seconds
+    draws = {certain.boot.draw(Random(seed)) for seed in range(5)}
+    assert len(draws) == 1
+    many = Random(1)
+    assert draws.pop() == pytest.approx(
+        fmean(scenario.boot.draw(many) for _ in range(20_000)), rel=0.02
+    )
+    zones = (zone for each in certain.listings for zone in each.zones.values())
+    assert not any(zone.reclaims_per_hour for zone in zones)
+
+
+def test_a_scenario_of_several_rows_counts_once_in_the_mean_of_what_not_knowing_costs() -> None:
+    seed = {"ours 10 min": {"dollars": 2.0}, "bound 10 min": {"bounded_wait": 1.0}}
+    seed |= {"ours 60 min": {"dollars": 2.0}, "bound 60 min": {"bounded_wait": 1.0}}
+    results = {name: {"1": seed} for name in ("S1", "S3 103959", "S3 6c71a0")}
+    found = {
+        name: {
+            promise: {step: {"ratio": ratio} for step in STEPS} for promise in ("10 min", "60 min")
+        }
+        for name, ratio in (("S1", 4.0), ("S3 103959", 1.0), ("S3 6c71a0", 1.0))
+    }
+
+    table = ladders(results, found)
+
+    assert "| S1, 10 min | 2.000 | 4.000 | 4.000 | 4.000 |" in table
+    assert "| geometric mean, 60 min | 2.000 | 2.000 | 2.000 | 2.000 |" in table
+    assert ladders(results, {}) == ""

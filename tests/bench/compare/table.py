@@ -7,6 +7,8 @@ from spindown.simulator import BASELINES
 from tests.bench.compare.case import CASES
 from tests.bench.compare.deadline import TEXT, deadlines, lines
 from tests.bench.compare.grid import Results, Seed, grid, interval, mean, money, ranged, verdict
+from tests.bench.compare.ignorance import TEXT as UNTOLD
+from tests.bench.compare.ignorance import Ladders, ladders
 from tests.bench.compare.waste import TEXT as TIGHT
 from tests.bench.compare.waste import waste
 from tests.bench.compare.whole import TEXT as BOUNDED
@@ -39,7 +41,7 @@ def mean_ratio(results: Results, promise: str, figure: str) -> float:
     return geometric_mean(geometric_mean(group) for group in groups.values())
 
 
-def page(results: Results, found: Wholes, told: str) -> str:
+def page(results: Results, found: Wholes, climbed: Ladders, told: str) -> str:
     """Return the whole page as Markdown."""
     plain = {name: results[name] for name in results if CASES[name].deadline_hours is None}
     long = {name: results[name] for name in results if name not in plain}
@@ -58,6 +60,9 @@ def page(results: Results, found: Wholes, told: str) -> str:
         "\n## How loose the bound is\n",
         BOUNDED,
         wholes(plain, found),
+        "\n## What it costs not to know\n",
+        UNTOLD,
+        ladders(plain, climbed),
         "\n## Targets\n",
         _targets(plain, long),
     ]
