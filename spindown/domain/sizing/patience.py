@@ -53,8 +53,8 @@ class Patience:
     late_jobs: int
     #: Until when the first launch can wait, if no slot becomes free; None: nothing waits.
     until: datetime | None
-    #: When the price ladder opens, whatever has waited how long: a launch of a later tick would
-    #: break the promise, however many there is room for. None: nothing is missing.
+    #: When the price ladder opens, whatever has waited how long: launched a tick later, all that
+    #: there is room for would break the promise. None: it is not crowded.
     opens_at: datetime | None
     #: Since when the oldest job waits; None: nothing waits.
     since: datetime | None
@@ -82,7 +82,8 @@ def patience(
 
     Where k is more than there is room for, no later launch makes good what waits, and none waits.
     So long as all that there is room for starts every job in time if launched a tick later, spot
-    may be waited for; then the price ladder opens.
+    may be waited for; then the price ladder opens. Elsewhere its own rungs say when: a job whose
+    worker was taken away looks like one that has just come, and has kept its promise already.
 
     Worked: start within 10 min, boot 90 s, tick 60 s, jobs of 80 s. 4 jobs that have just come
     need one slot, from minute 6 on: the fourth starts four minutes after the slot is up. 40 jobs
@@ -113,14 +114,15 @@ def patience(
     ]
     gaps = list(_gaps(dues, _existing(capacity, knowledge, policy), terms))
     needed = max((math.ceil(gap.missing / gap.each) for gap in gaps), default=0)
+    is_crowded = needed > room
     slots = min(max((gap.must(needed, terms) for gap in gaps), default=0), needed)
-    slots = needed if needed > room else slots
+    slots = needed if is_crowded else slots
     alone = max((gap.missing for gap in gaps if gap.each == 1), default=0)
     spare = min((gap.spare(needed, terms) for gap in gaps), default=None)
-    latest = min((gap.latest(room, terms) for gap in gaps), default=None)
+    latest = min(gap.latest(room, terms) for gap in gaps) if is_crowded else None
     return Patience(
         slots=slots,
-        is_crowded=needed > room,
+        is_crowded=is_crowded,
         side_by_side=min(alone, slots),
         items_per_hour=rate,
         late_jobs=max((gap.missing for gap in gaps), default=0),

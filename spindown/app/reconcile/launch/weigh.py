@@ -41,7 +41,7 @@ class Choice:
     outlook: Outlook | None = None
     #: What of the ladder is open, whatever has waited how long; None: what the wait has opened.
     opens: Course | CapacityType | None = None
-    #: When the price ladder opens at the latest, since no later launch would keep the promise.
+    #: When the price ladder opens at the latest, since there is no room to catch up later.
     ladder_opens_at: datetime | None = None
     #: Workers that may be bought on demand; None: as many as are wanted.
     on_demand_at_most: int | None = None
