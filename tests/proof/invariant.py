@@ -22,6 +22,7 @@ from spindown.domain.cost import LEAST_BILLED
 from spindown.domain.fleet import Launch, Lease, Worker
 from spindown.domain.interruption import FREE_FOR
 from spindown.error import ContractError, NotFound
+from spindown.memory.compute import DESCRIBED_FOR
 from spindown.memory.instance import SPOT_TERMINATION
 from tests.proof.world import ProofWorld
 
@@ -207,8 +208,12 @@ class Chronicle:
         end = self.ends[worker.instance_id]
         assert worker.ended_at is not None
         lived = worker.ended_at - worker.launched_at
-        # EC2 forgets in an hour how an instance ended: without a notice nobody can tell then.
+        # EC2 forgets in an hour how an instance ended: without a notice nobody can tell then, nor
+        # with one if we have ended it too.
         is_known = worker.is_interrupting or worker.reason != UNKNOWN
+        if worker.condemned_at is not None:
+            found = self.found.get(worker.instance_id, self.world.now)
+            is_known = is_known and found - end.at < DESCRIBED_FOR
         if end.reason == SPOT_TERMINATION and lived < FREE_FOR and is_known:
             return 0.0
         return worker.price_per_hour * (charged / _HOUR)
