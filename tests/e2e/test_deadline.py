@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
+from spindown.app.batch.result import read_progress
 from spindown.domain.offer import CapacityType
 from spindown.local.market import MarketInstance
 from spindown.local.market.instance import Reason
-from spindown.local.market.scenario import Interruption
 from tests.e2e.world import SWIFT, World, deployed, found
 from tests.local.world import at_once
 
 pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
 
-WITHIN = timedelta(seconds=75)
+WITHIN = timedelta(seconds=60)
+NOTICE = timedelta(seconds=3)
 ITEMS = 40
 _CODE = """
 import time
@@ -56,13 +57,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     (directory / "slow" / "slow.py").write_text(_CODE, encoding="utf-8")
     path = directory / "spindown.toml"
     path.write_text(_CONFIG, encoding="utf-8")
-    taken = Interruption(
-        nth=1,
-        after=timedelta(seconds=15),
-        notice=timedelta(seconds=3),
-        dry_for=timedelta(hours=1),
-    )
-    with deployed(path, at_once().model_copy(update={"interruption": (taken,)})) as world:
+    with deployed(path, at_once()) as world:
         yield world
 
 
@@ -89,6 +84,11 @@ def test_a_job_waits_for_spot_as_long_as_it_can_and_is_done_on_demand_in_time(
     assert world.finished("first").state == "completed"
     sent_at = datetime.now(UTC)
     world.send("slow", {"items": list(range(ITEMS)), "job_id": "due"})
+
+    store = world.session.work_store("slow")
+    found(lambda: read_progress("due", store).items_done > 20)
+    (first,) = bought(world, CapacityType.SPOT)
+    world.system.market.interrupt(first.instance_id, notice=NOTICE, dry_for=timedelta(hours=1))
 
     told = a_wait_for_spot(world)
     assert told["job_id"] == "due"

@@ -247,9 +247,11 @@ class Market:
             else:
                 self._lives.stop(instance_id, self._clock())
 
-    def interrupt(self, instance_id: str, *, notice: timedelta) -> None:
+    def interrupt(
+        self, instance_id: str, *, notice: timedelta, dry_for: timedelta = timedelta(0)
+    ) -> None:
         """Take a spot instance back by hand, as a scenario's rule would."""
-        rule = Interruption(after=timedelta(0), notice=notice)
+        rule = Interruption(after=timedelta(0), notice=notice, dry_for=dry_for)
         with self.held():
             self._lives.strike(instance_id, rule, self._clock())
 

@@ -177,6 +177,16 @@ def test_an_instance_can_be_taken_by_hand(notice_seconds: int) -> None:
     assert world.state(instance_id) == "terminated"
 
 
+def test_a_pool_from_which_an_instance_is_taken_by_hand_stays_dry_as_well() -> None:
+    world = a_world()
+    instance_id = world.launch()
+    world.market.interrupt(instance_id, notice=timedelta(0), dry_for=timedelta(seconds=30))
+    world.wait(2)
+    assert world.fleet()["Instances"] == []
+    world.wait(30)
+    assert world.fleet()["Instances"] != []
+
+
 def test_a_second_strike_does_not_move_the_first_deadline() -> None:
     world = a_world()
     instance_id = world.launch()
