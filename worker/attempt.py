@@ -17,7 +17,14 @@ from spindown.app.work.split import is_too_large
 from spindown.contract.job.manifest import JobState
 from spindown.domain.checkpointing import interval_hours, is_due
 from spindown.domain.lease import is_excused, must_release, outage_wait
-from spindown.error import ContractError, LeaseLost, SpindownError, Throttled, Unreachable
+from spindown.error import (
+    ContractError,
+    LeaseLost,
+    SpindownError,
+    Throttled,
+    Unreachable,
+    WriteConflict,
+)
 from worker.child.runner import BatchDone, Broken, ItemDone
 from worker.handover import Bench, Ending, Handover
 from worker.harvest import Harvest
@@ -89,7 +96,7 @@ class Attempt:
         """Give the job back; an outage says nothing of it, so it is not counted, and can wait."""
         bench, message = self._bench, self._held.message
         wait = timedelta(0)
-        if isinstance(cause, Throttled | Unreachable):
+        if isinstance(cause, Throttled | Unreachable | WriteConflict):
             if is_excused(message.sent_at, bench.ports.clock.now()):
                 with suppress(SpindownError):
                     self._held = settle_release(

@@ -4,9 +4,10 @@ Every write is conditional on the ETag that its writer has read and carries a no
 the writer knows its own write again after a lost answer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from spindown.app.port import Absent, Matches, Message, ObjectStore, StoredObject
 from spindown.app.work.held import WorkPorts
@@ -28,6 +29,8 @@ from spindown.error import (
     Unreachable,
     WriteConflict,
 )
+
+T = TypeVar("T")
 
 #: Waits of 0.1 s doubling to 6.4 s: about 13 s in all, well within a lease.
 _TRIES = 8
@@ -83,16 +86,25 @@ def write_fence(manifest: Manifest, etag: str | None, ports: WorkPorts) -> Fence
     """
     nonce = f"{ports.random.getrandbits(64):016x}"
     fresh = vary(manifest, {"nonce": nonce, "previous": etag})
+    return write_patiently(lambda: _write_once(fresh, etag, ports.objects), ports)
+
+
+def write_patiently(write: Callable[[], T], ports: WorkPorts) -> T:
+    """Make a conditional write, again while others are under way or there is no answer.
+
+    Raises:
+        Unreachable, Throttled: of the last try; it may have been written all the same.
+    """
     wait = _FIRST_PAUSE
     for _ in range(_TRIES - 1):
         try:
-            return _write_once(fresh, etag, ports.objects)
+            return write()
         except (WriteConflict, Unreachable, Throttled):
-            # It may have been written all the same: then the next try meets our own nonce.
+            # It may have been written all the same: then the next try meets our own.
             ports.pause(wait * (0.5 + ports.random.random()))
             wait *= 2
     try:
-        return _write_once(fresh, etag, ports.objects)
+        return write()
     except WriteConflict as exc:
         raise Unreachable(str(exc)) from exc
 

@@ -4,9 +4,11 @@ Results are known by the index of their item, so a listing or an object that cha
 two attempts must not move the items: the first claimer stores what it has read.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from spindown.app.port import Absent
+from spindown.app.work.fence import write_patiently
 from spindown.app.work.held import WorkPorts
 from spindown.contract.job.message import JobMessage, encode_items, items_key, parse_items
 from spindown.error import AccessDenied, ContractError, NotFound, PreconditionFailed
@@ -30,11 +32,23 @@ def settle_items(job: JobMessage, ports: WorkPorts) -> tuple[Any, ...]:
         if job.stored:
             raise ContractError("stored", key, "submit the job again: its list is gone") from None
     items = _read_source(job, ports)
+    if store_items(key, items, ports):
+        return items
+    return parse_items(ports.objects.get(key).data, key)
+
+
+def store_items(key: str, items: Sequence[Any], ports: WorkPorts) -> bool:
+    """Store a list unless one lies there already; tell whether it is this one.
+
+    Raises:
+        Unreachable: others have written the object at every try, or S3 gives no answer.
+    """
+    data = encode_items(items)
     try:
-        ports.objects.put(key, encode_items(items), condition=Absent())
+        write_patiently(lambda: ports.objects.put(key, data, condition=Absent()), ports)
     except PreconditionFailed:
-        return parse_items(ports.objects.get(key).data, key)
-    return items
+        return False
+    return True
 
 
 def _read_source(job: JobMessage, ports: WorkPorts) -> tuple[Any, ...]:

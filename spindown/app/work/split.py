@@ -5,17 +5,16 @@ first child exists, so whoever goes on after a crash makes the very same ones.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from spindown.app.port import Absent, Outgoing
+from spindown.app.port import Outgoing
 from spindown.app.work.commit import commit_as
 from spindown.app.work.held import Held, WorkPorts
+from spindown.app.work.item import store_items
 from spindown.contract.job.manifest import JobState
-from spindown.contract.job.message import JobMessage, child_id, encode_items, encode_job, items_key
+from spindown.contract.job.message import JobMessage, child_id, encode_job, items_key
 from spindown.domain.policy import Policy
-from spindown.error import PreconditionFailed
 
 
 def is_too_large(held: Held, items: Sequence[Any], policy: Policy) -> bool:
@@ -36,8 +35,7 @@ def split(held: Held, items: Sequence[Any], *, ports: WorkPorts, policy: Policy)
     for number, child in enumerate(children):
         share = items[_bound(number, items, children) : _bound(number + 1, items, children)]
         # An earlier attempt may have stored the same share.
-        with suppress(PreconditionFailed):
-            ports.objects.put(items_key(child), encode_items(share), condition=Absent())
+        store_items(items_key(child), share, ports)
         messages.append(_child_message(held, child))
     ports.queue.send(messages)
     closed = replace(

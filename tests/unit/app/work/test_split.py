@@ -1,6 +1,7 @@
 """Items and splits: settled once, whoever reads them and however often somebody crashes."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from spindown.app.work.split import is_too_large, split
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import JobMessage, items_key
 from spindown.domain.policy import Policy
-from spindown.error import ContractError, Unreachable
+from spindown.error import ContractError, Unreachable, WriteConflict
 from spindown.memory.interception import PortCall
 from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
 
@@ -92,6 +93,46 @@ def test_who_lists_a_prefix_beside_another_takes_the_list_that_was_stored_first(
     job = JobMessage(job_id="p", prefix_uri="s3://inputs/images/")
 
     assert settle_items(job, world.ports) == ("theirs",)
+
+
+def test_a_write_that_meets_another_under_way_is_made_again() -> None:
+    world = a_world()
+    world.before = conflict(items_key("p"), times=2)
+    job = JobMessage(job_id="p", prefix_uri="s3://inputs/images/")
+
+    found = settle_items(job, world.ports)
+
+    assert len(found) == 10
+    assert len(world.objects.versions(items_key("p"))) == 1
+
+
+def test_a_list_that_others_write_all_the_time_is_an_outage_and_no_fault_of_the_job() -> None:
+    world = a_world()
+    world.before = conflict(items_key("p"), times=1000)
+
+    with pytest.raises(Unreachable):
+        settle_items(JobMessage(job_id="p", prefix_uri="s3://inputs/images/"), world.ports)
+
+
+def test_a_split_makes_its_writes_again_that_meet_others_under_way() -> None:
+    world = a_world()
+    world.before = conflict(items_key("p.00001"), times=2)
+
+    do_split(world, {"job_id": "p", "items": items(10)})
+
+    world.before = None
+    assert sorted(work_off(world)) == ["p.00000", "p.00001", "p.00002"]
+
+
+def conflict(key: str, *, times: int) -> Callable[[PortCall], None]:
+    """Return what refuses the first writes of an object as S3 does beside another's (409)."""
+    left = iter(range(times))
+
+    def refuse(call: PortCall) -> None:
+        if call.method == "put" and call.args[0] == key and next(left, None) is not None:
+            raise WriteConflict("another write is under way")
+
+    return refuse
 
 
 def test_a_folder_marker_is_no_item() -> None:
