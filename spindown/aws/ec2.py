@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 #: Ids in one call: of TerminateInstances, as AWS advises, and values of one filter.
 TERMINATED_AT_ONCE = 1000
 FILTER_VALUES_MAX = 200
+#: The largest page of what is asked by filters. A call that names no size is throttled sooner, and
+#: in an account of many instances it may time out (EC2 developer guide, "Pagination").
+PAGE_SIZE = 1000
 
 #: Spot request status of an instance that EC2 takes away; it is set with the notice, while the
 #: instance still runs (EC2 user guide, "Spot request status").
@@ -93,7 +96,8 @@ class Ec2Compute:
             self._client(region)
             .get_paginator("describe_instances")
             .paginate(
-                Filters=[{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
+                Filters=[{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()],
+                PaginationConfig={"PageSize": PAGE_SIZE},
             )
         )
         with translated():
@@ -128,7 +132,10 @@ class Ec2Compute:
         found: set[str] = set()
         paginator = self._client(region).get_paginator("describe_spot_instance_requests")
         for some in _chunks(instance_ids, FILTER_VALUES_MAX):
-            pages = paginator.paginate(Filters=[{"Name": "instance-id", "Values": some}])
+            pages = paginator.paginate(
+                Filters=[{"Name": "instance-id", "Values": some}],
+                PaginationConfig={"PageSize": PAGE_SIZE},
+            )
             with translated():
                 found.update(
                     request["InstanceId"]

@@ -281,7 +281,7 @@ def test_knows_by_the_spot_request_that_ec2_takes_an_instance(
     stub.add_response(
         "describe_spot_instance_requests",
         {"SpotInstanceRequests": [request]},
-        {"Filters": [{"Name": "instance-id", "Values": ["i-1", "i-2"]}]},
+        {"Filters": [{"Name": "instance-id", "Values": ["i-1", "i-2"]}], "MaxResults": 1000},
     )
 
     found = ec2.compute.reclaimed(region=REGION, instance_ids=["i-1", "i-2"])
@@ -289,7 +289,8 @@ def test_knows_by_the_spot_request_that_ec2_takes_an_instance(
 
 
 def test_describes_over_many_pages(ec2: Ec2, stub: Stubber) -> None:
-    for number, token in ((1, {"NextToken": "more"}), (2, {})):
+    asked = {"Filters": [{"Name": "tag:a", "Values": ["b"]}], "MaxResults": 1000}
+    for number, before, token in ((1, {}, {"NextToken": "more"}), (2, {"NextToken": "more"}, {})):
         instance = {
             "InstanceId": f"i-{number}",
             "InstanceType": "g6.xlarge",
@@ -300,7 +301,9 @@ def test_describes_over_many_pages(ec2: Ec2, stub: Stubber) -> None:
             "StateReason": {"Code": "Server.SpotInstanceTermination"},
         }
         stub.add_response(
-            "describe_instances", {"Reservations": [{"Instances": [instance]}], **token}
+            "describe_instances",
+            {"Reservations": [{"Instances": [instance]}], **token},
+            {**asked, **before},
         )
     found = ec2.compute.instances(region=REGION, tags={"a": "b"})
 
