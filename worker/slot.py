@@ -2,6 +2,7 @@
 
 import math
 import threading
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from spindown.app.port import Message
@@ -11,7 +12,7 @@ from spindown.app.work.held import Held
 from spindown.app.work.message import put_back
 from spindown.contract.usage import UsageEnd
 from spindown.domain.idle import poll_wait
-from spindown.domain.lease import is_quarantined
+from spindown.domain.lease import is_quarantined, outage_wait
 from spindown.error import SpindownError
 from worker.attempt import Attempt
 from worker.handover import Bench, Ending, announce
@@ -121,18 +122,30 @@ class Slot:
     def _take(self, message: Message) -> bool:
         """Claim a message's job and work on it; tell whether it was ours to work on."""
         bench = self._bench
-        claimed = claim(
-            message,
-            seat=bench.seat,
-            presence=bench.presence,
-            ports=bench.ports,
-            policy=bench.policy,
-        )
+        try:
+            claimed = claim(
+                message,
+                seat=bench.seat,
+                presence=bench.presence,
+                ports=bench.ports,
+                policy=bench.policy,
+            )
+        except SpindownError:
+            self._leave(message)
+            raise
         if isinstance(claimed, Declined):
             self._note(claimed)
             return False
         self._work(claimed)
         return True
+
+    def _leave(self, message: Message) -> None:
+        """Let others see a message soon whose job could not be claimed for want of an answer."""
+        bench = self._bench
+        wait = outage_wait(message.receive_count, bench.ports.random.random())
+        # If it cannot be shown it shows itself, when what hid it is over.
+        with suppress(SpindownError):
+            put_back(message, min(wait, bench.policy.lease_duration), bench.ports.queue)
 
     def _work(self, held: Held) -> None:
         bench = self._bench

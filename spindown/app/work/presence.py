@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from spindown.app.port import Key, When, Write
-from spindown.app.work.held import Seat, WorkPorts, lease_identity
+from spindown.app.work.held import Seat, WorkPorts, lease_identity, read_lease
 from spindown.contract.codec import decode, encode_instant
 from spindown.contract.codec import encode as encode_row
 from spindown.contract.row import BACKLOG, LEASE, due_sort, worker_sort, workload_partition
@@ -153,6 +153,10 @@ class Presence:
                 self._transact(writes)
             except PreconditionFailed as exc:
                 raise Condemned(self._instance_id) from exc
+            except SpindownError:
+                # Only the answer may be lost, and then the job is ours.
+                if not self._holds(seat, lease):
+                    raise
             self._busy = busy
         # Apart from the transaction: workers that claim at once would cancel each other's. The
         # job is ours already, so a count that cannot be raised must not raise.
@@ -163,6 +167,14 @@ class Presence:
                     add={"claims": 1, "late": 1} if is_late else {"claims": 1},
                 )
             )
+
+    def _holds(self, seat: Seat, lease: Lease) -> bool:
+        """Tell whether a lease row is there as we would have written it; False: nobody can say."""
+        try:
+            found = read_lease(self._ports.table, seat.lease_key)
+        except SpindownError:
+            return False
+        return found is not None and lease_identity(found) == lease_identity(lease)
 
     def vacate(self, seat: Seat, lease: Lease, *, due: Due | None = None) -> None:
         """Clear the lease row if it is still of this lease; idle when no slot is busy.

@@ -74,6 +74,25 @@ def test_a_notice_in_an_outage_makes_the_job_visible_at_once(tmp_path: Path) -> 
     assert slot.world.queue.backlog().visible == 1
 
 
+def test_a_job_that_could_not_be_claimed_is_shown_again_within_minutes(tmp_path: Path) -> None:
+    def fail(call: PortCall) -> None:
+        if call.method == "transact":
+            raise Unreachable("no answer")
+
+    slot = SlotWorld(tmp_path)
+    slot.world.before = fail
+    slot.world.send(JOB)
+    with pytest.raises(Unreachable):
+        slot.slot.step()
+    slot.world.before = None
+
+    assert slot.world.queue.backlog().visible == 0
+    slot.world.clock.advance(1.5 * MINUTE)
+    assert slot.slot.step()
+    manifest = slot.world.manifest("j")
+    assert (manifest.state, manifest.losses) == (JobState.COMPLETED, 0)
+
+
 def test_is_idle_again_after_a_ledger_that_gave_no_answer(tmp_path: Path) -> None:
     def fail(call: PortCall) -> None:
         if call.method == "transact" and slot.world.calls["table.transact"] == 2:

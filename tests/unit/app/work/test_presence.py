@@ -13,7 +13,7 @@ from spindown.app.work.release import release
 from spindown.contract.codec import encode
 from spindown.contract.row import BACKLOG, workload_partition
 from spindown.domain.fleet import GpuUse, WorkerState
-from spindown.error import Unreachable
+from spindown.error import SpindownError, Unreachable, WriteConflict
 from spindown.memory.interception import PortCall
 from tests.work import WORKLOAD, WorkWorld, a_seat, items
 
@@ -26,15 +26,15 @@ def backlog(world: WorkWorld, name: str) -> float:
     return float(row.get(name, 0))
 
 
-def refuse_once(method: str) -> Callable[[PortCall], None]:
-    """Return what fails the next call of a method, before its effect."""
+def fail_once(method: str, error: type[SpindownError] = Unreachable) -> Callable[[PortCall], None]:
+    """Return what fails the next call of a method."""
     left = iter([True])
 
-    def refuse(call: PortCall) -> None:
+    def fail(call: PortCall) -> None:
         if call.method == method and next(left, False):
-            raise Unreachable("no answer")
+            raise error("no answer")
 
-    return refuse
+    return fail
 
 
 def test_a_busy_worker_says_so_and_since_when() -> None:
@@ -102,6 +102,40 @@ def test_every_change_of_what_is_in_hand_raises_the_version_and_a_heartbeat_does
     assert [version - versions[0] for version in versions] == [0, 1, 1, 2]
 
 
+@pytest.mark.parametrize("error", [Unreachable, WriteConflict], ids=lambda e: e.__name__)
+def test_a_claim_whose_answer_was_lost_is_a_claim(error: type[SpindownError]) -> None:
+    world = WorkWorld()
+    world.presence()
+    world.after = fail_once("transact", error)
+
+    held = world.hold(JOB)
+
+    assert world.lease() == held.lease
+    assert (world.worker().state, world.worker().busy_slots) == (WorkerState.BUSY, 1)
+    assert (held.manifest.released, backlog(world, "claims")) == (False, 1)
+    world.presence().beat()
+    assert world.worker().busy_slots == 1
+
+
+@pytest.mark.parametrize("is_dark", [False, True])
+def test_a_claim_that_did_not_get_through_leaves_no_trace(is_dark: bool) -> None:
+    def refuse(call: PortCall) -> None:
+        if call.method == "transact" or (is_dark and call.port == "table"):
+            raise Unreachable("no answer")
+
+    world = WorkWorld()
+    world.presence()
+    world.before = refuse
+    with pytest.raises(Unreachable):
+        world.hold(JOB)
+    world.before = None
+
+    assert world.lease() is None
+    assert world.manifest("j").released
+    world.presence().beat()
+    assert (world.worker().state, world.worker().busy_slots) == (WorkerState.IDLE, 0)
+
+
 @pytest.mark.parametrize("ending", ["cleared", "cleared by another", "unanswered"])
 def test_heartbeats_leave_the_time_since_when_a_worker_is_idle(ending: str) -> None:
     world = WorkWorld()
@@ -111,7 +145,7 @@ def test_heartbeats_leave_the_time_since_when_a_worker_is_idle(ending: str) -> N
     if ending == "cleared by another":
         world.table.write(Write(key=a_seat().lease_key, delete=True))
     if ending == "unanswered":
-        world.before = refuse_once("transact")
+        world.before = fail_once("transact")
         with pytest.raises(Unreachable):
             presence.vacate(a_seat(), held.lease)
         assert world.worker().busy_slots == 1
