@@ -61,7 +61,12 @@ def record_outcome(
     if not instances and not refusals:
         # HTTP 200 with nothing in it is a failure all the same.
         refusals = (_NOTHING,)
-    worker_writes = [_put_worker(tick, launch, request, found) for found in instances]
+    worker_writes = [
+        _put_worker(tick, launch, request, found)
+        for found in instances
+        # Of a large launch an earlier tick may have written some before it died.
+        if found.instance_id not in tick.workers
+    ]
     done = replace(
         launch,
         state=LaunchState.LAUNCHED if instances else LaunchState.REFUSED,
@@ -91,13 +96,17 @@ def record_outcome(
 def _note(
     tick: Tick, launch: Launch, done: Launch, worker_writes: Sequence[Write], refusals: int
 ) -> None:
-    """Let the journal write the completed launch, its workers and what it gives back."""
+    """Let the journal write the completed launch, its workers and what it gives back.
+
+    The workers first: where they are more than one transaction takes, the launch is completed by
+    the last one, and is adopted if that one fails. Once completed, nobody looks for its instances.
+    """
     tick.launches[launch.launch_id] = done
     given_back = done.reserved_usd - launch.reserved_usd
-    counts = {"launches": 1, "instances": len(worker_writes), "refusals": refusals}
+    counts = {"launches": 1, "instances": len(done.instance_ids), "refusals": refusals}
     tick.journal.note(
-        _complete(tick, done),
         *worker_writes,
+        _complete(tick, done),
         add_to_budget(launch.intended_at, {"committed": given_back}),
         tick.ledger.add(rows.spend_sort(tick.now), counts),
     )

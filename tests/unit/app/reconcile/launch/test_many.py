@@ -1,0 +1,97 @@
+"""A launch of more workers than one transaction has room for is written down whole or adopted."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spindown.app.port import Key
+from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK_LEASE, budget_sort
+from spindown.domain.fleet import LaunchState, WorkerState
+from spindown.error import WriteConflict
+from spindown.memory import PortCall
+from tests.builders import minutes
+from tests.control import ControlWorld, with_policy
+
+#: More than DynamoDB's hundred writes of one transaction.
+MANY = 130
+
+
+class Crashed(BaseException):
+    """The process is gone."""
+
+
+def a_world() -> ControlWorld:
+    world = with_policy(max_workers=MANY, warm_workers=MANY, band=0.0)
+    world.send()
+    return world
+
+
+def fails_between(
+    error: BaseException, *, number: int = 2
+) -> Callable[[PortCall, Callable[[], Any]], Any]:
+    """Let the second transaction after the launch fail."""
+    launched, transactions = [False], [0]
+
+    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "launch":
+            launched[0] = True
+        elif call.method == "transact" and launched[0]:
+            transactions[0] += 1
+            if transactions[0] == number:
+                raise error
+        return proceed()
+
+    return interfere
+
+
+def committed(world: ControlWorld) -> float:
+    row = world.table.get(Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(world.now)))
+    return float((row or {}).get("committed", 0.0))
+
+
+def check(world: ControlWorld) -> None:
+    """See that each instance has its row, and that the launch is written down once."""
+    (launch,) = world.view().launches.values()
+    days = world.view().spend.values()
+    assert launch.state is LaunchState.LAUNCHED
+    assert len(launch.instance_ids) == MANY
+    assert {w.instance_id for w in world.workers()} == set(launch.instance_ids)
+    assert sum(day.instances for day in days) == MANY
+    assert sum(day.launches for day in days) == 1
+    assert committed(world) == pytest.approx(launch.reserved_usd + sum(day.dollars for day in days))
+
+
+def test_it_has_a_row_for_each_worker() -> None:
+    world = a_world()
+    world.tick()
+
+    check(world)
+
+
+def test_a_crash_between_its_transactions_leaves_no_instance_without_a_row() -> None:
+    world = a_world()
+    world.interfere = fails_between(Crashed())
+    with pytest.raises(Crashed):
+        world.tick()
+    world.interfere = None
+    known = world.workers()
+    for worker in known[:3]:
+        world.check_in(worker.instance_id)
+
+    world.tick(LOCK_LEASE)
+
+    assert 0 < len(known) < MANY
+    assert len(world.workers(WorkerState.IDLE)) == 3
+    check(world)
+
+
+def test_a_conflict_between_its_transactions_is_made_good_by_the_next_tick() -> None:
+    world = a_world()
+    world.interfere = fails_between(WriteConflict("another transaction is under way"))
+    world.tick()
+    world.interfere = None
+
+    world.tick(minutes(1))
+
+    check(world)
