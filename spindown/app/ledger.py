@@ -28,7 +28,7 @@ from spindown.contract.row import (
 from spindown.domain.concern import Sighting
 from spindown.domain.fleet import Due, Launch, Lease, Unavailable, Worker
 from spindown.domain.offer import Pool
-from spindown.error import ContractError, PreconditionFailed
+from spindown.error import ContractError, PreconditionFailed, Unreachable
 
 T = TypeVar("T")
 
@@ -181,16 +181,23 @@ class Ledger:
     def take_lock(
         self, *, holder: str, now: datetime, lease: timedelta = rows.LOCK_LEASE
     ) -> Fence | None:
-        """Take the lock if it is free or its lease is over; None if somebody holds it."""
+        """Take the lock if it is free or its lease is over; None if somebody holds it.
+
+        A write whose answer was lost is known again by its holder and the microsecond of its lease:
+        two calls of one holder may run at once, since Lambda delivers an event at least once.
+        """
+        free = When(at_most={"until": encode_instant(now)})
+        taken = {"holder": holder, "until": encode_instant(now + lease)}
+        write = Write(key=self.key(rows.LOCK), when=free, set=taken, add={"fence": 1})
         try:
-            free = When(at_most={"until": encode_instant(now)})
-            taken = {"holder": holder, "until": encode_instant(now + lease)}
-            write = Write(key=self.key(rows.LOCK), when=free, set=taken, add={"fence": 1})
-            row = self._table.write(write)
-        except PreconditionFailed:
-            return None
-        fence = decode(LockRow, row or {}).fence
-        return Fence(fence=fence, holder=holder)
+            row = self._table.write(write) or {}
+        except (PreconditionFailed, Unreachable) as exc:
+            row = self._table.get(write.key) or {}
+            if any(row.get(name) != value for name, value in taken.items()):
+                if isinstance(exc, Unreachable):
+                    raise
+                return None
+        return Fence(fence=decode(LockRow, row).fence, holder=holder)
 
     def apply(self, fence: Fence, writes: Sequence[Write], *, release: bool = False) -> None:
         """Carry out writes under the fence, all or none up to 99 of them.

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from spindown.app.ledger import Ledger
 from spindown.app.reconcile import reconcile
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.row import LOCK, LOCK_LEASE
 from spindown.error import NotFound, Unreachable
-from spindown.memory import PortCall
+from spindown.memory import PortCall, intercept
+from spindown.memory.interception import Interceptor
 from tests.control import WORKLOAD, ControlWorld
 from tests.failure import failing
 
@@ -58,6 +60,66 @@ def test_the_lock_is_free_after_a_tick() -> None:
 
     assert world.tick().outcome is Outcome.IDLE
     assert (world.row(LOCK) or {})["fence"] == 2
+
+
+def twice(_: PortCall, proceed: Callable[[], Any]) -> Any:
+    """Carry a call out as a client does that repeats it after a lost answer."""
+    proceed()
+    return proceed()
+
+
+def unanswered(_: PortCall, proceed: Callable[[], Any]) -> Any:
+    proceed()
+    raise Unreachable("no answer")
+
+
+@pytest.mark.parametrize("lose", [twice, unanswered])
+def test_who_has_taken_the_lock_knows_it_though_the_answer_was_lost(lose: Interceptor) -> None:
+    world = ControlWorld()
+    world.send()
+    world.interfere = at_the_lock(lose)
+
+    assert world.tick().outcome is Outcome.LAUNCHED
+
+    world.interfere = None
+    assert world.tick(timedelta(seconds=1)).outcome is not Outcome.LOCKED
+
+
+@pytest.mark.parametrize("lose", [twice, unanswered])
+def test_a_lost_answer_gives_nobody_the_lock_that_another_holds(lose: Interceptor) -> None:
+    world = ControlWorld()
+    ledger = Ledger(intercept(world.table, "table", at_the_lock(lose)), WORKLOAD)
+    assert Ledger(world.table, WORKLOAD).take_lock(holder="first", now=world.now) is not None
+
+    assert ledger.take_lock(holder="second", now=world.now) is None
+
+
+def test_a_lock_that_could_not_be_asked_for_is_no_lock() -> None:
+    world = ControlWorld()
+    world.interfere = failing(Unreachable("no answer"), "write", times=1)
+
+    with pytest.raises(Unreachable):
+        world.tick()
+
+
+def test_two_calls_of_one_holder_do_not_share_a_lock() -> None:
+    world = ControlWorld()
+    ledger = Ledger(world.table, WORKLOAD)
+    first = ledger.take_lock(holder="request-1", now=world.now)
+    second = ledger.take_lock(holder="request-1", now=world.now + timedelta(microseconds=1))
+
+    assert (first is not None, second) == (True, None)
+
+
+def at_the_lock(lose: Interceptor) -> Interceptor:
+    """Return what stands in the way of the first call that takes the lock, and of no other."""
+    left = iter([True])
+
+    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        is_lock = call.method == "write" and call.args[0].key.sort == LOCK
+        return lose(call, proceed) if is_lock and next(left, False) else proceed()
+
+    return interfere
 
 
 def test_an_unknown_workload_is_an_error_and_leaves_the_lock_free() -> None:
