@@ -2,10 +2,16 @@
 
 Dollars and seconds of an instance's life accrue in reconcile alone; here only what a worker
 knows better: items, jobs, throughput, and the sizes and costs that are learned from samples.
+
+An addition that is repeated after a lost answer finds its own stamp in the row and adds nothing,
+unless another worker has added in between: then the items of that one commit count twice in the
+day and the throughput, as they do in no manifest.
 """
 
+import itertools
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -26,8 +32,8 @@ from spindown.error import PreconditionFailed
 _SAMPLES_AT_MOST = 50
 #: One worker adds to one list of samples at most this often.
 _SAMPLE_EVERY = timedelta(minutes=1)
-
-
+#: Attribute of a row that tells the last report that was added to it; nobody else reads it.
+_STAMP = "told_by"
 _NO_SUMS: Mapping[str, float] = {}
 
 
@@ -63,10 +69,13 @@ class Reporter:
         self._sampled_at: dict[str, datetime] = {}
         self._lock = threading.Lock()
         self._waiting: list[Datum] = []
+        # Of this process: one that is started again on the same instance counts anew.
+        self._process = f"{worker.instance_id}-{ports.random.getrandbits(64):016x}"
+        self._reports = itertools.count()
 
     def report(self, progress: Progress) -> None:
         """Add what was committed to the day's spend, the throughput and the samples."""
-        now = self._ports.clock.now()
+        now, stamp = self._ports.clock.now(), f"{self._process}-{next(self._reports)}"
         items = progress.items_ok + progress.items_failed
         self._add(
             spend_sort(now),
@@ -76,17 +85,18 @@ class Reporter:
                 "items_redone": progress.items_redone,
                 "jobs": 0 if progress.job_items is None else 1,
             },
+            stamp,
         )
         if items:
             hours = progress.busy / timedelta(hours=1)
             sums = {"count": items, "hours": hours, "reports": 1, **_moved(items, progress)}
             rate = items / hours if hours > 0 else None
-            if rate is None or not self._sample(self._throughput, rate, sums):
-                self._add(self._throughput, sums)
+            if rate is None or not self._sample(self._throughput, rate, stamp, sums):
+                self._add(self._throughput, sums, stamp)
         if progress.job_items is not None:
-            self._sample(JOB_RATE, float(progress.job_items))
+            self._sample(JOB_RATE, float(progress.job_items), stamp)
         if progress.commit is not None:
-            self._sample(CHECKPOINT_RATE, progress.commit.total_seconds())
+            self._sample(CHECKPOINT_RATE, progress.commit.total_seconds(), stamp)
         self._emit_progress(progress)
 
     def emit(self, values: Mapping[str, float], *, reason: str | None = None) -> None:
@@ -119,14 +129,16 @@ class Reporter:
             values["JobSeconds"] = progress.job_busy.total_seconds()
         self.emit(values)
 
-    def _add(self, sort: str, sums: Mapping[str, float]) -> None:
+    def _add(self, sort: str, sums: Mapping[str, float], stamp: str) -> None:
         changes = {name: value for name, value in sums.items() if value}
         if changes:
-            self._ports.table.write(
-                Write(key=Key(partition=self._partition, sort=sort), add=changes)
-            )
+            key, when = Key(partition=self._partition, sort=sort), When(differs={_STAMP: stamp})
+            with suppress(PreconditionFailed):
+                self._ports.table.write(Write(key=key, when=when, set={_STAMP: stamp}, add=changes))
 
-    def _sample(self, sort: str, value: float, sums: Mapping[str, float] = _NO_SUMS) -> bool:
+    def _sample(
+        self, sort: str, value: float, stamp: str, sums: Mapping[str, float] = _NO_SUMS
+    ) -> bool:
         """Append to a list of samples, and add to the row; False if neither was done.
 
         One that races with another worker's is dropped.
@@ -140,7 +152,7 @@ class Reporter:
         row = self._ports.table.get(key) or {}
         when = When(equals={"updated_at": row.get("updated_at")})
         samples = [*(row.get("samples") or ()), value][-_SAMPLES_AT_MOST:]
-        change = {"samples": samples, "updated_at": encode_instant(now)}
+        change = {"samples": samples, "updated_at": encode_instant(now), _STAMP: stamp}
         added = {name: number for name, number in sums.items() if number}
         try:
             self._ports.table.write(Write(key=key, when=when, set=change, add=added))

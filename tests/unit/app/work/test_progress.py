@@ -1,6 +1,9 @@
 """What a worker tells of its work: names, dimensions and sums."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -14,7 +17,7 @@ from spindown.contract.row import (
     throughput_sort,
     workload_partition,
 )
-from spindown.memory.interception import PortCall
+from spindown.memory.interception import PortCall, intercept
 from tests.work import WORKLOAD, WorkWorld, a_worker
 
 
@@ -24,6 +27,10 @@ def a_reporter(world: WorkWorld) -> Reporter:
 
 def row(world: WorkWorld, sort: str) -> Row:
     return world.table.get(Key(partition=workload_partition(WORKLOAD), sort=sort)) or {}
+
+
+def counts(found: Row) -> Row:
+    return {name: value for name, value in found.items() if not isinstance(value, str)}
 
 
 def throughput(world: WorkWorld) -> Row:
@@ -48,7 +55,7 @@ def test_a_report_adds_to_the_day_and_to_what_is_learned() -> None:
 
     rows = world.table.query(workload_partition(WORKLOAD))
     day = rows[spend_sort(world.clock.now())]
-    assert day == {"items": 3, "items_failed": 1, "items_redone": 2, "jobs": 1}
+    assert counts(day) == {"items": 3, "items_failed": 1, "items_redone": 2, "jobs": 1}
     assert rows[JOB_RATE]["samples"] == [8.0]
     assert rows[CHECKPOINT_RATE]["samples"] == [2.0]
     values = {datum.name: datum.value for datum in world.metrics.data}
@@ -62,6 +69,34 @@ def test_a_report_adds_to_the_day_and_to_what_is_learned() -> None:
     }
 
 
+def test_what_a_client_repeats_after_a_lost_answer_is_added_once() -> None:
+    def repeat(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "write":
+            proceed()
+        return proceed()
+
+    world = WorkWorld()
+    world.ports = replace(world.ports, table=intercept(world.table, "table", repeat))
+    reporter = a_reporter(world)
+
+    # The first is a sample too; the others of its minute are additions alone.
+    for _ in range(3):
+        reporter.report(Progress(items_ok=3, busy=timedelta(minutes=6), job_items=3))
+
+    day, known = row(world, spend_sort(world.clock.now())), throughput(world)
+    assert (day["items"], day["jobs"]) == (9, 3)
+    assert (known["count"], known["reports"], known["samples"]) == (9, 3, [30.0])
+
+
+def test_a_process_that_is_started_again_counts_from_the_first_report_on() -> None:
+    world = WorkWorld()
+
+    for _ in range(2):
+        a_reporter(world).report(Progress(items_ok=1))
+
+    assert row(world, spend_sort(world.clock.now()))["items"] == 2
+
+
 def test_what_has_no_commit_and_ends_no_job_says_nothing_of_either() -> None:
     world = WorkWorld()
     reporter = a_reporter(world)
@@ -71,7 +106,7 @@ def test_what_has_no_commit_and_ends_no_job_says_nothing_of_either() -> None:
 
     names = {datum.name for datum in world.metrics.data}
     assert names == {"ItemsDone", "ItemsFailed", "ItemsRedone"}
-    assert row(world, spend_sort(world.clock.now())) == {"items": 1}
+    assert counts(row(world, spend_sort(world.clock.now()))) == {"items": 1}
     assert row(world, JOB_RATE) == {}
 
 
