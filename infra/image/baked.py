@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import Aws, RemovalPolicy, Stack
 from aws_cdk import aws_imagebuilder as imagebuilder
 from constructs import Construct, IDependable
 
 from infra.log import make_log
+from infra.workload.template import DISK_KEY
 from spindown.config import WorkloadConfig
 from spindown.config.form import Architecture
 from spindown.contract import tag
@@ -110,6 +111,7 @@ class BakedImage(Construct):
                 volume_type="gp3",
                 volume_size=image.root_volume_gib,
                 encrypted=True,
+                kms_key_id=_disk_key(Aws.REGION),
                 delete_on_termination=True,
             ),
         )
@@ -131,6 +133,7 @@ class BakedImage(Construct):
     def _make_distribution(self) -> imagebuilder.CfnDistributionConfiguration:
         recipe = self._recipe
         configuration = imagebuilder.CfnDistributionConfiguration
+        home = Stack.of(self).region
         parameter = image_parameter(recipe.deployment, recipe.workload, recipe.architecture)
         return configuration(
             self,
@@ -143,6 +146,8 @@ class BakedImage(Construct):
                     ami_distribution_configuration={
                         "Name": f"{recipe.name}-{{{{ imagebuilder:buildDate }}}}",
                         "AmiTags": recipe.tags,
+                        # What is made here has it from its recipe.
+                        **({} if region == home else {"KmsKeyId": _disk_key(region)}),
                     },
                     # Written in the region of the copy that it names.
                     ssm_parameter_configurations=[
@@ -151,7 +156,7 @@ class BakedImage(Construct):
                         )
                     ],
                 )
-                for region in (Stack.of(self).region, *recipe.regions)
+                for region in (home, *recipe.regions)
             ],
         )
 
@@ -230,6 +235,16 @@ def _describe_steps(recipe: Recipe) -> Mapping[str, Any]:
 
 #: The check that ends an install, on an instance that has booted the image.
 _CHECK = "/opt/spindown/system/smoke.sh"
+
+
+def _disk_key(region: str) -> str:
+    """Return the key that an image's disk is encrypted with: the one that its instances have.
+
+    Unnamed, it is the account's default, and where that is a key of one's own, the disks of
+    instances cannot be made from it. Image Builder takes a key by its ARN or an alias's (EC2 Image
+    Builder API Reference, "EbsInstanceBlockDeviceSpecification", "AmiDistributionConfiguration").
+    """
+    return f"arn:{Aws.PARTITION}:kms:{region}:{Aws.ACCOUNT_ID}:{DISK_KEY}"
 
 
 def _step(name: str, script: str, seconds: int) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ _BESIDES = ("network-interface", "volume")
 #: default, and where that is a key of one's own, neither our functions nor the role of spot may use
 #: it: each instance ends at its launch (github.com/aws/karpenter-provider-aws/issues/1407,
 #: github.com/runs-on/runs-on/issues/151).
-_KEY = "alias/aws/ebs"
+DISK_KEY = "alias/aws/ebs"
 
 
 def add_templates(
@@ -98,7 +98,7 @@ def _template_data(
                     volume_type="gp3",
                     volume_size=root_volume_gib,
                     encrypted=True,
-                    kms_key_id=_KEY,
+                    kms_key_id=DISK_KEY,
                     delete_on_termination=True,
                 ),
             )

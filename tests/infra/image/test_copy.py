@@ -16,6 +16,10 @@ def test_an_outpost_gets_a_copy_of_each_image_under_the_same_parameter(tmp_path:
     for name, parameter in PARAMETERS.items():
         there = made(made_here, "DistributionConfiguration", name)["Distributions"]
         assert [one["Region"] for one in there] == ["eu-west-1", "us-west-2"]
+        here, copy = (one["AmiDistributionConfiguration"] for one in there)
+        assert "KmsKeyId" not in here
+        key = words(copy["KmsKeyId"])
+        assert key == "arn:<AWS::Partition>:kms:us-west-2:<AWS::AccountId>:alias/aws/ebs"
         for one in there:
             (written,) = one["SsmParameterConfigurations"]
             assert written["ParameterName"] == parameter

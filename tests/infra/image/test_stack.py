@@ -144,6 +144,9 @@ def test_the_base_is_the_latest_and_the_root_volume_encrypted(image: Assembly, n
     assert recipe["ParentImage"].startswith(f"ssm:/aws/service/deeplearning/ami/{architecture}/")
     assert volume["DeviceName"] == "/dev/sda1"
     assert volume["Ebs"]["Encrypted"] is True
+    # As the disks of instances: the account's default may be a key that nobody has opened to us.
+    key = words(volume["Ebs"]["KmsKeyId"])
+    assert key == "arn:<AWS::Partition>:kms:<AWS::Region>:<AWS::AccountId>:alias/aws/ebs"
     assert volume["Ebs"]["VolumeSize"] == (60 if "rich" in name else 100)
     # Image Builder counts up: a changed recipe needs no version from us.
     assert recipe["Version"] == "1.0.x"
