@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError
 
 from spindown.app.port import Clock
 from spindown.aws.clock import SystemClock
@@ -27,6 +28,7 @@ from spindown.aws.sink.bus import EventBridgeBus
 from spindown.aws.sink.sns import SnsTopic
 from spindown.aws.sqs import SqsJobQueue
 from spindown.aws.ssm import SsmSettingsStore
+from spindown.error import BadInput
 
 if TYPE_CHECKING:
     import boto3
@@ -228,8 +230,13 @@ class Aws:
         with self._lock:
             key = (service, region)
             if key not in self._clients:
-                with _without_collection():
-                    self._clients[key] = make()
+                try:
+                    with _without_collection():
+                        self._clients[key] = make()
+                except (BotoCoreError, ValueError) as exc:
+                    where = region or self._session.region_name
+                    mend = f"mend it, or AWS_ENDPOINT_URL: {exc}"
+                    raise BadInput("region", where, mend) from exc
             return cast("C", self._clients[key])
 
 

@@ -75,7 +75,9 @@ def demo(
         "examples/demo.toml"
     ),
     keep: Annotated[Path | None, typer.Option(help="Keep logs and results here.")] = None,
-    within: Annotated[float, typer.Option(help="Seconds after which it gives up.")] = 300.0,
+    within: Annotated[
+        float, typer.Option(min=1, max=86_400, help="Seconds after which it gives up.")
+    ] = 300.0,
     as_json: option.Json = False,
 ) -> None:
     """Run the main job here: a queue, spot workers, interruptions, a bill in dollars per item."""

@@ -53,7 +53,8 @@ def _examine(planned: Subject | None, deployment: str | None, *, has_images: boo
     try:
         aws = reach(planned.region if planned is not None else None)
     except BadInput as exc:
-        lost = Finding(what=exc.field, found="none", mend=exc.mend, verdict=Verdict.BLOCKED)
+        found = "none" if exc.value is None else str(exc.value)
+        lost = Finding(what=exc.field, found=found, mend=exc.mend, verdict=Verdict.BLOCKED)
         return Report(findings=(lost,))
     ports = DoctorPorts(account=aws.account(), market=aws.market(), clock=aws.clock)
     try:

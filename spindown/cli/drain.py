@@ -26,7 +26,9 @@ def drain(
         bool, typer.Option("--now", help="Terminate the instances, busy or not, after a yes.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask; with --now only.")] = False,
-    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 2.0,
+    every: Annotated[
+        float, typer.Option(min=0.2, max=3600, help="Seconds between two looks.")
+    ] = 2.0,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,

@@ -32,7 +32,7 @@ def up(
         typer.Option(min=0, max=65535, help="Loopback port; the usual one, or any that is free."),
     ] = None,
     tick: Annotated[
-        float, typer.Option(min=0.5, help="Seconds that stand for a minute of the tick.")
+        float, typer.Option(min=0.5, max=60, help="Seconds that stand for a minute of the tick.")
     ] = TICK.total_seconds(),
     state: State = STATE,
     as_json: option.Json = False,

@@ -17,22 +17,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         # Without standalone mode typer returns the code of --help and of Ctrl-C, and raises the
         # rest; what a command itself returns is nothing.
-        sys.exit(app(arguments, standalone_mode=False))
+        sys.exit(app(arguments, standalone_mode=False, prog_name="spindown"))
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     except (SpindownError, typer.TyperException, typer.Abort, OSError) as exc:
-        sys.stderr.write(_sentence(exc))
+        from spindown.cli.mistake import tell  # noqa: PLC0415 - likewise
+
+        sys.stderr.write(tell(exc))
         sys.exit(1)
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, typer.TyperException):
-        # Empty when a command was called bare and has printed its help.
-        said = error.format_message()
-        return f"spindown: {said}\n" if said else ""
-    if isinstance(error, typer.Abort):
-        return "spindown: nothing was done\n"
-    if isinstance(error, OSError) and error.strerror:
-        where = f"{error.filename}: " if error.filename else ""
-        return f"spindown: {where}{error.strerror}\n"
-    return f"spindown: {error or type(error).__doc__}\n"

@@ -173,15 +173,17 @@ def reach(region: str | None) -> Aws:
     """Return AWS by the standard configuration of this process, in its own region if None.
 
     Raises:
-        BadInput: no region, or no credentials.
+        BadInput: no region, no credentials, or an AWS configuration that cannot be read.
     """
+    # As the aws command line does; boto3 by itself knows AWS_DEFAULT_REGION alone.
+    region = region or os.environ.get("AWS_REGION") or None
     try:
         session = boto3.Session(region_name=region)
         has_credentials = session.get_credentials() is not None
     except botocore.exceptions.BotoCoreError as exc:
-        raise BadInput(
-            "AWS configuration", os.environ.get("AWS_PROFILE"), f"mend it: {exc}"
-        ) from exc
+        profile = os.environ.get("AWS_PROFILE", "default")
+        mend = f"mend it, or name another (AWS_PROFILE): {exc}"
+        raise BadInput("AWS profile", profile, mend) from exc
     if session.region_name is None:
         raise BadInput("region", None, "set AWS_REGION, or name it in spindown.toml")
     if not has_credentials:

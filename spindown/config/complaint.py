@@ -51,10 +51,11 @@ def translate(error: ValidationError, root: type[BaseModel], document: object) -
     if kind == "missing" and where[-1] in _FOUND_BY_INIT:
         return ConfigError(".".join(where), None, _ASK_THE_ACCOUNT)
     value = None if kind == "missing" else first["input"]
-    return ConfigError(".".join(where), value, _word_mend(kind, context, first["msg"]))
+    return ConfigError(".".join(where), value, word_mend(kind, context, first["msg"]))
 
 
-def _word_mend(kind: str, context: Mapping[str, Any], message: str) -> str:
+def word_mend(kind: str, context: Mapping[str, Any], message: str) -> str:
+    """Return what mends an error of pydantic's, by its type, its context and its text."""
     if kind in _MENDS:
         return _MENDS[kind].format(**context)
     words = str(context.get("error") or message)

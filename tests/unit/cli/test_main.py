@@ -5,8 +5,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, SSOTokenLoadError
 
+from spindown.aws.error import translated
 from spindown.cli.main import main
+from spindown.cli.mistake import tell
+from spindown.cli.session import reach
+from spindown.error import SpindownError
 
 CONFIG = """
 [deployment]
@@ -46,17 +51,70 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return said.err
 
 
+def refusal(code: str, message: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": message}}, "GetParameters")
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         pytest.param(["stauts"], "No such command 'stauts'", id="an unknown command"),
-        pytest.param(["status", "--jsno"], "No such option: --jsno", id="an unknown option"),
-        pytest.param(["plan"], "Missing argument", id="a missing argument"),
+        pytest.param(["fly"], "No such command 'fly': see `spindown --help`", id="nothing like it"),
         pytest.param(
-            ["plan", "count", "--backlog", "-1"], "Invalid value for '--backlog'", id="a number"
+            ["status", "--jsno"],
+            "--jsno is no option of `spindown status`: did you mean --json?",
+            id="an unknown option",
         ),
         pytest.param(
-            ["local", "up", "--port", "70000"], "Invalid value for '--port'", id="no such port"
+            ["policy", "show", "--zzz"],
+            "--zzz is no option of `spindown policy show`: see `spindown policy show --help`",
+            id="an option like no other",
+        ),
+        pytest.param(
+            ["plan", "count", "--backlog"],
+            "--backlog is not set: write a value after it",
+            id="an option without its value",
+        ),
+        pytest.param(
+            ["status", "--json=3"], "--json takes no value: write it alone", id="a switch with one"
+        ),
+        pytest.param(
+            ["plan"],
+            "workload is not set: write it, as `spindown plan --help` shows",
+            id="a missing argument",
+        ),
+        pytest.param(
+            ["plan", "a", "b"],
+            "Got unexpected extra argument(s) (b): see `spindown plan --help`",
+            id="one argument too many",
+        ),
+        pytest.param(
+            ["plan", "count", "--backlog", "-1"],
+            "--backlog is '-1': make it at least 0",
+            id="a number below its bound",
+        ),
+        pytest.param(
+            ["plan", "count", "--backlog", "many"],
+            "--backlog is 'many': write a whole number",
+            id="no number",
+        ),
+        pytest.param(
+            ["plan", "count", "--sort", "size"],
+            "--sort is 'size': write one of 'cost', 'price'",
+            id="none of the choices",
+        ),
+        pytest.param(
+            ["watch", "--every", "inf"],
+            "--every is 'inf': make it at most 3600",
+            id="a wait without end",
+        ),
+        pytest.param(
+            ["demo", "--within", "-4"], "--within is '-4': make it at least 1", id="no time at all"
+        ),
+        pytest.param(
+            ["local", "up", "--port", "70000"],
+            "--port is '70000': make it at most 65535",
+            id="no such port",
         ),
         pytest.param(
             ["status", "--config", "absent.toml"],
@@ -97,7 +155,101 @@ def test_a_profile_that_does_not_exist_is_named(
 
     said = told(capsys, "status")
 
-    assert said.startswith("spindown: AWS configuration is 'nobody': mend it: ")
+    assert said.startswith("spindown: AWS profile is 'nobody': mend it, or name another")
+
+
+def test_a_configuration_of_aws_that_cannot_be_read_is_said_in_a_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, directory: Path
+) -> None:
+    (directory / "aws").write_text("no ini", encoding="utf-8")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "aws")
+
+    said = told(capsys, "status")
+
+    assert said.startswith("spindown: AWS profile is 'default': mend it, or name another")
+    assert "Unable to parse config file: aws" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("AWS_REGION", "us east", "region is 'us east': mend it, or AWS_ENDPOINT_URL: "),
+        ("AWS_ENDPOINT_URL", "nonsense", "region is 'us-east-1': mend it, or AWS_ENDPOINT_URL: "),
+    ],
+)
+def test_a_place_that_no_request_could_go_to_is_named(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+    sentence: str,
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv(name, value)
+
+    said = told(capsys, "status", "--deployment", "here")
+
+    assert said.startswith(f"spindown: {sentence}")
+    assert said.count("\n") == 1
+
+
+def test_aws_region_is_heard_as_the_aws_command_line_hears_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+    assert reach(None).region == "eu-west-1"
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        pytest.param(
+            refusal("ExpiredTokenException", "The security token is expired"),
+            "GetParameters: ExpiredTokenException: The security token is expired: log in to AWS",
+            id="expired credentials",
+        ),
+        pytest.param(
+            refusal("AccessDeniedException", "is not authorized to perform"),
+            "GetParameters: AccessDeniedException: is not authorized to perform: log in to AWS",
+            id="a missing grant",
+        ),
+        pytest.param(
+            SSOTokenLoadError(error_msg="Token for https://x does not exist"),
+            "no usable answer: Error loading SSO Token: Token for https://x does not exist: log in",
+            id="no login",
+        ),
+        pytest.param(
+            EndpointConnectionError(endpoint_url="https://ssm.mars-1.amazonaws.com/"),
+            'no usable answer: Could not connect to the endpoint URL: "https://ssm.mars-1.amazonaws'
+            '.com/": see whether this machine reaches it, and whether region and',
+            id="no network, or no such region",
+        ),
+        pytest.param(
+            refusal("ThrottlingException", "Rate exceeded"),
+            "GetParameters: ThrottlingException: Rate exceeded: try again in a minute",
+            id="too many calls",
+        ),
+        pytest.param(
+            refusal("Odd", "line one\nline two"),
+            "GetParameters: Odd: line one line two",
+            id="an answer of two lines",
+        ),
+    ],
+)
+def test_what_aws_says_comes_with_its_mend(error: Exception, sentence: str) -> None:
+    with pytest.raises(SpindownError) as caught, translated():
+        raise error
+
+    said = tell(caught.value)
+
+    assert said.startswith(f"spindown: {sentence}")
+    assert said.count("\n") == 1
 
 
 def test_called_bare_it_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:

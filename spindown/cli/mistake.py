@@ -1,0 +1,103 @@
+"""What a person reads when a command went wrong: one sentence with name, value and mend.
+
+What our own code raises says so by itself. What typer and AWS say is told in that form here.
+"""
+
+import errno
+
+import typer
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    LoginError,
+    NoCredentialsError,
+    SSOError,
+    TokenRetrievalError,
+)
+from pydantic import ValidationError
+
+from spindown.config.complaint import word_mend
+from spindown.error import AccessDenied, BadInput, SpindownError, Throttled, Unreachable
+
+#: Errors of botocore that come before a request: nobody is logged in.
+_NOBODY = (
+    CredentialRetrievalError,
+    LoginError,
+    NoCredentialsError,
+    SSOError,
+    TokenRetrievalError,
+)
+_LOG_IN = (
+    "log in to AWS anew, name another profile (AWS_PROFILE), or get the permission;"
+    " `spindown doctor` looks which"
+)
+_CONNECT = "see whether this machine reaches it, and whether region and AWS_ENDPOINT_URL are right"
+_WAIT = "try again in a minute"
+#: What the use cases add nothing to, by kind of error.
+_MENDS = ((AccessDenied, _LOG_IN), (Unreachable, _CONNECT), (Throttled, _WAIT))
+
+
+def tell(error: Exception) -> str:
+    """Return an error as one line for a person; "": nothing is to be said."""
+    if isinstance(error, typer.TyperException):
+        said = _tell_usage(error)
+    elif isinstance(error, typer.Abort):
+        said = "nothing was done"
+    elif isinstance(error, OSError) and error.strerror:
+        # Who reads our output may leave when he has read enough.
+        said = "" if error.errno == errno.EPIPE else _tell_of_file(error)
+    else:
+        said = f"{error or type(error).__doc__}{_mend(error)}"
+    line = " ".join(said.split())
+    return f"spindown: {line}\n" if line else ""
+
+
+def _tell_usage(error: typer.TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "spindown"
+    if isinstance(error, typer.BadParameter) and error.param is not None:
+        name = (error.param.get_error_hint() or "").strip("'")
+        cause = error.__cause__
+        if isinstance(cause, ValidationError):
+            return str(_translate(name, cause))
+        if not error.message:
+            return str(BadInput(name, None, f"write it, as `{command} --help` shows"))
+    option = getattr(error, "option_name", None)
+    if option is not None:
+        return _tell_option(option, error, command if context is not None else None)
+    said = error.format_message().rstrip(".")
+    # Empty when a command was called bare and has printed its help.
+    return f"{said}: see `{command} --help`" if said and not said.endswith("?") else said
+
+
+def _tell_option(option: str, error: typer.TyperException, command: str | None) -> str:
+    if command is None:
+        if "requires" in error.message:
+            return str(BadInput(option, None, "write a value after it"))
+        return f"{option} takes no value: write it alone"
+    close = ", ".join(getattr(error, "possibilities", None) or ())
+    mend = f"did you mean {close}?" if close else f"see `{command} --help`"
+    return f"{option} is no option of `{command}`: {mend}"
+
+
+def _translate(name: str, cause: ValidationError) -> BadInput:
+    first = cause.errors()[0]
+    mend = word_mend(first["type"], first.get("ctx", {}), first["msg"]).rstrip(".")
+    _, is_choice, choices = mend.partition(" is not one of ")
+    return BadInput(name, first["input"], f"write one of {choices}" if is_choice else mend)
+
+
+def _tell_of_file(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror}"
+
+
+def _mend(error: Exception) -> str:
+    """Return what to do about an answer of AWS, or about none."""
+    cause = error.__cause__
+    if not isinstance(error, SpindownError) or not isinstance(cause, (BotoCoreError, ClientError)):
+        return ""
+    if isinstance(cause, _NOBODY):
+        return f": {_LOG_IN}"
+    return next((f": {mend}" for kind, mend in _MENDS if isinstance(error, kind)), "")
