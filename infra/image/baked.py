@@ -10,11 +10,10 @@ from aws_cdk import aws_imagebuilder as imagebuilder
 from constructs import Construct, IDependable
 
 from infra.log import make_log
-from infra.workload.template import DISK_KEY
 from spindown.config import WorkloadConfig
 from spindown.config.form import Architecture
 from spindown.contract import tag
-from spindown.contract.image import Kit, image_parameter, make_stamp, render_bake
+from spindown.contract.image import DISK_KEY, Kit, image_parameter, make_stamp, render_bake
 
 #: Image Builder counts the last number of a recipe's version up by itself, and so the builds of a
 #: component: both are made anew when they change (EC2 Image Builder User Guide, "Create a new

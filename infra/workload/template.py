@@ -9,18 +9,13 @@ from constructs import Construct
 from spindown.config import WorkloadConfig
 from spindown.config.form import Architecture
 from spindown.contract import tag
+from spindown.contract.image import DISK_KEY
 from spindown.contract.settings import TemplateRef
 
 #: What carries tags at a launch besides the instance, for the bill and for the grants. Not the spot
 #: request: EC2 launches nothing on demand from a template with tags for one
 #: (github.com/github-aws-runners/terraform-aws-github-runner/issues/4561).
 _BESIDES = ("network-interface", "volume")
-
-#: AWS's own key of EBS, which whoever may use EBS may use. Without a name EC2 takes the account's
-#: default, and where that is a key of one's own, neither our functions nor the role of spot may use
-#: it: each instance ends at its launch (github.com/aws/karpenter-provider-aws/issues/1407,
-#: github.com/runs-on/runs-on/issues/151).
-DISK_KEY = "alias/aws/ebs"
 
 
 def add_templates(

@@ -121,6 +121,10 @@ def test_a_key_that_is_there_is_no_error(world: World) -> None:
     world.account.try_key(world.key)
 
 
+def test_the_key_of_ebs_is_there_from_the_first_question_on(world: World) -> None:
+    world.account.try_key(f"arn:aws:kms:{REGION}:123456789012:alias/aws/ebs")
+
+
 def test_a_key_that_is_not_there_is_not_found(world: World) -> None:
     with pytest.raises(NotFound):
         world.account.try_key(ABSENT_KEY)

@@ -6,6 +6,7 @@ from spindown.app.doctor.fact import Facts, Unknown
 from spindown.app.doctor.finding import Finding, Verdict
 from spindown.app.doctor.subject import Subject
 from spindown.app.port import AccountPlan
+from spindown.contract.image import DISK_KEY
 from spindown.domain.offer import CapacityType
 
 #: Concurrent executions of Lambda (Service Quotas, service code lambda).
@@ -35,6 +36,7 @@ def check_account(subject: Subject, facts: Facts) -> Iterator[Finding]:
     yield _check_plan(facts)
     if any(_may_be_spot(subject)):
         yield _check_spot_role(facts)
+    yield from _check_disk_keys(facts)
     yield _check_concurrency(subject, facts)
 
 
@@ -122,6 +124,22 @@ def _check_spot_role(facts: Facts) -> Finding:
         mend="aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
         verdict=Verdict.WARNING,
     )
+
+
+def _check_disk_keys(facts: Facts) -> Iterator[Finding]:
+    """Judge the key that disks are encrypted with, without which instances end at their launch."""
+    for region, trouble in sorted(facts.disk_keys.items()):
+        what = f"key {DISK_KEY} in {region}"
+        if trouble is None:
+            yield Finding(what=what, found="there")
+            continue
+        yield Finding(
+            what=what,
+            found="missing" if trouble.is_missing else trouble.reason,
+            needed="before the first launch there",
+            mend=f"aws kms describe-key --key-id {DISK_KEY} --region {region}, which makes it",
+            verdict=Verdict.WARNING,
+        )
 
 
 def _check_concurrency(subject: Subject, facts: Facts) -> Finding:

@@ -19,6 +19,7 @@ from spindown.app.port import (
     Market,
     SubnetView,
 )
+from spindown.contract.image import DISK_KEY
 from spindown.domain.offer import Catalogue, InstanceType, Quota, SpotPrice
 from spindown.domain.requirement import misfit
 from spindown.error import NotFound, SpindownError
@@ -68,6 +69,8 @@ class Facts:
     #: Likewise by the name of a secret, and by the ARN of a key.
     secrets: Mapping[str, Unknown | None] = field(default_factory=dict)
     keys: Mapping[str, Unknown | None] = field(default_factory=dict)
+    #: Region -> why EBS has no key of its own there; None: it has.
+    disk_keys: Mapping[str, Unknown | None] = field(default_factory=dict)
 
 
 def gather(subject: Subject, *, account: Account, market: Market, clock: Clock) -> Facts:
@@ -97,7 +100,21 @@ def gather(subject: Subject, *, account: Account, market: Market, clock: Clock) 
         inputs={prefix: _try_input(account, prefix) for prefix in inputs},
         secrets={name: ask(partial(account.try_secret, name, region=home)) for name in secrets},
         keys={arn: ask(partial(account.try_key, arn)) for arn in keys},
+        disk_keys={
+            region: ask(partial(account.try_key, _disk_key(caller, region)))
+            for region in subject.regions
+        },
     )
+
+
+def _disk_key(caller: Caller, region: str) -> str:
+    """Return the ARN of EBS's own key.
+
+    In a region whose EBS was never used it is there from the first question for it on (AWS KMS API
+    Reference, "DescribeKey").
+    """
+    partition = caller.arn.split(":")[1]
+    return f"arn:{partition}:kms:{region}:{caller.account}:{DISK_KEY}"
 
 
 def ask(question: Callable[[], T]) -> T | Unknown:

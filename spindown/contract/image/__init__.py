@@ -33,6 +33,13 @@ START_WITHIN = timedelta(minutes=30)
 STAMP_FILE = "/opt/spindown/baked"
 
 
+#: AWS's own key of EBS, by which disks and images are encrypted: whoever may use EBS may use it.
+#: Without a name EC2 takes the account's default, and where that is a key of one's own, neither our
+#: functions nor the role of spot may use it: each instance ends at its launch
+#: (github.com/aws/karpenter-provider-aws/issues/1407, github.com/runs-on/runs-on/issues/151).
+DISK_KEY = "alias/aws/ebs"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
     """A kit as it was uploaded: a zip archive of ``kit_files``."""

@@ -4,7 +4,7 @@ import pytest
 
 from spindown.app.doctor.finding import Verdict
 from spindown.app.port import AccountPlan
-from spindown.error import AccessDenied, Unreachable
+from spindown.error import AccessDenied, NotFound, SpindownError, Unreachable
 from tests.unit.app.doctor.examined import BOOTSTRAP, REGION, Examined, a_config
 
 DENIED = AccessDenied("GetSomething: AccessDenied: no")
@@ -48,6 +48,22 @@ def test_an_account_from_before_there_were_plans_is_paid() -> None:
     world.account.account_plan = None
 
     assert world.verdict("account plan") is Verdict.GOOD
+
+
+@pytest.mark.parametrize(
+    ("error", "found"), [(NotFound("no"), "missing"), (DENIED, "AccessDenied")]
+)
+def test_the_key_of_disks_is_made_by_being_asked_for(error: SpindownError, found: str) -> None:
+    world = Examined()
+    assert world.verdict(f"key alias/aws/ebs in {REGION}") is Verdict.GOOD
+    arn = f"arn:aws:kms:{REGION}:123456789012:alias/aws/ebs"
+    world.account.unreadable = {arn: error}
+
+    finding = world.finding(f"key alias/aws/ebs in {REGION}")
+
+    assert found in finding.found
+    assert finding.verdict is Verdict.WARNING
+    assert f"aws kms describe-key --key-id alias/aws/ebs --region {REGION}" in finding.mend
 
 
 def test_the_role_for_spot_is_made_by_one_command() -> None:
