@@ -19,7 +19,13 @@ from spindown.app.work.held import WorkPorts, lease_identity, lease_key, read_le
 from spindown.app.work.message import delete, put_back
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import parse_job, with_id
-from spindown.error import ContractError, NotFound, PreconditionFailed, Unreachable
+from spindown.error import (
+    ContractError,
+    NewerSchema,
+    NotFound,
+    PreconditionFailed,
+    Unreachable,
+)
 
 REASON = "cancelled"
 
@@ -36,6 +42,8 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
     #: It had ended before, as its state says.
     OVER = "over"
+    #: A later version has written its manifest, which only that version may cancel.
+    NEWER_SCHEMA = "newer-schema"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +52,8 @@ class Cancelled:
 
     job_id: str
     outcome: Outcome
-    #: Its state now.
-    state: JobState
+    #: Its state now; None: this version cannot read it.
+    state: JobState | None
     #: Items whose results were committed before.
     items_done: int = 0
 
@@ -75,21 +83,28 @@ def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[C
     """
     gone: set[str] = set()
     left = list(jobs)
-    while left:
-        job_id = left.pop(0)
-        manifest, is_ours = _cancel_one(job_id, ports)
-        if manifest.state in {JobState.CANCELLED, JobState.SPLIT}:
-            left += manifest.children
-        if manifest.state is JobState.CANCELLED:
-            gone.add(job_id)
-            _end_lease(manifest, workload, ports)
-        yield Cancelled(
-            job_id=job_id,
-            outcome=Outcome.CANCELLED if is_ours else Outcome.OVER,
-            state=manifest.state,
-            items_done=manifest.next_item,
-        )
-    _sweep(gone, ports)
+    try:
+        while left:
+            job_id = left.pop(0)
+            try:
+                manifest, is_ours = _cancel_one(job_id, ports)
+            except NewerSchema:
+                yield Cancelled(job_id=job_id, outcome=Outcome.NEWER_SCHEMA, state=None)
+                continue
+            if manifest.state in {JobState.CANCELLED, JobState.SPLIT}:
+                left += manifest.children
+            if manifest.state is JobState.CANCELLED:
+                gone.add(job_id)
+                _end_lease(manifest, workload, ports)
+            yield Cancelled(
+                job_id=job_id,
+                outcome=Outcome.CANCELLED if is_ours else Outcome.OVER,
+                state=manifest.state,
+                items_done=manifest.next_item,
+            )
+    finally:
+        # Also of those that were cancelled before one could not be.
+        _sweep(gone, ports)
 
 
 def _cancel_one(job_id: str, ports: WorkPorts) -> tuple[Manifest, bool]:

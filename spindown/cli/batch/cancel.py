@@ -22,16 +22,22 @@ def cancel(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Cancel jobs or whole batches; what they have committed stays."""
+    """Cancel jobs or whole batches; what they have committed stays. Status 1: one was not."""
     session = open_session(config, deployment=deployment, local=local)
     # All names are looked up before the first job is touched.
+    is_all = True
     for workload, jobs in [_find(session, name) for name in names]:
         for one in cancel_jobs(workload, jobs, session.work_ports(workload)):
+            is_all = is_all and one.outcome is not Outcome.NEWER_SCHEMA
             print(json.dumps(encode(one)) if as_json else describe(one))
+    if not is_all:
+        raise typer.Exit(1)
 
 
 def describe(one: Cancelled) -> str:
     """Return what became of one job, in a line."""
+    if one.outcome is Outcome.NEWER_SCHEMA:
+        return f"{one.job_id}: not cancelled: a later version wrote it, and must cancel it"
     if one.outcome is Outcome.OVER:
         return f"{one.job_id}: {one.state} before"
     done = f", {one.items_done:,} items done" if one.items_done else ""

@@ -1,6 +1,7 @@
 """A cancelled job is nobody's any more, whatever its owner and its messages do."""
 
 import json
+from collections import Counter
 
 import pytest
 
@@ -15,13 +16,14 @@ from spindown.app.work.release import abandon
 from spindown.app.work.split import split
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch, batch_key
-from spindown.contract.job.manifest import JobState
+from spindown.contract.job.manifest import JobState, manifest_key
 from spindown.contract.job.message import derived_id
 from spindown.error import LeaseLost, NotFound, Unreachable
 from spindown.memory import PortCall
 from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
 
 JOB = {"job_id": "j", "items": items(4)}
+NEWER = b'{"schema": 2, "fence": "elsewhere"}'
 
 
 def cancelled(world: WorkWorld, *jobs: str) -> list[Cancelled]:
@@ -118,7 +120,7 @@ def test_the_children_of_a_split_are_cancelled_too() -> None:
     found = cancelled(world, "j")
 
     states = [JobState.SPLIT, JobState.CANCELLED, JobState.CANCELLED, JobState.COMPLETED]
-    assert sorted(one.state for one in found) == sorted(states)
+    assert Counter(one.state for one in found) == Counter(states)
     progress = read_progress("j", world.objects)
     assert (progress.state, progress.items_done) == (JobState.CANCELLED, first.manifest.items)
     assert world.queue.bodies() == []
@@ -185,6 +187,39 @@ def test_a_manifest_that_changes_all_the_time_is_told() -> None:
     world.before = interfere
     with pytest.raises(Unreachable, match="j: others write its manifest all the time"):
         cancelled(world, "j")
+
+
+def test_a_job_that_a_later_version_wrote_stays_alone() -> None:
+    world = WorkWorld()
+    for name in "abc":
+        world.send({**JOB, "job_id": name})
+    world.objects.put(manifest_key("b"), NEWER)
+
+    found = [(one.job_id, one.outcome, one.state) for one in cancel(WORKLOAD, "abc", world.ports)]
+
+    assert found == [
+        ("a", Outcome.CANCELLED, JobState.CANCELLED),
+        ("b", Outcome.NEWER_SCHEMA, None),
+        ("c", Outcome.CANCELLED, JobState.CANCELLED),
+    ]
+    assert world.objects.get(manifest_key("b")).data == NEWER
+    assert len(world.queue.bodies()) == world.queue.backlog().visible == 1
+
+
+def test_a_call_that_breaks_off_leaves_no_message_of_a_job_that_it_has_cancelled() -> None:
+    def fail(call: PortCall) -> None:
+        if call.port == "objects" and call.args[0] == manifest_key("b"):
+            raise Unreachable("no answer")
+
+    world = WorkWorld()
+    for name in "ab":
+        world.send({**JOB, "job_id": name})
+    world.before = fail
+
+    with pytest.raises(Unreachable):
+        list(cancel(WORKLOAD, "ab", world.ports))
+
+    assert len(world.queue.bodies()) == world.queue.backlog().visible == 1
 
 
 def test_finds_batches_and_jobs_that_nobody_has_claimed() -> None:

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from moto import mock_aws
 
 from spindown.app.batch.submit import Draft, submit_items
 from spindown.cli.batch.cancel import cancel
 from spindown.cli.session import open_session
+from spindown.contract.job.manifest import manifest_key
 from spindown.error import BadInput
 from tests.unit.cli.batch.account import Account
 
@@ -50,6 +52,23 @@ def test_prints_for_programs(account: Account, capsys: pytest.CaptureFixture[str
 
     said = json.loads(capsys.readouterr().out)
     assert (said["job_id"], said["outcome"]) == ("b-1-00000", "cancelled")
+
+
+def test_cancels_what_it_can_and_names_what_a_later_version_must(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(account, 2)
+    store = open_session(account.config, deployment=None, local=False).work_store("ocr")
+    store.put(manifest_key("b-1-00000"), b'{"schema": 2}')
+
+    with pytest.raises(typer.Exit) as ended:
+        cancel(["b-1"], config=account.config)
+
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().out == (
+        "b-1-00000: not cancelled: a later version wrote it, and must cancel it\n"
+        "b-1-00001: cancelled\n"
+    )
 
 
 def test_touches_nothing_if_one_name_is_not_known(account: Account) -> None:
