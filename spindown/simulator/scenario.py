@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from math import fsum
 from random import Random
 
-from spindown.domain.offer import InstanceType, Requirements
+from spindown.domain.offer import InstanceType, Requirements, slot_count
 from spindown.simulator.fault.kind import Faults, Spans
 
 #: Piecewise constant: (from this second on, value), in order of time.
@@ -123,6 +123,7 @@ class SimScenario:
     faults: Faults = field(default_factory=Faults)
     requirements: Requirements = field(default_factory=Requirements)
     budget_per_month: float | None = None
+    #: How many jobs an instance works on at once, as ``run.slots`` says.
     slots: str = "per-gpu"
     root_volume_gib: int = 100
     #: Seconds after ``length`` at which the run is broken off.
@@ -137,6 +138,14 @@ class SimScenario:
     def work_seconds(self) -> float:
         """Return how much work arrives, in seconds on the reference GPU."""
         return fsum(arrival.work_seconds for arrival in self.arrivals)
+
+    def slots_of(self, listing: Listing) -> int:
+        """Return how many jobs an instance of a type works on at once."""
+        return slot_count(listing.instance_type.gpu_count, self.slots)
+
+    def throughput(self, listing: Listing) -> float:
+        """Return the work of all slots of an instance in a second, the reference GPU's being 1."""
+        return listing.speed * self.slots_of(listing)
 
 
 def value_at(steps: Steps, seconds: float) -> float | None:

@@ -86,6 +86,63 @@ def test_a_bound_that_charges_every_hour_knows_no_luck() -> None:
     assert bound(scenario, start_within=600).bounded_wait < charged.bounded_wait
 
 
+def test_all_slots_of_an_instance_work_for_its_one_price() -> None:
+    jobs = [an_arrival(at=30.0) for _ in range(4)]
+    scenario = a_scenario(*jobs, slots="4")
+    result = simulate(scenario, a_policy(), 1)
+    found = bound(scenario, start_within=result.wait.most)
+
+    # Four jobs side by side on one machine: a boot, their ten minutes, two idle ones.
+    assert result.launches == 1
+    assert found.work == pytest.approx(600 * HOURLY)
+    assert found.bounded_wait == pytest.approx((90 + 600) * HOURLY)
+    assert found.zero_wait == pytest.approx((90 + 600) * HOURLY)
+
+
+def test_a_crowd_needs_a_machine_for_as_many_jobs_as_it_has_slots() -> None:
+    zone = a_zone(capacity=((0.0, 2.0),))
+    scenario = a_scenario(
+        *(an_arrival(at=0.0) for _ in range(8)),
+        listings=(a_listing(zones={"us-west-2a": zone}),),
+        slots="4",
+    )
+
+    # Two machines, both on spot.
+    found = bound(scenario, start_within=0)
+    assert found.bounded_wait == pytest.approx(690 * 2 * HOURLY)
+
+
+def test_a_machine_pays_the_price_at_which_its_hour_began_whenever_the_job_has_come() -> None:
+    # It boots at 0.10, and before its first hour is over the price is fourfold.
+    zone = a_zone(spot=((0.0, 0.10), (1000.0, 0.40)))
+    scenario = a_scenario(
+        an_arrival(at=30.0, items=120),
+        an_arrival(at=1100.0),
+        listings=(a_listing(zones={"us-west-2a": zone}),),
+    )
+    result = simulate(scenario, a_policy(max_workers=1), 1)
+
+    assert result.dollars == pytest.approx(2015 * (0.10 + EXTRA) / HOUR, rel=0.01)
+    assert bound(scenario, start_within=result.wait.most).bounded_wait < result.dollars
+
+
+def test_an_hour_is_sold_at_the_least_price_of_the_hour_before_it_and_no_longer() -> None:
+    zone = a_zone(spot=((0.0, 0.30), (1000.0, 0.10), (1200.0, 0.40), (3000.0, 0.20)))
+    supply = Supply(a_scenario(listings=(a_listing(on_demand=None, zones={"us-west-2a": zone}),)))
+    paid = {at: supply.at(at)[0].price for at in (999.0, 1000.0, 4799.0, 4800.0)}
+
+    assert paid == {999.0: 0.30, 1000.0: 0.10, 4799.0: 0.10, 4800.0: 0.20}
+
+
+def test_the_bound_of_thin_work_is_never_below_that_of_empty_spans() -> None:
+    arrivals = office_batches(seed=1, days=1, work_hours=5)
+    scenario = a_scenario(*arrivals, listings=sample_market(seed=1, days=2))
+
+    for within in (0.0, 60.0, 600.0):
+        found = bound(scenario, start_within=within)
+        assert found.sparse_wait >= found.bounded_wait
+
+
 def test_no_refund_without_reclaims_and_more_with_more() -> None:
     assert refund_share(0.0) == 0.0
     assert refund_share(0.1) == pytest.approx(0.0507, abs=0.0001)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -86,7 +86,9 @@ def made_up_prices(
         if len(places) > 1
         else sample_market(seed=seed, days=days)
     )
-    listings = tuple(listing for listing in market if _fits(listing.instance_type, buyer))
+    listings = tuple(
+        _of_one_slot(listing, buyer) for listing in market if _fits(listing.instance_type, buyer)
+    )
     if not listings:
         known = ", ".join(dict.fromkeys(listing.instance_type.name for listing in market))
         mend = f"[workload.NAME.requirements] allow none of its types ({known}); give a file"
@@ -261,6 +263,12 @@ def _steps(pool: Sequence[SpotPrice], begin: datetime, length: float) -> Steps:
         elif seen.price != steps[-1][1] and at <= length + OVERTIME:
             steps.append((at, seen.price))
     return tuple(steps)
+
+
+def _of_one_slot(listing: Listing, buyer: Buyer) -> Listing:
+    """Return a listing of the made-up market, whose speeds are of whole GPUs."""
+    slots = slot_count(listing.instance_type.gpu_count, buyer.slots)
+    return replace(listing, speed=listing.speed / slots)
 
 
 def _speed(instance_type: InstanceType, buyer: Buyer) -> float:

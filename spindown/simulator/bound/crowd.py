@@ -2,7 +2,7 @@
 
 Two relaxations, each below every schedule. Work: of what a span has on sale no more is used than
 its capacity gives and than the jobs that may run in it need; the rest is bought dearer. Boots: a
-machine that is up for a span starts at most one job each time that the shortest takes, so jobs
+slot that is up for a span starts at most one job each time that the shortest takes, so jobs
 that must all start within it need so many machines; those beyond the capacity of spot are not spot.
 """
 
@@ -71,6 +71,7 @@ def crowd_boots(
             begins, until = jobs[0].at, jobs[-1].at + within
             shortest = min(job.work_seconds for job in jobs)
             starts = math.floor((until - begins) * fastest / max(shortest, 1e-9) + _ROUNDING) + 1
+            starts *= supply.most_slots
             if starts >= count:
                 continue
             left, dollars = float(math.ceil(count / starts)), 0.0

@@ -95,17 +95,17 @@ def _places(scenario: SimScenario, begins: float, steps: int, *, is_refunded: bo
     looks = [supply.by_pool(begins + step * STEP) for step in range(steps + 1)]
     found = []
     for pool in range(len(looks[0])):
-        paid, free, speed = [math.inf] * steps, [math.inf] * steps, 0.0
+        paid, free, throughput = [math.inf] * steps, [math.inf] * steps, 0.0
         for step in range(steps):
             # Generous: what is there at either end is there for the whole step.
             for each in (looks[step][pool], looks[step + 1][pool]):
                 if each is None:
                     continue
-                speed = each.speed
+                throughput = each.throughput
                 paid[step] = min(paid[step], each.listed * hours + extra)
                 if is_refunded and each.price < each.listed:
                     free[step] = extra
-        found += [_Place(way, _boots(way, boot), speed * STEP) for way in (paid, free)]
+        found += [_Place(way, _boots(way, boot), throughput * STEP) for way in (paid, free)]
     return [place for place in found if min(place.running) < math.inf]
 
 

@@ -43,10 +43,10 @@ class Prices:
         self._sold: list[list[tuple[float, float]]] = []
         for begins in self._starts:
             offers = [(self._hourly(each), each) for each in supply.at(begins)]
-            works = [(price / each.speed, each) for price, each in offers]
+            works = [(price / each.throughput, each) for price, each in offers]
             self._hour.append(min((price for price, _ in offers), default=math.inf))
             self._work.append(min((price for price, _ in works), default=math.inf))
-            self._sold.append([(price, each.machines * each.speed) for price, each in works])
+            self._sold.append([(price, each.machines * each.throughput) for price, each in works])
 
     def hour(self, begins: float, ends: float) -> float:
         """Return the least USD per hour of an instance within a span of seconds."""

@@ -19,7 +19,7 @@ For every such rule, then: mean charge >= (1 - share) x price x mean hours of wo
 launches of a policy, its bill is in the mean not below that of its own schedule at that price, and
 so not below that of the cheapest schedule of the same traffic. Within the first hour, in which
 alone it refunds, EC2 charges the price of its beginning, so the mean above holds where prices move.
-That a machine may thus pay a price of up to an hour ago, the bounds take no note of.
+That a machine may thus pay a price of up to an hour ago, ``supply`` takes note of.
 """
 
 import math

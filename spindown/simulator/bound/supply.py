@@ -1,7 +1,8 @@
 """When a market's capacity lets a spot instance run, and when its last hour will be free.
 
-Clairvoyant and generous, as a bound must be: an instance may run on through its notice, and one
-that is to be taken for want of capacity may have been launched just late enough to cost nothing.
+Clairvoyant and generous, as a bound must be: an instance may run on through its notice, one that
+is to be taken for want of capacity may have been launched just late enough to cost nothing, and
+one that works now may be in an hour that began at a price of up to an hour ago.
 """
 
 import math
@@ -18,6 +19,8 @@ _SPOT, _ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
 _NOTICE = NOTICE.total_seconds()
 #: An instance that EC2 takes within its first hour is not charged.
 _FREE = 3600.0
+#: An hour is sold at the price of its beginning.
+_HOUR = 3600.0
 
 
 class Track:
@@ -42,7 +45,8 @@ class Offered:
     price: float
     #: The same as it is listed.
     listed: float
-    speed: float
+    #: Of all slots together: work in a second, the reference GPU's being 1.
+    throughput: float
     #: At the same time, at most; infinite: no end.
     machines: float
     #: How often EC2 takes one by chance, per hour.
@@ -55,14 +59,15 @@ class Supply:
     def __init__(self, scenario: SimScenario, *, is_refunded: bool = True) -> None:
         """Look at a market; without ``is_refunded`` every hour is charged."""
         self._stalls = [
-            _Stall(listing, zone, is_refunded=is_refunded)
+            _Stall(listing, scenario.throughput(listing), zone, is_refunded=is_refunded)
             for listing in scenario.listings
             for zone in listing.zones.values()
         ]
-        #: The greatest speed on sale.
+        #: The greatest speed of a slot on sale, and the most slots of an instance.
         self.fastest = max(listing.speed for listing in scenario.listings)
+        self.most_slots = max(map(scenario.slots_of, scenario.listings))
         self.starts: Sequence[float] = sorted(
-            {0.0}.union(*(stall.changes() for stall in self._stalls))
+            {0.0}.union(*(stall.changes for stall in self._stalls))
         )
 
     def at(self, seconds: float) -> list[Offered]:
@@ -91,20 +96,21 @@ class Supply:
 
 
 class _Stall:
-    def __init__(self, listing: Listing, zone: Zone, *, is_refunded: bool) -> None:
+    def __init__(
+        self, listing: Listing, throughput: float, zone: Zone, *, is_refunded: bool
+    ) -> None:
         self._listing = listing
+        self._throughput = throughput
         self._reclaims = zone.reclaims_per_hour if is_refunded else 0.0
         self._zone = zone
-        self._spot = Track(zone.spot, None)
+        self._spot = Track(spot := _paid(zone.spot), None)
         self._capacity = Track(_usable(zone.capacity), float("inf"))
         self._on_demand = Track(zone.on_demand_capacity, float("inf"))
         self._free = Track(_free(zone.capacity) if is_refunded else (), 0.0)
         self._cheapest: list[tuple[float, float]] = []
-
-    def changes(self) -> set[float]:
-        zone = self._zone
-        steps = (zone.spot, zone.on_demand_capacity, _usable(zone.capacity), _free(zone.capacity))
-        return {begins for each in steps for begins, _ in each if begins > 0.0}
+        steps = (spot, zone.on_demand_capacity, _usable(zone.capacity), _free(zone.capacity))
+        #: When any of it changes, after second 0.
+        self.changes = {begins for each in steps for begins, _ in each if begins > 0.0}
 
     def at(self, seconds: float) -> list[Offered]:
         listing, found = self._listing, []
@@ -113,13 +119,17 @@ class _Stall:
             if machines > 0.0:
                 found.append(
                     Offered(
-                        _ON_DEMAND, listing.on_demand, listing.on_demand, listing.speed, machines
+                        _ON_DEMAND,
+                        listing.on_demand,
+                        listing.on_demand,
+                        self._throughput,
+                        machines,
                     )
                 )
         spot, machines = self._spot.at(seconds), self._capacity.at(seconds) or 0.0
         if spot is not None and machines > 0.0:
             price = 0.0 if self._free.at(seconds) else spot
-            found.append(Offered(_SPOT, price, spot, listing.speed, machines, self._reclaims))
+            found.append(Offered(_SPOT, price, spot, self._throughput, machines, self._reclaims))
         return found
 
     def within(self, cuts: Sequence[float]) -> list[Offered]:
@@ -137,11 +147,30 @@ class _Stall:
         """Return the least price of spot from second 0 to a time."""
         if not self._cheapest:
             least = math.inf
-            for at in sorted({0.0} | self.changes()):
+            for at in sorted({0.0} | self.changes):
                 least = min([least, *(x.price for x in self.at(at) if x.capacity_type is _SPOT)])
                 self._cheapest.append((at, least))
         place = bisect_right(self._cheapest, until, key=lambda step: step[0])
         return self._cheapest[place - 1][1]
+
+
+def _paid(spot: Steps) -> Steps:
+    """Return the least price at which an hour can have begun that is not over.
+
+    Worked: 0.10 until second 1,000 and then 0.40: 0.10 until second 4,600.
+    """
+    rises = [
+        (after[0] + _HOUR, before[1]) for before, after in pairwise(spot) if before[1] < after[1]
+    ]
+    plain = Track(spot, None)
+    found, first = [], 0
+    for cut in sorted({at for at, _ in spot} | {until for until, _ in rises}):
+        while rises[first:] and rises[first][0] <= cut:
+            first += 1
+        before = [price for until, price in rises[first:] if until - _HOUR <= cut]
+        now = plain.at(cut)
+        found.append((cut, min(before if now is None else [now, *before])))
+    return tuple(found)
 
 
 def _falls(capacity: Steps) -> list[tuple[float, float]]:

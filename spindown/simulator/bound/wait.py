@@ -29,7 +29,8 @@ class Bound:
     zero_wait: float
     #: L2, the denominator of all ratios: no start later than ``start_within`` after arrival.
     bounded_wait: float
-    #: L2 made tighter: a span in which little can be done costs idling or a boot as well.
+    #: L2 made tighter, never below it: a span in which little can be done costs idling or a boot
+    #: as well.
     sparse_wait: float
     #: The condition of L2, seconds.
     start_within: float
@@ -59,7 +60,7 @@ def bound(scenario: SimScenario, *, start_within: float, is_refunded: bool = Tru
         extra = extra_price_per_hour(scenario.root_volume_gib)
         supply = Supply(scenario, is_refunded=is_refunded)
         crowd = crowd_boots(arrivals, supply, extra, boot, start_within)
-        boots, sparse = max(boots, crowd), max(sparse, crowd)
+        boots, sparse = max(boots, crowd), max(boots, sparse, crowd)
     return Bound(
         work=work,
         zero_wait=_zero_wait(scenario, prices, arrivals, boot),
@@ -106,12 +107,14 @@ def _zero_wait(
 ) -> float:
     """Return the cost of starting each job on arrival, level by level (Lu and Chen, 1112.0442).
 
-    Work goes to the machine that idled last; a gap costs the cheaper of idling and a boot.
+    Work goes to the slot that idled last; a gap costs the cheaper of idling and a boot. Of a
+    machine of several slots each pays its share.
     """
     best = min(
         scenario.listings,
         key=lambda x: (
-            min((p for z in x.zones.values() for _, p in z.spot), default=math.inf) / x.speed
+            min((p for z in x.zones.values() for _, p in z.spot), default=math.inf)
+            / scenario.throughput(x)
         ),
     )
     busy: list[float] = []

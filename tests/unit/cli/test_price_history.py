@@ -1,6 +1,7 @@
 """What past prices are read as, and what is said of those that are wrong."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -43,6 +44,14 @@ def test_prices_of_the_traffic_s_days_are_in_force_on_them(tmp_path: Path) -> No
         "on-demand prices of g4dn.12xlarge are estimated: spot for 50% of on-demand",
         "x9.huge: left out, since Spindown knows no such GPU type",
     )
+
+
+def test_slots_share_the_speed_of_a_gpu_of_the_made_up_market_too() -> None:
+    whole = made_up_prices(1, a_traffic(), BUYER).listings
+    shared = made_up_prices(1, a_traffic(), replace(BUYER, slots="4")).listings
+
+    assert [each.speed for each in whole] == [1.0, 1.5, 2.4, 4.5, 3.0]
+    assert [each.speed for each in shared] == [each.speed / 4 for each in whole]
 
 
 def test_what_the_aws_command_line_says_of_prices_is_read_as_it_is(tmp_path: Path) -> None:
