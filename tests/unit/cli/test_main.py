@@ -270,6 +270,14 @@ def test_help_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--json" in capsys.readouterr().out
 
 
+def test_python_knows_the_command_too_where_nothing_has_put_it_on_the_path() -> None:
+    line = [sys.executable, "-m", "spindown", "plan"]
+    done = subprocess.run(line, check=False, capture_output=True, text=True)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("spindown: workload is not set: ")
+
+
 def test_a_command_that_needs_no_local_system_does_not_load_it() -> None:
     look = f"import sys, spindown.cli.app; print([m for m in {HEAVY} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True)
