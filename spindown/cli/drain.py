@@ -2,18 +2,18 @@
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from threading import Event
 from typing import Annotated
 
 import typer
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.text import Text
 
 from spindown.app.control import ControlPorts
 from spindown.app.drain import Remainder, begin_drain, read_remainder, terminate_all
 from spindown.cli import option
+from spindown.cli.render.screen import follow
 from spindown.cli.session import Session, open_session
 from spindown.error import BadInput
 
@@ -44,7 +44,7 @@ def drain(
     if now and not yes:
         _ask([read_remainder(name, ports) for name in names])
     _begin(session, names, ports)
-    _wait(names, ports, now=now, every=every)
+    follow(Console(), _looks(names, ports, now=now, every=every))
 
 
 def _ask(left: Sequence[Remainder]) -> None:
@@ -66,21 +66,18 @@ def _begin(session: Session, names: Sequence[str], ports: ControlPorts) -> None:
     sys.stdout.flush()
 
 
-def _wait(names: Sequence[str], ports: ControlPorts, *, now: bool, every: float) -> None:
-    pause, console = Event(), Console()
-    with Live(console=console, auto_refresh=False, transient=not console.is_terminal) as live:
-        while True:
-            left = [read_remainder(name, ports) for name in names]
-            live.update(Group(*map(render_remainder, left)), refresh=True)
-            if all(remainder.is_empty for remainder in left):
-                break
-            if now:
-                for remainder in left:
-                    terminate_all(remainder, ports)
-            pause.wait(every)
-    if not console.is_terminal:
-        for remainder in left:
-            console.print(render_remainder(remainder))
+def _looks(names: Sequence[str], ports: ControlPorts, *, now: bool, every: float) -> Iterator[Text]:
+    """Yield what is left at each look, until nothing is; with ``now`` terminate it in between."""
+    pause = Event()
+    while True:
+        left = [read_remainder(name, ports) for name in names]
+        yield Text("\n").join(map(render_remainder, left))
+        if all(remainder.is_empty for remainder in left):
+            return
+        if now:
+            for remainder in left:
+                terminate_all(remainder, ports)
+        pause.wait(every)
 
 
 def render_remainder(remainder: Remainder) -> Text:

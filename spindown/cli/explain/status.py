@@ -1,17 +1,16 @@
 """``spindown status`` and ``spindown watch``: one screen, once or live."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from threading import Event
 from typing import Annotated
 
 import typer
-from rich.console import Group
-from rich.live import Live
+from rich.console import Group, RenderableType
 
 from spindown.app.explain.status import Status
 from spindown.cli import option
-from spindown.cli.render.screen import open_console, render_status
+from spindown.cli.render.screen import follow, open_console, render_status
 from spindown.cli.session import Session, open_session
 from spindown.contract.codec import encode
 
@@ -51,11 +50,15 @@ def watch(
         while True:
             print(json.dumps([encode(entry) for entry in _read(session, workloads)]), flush=True)
             pause.wait(every)
-    with Live(console=open_console(), auto_refresh=False, screen=False) as live:
-        while True:
-            found = _read(session, workloads)
-            live.update(Group(*(render_status(entry) for entry in found)), refresh=True)
-            pause.wait(every)
+    follow(open_console(), _looks(session, workloads, every, pause))
+
+
+def _looks(
+    session: Session, workloads: Sequence[str] | None, every: float, pause: Event
+) -> Iterator[RenderableType]:
+    while True:
+        yield Group(*(render_status(entry) for entry in _read(session, workloads)))
+        pause.wait(every)
 
 
 def _read(session: Session, workloads: Sequence[str] | None) -> list[Status]:

@@ -1,9 +1,10 @@
 """A workload on one screen: queue, workers, dollars. Renders values, gathers nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
@@ -28,6 +29,24 @@ def open_console() -> Console:
     """Return stdout for tables: as wide as the terminal, or wide enough to be read from a file."""
     console = Console()
     return console if console.is_terminal else Console(width=_FILE_COLUMNS)
+
+
+def follow(console: Console, looks: Iterable[RenderableType]) -> None:
+    """Show one look after the other: in place on a terminal, below each other in a file.
+
+    A file gets each look as soon as it is there, but none that is as the one before it.
+    """
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            for look in looks:
+                live.update(look, refresh=True)
+        return
+    before: RenderableType | None = None
+    for look in looks:
+        if look != before:
+            console.print(look)
+            console.file.flush()
+        before = look
 
 
 def render_status(status: Status) -> RenderableType:

@@ -1,0 +1,32 @@
+"""A view that goes on is read on a screen, in a log and through a pipe."""
+
+import io
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from spindown.cli.render.screen import follow
+
+
+def test_a_file_gets_each_look_when_it_is_there_and_none_twice() -> None:
+    file = io.StringIO()
+    seen: list[str] = []
+
+    def looks() -> Iterator[Text]:
+        for line in ("one runs", "one runs", "none runs"):
+            yield Text(line)
+            seen.append(file.getvalue())
+
+    follow(Console(file=file), looks())
+
+    assert seen == ["one runs\n", "one runs\n", "one runs\nnone runs\n"]
+
+
+def test_a_terminal_shows_the_last_look_in_place_of_the_one_before() -> None:
+    file = io.StringIO()
+
+    follow(Console(file=file, force_terminal=True, width=40), [Text("one runs"), Text("none runs")])
+
+    # Between the two the cursor goes back and the line is erased.
+    assert "\x1b[2K" in file.getvalue().split("one runs")[1].split("none runs")[0]
