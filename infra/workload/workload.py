@@ -14,7 +14,7 @@ from spindown.contract.job.manifest import STATES
 from spindown.contract.location import work_root
 from spindown.contract.settings import Outpost, RunSettings, WorkloadSettings
 
-#: Longer than a message can wait without being sent anew and worked on.
+#: Far longer than ``RENEW_STATE_AFTER`` (contract.job.manifest), by which jobs keep theirs.
 STATE_KEPT_FOR = Duration.days(30)
 
 
@@ -37,7 +37,7 @@ class Workload(Construct):
         self.config = config
         self._ground = ground
         self.jobs = JobQueue(self, "Jobs", deployment=ground.deployment.name, workload=name)
-        # What commits no longer list is not told from what they do; a job that goes on writes anew.
+        # What commits no longer list is not told from what they do, which is written anew in time.
         ground.store.bucket.add_lifecycle_rule(
             id=f"expire-state-{name}",
             prefix=f"{work_root(name)}{STATES}",

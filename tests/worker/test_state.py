@@ -118,6 +118,40 @@ def test_state_alone_is_a_checkpoint_when_one_is_due(tmp_path: Path) -> None:
     assert commits == [1]
 
 
+@pytest.mark.parametrize(("days", "writes"), [(6, 1), (8, 2)])
+def test_state_that_never_changes_outlives_the_rule_that_drops_it_by_age(
+    tmp_path: Path, days: int, writes: int
+) -> None:
+    def keep(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        table = state_of(task) / "table"
+        if not table.exists():
+            write_settled(table, "built once")
+        assert table.read_text() == "built once"
+        return [*square(task, batch)[:1], *[None] * 99]
+
+    def leave(polls: int) -> None:
+        if polls > 2:
+            world.life.leave(world.world.clock.now(), "stopped")
+
+    runner = ScriptedRunner(script=keep, before_poll=leave)
+    world = SlotWorld(tmp_path / "1", runner=runner)
+    world.world.send(JOB)
+    world.slot.step()
+    [first] = world.world.manifest("j").user_state
+
+    world.world.clock.advance(timedelta(days=days))
+    runner = ScriptedRunner(script=keep, before_poll=leave)
+    world = SlotWorld(tmp_path / "2", world=world.world, instance_id="i-2", runner=runner)
+    while not world.world.manifest("j").owner.startswith("i-2"):
+        world.slot.step()
+
+    [again] = world.world.manifest("j").user_state
+    assert replace(again, stored_at=None) == replace(first, stored_at=None)
+    assert world.world.calls["objects.put_file"] == writes
+    assert again.stored_at is not None
+    assert world.world.clock.now() - again.stored_at <= timedelta(days=7)
+
+
 def test_a_rebalance_recommendation_commits_at_once_and_the_job_goes_on(tmp_path: Path) -> None:
     policy = Policy(checkpoint_interval=timedelta(hours=1))
     parts: list[int] = []

@@ -51,10 +51,12 @@ class UserState:
         """
         self.root.mkdir(parents=True, exist_ok=True)
         found, trouble = restore_state(manifest, self.root, ports)
-        stamps = stamp_files(self.root)
-        self._taken = stamps
+        stamps, now = stamp_files(self.root), ports.clock.now()
+        # A job is held for hours, so what does not age now does not before it is given back.
+        aging = {file.path for file in found if file.is_aging(now)}
+        self._taken = {path: stamp for path, stamp in stamps.items() if path not in aging}
         self._known = {
-            file.path: _Known(stamps[file.path], file) for file in found if file.path in stamps
+            file.path: _Known(stamps[file.path], file) for file in found if file.path in self._taken
         }
         return trouble
 

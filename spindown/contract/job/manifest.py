@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -19,6 +19,9 @@ SCHEMA = 1
 
 #: Where the users' own state lies, for as long as a rule of the bucket keeps it.
 STATES = "state/"
+#: A file of state that never changes is written anew after this, well before the rule's 30 days
+#: (``infra.workload``). A job that nobody holds for the rest of them loses its state.
+RENEW_STATE_AFTER = timedelta(days=7)
 
 #: Key of the check: nonce and SHA-256 of all the rest. Later schemas keep it.
 _CHECK = "check"
@@ -67,6 +70,12 @@ class StateFile:
     key: str
     bytes: int
     sha256: str
+    #: When it was last written: the bucket drops it by age. None: a version that did not say so.
+    stored_at: datetime | None = None
+
+    def is_aging(self, now: datetime) -> bool:
+        """Tell whether it must be written again before the bucket drops it."""
+        return self.stored_at is None or now - self.stored_at >= RENEW_STATE_AFTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The user's own checkpoint of a job: upload what is new, bring back what was committed.
 
-Its objects are named by their content, so none is ever written over, and what two commits have
-in common lies there once. The manifest alone says which of them are a job's state.
+Its objects are named by their content, so none is ever written over by another, and what two
+commits have in common lies there once; what lies there for long is written again, since the bucket
+drops it by age. The manifest alone says which of them are a job's state.
 """
 
 import hashlib
@@ -41,8 +42,8 @@ def upload_state(
     A file that changes meanwhile would belie its name; then the state stays as the manifest has
     it, and the next commit tries again.
     """
-    stored = []
-    there = {file.sha256 for file in manifest.user_state}
+    stored, now = [], ports.clock.now()
+    there = {file.sha256: file.stored_at for file in manifest.user_state if not file.is_aging(now)}
     for file in state:
         if isinstance(file, StateFile):
             stored.append(file)
@@ -52,10 +53,12 @@ def upload_state(
         key = state_key(manifest.job_id, digest)
         if digest not in there:
             ports.objects.put_file(key, file.local)
-            there.add(digest)
+            there[digest] = now
         if _stamp(file.local) != before:
             return manifest.user_state
-        stored.append(StateFile(path=file.path, key=key, bytes=size, sha256=digest))
+        stored.append(
+            StateFile(path=file.path, key=key, bytes=size, sha256=digest, stored_at=there[digest])
+        )
     return tuple(stored)
 
 

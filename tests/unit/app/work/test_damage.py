@@ -14,7 +14,7 @@ from spindown.app.work.commit import commit
 from spindown.app.work.fence import read_fence, read_older
 from spindown.app.work.held import Held, LocalFile
 from spindown.app.work.release import release, settle_release
-from spindown.contract.job.manifest import Manifest, StateFile, manifest_key, state_key
+from spindown.contract.job.manifest import Manifest, manifest_key, state_key
 from spindown.error import ContractError, NotFound
 from spindown.memory.clock import MemoryClock
 from spindown.memory.store import MemoryObjectStore
@@ -190,7 +190,7 @@ def test_only_what_is_new_of_a_state_is_uploaded(world: WorkWorld, tmp_path: Pat
     )
     stored = upload_state(manifest, state, world.ports)
     assert [file.path for file in stored] == ["deep/er/step", "again", "more", "more again"]
-    assert stored[1] == StateFile(path="again", key=known.key, bytes=3, sha256=known.sha256)
+    assert stored[1] == replace(known, path="again")
     assert world.calls["objects.put_file"] == 1
 
 
