@@ -9,7 +9,7 @@ from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
 from infra.grant.statement import allow, public, regional
-from infra.grant.worker import open_sessions
+from infra.grant.worker import open_sessions, use_keys
 from spindown.contract import tag
 
 #: Image Builder tags what it makes so.
@@ -17,9 +17,15 @@ _ITS_OWN = {"aws:ResourceTag/CreatedBy": "EC2 Image Builder"}
 
 
 def bake(
-    *, component_arns: Sequence[str], archive_arns: Sequence[str], log_group_arns: Sequence[str]
+    *,
+    component_arns: Sequence[str],
+    archive_arns: Sequence[str],
+    log_group_arns: Sequence[str],
+    key_arns: Sequence[str],
 ) -> list[iam.PolicyStatement]:
     """Return what an instance does while it is baked: be told what to do, fetch it, log it.
+
+    The bucket of assets may be encrypted with a key of one's own.
 
     It is told by Systems Manager, whose agent's actions know no resources. Source: AWS Managed
     Policy Reference, "EC2InstanceProfileForImageBuilder" and "AmazonSSMManagedInstanceCore",
@@ -37,6 +43,7 @@ def bake(
         allow("ReadTools", ["s3:GetObject"], [f"arn:{Aws.PARTITION}:s3:::ec2imagebuilder*"]),
         allow("ReadComponents", ["imagebuilder:GetComponent"], component_arns),
         allow("ReadArchives", ["s3:GetObject"], archive_arns),
+        *use_keys(key_arns),
         allow(
             "WriteLogs",
             ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"],

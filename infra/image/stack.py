@@ -88,6 +88,7 @@ class ImageStack(DeploymentStack):
             component_arns=[image.component.attr_arn for image in images],
             archive_arns=[archive.arn for archive in archives],
             log_group_arns=[image.log_group.log_group_arn for image in images],
+            key_arns=sorted({arn for one in workloads.values() for arn in one.kms_keys}),
         ):
             self._builder.add_to_policy(statement)
         for image in images:

@@ -23,6 +23,7 @@ from tests.infra.assembly import (
     report_findings,
     synthesise_image,
     words,
+    write_project,
 )
 from tests.infra.image.conftest import CONFIG, write_baking_project
 
@@ -298,3 +299,20 @@ def test_cdk_and_cdk_nag_find_nothing_that_is_not_justified(tmp_path: Path) -> N
     }
 
     assert found == set(KEPT)
+
+
+def test_an_image_is_made_of_archives_that_are_encrypted_with_a_key_of_one_s_own(
+    tmp_path: Path,
+) -> None:
+    key = "arn:aws:kms:eu-west-1:111122223333:key/1-2"
+    keyed = CONFIG.replace(
+        "[workload.rich.run]", f'[workload.rich]\nkms_keys = ["{key}"]\n\n[workload.rich.run]'
+    )
+    project = write_project(tmp_path, keyed)
+    (tmp_path / "code" / "needs.txt").write_text("six\n")
+
+    statement = synthesise_image(project, tmp_path / "out").statements("BuilderRole")["UseKeys"]
+
+    assert (statement["Action"], statement["Resource"]) == ("kms:Decrypt", key)
+    through = statement["Condition"]["StringEquals"]["kms:ViaService"]
+    assert "s3.eu-west-1.amazonaws.com" in through
