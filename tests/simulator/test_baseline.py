@@ -75,6 +75,34 @@ def test_every_baseline_does_all_the_work_on_a_market_that_takes_machines_away(n
     assert result.samples[-1].dollars == pytest.approx(result.dollars, rel=0.02)
 
 
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_machine_has_as_many_slots_as_ours(name: str) -> None:
+    # Eight jobs of ten minutes on a slot are two machines of four slots; one for one job, which
+    # gives it all four, is done with it in a quarter of the time.
+    jobs = [an_arrival(at=30.0) for _ in range(8)]
+    scenario = a_scenario(*jobs, slots="4")
+    result = simulate_baseline(scenario, BASELINES[name], 1, max_workers=2)
+
+    assert result.jobs_done == 8
+    is_apart = BASELINES[name].one_job
+    assert result.busy_seconds == pytest.approx(8 * 150 if is_apart else 8 * 600 / 4)
+    assert sum(result.bill.values()) == pytest.approx(result.dollars)
+    if not BASELINES[name].least and not is_apart:
+        assert result.launches == 2
+
+
+def test_what_a_reclaim_takes_from_several_slots_is_done_first_and_in_its_order() -> None:
+    zone = a_zone(capacity=((0.0, 1.0), (HOUR, 0.0), (HOUR + 200, 1.0)))
+    jobs = [an_arrival(at=30.0 + number, items=720) for number in range(4)]
+    scenario = a_scenario(*jobs, listings=(a_listing(zones={"us-west-2a": zone}),), slots="2")
+    result = simulate_baseline(scenario, BASELINES["classic-alarm"], 1, max_workers=1)
+
+    assert (result.jobs_done, result.interruptions) == (4, 1)
+    # Two jobs, ten seconds each since the last mark: half of the machine's time each.
+    assert result.redo_seconds == pytest.approx((HOUR + 120 - 210) % 600)
+    assert result.busy_seconds == pytest.approx(4 * 7200 / 2 + result.redo_seconds)
+
+
 def test_a_machine_per_job_pays_a_boot_for_each_and_nothing_else() -> None:
     scenario = a_scenario(an_arrival(at=10.0), an_arrival(at=2 * HOUR))
     result = simulate_baseline(scenario, BASELINES["vm-per-job"], 1)

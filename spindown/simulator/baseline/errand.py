@@ -39,7 +39,7 @@ class _Errand:
         self._machines: dict[str, tuple[Machine, CapacityType]] = {}
         self._tallies: dict[str, Tally] = {}
         self._boots = Random(f"{seed}/boot")
-        self._speed = scenario.listings[0].speed
+        self._speed = scenario.throughput(scenario.listings[0])
         self._is_going_home = self._is_done = False
         self.compute = SimCompute(
             scenario,

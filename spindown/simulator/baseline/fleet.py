@@ -16,7 +16,7 @@ from spindown.simulator.baseline.shop import Shop, fixed_listing
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.record import Recorder, Tally, sum_up
 from spindown.simulator.result import Sample, SimResult
-from spindown.simulator.scenario import Arrival, SimScenario
+from spindown.simulator.scenario import Arrival, Listing, SimScenario
 
 #: Looks that a rule may need to see.
 _LOOKS_KEPT = 32
@@ -46,9 +46,11 @@ class _Fleet:
             record=self.record,
             watcher=self,
         )
-        self._speeds = {x.instance_type.name: x.speed for x in scenario.listings}
+        self._makes = {x.instance_type.name: self._make_of(x) for x in scenario.listings}
         self._shop = Shop(scenario, baseline, self.agenda, self.compute)
-        self._rule = baseline.rule(scenario, fixed_listing(scenario, baseline).speed)
+        usual = fixed_listing(scenario, baseline)
+        _, self._slots = self._make_of(usual)
+        self._rule = baseline.rule(scenario, scenario.throughput(usual))
         boot = scenario.boot.at_least + scenario.boot.median
         self._idle_seconds = boot if baseline.idles_one_boot else baseline.idle_seconds
         for number, arrival in enumerate(scenario.arrivals):
@@ -118,12 +120,14 @@ class _Fleet:
 
     def launched(self, given: LaunchedInstance) -> None:
         """Let a machine come up."""
+        speed, slots = self._makes[given.instance_type]
         machine = Machine(
             self,
             given.instance_id,
-            speed=self._speeds[given.instance_type],
+            speed=speed,
             idle_seconds=self._idle_seconds,
             checkpoint_seconds=self.baseline.checkpoint_seconds,
+            slots=slots,
         )
         self.machines[given.instance_id] = machine
         self._tallies[given.instance_id] = machine.tally
@@ -149,6 +153,12 @@ class _Fleet:
     def tell(self, event: InstanceEvent) -> None:
         """Hear nothing: nobody listens to EC2 here."""
 
+    def _make_of(self, listing: Listing) -> tuple[float, int]:
+        """Return speed of a slot, and slots; a machine for one job gives it all that it has."""
+        if self.baseline.one_job:
+            return self.scenario.throughput(listing), 1
+        return listing.speed, self.scenario.slots_of(listing)
+
     def _come_up(self, machine: Machine) -> None:
         if machine.instance_id in self.machines:
             machine.come_up()
@@ -170,10 +180,10 @@ class _Fleet:
         self._hand_out()
 
     def _hand_out(self) -> None:
-        """Give what waits to idle machines, to the one that idled last first."""
+        """Give what waits to free slots: of machines at work, then of the one that idled last."""
         if self.waiting:
-            idle = [machine for machine in self.machines.values() if machine.is_idle]
-            for machine in sorted(idle, key=lambda each: -each.idle_since):
+            free = [machine for machine in self.machines.values() if machine.has_room]
+            for machine in sorted(free, key=lambda each: (each.is_idle, -each.idle_since)):
                 if self.waiting:
                     machine.go_on()
         if self.waiting and self._waits_since is None:
@@ -183,7 +193,7 @@ class _Fleet:
         """Let the rule see the queue and the fleet, and do what it says."""
         baseline, now, since = self.baseline, self.agenda.seconds, self._waits_since
         staying = [machine for machine in self.machines.values() if not machine.is_leaving]
-        busy = sum(machine.job is not None for machine in staying)
+        busy = sum(machine.jobs > 0 for machine in staying)
         idle = [machine for machine in staying if machine.is_idle]
         seen = Seen(
             at=now,
@@ -192,6 +202,8 @@ class _Fleet:
             busy=busy,
             idle=len(idle),
             booting=len(staying) - busy - len(idle),
+            running=sum(machine.jobs for machine in staying),
+            slots=self._slots,
             since_change=now - self._changed_at,
         )
         self._seen.append(seen)
@@ -217,7 +229,7 @@ class _Fleet:
             Sample(
                 seconds=seen.at,
                 visible=seen.waiting,
-                in_flight=seen.busy,
+                in_flight=seen.running,
                 booting=seen.booting,
                 idle=seen.idle,
                 busy=seen.busy,

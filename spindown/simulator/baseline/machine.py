@@ -1,4 +1,4 @@
-"""One machine of a baseline's fleet, and the jobs that it works on."""
+"""One machine of a baseline's fleet, and the jobs that it works on, one in each slot."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +17,15 @@ class Job:
     #: On the reference GPU.
     seconds_left: float
     is_new: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class _Stint:
+    """A job at work in a slot."""
+
+    job: Job
+    since: float
+    end: Planned
 
 
 class Owner(Protocol):
@@ -42,7 +51,7 @@ class Owner(Protocol):
 
 
 class Machine:
-    """One machine: it boots, works on one job after the other, idles, ends."""
+    """One machine: it boots, works on one job after the other in each slot, idles, ends."""
 
     def __init__(
         self,
@@ -52,18 +61,30 @@ class Machine:
         speed: float,
         idle_seconds: float | None,
         checkpoint_seconds: float | None,
+        slots: int = 1,
     ) -> None:
+        """Begin to boot.
+
+        Args:
+            owner: gives jobs and hears what becomes of them.
+            instance_id: EC2's.
+            speed: of one slot; the reference GPU is 1.
+            idle_seconds: after so many without a job ``owner`` hears of it; None: never.
+            checkpoint_seconds: from one mark to the next to which a reclaim leaves the work; None:
+                there are none.
+            slots: jobs at the same time.
+        """
         self._owner = owner
         self.instance_id = instance_id
-        self.tally = Tally(owner.agenda.now)
-        self.job: Job | None = None
+        self.tally = Tally(owner.agenda.now, slots=slots)
         self.is_leaving = False
         self.idle_since = 0.0
         self._speed = speed
+        self._slots = slots
         self._idle_seconds = idle_seconds
         self._checkpoint_seconds = checkpoint_seconds
-        self._since = 0.0
-        self._planned: Planned | None = None
+        self._stints: list[_Stint] = []
+        self._idle_end: Planned | None = None
 
     @property
     def is_up(self) -> bool:
@@ -71,16 +92,25 @@ class Machine:
         return self.tally.checked_in_at is not None
 
     @property
+    def jobs(self) -> int:
+        """Return how many jobs it works on."""
+        return len(self._stints)
+
+    @property
     def is_idle(self) -> bool:
         """Tell whether it is up and has no job."""
-        return self.is_up and self.job is None and not self.is_leaving
+        return self.is_up and not self._stints and not self.is_leaving
+
+    @property
+    def has_room(self) -> bool:
+        """Tell whether it is up and has a free slot."""
+        return self.is_up and self.jobs < self._slots and not self.is_leaving
 
     @property
     def work_under_way(self) -> float:
-        """Return the work on its job so far, seconds on the reference GPU."""
-        if self.job is None:
-            return 0.0
-        return (self._owner.agenda.seconds - self._since) * self._speed
+        """Return the work on its jobs so far, seconds on the reference GPU."""
+        now = self._owner.agenda.seconds
+        return sum((now - stint.since) * self._speed for stint in self._stints)
 
     def come_up(self) -> None:
         """Begin to work."""
@@ -88,40 +118,44 @@ class Machine:
         self.go_on()
 
     def go_on(self) -> None:
-        """Take the oldest job; idle if there is none."""
-        self._call_off()
+        """Take the oldest jobs into free slots; idle if there is none at all."""
+        self._stop_idling()
         now = self._owner.agenda.seconds
-        self.job = self._owner.take()
-        if self.job is not None:
-            self._since = now
-            self._plan(self.job.seconds_left / self._speed, self._finish)
+        while self.jobs < self._slots and (job := self._owner.take()) is not None:
+            self._begin(job, now)
+        if self._stints:
             return
         self.idle_since = now
         if self._idle_seconds is not None:
-            self._plan(self._idle_seconds, lambda: self._owner.idled(self))
+            self._idle_end = self._plan(self._idle_seconds, lambda: self._owner.idled(self))
 
     def stop(self) -> None:
         """Give back what is held, as far as the last checkpoint; the machine is gone."""
-        self._call_off()
-        job, self.job = self.job, None
-        if job is not None:
-            run = self._owner.agenda.seconds - self._since
+        self._stop_idling()
+        stints, self._stints = self._stints, []
+        # The last first: each goes in front of those that wait.
+        for stint in reversed(stints):
+            stint.end.call_off()
+            run = self._owner.agenda.seconds - stint.since
             every = self._checkpoint_seconds
             kept = 0.0 if every is None else run // every * every
             self.tally.count(run, run - kept)
-            job.seconds_left -= kept * self._speed
-            self._owner.give_back(job)
+            stint.job.seconds_left -= kept * self._speed
+            self._owner.give_back(stint.job)
 
-    def _finish(self) -> None:
-        job, self.job = self.job, None
-        if job is None:
-            return
-        self.tally.count(self._owner.agenda.seconds - self._since, 0.0)
-        self._owner.finished(self, job)
+    def _begin(self, job: Job, now: float) -> None:
+        end = self._plan(job.seconds_left / self._speed, lambda: self._finish(stint))
+        stint = _Stint(job, now, end)
+        self._stints.append(stint)
 
-    def _plan(self, seconds: float, action: Callable[[], None]) -> None:
-        self._planned = self._owner.agenda.plan_in(seconds, Turn.WORKER, action)
+    def _finish(self, stint: _Stint) -> None:
+        self._stints.remove(stint)
+        self.tally.count(self._owner.agenda.seconds - stint.since, 0.0)
+        self._owner.finished(self, stint.job)
 
-    def _call_off(self) -> None:
-        if self._planned is not None:
-            self._planned.call_off()
+    def _plan(self, seconds: float, action: Callable[[], None]) -> Planned:
+        return self._owner.agenda.plan_in(seconds, Turn.WORKER, action)
+
+    def _stop_idling(self) -> None:
+        if self._idle_end is not None:
+            self._idle_end.call_off()

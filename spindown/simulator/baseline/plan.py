@@ -1,5 +1,6 @@
 """What people run instead of Spindown: eight ways, each with the source of its rules.
 
+A machine has as many slots as an instance of ours; one that is for one job gives it all of them.
 Where a source leaves a choice open the baseline is treated kindly: it knows the mean length of a
 job beforehand, jobs are handed out oldest first and without a request, scaling in spares machines
 that are at work, and the one type of those that know only one is the cheapest hour on sale.
@@ -47,6 +48,7 @@ class Baseline:
     title: str
     #: What its rules are taken from.
     source: str
+    #: Made from the world and the work that one machine does in a second.
     rule: Callable[[SimScenario, float], Rule]
     capacity_type: CapacityType = CapacityType.SPOT
     market: Market = Market.FIXED
@@ -71,20 +73,20 @@ class Baseline:
     checkpoint_seconds: float | None = 600.0
 
 
-def _alarm(_scenario: SimScenario, _speed: float) -> Rule:
+def _alarm(_scenario: SimScenario, _throughput: float) -> Rule:
     return Alarm()
 
 
-def _pending(_scenario: SimScenario, _speed: float) -> Rule:
+def _pending(_scenario: SimScenario, _throughput: float) -> Rule:
     return MachinePerJob()
 
 
-def _utilisation(_scenario: SimScenario, _speed: float) -> Rule:
+def _utilisation(_scenario: SimScenario, _throughput: float) -> Rule:
     return Utilisation()
 
 
-def _backlog(scenario: SimScenario, speed: float) -> Rule:
-    mean = scenario.work_seconds / max(len(scenario.arrivals), 1) / speed
+def _backlog(scenario: SimScenario, throughput: float) -> Rule:
+    mean = scenario.work_seconds / max(len(scenario.arrivals), 1) / throughput
     return BacklogTarget(per_machine=max(ACCEPTABLE_DELAY / max(mean, 1.0), 0.1))
 
 

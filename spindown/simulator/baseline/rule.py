@@ -14,9 +14,14 @@ class Seen:
     waiting: int
     #: How long something has been waiting without a break, seconds; 0: nothing is.
     waited: float
+    #: Machines with a job, without one, and not yet up.
     busy: int
     idle: int
     booting: int
+    #: Jobs at work.
+    running: int
+    #: Jobs that a machine works on at the same time.
+    slots: int
     #: Seconds since the rule last changed the fleet.
     since_change: float
 
@@ -27,9 +32,9 @@ class Seen:
 
     @property
     def utilisation(self) -> float:
-        """Return the busy share of the machines that are up; 0 without any."""
-        up = self.busy + self.idle
-        return self.busy / up if up else 0.0
+        """Return the busy share of the slots that are up; 0 without any."""
+        up = (self.busy + self.idle) * self.slots
+        return self.running / up if up else 0.0
 
 
 class Rule(Protocol):
@@ -50,7 +55,9 @@ class Alarm:
     def __call__(self, seen: Sequence[Seen]) -> int:
         """Decide."""
         now = seen[-1]
-        is_due = now.waited > 0 and now.waited >= self.delay and now.waiting > now.booting
+        is_due = (
+            now.waited > 0 and now.waited >= self.delay and (now.waiting > now.booting * now.slots)
+        )
         return now.machines + is_due
 
 
@@ -97,9 +104,9 @@ class BacklogTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachinePerJob:
-    """As many machines as there are jobs, waiting or at work; ending is the machines' own."""
+    """As many slots as there are jobs, waiting or at work; ending is the machines' own."""
 
     def __call__(self, seen: Sequence[Seen]) -> int:
         """Decide."""
         now = seen[-1]
-        return max(now.machines, now.waiting + now.busy)
+        return max(now.machines, math.ceil((now.waiting + now.running) / now.slots))
