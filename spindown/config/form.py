@@ -16,6 +16,20 @@ def mend(field: str, advice: str) -> PydanticCustomError:
     return PydanticCustomError("mend", "{mend}", {"mend": advice, "field": field})
 
 
+def _check_region(value: object) -> object:
+    if isinstance(value, str) and value.startswith(_OTHER_PARTITIONS):
+        raise ValueError(
+            "name a region of AWS's standard partition: the Price List tells no dollars of this one"
+        )
+    return value
+
+
+#: China, GovCloud, and what is isolated. Their accounts have no credentials for the endpoints of
+#: the Price List (AWS General Reference, "AWS Price List endpoints"): all would deploy, and nothing
+#: would ever be launched.
+_OTHER_PARTITIONS = ("cn-", "us-gov-", "us-iso", "eu-iso")
+
+
 def _parse_duration_or_auto(value: object) -> timedelta | None:
     return None if value in {"auto", None} else parse_duration(value)
 
@@ -77,7 +91,11 @@ EmailAddress = Annotated[
         "the form you@example.com",
     ),
 ]
-Region = Annotated[str, name_pattern("a region", r"[a-z]{2}(-[a-z]+)+-\d", "the form us-east-1")]
+Region = Annotated[
+    str,
+    BeforeValidator(_check_region),
+    name_pattern("a region", r"[a-z]{2}(-[a-z]+)+-\d", "the form us-east-1"),
+]
 Architecture = Literal["x86_64", "arm64"]
 ParameterName = Annotated[
     str, name_pattern("an SSM parameter", r"(/[\w.-]+)+", "the form /path/of/parameter")
