@@ -19,7 +19,7 @@ def mend(field: str, advice: str) -> PydanticCustomError:
 def _check_region(value: object) -> object:
     if isinstance(value, str) and value.startswith(_OTHER_PARTITIONS):
         raise ValueError(
-            "name a region of AWS's standard partition: the Price List tells no dollars of this one"
+            "name a region of the aws partition: the Price List tells no dollars of this one"
         )
     return value
 

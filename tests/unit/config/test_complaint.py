@@ -237,14 +237,14 @@ from tests.unit.config.document import with_value
             "deployment.region",
             "us-gov-west-1",
             "deployment.region",
-            "name a region of AWS's standard partition: the Price List tells no dollars of this one",
+            "name a region of the aws partition: the Price List tells no dollars of this one",
             id="a region whose prices nobody tells",
         ),
         pytest.param(
             "deployment.outpost.cn-north-1",
             {"zones": ["cn-north-1a"]},
             "deployment.outpost.cn-north-1",
-            "name a region of AWS's standard partition: the Price List tells no dollars of this one",
+            "name a region of the aws partition: the Price List tells no dollars of this one",
             id="an outpost whose prices are in another currency",
         ),
         pytest.param(
