@@ -62,7 +62,7 @@ def _begin(session: Session, names: Sequence[str], ports: ControlPorts) -> None:
         session.nudge(name)
         print(f"{name}: launches nothing more, and workers take no new job. To go on:")
         for command in way_back:
-            print(f"  {command}")
+            print(f"  {command}{session.options}")
     sys.stdout.flush()
 
 

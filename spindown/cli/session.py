@@ -2,8 +2,10 @@
 
 import io
 import os
+import shlex
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -21,10 +23,12 @@ from spindown.app.policy import effective_policy
 from spindown.app.port import JobQueue, LiveEdit, ObjectStore, SettingsStore, Table
 from spindown.app.work.held import WorkPorts
 from spindown.aws.wiring import Aws
-from spindown.contract.location import work_root
+from spindown.cli.option import CONFIG_FILE
+from spindown.contract.job.batch import UPLOADS
+from spindown.contract.location import check_declared, work_root
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
-from spindown.error import BadInput, NotFound, SpindownError
+from spindown.error import AccessDenied, BadInput, NotFound, SpindownError
 from spindown.local import daemon, environment
 
 
@@ -34,6 +38,10 @@ class Session:
 
     aws: Aws
     deployment: DeploymentSettings
+    #: Options by which another command finds the same deployment, with a blank before each.
+    options: str = ""
+    #: Workload -> what its jobs may read by the file that named the deployment; None: no file did.
+    inputs: Mapping[str, Sequence[str]] | None = None
     _workloads: dict[str, WorkloadSettings] = field(default_factory=dict)
 
     @property
@@ -54,6 +62,21 @@ class Session:
     def work_uri(self, workload: str) -> str:
         """Return where that part begins, as ``s3://bucket/.../``."""
         return f"s3://{self.deployment.bucket}/{work_root(workload)}"
+
+    def check_readable(self, workload: str, uri: str) -> None:
+        """See that a workload's jobs may read an ``s3://`` address, as far as the file tells.
+
+        Raises:
+            BadInput: they may not, so that the job or the item would fail on a paid machine.
+        """
+        declared = (self.inputs or {}).get(workload)
+        if declared is None:
+            return
+        try:
+            check_declared(uri, [*declared, f"{self.work_uri(workload)}{UPLOADS}"])
+        except AccessDenied as exc:
+            mend = f"add its prefix to workload.{workload}.inputs in the file, and deploy"
+            raise BadInput("S3 address", uri, mend) from exc
 
     def work_store(self, workload: str) -> ObjectStore:
         """Return a workload's part of the bucket: its jobs, batches and uploads."""
@@ -150,13 +173,17 @@ def open_session(config: Path, *, deployment: str | None, local: bool) -> Sessio
     Raises:
         BadInput: no region, no credentials, or nothing deployed under the name.
     """
-    region = None
+    region, inputs = None, None
+    options = f" --deployment {deployment}" if deployment is not None else ""
     if deployment is None:
-        loaded = configuration.load(config).deployment
-        deployment, region = loaded.name, loaded.region
+        loaded = configuration.load(config)
+        deployment, region = loaded.deployment.name, loaded.deployment.region
+        inputs = {name: workload.inputs for name, workload in loaded.workload.items()}
+        options = f" --config {shlex.quote(str(config))}" if config != CONFIG_FILE else ""
     if local:
         point_at_local_system()
-    return connect(deployment, region)
+        options += " --local"
+    return replace(connect(deployment, region), options=options, inputs=inputs)
 
 
 def connect(deployment: str, region: str | None) -> Session:

@@ -14,11 +14,15 @@ import typer
 
 from spindown.app.batch.submit import Draft, name_batch, submit_items, submit_uri, upload
 from spindown.cli import option
+from spindown.cli.render.count import say_count
 from spindown.cli.session import Session, open_session
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import parse_items
 from spindown.error import BadInput
+
+#: What makes a text the address of an object that a worker fetches.
+_S3 = "s3://"
 
 
 def submit(  # noqa: PLR0913 - each is an option of the command line
@@ -59,7 +63,7 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
     )
     batch = _send(session, draft, sources=sources or [], items=items, uri=uri)
     session.nudge(workload)
-    _announce(batch, as_json=as_json)
+    _announce(batch, session.options, as_json=as_json)
 
 
 def _send(
@@ -67,9 +71,17 @@ def _send(
 ) -> Batch:
     queue, store = session.queue(draft.workload), session.work_store(draft.workload)
     if uri is not None:
+        if uri.startswith(_S3):
+            session.check_readable(draft.workload, uri)
         kind = "prefix_uri" if uri.endswith("/") else "items_uri"
         return submit_uri({kind: uri}, draft, queue=queue, store=store)
-    values = _read_items(items) if items is not None else _upload(session, draft, sources)
+    if items is None:
+        found = _upload(session, draft, sources)
+        return submit_items(found, draft, queue=queue, store=store)
+    values = _read_items(items)
+    for value in values:
+        if isinstance(value, str) and value.startswith(_S3):
+            session.check_readable(draft.workload, value)
     return submit_items(values, draft, queue=queue, store=store)
 
 
@@ -124,10 +136,10 @@ def _read_params(pairs: list[str]) -> dict[str, str]:
     return params
 
 
-def _announce(batch: Batch, *, as_json: bool) -> None:
+def _announce(batch: Batch, options: str, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(encode(batch)))
         return
-    items = "items still to be read" if batch.items is None else f"{batch.items:,} items"
-    print(f"{batch.batch_id}: {items} in {len(batch.jobs):,} jobs")
-    print(f"See them with: spindown results {batch.batch_id}")
+    items = "items still to be read" if batch.items is None else say_count(batch.items, "item")
+    print(f"{batch.batch_id}: {items} in {say_count(len(batch.jobs), 'job')}")
+    print(f"See them with: spindown results {batch.batch_id}{options}")

@@ -1,12 +1,15 @@
 """What the command line makes of files and parameters."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from moto import mock_aws
 
-from spindown.cli.batch.submit import find_files
+from spindown.cli.batch.submit import find_files, submit
 from spindown.error import BadInput
+from tests.unit.cli.batch.account import REGION, Account
 
 
 def make_files(root: Path, *names: str) -> None:
@@ -54,3 +57,58 @@ def test_a_name_below_the_batch_never_climbs_out(
 def test_a_source_that_names_no_file_is_one_sentence(tmp_path: Path, source: str) -> None:
     with pytest.raises(BadInput, match="name a file, a directory or a glob"):
         find_files([str(tmp_path / source)])
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Iterator[Account]:
+    with mock_aws():
+        account = Account(tmp_path)
+        text = account.config.read_text()
+        inputs = 'inputs = ["s3://scans/in/"]'
+        account.config.write_text(
+            text.replace("[workload.ocr", f"[workload.ocr]\n{inputs}\n\n[workload.ocr", 1)
+        )
+        yield account
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://scans/out/", "s3://sans/in/list.jsonl", "s3://store/workloads/other/inputs/"]
+)
+def test_an_address_that_no_worker_may_read_is_not_sent(account: Account, uri: str) -> None:
+    with pytest.raises(BadInput, match=r"add its prefix to workload\.ocr\.inputs in"):
+        submit("ocr", uri=uri, config=account.config)
+
+    assert account.waiting(account.queue) == 0
+
+
+def test_nor_is_a_list_with_one_such_item(account: Account, tmp_path: Path) -> None:
+    items = tmp_path / "items.jsonl"
+    items.write_text('"s3://scans/in/a"\n{"text": "b"}\n"s3://scans/c"\n')
+
+    with pytest.raises(BadInput, match="S3 address is 's3://scans/c': add its prefix"):
+        submit("ocr", items=items, config=account.config)
+
+    assert account.waiting(account.queue) == 0
+
+
+@pytest.mark.parametrize("uri", ["s3://scans/in/", "s3://store/workloads/ocr/inputs/b-1/"])
+def test_what_is_declared_or_was_uploaded_is_sent(
+    account: Account, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit("ocr", uri=uri, config=account.config)
+
+    assert account.waiting(account.queue) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].endswith(": items still to be read in 1 job")
+    # The line can be run as it stands: it names the same deployment.
+    assert said[1].endswith(f" --config {account.config}")
+
+
+def test_without_the_file_nobody_but_the_worker_knows_what_it_may_read(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", REGION)
+
+    submit("ocr", uri="s3://elsewhere/in/", deployment="lab", config=account.config)
+
+    assert account.waiting(account.queue) == 1
