@@ -102,7 +102,7 @@ class Run:
             seed=self.seed,
             record=self.record,
             bills=self.world.compute.inner.bills(),
-            tallies={i: worker.tally for i, worker in self.world.workers.items()},
+            tallies={i: worker.spent() for i, worker in self.world.workers.items()},
             accounted_dollars=sum_spend(days.values()).dollars,
             dead_letters=self.world.dead_letters.backlog().visible,
         )

@@ -6,6 +6,7 @@ cases; only the threads and the clock are replaced by events.
 
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from spindown.app.knowledge import read_interruption_rate
@@ -76,6 +77,14 @@ class SimWorker:
     def is_warm(self) -> bool:
         """Tell whether reconcile keeps the worker for whatever comes."""
         return self.warm_until is not None and self.site.agenda.now < self.warm_until
+
+    def spent(self) -> Tally:
+        """Return what its time went to up to now, jobs that it still works on included."""
+        spent, now = replace(self.tally), self.site.agenda.now
+        for slot in self.slots:
+            if slot.attempt is not None:
+                spent.count((now - slot.attempt.began).total_seconds(), 0.0)
+        return spent
 
     def check_in(self) -> None:
         """Say that it is up, and begin to work."""

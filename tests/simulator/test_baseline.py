@@ -103,6 +103,20 @@ def test_what_a_reclaim_takes_from_several_slots_is_done_first_and_in_its_order(
     assert result.busy_seconds == pytest.approx(4 * 7200 / 2 + result.redo_seconds)
 
 
+@pytest.mark.parametrize("name", ["ours", "warm", "batch"])
+def test_work_that_is_under_way_at_the_end_is_paid_as_work(name: str) -> None:
+    scenario = a_scenario(an_arrival(item_seconds=1e6), length=HOUR, overtime=HOUR)
+    result = (
+        simulate(scenario, a_policy(), 1)
+        if name == "ours"
+        else simulate_baseline(scenario, BASELINES[name], 1)
+    )
+
+    assert result.jobs_done == 0
+    assert result.busy_seconds == pytest.approx(2 * HOUR - 30 - 90, abs=90)
+    assert result.bill["work"] / result.dollars > 0.9
+
+
 def test_a_machine_per_job_pays_a_boot_for_each_and_nothing_else() -> None:
     scenario = a_scenario(an_arrival(at=10.0), an_arrival(at=2 * HOUR))
     result = simulate_baseline(scenario, BASELINES["vm-per-job"], 1)

@@ -60,6 +60,8 @@ class _Errand:
         last = self.scenario.length + self.scenario.overtime
         while self.agenda.seconds < last and not (self._is_done and not self._machines):
             self.agenda.step()
+        for machine, _ in self._machines.values():
+            machine.break_off()
         bills = self.compute.inner.bills()
         return sum_up(
             scenario=self.scenario,

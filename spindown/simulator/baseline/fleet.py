@@ -72,6 +72,8 @@ class _Fleet:
         ):
             if not self.agenda.step():
                 break
+        for machine in self.machines.values():
+            machine.break_off()
         bills = self.compute.inner.bills()
         return sum_up(
             scenario=scenario,

@@ -143,6 +143,11 @@ class Machine:
             stint.job.seconds_left -= kept * self._speed
             self._owner.give_back(stint.job)
 
+    def break_off(self) -> None:
+        """Count the work on jobs that are under way when a simulation ends."""
+        for stint in self._stints:
+            self.tally.count(self._owner.agenda.seconds - stint.since, 0.0)
+
     def _begin(self, job: Job, now: float) -> None:
         end = self._plan(job.seconds_left / self._speed, lambda: self._finish(stint))
         stint = _Stint(job, now, end)
