@@ -7,7 +7,7 @@ place, with the time at which that was read, so that a fault in one API never em
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from spindown.app.control import CATALOGUE_FOR, ControlPorts, Kind
@@ -27,6 +27,9 @@ CATALOGUE_KEY = "offers/catalogue.json"
 SCHEMA = 1
 
 _CATALOGUE: Kind[Catalogue] = Kind("catalogue", CATALOGUE_FOR)
+
+#: No further region is added after this: one takes half a minute, and a tick two at the most.
+_ADD_WITHIN = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +88,9 @@ def current_catalogue(
 ) -> Catalogue:
     """Return the catalogue, remembered for a while; read the market if there is none yet.
 
-    With ``is_kept`` false a catalogue that was read from the market is not written down. One that
-    lacks one of ``regions``, whose outpost is newer, is read anew and not written down either.
+    With ``is_kept`` false a catalogue that was read from the market is not written down. Those of
+    ``regions`` that it lacks, whose outposts are newer, are read and not written down either, as
+    far as there is time: to read them all may take longer than a function may.
     """
 
     def read() -> Catalogue:
@@ -96,13 +100,26 @@ def current_catalogue(
         return (refresh(ports) if is_kept else survey(ports)).catalogue
 
     found = ports.cache.recall(_CATALOGUE, "", now, read)
-    if all(region in found.offerings for region in regions):
+    missing = sorted(region for region in regions if region not in found.offerings)
+    if not missing:
         return found
-    found = survey(ports).catalogue
-    # Where an outpost is just going, nothing is on sale; it is not asked for again at once.
-    none: Mapping[str, Mapping[str, frozenset[str]]] = {region: {} for region in regions}
-    offerings = {**none, **found.offerings}
-    return ports.cache.keep(_CATALOGUE, "", now, replace(found, offerings=offerings))
+    give_up_at = ports.clock.now() + _ADD_WITHIN
+    for region in missing:
+        if ports.clock.now() < give_up_at:
+            found = _add(region, found, ports)
+    return ports.cache.keep(_CATALOGUE, "", now, found)
+
+
+def _add(region: str, known: Catalogue, ports: ControlPorts) -> Catalogue:
+    """Read a region that a catalogue lacks, and what it costs to leave each.
+
+    Where an outpost is just going, nothing is on sale; it is not asked for again at once.
+    """
+    reading = _Reading(ports, known, ports.clock.now())
+    reading.read(region)
+    for one in sorted({region, *known.offerings} - known.transfer_price.keys()):
+        reading.read_transfer(one)
+    return reading.add_to(known)
 
 
 def _is_whole(catalogue: Catalogue) -> bool:
@@ -219,6 +236,22 @@ class _Reading:
             stale_since=self._stale,
         )
         return Refreshed(catalogue=catalogue, failures=self._failures)
+
+    def add_to(self, known: Catalogue) -> Catalogue:
+        """Return a catalogue with what was read besides."""
+        for region in self._offerings:
+            self._trim(region)
+        return replace(
+            known,
+            instance_types={**known.instance_types, **self._types},
+            offerings={**known.offerings, **self._offerings},
+            on_demand={**known.on_demand, **self._on_demand},
+            reclaim_share={**known.reclaim_share, **self._shares},
+            volume_price={**known.volume_price, **self._volumes},
+            quotas={**known.quotas, **self._quotas},
+            transfer_price={**known.transfer_price, **self._transfers},
+            stale_since={**known.stale_since, **self._stale},
+        )
 
     def _trim(self, region: str) -> None:
         """Leave out what is said of types without a GPU: nine tenths of what AWS offers.
