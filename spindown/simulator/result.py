@@ -87,6 +87,11 @@ class SimResult:
         """Return USD per item done; infinite if none is."""
         return self.dollars / self.items_done if self.items_done else math.inf
 
+    @property
+    def has_started(self) -> bool:
+        """Tell whether any job was begun: without one there is no wait."""
+        return self.busy_seconds > 0.0
+
     def to_json(self) -> str:
         """Return it as JSON; two runs of one seed give the same bytes."""
         return json.dumps(asdict(self), sort_keys=True)

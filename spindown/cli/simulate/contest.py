@@ -52,6 +52,11 @@ class Outcome:
     contestant: Contestant
     result: SimResult
 
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether all jobs were done, so that its cost may be held against another's."""
+        return self.result.jobs_done == self.result.jobs
+
 
 def ours(policy: Policy) -> Contestant:
     """Return the policy that is asked about."""

@@ -28,15 +28,15 @@ class Row:
     dollars_a_month: float
     #: Infinite: no item was done.
     dollars_per_1000_items: float
-    #: Dollars over ours.
-    times_ours: float
-    #: Seconds from a job's arrival to its first claim.
+    #: Dollars over ours; None: one of both left work undone, so that it compares nothing.
+    times_ours: float | None
+    #: Seconds from a job's arrival to its first claim; both 0 if no job was ever claimed.
     wait_p50: float
     wait_p95: float
     launches: int
     interruptions: int
-    #: Share of the dollars that went to boots, idle time and work done again.
-    overhead: float
+    #: Share of the dollars that went to boots, idle time and work done again; None: it cost none.
+    overhead: float | None
     unfinished: int
 
 
@@ -59,7 +59,7 @@ class Story:
     @property
     def ratio(self) -> float | None:
         """Return our dollars over the floor; None: work was left undone, so it compares nothing."""
-        if self.ours.jobs_done < self.ours.jobs:
+        if not self.outcomes[0].is_whole:
             return None
         return self.ours.dollars / self.floor if self.floor > 0.0 else 1.0
 
@@ -81,7 +81,7 @@ def at_their_speed(story: Story) -> tuple[list[tuple[str, float]], list[str]]:
 
     Returns:
         (name, dollars of the baseline over ours) of those that we can be as fast as; the names of
-        the others.
+        the others. Whoever left work undone is in neither.
     """
     mine = [
         row
@@ -90,7 +90,7 @@ def at_their_speed(story: Story) -> tuple[list[tuple[str, float]], list[str]]:
     ]
     factors, faster = [], []
     for row in story.rows:
-        if row.role is not Role.BASELINE:
+        if row.role is not Role.BASELINE or row.unfinished or not mine:
             continue
         as_fast = [one.dollars for one in mine if one.wait_p95 <= row.wait_p95 and one.dollars]
         if as_fast:
@@ -117,7 +117,7 @@ def tell(gathered: Gathered, outcomes: Sequence[Outcome]) -> Story:
 
 def _row(outcome: Outcome, story: Story) -> Row:
     result, length = outcome.result, story.gathered.traffic.length
-    ours = story.ours.dollars
+    is_whole = outcome.is_whole and story.outcomes[0].is_whole
     return Row(
         name=outcome.contestant.name,
         title=outcome.contestant.title,
@@ -125,12 +125,12 @@ def _row(outcome: Outcome, story: Story) -> Row:
         dollars=result.dollars,
         dollars_a_month=result.dollars / max(length / _HOUR, 1.0) * HOURS_PER_MONTH,
         dollars_per_1000_items=result.dollars_per_item * 1000,
-        times_ours=result.dollars / ours if ours > 0.0 else 1.0,
+        times_ours=result.dollars / story.ours.dollars if is_whole else None,
         wait_p50=result.wait.p50,
         wait_p95=result.wait.p95,
         launches=result.launches,
         interruptions=result.interruptions,
-        overhead=1.0 - result.bill["work"] / result.dollars if result.dollars > 0.0 else 0.0,
+        overhead=1.0 - result.bill["work"] / result.dollars if result.dollars > 0.0 else None,
         unfinished=result.jobs - result.jobs_done,
     )
 
@@ -159,6 +159,10 @@ def story_to_json(story: Story) -> dict[str, Any]:
 def _results(story: Story) -> Iterator[dict[str, Any]]:
     for outcome in story.outcomes:
         result = asdict(outcome.result)
+        if not outcome.result.has_started:
+            result["wait"] = dict.fromkeys(result["wait"])
+        if not outcome.result.jobs_done:
+            result["sojourn"] = dict.fromkeys(result["sojourn"])
         yield {
             "name": outcome.contestant.name,
             "title": outcome.contestant.title,

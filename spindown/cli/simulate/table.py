@@ -24,6 +24,8 @@ _COLUMNS = {
     "wait p95": 0,
     "launches": 76,
 }
+#: From so many times ours on a way is told as dearer.
+_CHEAPER_FROM = 1.05
 #: From here on the cents of a thousand items are nobody's concern.
 _MANY_DOLLARS = 1000.0
 
@@ -72,10 +74,15 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         f"{row.dollars:,.2f}",
         f"{row.dollars_a_month:,.2f}",
-        f"{row.times_ours:.2f}",
+        say_times(row),
         *say_done(row),
         f"{row.launches:,}",
     )
+
+
+def say_times(row: Row) -> str:
+    """Return how many times ours a way costs; nothing where work was left undone."""
+    return "-" if row.times_ours is None else f"{row.times_ours:.2f}"
 
 
 def say_done(row: Row) -> tuple[str, str, str]:
@@ -89,8 +96,8 @@ def say_done(row: Row) -> tuple[str, str, str]:
 
 def _sentences(story: Story) -> Iterator[Text]:
     yield Text(floor_sentence(story))
-    if story.frontier:
-        yield Text(speed_sentence(story))
+    if story.frontier and (said := speed_sentence(story)):
+        yield Text(said)
     for said in unfinished_sentences(story):
         yield Text(said, style="yellow")
 
@@ -98,12 +105,17 @@ def _sentences(story: Story) -> Iterator[Text]:
 def unfinished_sentences(story: Story) -> Iterator[str]:
     """Say who has left work undone, and where it was the budget."""
     budget = story.gathered.subject.budget_per_month
+    names: dict[tuple[int, bool], list[str]] = {}
     for row in (*story.rows, *story.frontier):
-        if not row.unfinished:
-            continue
-        undone = say_count(row.unfinished, "job")
-        said = f"{row.name} left {undone} undone; its cost is that of the rest."
-        if budget is not None and row.role is not Role.BASELINE:
+        if row.unfinished:
+            names.setdefault((row.unfinished, row.role is Role.BASELINE), []).append(row.name)
+    for (unfinished, is_baseline), those in names.items():
+        # Names of promises have commas of their own.
+        named = ("; " if any("," in name for name in those) else ", ").join(those)
+        each, their = (" each", "their") if len(those) > 1 else ("", "its")
+        undone = say_count(unfinished, "job")
+        said = f"{named} left {undone} undone{each}; {their} cost is that of the rest."
+        if budget is not None and not is_baseline:
             said += f" Launches stop at the budget of ${budget:,.2f} a month."
         yield said
 
@@ -112,11 +124,16 @@ def speed_sentence(story: Story) -> str:
     """Say what the same speed costs here, of each way that we can be as fast as."""
     factors, faster = at_their_speed(story)
     parts = []
-    if factors:
-        named = ", ".join(f"{name} {factor:.1f}" for name, factor in factors)
+    cheaper = [f"{name} {factor:.1f}" for name, factor in factors if factor >= _CHEAPER_FROM]
+    others = [f"{name} {factor:.2g}" for name, factor in factors if factor < _CHEAPER_FROM]
+    if cheaper:
+        named = ", ".join(cheaper)
         parts.append(
             f"No slower than each of them, this policy is cheaper by a factor of: {named}."
         )
+    if others:
+        named = ", ".join(others)
+        parts.append(f"At their speed this policy is no cheaper; they cost, over it: {named}.")
     if faster:
         named = ", ".join(faster)
         parts.append(f"None of the promises tried is as fast as {named}: that takes warm_workers.")

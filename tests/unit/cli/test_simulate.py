@@ -300,7 +300,34 @@ def test_work_that_was_left_is_said_and_the_budget_that_may_have_stopped_it() ->
     assert story.ratio is None
     assert story_to_json(story)["over_bound"] is None
     assert "did not do all of the work" in floor_sentence(story)
-    assert at_their_speed(story) == ([], ["baseline-1"])
+    assert [row.times_ours for row in story.rows] == [None, None]
+    assert at_their_speed(story) == ([], [])
+    assert speed_sentence(story) == ""
+
+
+def test_those_who_left_as_much_undone_are_named_together() -> None:
+    story = a_story(
+        (Role.OURS, 10.0, 600.0),
+        (Role.BASELINE, 0.4, 700.0),
+        (Role.BASELINE, 0.5, 700.0),
+        (Role.BASELINE, 9.0, 700.0),
+        (Role.FRONTIER, 0.6, 700.0),
+    )
+
+    theirs, mine = unfinished_sentences(story)
+    assert theirs == (
+        "baseline-1, baseline-2 left 1 job undone each; their cost is that of the rest."
+    )
+    assert mine.startswith("frontier-4 left 1 job undone; its cost is that of the rest. Launches")
+    assert [row.times_ours for row in story.rows] == [1.0, None, None, 0.9]
+    assert at_their_speed(story) == ([("baseline-3", 0.9)], [])
+    assert speed_sentence(story).endswith("is no cheaper; they cost, over it: baseline-3 0.9.")
+    page = write_page(story)
+    assert "<b>0.9 x</b><span>is what baseline-3 costs, the cheapest other way</span>" in page
+    # What did nothing is not the cheapest and fastest of all.
+    plot = page[page.index("Cost against delay") : page.index("The bill by cause")]
+    assert "baseline-3" in plot
+    assert "baseline-1" not in plot
 
 
 def on_a_screen(story: Story, width: int) -> str:
@@ -331,15 +358,26 @@ def test_a_narrow_screen_leaves_columns_out_and_cuts_no_figure(width: int, colum
 
 def test_a_policy_that_did_nothing_is_shown_without_figures_of_what_it_did() -> None:
     (outcome,) = a_story((Role.OURS, 0.0, 0.0)).outcomes
-    idle = replace(outcome.result, items_done=0, launches=0, bill=dict.fromkeys(CAUSES, 0.0))
+    idle = replace(
+        outcome.result,
+        jobs_done=0,
+        items_done=0,
+        launches=0,
+        busy_seconds=0.0,
+        bill=dict.fromkeys(CAUSES, 0.0),
+    )
     story = tell(a_story((Role.OURS, 0.0, 0.0)).gathered, [replace(outcome, result=idle)])
     table = on_a_screen(story, 120)
 
-    assert re.search(r"^ours-0 +0\.00 +0\.00 +1\.00 +- +- +- +0$", table, re.MULTILINE)
+    assert re.search(r"^ours-0 +0\.00 +0\.00 +- +- +- +- +0$", table, re.MULTILINE)
     page = write_page(story)
     assert "the least possible" not in page
-    assert "<td>-</td>" in page
-    assert not re.search(r"Infinity|NaN", json.dumps(story_to_json(story)))
+    assert "<td>0.00</td><td>-</td><td>-</td><td>-</td><td>-</td><td>0</td><td>-</td>" in page
+    assert "Cost against delay" not in page
+    told = story_to_json(story)
+    assert not re.search(r"Infinity|NaN", json.dumps(told))
+    nothing = dict.fromkeys(("mean", "p50", "p95", "most"))
+    assert (told["results"][0]["wait"], told["results"][0]["sojourn"]) == (nothing, nothing)
 
 
 def a_sample(seconds: float, *, visible: int = 0, busy: int = 0, idle: int = 0) -> Sample:

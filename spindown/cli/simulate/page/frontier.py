@@ -19,10 +19,10 @@ _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
 def plot_frontier(outcomes: Sequence[Outcome], bounds: Sequence[tuple[float, float]]) -> str:
-    """Return the plot as SVG.
+    """Return the plot as SVG; who left work undone is not in it.
 
     Args:
-        outcomes: ours first.
+        outcomes: ours first; one of them did all of the work.
         bounds: (start delay in seconds, USD that no policy can do without), by rising delay.
     """
     with drawing(9.2, 5.4) as (figure, (axes,)):
@@ -31,10 +31,12 @@ def plot_frontier(outcomes: Sequence[Outcome], bounds: Sequence[tuple[float, flo
             (max(wait / 60.0, _LEAST_MINUTES), max(usd / items * 1000, _LEAST_DOLLARS))
             for wait, usd in bounds
         ]
+        outcomes = [one for one in outcomes if one.is_whole]
         line = sorted(_point(one) for one in outcomes if one.contestant.role is not Role.BASELINE)
         axes.set_xscale("log")
         axes.set_yscale("log")
-        axes.plot(*zip(*line, strict=True), ".-", color=OURS, linewidth=2, markersize=7, zorder=3)
+        across, up = [x for x, _ in line], [y for _, y in line]
+        axes.plot(across, up, ".-", color=OURS, linewidth=2, markersize=7, zorder=3)
         points = [one for one in outcomes if one.contestant.role is not Role.FRONTIER]
         for one in points:
             is_ours = one.contestant.role is Role.OURS

@@ -15,6 +15,7 @@ from spindown.cli.simulate.table import (
     format_days,
     format_wait,
     say_done,
+    say_times,
     say_work,
     speed_sentence,
     unfinished_sentences,
@@ -89,16 +90,8 @@ def _sections(story: Story) -> Iterator[str]:
     traffic = gathered.traffic
     yield from _head(story)
     yield _table(story)
-    yield "<h2>Cost against delay</h2>"
-    yield (
-        '<p class="caption">Left is faster, down is cheaper; both scales are logarithmic. The line '
-        "is this policy with other values of <code>start_within</code> and "
-        "<code>drain_within</code>; the shaded ground is what no policy can reach, even one that "
-        "knows the future.</p>"
-    )
-    yield _figure(plot_frontier(outcomes, story.bounds))
-    if story.frontier and (said := speed_sentence(story)):
-        yield f"<p>{escape(said)}</p>"
+    if any(one.is_whole for one in outcomes):
+        yield from _delay(story)
     yield "<h2>The bill by cause</h2>"
     yield (
         '<p class="caption">Every billed second of an instance is boot, work, work that an '
@@ -117,6 +110,19 @@ def _sections(story: Story) -> Iterator[str]:
     )
     yield _figure(plot_day(outcomes, start=traffic.start, begin=begin, end=until))
     yield from _foot(story)
+
+
+def _delay(story: Story) -> Iterator[str]:
+    yield "<h2>Cost against delay</h2>"
+    yield (
+        '<p class="caption">Left is faster, down is cheaper; both scales are logarithmic. The line '
+        "is this policy with other values of <code>start_within</code> and "
+        "<code>drain_within</code>; the shaded ground is what no policy can reach, even one that "
+        "knows the future.</p>"
+    )
+    yield _figure(plot_frontier(story.outcomes, story.bounds))
+    if story.frontier and (said := speed_sentence(story)):
+        yield f"<p>{escape(said)}</p>"
 
 
 def _head(story: Story) -> Iterator[str]:
@@ -138,10 +144,14 @@ def _head(story: Story) -> Iterator[str]:
         ]
     if story.ratio is not None:
         tiles.append((f"{story.ratio:.2f} x", f"the least possible, ${story.floor:,.2f}"))
-    others = [row for row in story.rows if row.role is Role.BASELINE]
+    others = [
+        (row.times_ours, row.name)
+        for row in story.rows
+        if row.role is Role.BASELINE and row.times_ours is not None
+    ]
     if others:
-        best = min(others, key=lambda row: row.dollars)
-        tiles.insert(2, (f"{best.times_ours:.1f} x", f"is what {best.name} costs, the next best"))
+        times, name = min(others)
+        tiles.insert(2, (f"{times:.1f} x", f"is what {name} costs, the cheapest other way"))
     yield '<div class="tiles">'
     for figure, words in tiles:
         yield f'<div class="tile"><b>{escape(figure)}</b><span>{escape(words)}</span></div>'
@@ -161,10 +171,10 @@ def _row(row: Row) -> str:
     name = f"{escape(row.name)}<small>{escape(row.title)}</small>"
     cells = (
         f"{row.dollars:,.2f}",
-        f"{row.times_ours:.2f}",
+        say_times(row),
         *say_done(row),
         f"{row.launches:,}",
-        f"{1.0 - row.overhead:.0%}",
+        "-" if row.overhead is None else f"{1.0 - row.overhead:.0%}",
     )
     mark = ' class="ours"' if row.role is Role.OURS else ""
     return f"<tr{mark}><td>{name}</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"

@@ -23,6 +23,8 @@ _STATES = {"busy": "work", "booting": "boot", "idle": "idle"}
 
 def plot_span(outcome: Outcome, *, start: datetime, end: float) -> str:
     """Return backlog and workers of one outcome over ``end`` seconds, as SVG."""
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - heavy, and only for the page
+
     series = _bin(outcome, 0.0, end)
     hours = _hours(series)
     with drawing(9.2, 4.4, rows=2, sharex=True, height_ratios=(1, 1)) as (figure, (queue, fleet)):
@@ -34,6 +36,7 @@ def plot_span(outcome: Outcome, *, start: datetime, end: float) -> str:
         figure.legend(handles, labels, loc="outside upper right", ncols=3, fontsize=10)
         for axes in (queue, fleet):
             axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
             axes.grid(visible=False, axis="x")
         _tell_time(fleet, start, 0.0, end)
         return to_svg(
@@ -111,7 +114,16 @@ def _tell_time(axes: "Axes", start: datetime, begin: float, end: float) -> None:
     )
     axes.set_xlim(begin / _HOUR, end / _HOUR)
     is_day = end - begin <= _DAY_HOURS * _HOUR
-    axes.set_xlabel(f"{first:%A, %-d %B %Y}, UTC" if is_day else f"{first:%B %Y}, UTC")
+    axes.set_xlabel(f"{first:%A, %-d %B %Y}, UTC" if is_day else f"{_months(first, last)}, UTC")
+
+
+def _months(first: datetime, last: datetime) -> str:
+    """Return the first and the last month of a span; one that ends at its midnight is not left."""
+    last -= timedelta(seconds=1)
+    if (first.year, first.month) == (last.year, last.month):
+        return f"{first:%B %Y}"
+    begin = f"{first:%B}" if first.year == last.year else f"{first:%B %Y}"
+    return f"{begin} to {last:%B %Y}"
 
 
 def _words(tick: datetime, every: int, *, is_long: bool) -> str:
