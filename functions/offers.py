@@ -22,14 +22,14 @@ from spindown.contract.location import work_root
 
 logger = Logger(service="offers")
 
-#: Well within the function's timeout, beside the refresh.
-_RENEW_FOR = timedelta(minutes=2)
+#: Well within the timeout of the function, beside the refresh.
+RENEW_FOR = timedelta(minutes=2)
 
 
 def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[str, Any]:
     """Renew old messages, then refresh the catalogue; return what was done."""
     # First, since a market that cannot be read is an error.
-    looks = renew_all(ports, store_of=store_of, until=ports.clock.now() + _RENEW_FOR)
+    looks = renew_all(ports, store_of=store_of, until=ports.clock.now() + RENEW_FOR)
     refreshed = refresh(ports)
     judgements = judge(ports)
     return {

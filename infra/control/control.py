@@ -122,7 +122,9 @@ class Control(Construct):
                 *self._judge_costs(),
             ],
             memory_mib=512,
-            timeout=Duration.minutes(5),
+            # Half a minute a region, of which there may be ten, besides old messages: Lambda's
+            # longest, since what is cut off writes no catalogue at all.
+            timeout=Duration.minutes(15),
             retries=1,
             oldest_event=Duration.hours(1),
             failed_events=self.failed_events,

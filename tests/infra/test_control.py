@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from functions.offers import RENEW_FOR
+from infra.cost.idle import REFRESH
+from spindown.config.deployment import OUTPOSTS_AT_MOST
 from spindown.contract.event import InterruptionWarning, parse_instance_event, parse_wake_up
 from spindown.contract.row import LOCK_LEASE, SCALER_TIMEOUT
 from spindown.domain.policy import Policy
@@ -59,6 +62,16 @@ def test_a_reconcile_is_cut_off_before_its_lock_frees_itself(assembly: Assembly,
     timeout = timedelta(seconds=function(assembly, name)["Timeout"])
 
     assert timeout == SCALER_TIMEOUT < LOCK_LEASE
+
+
+def test_the_offers_function_has_time_to_read_every_region_that_there_can_be(
+    assembly: Assembly,
+) -> None:
+    timeout = timedelta(seconds=function(assembly, "lab-offers")["Timeout"])
+    regions = 1 + OUTPOSTS_AT_MOST
+
+    # What reading one is estimated to take, and as much again.
+    assert timeout >= RENEW_FOR + regions * 2 * timedelta(seconds=REFRESH.seconds)
 
 
 def test_the_functions_share_one_package(assembly: Assembly) -> None:
