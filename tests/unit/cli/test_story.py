@@ -1,0 +1,170 @@
+"""What a contest has shown: held against each other fairly, in the terminal, JSON and the page."""
+
+import io
+import json
+import re
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from rich.console import Console
+
+from spindown.cli.history.arrival import Traffic
+from spindown.cli.history.gather import Gathered
+from spindown.cli.history.price import Prices
+from spindown.cli.history.subject import default_subject
+from spindown.cli.simulate.contest import Contestant, Outcome, Role
+from spindown.cli.simulate.page.page import write_page
+from spindown.cli.simulate.story import Story, at_their_speed, story_to_json, tell
+from spindown.cli.simulate.table import (
+    floor_sentence,
+    render_story,
+    speed_sentence,
+    unfinished_sentences,
+)
+from spindown.domain.policy import Policy
+from spindown.simulator import simulate
+from spindown.simulator.result import CAUSES
+from tests.simulator.scene import HOUR, a_scenario
+
+
+def a_story(*points: tuple[Role, float, float]) -> Story:
+    """Return a story of (role, dollars, 95 % wait); the first is ours."""
+    scenario = a_scenario(length=HOUR)
+    result = simulate(scenario, Policy(), 1)
+    traffic = Traffic(
+        source="here",
+        arrivals=scenario.arrivals,
+        start=scenario.start,
+        length=HOUR,
+        is_dated=False,
+    )
+    return tell(
+        Gathered(
+            subject=replace(default_subject(), budget_per_month=5.0),
+            traffic=traffic,
+            prices=Prices(source="here", listings=scenario.listings),
+            seed=1,
+        ),
+        [
+            Outcome(
+                contestant=Contestant(
+                    name=f"{role}-{number}", title="", role=role, policy=Policy()
+                ),
+                result=replace(
+                    result,
+                    dollars=dollars,
+                    wait=replace(result.wait, p95=wait),
+                    jobs_done=result.jobs - (dollars < 1.0),
+                ),
+            )
+            for number, (role, dollars, wait) in enumerate(points)
+        ],
+    )
+
+
+def test_others_are_held_against_the_promise_that_is_as_fast_as_they_are() -> None:
+    story = a_story(
+        (Role.OURS, 10.0, 600.0),
+        (Role.BASELINE, 40.0, 700.0),
+        (Role.BASELINE, 40.0, 100.0),
+        (Role.BASELINE, 90.0, 5.0),
+        (Role.FRONTIER, 16.0, 90.0),
+    )
+
+    assert at_their_speed(story) == ([("baseline-1", 4.0), ("baseline-2", 2.5)], ["baseline-3"])
+    assert "by a factor of: baseline-1 4.0, baseline-2 2.5." in speed_sentence(story)
+    assert "as fast as baseline-3: that takes warm_workers" in speed_sentence(story)
+    assert [row.times_ours for row in story.rows] == [1.0, 4.0, 4.0, 9.0]
+    assert list(unfinished_sentences(story)) == []
+
+
+def test_work_that_was_left_is_said_and_the_budget_that_may_have_stopped_it() -> None:
+    story = a_story((Role.OURS, 0.5, 600.0), (Role.BASELINE, 0.4, 700.0))
+
+    mine, theirs = unfinished_sentences(story)
+    left = "left 1 job undone; its cost is that of the rest."
+    assert mine == f"ours-0 {left} Launches stop at the budget of $5.00 a month."
+    assert theirs == f"baseline-1 {left}"
+    # What was left is not cheap: neither a bound nor another way is held against it.
+    assert story.ratio is None
+    assert story_to_json(story)["over_bound"] is None
+    assert "did not do all of the work" in floor_sentence(story)
+    assert [row.times_ours for row in story.rows] == [None, None]
+    assert at_their_speed(story) == ([], [])
+    assert speed_sentence(story) == ""
+
+
+def test_those_who_left_as_much_undone_are_named_together() -> None:
+    story = a_story(
+        (Role.OURS, 10.0, 600.0),
+        (Role.BASELINE, 0.4, 700.0),
+        (Role.BASELINE, 0.5, 700.0),
+        (Role.BASELINE, 9.0, 700.0),
+        (Role.FRONTIER, 0.6, 700.0),
+    )
+
+    theirs, mine = unfinished_sentences(story)
+    assert theirs == (
+        "baseline-1, baseline-2 left 1 job undone each; their cost is that of the rest."
+    )
+    assert mine.startswith("frontier-4 left 1 job undone; its cost is that of the rest. Launches")
+    assert [row.times_ours for row in story.rows] == [1.0, None, None, 0.9]
+    assert at_their_speed(story) == ([("baseline-3", 0.9)], [])
+    assert speed_sentence(story).endswith("is no cheaper; they cost, over it: baseline-3 0.9.")
+    page = write_page(story)
+    assert "<b>0.9 x</b><span>is what baseline-3 costs, the cheapest other way</span>" in page
+    # What did nothing is not the cheapest and fastest of all.
+    plot = page[page.index("Cost against delay") : page.index("The bill by cause")]
+    assert "baseline-3" in plot
+    assert "baseline-1" not in plot
+
+
+def on_a_screen(story: Story, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(render_story(story, width=width))
+    return cast("io.StringIO", console.file).getvalue()
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (120, 7),
+        (80, 5),
+        (60, 3),
+    ],
+)
+def test_a_narrow_screen_leaves_columns_out_and_cuts_no_figure(width: int, columns: int) -> None:
+    story = a_story((Role.OURS, 54.6, 600.0), (Role.FRONTIER, 41.0, 2200.0))
+    last = story.outcomes[1]
+    named = replace(last, contestant=replace(last.contestant, name="start 40 min, drain 80 min"))
+    table = on_a_screen(replace(story, outcomes=(story.outcomes[0], named)), width)
+
+    assert "…" not in table
+    head = next(line for line in table.splitlines() if line.endswith(("wait p95", "launches")))
+    assert len(re.split(r" {2,}", head.strip())) == columns
+    assert re.search(r"^start 40 min, drain 80 min +41\.00 .*36\.7 min", table, re.MULTILINE)
+
+
+def test_a_policy_that_did_nothing_is_shown_without_figures_of_what_it_did() -> None:
+    (outcome,) = a_story((Role.OURS, 0.0, 0.0)).outcomes
+    idle = replace(
+        outcome.result,
+        jobs_done=0,
+        items_done=0,
+        launches=0,
+        busy_seconds=0.0,
+        bill=dict.fromkeys(CAUSES, 0.0),
+    )
+    story = tell(a_story((Role.OURS, 0.0, 0.0)).gathered, [replace(outcome, result=idle)])
+    table = on_a_screen(story, 120)
+
+    assert re.search(r"^ours-0 +0\.00 +0\.00 +- +- +- +- +0$", table, re.MULTILINE)
+    page = write_page(story)
+    assert "the least possible" not in page
+    assert "<td>0.00</td><td>-</td><td>-</td><td>-</td><td>-</td><td>0</td><td>-</td>" in page
+    assert "Cost against delay" not in page
+    told = story_to_json(story)
+    assert not re.search(r"Infinity|NaN", json.dumps(told))
+    nothing = dict.fromkeys(("mean", "p50", "p95", "most"))
+    assert (told["results"][0]["wait"], told["results"][0]["sojourn"]) == (nothing, nothing)
