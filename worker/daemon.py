@@ -116,7 +116,7 @@ class Daemon:
         self._log.info("draining", reason=self._life.reason)
         with suppress(SpindownError):
             self._presence.begin_draining()
-        self._join_slots()
+        self._join_slots(worker)
         self._presence.drain(self._life.reason)
         watch.stop()
         sampler.stop()
@@ -240,9 +240,10 @@ class Daemon:
     def _end_if_old(self, worker: Worker) -> None:
         policy = self._life.standing.policy
         ends_at = worker.launched_at + policy.max_lifetime
-        if self._ports.clock.now() >= ends_at and not self._life.is_finishing:
+        if self._ports.clock.now() < ends_at:
+            return
+        if self._life.leave(commit_by(ends_at + policy.lifetime_grace, policy), "lifetime"):
             self._log.info("lifetime_over", hours=policy.max_lifetime / timedelta(hours=1))
-            self._life.leave(commit_by(ends_at + policy.lifetime_grace, policy), "lifetime")
 
     def _end_if_idle(self) -> None:
         """End if every slot has been free for the idle timeout and one last poll finds nothing."""
@@ -277,13 +278,17 @@ class Daemon:
             slot.free_since is not None and now - slot.free_since >= length for slot in self._slots
         )
 
-    def _join_slots(self) -> None:
+    def _join_slots(self, worker: Worker) -> None:
         """Wait for the slots to end; past the time to leave, one that hangs is left behind."""
+        began = self._ports.clock.now()
         for slot in self._slots:
             while slot.thread.is_alive():
                 slot.thread.join(_LOOK_UP.total_seconds())
+                # Whoever ends its last job before it leaves may get old with it.
+                self._end_if_old(worker)
                 by = self._life.leave_by
-                if by is not None and self._ports.clock.now() > by + _JOIN_GRACE:
+                # A lifetime that was just shortened may be long over: they have their time too.
+                if by is not None and self._ports.clock.now() > max(by, began) + _JOIN_GRACE:
                     self._log.warning("slot_left_behind", thread=slot.thread.name)
                     break
 

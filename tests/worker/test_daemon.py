@@ -1,6 +1,7 @@
 """The whole worker with its threads and real children, over ports in memory and a real clock."""
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -39,11 +40,11 @@ STEPPER = """
         return [Result(item, item.value) for item in batch]
 """
 BURNER = """
-    import subprocess, sys
+    from pathlib import Path
     from spindown.user import Result
-    BURN = "import time\\nwhile time.process_time() < 1.0: sum(range(999))"
     def run(batch, ctx):
-        subprocess.run([sys.executable, "-c", BURN], check=True)
+        while not (Path(__file__).parents[1] / "go").exists():
+            sum(range(99_999))
         return [Result(item, item.value) for item in batch]
 """
 
@@ -123,15 +124,25 @@ def test_sends_its_log_at_heartbeats_and_before_it_powers_off(
     assert basket.waiting == []
 
 
-def test_writes_how_well_each_job_used_the_machine(plant: Callable[..., Plant]) -> None:
-    one = plant(BURNER)
+def test_writes_how_well_each_job_used_the_machine(
+    plant: Callable[..., Plant], tmp_path: Path
+) -> None:
+    looks, smi = tmp_path / "looks", tmp_path / "nvidia-smi"
+    smi.write_text(f"#!/bin/sh\necho look >> {looks}\n")
+    smi.chmod(0o755)
+    looks.touch()
+    one = plant(BURNER, nvidia_smi=str(smi))
     one.world.send({"job_id": "a", "items": items(1)})
     one.start()
+    one.until(lambda: bool(one.events("job_claimed")))
+    # How much of a core was used only two looks tell, and the first may be from before the job.
+    enough = len(looks.read_text()) + 3 * len("look\n")
+    one.until(lambda: len(looks.read_text()) >= enough)
+    (tmp_path / "go").touch()
     one.join()
     [found] = one.world.objects.list(usage_prefix(WORKLOAD))
     [record] = decode_usage(one.world.objects.get(found.key).data, workload=WORKLOAD)
     assert (record.job_id, record.items, record.end) == ("a", 1, UsageEnd.COMPLETED)
-    # The child burns a second of a core in a process of its own, however long that takes.
     assert record.cpu_mean is not None
     assert record.cpu_mean > 0.0
     assert record.memory_max is not None
@@ -226,10 +237,18 @@ def test_a_restarted_worker_lets_its_old_leases_go(plant: Callable[..., Plant]) 
     assert (manifest.state, manifest.epoch, manifest.losses) == (JobState.COMPLETED, 2, 1)
 
 
-def test_leaves_at_its_lifetime(plant: Callable[..., Plant]) -> None:
+@pytest.mark.parametrize("lived", [timedelta(0), timedelta(hours=2)], ids=str)
+def test_leaves_at_its_lifetime_also_at_one_that_is_long_over(
+    plant: Callable[..., Plant], lived: timedelta
+) -> None:
+    def take_time(call: Any) -> None:
+        if call.method == "put" and one.events("lifetime_over"):
+            threading.Event().wait(0.8)
+
     one = plant(SLEEPER)
+    one.world.before = take_time
     one.world.send({"job_id": "a", "items": items(5)})
-    one.start()
+    one.start(launched_at=one.world.clock.now() - lived)
     one.until(lambda: one.items_done(0) == 2)
     one.world.set_policy(
         replace(QUICK, max_lifetime=timedelta(0), lifetime_grace=timedelta(seconds=2))
@@ -237,6 +256,23 @@ def test_leaves_at_its_lifetime(plant: Callable[..., Plant]) -> None:
     one.join()
     assert one.world.worker().reason == "lifetime"
     assert one.world.manifest("a").released
+
+
+def test_leaves_at_its_lifetime_though_it_was_to_end_its_last_job(
+    plant: Callable[..., Plant],
+) -> None:
+    one = plant(SLEEPER, policy=PATIENT)
+    one.world.send({"job_id": "a", "items": items(5)})
+    one.start()
+    one.until(lambda: one.items_done(0) == 2)
+    one.world.set_policy(replace(PATIENT, max_workers=0))
+    one.until(lambda: bool(one.events("draining")))
+    assert not one.events("lifetime_over")
+    over = replace(PATIENT, max_workers=0, max_lifetime=timedelta(0), lifetime_grace=timedelta(0))
+    one.world.set_policy(over)
+    one.join()
+    assert one.world.manifest("a").released
+    assert one.world.worker().state is WorkerState.DRAINED
 
 
 def test_ends_after_the_job_in_hand_once_the_policy_allows_no_worker(
