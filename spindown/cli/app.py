@@ -5,7 +5,7 @@ import typer
 from spindown.cli import demo, doctor, drain, local, policy
 from spindown.cli.advise import command as advise
 from spindown.cli.batch import cancel, redrive, results, submit
-from spindown.cli.explain import plan, status, why
+from spindown.cli.explain import plan, rightsize, status, why
 from spindown.cli.init import command as init
 from spindown.cli.simulate import command as simulate
 
@@ -25,6 +25,7 @@ app.command("status")(status.status)
 app.command("watch")(status.watch)
 app.command("plan")(plan.plan)
 app.command("why")(why.why)
+app.command("rightsize")(rightsize.rightsize)
 app.command("drain")(drain.drain)
 app.command("doctor")(doctor.doctor)
 app.add_typer(policy.app, name="policy")

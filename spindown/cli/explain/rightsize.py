@@ -1,0 +1,137 @@
+"""``spindown rightsize``: whether the requirements ask for more machine than the jobs use."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+
+from spindown.app.explain import rightsize as sizing
+from spindown.app.explain.rightsize import Rightsizing
+from spindown.cli import option
+from spindown.cli.render.count import say_count
+from spindown.cli.render.screen import format_cost, format_seconds, open_console
+from spindown.cli.session import open_session
+from spindown.contract.codec import encode
+from spindown.domain.advice.footprint import Footprint, Need
+from spindown.domain.ranking import Candidate
+
+
+def rightsize(
+    workload: option.Workload,
+    *,
+    days: Annotated[int, typer.Option(min=1, max=90, help="Days of history that count.")] = 14,
+    config: option.ConfigFile = option.CONFIG_FILE,
+    deployment: option.Deployment = None,
+    local: option.Local = False,
+    as_json: option.Json = False,
+) -> None:
+    """Hold what is required against what the jobs have used. Changes nothing."""
+    session = open_session(config, deployment=deployment, local=local)
+    session.workload(workload)
+    found = sizing.rightsize(workload, session.control_ports(), days=days)
+    if as_json:
+        print(json.dumps(rightsizing_to_json(found)))
+        return
+    console = open_console()
+    for part in render_rightsizing(found):
+        console.print(part, markup=False, soft_wrap=isinstance(part, str))
+
+
+def render_rightsizing(found: Rightsizing) -> Iterator[RenderableType]:
+    """Yield what a person reads: what was used, what is enough, and what that would save."""
+    yield _headline(found)
+    footprint = found.footprint
+    if footprint is None:
+        yield "Nothing was seen of what they used: a job must run for some seconds to be looked at."
+        return
+    yield _table(footprint)
+    if footprint.gpu_mean is not None and footprint.vram_share_max is not None:
+        gpu, vram = footprint.gpu_mean, footprint.vram_share_max
+        little = ", so that another GPU may do" if footprint.uses_little_gpu else ""
+        yield f"GPUs computed {gpu:.0f} % of the time, with {vram:.0f} % of their memory{little}."
+    yield from _say_advice(found, footprint)
+
+
+def _headline(found: Rightsizing) -> str:
+    days = say_count(found.days, "day")
+    if not found.jobs:
+        return f"{found.workload}: no job has run in {days}."
+    held = format_seconds(timedelta(seconds=found.seconds))
+    return (
+        f"{found.workload}: {say_count(found.jobs, 'job')} in {days}, {held} on"
+        f" {', '.join(found.types)}, ${found.dollars:,.2f}"
+    )
+
+
+def _table(footprint: Footprint) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("requirement")
+    for name in ("asked", "used at most", "on average", "enough"):
+        table.add_column(name, justify="right")
+    for need in footprint.needs:
+        numbers = (f"{value:,.4g}" for value in (need.asked, need.most, need.mean))
+        table.add_row(need.key, *numbers, f"{need.enough:,}", _remark(need))
+    return table
+
+
+def _remark(need: Need) -> str:
+    if need.is_close:
+        return "a job came close to running out"
+    return "less will do" if need.advised is not None else ""
+
+
+def _say_advice(found: Rightsizing, footprint: Footprint) -> Iterator[str]:
+    lines = [f"{need.key} = {need.advised}" for need in footprint.needs if need.advised is not None]
+    if not lines and not found.saving:
+        yield "What is required fits what was used: nothing to change."
+        return
+    yield _compare(found)
+    if lines:
+        yield f"Write into [workload.{found.workload}.requirements], then deploy:"
+        yield from (f"    {line}" for line in lines)
+    if footprint.uses_little_gpu:
+        yield "and take out gpu_names and instance_types, if they are there."
+
+
+def _compare(found: Rightsizing) -> str:
+    now, then = found.now, found.then
+    if now is None or then is None:
+        return "No offer may be taken now, so that no saving can be told."
+    if then.offer == now.offer:
+        return f"{_name(now)} stays the best: more machines fit, and none is cheaper by the item."
+    share = 1.0 - then.cost_per_item / now.cost_per_item
+    told = "" if then.measured else " (expected, not measured)"
+    word = "less" if share > 0.0 else "more"
+    return f"What has enough is {_name(then)}{told}, {abs(share):.0%} {word} than {_name(now)}."
+
+
+def _name(candidate: Candidate) -> str:
+    return f"{candidate.offer} at {format_cost(candidate.cost_per_item)} an item"
+
+
+def rightsizing_to_json(found: Rightsizing) -> dict[str, Any]:
+    """Return it for programs."""
+    footprint = found.footprint
+    needs = [
+        {**encode(need), "advised": need.advised} for need in (footprint.needs if footprint else ())
+    ]
+    return {
+        "workload": found.workload,
+        "at": encode(found.at),
+        "days": found.days,
+        "jobs": found.jobs,
+        "seconds": found.seconds,
+        "dollars": found.dollars,
+        "types": list(found.types),
+        "needs": needs,
+        "gpu_mean": footprint.gpu_mean if footprint else None,
+        "vram_share_max": footprint.vram_share_max if footprint else None,
+        "uses_little_gpu": footprint.uses_little_gpu if footprint else None,
+        "now": encode(found.now) if found.now else None,
+        "then": encode(found.then) if found.then else None,
+        "saving": found.saving,
+    }

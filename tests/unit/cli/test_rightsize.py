@@ -1,0 +1,101 @@
+"""What `rightsize` says to a person and to a program."""
+
+import json
+import tomllib
+from typing import Any
+
+from spindown.app.explain.rightsize import Rightsizing
+from spindown.app.explain.rightsize import rightsize as compare
+from spindown.cli.explain.rightsize import render_rightsizing, rightsizing_to_json
+from spindown.config import parse
+from tests.control import WORKLOAD, ControlWorld
+from tests.unit.app.explain.test_rightsize import asking_for_much, keep
+
+
+def told(world: ControlWorld) -> list[str]:
+    parts = render_rightsizing(found_in(world))
+    return [part for part in parts if isinstance(part, str)]
+
+
+def found_in(world: ControlWorld) -> Rightsizing:
+    return compare(WORKLOAD, world.ports, days=14)
+
+
+def test_says_what_to_write_and_what_it_saves() -> None:
+    world = asking_for_much()
+    keep(world)
+
+    said = told(world)
+
+    assert said[0] == "classify: 1 job in 14 days, 1m on g6.xlarge, $0.01"
+    assert said[1] == "GPUs computed 80 % of the time, with 20 % of their memory."
+    assert said[2].startswith("What has enough is g4dn.xlarge/us-west-2a/spot at $")
+    assert "(expected, not measured)" in said[2]
+    assert said[3:] == [
+        "Write into [workload.classify.requirements], then deploy:",
+        "    gpu_memory_gib_min = 6",
+    ]
+
+
+def test_what_it_tells_to_write_is_a_setting() -> None:
+    world = asking_for_much(vcpus_min=16, memory_mib_min=64 * 1024)
+    keep(world)
+    lines = "\n".join(line.strip() for line in told(world) if line.startswith("    "))
+
+    text = f"""
+        deployment = {{ name = "d", region = "us-east-1", zones = ["us-east-1a"] }}
+        [workload.classify.run]
+        entrypoint = "a:b"
+        code = "c"
+        [workload.classify.requirements]
+        {lines}
+    """
+
+    asked = parse(tomllib.loads(text)).workload[WORKLOAD].requirements
+    assert (asked.vcpus_min, asked.memory_gib_min, asked.gpu_memory_gib_min) == (2, 4, 6)
+
+
+def test_says_that_another_gpu_may_do() -> None:
+    world = asking_for_much(gpu_names=frozenset({"L4"}))
+    keep(world, gpu_mean=5.0)
+
+    assert told(world)[-1] == "and take out gpu_names and instance_types, if they are there."
+
+
+def test_says_what_more_memory_costs_where_a_job_came_close_to_running_out() -> None:
+    world = ControlWorld()
+    keep(world, instance_type="g4dn.xlarge", vram_mean=90.0, vram_max=99.0)
+
+    said = told(world)
+
+    assert said[2].startswith("What has enough is g6.xlarge/us-west-2a/spot at $")
+    assert said[2].endswith(" an item.")
+    assert " more than g4dn.xlarge/us-west-2a/spot at $" in said[2]
+    assert said[-1] == "    gpu_memory_gib_min = 20"
+
+
+def test_says_that_nothing_is_to_be_changed() -> None:
+    world = ControlWorld()
+    keep(world)
+
+    assert told(world)[-1] == "What is required fits what was used: nothing to change."
+
+
+def test_says_that_nothing_was_seen() -> None:
+    world = asking_for_much()
+    assert told(world)[0] == "classify: no job has run in 14 days."
+
+    keep(world, memory_max=None)
+    assert told(world)[-1].startswith("Nothing was seen of what they used")
+
+
+def test_programs_get_the_same() -> None:
+    world = asking_for_much()
+    keep(world)
+
+    said: dict[str, Any] = json.loads(json.dumps(rightsizing_to_json(found_in(world))))
+
+    assert said["jobs"] == 1
+    assert [need["advised"] for need in said["needs"]] == [None, None, 6]
+    assert said["then"]["offer"]["instance_type"]["name"] == "g4dn.xlarge"
+    assert said["saving"] > 0

@@ -1,0 +1,147 @@
+"""What the work has used decides what is worth asking for, and no more."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.advice.footprint import Key, Need, Use, find_footprint, fit
+from spindown.domain.offer import Requirements
+from spindown.domain.requirement import misfit
+from tests.builders import a_type
+
+GIB = 1024
+
+LITTLE = Use(
+    seconds=60.0,
+    cpu_mean=1.0,
+    cpu_max=2.2,
+    memory_mib_mean=4 * GIB,
+    memory_mib_max=6 * GIB,
+    memory_share_max=9.0,
+    vram_mib_mean=3 * GIB,
+    vram_mib_max=4 * GIB,
+    vram_share_max=18.0,
+    gpu_mean=12.0,
+)
+LARGE = Requirements(
+    vcpus_min=16,
+    memory_mib_min=64 * GIB,
+    gpu_memory_mib_min=20 * GIB,
+    gpu_names=frozenset({"A10G"}),
+    gpu_names_denied=frozenset({"M60"}),
+)
+
+
+def need_of(key: Key, *uses: Use, asked: Requirements = LARGE, slots: str = "per-gpu") -> Need:
+    footprint = find_footprint(uses, asked, slots)
+    assert footprint is not None
+    return next(need for need in footprint.needs if need.key is key)
+
+
+@pytest.mark.parametrize(
+    ("key", "enough"),
+    [
+        pytest.param(Key.VCPUS, 3, id="as many CPUs as were ever busy"),
+        pytest.param(Key.MEMORY, 8, id="a quarter more memory than was ever used"),
+        pytest.param(Key.VRAM, 5, id="likewise VRAM"),
+    ],
+)
+def test_more_than_was_ever_used_is_more_than_enough(key: Key, enough: int) -> None:
+    need = need_of(key, LITTLE)
+
+    assert (need.enough, need.advised) == (enough, enough)
+
+
+def test_a_job_that_needs_much_now_and_then_counts() -> None:
+    hourly = replace(LITTLE, seconds=1.0, memory_mib_max=50 * GIB, memory_share_max=80.0)
+
+    need = need_of(Key.MEMORY, *[LITTLE] * 500, hourly)
+
+    assert (need.most, need.enough, need.advised) == (50.0, 63, 63)
+    assert need.mean == pytest.approx(4.0)
+
+
+def test_slots_of_one_instance_need_their_memory_at_the_same_time() -> None:
+    assert need_of(Key.MEMORY, LITTLE, slots="4").enough == 30
+    assert need_of(Key.VCPUS, LITTLE, slots="4").enough == 9
+    # Each slot has GPUs of its own, or a share of one that was seen whole.
+    assert need_of(Key.VRAM, LITTLE, slots="4").enough == 5
+
+
+@pytest.mark.parametrize(("asked", "advised"), [(4, 8), (8, None), (64, None)])
+def test_who_came_close_to_running_out_is_told_to_ask_for_more_and_never_for_less(
+    asked: int, advised: int | None
+) -> None:
+    close = replace(LITTLE, memory_share_max=95.0)
+    requirements = replace(LARGE, memory_mib_min=asked * GIB)
+
+    assert need_of(Key.MEMORY, close, asked=requirements).advised == advised
+
+
+def test_what_asks_for_nothing_is_left_alone() -> None:
+    footprint = find_footprint([LITTLE], Requirements(), "per-gpu")
+
+    assert footprint is not None
+    assert [need.advised for need in footprint.needs] == [None, None, None]
+
+
+def test_without_a_gpu_only_cpus_and_memory_are_judged() -> None:
+    bare = Use(seconds=60.0, cpu_max=1.0, memory_mib_max=1.0, memory_share_max=1.0)
+
+    footprint = find_footprint([bare], LARGE, "per-gpu")
+
+    assert footprint is not None
+    assert [need.key for need in footprint.needs] == [Key.VCPUS, Key.MEMORY]
+    assert not footprint.uses_little_gpu
+
+
+def test_jobs_too_short_to_be_looked_at_say_nothing() -> None:
+    assert find_footprint([Use(seconds=0.5)], LARGE, "per-gpu") is None
+    assert find_footprint([], LARGE, "per-gpu") is None
+
+
+def test_any_gpu_will_do_only_where_little_of_one_is_used() -> None:
+    idle = find_footprint([LITTLE], LARGE, "per-gpu")
+    busy = find_footprint([replace(LITTLE, gpu_mean=70.0)], LARGE, "per-gpu")
+    assert idle is not None
+    assert busy is not None
+
+    assert fit(LARGE, idle).gpu_names is None
+    assert fit(LARGE, idle).gpu_names_denied == {"M60"}
+    assert fit(LARGE, busy).gpu_names == frozenset({"A10G"})
+
+
+sizes = st.floats(min_value=0.0, max_value=200_000.0)
+
+
+@given(sizes, sizes, st.floats(min_value=0.0, max_value=64.0), st.integers(1, 8))
+def test_a_machine_that_has_enough_holds_what_was_used(
+    memory: float, vram: float, cores: float, slots: int
+) -> None:
+    use = Use(
+        seconds=1.0,
+        cpu_max=cores,
+        memory_mib_max=memory,
+        memory_share_max=50.0,
+        vram_mib_max=vram,
+        vram_share_max=50.0,
+    )
+    asked = Requirements(
+        vcpus_min=10_000, memory_mib_min=10**9, gpu_memory_mib_min=10**9, gpu_count_min=1.0
+    )
+    footprint = find_footprint([use], asked, str(slots))
+    assert footprint is not None
+    enough = fit(asked, footprint)
+    smallest = replace(
+        a_type(),
+        vcpus=enough.vcpus_min,
+        memory_mib=enough.memory_mib_min,
+        gpu_memory_mib=enough.gpu_memory_mib_min,
+    )
+
+    assert misfit(smallest, enough) is None
+    assert smallest.vcpus >= cores * slots
+    assert smallest.memory_mib >= memory * slots
+    assert smallest.gpu_memory_mib >= vram
