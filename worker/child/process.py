@@ -69,10 +69,16 @@ class Child:
     def next_frame(self, seconds: float) -> Frame | None:
         """Return the next frame, ``{"type": "end"}`` at the end of the line, None in time."""
         try:
-            return self._frames.next(seconds)
+            frame = self._frames.next(seconds)
+            if frame is not None or self._process.poll() is None:
+                return frame
+            # What it has forked may hold the line open; what it had said is in there.
+            frame = self._frames.next(0.0)
         except EOFError:
+            frame = None
+        if frame is None:
             self._has_ended = True
-            return {"type": "end"}
+        return frame or {"type": "end"}
 
     def describe_end(self, *, out_of_memory: bool) -> str:
         """Return why the process is gone, with the last thing that it said."""

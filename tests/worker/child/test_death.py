@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spindown.user import Item
 from tests.worker.child.batch import PRELUDE, Make, answers, run_batch
-from worker.child.runner import Broken, ItemDone, Task
+from worker.child.runner import Broken, Event, ItemDone, Task
 
 
 def test_a_segfault_is_told_by_its_signal_and_last_words(make: Make, tmp_path: Path) -> None:
@@ -29,6 +29,29 @@ def test_a_segfault_is_told_by_its_signal_and_last_words(make: Make, tmp_path: P
     assert isinstance(broken, Broken)
     assert "killed by SIGSEGV" in broken.reason
     assert "touching null" in broken.reason
+
+
+def test_a_death_is_told_at_once_though_what_it_has_forked_lives_on(
+    make: Make, tmp_path: Path
+) -> None:
+    runner = make(
+        """
+        def run(batch, ctx):
+            yield Result(batch[0], "x" * 999_999)
+            if not os.fork():
+                threading.Event().wait()
+            os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        item_timeout=timedelta(seconds=2),
+    )
+    runner.begin(Task(job_id="j", outputs=tmp_path), [Item(0, 0), Item(1, 1)])
+    events: list[Event | None] = [None]
+    while not isinstance(events[-1], Broken):
+        events.append(runner.poll(timedelta(seconds=0.05)))
+    done, broken = [event for event in events if event is not None]
+    assert isinstance(done, ItemDone)
+    assert isinstance(broken, Broken)
+    assert "most likely for want of memory" in broken.reason
 
 
 def test_a_kill_for_memory_is_told_as_such(make: Make, tmp_path: Path) -> None:
