@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Where the Price List answers (also eu-central-1 and ap-south-1); it knows every region.
 PRICING_REGION = "us-east-1"
 
-#: Linux with nothing on it, on machines that others use too, without a reservation.
+#: Linux with nothing on it, on machines that others may use too, without a reservation.
 _PLAIN_LINUX = {
     "serviceCode": "AmazonEC2",
     "operatingSystem": "Linux",
@@ -31,8 +31,10 @@ _PLAIN_LINUX = {
     "capacitystatus": "Used",
     "marketoption": "OnDemand",
     "tenancy": "Shared",
-    "productFamily": "Compute Instance",
 }
+#: The Price List keeps types of bare metal apart (as aws/karpenter-provider-aws asks for them,
+#: pkg/providers/pricing).
+_FAMILIES = ("Compute Instance", "Compute Instance (bare metal)")
 #: The GiB-months of a gp3 volume, without the throughput and operations that cost extra.
 _VOLUMES = {
     "serviceCode": "AmazonEC2",
@@ -90,7 +92,10 @@ class Ec2Market:
         """Return type -> USD per hour, Linux, shared tenancy."""
         return {
             product["product"]["attributes"]["instanceType"]: price
-            for product in self._products(_PLAIN_LINUX | {"regionCode": region})
+            for family in _FAMILIES
+            for product in self._products(
+                _PLAIN_LINUX | {"productFamily": family, "regionCode": region}
+            )
             for price in _prices(product)
         }
 

@@ -1,6 +1,7 @@
 """How AWS's price list is read: instances, volumes, transfer."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def _product(name: str, *prices: str) -> str:
     )
 
 
-def test_reads_the_price_list(answers: Answers) -> None:
+def _asked(family: str) -> dict[str, Any]:
     wanted = {
         "serviceCode": "AmazonEC2",
         "operatingSystem": "Linux",
@@ -28,20 +29,25 @@ def test_reads_the_price_list(answers: Answers) -> None:
         "capacitystatus": "Used",
         "marketoption": "OnDemand",
         "tenancy": "Shared",
-        "productFamily": "Compute Instance",
+        "productFamily": family,
         "regionCode": "eu-west-1",
     }
+    return {
+        "ServiceCode": "AmazonEC2",
+        "FormatVersion": "aws_v1",
+        "Filters": [
+            {"Type": "TERM_MATCH", "Field": field, "Value": value}
+            for field, value in wanted.items()
+        ],
+    }
+
+
+def test_reads_the_price_list(answers: Answers) -> None:
+    asked = _asked("Compute Instance")
     answers.pricing.add_response(
         "get_products",
         {"PriceList": [_product("g6.xlarge", "0.8048000000")], "NextToken": "more"},
-        {
-            "ServiceCode": "AmazonEC2",
-            "FormatVersion": "aws_v1",
-            "Filters": [
-                {"Type": "TERM_MATCH", "Field": field, "Value": value}
-                for field, value in wanted.items()
-            ],
-        },
+        asked,
     )
     answers.pricing.add_response(
         "get_products",
@@ -52,11 +58,18 @@ def test_reads_the_price_list(answers: Answers) -> None:
                 json.dumps({"product": {"attributes": {"instanceType": "old"}}}),
             ]
         },
+        {**asked, "NextToken": "more"},
+    )
+    answers.pricing.add_response(
+        "get_products",
+        {"PriceList": [_product("g4dn.metal", "7.824")]},
+        _asked("Compute Instance (bare metal)"),
     )
 
     assert answers.market.on_demand_prices(region="eu-west-1") == {
         "g6.xlarge": 0.8048,
         "g5.xlarge": 1.006,
+        "g4dn.metal": 7.824,
     }
 
 

@@ -141,8 +141,9 @@ def _product(name: str, region: str, attributes: Mapping[str, str], price: float
         "usagetype": f"{attributes['usagetype']}:{name}",
     }
     sku = _sku(described)
+    family = "Compute Instance (bare metal)" if facts.raw.get("BareMetal") else "Compute Instance"
     return {
-        "product": {"productFamily": "Compute Instance", "attributes": described, "sku": sku},
+        "product": {"productFamily": family, "attributes": described, "sku": sku},
         "serviceCode": "AmazonEC2",
         "terms": {"OnDemand": _term(sku, name, price)},
         "version": "1",
