@@ -52,13 +52,14 @@ class Advice:
     """What was found."""
 
     gathered: Gathered
-    #: 95 % of jobs start within so many seconds; and whether a person asked for it.
+    #: 95 % of jobs start within so many seconds; and where that is from, for people.
     promise: float
-    is_promise_asked: bool
+    promise_source: str
     present: Trial
     best: Trial
     present_idle: Idle
     best_idle: Idle
+    #: None of them: work is left undone, so that nothing can be held against its cost.
     verdicts: tuple[Verdict, ...]
     #: None: no job is long, or a deadline has nothing to do.
     postponed: Postponed | None = None
@@ -74,8 +75,10 @@ class Advice:
         return trial.result.dollars / self.months
 
     @property
-    def saving_a_month(self) -> float:
-        """Return USD a month that the advised settings save."""
+    def saving_a_month(self) -> float | None:
+        """Return USD a month that the advised settings save; None: now work is left undone."""
+        if undone(self.present.result):
+            return None
         return self.a_month(self.present) - self.a_month(self.best)
 
 
@@ -84,7 +87,8 @@ def advise(gathered: Gathered, promise: float | None, simulate: Simulate) -> Adv
 
     Args:
         gathered: history, market and the settings in force.
-        promise: seconds within which 95 % of jobs must start; None: no later than now.
+        promise: seconds within which 95 % of jobs must start; None: no later than now, or, where
+            now work is left undone, as the policy says.
         simulate: runs contestants.
     """
     count = _Count(simulate)
@@ -92,16 +96,17 @@ def advise(gathered: Gathered, promise: float | None, simulate: Simulate) -> Adv
     now = Settings(policy=subject.policy, families_denied=subject.requirements.families_denied)
     (first,) = count("now", [now])
     present = Trial(settings=now, result=first)
+    within, source = _find_promise(promise, present)
     known = Known(
         gaps=_gaps(first, gathered),
         families=frozenset(each.instance_type.family for each in gathered.prices.listings),
-        promise=first.wait.p95 if promise is None else promise,
+        promise=within,
     )
     best = search(present, known, count)
     advice = Advice(
         gathered=gathered,
         promise=known.promise,
-        is_promise_asked=promise is not None,
+        promise_source=source,
         present=present,
         best=best,
         present_idle=_look_at_gaps(present, gathered),
@@ -109,8 +114,25 @@ def advise(gathered: Gathered, promise: float | None, simulate: Simulate) -> Adv
         verdicts=(),
         simulations=0,
     )
+    if undone(best.result):
+        return replace(advice, simulations=count.done)
     postponed, verdicts = _postpone(advice, count), _judge(advice, count)
     return replace(advice, verdicts=verdicts, postponed=postponed, simulations=count.done)
+
+
+def undone(result: SimResult) -> int:
+    """Return how many jobs were left undone."""
+    return result.jobs - result.jobs_done
+
+
+def _find_promise(asked: float | None, present: Trial) -> tuple[float, str]:
+    """Return seconds, and where they are from."""
+    if asked is not None:
+        return asked, "as asked"
+    if undone(present.result):
+        # What never starts waits for no time that could be held on to.
+        return present.settings.policy.start_within.total_seconds(), "as start_within says"
+    return present.result.wait.p95, "no later than now"
 
 
 def _postpone(advice: Advice, count: "_Count") -> Postponed | None:

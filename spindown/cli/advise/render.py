@@ -11,9 +11,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from spindown.cli.advise.advice import Advice, Idle
+from spindown.cli.advise.advice import Advice, Idle, undone
 from spindown.cli.advise.deadline import postponed_to_json, say_postponed
 from spindown.cli.advise.search import GATHER, Settings, Trial, keeps_promise
+from spindown.cli.render.count import say_count
 from spindown.cli.simulate.table import format_days, format_wait
 from spindown.config import format_duration
 from spindown.domain.advice import Answer, Verdict
@@ -51,8 +52,6 @@ def render_advice(advice: Advice) -> RenderableType:
         Text(),
         *_how_to_apply(advice),
         *_long_jobs(advice),
-        Text(),
-        Text("When not to use this", style="bold"),
         *_verdicts(advice),
     )
 
@@ -61,13 +60,14 @@ def _inputs(advice: Advice) -> Iterator[Text]:
     gathered, result = advice.gathered, advice.present.result
     span = format_days(gathered.traffic.length)
     yield Text(
-        f"{result.jobs:,} jobs, {result.items:,} items in {span}: {gathered.traffic.source}; "
+        f"{say_count(result.jobs, 'job')}, {say_count(result.items, 'item')} in {span}: "
+        f"{gathered.traffic.source}; "
         f"prices: {gathered.prices.source}."
     )
     for note in gathered.notes:
         yield Text(f"Assumed: {note}.", style="dim")
-    asked = "as asked" if advice.is_promise_asked else "no later than now"
-    yield Text(f"Promise: 95 % of jobs start within {format_wait(advice.promise)}, {asked}.")
+    within, source = format_wait(advice.promise), advice.promise_source
+    yield Text(f"Promise: 95 % of jobs start within {within}, {source}.")
 
 
 def _outcome(advice: Advice) -> Iterator[Text]:
@@ -75,14 +75,21 @@ def _outcome(advice: Advice) -> Iterator[Text]:
     if advice.best == advice.present:
         if keeps_promise(advice.present.result, advice.promise):
             said = "Nothing that was tried costs at least 1 % less within the promise."
+        elif undone(advice.present.result):
+            said = (
+                "Nothing that was tried does all of the work in time; see max_workers, "
+                "max_price_per_hour, max_dollars_per_hour and the budget."
+            )
         else:
             said = "Nothing that was tried keeps the promise; see warm_workers and max_workers."
         yield Text(f"{said} ({advice.simulations} simulations)")
         return
     yield _sum("Advised", advice.best, advice)
     saving = advice.saving_a_month
-    share = saving / max(advice.a_month(advice.present), 1e-9)
-    if saving >= 0.0:
+    if saving is None:
+        words = "does all of the work, and keeps the promise"
+    elif saving >= 0.0:
+        share = saving / max(advice.a_month(advice.present), 1e-9)
         words = f"saves ${saving:,.2f} a month, {share:.0%}"
     else:
         words = f"costs ${-saving:,.2f} a month more, and keeps the promise"
@@ -91,11 +98,14 @@ def _outcome(advice: Advice) -> Iterator[Text]:
 
 def _sum(name: str, trial: Trial, advice: Advice) -> Text:
     result = trial.result
-    return Text(
-        f"{name:<8}${advice.a_month(trial):,.2f} a month, "
-        f"${result.dollars_per_item * 1000:.4g} for 1,000 items, 95 % start within "
-        f"{format_wait(result.wait.p95)}"
-    )
+    parts = [f"${advice.a_month(trial):,.2f} a month"]
+    if result.items_done:
+        parts.append(f"${result.dollars_per_item * 1000:.4g} for 1,000 items")
+    if result.has_started:
+        parts.append(f"95 % start within {format_wait(result.wait.p95)}")
+    if left := undone(result):
+        parts.append(f"{left:,} of {say_count(result.jobs, 'job')} left undone")
+    return Text(f"{name:<8}{', '.join(parts)}")
 
 
 def settings_lines(advice: Advice) -> list[Line]:
@@ -193,6 +203,10 @@ def _long_jobs(advice: Advice) -> Iterator[RenderableType]:
 
 
 def _verdicts(advice: Advice) -> Iterator[RenderableType]:
+    if not advice.verdicts:
+        return
+    yield Text()
+    yield Text("When not to use this", style="bold")
     for verdict in advice.verdicts:
         head = Text(f"{verdict.case}: ")
         yield head.append(verdict.answer.value, style=_COLOURS[verdict.answer])
@@ -271,8 +285,9 @@ def _trial_to_json(trial: Trial, idle: Idle, advice: Advice) -> dict[str, Any]:
         "dollars_a_month": advice.a_month(trial),
         # JSON has no infinity.
         "dollars_per_item": result.dollars_per_item if result.items_done else None,
-        "wait_p50_seconds": result.wait.p50,
-        "wait_p95_seconds": result.wait.p95,
+        "wait_p50_seconds": result.wait.p50 if result.has_started else None,
+        "wait_p95_seconds": result.wait.p95 if result.has_started else None,
+        "jobs_undone": undone(result),
         "keeps_promise": keeps_promise(result, advice.promise),
         "idle_seconds": idle.timeout.total_seconds(),
         "gaps": idle.gaps.gaps,

@@ -196,6 +196,55 @@ def run_alone(contestants: Sequence[Contestant]) -> list[SimResult]:
     return [outcomes[0].result] * len(contestants)
 
 
+@pytest.mark.parametrize(
+    ("changes", "advised"),
+    [
+        pytest.param({"max_workers": 0}, None, id="no worker is allowed"),
+        pytest.param({"max_price_per_hour": 0.15}, 0.3, id="nothing costs so little"),
+    ],
+)
+def test_settings_that_leave_work_undone_are_no_yardstick(
+    changes: dict[str, float],
+    advised: float | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "traffic.csv").write_text(TRAFFIC, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    gathered = gather(Asked(arrivals="traffic.csv", prices="sample"))
+    policy = replace(gathered.subject.policy, **changes)  # type: ignore[arg-type]
+    gathered = replace(gathered, subject=replace(gathered.subject, policy=policy))
+    # Four days of vain tries would take minutes.
+    brief = replace(gathered.scenario, overtime=1800.0)
+
+    def run(contestants: Sequence[Contestant]) -> list[SimResult]:
+        outcomes = run_contest(brief, contestants, seed=1, processes=1, report=lambda *_: None)
+        return [outcome.result for outcome in outcomes]
+
+    advice = advise(gathered, None, run)
+    console = Console(file=io.StringIO(), width=200)
+    console.print(render_advice(advice))
+    text = cast("io.StringIO", console.file).getvalue()
+    told = advice_to_json(advice)
+
+    # What never starts waits for no time: the promise is the policy's own.
+    assert told["promise_seconds"] == policy.start_within.total_seconds()
+    assert "within 5.0 min, as start_within says." in text
+    assert told["now"]["jobs_undone"] == 6
+    assert told["now"]["wait_p95_seconds"] is None
+    assert told["saving_a_month"] is None
+    assert re.search(r"^Now +\$0\.00 a month, 6 of 6 jobs left undone$", text, re.MULTILINE)
+    assert not re.search(r"inf|nan", text.replace("Nothing", ""))
+    if advised is None:
+        assert "Nothing that was tried does all of the work in time; see max_workers," in text
+        assert told["when_not"] == []
+    else:
+        assert told["advised"]["settings"]["max_price_per_hour"] == advised
+        assert told["advised"]["jobs_undone"] == 0
+        assert "That does all of the work, and keeps the promise" in text
+        assert len(told["when_not"]) == 4
+
+
 NARROW = 60
 
 
