@@ -80,6 +80,6 @@ def _flow(series: Series, policy: Policy) -> Iterator[Watch]:
         metric=series.queue("ApproximateNumberOfMessagesVisible", dead_letters=True),
         says=f"Jobs of {workload} have failed for good; SQS keeps them for 14 days.",
         mend=f"read the attribute reason of a message in {series.deployment}-{workload}-dlq, mend "
-        "the code or the input, then submit the job again. `max_failures` and `max_losses` say "
-        "how often a job is tried.",
+        f"the code or the input, then run `spindown redrive {workload}`. `max_failures` and "
+        "`max_losses` say how often a job is tried.",
     )

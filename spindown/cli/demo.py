@@ -69,7 +69,7 @@ def demo(
     *,
     jobs: Annotated[int, typer.Option(min=1, max=200, help="Jobs of 240 files each.")] = 10,
     scenario: Annotated[
-        str, typer.Option(help="What the market does: a file, or default, demo, storm.")
+        str, typer.Option(help="What the market does: a file, or default, demo, storm, abroad.")
     ] = "demo",
     config: Annotated[Path, typer.Option(help="The deployment to run.")] = Path(
         "examples/demo.toml"

@@ -25,7 +25,7 @@ def up(
     *,
     config: option.ConfigFile = option.CONFIG_FILE,
     scenario: Annotated[
-        str, typer.Option(help="What the market does: a file, or default, demo, storm.")
+        str, typer.Option(help="What the market does: a file, or default, demo, storm, abroad.")
     ] = "default",
     port: Annotated[
         int | None,
@@ -68,7 +68,7 @@ def down(*, state: State = STATE, as_json: option.Json = False) -> None:
 
 @app.command("status")
 def status(*, state: State = STATE, as_json: option.Json = False) -> None:
-    """Show queues, functions and instances of the local system."""
+    """Show queues and instances of the local system."""
     found = daemon.status(state)
     if found is None:
         said = f"no local system is up in {state}: start it with `spindown local up` first"

@@ -289,6 +289,6 @@ _SENTENCES: Mapping[Cause, tuple[str, str]] = {
             "Overkill: the GPU is used {fit.gpu_mean:.0f} % and its memory {fit.vram_max:.0f} % "
             "while {fit.cheapest_offer} would do for {fit.cheapest_price:.3f} USD an hour."
         ),
-        "lower `gpu_memory_gib_min`, or widen `gpu_names`.",
+        "lower `gpu_memory_gib_min`, or widen `gpu_names`; `spindown rightsize` says how far.",
     ),
 }

@@ -46,7 +46,8 @@ def render_rightsizing(found: Rightsizing) -> Iterator[RenderableType]:
     yield _headline(found)
     footprint = found.footprint
     if footprint is None:
-        yield "Nothing was seen of what they used: a job must run for some seconds to be looked at."
+        if found.jobs:
+            yield "Nothing was seen of what they used: workers look every 5 s at the jobs in hand."
         return
     yield _table(footprint)
     if footprint.gpu_mean is not None and footprint.vram_share_max is not None:
@@ -59,7 +60,10 @@ def render_rightsizing(found: Rightsizing) -> Iterator[RenderableType]:
 def _headline(found: Rightsizing) -> str:
     days = say_count(found.days, "day")
     if not found.jobs:
-        return f"{found.workload}: no job has run in {days}."
+        return (
+            f"{found.workload}: no job has left a record in {days}; workers write them at their end"
+            " and every five minutes."
+        )
     held = format_seconds(timedelta(seconds=found.seconds))
     return (
         f"{found.workload}: {say_count(found.jobs, 'job')} in {days}, {held} on"
@@ -86,12 +90,13 @@ def _remark(need: Need) -> str:
 
 def _say_advice(found: Rightsizing, footprint: Footprint) -> Iterator[str]:
     lines = [f"{need.key} = {need.advised}" for need in footprint.needs if need.advised is not None]
-    if not lines and not found.saving:
+    if not lines and found.now == found.then:
         yield "What is required fits what was used: nothing to change."
         return
     yield _compare(found)
     if lines:
-        yield f"Write into [workload.{found.workload}.requirements], then deploy:"
+        table = f"[workload.{found.workload}.requirements]"
+        yield f"To ask for what is enough, in {table}; then deploy:"
         yield from (f"    {line}" for line in lines)
     if footprint.uses_little_gpu:
         yield "and take out gpu_names and instance_types, if they are there."
@@ -102,7 +107,7 @@ def _compare(found: Rightsizing) -> str:
     if now is None or then is None:
         return "No offer may be taken now, so that no saving can be told."
     if then.offer == now.offer:
-        return f"{_name(now)} stays the best: more machines fit, and none is cheaper by the item."
+        return f"{_name(now)} stays the best; others could stand in for it when it is dry."
     share = 1.0 - then.cost_per_item / now.cost_per_item
     told = "" if then.measured else " (expected, not measured)"
     word = "less" if share > 0.0 else "more"

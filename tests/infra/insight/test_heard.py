@@ -1,6 +1,7 @@
 """Everything that people must hear of is heard: by an alarm, or from a function itself."""
 
 import ast
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -50,6 +51,10 @@ BY_FUNCTION = {
     "most workers look dead": "reaping-held-back",
     "an item became dear": "cost-",
 }
+
+#: Alarms that ring for the scaler (infra/control), which somebody finds in the console.
+WAKE_UPS = ("lab-ocr-backlog", "lab-ocr-oldest")
+RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
 
 
 @pytest.mark.parametrize("what", BY_ALARM)
@@ -103,6 +108,15 @@ def _live_through_all() -> ControlWorld:
 
 def test_functions_tell_the_rest_and_nothing_else() -> None:
     assert _concerns() == {*BY_FUNCTION.values()}
+
+
+@pytest.mark.parametrize("name", [*BY_ALARM.values(), *BY_FUNCTION.values(), *WAKE_UPS])
+def test_the_runbook_says_what_to_do_about_each(name: str) -> None:
+    said = re.sub(r"^lab-(ocr-)?", "", name).rstrip("-")
+    # What lists the alarms says when they ring; what comes after it, what to do.
+    todo = RUNBOOK.read_text(encoding="utf-8").partition("## Nothing launches")[2]
+
+    assert re.search(rf"`{said}[`-]|`{said}-\.\.\.`", todo)
 
 
 def test_each_cause_of_a_dear_item_is_told() -> None:

@@ -8,6 +8,7 @@ from spindown.app.explain.rightsize import Rightsizing
 from spindown.app.explain.rightsize import rightsize as compare
 from spindown.cli.explain.rightsize import render_rightsizing, rightsizing_to_json
 from spindown.config import parse
+from spindown.domain.offer import Requirements
 from tests.control import WORKLOAD, ControlWorld
 from tests.unit.app.explain.test_rightsize import asking_for_much, keep
 
@@ -32,7 +33,7 @@ def test_says_what_to_write_and_what_it_saves() -> None:
     assert said[2].startswith("What has enough is g4dn.xlarge/us-west-2a/spot at $")
     assert "(expected, not measured)" in said[2]
     assert said[3:] == [
-        "Write into [workload.classify.requirements], then deploy:",
+        "To ask for what is enough, in [workload.classify.requirements]; then deploy:",
         "    gpu_memory_gib_min = 6",
     ]
 
@@ -74,6 +75,16 @@ def test_says_what_more_memory_costs_where_a_job_came_close_to_running_out() -> 
     assert said[-1] == "    gpu_memory_gib_min = 20"
 
 
+def test_says_what_asking_for_less_is_worth_where_the_same_offer_stays_the_best() -> None:
+    world = ControlWorld(requirements=Requirements(memory_mib_min=16 * 1024))
+    keep(world)
+
+    said = told(world)
+
+    assert said[2].endswith("stays the best; others could stand in for it when it is dry.")
+    assert said[-1] == "    memory_gib_min = 4"
+
+
 def test_says_that_nothing_is_to_be_changed() -> None:
     world = ControlWorld()
     keep(world)
@@ -83,7 +94,8 @@ def test_says_that_nothing_is_to_be_changed() -> None:
 
 def test_says_that_nothing_was_seen() -> None:
     world = asking_for_much()
-    assert told(world)[0] == "classify: no job has run in 14 days."
+    (said,) = told(world)
+    assert said.startswith("classify: no job has left a record in 14 days; workers write them")
 
     keep(world, memory_max=None)
     assert told(world)[-1].startswith("Nothing was seen of what they used")
