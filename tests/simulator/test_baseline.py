@@ -6,6 +6,8 @@ import pytest
 
 from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import BASELINES, bound, simulate, simulate_baseline
+from spindown.simulator.baseline import Market
+from spindown.simulator.baseline.shop import fixed_listing
 from spindown.simulator.sample import office_batches, sample_market
 from tests.simulator.scene import DAY, HOUR, a_listing, a_policy, a_scenario, a_zone, an_arrival
 
@@ -144,11 +146,43 @@ def test_utilisation_adds_a_machine_and_takes_it_away_again() -> None:
     assert sizes[-1] == 1
 
 
-def test_a_pool_that_refuses_leads_luna_to_the_next_and_the_classic_to_wait() -> None:
+def test_an_auto_scaling_group_replaces_what_ec2_takes_from_it() -> None:
+    # Three machines are at work when the first zone is taken for good, and nobody else waits.
+    taken = a_zone(capacity=((0.0, 9.0), (2 * HOUR, 0.0)))
+    zones = {"us-west-2a": taken, "us-west-2b": a_zone(spot=((0.0, 0.21),))}
+    jobs = [an_arrival(at=30.0, items=2000) for _ in range(3)]
+    scenario = a_scenario(*jobs, listings=(a_listing(zones=zones),))
+    result = simulate_baseline(scenario, BASELINES["asg-cpu"], 1, max_workers=3)
+
+    assert result.interruptions == 3
+    up = {x.seconds: x.booting + x.idle + x.busy for x in result.samples}
+    assert up[2 * HOUR - 60.0] == 3
+    assert up[2 * HOUR + 180.0] == 3
+
+
+def test_a_type_is_cheap_by_how_long_it_is_and_not_by_how_often_its_price_moves() -> None:
+    moves = tuple((DAY - 60.0 + number, 0.90) for number in range(50))
+    mostly_cheap = a_listing("g4dn.xlarge", zones={"a": a_zone(spot=((0.0, 0.10), *moves))})
+    dearer = a_listing("g5.xlarge", zones={"a": a_zone(spot=((0.0, 0.20),))})
+    scenario = a_scenario(listings=(dearer, mostly_cheap))
+
+    assert fixed_listing(scenario, BASELINES["asg-cpu"]) is mostly_cheap
+
+
+def test_the_classic_takes_the_cheapest_hour_that_is_to_be_had() -> None:
+    dry = a_listing("g4dn.xlarge", zones={"us-west-2a": a_zone(capacity=((0.0, 0.0),))})
+    other = a_listing("g5.xlarge", zones={"us-west-2a": a_zone(spot=((0.0, 0.30),))}, speed=2.0)
+    scenario = a_scenario(listings=(dry, other), overtime=HOUR)
+
+    result = simulate_baseline(scenario, BASELINES["classic-alarm"], 1)
+    assert (result.jobs_done, result.types) == (1, {"g5.xlarge": 1})
+
+
+def test_a_pool_that_refuses_leads_luna_to_the_next_and_who_knows_one_to_wait() -> None:
     dry = a_listing("g4dn.xlarge", zones={"us-west-2a": a_zone(capacity=((0.0, 0.0),))})
     other = a_listing("g5.xlarge", on_demand=1.0, speed=2.0)
     scenario = a_scenario(listings=(dry, other), overtime=HOUR)
 
     assert simulate_baseline(scenario, BASELINES["luna"], 1).jobs_done == 1
-    stuck = replace(BASELINES["classic-alarm"], instance_type="g4dn.xlarge")
+    stuck = replace(BASELINES["classic-alarm"], market=Market.FIXED, instance_type="g4dn.xlarge")
     assert simulate_baseline(scenario, stuck, 1).jobs_done == 0

@@ -36,6 +36,7 @@ class _Fleet:
         self._left = len(scenario.arrivals)
         self._waits_since: float | None = None
         self._seen: deque[Seen] = deque(maxlen=_LOOKS_KEPT)
+        self._desired = baseline.least
         self._changed_at = -1e9
         self._is_looking = True
         self._boots = Random(f"{seed}/boot")
@@ -206,13 +207,14 @@ class _Fleet:
             booting=len(staying) - busy - len(idle),
             running=sum(machine.jobs for machine in staying),
             slots=self._slots,
+            desired=self._desired,
             since_change=now - self._changed_at,
         )
         self._seen.append(seen)
         wanted = self._rule(list(self._seen))
         wanted = max(baseline.least, min(wanted, baseline.max_workers))
-        if wanted != seen.machines:
-            self._changed_at = now
+        if wanted != self._desired:
+            self._desired, self._changed_at = wanted, now
         for _ in range(wanted - seen.machines):
             if self._shop.buy() is None:
                 break

@@ -33,6 +33,8 @@ class Market(StrEnum):
     FIXED = "fixed"
     #: One type, its zones cheapest first.
     ZONES = "zones"
+    #: Every type and zone, cheapest hour first.
+    CHEAPEST = "cheapest"
     #: Every type and zone, by dollars per hour estimated from the on-demand price.
     LIST = "list"
     #: Every type and zone, of the half that EC2 reclaims least the cheapest per hour.
@@ -52,7 +54,7 @@ class Baseline:
     rule: Callable[[SimScenario, float], Rule]
     capacity_type: CapacityType = CapacityType.SPOT
     market: Market = Market.FIXED
-    #: "": the cheapest hour, by the mean price of its first zone.
+    #: Of those that know only one type; "": the cheapest hour, by the mean price of its first zone.
     instance_type: str = ""
     #: Machines that never end.
     least: int = 0
@@ -105,6 +107,7 @@ _ALL = (
         title="Auto Scaling on utilisation, out over 80 %, in under 20 %",
         source="EC2 Auto Scaling: simple scaling, cooldown 300 s, five-minute metrics, minimum 1",
         rule=_utilisation,
+        market=Market.ZONES,
         least=1,
     ),
     Baseline(
@@ -112,6 +115,7 @@ _ALL = (
         title="Auto Scaling, target tracking on backlog per instance",
         source="EC2 Auto Scaling: scaling based on Amazon SQS; 3 minutes out, 15 in, minimum 1",
         rule=_backlog,
+        market=Market.ZONES,
         least=1,
     ),
     Baseline(
@@ -136,8 +140,10 @@ _ALL = (
     Baseline(
         name="classic-alarm",
         title="alarm on queue depth, ten idle minutes",
-        source="the field's cure: depth over a threshold launches, ten idle minutes end",
+        source="the field's cure: depth over a threshold launches the cheapest hour that is to be "
+        "had, ten idle minutes end",
         rule=_alarm,
+        market=Market.CHEAPEST,
         idle_seconds=10 * MINUTE,
     ),
     Baseline(
@@ -145,6 +151,7 @@ _ALL = (
         title="alarm on queue depth, idle for as long as a boot costs",
         source="Lu and Chen, arXiv 1112.0442: break-even timeout, work to the last that idled",
         rule=_alarm,
+        market=Market.CHEAPEST,
         idles_one_boot=True,
     ),
     Baseline(

@@ -22,7 +22,9 @@ class Seen:
     running: int
     #: Jobs that a machine works on at the same time.
     slots: int
-    #: Seconds since the rule last changed the fleet.
+    #: What the rule has asked for last; EC2 may have taken some, or not have had them.
+    desired: int
+    #: Seconds since the rule last asked for something else.
     since_change: float
 
     @property
@@ -63,7 +65,10 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utilisation:
-    """One more above a share of busy time, one less below another, then a pause."""
+    """One more above a share of busy time, one less below another, then a pause.
+
+    As every group of EC2 Auto Scaling it replaces what EC2 takes: only ``desired`` counts.
+    """
 
     high: float = 0.8
     low: float = 0.2
@@ -76,13 +81,13 @@ class Utilisation:
         now, last = seen[-1], seen[-self.over :]
         mean = sum(each.utilisation for each in last) / len(last)
         if now.since_change < self.cooldown or now.booting:
-            return now.machines
-        return now.machines + (mean > self.high) - (mean < self.low)
+            return now.desired
+        return now.desired + (mean > self.high) - (mean < self.low)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogTarget:
-    """Target tracking on messages per machine: 3 minutes above it, 15 below."""
+    """Target tracking on messages per machine: 3 minutes above it, 15 below; a group likewise."""
 
     #: Acceptable delay over the mean time of a job.
     per_machine: float
@@ -95,11 +100,11 @@ class BacklogTarget:
         ratios = [each.waiting / max(each.machines, 1) for each in seen[-self.in_after :]]
         wanted = math.ceil(now.waiting / self.per_machine)
         if len(ratios) >= self.out_after and min(ratios[-self.out_after :]) > self.per_machine:
-            return max(wanted, now.machines)
+            return max(wanted, now.desired)
         # Scaling in begins at nine tenths of the target.
         if len(ratios) == self.in_after and max(ratios) < 0.9 * self.per_machine:
-            return min(max(wanted, 0), now.machines)
-        return now.machines
+            return min(wanted, now.desired)
+        return now.desired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """How a baseline buys: which pools it asks, in which order, and which it leaves alone."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from spindown.domain.offer import CapacityType
 from spindown.simulator.agenda import Agenda
 from spindown.simulator.baseline.plan import Baseline, Market
 from spindown.simulator.compute import SimCompute
-from spindown.simulator.scenario import Listing, SimScenario, Zone, value_at
+from spindown.simulator.scenario import Listing, SimScenario, Steps, Zone, value_at
 
 #: Share of the on-demand price that a spot price is taken to be (Luna's own setting).
 _ESTIMATE = 0.5
@@ -40,7 +41,7 @@ class Shop:
         self._asked = 0
         self._left_alone: dict[tuple[str, str], float] = {}
         fixed = fixed_listing(scenario, baseline)
-        several = baseline.market in {Market.LIST, Market.DEEP}
+        several = baseline.market in {Market.CHEAPEST, Market.LIST, Market.DEEP}
         self._stalls = [
             _Stall(listing, name, zone)
             for listing in (scenario.listings if several else (fixed,))
@@ -113,8 +114,17 @@ def fixed_listing(scenario: SimScenario, baseline: Baseline) -> Listing:
 
     def hour(listing: Listing) -> float:
         zone = next(iter(listing.zones.values()))
-        prices = [price for _, price in zone.spot] if is_spot else [listing.on_demand]
-        known = [price for price in prices if price]
-        return sum(known) / len(known) if known else float("inf")
+        hourly = _mean(zone.spot, scenario.length) if is_spot else listing.on_demand
+        return math.inf if hourly is None else hourly
 
     return min(scenario.listings, key=hour)
+
+
+def _mean(steps: Steps, length: float) -> float | None:
+    """Return the mean over the time that a value is in force; None: it never is."""
+    ends = [*(begins for begins, _ in steps[1:]), length]
+    spans = [
+        (max(end - begins, 0.0), value) for (begins, value), end in zip(steps, ends, strict=False)
+    ]
+    whole = math.fsum(span for span, _ in spans)
+    return math.fsum(span * value for span, value in spans) / whole if whole else None
