@@ -252,6 +252,7 @@ class ControlWorld:
             deadline=self.now + timedelta(minutes=5),
             not_after=self.now + timedelta(hours=11),
             claimed_at=self.now,
+            sent_at=message.sent_at,
         )
         self.put(lease_sort(instance_id, 0), **encode(lease))
         self.change(

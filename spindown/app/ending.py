@@ -134,18 +134,13 @@ def bound_leases(leases: tuple[Lease, ...], deadline: datetime, ledger: Ledger) 
 
 
 def free_leases(
-    leases: tuple[Lease, ...],
-    ledger: Ledger,
-    queue: JobQueue,
-    *,
-    now: datetime,
-    has_deadlines: bool = False,
+    leases: tuple[Lease, ...], ledger: Ledger, queue: JobQueue, *, now: datetime
 ) -> int:
     """Clear the leases of an instance that is gone and requeue its messages; return how many.
 
     A lease whose row has just got a newer handle stays for the next tick. History keeps how far
-    the work was, so that the next owner can tell how much of it is done again; with deadlines the
-    ledger remembers it until then.
+    the work was, so that the next owner can tell how much of it is done again; until then the
+    ledger remembers the job.
     """
     freed = 0
     for lease in leases:
@@ -156,7 +151,7 @@ def free_leases(
         _, past = ledger.move_to_history(sort, lease, now=now)
         ledger.write(past)
         due = lease.put_down(lease.items_done, min(now, lease.deadline))
-        if has_deadlines and due is not None:
+        if due is not None:
             ledger.write(ledger.put(rows.due_sort(lease.job_id), due))
         try:
             queue.extend(lease.receipt_handle, timedelta(0))

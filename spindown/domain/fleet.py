@@ -181,7 +181,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What is remembered of a job with a deadline from one holder to the next."""
+    """What is remembered of a job that has started, from one holder to the next."""
 
     job_id: str
     sent_at: datetime

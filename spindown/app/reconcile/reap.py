@@ -260,11 +260,8 @@ def _free_abandoned(tick: Tick) -> None:
     ]
     if not gone:
         return
-    has_deadlines = tick.policy.finish_within is not None
-    freed = free_leases(
-        tuple(gone), tick.ledger, tick.queue, now=tick.now, has_deadlines=has_deadlines
-    )
-    for lease in gone if has_deadlines else ():
+    freed = free_leases(tuple(gone), tick.ledger, tick.queue, now=tick.now)
+    for lease in gone:
         due = lease.put_down(lease.items_done, min(tick.now, lease.deadline))
         if due is not None:
             tick.dues[lease.job_id] = due

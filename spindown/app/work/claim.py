@@ -238,12 +238,10 @@ class _Claim:
             first_item=fence.manifest.next_item,
         )
         # Whoever takes a job up again may be late through no fault of the sizing.
-        is_first, has_deadline = fence.manifest.epoch == 1, fence.manifest.sent_at is not None
+        is_first = fence.manifest.epoch == 1
         is_late = is_first and now - self.message.sent_at > self.policy.start_within
         try:
-            self.presence.occupy(
-                self.seat, lease, is_late=is_late, was_put_down=has_deadline and not is_first
-            )
+            self.presence.occupy(self.seat, lease, is_late=is_late, was_put_down=not is_first)
         except Condemned:
             self._undo(fence)
             put_back(self.message, timedelta(0), self.ports.queue)
@@ -309,7 +307,7 @@ class _Claim:
         return self._decline(Outcome.DEAD_LETTERED, manifest.reason)
 
     def _decline(self, outcome: Outcome, reason: str) -> Declined:
-        if outcome in _OVER and self.policy.finish_within is not None:
+        if outcome in _OVER:
             self.presence.forget(self.job_id)
         return Declined(outcome=outcome, job_id=self.job_id, reason=reason)
 

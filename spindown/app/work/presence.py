@@ -130,7 +130,13 @@ class Presence:
             )
             # A message that is not hidden by us, or of a row that is damaged, comes by itself.
             with suppress(StaleHandle, ContractError):
-                self._ports.queue.extend(decode(Lease, row).receipt_handle, timedelta(0))
+                self._put_down(decode(Lease, row))
+
+    def _put_down(self, lease: Lease) -> None:
+        due = lease.put_down(lease.items_done, self._ports.clock.now())
+        if due is not None:
+            self._ports.table.write(Write(key=self._due_key(due.job_id), set=encode_row(due)))
+        self._ports.queue.extend(lease.receipt_handle, timedelta(0))
 
     def occupy(self, seat: Seat, lease: Lease, *, is_late: bool, was_put_down: bool) -> None:
         """Write the lease row, and the worker as busy, both or neither.

@@ -13,7 +13,6 @@ from spindown.app.work.held import Held, Seat, WorkPorts, current_handle
 from spindown.app.work.message import bury, put_back
 from spindown.app.work.presence import Presence
 from spindown.contract.job.manifest import Failure, JobState, Manifest
-from spindown.domain.fleet import Due
 from spindown.domain.lease import dead_letter_reason
 from spindown.domain.policy import Policy
 
@@ -68,15 +67,9 @@ def release(
 ) -> None:
     """Clear the lease row, then make the message visible, after ``wait``, by the row's handle."""
     handle = current_handle(held, seat, ports)
-    presence.vacate(seat, held.lease, due=_due(held, ports))
+    due = held.lease.put_down(held.manifest.next_item, ports.clock.now())
+    presence.vacate(seat, held.lease, due=due)
     put_back(replace(held.message, receipt_handle=handle), wait, ports.queue)
-
-
-def _due(held: Held, ports: WorkPorts) -> Due | None:
-    """Return what the ledger must remember of a job with a deadline until its next claim."""
-    if held.manifest.sent_at is None:
-        return None
-    return held.lease.put_down(held.manifest.next_item, ports.clock.now())
 
 
 def abandon(held: Held, *, seat: Seat, presence: Presence) -> None:

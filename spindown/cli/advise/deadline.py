@@ -98,6 +98,6 @@ def _opens_on_demand(policy: Policy) -> bool:
 
 
 def _opens_after(policy: Policy) -> timedelta:
-    """Return the wait after which on-demand is bought: `start_within` opens every rung."""
+    """Return the longest wait before on-demand is bought: `start_within` opens every rung."""
     afters = [x.after for x in policy.ladder if CapacityType.ON_DEMAND in x.capacity_types]
     return min(*afters, policy.start_within)

@@ -1,7 +1,7 @@
 """How much throughput is missing, how many workers that is, and whether to wait with them."""
 
 from spindown.domain.sizing.capacity import Capacity, SlotAhead, capacity, room, window
-from spindown.domain.sizing.patience import Patience, Waiting, next_margin, patience
+from spindown.domain.sizing.patience import Patience, Waiting, mark_put_down, next_margin, patience
 from spindown.domain.sizing.size import (
     Bounds,
     Sizing,
@@ -23,6 +23,7 @@ __all__ = [
     "ask_patiently",
     "capacity",
     "latest_launch",
+    "mark_put_down",
     "missing",
     "next_margin",
     "patience",

@@ -6,7 +6,7 @@ meanwhile, a slot may become free, and one boot then serves more of it.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.domain.learning import Knowledge, boot_p50, boot_p95, items_per_job, usual_throughput
@@ -35,6 +35,28 @@ class Waiting:
 
     since: datetime
     jobs: int
+    #: Those of them that had started: their worker was taken away, or gave them back.
+    put_down: int = 0
+
+
+def mark_put_down(waiting: Sequence[Waiting], dates: Sequence[datetime]) -> tuple[Waiting, ...]:
+    """Return what waits with those jobs told apart that had started once.
+
+    Each is one of the first messages that a tick has seen since; a claim may have been counted as
+    of those, and then it is one of the last.
+
+    Args:
+        waiting: what waits, oldest first.
+        dates: when each such job was put down; of more than wait, the first are left out.
+    """
+    groups = list(waiting)
+    for at in sorted(dates, reverse=True):
+        free = [place for place, group in enumerate(groups) if group.put_down < group.jobs]
+        if not free:
+            break
+        place = next((place for place in free if groups[place].since >= at), free[-1])
+        groups[place] = replace(groups[place], put_down=groups[place].put_down + 1)
+    return tuple(groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +76,8 @@ class Patience:
     #: Until when the first launch can wait, if no slot becomes free; None: nothing waits.
     until: datetime | None
     #: When the price ladder opens, whatever has waited how long: launched a tick later, all that
-    #: there is room for would break the promise. None: it is not crowded.
+    #: there is room for would break the promise of a job that has not started yet. None: slots
+    #: of ours start all of these in time.
     opens_at: datetime | None
     #: Since when the oldest job waits; None: nothing waits.
     since: datetime | None
@@ -82,13 +105,14 @@ def patience(
 
     Where k is more than there is room for, no later launch makes good what waits, and none waits.
     So long as all that there is room for starts every job in time if launched a tick later, spot
-    may be waited for; then the price ladder opens. Elsewhere its own rungs say when: a job whose
-    worker was taken away looks like one that has just come, and has kept its promise already.
+    may be waited for; then the price ladder opens. A job that was put down has kept its promise
+    already: for that, the ladder's own rungs say when.
 
     Worked: start within 10 min, boot 90 s, tick 60 s, jobs of 80 s. 4 jobs that have just come
     need one slot, from minute 6 on: the fourth starts four minutes after the slot is up. 40 jobs
     need 7 slots if launched now, and 8 a tick later: five are launched now. With room for 6 slots
-    all of them are, on whatever the ladder allows at all.
+    all of them are, on whatever the ladder allows at all. A lone job waits for spot until minute
+    7.5.
 
     Args:
         waiting: what waits, oldest first.
@@ -112,14 +136,17 @@ def patience(
         ((group.since + policy.start_within - margin - now).total_seconds() - _LEAST, group.jobs)
         for group in waiting
     ]
-    gaps = list(_gaps(dues, _existing(capacity, knowledge, policy), terms))
+    existing = _existing(capacity, knowledge, policy)
+    gaps = list(_gaps(dues, existing, terms))
     needed = max((math.ceil(gap.missing / gap.each) for gap in gaps), default=0)
     is_crowded = needed > room
     slots = min(max((gap.must(needed, terms) for gap in gaps), default=0), needed)
     slots = needed if is_crowded else slots
     alone = max((gap.missing for gap in gaps if gap.each == 1), default=0)
     spare = min((gap.spare(needed, terms) for gap in gaps), default=None)
-    latest = min(gap.latest(room, terms) for gap in gaps) if is_crowded else None
+    new = [(due, each.jobs - each.put_down) for (due, _), each in zip(dues, waiting, strict=True)]
+    pressing = gaps if new == dues else _gaps([each for each in new if each[1]], existing, terms)
+    latest = min((gap.latest(room, terms) for gap in pressing), default=None)
     return Patience(
         slots=slots,
         is_crowded=is_crowded,

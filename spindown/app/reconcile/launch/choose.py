@@ -23,7 +23,7 @@ from spindown.domain.sizing import Bounds, Sizing, size, vcpus_left
 #: What is as fast as it must be is not left out for the rounding of its estimate.
 _AS_FAST = 1.01
 #: What is told while the promise leaves no time for the rungs of the ladder.
-EARLY = "there is no room to catch up with a later launch: every rung of the price ladder is open"
+EARLY = "a later launch would break start_within: every rung of the price ladder is open"
 
 
 def choose(tick: Tick, weighed: Choice) -> Choice:

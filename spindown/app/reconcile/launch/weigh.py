@@ -21,6 +21,7 @@ from spindown.domain.sizing import (
     Waiting,
     ask_patiently,
     capacity,
+    mark_put_down,
     missing,
     patience,
     room,
@@ -41,7 +42,7 @@ class Choice:
     outlook: Outlook | None = None
     #: What of the ladder is open, whatever has waited how long; None: what the wait has opened.
     opens: Course | CapacityType | None = None
-    #: When the price ladder opens at the latest, since there is no room to catch up later.
+    #: When the price ladder opens at the latest, so that what has not started yet starts in time.
     ladder_opens_at: datetime | None = None
     #: Workers that may be bought on demand; None: as many as are wanted.
     on_demand_at_most: int | None = None
@@ -147,12 +148,8 @@ def _sized(tick: Tick, demand: Demand, present: Capacity, patient: Patience | No
 
 def _patience(tick: Tick, work: Backlog, present: Capacity) -> Patience:
     """Return what can wait."""
-    waiting = waiting_of(tick.seen)
-    returning = work.visible - sum(group.jobs for group in waiting)
-    if returning > 0:
-        waiting = (*waiting, Waiting(since=tick.now, jobs=returning))
     return patience(
-        waiting,
+        _told_apart(tick, work),
         present,
         knowledge=tick.knowledge,
         policy=tick.policy,
@@ -166,6 +163,25 @@ def _patience(tick: Tick, work: Backlog, present: Capacity) -> Patience:
             price_per_hour=_price_of_late(tick),
         ),
     )
+
+
+def _told_apart(tick: Tick, work: Backlog) -> tuple[Waiting, ...]:
+    """Return what waits, oldest first, and which of it had started once."""
+    waiting = waiting_of(tick.seen)
+    returning = work.visible - sum(group.jobs for group in waiting)
+    if returning > 0:
+        waiting = (*waiting, Waiting(since=tick.now, jobs=returning))
+    leaving = _leaving(tick)
+    dates = {due.job_id: due.at for due in tick.dues.values()}
+    held = set()
+    for lease in tick.leases:
+        if lease.instance_id in leaving:
+            dates[lease.job_id] = tick.now
+        elif lease.deadline <= tick.now:
+            dates.setdefault(lease.job_id, lease.deadline)
+        else:
+            held.add(lease.job_id)
+    return mark_put_down(waiting, [at for job_id, at in dates.items() if job_id not in held])
 
 
 def _rules(promised: Patience, demand: Demand, work: Backlog, policy: Policy) -> bool:
@@ -202,7 +218,7 @@ def waiting_work(tick: Tick) -> Backlog:
     Their jobs come back within two minutes, less than any boot takes: the replacement is due
     at the notice, not at the deadline.
     """
-    leaving = {w.instance_id for w in tick.workers.values() if w.is_interrupting and w.is_live}
+    leaving = _leaving(tick)
     if not leaving:
         return tick.backlog
     soon = sum(lease.instance_id in leaving for lease in tick.leases)
@@ -211,6 +227,12 @@ def waiting_work(tick: Tick) -> Backlog:
         visible=tick.backlog.visible + soon,
         in_flight=max(0, tick.backlog.in_flight - soon),
     )
+
+
+def _leaving(tick: Tick) -> frozenset[str]:
+    """Return the workers that EC2 is taking away."""
+    found = (w.instance_id for w in tick.workers.values() if w.is_interrupting and w.is_live)
+    return frozenset(found)
 
 
 def _stop(tick: Tick, present: Capacity) -> tuple[str, datetime | None]:

@@ -5,9 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.app.port import Write
+from spindown.app.port import Key, Write
 from spindown.app.work.presence import Condemned, Presence
-from spindown.domain.fleet import WorkerState
+from spindown.contract.codec import decode
+from spindown.contract.row import due_sort, workload_partition
+from spindown.domain.fleet import Due, WorkerState
 from spindown.error import NotFound, PreconditionFailed
 from tests.work import WORKLOAD, WorkWorld, a_seat, items
 
@@ -120,14 +122,18 @@ def test_a_check_in_that_another_write_forestalls_is_made_over_the_new_row() -> 
 
 def test_a_process_that_comes_back_lets_the_jobs_of_the_one_before_go_at_once() -> None:
     world = WorkWorld()
-    world.hold(JOB)
+    lease = world.hold(JOB).lease
     assert world.lease() is not None
     assert world.queue.backlog().visible == 0
+    world.clock.advance(MINUTE)
 
     unknown(world).check_in(patience=timedelta(0))
 
     assert world.lease() is None
     assert world.queue.backlog().visible == 1
+    row = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=due_sort("j")))
+    assert row is not None
+    assert decode(Due, row) == lease.put_down(0, world.clock.now())
 
 
 @pytest.mark.parametrize("trouble", ["stale", "damaged"])

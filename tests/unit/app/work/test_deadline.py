@@ -1,4 +1,4 @@
-"""Jobs with a deadline: the ledger remembers them while nobody holds them, and no longer."""
+"""Jobs that are put down: the ledger remembers them while nobody holds them, and no longer."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -58,7 +58,9 @@ def remember(world: WorkWorld) -> Due:
 
 
 @pytest.mark.parametrize("within", [None, DAY])
-def test_what_is_put_down_is_remembered_if_it_has_a_deadline(within: timedelta | None) -> None:
+def test_what_is_put_down_is_remembered_with_or_without_a_deadline(
+    within: timedelta | None,
+) -> None:
     world = a_world(within)
     sent_at = world.clock.now()
     world.send(JOB)
@@ -72,17 +74,17 @@ def test_what_is_put_down_is_remembered_if_it_has_a_deadline(within: timedelta |
     assert held.lease.sent_at == sent_at
     assert held.manifest.sent_at == (None if within is None else sent_at)
     known = due(world)
-    if within is None:
-        assert known is None
-    else:
-        assert known == held.lease.put_down(2, world.clock.now())
-        assert known is not None
-        assert (known.sent_at, known.items, known.items_done) == (sent_at, 4, 2)
-        assert known.at - claimed_at == MINUTE
+    assert known == held.lease.put_down(2, world.clock.now())
+    assert known is not None
+    assert (known.sent_at, known.items, known.items_done) == (sent_at, 4, 2)
+    assert known.at - claimed_at == MINUTE
 
 
-def test_who_claims_it_again_takes_it_out_of_the_memory_and_begins_where_it_was() -> None:
-    world = a_world()
+@pytest.mark.parametrize("within", [None, DAY])
+def test_who_claims_it_again_takes_it_out_of_the_memory_and_begins_where_it_was(
+    within: timedelta | None,
+) -> None:
+    world = a_world(within)
     put_down(world, world.hold(JOB), 2)
     assert due(world) is not None
 
@@ -92,7 +94,9 @@ def test_who_claims_it_again_takes_it_out_of_the_memory_and_begins_where_it_was(
     assert (held.lease.first_item, held.lease.items_done) == (2, 2)
 
 
-@pytest.mark.parametrize(("within", "epoch", "rows"), [(DAY, 0, 2), (DAY, 1, 3), (None, 1, 2)])
+@pytest.mark.parametrize(
+    ("within", "epoch", "rows"), [(DAY, 0, 2), (DAY, 1, 3), (None, 0, 2), (None, 1, 3)]
+)
 def test_only_a_claim_that_may_find_it_there_writes_a_row_more(
     within: timedelta | None, epoch: int, rows: int
 ) -> None:
@@ -171,19 +175,16 @@ def test_a_claim_does_not_know_how_many_items_an_input_holds_that_is_read_after_
     assert world.hold({"job_id": "j", "items_uri": "s3://inputs/list.jsonl"}).lease.items == 0
 
 
-@pytest.mark.parametrize("has_deadlines", [True, False])
-def test_what_an_instance_held_that_is_gone_is_remembered_if_there_are_deadlines(
-    has_deadlines: bool,
-) -> None:
+def test_what_an_instance_held_that_is_gone_is_remembered() -> None:
     world = a_world()
     held = world.hold(JOB)
     ledger = Ledger(world.table, WORKLOAD)
     ledger.write(ledger.change(lease_sort("i-1", 0), {"items_done": 3}))
     lease, now = replace(held.lease, items_done=3), world.clock.now()
 
-    free_leases((lease,), ledger, world.queue, now=now, has_deadlines=has_deadlines)
+    free_leases((lease,), ledger, world.queue, now=now)
 
-    assert due(world) == (lease.put_down(3, now) if has_deadlines else None)
+    assert due(world) == lease.put_down(3, now)
 
 
 @pytest.mark.parametrize(

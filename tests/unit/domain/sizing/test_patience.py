@@ -24,18 +24,21 @@ KNOWLEDGE = Knowledge(boots=(90.0,), items_per_job=(1.0,))
 
 
 def asked(
-    *waiting: tuple[int, float],
+    *waiting: tuple[int, float] | tuple[int, float, int],
     free_in: tuple[float, ...] = (),
     per_hour: float = 45.0,
     **changes: object,
 ) -> Patience:
-    """Ask with (jobs, minutes that they have waited) and slots free in so many minutes."""
+    """Ask with (jobs, minutes waited, those put down) and slots free in so many minutes."""
     slots = tuple(SlotAhead(free_in=minutes(m), items_per_hour=per_hour) for m in free_in)
     capacity = Capacity(
         items_per_hour=0.0, free_slots=0, workers=len(slots), next_free=None, slots=slots
     )
     given = {"knowledge": KNOWLEDGE, "policy": POLICY, "now": NOW, **changes}
-    groups = [Waiting(since=NOW - minutes(m), jobs=n) for n, m in waiting]
+    groups = [
+        Waiting(since=NOW - minutes(m), jobs=n, put_down=sum(put_down))
+        for n, m, *put_down in waiting
+    ]
     return patience(groups, capacity, **given)  # type: ignore[arg-type]
 
 

@@ -73,16 +73,17 @@ def test_where_nothing_waits_nothing_is_crowded() -> None:
         pytest.param(20, 3, 7.5 - 6 * 80 / 60, id="the last of three slots' seventh jobs"),
         pytest.param(40, 4, 0.0, id="too late already"),
         pytest.param(1, 0, 7.5, id="no room: 10 min less 90 s of boot and a tick"),
-        pytest.param(1, 1, None, id="room for one slot each"),
-        pytest.param(20, 4, None, id="room for all that may still be wanted"),
+        pytest.param(1, 1, 7.5, id="room for one slot each"),
+        pytest.param(20, 4, 7.5 - 4 * 80 / 60, id="room for the fewest: each has four jobs first"),
+        pytest.param(20, 99, 7.5, id="room for more slots than jobs"),
     ],
 )
 def test_the_ladder_opens_when_a_tick_more_would_be_too_late_for_all_there_is_room_for(
-    jobs: int, slots_left: int, opens_in: float | None
+    jobs: int, slots_left: int, opens_in: float
 ) -> None:
     found = asked((jobs, 0), room=slots_left).opens_at
 
-    assert found == (None if opens_in is None else NOW + minutes(max(opens_in, 0.0)))
+    assert found == NOW + minutes(max(opens_in, 0.0))
 
 
 def test_the_ladder_opens_for_the_job_that_can_wait_least() -> None:
@@ -103,12 +104,9 @@ def test_less_room_never_waits_longer(
 
     assert tight.slots >= wide.slots
     assert tight.is_crowded or not wide.is_crowded
-    assert (tight.opens_at is not None, wide.opens_at is not None) == (
-        tight.is_crowded,
-        wide.is_crowded,
-    )
-    if tight.opens_at is not None and wide.opens_at is not None:
-        assert tight.opens_at <= wide.opens_at
+    assert tight.opens_at is not None
+    assert wide.opens_at is not None
+    assert tight.opens_at <= wide.opens_at
 
 
 @given(groups=_GROUPS, seats=_ROOMS)
@@ -117,7 +115,8 @@ def test_the_ladder_never_opens_early_while_a_launch_is_held(
 ) -> None:
     found: Patience = asked(*sorted(groups, key=lambda each: -each[1]), room=seats)
 
-    assert found.slots > 0 or found.opens_at is None
+    assert found.opens_at is not None
+    assert found.slots > 0 or found.opens_at > NOW
 
 
 @given(groups=_GROUPS, seats=st.integers(1, 60))

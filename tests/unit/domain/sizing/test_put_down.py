@@ -1,0 +1,106 @@
+"""Jobs that had started once wait for the price ladder; those that have not open it in time."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindown.domain.sizing import Waiting, mark_put_down
+from tests.builders import NOW, minutes
+from tests.unit.domain.sizing.test_patience import asked
+
+#: (jobs, minutes that they have waited), oldest first, and which of them had started once.
+_GROUPS = st.lists(
+    st.tuples(st.integers(1, 20), st.integers(0, 15)).flatmap(
+        lambda each: st.tuples(st.just(each[0]), st.just(each[1]), st.integers(0, each[0]))
+    ),
+    min_size=1,
+    max_size=6,
+).map(lambda groups: sorted(groups, key=lambda each: -each[1]))
+_MINUTES = st.integers(0, 20)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "opens_in"),
+    [
+        pytest.param([(1, 0, 1)], None, id="it has started already"),
+        pytest.param([(2, 0, 1)], 7.5, id="one of the two has not"),
+        pytest.param([(1, 5, 1), (1, 2)], 5.5, id="the newer of the two"),
+        pytest.param([(1, 5), (1, 2, 1)], 2.5, id="the older of the two"),
+        pytest.param([(3, 9, 3), (2, 1, 2)], None, id="none of five"),
+    ],
+)
+def test_the_ladder_opens_in_time_for_jobs_that_have_not_started_yet(
+    waiting: list[tuple[int, float, int]], opens_in: float | None
+) -> None:
+    found = asked(*waiting, room=99).opens_at
+
+    assert found == (None if opens_in is None else NOW + minutes(opens_in))
+
+
+def test_a_slot_of_ours_is_for_a_job_that_has_not_started_yet() -> None:
+    assert asked((2, 5.0, 1), free_in=(2.0,), room=99).opens_at is None
+    assert asked((2, 5.0), free_in=(5.5,), room=99).opens_at == NOW + minutes(2.5)
+
+
+@given(groups=_GROUPS, seats=st.integers(0, 60))
+def test_who_has_started_once_changes_when_the_ladder_opens_and_nothing_else(
+    groups: list[tuple[int, int, int]], seats: int
+) -> None:
+    known = asked(*groups, room=seats)
+    blind = asked(*((jobs, waited) for jobs, waited, _ in groups), room=seats)
+
+    assert blind.opens_at is not None
+    assert known.opens_at is None or known.opens_at >= blind.opens_at
+    assert (known.slots, known.late_jobs, known.until) == (
+        blind.slots,
+        blind.late_jobs,
+        blind.until,
+    )
+    assert (known.is_crowded, known.side_by_side, known.since) == (
+        blind.is_crowded,
+        blind.side_by_side,
+        blind.since,
+    )
+
+
+def _waiting(*groups: tuple[int, float]) -> list[Waiting]:
+    return [Waiting(since=NOW - minutes(m), jobs=n) for n, m in groups]
+
+
+def _ago(*waited: float) -> list[datetime]:
+    return [NOW - minutes(each) for each in waited]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "dates", "put_down"),
+    [
+        pytest.param(_waiting((2, 5), (3, 2)), _ago(), [0, 0], id="none"),
+        pytest.param(_waiting((2, 5), (3, 2)), _ago(3.5), [0, 1], id="a tick saw it a minute late"),
+        pytest.param(_waiting((2, 5), (3, 2)), _ago(6, 5), [2, 0], id="of the first since then"),
+        pytest.param(_waiting((2, 5), (3, 2)), _ago(6, 6, 6), [2, 1], id="that has any left"),
+        pytest.param(_waiting((2, 5), (3, 2)), _ago(1), [0, 1], id="later than the last look"),
+        pytest.param(_waiting((2, 5), (1, 2)), _ago(1, 1), [1, 1], id="or of those before"),
+        pytest.param(_waiting((1, 5)), _ago(9, 8, 7), [1], id="more than wait"),
+        pytest.param([], _ago(1), [], id="nothing waits"),
+    ],
+)
+def test_a_job_that_was_put_down_is_one_of_the_first_that_were_seen_since(
+    waiting: list[Waiting], dates: list[datetime], put_down: list[int]
+) -> None:
+    assert [group.put_down for group in mark_put_down(waiting, dates)] == put_down
+
+
+@given(groups=_GROUPS, waited=st.lists(_MINUTES, max_size=30))
+def test_each_is_marked_once_as_far_as_that_many_wait(
+    groups: list[tuple[int, int, int]], waited: list[int]
+) -> None:
+    waiting = [Waiting(since=NOW - timedelta(minutes=m), jobs=n) for n, m, _ in groups]
+
+    found = mark_put_down(waiting, _ago(*waited))
+
+    assert [(each.since, each.jobs) for each in found] == [(x.since, x.jobs) for x in waiting]
+    assert all(0 <= each.put_down <= each.jobs for each in found)
+    marked = sum(each.put_down for each in found)
+    assert marked == min(len(waited), sum(each.jobs for each in waiting))
