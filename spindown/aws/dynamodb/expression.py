@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 PARTITION = "pk"
 SORT = "sk"
 
+#: Decimals of what is added to a number. DynamoDB refuses a sum that its 38 digits cannot hold
+#: exactly (scylladb/scylladb, test/alternator/test_number.py, whose tests are run on DynamoDB), and
+#: a float brings up to 17 digits wherever they begin: what rounding leaves of a difference, 8.7e-19
+#: say, would give a row 34 decimals for good, and a sum in the thousands no more room.
+ADDED_DECIMALS = 12
+
 
 def to_attribute(name: str, value: Any) -> "AttributeValueTypeDef":
     """Return a JSON-like value as DynamoDB stores it, floats by their shortest exact text.
@@ -37,6 +43,11 @@ def to_attribute(name: str, value: Any) -> "AttributeValueTypeDef":
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {"M": {str(key): to_attribute(name, inner) for key, inner in value.items()}}
     raise ContractError(name, value, "store text, a finite number, true, false, null, list or map")
+
+
+def _addend(number: float) -> float:
+    """Return a number as it is added; nothing is not taken away from."""
+    return round(number, ADDED_DECIMALS) + 0.0 if isinstance(number, float) else number
 
 
 def from_attribute(attribute: "Mapping[str, Any]") -> Any:
@@ -87,7 +98,7 @@ class Expression:
     def update(self, write: Write) -> str:
         """Return the update expression of a write."""
         sets = [f"{self._name(n)} = {self._value(n, v)}" for n, v in write.set.items()]
-        adds = [f"{self._name(n)} {self._value(n, v)}" for n, v in write.add.items()]
+        adds = [f"{self._name(n)} {self._value(n, _addend(v))}" for n, v in write.add.items()]
         clauses = (("SET", sets), ("ADD", adds))
         return " ".join(f"{verb} {', '.join(parts)}" for verb, parts in clauses if parts)
 

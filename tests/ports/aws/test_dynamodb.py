@@ -1,13 +1,17 @@
 """How DynamoDB refuses, and what is tried again."""
 
 from collections.abc import Iterator
+from decimal import Decimal, localcontext
 
 import boto3
 import pytest
 from botocore.stub import Stubber
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spindown.app.port import Key, When, Write
 from spindown.aws.dynamodb import DynamoTable
+from spindown.aws.dynamodb.expression import Expression
 from spindown.error import (
     ContractError,
     PreconditionFailed,
@@ -114,3 +118,28 @@ def test_reads_consistently(both: tuple[DynamoTable, Stubber]) -> None:
 
     assert table.get(KEY) == {}
     assert table.query("w#a", "lo") == {"lock": {"n": 1}}
+
+
+@given(st.lists(st.floats(min_value=-1e6, max_value=1e6), max_size=50))
+def test_sums_stay_within_the_digits_that_dynamodb_has(numbers: list[float]) -> None:
+    """DynamoDB refuses a sum that it cannot hold exactly, and a row's sums only grow."""
+    total = Decimal(0)
+    with localcontext(prec=1000):
+        for number in numbers:
+            total += added(number)
+
+        assert total == Decimal(0) or len(total.normalize().as_tuple().digits) <= 38
+        assert abs(total - sum(map(Decimal, map(repr, numbers)))) <= Decimal(len(numbers)) / 10**12
+
+
+@pytest.mark.parametrize("number", [8.673617379884035e-19, -5e-324, 1e-13])
+def test_what_rounding_has_left_adds_nothing(number: float) -> None:
+    assert added(number) == 0
+
+
+def added(number: float) -> Decimal:
+    """Return what a write is sent to DynamoDB to add."""
+    expression = Expression()
+    expression.update(Write(key=KEY, add={"dollars": number}))
+    (value,) = expression.arguments()["ExpressionAttributeValues"].values()
+    return Decimal(value["N"])
