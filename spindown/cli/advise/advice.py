@@ -184,7 +184,15 @@ def _look_at_gaps(trial: Trial, gathered: Gathered) -> Idle:
 
 def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
     settings, gathered = advice.best.settings, advice.gathered
-    warm = replace(settings.policy, warm_workers=1, max_workers=max(settings.policy.max_workers, 1))
+    # A warm worker alone starts no job sooner that has to wait behind another.
+    warm = replace(
+        settings.policy,
+        warm_workers=1,
+        max_workers=max(settings.policy.max_workers, 1),
+        start_within=timedelta(minutes=1),
+        drain_within=timedelta(minutes=2),
+        scale_up_threshold=1,
+    )
     on_demand = replace(
         settings.policy,
         ladder=(Rung(after=timedelta(0), capacity_types=frozenset({CapacityType.ON_DEMAND})),),

@@ -39,7 +39,7 @@ def judge_latency(
 
     Args:
         month: cost with the advised settings.
-        warm_month: cost of the same with one worker kept warm.
+        warm_month: cost of the same without patience, with one worker kept warm.
         jobs: a month.
         promise: time within which 95 % of jobs should start, seconds.
         boot: usual time from launch to first job, seconds.
@@ -52,9 +52,9 @@ def judge_latency(
         answer=Answer.YES if promise < boot else Answer.NO,
         break_even=each,
         sentence=(
-            f"A cold start takes {boot:.0f} s. With warm_workers = 1 the month costs "
-            f"${warm_month:,.2f}, ${more:,.2f} more, and 95 % of jobs start within "
-            f"{_say_wait(warm_wait)}: worth it from ${each:.3g} a job."
+            f"A cold start takes {boot:.0f} s. With start_within = 1m, drain_within = 2m and "
+            f"warm_workers = 1 the month costs ${warm_month:,.2f}, ${more:,.2f} more, and 95 % of "
+            f"jobs start within {_say_wait(warm_wait)}: worth it from ${each:.3g} a job."
         ),
     )
 

@@ -245,6 +245,27 @@ def test_settings_that_leave_work_undone_are_no_yardstick(
         assert len(told["when_not"]) == 4
 
 
+def test_who_cannot_wait_is_told_what_it_costs_not_to_be_patient(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "traffic.csv").write_text(TRAFFIC, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    gathered = gather(Asked(arrivals="traffic.csv", prices="sample"))
+    tried: list[Policy] = []
+
+    def run(contestants: Sequence[Contestant]) -> list[SimResult]:
+        tried.extend(one.policy for one in contestants)
+        return run_alone(contestants)
+
+    advise(gathered, 3600.0, run)
+    (warm,) = (policy for policy in tried if policy.warm_workers)
+
+    # A warm worker beside the patience of an hour would be paid for, and nothing started sooner.
+    assert warm.start_within == timedelta(minutes=1)
+    assert warm.drain_within == timedelta(minutes=2)
+    assert warm.scale_up_threshold == 1
+
+
 NARROW = 60
 
 
