@@ -12,6 +12,7 @@ from rich.table import Table
 from spindown.app.explain import plan as planning
 from spindown.app.explain.plan import Plan
 from spindown.cli import option
+from spindown.cli.render.count import say_waiting
 from spindown.cli.render.screen import format_cost, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
@@ -137,7 +138,7 @@ def _say_warm(made: Plan) -> str:
 
 
 def _sentence(made: Plan) -> str:
-    waiting = f"{made.backlog.visible} jobs wait; {made.sizing.reason}."
+    waiting = f"{say_waiting(made.backlog.visible)}; {made.sizing.reason}."
     if made.stopped:
         return f"{waiting} Nothing is launched: {made.stopped}."
     best = made.candidates.best

@@ -11,7 +11,9 @@ from spindown.app.explain import why as reasoning
 from spindown.app.explain.why import Why
 from spindown.cli import option
 from spindown.cli.explain.plan import plan_to_json
+from spindown.cli.render.count import say_count
 from spindown.cli.render.decision import render_decision, say_now
+from spindown.cli.render.screen import open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 
@@ -36,13 +38,16 @@ def why(
     if as_json:
         print(json.dumps([_to_json(entry) for entry in found]))
         return
-    _show(Console(), found, top)
+    show(open_console(), found, top)
 
 
-def _show(console: Console, found: Sequence[Why], top: int) -> None:
+def show(console: Console, found: Sequence[Why], top: int) -> None:
+    """Print the decisions of each workload, with the first ``top`` candidates of each."""
     for entry in found:
         console.rule(entry.workload, align="left")
-        console.print(f"{entry.running} workers run or boot." if entry.running else say_now(entry))
+        now = f"{say_count(entry.running, 'worker')} running or booting."
+        # EC2's words are in it, whose brackets are no markup.
+        console.print(now if entry.running else say_now(entry), markup=False)
         if not entry.decisions:
             console.print("There is no decision yet: the scaler has not ticked.")
         for number, decision in enumerate(entry.decisions):
@@ -50,7 +55,7 @@ def _show(console: Console, found: Sequence[Why], top: int) -> None:
             console.print()
             console.print(render_decision(decision, confirmed_at=confirmed_at, top=top))
         for key in entry.unreadable:
-            console.print(f"{key} cannot be read by this version.")
+            console.print(f"{key} cannot be read by this version.", markup=False)
 
 
 def _to_json(found: Why) -> dict[str, Any]:

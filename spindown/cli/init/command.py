@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from spindown.app.doctor.survey import Survey, survey
 from spindown.cli import option
 from spindown.cli.init.draft import CODE, DRAFT, fill_in
 from spindown.cli.session import point_at_local_system, reach
-from spindown.config import parse_requirements
+from spindown.config import DraftConfig, parse, parse_requirements
 from spindown.contract.codec import encode
 from spindown.domain.offer import Requirements
 from spindown.error import BadInput
@@ -58,30 +59,33 @@ def init(
 
 
 def _draft(config: Path, region: str | None) -> str:
-    """Return the text of a new file; the deployment is named after its directory."""
+    """Return the text of a new file; the deployment is named after its directory.
+
+    Raises:
+        ConfigError: there is no such region.
+    """
     directory = config.resolve().parent.name.lower()
     name = re.sub(r"[^a-z0-9]+", "-", directory).lstrip("-0123456789")
     quoted = json.dumps(name[:_NAME_CHARACTERS].rstrip("-") or "spindown")
-    return DRAFT.format(quoted=quoted, region=region or _DEFAULT_REGION)
+    text = DRAFT.format(quoted=quoted, region=region or _DEFAULT_REGION)
+    parse(tomllib.loads(text), DraftConfig)
+    return text
 
 
 def _read(config: Path) -> str:
     try:
-        return config.read_text(encoding="utf-8")
+        text = config.read_text(encoding="utf-8")
+        tomllib.loads(text)
     except UnicodeDecodeError as exc:
         raise BadInput("spindown.toml", str(config), "save it as UTF-8") from exc
+    except tomllib.TOMLDecodeError as exc:
+        raise BadInput("spindown.toml", str(config), f"mend its TOML: {exc}") from exc
+    return text
 
 
 def _region_of(text: str) -> str | None:
-    region = _table(_parse(text), "deployment").get("region")
+    region = _table(tomllib.loads(text), "deployment").get("region")
     return region if isinstance(region, str) else None
-
-
-def _parse(text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as exc:
-        raise BadInput("spindown.toml", "unreadable", f"mend its TOML: {exc}") from exc
 
 
 def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
@@ -91,7 +95,7 @@ def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _requirements(text: str) -> Sequence[Requirements]:
     """Return what the file's workloads require; the rest of the file need not be valid yet."""
-    workloads = _table(_parse(text), "workload").values()
+    workloads = _table(tomllib.loads(text), "workload").values()
     tables = [_table(each, "requirements") for each in workloads if isinstance(each, dict)]
     return [parse_requirements(table) for table in tables or [{}]]
 
@@ -124,14 +128,15 @@ def _tell(
     if as_json:
         print(json.dumps({"config": str(config), "survey": encode(found) if found else None}))
         return
+    options = f" --config {shlex.quote(str(config))}" if config != option.CONFIG_FILE else ""
     for path in (config, *made) if is_new else (config,):
         print(f"{'Wrote' if is_new else 'Filled in'} {path}")
     if found is None:
-        print(f"Next: spindown init --from-account --config {config}, for its zones")
+        print(f"For its zones, next: spindown init --from-account{options}")
         return
     for line in describe(found):
         print(line)
-    print("Next: spindown doctor")
+    print(f"Next: spindown doctor{options}")
 
 
 def describe(found: Survey) -> Sequence[str]:

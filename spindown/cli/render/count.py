@@ -4,3 +4,8 @@
 def say_count(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 job``, ``7,856 jobs``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def say_waiting(jobs: int) -> str:
+    """Return how many jobs wait: ``1 job waits``, ``40 jobs wait``."""
+    return f"{say_count(jobs, 'job')} {'waits' if jobs == 1 else 'wait'}"

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from spindown.app.alarm.deadline import name_of
 from spindown.app.explain.why import Why, fates
+from spindown.cli.render.count import say_waiting
 from spindown.cli.render.screen import format_seconds
 from spindown.contract.decision import CandidateRecord, DeadlineRecord, Decision, Outcome
 
@@ -123,7 +124,7 @@ def say_now(found: Why) -> str:
     if made.backlog.is_empty:
         why = "nothing waits"
     else:
-        why = f"{made.backlog.visible} jobs wait; {made.stopped or made.sizing.reason}"
+        why = f"{say_waiting(made.backlog.visible)}; {made.stopped or made.sizing.reason}"
     return f"Nothing runs: {why}. {_say_offer(found)} {_say_try(found)}"
 
 

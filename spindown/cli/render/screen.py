@@ -9,6 +9,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from spindown.app.explain.status import Status, WorkerStatus
+from spindown.cli.render.count import say_count
 from spindown.config import format_duration
 
 _COLOURS = {
@@ -82,7 +83,8 @@ def _money_line(status: Status) -> Text:
     line.append(f"{today.items:,} items, ${today.dollars:.4f}")
     if status.cost_per_item is not None:
         line.append(f", {format_cost(status.cost_per_item)} an item", style="bold green")
-    line.append(f"; {today.interruptions} interruptions, {today.refusals} refusals by EC2")
+    refusals = say_count(today.refusals, "refusal")
+    line.append(f"; {say_count(today.interruptions, 'interruption')}, {refusals} by EC2")
     if status.budget_usd is not None:
         line.append(f"; month ${status.month_usd:.2f} of ${status.budget_usd:.2f}")
     return line

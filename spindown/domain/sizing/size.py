@@ -170,7 +170,8 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
 def _why_now(patience: Patience) -> str:
     if patience.is_crowded:
         return f"{patience.late_jobs} jobs want {patience.slots} slots, more than there is room for"
-    return f"{patience.late_jobs} jobs would start too late if this waited a tick"
+    jobs = "1 job" if patience.late_jobs == 1 else f"{patience.late_jobs} jobs"
+    return f"{jobs} would start too late if this waited a tick"
 
 
 def _waited(backlog_since: datetime | None, patience: Patience | None, now: datetime) -> timedelta:

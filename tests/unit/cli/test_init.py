@@ -1,6 +1,7 @@
 """A first spindown.toml is valid but for what only the account knows, and init finds that out."""
 
 import json
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -66,6 +67,37 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
         init(config=path)
 
     assert path.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_region_that_cannot_be_is_refused_and_nothing_written(tmp_path: Path) -> None:
+    path = tmp_path / "spindown.toml"
+
+    with pytest.raises(ConfigError, match=r"deployment\.region is 'us east': write a region"):
+        init(config=path, region="us east")
+
+    assert not path.exists()
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "spindown.toml"
+    path.write_text("[deployment", encoding="utf-8")
+
+    with pytest.raises(BadInput) as caught:
+        init(config=path, from_account=True)
+
+    assert str(caught.value).startswith(f"spindown.toml is '{path}': mend its TOML: ")
+
+
+def test_what_to_do_next_can_be_run_as_it_stands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my project").mkdir()
+    path = tmp_path / "my project" / "spindown.toml"
+
+    init(config=path)
+
+    line = capsys.readouterr().out.splitlines()[-1].partition("next: ")[2]
+    assert shlex.split(line) == ["spindown", "init", "--from-account", "--config", str(path)]
 
 
 def test_zones_are_those_that_offer_what_fits() -> None:

@@ -1,5 +1,7 @@
 """What a person reads of decisions: outcome, sizing, candidates with their fate, the way out."""
 
+import io
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from spindown.app.explain.why import explain
+from spindown.cli.explain.why import show
 from spindown.cli.render.decision import render_decision, say_now
 from spindown.contract.decision import DeadlineRecord, Decision, Outcome
 from tests.builders import NOW
@@ -42,6 +45,17 @@ def test_shows_outcome_sizing_candidates_and_what_came_of_them() -> None:
         "left out by ladder",
     ):
         assert part in shown
+
+
+def test_what_ec2_says_in_brackets_is_told_as_it_is() -> None:
+    found = replace(
+        explain(WORKLOAD, ControlWorld().ports, last=1), now=None, unknown="no [/x] for [bold]"
+    )
+    console = Console(file=io.StringIO(), width=200)
+
+    show(console, [found], 10)
+
+    assert "cannot be said: no [/x] for [bold]." in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
