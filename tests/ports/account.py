@@ -27,7 +27,13 @@ class World:
 
 
 def in_memory() -> World:
-    image = ImageView(image_id="ami-1", architecture="x86_64", state="available", root_gib=30)
+    image = ImageView(
+        image_id="ami-1",
+        architecture="x86_64",
+        state="available",
+        root_gib=30,
+        root_device="/dev/sda1",
+    )
     subnet = SubnetView(subnet_id="subnet-1", zone=ZONE, free_addresses=4091)
     account = MemoryAccount(
         parameters={(REGION, PARAMETER): image.image_id},

@@ -75,6 +75,7 @@ def test_describes_an_image(world: World) -> None:
         "available",
     )
     assert found.root_gib > 0
+    assert found.root_device in {"/dev/sda1", "/dev/xvda"}
 
 
 @pytest.mark.parametrize("image_id", ["ami-0123456789abcdef0", "none"])

@@ -41,7 +41,7 @@ def _check_image(case: Case, region: str, need: ImageNeed, found: ImageView | Un
             verdict=Verdict.BLOCKED if found.is_missing else Verdict.WARNING,
         )
     wrong = _what_is_wrong(case, need, found)
-    root = f"root of {found.root_gib} GiB"
+    root = f"root {found.root_device} of {found.root_gib} GiB"
     return Finding(
         what=what,
         found=f"{found.image_id}, {found.state}, {found.architecture}, {root}",
@@ -59,6 +59,13 @@ def _what_is_wrong(case: Case, need: ImageNeed, found: ImageView) -> tuple[str, 
     if found.root_gib > case.root_gib:
         mend = f"set root_volume_gib = {found.root_gib} in [workload.{case.name}.image], and deploy"
         return f"a root of {case.root_gib} GiB at most", mend
+    if found.root_device != need.root_device:
+        # EC2 would attach a second disk under our name, and leave the root as small as it is.
+        device = f'root_device = "{found.root_device}"'
+        return (
+            f"a root device {need.root_device}",
+            f"set {device} in [workload.{case.name}.image], and deploy",
+        )
     return None
 
 

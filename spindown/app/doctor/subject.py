@@ -34,6 +34,8 @@ class ImageNeed:
 
     parameter: str
     architecture: str
+    #: What the template takes its root volume to be called.
+    root_device: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +145,11 @@ def _planned(name: str, workload: WorkloadConfig, places: Mapping[str, Place]) -
         places=places,
         root_gib=image.root_volume_gib,
         images=tuple(
-            ImageNeed(parameter=image.parameters[architecture], architecture=architecture)
+            ImageNeed(
+                parameter=image.parameters[architecture],
+                architecture=architecture,
+                root_device=image.find_root_device(architecture),
+            )
             for architecture in sorted(workload.requirements.architectures)
         ),
         is_baked=image.mode == "bake",
@@ -174,6 +180,7 @@ def _deployed(
         ImageNeed(
             parameter=image_parameter(deployment, case.name, need.architecture),
             architecture=need.architecture,
+            root_device=need.root_device,
         )
         for need in (planned.images if planned.is_baked else ())
     )

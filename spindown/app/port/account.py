@@ -35,6 +35,8 @@ class ImageView:
     state: str
     #: Size of the snapshot that its root volume is made from; no root volume can be smaller.
     root_gib: int
+    #: What its root volume is called, such as "/dev/sda1".
+    root_device: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

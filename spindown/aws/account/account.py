@@ -198,4 +198,5 @@ def _view(image: "ImageTypeDef") -> ImageView:
         architecture=image["Architecture"],
         state=image["State"],
         root_gib=max(sizes, default=0),
+        root_device=root or "",
     )

@@ -59,7 +59,13 @@ class Examined:
             )
         for code in ("L-3819A6DF", "L-DB2E81BA"):
             self.market.limit(code, 64, region=REGION)
-        image = ImageView(image_id="ami-1", architecture="x86_64", state="available", root_gib=40)
+        image = ImageView(
+            image_id="ami-1",
+            architecture="x86_64",
+            state="available",
+            root_gib=40,
+            root_device="/dev/sda1",
+        )
         self.account = MemoryAccount(
             parameters={(REGION, IMAGE): "ami-1", (REGION, BOOTSTRAP): "21"},
             images={(REGION, "ami-1"): image},

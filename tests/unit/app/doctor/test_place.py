@@ -22,6 +22,9 @@ BAKED = {"mode": "bake", "parameters": {"x86_64": "/aws/service/base"}}
         pytest.param({"state": "pending"}, "an image that is available", id="pending"),
         pytest.param({"architecture": "arm64"}, "one for x86_64", id="architecture"),
         pytest.param({"root_gib": 101}, "a root of 100 GiB at most", id="root too large"),
+        pytest.param(
+            {"root_device": "/dev/xvda"}, "a root device /dev/sda1", id="root under another name"
+        ),
     ],
 )
 def test_an_image_that_cannot_be_started_blocks(change: dict[str, object], needed: str) -> None:
