@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Sequence
 from concurrent.futures import wait
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,16 +14,9 @@ from spindown.app.work.progress import Progress
 from spindown.app.work.release import settle_failure, settle_rejection, settle_release
 from spindown.app.work.split import is_too_large
 from spindown.contract.job.manifest import JobState
-from spindown.domain.checkpointing import interval_hours, is_due
-from spindown.domain.lease import is_excused, must_release, outage_wait
-from spindown.error import (
-    ContractError,
-    LeaseLost,
-    SpindownError,
-    Throttled,
-    Unreachable,
-    WriteConflict,
-)
+from spindown.domain.checkpointing import is_due
+from spindown.domain.lease import RELEASE_AFTER, must_release
+from spindown.error import ContractError, LeaseLost, SpindownError
 from worker.child.runner import BatchDone, Broken, ItemDone
 from worker.handover import Bench, Ending, Handover
 from worker.harvest import Harvest
@@ -36,8 +28,10 @@ from worker.workplace import Workplace
 _LOOK_UP = timedelta(milliseconds=200)
 #: Answers that may come one upon the other between two looks.
 _POLLS_A_LOOK = 8
-#: Time that computing stands still for a commit, until one has been measured.
-_COST_ESTIMATE = timedelta(seconds=1)
+_IN_VAIN = (
+    f"nothing came of it in {RELEASE_AFTER / timedelta(hours=1):g} hours, for which a job may be "
+    "held: let it give results as they are done, or keep a checkpoint"
+)
 
 
 class Attempt:
@@ -46,6 +40,7 @@ class Attempt:
     def __init__(self, held: Held, bench: Bench) -> None:
         self._bench = bench
         self._held = held
+        self._claimed = held.manifest
         self._log = bench.log.bind(job_id=held.job_id, epoch=held.manifest.epoch)
         self._values: Sequence[Any] = ()
         self._place = Workplace(held, bench.scratch)
@@ -80,35 +75,17 @@ class Attempt:
             self._log.warning("attempt_broken_off", reason=str(exc))
             bench.runner.kill()
             if bench.keeper.is_keeping:
-                self._break_off(exc)
+                self._handover.break_off(self._held, exc)
             return Ending.RELEASED
-        except Exception:
+        except Exception as exc:
             # A fault of this machine or of ours: the job must not be held on to by a heartbeat.
             bench.runner.kill()
             if bench.keeper.is_keeping:
-                self._handover.release(self._held)
+                self._handover.give_up(self._held, exc)
             raise
         finally:
             self._place.keep_log(self._held.job_id, bench.ports.objects, self._log)
             self._place.remove()
-
-    def _break_off(self, cause: SpindownError) -> None:
-        """Give the job back; an outage says nothing of it, so it is not counted, and can wait."""
-        bench, message = self._bench, self._held.message
-        wait = timedelta(0)
-        if isinstance(cause, Throttled | Unreachable | WriteConflict):
-            if is_excused(message.sent_at, bench.ports.clock.now()):
-                with suppress(SpindownError):
-                    self._held = settle_release(
-                        self._held,
-                        Portion(),
-                        interrupted=bench.life.interrupted,
-                        seat=bench.seat,
-                        ports=bench.ports,
-                    )
-            if not bench.life.must_leave():
-                wait = outage_wait(message.receive_count, bench.ports.random.random())
-        self._handover.release(self._held, wait=wait)
 
     def _run(self, redone: int) -> Ending:
         bench = self._bench
@@ -212,7 +189,7 @@ class Attempt:
                 case Broken(reason):
                     return _End(reason=reason)
             if event is None or polls % _POLLS_A_LOOK == 0:
-                if self._should_stop():
+                if self._should_stop() or self._is_held_too_long():
                     for done in bench.runner.stop(bench.stop_grace):
                         self._keep(done)
                     return _STOPPED
@@ -242,9 +219,8 @@ class Attempt:
         if writer.is_busy or self._harvest.is_whole:
             return
         policy, now = self._bench.policy, self._bench.ports.clock.now()
-        cost = (writer.cost or _COST_ESTIMATE) / timedelta(hours=1)
-        hours = interval_hours(policy, cost_hours=cost, rate=self._bench.interruption_rate)
-        interval, elapsed = timedelta(hours=hours), now - writer.committed_at
+        interval = writer.interval(policy, self._bench.interruption_rate)
+        elapsed = now - writer.committed_at
         if self._bench.life.is_at_risk_since(writer.committed_at):
             interval = timedelta(0)
         by_items = is_due(
@@ -276,6 +252,9 @@ class Attempt:
         # Of an attempt that failed, only what an earlier commit took is to be trusted.
         state = self._place.state.take(at_rest=True) if end.is_stopped else None
         portion = self._harvest.take(bench.ports.clock.now(), state)
+        if end.is_stopped and self._is_held_too_long() and not self._has_moved(portion):
+            # The next to hold it would fare no better.
+            end = _End(reason=_IN_VAIN)
         if not end.is_stopped and end.reason is None:
             self._held = self._commit(self._held, portion)
             return self._handover.complete(self._held)
@@ -306,6 +285,12 @@ class Attempt:
         finally:
             # Told afterwards: whoever takes the job next need not wait for our report.
             self._handover.tell(self._held, portion, took, redone=self._harvest.behind_a_gap)
+
+    def _has_moved(self, last: Portion) -> bool:
+        """Tell whether the job is further than it was claimed, the last portion included."""
+        before, now = self._claimed, self._held.manifest
+        is_further = (before.next_item, before.user_state) != (now.next_item, now.user_state)
+        return is_further or bool(last.finished) or last.state is not None
 
     def _hand_over(self, end: "_End") -> Ending:
         match self._held.manifest.state:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -13,13 +13,20 @@ from spindown.app.work.commit import Portion, complete
 from spindown.app.work.held import Held, Seat, WorkPorts
 from spindown.app.work.presence import Presence
 from spindown.app.work.progress import Progress, Reporter
-from spindown.app.work.release import abandon, dismiss, release
+from spindown.app.work.release import (
+    abandon,
+    dismiss,
+    release,
+    settle_failure,
+    settle_release,
+)
 from spindown.app.work.split import split
 from spindown.contract.job.event import job_event
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.result import ItemStatus
+from spindown.domain.lease import is_excused, outage_wait
 from spindown.domain.policy import Policy
-from spindown.error import SpindownError
+from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
 from worker.child.runner import Runner
 from worker.keeper import Keeper
 from worker.life import Life
@@ -129,6 +136,39 @@ class Handover:
             release(job, **self._ours, wait=wait)
         self._log.info("job_released", next_item=held.manifest.next_item)
         return Ending.RELEASED
+
+    def break_off(self, held: Held, cause: SpindownError) -> None:
+        """Give a job back; an outage says nothing of it, so it is not counted, and can wait."""
+        bench, message, wait = self._bench, held.message, timedelta(0)
+        if isinstance(cause, Throttled | Unreachable | WriteConflict):
+            if is_excused(message.sent_at, bench.ports.clock.now()):
+                with suppress(SpindownError):
+                    held = settle_release(
+                        held,
+                        Portion(),
+                        interrupted=bench.life.interrupted,
+                        seat=bench.seat,
+                        ports=bench.ports,
+                    )
+            if not bench.life.must_leave():
+                wait = outage_wait(message.receive_count, bench.ports.random.random())
+        self.release(held, wait=wait)
+
+    def give_up(self, held: Held, fault: Exception) -> None:
+        """Give a job back on which the worker itself has failed.
+
+        It counts as a failure, named, and not as a loss: so this instance leaves the job to others
+        for a while, of which one may be in order, and a job that every worker fails on ends.
+        """
+        bench, reason = self._bench, f"the worker failed: {type(fault).__name__}: {fault}"
+        with suppress(SpindownError):
+            held = settle_failure(
+                held, Portion(), reason, seat=bench.seat, ports=bench.ports, policy=bench.policy
+            )
+        if held.manifest.state is JobState.FAILED:
+            self.dismiss(held, "failures")
+        else:
+            self.release(held)
 
     def dismiss(self, held: Held, why: str) -> Ending:
         """Move a job that failed for good to the dead-letter queue; ``why`` classes the reason."""

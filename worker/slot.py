@@ -19,7 +19,7 @@ from worker.handover import Bench, Ending, announce
 
 _FIRST_BACK_OFF = timedelta(seconds=1)
 _LONGEST_BACK_OFF = timedelta(seconds=30)
-#: Faults of our own code in a row after which a slot is not to be trusted.
+#: Faults of our own code or machine, one job after the other, after which neither is trusted.
 _CRASHES_AT_MOST = 3
 _ENDS = {
     Ending.COMPLETED: UsageEnd.COMPLETED,
@@ -28,6 +28,7 @@ _ENDS = {
     Ending.DEAD_LETTERED: UsageEnd.FAILED,
     Ending.LOST: UsageEnd.LOST,
 }
+_FAULTY = "faults of its own"
 _NO_GOOD = "its last jobs all failed"
 _COUNTED = {Ending.COMPLETED, Ending.FAILED, Ending.DEAD_LETTERED}
 
@@ -52,15 +53,13 @@ class Slot:
         while not bench.life.is_finishing:
             try:
                 had_message = self.step()
-                self._crashes, self._back_off = 0, _FIRST_BACK_OFF
+                self._back_off = _FIRST_BACK_OFF
             except SpindownError as exc:
                 bench.log.warning("slot_backs_off", reason=str(exc))
                 self._wait_longer()
             except Exception:
                 bench.log.exception("slot_crashed")
-                self._crashes += 1
-                if self._crashes >= _CRASHES_AT_MOST:
-                    bench.life.finish("faults of its own")
+                self._note_crash()
                 self._wait_longer()
             else:
                 if not had_message and not bench.life.is_warm:
@@ -165,14 +164,25 @@ class Slot:
         if bench.recorder is not None:
             bench.recorder.begin()
         ending = attempt.run()
+        # A message that was only put back says nothing of the machine.
+        self._crashes = 0
         self._record(held, attempt, ending, since)
         if ending in _COUNTED:
             failed = ending is not Ending.COMPLETED or attempt.all_failed
             bench.life.outcomes.append((held.job_id, failed))
-            if is_quarantined(bench.life.outcomes, bench.policy):
+            # A copy: the other slots add to it.
+            if is_quarantined(tuple(bench.life.outcomes), bench.policy):
                 bench.log.warning("quarantined", jobs=bench.policy.failures_to_quarantine)
                 bench.life.finish(_NO_GOOD)
                 bench.presence.mark_unfit(_NO_GOOD)
+
+    def _note_crash(self) -> None:
+        """Take no more jobs if the last ones all met a fault of this machine or of ours."""
+        self._crashes += 1
+        if self._crashes >= _CRASHES_AT_MOST:
+            self._bench.life.finish(_FAULTY)
+            with suppress(SpindownError):
+                self._bench.presence.mark_unfit(_FAULTY)
 
     def _record(self, taken: Held, attempt: Attempt, ending: Ending, since: datetime) -> None:
         """Note how the machine was used; a job that was only split has not used it."""
@@ -208,5 +218,9 @@ class Slot:
             announce(fence.manifest, self._bench)
 
     def _wait_longer(self) -> None:
-        self._bench.life.wait(self._back_off)
+        life, clock = self._bench.life, self._bench.ports.clock
+        ends_at = clock.now() + self._back_off
+        # Whatever else happens wakes it too, first of all its own last step.
+        while not life.is_finishing and (rest := ends_at - clock.now()) > timedelta(0):
+            life.wait(rest)
         self._back_off = min(2 * self._back_off, _LONGEST_BACK_OFF)

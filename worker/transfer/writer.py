@@ -7,6 +7,11 @@ from datetime import datetime, timedelta
 from spindown.app.port import Clock
 from spindown.app.work.commit import Portion
 from spindown.app.work.held import Held
+from spindown.domain.checkpointing import interval_hours
+from spindown.domain.policy import Policy
+
+#: Time that computing stands still for a commit, until one has been measured.
+_COST_ESTIMATE = timedelta(seconds=1)
 
 
 class Writer:
@@ -33,6 +38,11 @@ class Writer:
     def is_busy(self) -> bool:
         """Tell whether a commit is under way."""
         return self._pending is not None and not self._pending.done()
+
+    def interval(self, policy: Policy, rate: float) -> timedelta:
+        """Return how long after a commit the next is due, at ``rate`` interruptions per hour."""
+        cost = (self.cost or _COST_ESTIMATE) / timedelta(hours=1)
+        return timedelta(hours=interval_hours(policy, cost_hours=cost, rate=rate))
 
     def begin(self, portion: Portion) -> None:
         """Start to commit a portion, after the one before."""

@@ -1,6 +1,6 @@
 """When a slot takes no new job, and what becomes of the one in hand."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import pytest
 
 from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
+from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
 from spindown.user import Item
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
@@ -91,6 +92,69 @@ def test_a_job_is_given_back_after_eleven_hours_and_goes_on(tmp_path: Path) -> N
     slot.slot.step()
     assert slot.world.manifest("j").state is JobState.COMPLETED
     assert [r.index for r in slot.world.records("j")] == list(range(40))
+
+
+def beats(slot: SlotWorld) -> Callable[[int], None]:
+    """Return what lets twenty minutes pass before each look, with the heartbeats in them."""
+
+    def beat(polls: int) -> None:
+        for _ in range(5):
+            slot.world.clock.advance(4 * MINUTE)
+            slot.watch.beat()
+
+    return beat
+
+
+def test_a_single_call_is_given_back_after_eleven_hours_with_what_it_has_given(
+    tmp_path: Path,
+) -> None:
+    def pause(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        return [event for done in square(task, batch) for event in (done, None)]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=pause), batch_size=20)
+    slot.runner.before_poll = beats(slot)
+    slot.world.send({"job_id": "j", "items": items(20)})
+    began_at = slot.world.clock.now()
+    slot.slot.step()
+    manifest = slot.world.manifest("j")
+    assert manifest.released
+    assert 15 < manifest.next_item < 20
+    assert slot.world.clock.now() - began_at < timedelta(hours=12), "SQS hides it no longer"
+    assert slot.world.queue.backlog().visible == 1
+    slot.slot.step()
+    assert slot.world.manifest("j").state is JobState.COMPLETED
+    assert (slot.world.manifest("j").losses, slot.world.manifest("j").failures) == (0, ())
+
+
+def test_a_single_call_that_keeps_a_checkpoint_may_take_days(tmp_path: Path) -> None:
+    def train(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        assert task.state is not None
+        task.state.mkdir(parents=True, exist_ok=True)
+        (task.state / "step").write_text(str(slot.world.clock.now()))
+        return [None] * 99
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=train))
+    slot.runner.before_poll = beats(slot)
+    slot.world.send({"job_id": "j", "items": items(1)})
+    for _ in range(4):
+        slot.slot.step()
+    manifest = slot.world.manifest("j")
+    assert (manifest.epoch, manifest.released, manifest.state) == (4, True, JobState.RUNNING)
+    assert (manifest.losses, manifest.failures) == (0, ())
+
+
+def test_a_single_call_of_which_nothing_comes_is_not_tried_for_ever(tmp_path: Path) -> None:
+    runner = ScriptedRunner(script=lambda *_: [None] * 99)
+    slot = SlotWorld(tmp_path, runner=runner, policy=Policy(max_failures=2))
+    slot.runner.before_poll = beats(slot)
+    slot.world.send({"job_id": "j", "items": items(1)})
+    for _ in range(8):
+        slot.world.clock.advance(10 * MINUTE)
+        slot.slot.step()
+    manifest = slot.world.manifest("j")
+    assert manifest.state is JobState.FAILED
+    assert "nothing came of it in 11 hours" in manifest.reason
+    assert [failure.kind for failure in manifest.failures] == ["failure"] * 2
 
 
 def test_puts_back_what_it_received_while_it_was_told_to_finish(tmp_path: Path) -> None:

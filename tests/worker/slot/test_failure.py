@@ -1,14 +1,18 @@
 """What counts against a job, and when a worker is itself the one to go."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from spindown.aws.clock import SystemClock
+from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
 from spindown.user import Item
-from tests.slot import JOB, ScriptedRunner, SlotWorld, square
-from tests.work import items
+from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
+from tests.work import WorkWorld, items
 from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
 
 
@@ -62,3 +66,65 @@ def test_a_fault_of_the_machine_gives_the_job_back_and_is_not_hidden(tmp_path: P
     assert slot.world.queue.backlog().visible == 1
     assert slot.world.worker().state is WorkerState.IDLE
     assert slot.world.lease() is None
+    [failure] = slot.world.manifest("j").failures
+    assert (failure.kind, failure.instance_id) == ("failure", "i-1")
+    assert failure.reason == "the worker failed: OSError: no space left on device"
+
+
+def test_a_machine_without_room_does_not_use_up_the_tries_of_a_job(tmp_path: Path) -> None:
+    def fail(polls: int) -> None:
+        raise OSError("no space left on device")
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=fail))
+    slot.world.send(JOB)
+    for _ in range(5):
+        with suppress(OSError):
+            slot.slot.step()
+        slot.world.clock.advance(MINUTE / 10)
+    assert len(slot.world.manifest("j").failures) == 1
+
+    slot.world.clock.advance(2 * MINUTE)
+    other = SlotWorld(tmp_path, world=slot.world, instance_id="i-2")
+    other.slot.step()
+    assert slot.world.manifest("j").state is JobState.COMPLETED
+
+
+def test_a_machine_without_room_takes_no_more_than_three_jobs(tmp_path: Path) -> None:
+    def fail(polls: int) -> None:
+        raise OSError("no space left on device")
+
+    world = WorkWorld(clock=SystemClock())
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=fail), world=world)
+    for name in "abcde":
+        slot.world.send({**JOB, "job_id": name})
+    began_at = world.clock.now()
+    slot.slot.thread.start()
+    slot.slot.thread.join(30)
+    assert not slot.slot.thread.is_alive()
+    # A second at least after the first and after the second.
+    assert timedelta(seconds=2) <= world.clock.now() - began_at < timedelta(seconds=20)
+    worker = slot.world.worker()
+    assert (slot.life.reason, worker.reason) == ("faults of its own", "faults of its own")
+    assert worker.unfit_at is not None
+    tried = [n for n in "abcde" if slot.world.objects.versions(f"jobs/{n}/manifest.json")]
+    assert len(tried) == 3
+
+
+def test_a_job_that_every_worker_fails_on_ends_with_the_dead_letters(tmp_path: Path) -> None:
+    def fail(polls: int) -> None:
+        raise ValueError("a fault of ours")
+
+    world = None
+    for instance in ("i-1", "i-2", "i-3"):
+        runner = ScriptedRunner(before_poll=fail)
+        slot = SlotWorld(tmp_path, runner=runner, world=world, instance_id=instance)
+        if world is None:
+            slot.world.send(JOB)
+        world = slot.world
+        with pytest.raises(ValueError, match="a fault of ours"):
+            slot.slot.step()
+
+    assert world is not None
+    assert world.manifest("j").state is JobState.FAILED
+    assert len(world.dead_letters.bodies()) == 1
+    assert world.queue.bodies() == []
