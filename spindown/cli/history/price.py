@@ -248,9 +248,14 @@ def _list(found: _Found, traffic: Traffic, buyer: Buyer) -> tuple[tuple[Listing,
 def _begin(spot: Sequence[SpotPrice], traffic: Traffic) -> tuple[datetime, list[str]]:
     """Return the instant at which a simulation begins in the time of the prices."""
     first, last = min(seen.seen_at for seen in spot), max(seen.seen_at for seen in spot)
-    if traffic.is_dated and first <= traffic.end and last >= traffic.start:
+    # By days: a price of the morning is still in force when jobs come at noon.
+    if traffic.is_dated and first.date() <= traffic.end.date() and last >= _midnight(traffic.start):
         return traffic.start, []
     return first, [f"prices of {first:%Y-%m-%d} to {last:%Y-%m-%d} begin with the traffic"]
+
+
+def _midnight(at: datetime) -> datetime:
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _steps(pool: Sequence[SpotPrice], begin: datetime, length: float) -> Steps:

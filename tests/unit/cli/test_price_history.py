@@ -54,6 +54,18 @@ def test_slots_share_the_speed_of_a_gpu_of_the_made_up_market_too() -> None:
     assert [each.speed for each in shared] == [each.speed / 4 for each in whole]
 
 
+def test_a_price_of_the_morning_is_in_force_when_jobs_come_at_noon(tmp_path: Path) -> None:
+    noon = a_traffic(start=MONDAY + timedelta(hours=12), hours=1)
+    early = "timestamp,zone,type,price\n" + "".join(
+        f"{at},us-east-1a,g5.xlarge,{price}\n"
+        for at, price in (("2026-05-20T00:00:00Z", 0.40), ("2026-06-01T03:00:00+02:00", 0.50))
+    )
+    prices = read_prices(a_file(tmp_path, early, "p.csv"), noon, BUYER)
+
+    assert prices.listings[0].zones["us-east-1a"].spot == ((0.0, 0.50),)
+    assert not any("begin with the traffic" in note for note in prices.notes)
+
+
 def test_what_the_aws_command_line_says_of_prices_is_read_as_it_is(tmp_path: Path) -> None:
     said = {
         "AvailabilityZone": "us-east-1a",
