@@ -20,6 +20,7 @@ from pathlib import Path
 from spindown.app.knowledge import read_interruption_rate
 from spindown.app.port import Identity, JobEvents, Metadata, ObjectStore
 from spindown.app.work.held import Seat, WorkPorts
+from spindown.app.work.message import put_back
 from spindown.app.work.policy import read_standing
 from spindown.app.work.presence import Presence
 from spindown.app.work.progress import Reporter
@@ -104,7 +105,6 @@ class Daemon:
         sampler = self._make_sampler(worker)
         self._slots = self._make_slots(worker, reporter, sampler)
         watch = self._make_watch(reporter, sampler)
-        watch.beat()
         watch.start()
         sampler.start()
         for slot in self._slots:
@@ -112,12 +112,19 @@ class Daemon:
         while not self._life.is_finishing:
             self._life.wait(self._next_look())
             self._end_if_old(worker)
-            self._end_if_idle()
+            try:
+                self._end_if_idle()
+            except SpindownError as exc:
+                # No answer is no reason to leave what may have come meanwhile.
+                self._log.warning("end_not_asked_for", reason=str(exc))
+                self._life.wait(_LOOK_UP)
         self._log.info("draining", reason=self._life.reason)
         with suppress(SpindownError):
             self._presence.begin_draining()
         self._join_slots(worker)
-        self._presence.drain(self._life.reason)
+        self._empty_inbox()
+        with suppress(SpindownError):
+            self._presence.drain(self._life.reason)
         watch.stop()
         sampler.stop()
         if self._outbox is not None:
@@ -263,6 +270,13 @@ class Daemon:
                 words = f"No work for {say_duration(timeout)}. Shutting down."
                 self._log.info("idle_timeout", message=words)
         self._life.wake()
+
+    def _empty_inbox(self) -> None:
+        """Give back what was received for a slot that takes no new job any more."""
+        with self._life.polling:
+            while self._life.inbox:
+                with suppress(SpindownError):
+                    put_back(self._life.inbox.pop(), timedelta(0), self._ports.queue)
 
     def _next_look(self) -> timedelta:
         """Return how long to wait before the next look: no longer than until the idle timeout."""

@@ -49,7 +49,11 @@ class Slot:
 
     def _run(self) -> None:
         bench = self._bench
-        bench.runner.warm()
+        try:
+            bench.runner.warm()
+        except Exception:
+            # The first job finds it again, and ends with the reason.
+            bench.log.exception("code_not_warmed")
         while not bench.life.is_finishing:
             try:
                 had_message = self.step()

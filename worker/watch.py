@@ -63,7 +63,8 @@ class Watch:
         ]
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to look, with a heartbeat; one that fails is followed by the next."""
+        self._try("heartbeat_failed", self.beat)
         for thread in self._threads:
             thread.start()
 
@@ -76,8 +77,9 @@ class Watch:
 
     def beat(self) -> None:
         """Extend each lease, write the worker's heartbeat, follow the policy in force."""
-        # First of all: a ledger that gives no answer is no reason for the dead-man check to act.
-        self._show_life()
+        # First of all: a ledger without an answer is no reason for the dead-man check to act, nor is
+        # a disk without room one to let the leases go.
+        self._try("life_not_shown", self._show_life)
         for keeper in self._keepers:
             self._try("lease_not_extended", partial(keeper.beat, self._policy))
         try:

@@ -118,3 +118,19 @@ def test_a_ledger_without_answer_is_no_sign_of_death(tmp_path: Path) -> None:
     with pytest.raises(Unreachable):
         slot.watch.beat()
     assert (tmp_path / "alive").exists()
+
+
+def test_a_disk_without_room_for_the_sign_of_life_lets_no_lease_go(tmp_path: Path) -> None:
+    def beat(polls: int) -> None:
+        slot.world.clock.advance(4 * MINUTE)
+        slot.watch.beat()
+        assert slot.world.queue.backlog().visible == 0
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=beat))
+    # As a file that cannot be written.
+    (tmp_path / "alive").mkdir()
+    slot.world.send(JOB)
+    slot.slot.step()
+    assert slot.world.manifest("j").state is JobState.COMPLETED
+    assert slot.world.manifest("j").epoch == 1
+    assert slot.events("life_not_shown")
