@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,15 +88,22 @@ def read_records(job_id: str, store: ObjectStore) -> Iterator[dict[str, Any]]:
 
 
 def _read_part(part: Part, store: ObjectStore) -> bytes:
-    """Return the bytes that were committed, from an older version if the newest is damaged."""
-    data = store.get(part.key).data
-    if _is_committed(data, part):
-        return data
-    for version in store.versions(part.key)[1:]:
-        data = store.get(part.key, version=version).data
-        if _is_committed(data, part):
-            return data
-    raise ContractError("part", part.key, "restore it: its bytes are not those committed")
+    """Return the bytes that were committed, from an older version if the newest is damaged.
+
+    A part that is gone is no NotFound: that would read as a job that nobody has claimed yet.
+    """
+    for version in _versions(part.key, store):
+        with suppress(NotFound):
+            data = store.get(part.key, version=version).data
+            if _is_committed(data, part):
+                return data
+    raise ContractError("part", part.key, "restore it: it is gone, or not what was committed")
+
+
+def _versions(key: str, store: ObjectStore) -> Iterator[str | None]:
+    """Yield the versions of a key, the present one first and the others only if it will not do."""
+    yield None
+    yield from store.versions(key)
 
 
 def _is_committed(data: bytes, part: Part) -> bool:

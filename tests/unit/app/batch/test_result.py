@@ -65,6 +65,17 @@ def test_a_part_with_other_bytes_than_committed_is_an_error() -> None:
         list(read_records("j", store))
 
 
+def test_a_part_that_is_gone_is_an_error_and_no_job_that_waits() -> None:
+    store = a_store()
+    parts = (put_part(store, "j.00000", 0, 1), put_part(store, "j.00000", 2, 3))
+    store.expire(parts[1].key)
+    put_manifest(store, a_manifest("j.00000", parts=parts))
+    put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=("j.00000", "j.00001")))
+
+    with pytest.raises(ContractError, match="restore it"):
+        list(read_records("j", store))
+
+
 def test_of_a_truncated_manifest_the_last_readable_version_counts() -> None:
     store = a_store()
     put_manifest(store, a_manifest("j", parts=(put_part(store, "j", 0, 1),)))
