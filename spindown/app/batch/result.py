@@ -97,7 +97,9 @@ def _read_part(part: Part, store: ObjectStore) -> bytes:
             data = store.get(part.key, version=version).data
             if _is_committed(data, part):
                 return data
-    raise ContractError("part", part.key, "restore it: it is gone, or not what was committed")
+    raise ContractError(
+        "part", part.key, "restore it: it is gone, or its bytes are not those committed"
+    )
 
 
 def _versions(key: str, store: ObjectStore) -> Iterator[str | None]:
