@@ -96,7 +96,8 @@ def _breaker(sight: Sight) -> Iterator[Concern]:
             says=f"Launching for {sight.workload} is stopped: {_sentence(breaker.reason)}",
             mend=f"read the log /spindown/{sight.deployment}/worker/{sight.workload} and the "
             "console output of that instance, mend the image or `requirements`, and deploy: "
-            "another image closes the breaker, else one launch is tried again after an hour.",
+            "another image closes the breaker, else one launch is tried again after an hour. If "
+            "the instance was still installing, raise `scale_up_timeout` or bake its image.",
         )
 
 
