@@ -11,7 +11,7 @@ from spindown.app.work.commit import Portion
 from spindown.app.work.held import Finished, Held, LocalFile
 from spindown.contract.job.result import ItemStatus, Record
 from worker.child.runner import ItemDone
-from worker.transfer.gather import take_file
+from worker.transfer.gather import find_fault, take_file
 
 _FOREIGN = "its files lie outside its output directory"
 
@@ -63,7 +63,8 @@ class Harvest:
 
     def keep(self, done: ItemDone) -> None:
         """Turn an answer into a record, with the files that lie where they may."""
-        error, files = done.error, self._take_files(done)
+        error = done.error or next(filter(None, map(find_fault, done.files)), None)
+        files = () if error is not None else self._take_files(done)
         if files is None:
             error, files = _FOREIGN, ()
         record = Record(
@@ -97,7 +98,7 @@ class Harvest:
 
     def _take_files(self, done: ItemDone) -> tuple[LocalFile, ...] | None:
         """Return the files of an answer; None if one of them is not its own."""
-        if not done.files or done.error is not None:
+        if not done.files:
             return ()
         root = self._outputs / str(done.index)
         into = self._private() / "files" / str(next(self._numbers))

@@ -77,8 +77,8 @@ class Watch:
 
     def beat(self) -> None:
         """Extend each lease, write the worker's heartbeat, follow the policy in force."""
-        # First of all: a ledger without an answer is no reason for the dead-man check to act, nor is
-        # a disk without room one to let the leases go.
+        # First of all: a ledger without an answer is no reason for the dead-man check to act. Nor
+        # is a disk without room one to let the leases go.
         self._try("life_not_shown", self._show_life)
         for keeper in self._keepers:
             self._try("lease_not_extended", partial(keeper.beat, self._policy))

@@ -13,6 +13,10 @@ from pathlib import Path, PurePosixPath
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
+#: S3 takes keys of 1,024 bytes (Amazon S3 User Guide, "Object key names"); before the name come
+#: workload, job, part and item, 217 bytes at the most.
+NAME_BYTES_MAX = 800
+
 #: What tells a file from what it was: inode, bytes, nanoseconds of its last change.
 Stamp = tuple[int, int, int]
 
@@ -26,6 +30,18 @@ def list_files(root: Path) -> list[str]:
             if path.is_file() and not path.is_symlink():
                 found.append(path.relative_to(root).as_posix())
     return sorted(found)
+
+
+def find_fault(name: str) -> str | None:
+    """Return why no object can be named after a file, in words for a person; None: one can."""
+    try:
+        data = name.encode()
+    except UnicodeEncodeError:
+        shown = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+        return f"the name of its file {shown} is not UTF-8"
+    if len(data) > NAME_BYTES_MAX:
+        return f"the name of its file {name[:60]}... is longer than {NAME_BYTES_MAX} bytes"
+    return None
 
 
 def stamp_files(root: Path) -> Mapping[str, Stamp]:

@@ -1,5 +1,6 @@
 """A slot works jobs off: results, files, counts, what it costs, what lies in the way of an item."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,10 +11,12 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.row import JOB_RATE, spend_sort, throughput_sort, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
+from spindown.memory.interception import PortCall
 from spindown.user import Item
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
 from tests.work import WORKLOAD, WorkWorld, items
 from worker.child.runner import BatchDone, Event, ItemDone, Task
+from worker.transfer.gather import list_files
 
 
 def test_works_a_job_off_in_batches(tmp_path: Path) -> None:
@@ -172,6 +175,45 @@ def test_never_uploads_a_file_from_elsewhere(tmp_path: Path, name: str) -> None:
     [record] = slot.world.records("j")
     assert record.error == "its files lie outside its output directory"
     assert record.outputs == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (b"caf\xe9.png", r"the name of its file caf\xe9.png is not UTF-8"),
+        (
+            b"/".join([b"d" * 200] * 6),
+            f"the name of its file {'d' * 60}... is longer than 800 bytes",
+        ),
+    ],
+    ids=["Latin-1", "long"],
+)
+def test_a_file_that_no_object_can_be_named_after_fails_its_item_alone(
+    tmp_path: Path, name: bytes, says: str
+) -> None:
+    def leave(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        if batch[0].index == 0:
+            path = task.outputs / "0" / os.fsdecode(name)
+            path.parent.mkdir(parents=True)
+            path.write_text("x")
+        return [
+            *(
+                ItemDone(index=item.index, files=tuple(list_files(task.outputs / str(item.index))))
+                for item in batch
+            ),
+            BatchDone(),
+        ]
+
+    def refuse(call: PortCall) -> None:
+        if call.method in {"put", "put_file"}:
+            assert len(call.args[0].encode()) <= 1024, "S3 takes no longer key"
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=leave))
+    slot.world.before = refuse
+    slot.world.send(JOB)
+    slot.slot.step()
+    assert [r.error for r in slot.world.records("j")] == [says, None, None, None, None]
+    assert slot.world.manifest("j").state is JobState.COMPLETED
 
 
 def test_counts_items_that_had_to_be_computed_again(tmp_path: Path) -> None:
