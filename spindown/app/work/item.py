@@ -4,7 +4,7 @@ Results are known by the index of their item, so a listing or an object that cha
 two attempts must not move the items: the first claimer stores what it has read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spindown.app.port import Absent
@@ -17,8 +17,12 @@ from spindown.error import AccessDenied, ContractError, NotFound, PreconditionFa
 LIST_BYTES_MAX = 256 * 1024 * 1024
 
 
-def settle_items(job: JobMessage, ports: WorkPorts) -> tuple[Any, ...]:
+def settle_items(
+    job: JobMessage, ports: WorkPorts, *, at_most_bytes: int = LIST_BYTES_MAX
+) -> tuple[Any, ...]:
     """Return the items of a job, the same at every attempt.
+
+    ``at_most_bytes`` bounds its list, or what a prefix lists.
 
     Raises:
         ContractError: the list is not there, not declared, too large or not JSON lines.
@@ -31,7 +35,7 @@ def settle_items(job: JobMessage, ports: WorkPorts) -> tuple[Any, ...]:
     except NotFound:
         if job.stored:
             raise ContractError("stored", key, "submit the job again: its list is gone") from None
-    items = _read_source(job, ports)
+    items = _read_source(job, ports, at_most_bytes)
     if store_items(key, items, ports):
         return items
     return parse_items(ports.objects.get(key).data, key)
@@ -51,17 +55,29 @@ def store_items(key: str, items: Sequence[Any], ports: WorkPorts) -> bool:
     return True
 
 
-def _read_source(job: JobMessage, ports: WorkPorts) -> tuple[Any, ...]:
+def _read_source(job: JobMessage, ports: WorkPorts, at_most_bytes: int) -> tuple[Any, ...]:
     name, uri = (
         ("items_uri", job.items_uri) if job.items_uri else ("prefix_uri", job.prefix_uri or "")
     )
     try:
         if job.items_uri:
-            return parse_items(ports.inputs.read(uri, at_most_bytes=LIST_BYTES_MAX), uri)
-        # Consoles create empty objects whose key ends in a slash, to show a folder.
-        return tuple(found for found in ports.inputs.list(uri) if not found.endswith("/"))
+            return parse_items(ports.inputs.read(uri, at_most_bytes=at_most_bytes), uri)
+        return tuple(_list(uri, ports, at_most_bytes))
     except NotFound:
         raise ContractError(name, uri, "put the object there, then redrive the job") from None
     except AccessDenied:
         mend = "declare its prefix under the workload's inputs, deploy, then redrive the job"
         raise ContractError(name, uri, mend) from None
+
+
+def _list(uri: str, ports: WorkPorts, at_most_bytes: int) -> Iterator[str]:
+    size = 0
+    for found in ports.inputs.list(uri):
+        # Consoles create empty objects whose key ends in a slash, to show a folder.
+        if found.endswith("/"):
+            continue
+        size += len(found)
+        if size > at_most_bytes:
+            mend = f"name prefixes whose keys are {at_most_bytes} bytes at the most, a job each"
+            raise ContractError("prefix_uri", uri, mend)
+        yield found

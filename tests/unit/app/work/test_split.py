@@ -187,6 +187,18 @@ def test_says_in_one_sentence_what_is_wrong_with_a_list(job: JobMessage, says: s
     assert str(caught.value) == says
 
 
+def test_a_prefix_that_no_worker_could_hold_in_memory_is_refused() -> None:
+    world = a_world()
+    job = JobMessage(job_id="j", prefix_uri="s3://inputs/images/")
+    size = 10 * len("s3://inputs/images/10.png")
+
+    with pytest.raises(ContractError, match=f"name prefixes whose keys are {size - 1} bytes at"):
+        settle_items(job, world.ports, at_most_bytes=size - 1)
+
+    assert not world.objects.versions(items_key("j"))
+    assert len(settle_items(job, world.ports, at_most_bytes=size)) == 10
+
+
 def test_a_list_that_another_stored_first_and_that_is_damaged_is_named() -> None:
     world = a_world()
     world.just_before("put", lambda _: world.objects.put(items_key("p"), b"{"))
