@@ -28,7 +28,7 @@ from spindown.app.bill import Bill, read_bill
 from spindown.app.explain.plan import plan
 from spindown.app.reconcile.report import record_candidate
 from spindown.cli import option
-from spindown.cli.render.screen import render_status
+from spindown.cli.render.screen import open_console, render_status
 from spindown.cli.render.summary import render_bill
 from spindown.cli.session import Session, connect
 from spindown.contract.codec import encode
@@ -83,7 +83,7 @@ def demo(
     """Run the main job here: a queue, spot workers, interruptions, a bill in dollars per item."""
     from spindown.local.system import LocalSystem  # noqa: PLC0415 - heavy, and only for the demo
 
-    console = Console(stderr=as_json)
+    console = Console(stderr=True) if as_json else open_console()
     with _state(keep) as state:
         console.print("Starting the local system and deploying the core stack into it ...")
         with LocalSystem(config, scenario=scenario, state=state) as system:

@@ -1,5 +1,6 @@
 """A bill on paper: what was done, by which instances and why, at what cost an item."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 from rich.console import Group, RenderableType
@@ -19,13 +20,16 @@ _ENDINGS = {
     "idle": "ended itself: idle",
 }
 
+_DAY = timedelta(days=1)
+#: Characters of an instance's id that tell it apart.
+_ID = 10
 #: From where on a factor of one decimal says enough.
 _TOLD_IN_TIMES = 1.5
 
 
 def render_bill(bill: Bill) -> RenderableType:
     """Return a bill as tables and sentences."""
-    parts: list[RenderableType] = [_instance_table(bill), Text()]
+    parts: list[RenderableType] = [*_instance_lines(bill), Text()]
     if bill.refusals:
         parts += [Text("Refused by EC2", style="bold"), _refusal_table(bill), Text()]
     if bill.ranking is not None:
@@ -34,21 +38,19 @@ def render_bill(bill: Bill) -> RenderableType:
     return Group(*parts)
 
 
-def _instance_table(bill: Bill) -> Table:
-    table = Table(title="Instances", title_justify="left", box=None, pad_edge=False)
-    for name in ("instance", "offer", "$/h", "lived", "ended"):
-        table.add_column(name, justify="right" if name in {"$/h", "lived"} else "left")
+def _instance_lines(bill: Bill) -> Iterator[Text]:
+    """Yield a line an instance, and below it why it was taken; nothing is cut off."""
+    width = max((len(entry.offer) for entry in bill.instances), default=0)
+    yield Text("Instances", style="italic")
+    heading = f"{'instance':{_ID}}  {'offer':{width}}  {'$/h':>5}  {'lived':>5}  ended"
+    yield Text(heading, style="bold")
     for entry in bill.instances:
-        lived = (entry.ended_at or bill.end) - entry.launched_at
-        table.add_row(
-            entry.instance_id[:10],
-            entry.offer,
-            f"{entry.price_per_hour:.3f}",
-            format_seconds(lived),
-            _ENDINGS.get(entry.ended_because, entry.ended_because) or "running",
-        )
-        table.add_row("", Text(entry.why, style="dim"))
-    return table
+        lived = format_seconds((entry.ended_at or bill.end) - entry.launched_at)
+        ended = _ENDINGS.get(entry.ended_because, entry.ended_because) or "running"
+        price = f"{entry.price_per_hour:.3f}"
+        name = entry.instance_id[:_ID]
+        yield Text(f"{name:{_ID}}  {entry.offer:{width}}  {price:>5}  {lived:>5}  {ended}")
+        yield Text(f"{'':{_ID}}  {entry.why}", style="dim")
 
 
 def _refusal_table(bill: Bill) -> Table:
@@ -97,9 +99,11 @@ def _cost_table(bill: Bill) -> Table:
     if bill.cost is not None:
         table.add_row("cost per item, busy", format_cost(bill.cost.busy))
         table.add_row("cost per item, all in", format_cost(bill.cost.all_in), style="bold green")
-    if bill.kept_warm is not None:
-        note = "the first instance's type on demand, over the same span"
-        table.add_row("one machine kept warm", f"${bill.kept_warm:.5f}", note)
+    if bill.kept_warm is not None and _span(bill):
+        # Over the span itself it would look cheap: others have done its work meanwhile.
+        a_day = bill.kept_warm * (_DAY / _span(bill))
+        note = "a day, with work or without: the first instance's type on demand"
+        table.add_row("one machine kept warm", f"${a_day:,.2f}", note)
     return table
 
 

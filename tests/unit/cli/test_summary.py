@@ -1,11 +1,15 @@
 """What the bill on paper says of the order of offers."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from rich.console import Console
 
-from spindown.app.bill import RankingChange
-from spindown.cli.render.summary import ranking_sentence
+from spindown.app.bill import Bill, InstanceBill, RankingChange
+from spindown.cli.render.summary import ranking_sentence, render_bill
+from spindown.contract.row import SpendRow
+from tests.builders import NOW
 
 LEARNED = RankingChange(
     cheapest="g4dn.xlarge/us-east-1a/spot",
@@ -14,6 +18,53 @@ LEARNED = RankingChange(
     first_cost=0.5,
     last_cost=0.25,
 )
+
+
+BILL = Bill(
+    start=NOW,
+    end=NOW + timedelta(minutes=1),
+    spend=SpendRow(dollars=0.016, items=2400),
+    instances=(
+        InstanceBill(
+            instance_id="i-0123456789abcdef0",
+            offer="g6.xlarge/us-east-1a/spot",
+            price_per_hour=0.338,
+            launched_at=NOW,
+            ended_at=NOW + timedelta(seconds=26),
+            why="4th of 24 by cost per item, 4th by price; 118,895 items/h expected",
+            ended_because="interrupted",
+        ),
+    ),
+    refusals=(),
+    ranking=None,
+    kept_warm=0.01,
+)
+
+
+def lines_of(bill: Bill, width: int = 100) -> list[str]:
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(render_bill(bill))
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def test_an_instance_is_a_line_and_why_it_was_taken_another() -> None:
+    lines = lines_of(BILL)
+
+    assert lines[1] == "instance    offer                        $/h  lived  ended"
+    assert lines[2].split() == [
+        *("i-01234567", "g6.xlarge/us-east-1a/spot", "0.338", "26s"),
+        *("reclaimed,", "with", "notice"),
+    ]
+    assert lines[3] == (
+        "            4th of 24 by cost per item, 4th by price; 118,895 items/h expected"
+    )
+
+
+def test_a_machine_kept_warm_is_told_by_the_day_since_others_did_its_work_meanwhile() -> None:
+    (line,) = [line for line in lines_of(BILL) if "kept warm" in line]
+
+    assert line.split()[:6] == ["one", "machine", "kept", "warm", "$14.40", "a"]
 
 
 def test_the_best_offer_may_be_the_cheapest_by_the_hour() -> None:
