@@ -15,6 +15,7 @@ from spindown.domain.idle import poll_wait
 from spindown.domain.lease import is_quarantined, outage_wait
 from spindown.error import SpindownError
 from worker.attempt import Attempt
+from worker.child.ending import Wedged
 from worker.handover import Bench, Ending, announce
 
 _FIRST_BACK_OFF = timedelta(seconds=1)
@@ -61,16 +62,17 @@ class Slot:
             except SpindownError as exc:
                 bench.log.warning("slot_backs_off", reason=str(exc))
                 self._wait_longer()
-            except Exception:
+            except Exception as exc:
                 bench.log.exception("slot_crashed")
-                self._note_crash()
+                self._note_crash(exc)
                 self._wait_longer()
             else:
                 if not had_message and not bench.life.is_warm:
                     bench.life.wait(poll_wait(self._idle_for()))
         if bench.ahead is not None:
             bench.ahead.drop()
-        bench.runner.kill()
+        with suppress(Wedged):
+            bench.runner.kill()
         bench.transfers.shutdown(wait=False, cancel_futures=True)
         bench.life.wake()
 
@@ -180,9 +182,10 @@ class Slot:
                 bench.life.finish(_NO_GOOD)
                 bench.presence.mark_unfit(_NO_GOOD)
 
-    def _note_crash(self) -> None:
+    def _note_crash(self, fault: Exception) -> None:
         """Take no more jobs if the last ones all met a fault of this machine or of ours."""
-        self._crashes += 1
+        # What cannot be killed keeps its GPU for good.
+        self._crashes += _CRASHES_AT_MOST if isinstance(fault, Wedged) else 1
         if self._crashes >= _CRASHES_AT_MOST:
             self._bench.life.finish(_FAULTY)
             with suppress(SpindownError):

@@ -359,7 +359,7 @@ def test_powers_off_though_nobody_can_write_down_that_it_is_drained(
 ) -> None:
     one = plant(policy=PATIENT)
     one.start()
-    one.until(lambda: one.world.worker().state is WorkerState.IDLE)
+    one.until(lambda: one.world.calls["queue.receive"] > 0)
 
     def fail(call: Any) -> None:
         if call.port == "table" and call.method != "query":

@@ -127,16 +127,16 @@ class CommandRunner:
 
     def kill(self) -> None:
         """End the program with all that it has started; the next batch gets a new one."""
-        if self._preparation is not None:
-            self._preparation.kill()
-            self._preparation = None
-        if self._program is not None:
-            self._program.kill()
-            self._program = None
-        if self._call is not None:
-            self._place.clean(self._call)
-        self._close()
+        running = [one for one in (self._preparation, self._program) if one is not None]
+        self._preparation = self._program = None
         self._answers.clear()
+        try:
+            for program in running:
+                program.kill()
+        finally:
+            if self._call is not None:
+                self._place.clean(self._call)
+            self._close()
 
     def _is_ready(self, call: Call, timeout: timedelta) -> bool:
         """Start the call if what must come first has come."""

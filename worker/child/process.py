@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from worker.child.ending import describe_end
+from worker.child.ending import describe_end, reap
 from worker.child.frame import Frame, FrameReader, encode_frame, write_within
 from worker.child.output import Output
 from worker.log import EventLog
@@ -88,11 +88,11 @@ class Child:
         )
 
     def kill(self) -> None:
-        """End the process and all that it has started; reap it and close the pipes."""
+        """End the process and all that it has started; reap it and close the pipes (Wedged)."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=_AFTER_END_SECONDS if self._has_ended else 0)
         self._kill_session()
-        self._process.wait()
+        reap(self._process)
         self._reader.join(timeout=_AFTER_END_SECONDS)
         if not self._is_closed:
             os.close(self._down)

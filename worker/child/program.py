@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from worker.child.ending import reap
 from worker.child.output import Output
 
 #: What a process that ended may have left in the pipe is read for so long.
@@ -51,9 +52,9 @@ class Program:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it with all that it has started, and read its output to the end."""
+        """End it with all that it has started, and read its output to the end (raises Wedged)."""
         self._signal(signal.SIGKILL)
-        self._process.wait()
+        reap(self._process)
         self._reader.join(timeout=_AFTER_END_SECONDS)
 
     def _signal(self, number: int) -> None:

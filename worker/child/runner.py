@@ -195,17 +195,18 @@ class ChildRunner:
         return self._answers.popleft()
 
     def stop(self, grace: timedelta) -> Sequence[ItemDone]:  # noqa: ARG002 - a call of a function has no end in order
-        """End the child: a function that runs cannot be asked to stop."""
+        """End the child, since a function that runs cannot be asked to stop; return what came."""
+        given = [done for done in self._answers if isinstance(done, ItemDone)]
         self.kill()
-        return ()
+        return given
 
     def kill(self) -> None:
-        """End the child and its whole session."""
-        if self._child is not None:
-            self._child.kill()
-        self._child = None
+        """End the child and its whole session (raises Wedged)."""
+        child, self._child = self._child, None
         self._batch = None
         self._answers.clear()
+        if child is not None:
+            child.kill()
 
     def _command(self, read_fd: int, write_fd: int) -> list[str]:
         return [

@@ -9,8 +9,11 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from spindown.user import Item
 from tests.worker.child.batch import PRELUDE, Make, answers, run_batch
+from worker.child.ending import Wedged, reap
 from worker.child.runner import Broken, Event, ItemDone, Task
 
 
@@ -103,6 +106,15 @@ def test_a_setup_that_hangs_is_ended_after_its_timeout(make: Make, tmp_path: Pat
         setup_timeout=timedelta(seconds=0.3),
     )
     assert run_batch(runner, tmp_path) == [Broken("setup took longer than 0.3 s")]
+
+
+def test_nobody_waits_for_ever_for_a_process_that_the_kernel_does_not_let_go() -> None:
+    # A process that nobody has killed stands for one on which that has no effect.
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as stuck:
+        with pytest.raises(Wedged, match=r"was killed and has not ended in 0\.05 s"):
+            reap(stuck, 0.05)
+        stuck.kill()
+        reap(stuck)
 
 
 def test_a_new_child_takes_over_after_a_crash(make: Make, tmp_path: Path) -> None:

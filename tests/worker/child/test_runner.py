@@ -25,6 +25,17 @@ def test_gives_each_result_as_it_comes(make: Make, tmp_path: Path) -> None:
     assert events[-1] == BatchDone()
 
 
+def test_what_a_batch_had_given_is_there_when_it_is_stopped(make: Make, tmp_path: Path) -> None:
+    runner = make("def run(batch, ctx):\n    return [Result(item, item.value) for item in batch]\n")
+    runner.begin(Task(job_id="j", outputs=tmp_path), [Item(index, index) for index in range(9)])
+    first = None
+    while first is None:
+        first = runner.poll(timedelta(seconds=10))
+    given = [first, *runner.stop(timedelta(0))]
+    assert answers(given) == {index: index for index in range(9)}
+    assert runner.pid is None
+
+
 def test_loads_the_model_once_for_many_batches(make: Make, tmp_path: Path) -> None:
     runner = make(
         """

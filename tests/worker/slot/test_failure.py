@@ -13,6 +13,7 @@ from spindown.domain.fleet import WorkerState
 from spindown.user import Item
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
 from tests.work import WorkWorld, items
+from worker.child.ending import Wedged
 from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
 
 
@@ -108,6 +109,23 @@ def test_a_machine_without_room_takes_no_more_than_three_jobs(tmp_path: Path) ->
     assert worker.unfit_at is not None
     tried = [n for n in "abcde" if slot.world.objects.versions(f"jobs/{n}/manifest.json")]
     assert len(tried) == 3
+
+
+def test_a_process_that_cannot_be_killed_costs_its_worker_and_not_the_job(tmp_path: Path) -> None:
+    def hang(polls: int) -> None:
+        raise Wedged("process 7 was killed and has not ended in 30 s")
+
+    world = WorkWorld(clock=SystemClock())
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=hang), world=world)
+    slot.world.send(JOB)
+    slot.slot.thread.start()
+    slot.slot.thread.join(30)
+    assert not slot.slot.thread.is_alive()
+    assert world.worker().unfit_at is not None
+    assert world.lease() is None
+    assert world.queue.backlog().visible == 1
+    [failure] = world.manifest("j").failures
+    assert "Wedged: process 7 was killed" in failure.reason
 
 
 def test_a_job_that_every_worker_fails_on_ends_with_the_dead_letters(tmp_path: Path) -> None:
