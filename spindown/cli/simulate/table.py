@@ -125,7 +125,7 @@ def speed_sentence(story: Story) -> str:
     factors, faster = at_their_speed(story)
     parts = []
     cheaper = [f"{name} {factor:.1f}" for name, factor in factors if factor >= _CHEAPER_FROM]
-    others = [f"{name} {factor:.2g}" for name, factor in factors if factor < _CHEAPER_FROM]
+    others = [f"{name} {factor:.2f}" for name, factor in factors if factor < _CHEAPER_FROM]
     if cheaper:
         named = ", ".join(cheaper)
         parts.append(

@@ -111,7 +111,7 @@ def test_those_who_left_as_much_undone_are_named_together() -> None:
     assert mine.startswith("frontier-4 left 1 job undone; its cost is that of the rest. Launches")
     assert [row.times_ours for row in story.rows] == [1.0, None, None, 0.9]
     assert at_their_speed(story) == ([("baseline-3", 0.9)], [])
-    assert speed_sentence(story).endswith("is no cheaper; they cost, over it: baseline-3 0.9.")
+    assert speed_sentence(story).endswith("is no cheaper; they cost, over it: baseline-3 0.90.")
     page = write_page(story)
     assert "<b>0.9 x</b><span>is what baseline-3 costs, the cheapest other way</span>" in page
     # What did nothing is not the cheapest and fastest of all.
@@ -162,6 +162,7 @@ def test_a_policy_that_did_nothing_is_shown_without_figures_of_what_it_did() -> 
     assert re.search(r"^ours-0 +0\.00 +0\.00 +- +- +- +- +0$", table, re.MULTILINE)
     page = write_page(story)
     assert "the least possible" not in page
+    assert "<b>1 of 1</b><span>jobs were left undone</span>" in page
     assert "<td>0.00</td><td>-</td><td>-</td><td>-</td><td>-</td><td>0</td><td>-</td>" in page
     assert "Cost against delay" not in page
     told = story_to_json(story)

@@ -67,10 +67,12 @@ def _stack(axes: "Axes", bills: Sequence[object]) -> None:
 
 def _write_totals(axes: "Axes", shown: Sequence[Outcome]) -> None:
     most = max(one.result.dollars for one in shown)
-    ours = next((x.result.dollars for x in shown if x.contestant.role is Role.OURS), None)
+    ours = next(
+        (x.result.dollars for x in shown if x.contestant.role is Role.OURS and x.is_whole), None
+    )
     for row, one in enumerate(shown):
         text = f"${one.result.dollars:,.2f}"
-        if ours and one.contestant.role is not Role.OURS:
+        if ours and one.is_whole and one.contestant.role is not Role.OURS:
             text += f"  ({one.result.dollars / ours:.1f} x)"
         axes.annotate(
             text,

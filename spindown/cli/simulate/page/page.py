@@ -142,6 +142,8 @@ def _head(story: Story) -> Iterator[str]:
             (f"${ours.dollars_per_item * 1000:,.3g}", "for 1,000 items, all in"),
             (format_wait(ours.wait.p95), "within which 95 % of jobs start"),
         ]
+    if left := ours.jobs - ours.jobs_done:
+        tiles.insert(0, (f"{left:,} of {ours.jobs:,}", "jobs were left undone"))
     if story.ratio is not None:
         tiles.append((f"{story.ratio:.2f} x", f"the least possible, ${story.floor:,.2f}"))
     others = [

@@ -35,7 +35,7 @@ def plot_span(outcome: Outcome, *, start: datetime, end: float) -> str:
         handles, labels = fleet.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper right", ncols=3, fontsize=10)
         for axes in (queue, fleet):
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(0, max(axes.get_ylim()[1], 1.0))
             axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
             axes.grid(visible=False, axis="x")
         _tell_time(fleet, start, 0.0, end)
