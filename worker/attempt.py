@@ -28,6 +28,10 @@ from worker.workplace import Workplace
 _LOOK_UP = timedelta(milliseconds=200)
 #: Answers that may come one upon the other between two looks.
 _POLLS_A_LOOK = 8
+#: Results as they were told take several times as much in memory, and the interval may be half an
+#: hour: beyond this they are committed, and beyond that nothing more is taken meanwhile.
+_COMMIT_BYTES = 32 * 1024 * 1024
+_WAITING_BYTES_MAX = 4 * _COMMIT_BYTES
 _IN_VAIN = (
     f"nothing came of it in {RELEASE_AFTER / timedelta(hours=1):g} hours, for which a job may be "
     "held: let it give results as they are done, or keep a checkpoint"
@@ -215,20 +219,21 @@ class Attempt:
     def _checkpoint(self, writer: Writer) -> None:
         """Begin a commit of what is done in a row, if one is due and none is under way."""
         writer.check()
-        # The last portion goes with the end of the job, in one write.
-        if writer.is_busy or self._harvest.is_whole:
+        harvest = self._harvest
+        # The last portion goes with the end of the job, in one write. More than fits into memory
+        # waits for the commit under way, and the code for us.
+        if harvest.is_whole or (writer.is_busy and harvest.waiting_bytes < _WAITING_BYTES_MAX):
             return
         policy, now = self._bench.policy, self._bench.ports.clock.now()
         interval = writer.interval(policy, self._bench.interruption_rate)
         elapsed = now - writer.committed_at
         if self._bench.life.is_at_risk_since(writer.committed_at):
             interval = timedelta(0)
-        by_items = is_due(
-            policy, items_since=self._harvest.in_a_row, elapsed=elapsed, interval=interval
-        )
+        by_items = is_due(policy, items_since=harvest.in_a_row, elapsed=elapsed, interval=interval)
+        by_items = by_items or (harvest.in_a_row > 0 and harvest.waiting_bytes >= _COMMIT_BYTES)
         state = self._place.state.take() if by_items or elapsed >= interval else None
         if by_items or state is not None:
-            writer.begin(self._harvest.take(now, state))
+            writer.begin(harvest.take(now, state))
 
     def _commit_beside(self, held: Held, portion: Portion) -> Held:
         """Commit while computing goes on; an instance that is gone without a word tells no more."""

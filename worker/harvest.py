@@ -32,6 +32,9 @@ class Harvest:
         #: Index -> bytes of its input, and of its files.
         self._taken: dict[int, int] = {}
         self._given: dict[int, int] = {}
+        #: Index -> bytes of an answer that no commit has taken, and of all of them.
+        self._sizes: dict[int, int] = {}
+        self.waiting_bytes = 0
         self._busy_from = now
         #: The first item that no commit has taken.
         self.next = held.manifest.next_item
@@ -77,6 +80,8 @@ class Harvest:
             seconds=done.seconds,
         )
         self._results[done.index] = Finished(record=record, files=files)
+        self._sizes[done.index] = done.size
+        self.waiting_bytes += done.size
         while self.row_end in self._results:
             self.row_end += 1
 
@@ -86,6 +91,7 @@ class Harvest:
         finished = tuple(self._results.pop(index) for index in indexes)
         bytes_in = sum(self._taken.pop(index, 0) for index in indexes)
         bytes_out = sum(self._given.pop(index, 0) for index in indexes)
+        self.waiting_bytes -= sum(self._sizes.pop(index, 0) for index in indexes)
         self.next = self.row_end
         busy, self._busy_from = now - self._busy_from, now
         return Portion(

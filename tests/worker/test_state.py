@@ -1,6 +1,7 @@
 """The user's own checkpoint and what else outlives an attempt: state, output, the next message."""
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
@@ -15,6 +16,7 @@ from spindown.app.work.attachment.log import read_logs
 from spindown.app.work.held import LocalFile
 from spindown.contract.job.manifest import JobState
 from spindown.domain.policy import Policy
+from spindown.memory.interception import PortCall
 from spindown.user import Item
 from tests.slot import ScriptedRunner, SlotWorld, square
 from tests.work import items
@@ -25,6 +27,7 @@ from worker.transfer.gather import list_files, take_file
 from worker.transfer.state import UserState
 
 JOB = {"job_id": "j", "items": items(5)}
+MEBIBYTE = 1024 * 1024
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 
@@ -150,6 +153,42 @@ def test_state_that_never_changes_outlives_the_rule_that_drops_it_by_age(
     assert world.world.calls["objects.put_file"] == writes
     assert again.stored_at is not None
     assert world.world.clock.now() - again.stored_at <= timedelta(days=7)
+
+
+def test_results_are_committed_before_they_fill_the_memory(tmp_path: Path) -> None:
+    def large(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        done = [ItemDone(index=item.index, value=1, size=8 * MEBIBYTE) for item in batch]
+        return [*done, BatchDone()]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=large), batch_size=2)
+    in_line(slot)
+    slot.world.send({"job_id": "j", "items": items(10)})
+    slot.slot.step()
+    parts = slot.world.manifest("j").parts
+    assert [(part.first, part.last) for part in parts] == [(0, 3), (4, 7), (8, 9)]
+
+
+def test_who_commits_slower_than_the_code_computes_is_waited_for(tmp_path: Path) -> None:
+    def large(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        done = [ItemDone(index=item.index, value=1, size=8 * MEBIBYTE) for item in batch]
+        return [*done, BatchDone()]
+
+    def hold(call: PortCall) -> None:
+        # The first part is not through before the code has done all that it may beforehand.
+        if call.method == "put" and "parts" in call.args[0] and not beforehand:
+            while len(slot.runner.batches) < 10:
+                threading.Event().wait(0.01)
+            threading.Event().wait(0.1)
+            beforehand.append(len(slot.runner.batches))
+
+    beforehand: list[int] = []
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=large), batch_size=2)
+    slot.world.before = hold
+    slot.world.send({"job_id": "j", "items": items(60)})
+    slot.slot.step()
+    assert slot.world.manifest("j").state is JobState.COMPLETED
+    # Two batches are under way, eight wait.
+    assert beforehand == [10]
 
 
 def test_a_rebalance_recommendation_commits_at_once_and_the_job_goes_on(tmp_path: Path) -> None:

@@ -155,7 +155,8 @@ class ResultReader:
         if error is not None:
             return ItemDone(index=index, error=str(error)[:_ERROR_CHARACTERS], seconds=seconds)
         files = tuple(list_files(self._call.task.outputs / str(index)))
-        return ItemDone(index=index, value=row.get("value"), files=files, seconds=seconds)
+        value, size = row.get("value"), len(line)
+        return ItemDone(index=index, value=value, files=files, seconds=seconds, size=size)
 
 
 def _load(data: bytes) -> Any:

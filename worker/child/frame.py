@@ -60,6 +60,8 @@ class FrameReader:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._buffer = bytearray()
+        #: Length of the last frame that was read.
+        self.frame_bytes = 0
 
     def next(self, seconds: float) -> Frame | None:
         """Return the next frame, None if it does not come in time (EOFError: none will)."""
@@ -84,5 +86,6 @@ class FrameReader:
         if len(self._buffer) < end:
             return None
         frame: Frame = json.loads(self._buffer[_LENGTH.size : end])
+        self.frame_bytes = length
         del self._buffer[:end]
         return frame

@@ -61,6 +61,11 @@ class Child:
         """Return its process id, which is that of its session too."""
         return self._process.pid
 
+    @property
+    def frame_bytes(self) -> int:
+        """Return the length of the last frame that it has sent."""
+        return self._frames.frame_bytes
+
     def send(self, frame: Frame) -> None:
         """Send a frame; a child that does not read it is killed, which ends the line."""
         if not write_within(self._down, encode_frame(frame), _WRITE_SECONDS):

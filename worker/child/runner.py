@@ -46,6 +46,8 @@ class ItemDone:
     seconds: float = 0.0
     #: Relative to the item's output directory.
     files: tuple[str, ...] = ()
+    #: Bytes that the answer took to tell, which it takes in memory at the least.
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ class ChildRunner:
     def _take(self, child: Child, frame: Frame) -> Event | None:
         match frame["type"]:
             case "results":
-                return self._take_results(frame)
+                return self._take_results(frame, child.frame_bytes)
             case "ready":
                 child.is_ready = True
                 self._hand_over()
@@ -187,8 +189,9 @@ class ChildRunner:
             case _:
                 return self._break(child.describe_end(out_of_memory=self._kills.has_killed))
 
-    def _take_results(self, frame: Frame) -> Event:
-        self._answers.extend(_item_done(one) for one in frame["results"])
+    def _take_results(self, frame: Frame, size: int) -> Event:
+        share = size // max(len(frame["results"]), 1)
+        self._answers.extend(_item_done(one, share) for one in frame["results"])
         if frame["done"]:
             self._batch = None
             self._answers.append(BatchDone())
@@ -252,11 +255,12 @@ class ChildRunner:
         return Broken(reason)
 
 
-def _item_done(frame: Frame) -> ItemDone:
+def _item_done(frame: Frame, size: int) -> ItemDone:
     return ItemDone(
         index=frame["index"],
         value=frame.get("value"),
         error=frame.get("error"),
         seconds=frame["seconds"],
         files=tuple(frame.get("files", ())),
+        size=size,
     )

@@ -87,6 +87,9 @@ def test_gives_each_result_as_it_is_written(make: Make, tmp_path: Path) -> None:
     assert answers(events) == {0: 0, 1: 2, 2: "not today"}
     assert events[-1] == BatchDone()
     assert [e.files for e in events if isinstance(e, ItemDone)] == [("deep/a.txt",)] * 2 + [()]
+    assert [e.size > 10 for e in events if isinstance(e, ItemDone) and e.error is None] == [
+        True
+    ] * 2
     assert runner.pid is None
 
 

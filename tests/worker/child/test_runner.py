@@ -36,6 +36,12 @@ def test_what_a_batch_had_given_is_there_when_it_is_stopped(make: Make, tmp_path
     assert runner.pid is None
 
 
+def test_tells_how_many_bytes_an_answer_took(make: Make, tmp_path: Path) -> None:
+    runner = make("def run(batch, ctx):\n    return [Result(item, 'x' * 1000) for item in batch]\n")
+    *done, _ = run_batch(runner, tmp_path)
+    assert [1000 < one.size < 1200 for one in done if isinstance(one, ItemDone)] == [True] * 3
+
+
 def test_loads_the_model_once_for_many_batches(make: Make, tmp_path: Path) -> None:
     runner = make(
         """
