@@ -3,6 +3,14 @@
 The judge of the policy: what a month of a given traffic on a given market costs, and how long
 work waits. Nothing of the control plane or of what a worker does with a job is modelled; it is
 the code that runs on AWS.
+
+Where to begin: ``scenario`` is what goes in and ``result`` what comes out; ``run`` turns the crank.
+``agenda`` is the heap of events with the clock. ``world`` puts the ports together: ``compute`` is
+EC2 (over ``spindown.memory``, which knows prices and bills), ``handout`` the polls at the queue,
+``port`` a quicker table. ``worker``, ``slot`` and ``attempt`` do in events what ``worker.daemon``,
+``worker.slot`` and ``worker.attempt`` do in threads; ``site`` is what they share. ``record`` takes
+notes of all. ``fault`` is what goes wrong, ``sample`` makes traffic and markets, ``baseline`` is
+what people run instead, ``bound`` what nobody can do without.
 """
 
 from spindown.simulator.baseline import (

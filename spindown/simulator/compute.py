@@ -47,9 +47,13 @@ class Watcher(Protocol):
 
 @dataclass(slots=True)
 class _Living:
+    """An instance that has not ended."""
+
     pool: Pool
     region: str
+    #: Its end by chance, if any; None: only a fall of capacity takes it.
     reclaim: Planned | None = None
+    #: EC2 has announced that it takes it.
     is_leaving: bool = False
 
 

@@ -27,6 +27,8 @@ _CHECKPOINT = 1.0
 
 
 class _Errand:
+    """The one job, and whatever works on it; hears of its instances as a watcher."""
+
     def __init__(
         self, scenario: SimScenario, rule: Callable[[Seen], Move], deadline: float, seed: int
     ) -> None:

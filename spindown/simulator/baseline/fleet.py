@@ -23,6 +23,8 @@ _LOOKS_KEPT = 32
 
 
 class _Fleet:
+    """The queue, the machines and the rule of one baseline; hears of its instances as a watcher."""
+
     def __init__(self, scenario: SimScenario, baseline: Baseline, seed: int) -> None:
         self.scenario = scenario
         self.baseline = baseline

@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 from spindown.domain.offer import CapacityType
 from spindown.simulator.baseline.rule import (
-    Alarm,
     BacklogTarget,
+    DepthAlarm,
     MachinePerJob,
     Rule,
     Utilisation,
@@ -76,7 +76,7 @@ class Baseline:
 
 
 def _alarm(_scenario: SimScenario, _throughput: float) -> Rule:
-    return Alarm()
+    return DepthAlarm()
 
 
 def _pending(_scenario: SimScenario, _throughput: float) -> Rule:

@@ -48,7 +48,7 @@ class Rule(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alarm:
+class DepthAlarm:
     """One machine more at each look while something waits that no machine will take."""
 
     #: From a message to the alarm that sees it: metrics come by the minute, the alarm after.

@@ -96,6 +96,8 @@ class Supply:
 
 
 class _Stall:
+    """One type in one zone, as spot and on demand."""
+
     def __init__(
         self, listing: Listing, throughput: float, zone: Zone, *, is_refunded: bool
     ) -> None:
