@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from spindown.cli import option
+from spindown.cli.render.screen import open_console
 from spindown.error import NotFound
 from spindown.local import TICK, daemon
 from spindown.local.status import SystemStatus
@@ -83,7 +83,9 @@ def _print(status: SystemStatus) -> None:
     print(f"{status.deployment} at {status.endpoint}, process {status.pid}")
     for queue in status.queues:
         print(f"  {queue.name}: {queue.visible} waiting, {queue.in_flight} in flight")
-    table = Table("instance", "type", "zone", "capacity", "$/h", "state", "console", box=None)
+    table = Table(box=None, pad_edge=False)
+    for name in ("instance", "type", "zone", "capacity", "$/h", "state", "console"):
+        table.add_column(name, overflow="fold")
     for instance in status.instances:
         table.add_row(
             instance.instance_id,
@@ -95,4 +97,4 @@ def _print(status: SystemStatus) -> None:
             instance.console,
         )
     if status.instances:
-        Console().print(table)
+        open_console().print(table)
