@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from spindown.app.port import Absent, Matches, ObjectSummary, StoredObject
 from spindown.aws.error import translated
 from spindown.contract.location import Location, check_declared
-from spindown.error import ContractError, PreconditionFailed, SpindownError, Unreachable
+from spindown.error import (
+    AccessDenied,
+    ContractError,
+    PreconditionFailed,
+    SpindownError,
+    Unreachable,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -20,6 +26,34 @@ if TYPE_CHECKING:
 
 #: If-Match on a key that has no object is answered with 404.
 _GONE: Mapping[str, type[SpindownError]] = {"NoSuchKey": PreconditionFailed}
+
+#: What cannot be read today or tomorrow, as if it were denied: an archived object that nobody has
+#: restored, and what is encrypted with a key that is off or gone. Taken for a fault of S3, it would
+#: be tried for half a day, a machine each time. And the other way round: what is wrong with our
+#: credentials or our clock is no fault of an input (Amazon S3 API Reference, "Error responses").
+_OF_INPUTS: Mapping[str, type[SpindownError]] = {
+    **dict.fromkeys(
+        (
+            "InvalidObjectState",
+            "KMS.DisabledException",
+            "KMS.InvalidKeyUsageException",
+            "KMS.KMSInvalidStateException",
+            "KMS.NotFoundException",
+        ),
+        AccessDenied,
+    ),
+    **dict.fromkeys(
+        (
+            "ExpiredToken",
+            "InvalidAccessKeyId",
+            "InvalidToken",
+            "RequestExpired",
+            "RequestTimeTooSkewed",
+            "SignatureDoesNotMatch",
+        ),
+        Unreachable,
+    ),
+}
 
 
 class S3ObjectStore:
@@ -101,7 +135,7 @@ class S3InputSource:
     def read(self, uri: str, *, at_most_bytes: int) -> bytes:
         """Read an object; one that is too large is not downloaded."""
         at = check_declared(uri, self._declared)
-        with translated():
+        with translated(_OF_INPUTS):
             answer = self._client.get_object(Bucket=at.bucket, Key=at.key)
             with answer["Body"] as body:
                 if answer["ContentLength"] > at_most_bytes:
@@ -118,7 +152,7 @@ class S3InputSource:
     def fetch(self, uri: str, path: Path) -> None:
         """Download an object to a local file."""
         at = check_declared(uri, self._declared)
-        with _transferring():
+        with _transferring(_OF_INPUTS):
             self._client.download_file(at.bucket, at.key, str(path))
 
 
@@ -129,12 +163,14 @@ def _list(client: "S3Client", bucket: str, prefix: str) -> "Iterator[ObjectTypeD
 
 
 @contextmanager
-def _transferring() -> Iterator[None]:
+def _transferring(
+    exceptions: Mapping[str, type[SpindownError]] | None = None,
+) -> Iterator[None]:
     """Raise our errors for those of a managed transfer."""
     from boto3.exceptions import Boto3Error  # noqa: PLC0415 - functions do without boto3
 
     try:
-        with translated():
+        with translated(exceptions):
             yield
     except Boto3Error as error:
         raise Unreachable(f"the transfer failed: {error}") from error

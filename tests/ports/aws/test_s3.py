@@ -8,7 +8,7 @@ import pytest
 from botocore.stub import Stubber
 
 from spindown.app.port import Absent, Matches
-from spindown.aws.s3 import S3ObjectStore
+from spindown.aws.s3 import S3InputSource, S3ObjectStore
 from spindown.error import AccessDenied, NotFound, Throttled, Unreachable, WriteConflict
 
 
@@ -84,3 +84,28 @@ def test_a_transfer_that_is_refused_leaves_no_file(
     with pytest.raises(AccessDenied):
         store.get_file("a", tmp_path / "a")
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "expected"),
+    [
+        pytest.param("InvalidObjectState", 403, AccessDenied, id="archived"),
+        pytest.param("KMS.DisabledException", 400, AccessDenied, id="its key is off"),
+        pytest.param("ExpiredToken", 400, Unreachable, id="our credentials are old"),
+        pytest.param("RequestTimeTooSkewed", 403, Unreachable, id="our clock is wrong"),
+    ],
+)
+def test_only_what_is_wrong_with_an_input_is_held_against_it(
+    session: boto3.Session, tmp_path: Path, code: str, status: int, expected: type[Exception]
+) -> None:
+    client = session.client("s3")
+    inputs = S3InputSource(client, ["s3://archive/"])
+    with Stubber(client) as stub:
+        stub.add_client_error("get_object", code, "restore it", http_status_code=status)
+        with pytest.raises(expected, match="restore it"):
+            inputs.read("s3://archive/a.json", at_most_bytes=9)
+
+        stub.add_response("head_object", {"ContentLength": 3, "ETag": '"1"'})
+        stub.add_client_error("get_object", code, "restore it", http_status_code=status)
+        with pytest.raises(expected, match="restore it"):
+            inputs.fetch("s3://archive/a.png", tmp_path / "a.png")
