@@ -64,7 +64,12 @@ def word_mend(kind: str, context: Mapping[str, Any], message: str) -> str:
 
 def _is_branch(step: str) -> bool:
     """Tell pydantic's own names of union branches from keys of the document."""
-    return any(mark in step for mark in "[]()") or step in {"int", "literal", "str"}
+    return any(mark in step for mark in "[]()") or step in {
+        "constrained-float",
+        "int",
+        "literal",
+        "str",
+    }
 
 
 def _dig(document: object, where: list[str]) -> object:

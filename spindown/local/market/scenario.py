@@ -5,6 +5,7 @@ file plays the same on every run; what is random draws from `seed`.
 """
 
 import tomllib
+from collections.abc import Mapping
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from importlib.resources import files
@@ -14,6 +15,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from spindown.config import parse_duration
+from spindown.config.complaint import translate
 from spindown.domain.offer import CapacityType
 from spindown.error import BadInput
 
@@ -25,6 +27,8 @@ class ScenarioError(BadInput):
 
 
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
+#: USD per hour.
+Price = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class _Part(BaseModel):
@@ -47,15 +51,19 @@ class Spread(_Part):
         return self
 
 
-Boot = Spread | Duration
+def _read_boot(value: object) -> object:
+    return value if isinstance(value, Mapping) else parse_duration(value)
+
+
+Boot = Annotated[Spread | timedelta, BeforeValidator(_read_boot)]
 
 
 class TypeMarket(_Part):
     """What one instance type costs and how fast it is; prices in USD per hour."""
 
-    on_demand: float | dict[str, float]
+    on_demand: Price | dict[str, Price]
     #: Zone name to price. A zone that is missing sells no spot capacity of this type.
-    spot: dict[str, float] = {}
+    spot: dict[str, Price] = {}
     boot: Boot | None = None
     #: Computing speed relative to 1.0, which the hypervisor enforces on the guest.
     speed: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -80,7 +88,7 @@ class PriceMove(_PoolRule):
     """At a given time the spot price of matching pools becomes this."""
 
     at: Duration
-    spot: Annotated[float, Field(gt=0)]
+    spot: Price
 
 
 class PriceWalk(_Part):
@@ -175,7 +183,7 @@ class Scenario(_Part):
     regions: Annotated[tuple[str, ...], Field(min_length=1)]
     type: Annotated[dict[str, TypeMarket], Field(min_length=1)]
     #: Service Quotas code to vCPUs. A code that is missing has the default of a new AWS account.
-    quota: dict[str, float] = {}
+    quota: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
     delay: Delays = Delays()
     price: tuple[PriceMove, ...] = ()
     walk: PriceWalk | None = None
@@ -197,14 +205,15 @@ class Scenario(_Part):
 def parse_scenario(text: str, *, origin: str) -> Scenario:
     """Read a scenario from TOML; raise `ScenarioError` naming `origin`, the key and the mend."""
     try:
-        return Scenario.model_validate(tomllib.loads(text))
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(origin, text, f"mend the TOML, {error}") from error
+        raise ScenarioError("scenario", origin, f"mend the TOML: {error}") from error
+    try:
+        return Scenario.model_validate(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join([origin, *(str(step) for step in first["loc"])])
-        reason = first["msg"].removeprefix("Value error, ")
-        raise ScenarioError(field, first["input"], reason[0].lower() + reason[1:]) from error
+        found = translate(error, Scenario, document)
+        field = f"{origin}.{found.field}".rstrip(".")
+        raise ScenarioError(field, found.value, found.mend) from error
 
 
 def load_scenario(name_or_path: str | Path) -> Scenario:
@@ -213,7 +222,11 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
     if path.suffix == ".toml":
         if not path.is_file():
             raise ScenarioError("scenario", str(path), "name a file that exists")
-        return parse_scenario(path.read_text(encoding="utf-8"), origin=path.name)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ScenarioError("scenario", str(path), "save it as UTF-8") from error
+        return parse_scenario(text, origin=path.name)
     shipped = files("spindown.local").joinpath("scenario")
     source = shipped.joinpath(f"{path.name}.toml")
     if not source.is_file():

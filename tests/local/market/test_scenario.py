@@ -1,5 +1,7 @@
 """Scenario files: those that ship, and the sentences about those that are wrong."""
 
+from pathlib import Path
+
 import pytest
 
 from spindown.local.market.catalogue import instance_types, is_offered
@@ -37,7 +39,32 @@ def test_shipped_scenarios_sell_what_exists_where_it_exists(name: str) -> None:
             "type g5.2xlarge has a spot price in eu-west-1a, outside of regions",
             id="zone-elsewhere",
         ),
-        pytest.param("\n[walks]\n", "test.walks", id="misspelt"),
+        pytest.param("\n[walks]\n", "test.walks is {}: did you mean walk?", id="misspelt"),
+        pytest.param(
+            '\n[type."g5.2xlarge"]\nboot = "4s"\n',
+            "test.type.g5.2xlarge.on_demand is not set: write this key",
+            id="no price",
+        ),
+        pytest.param(
+            '\n[type."g5.2xlarge"]\non_demand = -1\n',
+            "test.type.g5.2xlarge.on_demand is -1: make it greater than 0",
+            id="a price below nothing",
+        ),
+        pytest.param(
+            '\n[type."g5.2xlarge"]\non_demand = 1.0\nspot = { us-east-1a = "x" }\n',
+            "test.type.g5.2xlarge.spot.us-east-1a is 'x': write a number",
+            id="a price in words",
+        ),
+        pytest.param(
+            '\n[type."g5.2xlarge"]\non_demand = 1.0\nboot = "soon"\n',
+            "test.type.g5.2xlarge.boot is 'soon': write a duration such as",
+            id="a boot in words",
+        ),
+        pytest.param(
+            '\n[type."g5.2xlarge"]\non_demand = 1.0\nboot = { median = "9s", p95 = "1s" }\n',
+            "test.type.g5.2xlarge.boot is {'median': '9s', 'p95': '1s'}: median must be above zero",
+            id="quantiles the wrong way round",
+        ),
         pytest.param("\nnot toml", "mend the TOML", id="no-toml"),
     ],
 )
@@ -46,6 +73,14 @@ def test_a_wrong_scenario_gets_one_sentence(extra: str, sentence: str) -> None:
         parse_scenario(PLAIN + extra, origin="test")
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_other_bytes_than_text_gets_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_bytes(b"\xff\xfe")
+
+    with pytest.raises(ScenarioError, match="save it as UTF-8"):
+        load_scenario(path)
 
 
 def test_an_unknown_name_lists_the_shipped_ones() -> None:
