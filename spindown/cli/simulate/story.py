@@ -1,13 +1,16 @@
 """What a contest has shown, as figures that the terminal, JSON and the page have in common."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import Any
 
 from spindown.cli.history.gather import Gathered
 from spindown.cli.simulate.contest import Outcome, Role
-from spindown.domain.offer import HOURS_PER_MONTH
+from spindown.domain.offer import HOURS_PER_MONTH, extra_price_per_hour
 from spindown.simulator import SimResult, bound
+from spindown.simulator.bound.supply import Track
 
 _HOUR = 3600.0
 #: Start delays whose bounds make the curve, seconds.
@@ -98,6 +101,28 @@ def at_their_speed(story: Story) -> tuple[list[tuple[str, float]], list[str]]:
         else:
             faster.append(row.name)
     return factors, faster
+
+
+def say_obstacle(story: Story) -> str:
+    """Say what keeps this policy from doing all of the work, as far as its settings tell; or ""."""
+    policy, scenario = story.outcomes[0].contestant.policy, story.gathered.scenario
+    if policy.max_workers < 1:
+        return "Nothing is launched with max_workers = 0."
+    ceiling = policy.max_price_per_hour - extra_price_per_hour(scenario.root_volume_gib)
+    sold = [Track(zone.spot, None) for each in scenario.listings for zone in each.zones.values()]
+    moves = {at for each in scenario.listings for z in each.zones.values() for at, _ in z.spot}
+    always = min((x.on_demand for x in scenario.listings if x.on_demand), default=math.inf)
+    for at in sorted(moves):
+        prices = [price for pool in sold if (price := pool.at(at)) is not None]
+        if at <= scenario.length and min(always, *prices) > ceiling:
+            when = (
+                ""
+                if at <= 0.0
+                else f" from {scenario.start + timedelta(seconds=at):%d %b %H:%M} on"
+            )
+            most = f"${policy.max_price_per_hour:,.2f}"
+            return f"Nothing on sale costs max_price_per_hour = {most} or less{when}."
+    return ""
 
 
 def tell(gathered: Gathered, outcomes: Sequence[Outcome]) -> Story:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from spindown.cli.render.count import say_count
 from spindown.cli.simulate.contest import Role
-from spindown.cli.simulate.story import Row, Story, at_their_speed
+from spindown.cli.simulate.story import Row, Story, at_their_speed, say_obstacle
 from spindown.simulator.scenario import DAY
 
 _MINUTE, _HOUR = 60.0, 3600.0
@@ -103,7 +103,7 @@ def _sentences(story: Story) -> Iterator[Text]:
 
 
 def unfinished_sentences(story: Story) -> Iterator[str]:
-    """Say who has left work undone, and where it was the budget."""
+    """Say who has left work undone, and where settings or the budget keep it from being done."""
     budget = story.gathered.subject.budget_per_month
     names: dict[tuple[int, bool], list[str]] = {}
     for row in (*story.rows, *story.frontier):
@@ -115,8 +115,10 @@ def unfinished_sentences(story: Story) -> Iterator[str]:
         each, their = (" each", "their") if len(those) > 1 else ("", "its")
         undone = say_count(unfinished, "job")
         said = f"{named} left {undone} undone{each}; {their} cost is that of the rest."
-        if budget is not None and not is_baseline:
-            said += f" Launches stop at the budget of ${budget:,.2f} a month."
+        if not is_baseline:
+            said += f" {obstacle}" if (obstacle := say_obstacle(story)) else ""
+            if budget is not None:
+                said += f" Launches stop at the budget of ${budget:,.2f} a month."
         yield said
 
 

@@ -15,7 +15,13 @@ from spindown.cli.history.price import Prices
 from spindown.cli.history.subject import default_subject
 from spindown.cli.simulate.contest import Contestant, Outcome, Role
 from spindown.cli.simulate.page.page import write_page
-from spindown.cli.simulate.story import Story, at_their_speed, story_to_json, tell
+from spindown.cli.simulate.story import (
+    Story,
+    at_their_speed,
+    say_obstacle,
+    story_to_json,
+    tell,
+)
 from spindown.cli.simulate.table import (
     floor_sentence,
     render_story,
@@ -25,7 +31,7 @@ from spindown.cli.simulate.table import (
 from spindown.domain.policy import Policy
 from spindown.simulator import simulate
 from spindown.simulator.result import CAUSES
-from tests.simulator.scene import HOUR, a_scenario
+from tests.simulator.scene import HOUR, a_listing, a_scenario, a_zone
 
 
 def a_story(*points: tuple[Role, float, float]) -> Story:
@@ -118,6 +124,40 @@ def test_those_who_left_as_much_undone_are_named_together() -> None:
     plot = page[page.index("Cost against delay") : page.index("The bill by cause")]
     assert "baseline-3" in plot
     assert "baseline-1" not in plot
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        pytest.param({}, "", id="nothing that the settings tell"),
+        pytest.param({"max_workers": 0}, "Nothing is launched with max_workers = 0.", id="nobody"),
+        pytest.param(
+            {"max_price_per_hour": 0.21},
+            "Nothing on sale costs max_price_per_hour = $0.21 or less.",
+            id="volume and address make it dearer",
+        ),
+        pytest.param({"max_price_per_hour": 0.25}, "", id="dear enough"),
+    ],
+)
+def test_what_keeps_a_policy_from_its_work_is_said(changes: dict[str, float], said: str) -> None:
+    story = a_story((Role.OURS, 0.5, 600.0))
+    (outcome,) = story.outcomes
+    policy = replace(outcome.contestant.policy, **changes)  # type: ignore[arg-type]
+    kept = replace(outcome, contestant=replace(outcome.contestant, policy=policy))
+    story = replace(story, outcomes=(kept,))
+
+    assert say_obstacle(story) == said
+    assert said in next(iter(unfinished_sentences(story)))
+
+
+def test_a_price_that_rises_beyond_what_is_allowed_is_told_with_its_time() -> None:
+    story = a_story((Role.OURS, 0.5, 600.0))
+    zone = a_zone(spot=((0.0, 0.20), (1800.0, 3.0)))
+    dear = a_listing(on_demand=None, zones={"us-west-2a": zone})
+    gathered = replace(story.gathered, prices=Prices(source="here", listings=(dear,)))
+
+    said = say_obstacle(replace(story, gathered=gathered))
+    assert said == "Nothing on sale costs max_price_per_hour = $2.00 or less from 05 Jan 00:30 on."
 
 
 def on_a_screen(story: Story, width: int) -> str:
