@@ -1,4 +1,4 @@
-"""A job with a deadline, for real: it loses its spot, waits for spot, and is done in time."""
+"""Jobs with a deadline, for real: one waits for spot and is done in time, one goes back to spot."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -8,10 +8,11 @@ import pytest
 
 from spindown.app.batch.result import read_progress
 from spindown.domain.offer import CapacityType
-from spindown.local.market import MarketInstance
+from spindown.local.market import MarketInstance, Scenario
 from spindown.local.market.instance import Reason
+from spindown.local.market.scenario import DryPool
 from tests.e2e.world import SWIFT, World, deployed, found
-from tests.local.world import at_once
+from tests.local.world import at_once, launch
 
 pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
 
@@ -27,8 +28,26 @@ def run(batch, ctx):
         time.sleep(0.4)
         yield Result(item, item.value)
 """
-#: One pool alone: once that is dry there is no spot. Without `finish_within` the ladder would open
-#: after a second, since `start_within` has passed.
+#: Says which items it computes, and takes its time over them until it is told to make haste.
+_CODE_THAT_TELLS = """
+import time
+from pathlib import Path
+from spindown.user import Result
+
+HERE = Path({here!r})
+
+def run(batch, ctx):
+    for item in batch:
+        if not (HERE / "haste").exists():
+            time.sleep(0.3)
+        with (HERE / "computed").open("a") as told:
+            told.write(str(item.value) + " ")
+        yield Result(item, item.value)
+"""
+#: Long enough that two machines for a boot pay, also where boots are slow.
+MANY_ITEMS = 400
+#: One pool alone for each: once that is dry there is no spot. Without `finish_within` the ladder
+#: would open after a second, since `start_within` has passed.
 _CONFIG = f"""
 [deployment]
 name = "e2e"
@@ -47,7 +66,30 @@ instance_types = ["g6.xlarge"]
 {SWIFT.replace('idle_timeout = "3s"', 'idle_timeout = "20s"')}finish_within = "{WITHIN.seconds}s"
 checkpoint_interval = "1s"
 commit_margin = "1s"
+
+[workload.back.run]
+entrypoint = "back:run"
+code = "back"
+batch_size = 1
+
+[workload.back.requirements]
+instance_types = ["g5.xlarge"]
+
+[workload.back.policy]
+{SWIFT.replace("max_workers = 1", "max_workers = 2")}finish_within = "1h"
+unavailable_for = "1s"
+unavailable_at_most = "2s"
+checkpoint_interval = "1s"
+commit_margin = "1s"
 """
+
+
+def a_market() -> Scenario:
+    """Return a market that has one g5.xlarge as spot, at a twentieth of its price."""
+    usual = at_once()
+    cheap = usual.type["g5.xlarge"].model_copy(update={"spot": {"us-east-1a": 0.05}})
+    one = DryPool(type="g5.xlarge", capacity_type=CapacityType.SPOT, capacity=1)
+    return usual.model_copy(update={"type": {**usual.type, "g5.xlarge": cheap}, "dry": (one,)})
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +97,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("deadline")
     (directory / "slow").mkdir()
     (directory / "slow" / "slow.py").write_text(_CODE, encoding="utf-8")
+    (directory / "back").mkdir()
+    code = _CODE_THAT_TELLS.format(here=str(directory))
+    (directory / "back" / "back.py").write_text(code, encoding="utf-8")
     path = directory / "spindown.toml"
     path.write_text(_CONFIG, encoding="utf-8")
-    with deployed(path, at_once()) as world:
+    with deployed(path, a_market()) as world:
         yield world
 
 
-def bought(world: World, kind: CapacityType) -> list[MarketInstance]:
-    return [one for one in world.instances("slow") if one.capacity_type is kind]
+def bought(world: World, workload: str, kind: CapacityType) -> list[MarketInstance]:
+    return [one for one in world.instances(workload) if one.capacity_type is kind]
 
 
 def a_wait_for_spot(world: World) -> Any:
@@ -87,20 +132,48 @@ def test_a_job_waits_for_spot_as_long_as_it_can_and_is_done_on_demand_in_time(
 
     store = world.session.work_store("slow")
     found(lambda: read_progress("due", store).items_done > 20)
-    (first,) = bought(world, CapacityType.SPOT)
+    (first,) = bought(world, "slow", CapacityType.SPOT)
     world.system.market.interrupt(first.instance_id, notice=NOTICE, dry_for=timedelta(hours=1))
 
     told = a_wait_for_spot(world)
     assert told["job_id"] == "due"
-    assert bought(world, CapacityType.ON_DEMAND) == []
+    assert bought(world, "slow", CapacityType.ON_DEMAND) == []
     done = world.finished("due")
     took = datetime.now(UTC) - sent_at
 
     assert (done.state, done.interruptions, took < WITHIN) == ("completed", 1, True)
     assert [record["item"] for record in world.records("due")] == list(range(ITEMS))
-    (spot,), (last,) = (bought(world, kind) for kind in CapacityType)
+    (spot,), (last,) = (bought(world, "slow", kind) for kind in CapacityType)
     assert (spot.reason, spot.launched_at < sent_at) == (Reason.RECLAIMED, True)
     # What is known of boots may have changed since, and with it what is held back for them.
     waits_until = datetime.fromisoformat(told["waits_until"])
     assert last.launched_at - waits_until > timedelta(seconds=-10)
     assert world.session.status("slow").troubles == ()
+
+
+def test_a_job_that_had_to_go_on_demand_goes_back_to_spot_once_there_is_some(world: World) -> None:
+    others = launch(world.system, "g5.xlarge")
+    world.send("back", {"items": list(range(MANY_ITEMS)), "job_id": "back"})
+    store = world.session.work_store("back")
+    found(lambda: read_progress("back", store).items_done > 5)
+    # Nothing is measured yet, so it does not wait for the spot that others have.
+    (dear,) = world.instances("back")
+    assert dear.capacity_type is CapacityType.ON_DEMAND
+
+    world.system.market.terminate(others)
+    found(lambda: read_progress("back", store).epoch == 2)
+    (cheap,) = bought(world, "back", CapacityType.SPOT)
+    (world.directory / "haste").touch()
+    done = world.finished("back")
+
+    assert (done.state, done.interruptions, done.losses, done.epoch) == ("completed", 0, 0, 2)
+    assert [record["item"] for record in world.records("back")] == list(range(MANY_ITEMS))
+    computed = (world.directory / "computed").read_text(encoding="utf-8").split()
+    assert [int(each) for each in computed] == list(range(MANY_ITEMS))
+    # It ended by itself, and only after the other machine was there; no third one was needed.
+    (dear,) = bought(world, "back", CapacityType.ON_DEMAND)
+    assert dear.reason is Reason.GUEST
+    assert dear.ended_at is not None
+    assert dear.ended_at > cheap.launched_at
+    assert len(world.instances("back")) == 2
+    assert world.session.status("back").troubles == ()

@@ -62,8 +62,8 @@ def at_once() -> Scenario:
     return scenario.model_copy(update={"delay": delays, "type": types})
 
 
-def launch(system: LocalSystem) -> str:
-    """Launch one instance from a template of its own; return its id."""
+def launch(system: LocalSystem, instance_type: str = "g6.xlarge") -> str:
+    """Launch one spot instance from a template of its own; return its id."""
     ec2 = system.client("ec2")
     template = ec2.create_launch_template(
         LaunchTemplateName="guest",
@@ -84,7 +84,7 @@ def launch(system: LocalSystem) -> str:
                     "LaunchTemplateId": template["LaunchTemplateId"],
                     "Version": "1",
                 },
-                "Overrides": [{"InstanceType": "g6.xlarge", "SubnetId": subnet["SubnetId"]}],
+                "Overrides": [{"InstanceType": instance_type, "SubnetId": subnet["SubnetId"]}],
             }
         ],
         SpotOptions={"AllocationStrategy": "capacity-optimized-prioritized"},
