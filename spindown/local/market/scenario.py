@@ -7,6 +7,7 @@ file plays the same on every run; what is random draws from `seed`.
 import tomllib
 from collections.abc import Mapping
 from datetime import timedelta
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +19,7 @@ from spindown.config import parse_duration
 from spindown.config.complaint import translate
 from spindown.domain.offer import CapacityType
 from spindown.error import BadInput
+from spindown.local.market.catalogue import instance_types
 
 Pattern = Annotated[str, Field(min_length=1)]
 
@@ -226,7 +228,7 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise ScenarioError("scenario", str(path), "save it as UTF-8") from error
-        return parse_scenario(text, origin=path.name)
+        return _check_types(parse_scenario(text, origin=path.name), origin=path.name)
     shipped = files("spindown.local").joinpath("scenario")
     source = shipped.joinpath(f"{path.name}.toml")
     if not source.is_file():
@@ -235,3 +237,14 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
             "scenario", str(path), f"name a .toml file or one of {', '.join(names)}"
         )
     return parse_scenario(source.read_text(encoding="utf-8"), origin=path.name)
+
+
+def _check_types(scenario: Scenario, *, origin: str) -> Scenario:
+    """Return the scenario if EC2 knows what it sells; of anything else nothing could be launched."""
+    known = instance_types()
+    for name in scenario.type:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            mend = f"did you mean {close[0]}?" if close else "name an instance type of EC2"
+            raise ScenarioError(f"{origin}.type", name, mend)
+    return scenario

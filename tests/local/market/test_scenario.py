@@ -83,6 +83,16 @@ def test_a_file_of_other_bytes_than_text_gets_one_sentence(tmp_path: Path) -> No
         load_scenario(path)
 
 
+def test_a_type_that_ec2_does_not_know_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "odd.toml"
+    path.write_text(PLAIN + '\n[type."g5.xlareg"]\non_demand = 1.0\n', encoding="utf-8")
+
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(path)
+
+    assert str(caught.value) == "odd.toml.type is 'g5.xlareg': did you mean g5.xlarge?"
+
+
 def test_an_unknown_name_lists_the_shipped_ones() -> None:
     with pytest.raises(ScenarioError, match="default, demo, storm"):
         load_scenario("dmeo")
