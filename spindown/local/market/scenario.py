@@ -240,7 +240,7 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
 
 
 def _check_types(scenario: Scenario, *, origin: str) -> Scenario:
-    """Return the scenario if EC2 knows what it sells; of anything else nothing could be launched."""
+    """Return the scenario if EC2 knows what it sells; nothing else could be launched."""
     known = instance_types()
     for name in scenario.type:
         if name not in known:
