@@ -134,8 +134,10 @@ class ImageStack(DeploymentStack):
                     http_tokens="required", http_put_response_hop_limit=1
                 ),
                 terminate_instance_on_failure=True,
-                # Not by the tag of workers, which reconcile would end: it knows none of these.
-                resource_tags={"Name": f"{self._config.deployment.name}-image"},
+                # Not by the tag of workers, which reconcile would end: it knows none of these. Nor
+                # by a name, which Image Builder keeps for itself (EC2 Image Builder API Reference,
+                # "CreateInfrastructureConfiguration").
+                resource_tags={"spindown:images-of": self._config.deployment.name},
             )
             self._infrastructure[architecture] = made.attr_arn
         return self._infrastructure[architecture]

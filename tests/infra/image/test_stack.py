@@ -205,6 +205,9 @@ def test_images_are_made_where_nobody_comes_in_and_metadata_asks_for_tokens(
         assert not {"KeyPair", "SnsTopicArn", "Logging"} & set(made_on)
         # Reconcile ends instances that bear the tag of workers and that it does not know.
         assert tag.DEPLOYMENT not in made_on["ResourceTags"]
+        # CreateInfrastructureConfiguration refuses these keys (EC2 Image Builder API Reference).
+        kept = {"CreatedBy", "Ec2ImageBuilderArn", "Name", "Tags"}
+        assert not kept & set(made_on["ResourceTags"])
     (group,) = image.all_of("AWS::EC2::SecurityGroup")
     assert "SecurityGroupIngress" not in group
     assert len(image.all_of("AWS::EC2::Subnet")) == 1
