@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -132,3 +132,17 @@ class SlotWorld:
         """Return the log's events of one name."""
         lines = [json.loads(line) for line in self.output.getvalue().splitlines()]
         return [line for line in lines if line["event"] == name]
+
+
+class InLine(Executor):
+    """Does what it is given at once, so that a test knows when it is done."""
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(call(*args, **kwargs))
+        return future
+
+
+def in_line(slot: SlotWorld) -> None:
+    slot.bench = replace(slot.bench, transfers=InLine())
+    slot.slot = Slot(slot.bench, poll_at_most=timedelta(seconds=20))

@@ -1,10 +1,11 @@
 """One slot's work on one job: compute batch after batch, commit meanwhile, end in order."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from spindown.app.work.commit import Portion, commit
@@ -73,23 +74,27 @@ class Attempt:
             return self._run(max(redone, 0))
         except LeaseLost as exc:
             self._log.warning("lease_lost", reason=str(exc))
-            bench.runner.kill()
-            return self._handover.abandon(self._held)
+            self._end_code(partial(self._handover.abandon, self._held))
+            return Ending.LOST
         except SpindownError as exc:
             self._log.warning("attempt_broken_off", reason=str(exc))
-            bench.runner.kill()
-            if bench.keeper.is_keeping:
-                self._handover.break_off(self._held, exc)
+            self._end_code(partial(self._handover.break_off, self._held, exc))
             return Ending.RELEASED
         except Exception as exc:
             # A fault of this machine or of ours: the job must not be held on to by a heartbeat.
-            bench.runner.kill()
-            if bench.keeper.is_keeping:
-                self._handover.give_up(self._held, exc)
+            self._end_code(partial(self._handover.give_up, self._held, exc))
             raise
         finally:
             self._place.keep_log(self._held.job_id, bench.ports.objects, self._log)
             self._place.remove()
+
+    def _end_code(self, let_go: Callable[[], object]) -> None:
+        """End the code, then let the job go, also if no signal ends the code."""
+        try:
+            self._bench.runner.kill()
+        finally:
+            if self._bench.keeper.is_keeping:
+                let_go()
 
     def _run(self, redone: int) -> Ending:
         bench = self._bench

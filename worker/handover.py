@@ -109,6 +109,8 @@ class Handover:
 
     def complete(self, held: Held) -> Ending:
         """Delete the message of a job that is completed."""
+        # First, since nobody tells of it again if what follows gets no answer.
+        announce(held.manifest, self._bench)
         with self._letting_go(held) as job:
             complete(job, **self._ours)
         manifest = held.manifest
@@ -119,7 +121,6 @@ class Handover:
             busy_seconds=round(manifest.busy_seconds, 3),
             cost_usd=round(manifest.cost_usd, 6),
         )
-        announce(held.manifest, self._bench)
         return Ending.COMPLETED
 
     def split(self, held: Held, values: Sequence[Any]) -> Ending:

@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ from spindown.app.work.presence import Condemned
 from spindown.contract.job.manifest import JobState
 from spindown.contract.usage import UsageEnd, decode_usage, usage_prefix
 from spindown.domain.fleet import WorkerState
-from spindown.error import NotFound, Unreachable
+from spindown.error import NotFound
 from tests.basket import Basket
 from tests.plant import QUICK, Plant
 from tests.work import WORKLOAD, items
@@ -47,20 +47,6 @@ BURNER = """
             sum(range(99_999))
         return [Result(item, item.value) for item in batch]
 """
-
-
-@pytest.fixture
-def plant(tmp_path: Path) -> Iterator[Callable[..., Plant]]:
-    made: list[Plant] = []
-
-    def make(*arguments: Any, **more: Any) -> Plant:
-        made.append(Plant(tmp_path, *arguments, **more))
-        return made[-1]
-
-    yield make
-    for one in made:
-        if one.thread.is_alive():
-            one.stop()
 
 
 def test_works_until_there_is_nothing_more_and_ends_itself(plant: Callable[..., Plant]) -> None:
@@ -319,86 +305,6 @@ def test_takes_a_job_that_arrives_at_the_last_poll(plant: Callable[..., Plant]) 
     one.join()
     assert one.next_item("late") == 1
     assert one.world.worker().state is WorkerState.DRAINED
-
-
-def fail_once(method: str, when: Callable[[], bool]) -> Callable[[Any], None]:
-    """Return what fails one call of a method, as soon as something holds."""
-    left = iter([True])
-
-    def fail(call: Any) -> None:
-        if call.method == method and when() and next(left, False):
-            raise Unreachable("no answer")
-
-    return fail
-
-
-def test_asks_again_for_its_end_after_an_answer_that_did_not_come(
-    plant: Callable[..., Plant],
-) -> None:
-    one = plant()
-    one.world.before = fail_once("receive", lambda: threading.current_thread() is one.thread)
-    one.start()
-    one.join()
-    assert len(one.events("end_not_asked_for")) == 1
-    assert (one.world.worker().state, one.world.worker().reason) == (WorkerState.DRAINED, "idle")
-    assert one.has_powered_off
-
-
-def test_works_though_its_first_heartbeat_had_no_answer(plant: Callable[..., Plant]) -> None:
-    one = plant()
-    one.world.before = fail_once("write", lambda: one.world.worker().state != "booting")
-    one.world.send({"job_id": "a", "items": items(1)})
-    one.start()
-    one.join()
-    assert one.events("heartbeat_failed")
-    assert one.world.manifest("a").state is JobState.COMPLETED
-
-
-def test_powers_off_though_nobody_can_write_down_that_it_is_drained(
-    plant: Callable[..., Plant],
-) -> None:
-    one = plant(policy=PATIENT)
-    one.start()
-    one.until(lambda: one.world.calls["queue.receive"] > 0)
-
-    def fail(call: Any) -> None:
-        if call.port == "table" and call.method != "query":
-            raise Unreachable("no answer")
-
-    one.world.before = fail
-    one.daemon.stop()
-    one.join()
-    assert one.events("drained")
-    assert one.has_powered_off
-
-
-def test_gives_back_what_came_at_the_last_poll_if_it_must_leave_meanwhile(
-    plant: Callable[..., Plant],
-) -> None:
-    def leave(call: Any) -> None:
-        if call.method == "receive" and threading.current_thread() is one.thread:
-            one.world.send({"job_id": "late", "items": items(1)})
-            one.daemon.stop()
-
-    one = plant()
-    one.world.before = leave
-    one.start()
-    one.join()
-    assert one.world.queue.backlog().visible == 1
-    assert one.next_item("late") == -1
-
-
-def test_a_slot_whose_code_cannot_be_begun_beforehand_finds_out_by_a_job(
-    plant: Callable[..., Plant],
-) -> None:
-    one = plant()
-    one.code.root.rename(one.scratch / "elsewhere")
-    one.world.send({"job_id": "a", "items": items(1)})
-    one.start()
-    one.join()
-    assert one.events("code_not_warmed")
-    [failure] = one.world.manifest("a").failures
-    assert "No such file or directory" in failure.reason
 
 
 def test_stays_while_it_is_kept_warm_and_ends_when_it_is_not(plant: Callable[..., Plant]) -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from spindown.memory import MemoryJobEvents
+from spindown.error import Unreachable
+from spindown.memory import MemoryJobEvents, PortCall
 from tests.slot import ScriptedRunner, SlotWorld
 from tests.work import items
 from worker.child.runner import Broken
@@ -41,6 +42,22 @@ def test_a_job_that_is_completed_is_told_at_once(tmp_path: Path) -> None:
     [event] = events.sent
     assert (event.job_id, event.batch_id, event.state) == ("j", "b", "completed")
     assert (event.deployment, event.workload, event.items) == ("lab", "classify", 2)
+
+
+def test_a_job_that_is_completed_is_told_though_the_ledger_gives_no_answer(
+    tmp_path: Path,
+) -> None:
+    def fail(call: PortCall) -> None:
+        if call.method == "transact" and slot.world.calls["table.transact"] == 2:
+            raise Unreachable("no answer")
+
+    slot = SlotWorld(tmp_path)
+    events = telling(slot)
+    slot.world.before = fail
+    slot.world.send(JOB)
+    slot.slot.step()
+    settle(slot)
+    assert [event.state for event in events.sent] == ["completed"]
 
 
 def test_a_job_that_is_given_up_is_told_with_its_reason(tmp_path: Path) -> None:

@@ -2,27 +2,23 @@
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from spindown.app.port import Outgoing
 from spindown.app.work.attachment.log import read_logs
 from spindown.app.work.held import LocalFile
 from spindown.contract.job.manifest import JobState
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
 from spindown.user import Item
-from tests.slot import ScriptedRunner, SlotWorld, square
+from tests.slot import ScriptedRunner, SlotWorld, in_line, square
 from tests.work import items
 from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
 from worker.slot import Slot
-from worker.transfer.ahead import Ahead
 from worker.transfer.gather import list_files, take_file
 from worker.transfer.state import UserState
 
@@ -35,20 +31,6 @@ MINUTE = timedelta(minutes=1)
 def state_of(task: Task) -> Path:
     assert task.state is not None
     return task.state
-
-
-class InLine(Executor):
-    """Does what it is given at once, so that a test knows when it is done."""
-
-    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(call(*args, **kwargs))
-        return future
-
-
-def in_line(slot: SlotWorld) -> None:
-    slot.bench = replace(slot.bench, transfers=InLine())
-    slot.slot = Slot(slot.bench, poll_at_most=20 * SECOND)
 
 
 def write_settled(path: Path, text: str) -> None:
@@ -290,93 +272,6 @@ def test_a_link_never_brings_a_file_of_somebody_else(state: UserState, tmp_path:
         assert take_file(state.root, name, into) is None, name
         assert not into.exists(), name
     assert list_files(state.root) == []
-
-
-def looking_ahead(slot: SlotWorld, tmp_path: Path) -> Ahead:
-    ahead = Ahead(
-        life=slot.life,
-        ports=slot.world.ports,
-        batch_size=2,
-        scratch=tmp_path,
-        executor=InLine(),
-        log=slot.log,
-    )
-    slot.bench = replace(slot.bench, ahead=ahead)
-    slot.slot = Slot(slot.bench, poll_at_most=20 * SECOND)
-    return ahead
-
-
-def test_the_next_message_and_its_input_are_there_when_a_job_ends(tmp_path: Path) -> None:
-    slot = SlotWorld(tmp_path)
-    looking_ahead(slot, tmp_path)
-    slot.runner.before_poll = lambda _: slot.world.clock.advance(SECOND)
-    slot.world.sources["s3://inputs/a"] = b"a"
-    slot.world.sources["s3://inputs/b"] = b"b"
-    for name in ("first", "second", "third"):
-        body = {"job_id": name, "items": ["s3://inputs/a", "s3://inputs/b"]}
-        slot.world.send(body)
-    slot.slot.step()
-    slot.slot.step()
-    # The pace is known now: the third was received while the second computed.
-    slot.world.sources.clear()
-    assert slot.slot.step()
-    assert slot.world.manifest("third").state is JobState.COMPLETED
-    assert [r.error for r in slot.world.records("third")] == [None, None]
-    assert not list(tmp_path.glob("ahead-*"))
-
-
-def test_what_was_received_ahead_is_given_back_when_no_job_is_taken_any_more(
-    tmp_path: Path,
-) -> None:
-    slot = SlotWorld(tmp_path)
-    ahead = looking_ahead(slot, tmp_path)
-    ahead.note_pace(10, SECOND)
-    slot.world.send(JOB)
-    ahead.begin(1)
-    ahead.drop()
-    assert slot.world.queue.backlog().visible == 1
-    assert ahead.take() is None
-
-
-@pytest.mark.parametrize(
-    ("items_left", "pace"),
-    [(400, timedelta(minutes=10)), (1, None)],
-    ids=["long before the end", "nothing is known"],
-)
-def test_nothing_is_taken_from_others_too_early(
-    tmp_path: Path, items_left: int, pace: timedelta | None
-) -> None:
-    slot = SlotWorld(tmp_path)
-    ahead = looking_ahead(slot, tmp_path)
-    if pace is not None:
-        ahead.note_pace(1000, pace)
-    slot.world.send(JOB)
-    ahead.begin(items_left)
-    assert ahead.take() is None
-    assert slot.world.queue.backlog().visible == 1
-
-
-def test_a_message_that_waited_too_long_is_given_back(tmp_path: Path) -> None:
-    slot = SlotWorld(tmp_path)
-    ahead = looking_ahead(slot, tmp_path)
-    ahead.note_pace(10, SECOND)
-    slot.world.send(JOB)
-    ahead.begin(1)
-    slot.bench.transfers.submit(lambda: None).result()
-    assert ahead._pending is not None
-    ahead._pending.result()
-    slot.world.clock.advance(5 * MINUTE)
-    assert ahead.take() is None
-
-
-def test_a_message_that_is_no_job_is_left_to_the_claim(tmp_path: Path) -> None:
-    slot = SlotWorld(tmp_path)
-    ahead = looking_ahead(slot, tmp_path)
-    ahead.note_pace(10, SECOND)
-    slot.world.queue.send([Outgoing(body="{")])
-    ahead.begin(1)
-    assert slot.slot.step()
-    assert slot.world.dead_letters.bodies() == ["{"]
 
 
 def test_an_item_whose_result_is_a_file_of_somebody_else_failed(tmp_path: Path) -> None:

@@ -24,8 +24,9 @@ from worker.child.frame import Frame, encode_frame, read_frame
 Run = Callable[[Sequence[Item], Context], Iterable[Result]]
 
 _ERROR_CHARACTERS = 2000
-#: What user code may raise that concerns the item alone; an interpreter-wide end does not.
-_USER_ERRORS = (Exception, SystemExit)
+#: Whatever user code raises concerns the item alone. Extensions written in Rust panic by an
+#: exception of their own below BaseException (pyo3, ``PanicException``).
+_USER_ERRORS = BaseException
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -71,6 +71,10 @@ class Ahead:
 
     def take(self) -> Message | None:
         """Return the message that was received ahead, if there is one."""
+        if self._taken is not None and self._taken.prefetch is not None:
+            # Its job was not to be had.
+            self._taken.prefetch.remove()
+        self._taken = None
         found = self._settle()
         if found is None:
             return None

@@ -66,18 +66,21 @@ def test_shows_a_child_only_its_own_gpu(make: Make, tmp_path: Path) -> None:
     assert answers(run_batch(runner, tmp_path, 1)) == {0: "1"}
 
 
-def test_an_item_that_raises_fails_alone(make: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["ValueError", "Panic", "KeyboardInterrupt", "GeneratorExit"])
+def test_an_item_that_raises_fails_alone(make: Make, tmp_path: Path, kind: str) -> None:
     runner = make(
-        """
+        f"""
+        class Panic(BaseException):
+            __module__ = "builtins"
         def run(batch, ctx):
             for item in batch:
                 if item.value == 1:
-                    raise ValueError("I do not like one")
+                    raise {kind}("I do not like one")
                 yield Result(item, "fine")
         """
     )
     found = answers(run_batch(runner, tmp_path))
-    assert found == {0: "fine", 1: "ValueError: I do not like one", 2: "fine"}
+    assert found == {0: "fine", 1: f"{kind}: I do not like one", 2: "fine"}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from spindown.aws.clock import SystemClock
 from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
+from spindown.error import LeaseLost, Unreachable
 from spindown.user import Item
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
 from tests.work import WorkWorld, items
@@ -126,6 +127,26 @@ def test_a_process_that_cannot_be_killed_costs_its_worker_and_not_the_job(tmp_pa
     assert world.queue.backlog().visible == 1
     [failure] = world.manifest("j").failures
     assert "Wedged: process 7 was killed" in failure.reason
+
+
+@pytest.mark.parametrize("cause", [LeaseLost, Unreachable, ValueError], ids=lambda e: e.__name__)
+def test_no_lease_is_held_on_to_for_a_process_that_cannot_be_killed(
+    tmp_path: Path, cause: type[Exception]
+) -> None:
+    class Stuck(ScriptedRunner):
+        def kill(self) -> None:
+            raise Wedged("process 7 was killed and has not ended in 30 s")
+
+    def fail(polls: int) -> None:
+        raise cause("so it is")
+
+    slot = SlotWorld(tmp_path, runner=Stuck(before_poll=fail))
+    slot.world.send(JOB)
+    with pytest.raises(Wedged):
+        slot.slot.step()
+    assert slot.world.lease() is None
+    assert not slot.keeper.is_keeping
+    assert slot.world.worker().state is WorkerState.IDLE
 
 
 def test_a_job_that_every_worker_fails_on_ends_with_the_dead_letters(tmp_path: Path) -> None:

@@ -1,0 +1,119 @@
+"""One message is looked ahead: early enough to spare a wait, and kept from nobody for long."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from spindown.app.port import Outgoing
+from spindown.contract.job.manifest import JobState
+from tests.slot import InLine, SlotWorld
+from tests.work import items
+from worker.slot import Slot
+from worker.transfer.ahead import Ahead
+
+JOB = {"job_id": "j", "items": items(5)}
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+def looking_ahead(slot: SlotWorld, tmp_path: Path) -> Ahead:
+    ahead = Ahead(
+        life=slot.life,
+        ports=slot.world.ports,
+        batch_size=2,
+        scratch=tmp_path,
+        executor=InLine(),
+        log=slot.log,
+    )
+    slot.bench = replace(slot.bench, ahead=ahead)
+    slot.slot = Slot(slot.bench, poll_at_most=20 * SECOND)
+    return ahead
+
+
+def test_the_next_message_and_its_input_are_there_when_a_job_ends(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    looking_ahead(slot, tmp_path)
+    slot.runner.before_poll = lambda _: slot.world.clock.advance(SECOND)
+    slot.world.sources["s3://inputs/a"] = b"a"
+    slot.world.sources["s3://inputs/b"] = b"b"
+    for name in ("first", "second", "third"):
+        body = {"job_id": name, "items": ["s3://inputs/a", "s3://inputs/b"]}
+        slot.world.send(body)
+    slot.slot.step()
+    slot.slot.step()
+    # The pace is known now: the third was received while the second computed.
+    slot.world.sources.clear()
+    assert slot.slot.step()
+    assert slot.world.manifest("third").state is JobState.COMPLETED
+    assert [r.error for r in slot.world.records("third")] == [None, None]
+    assert not list(tmp_path.glob("ahead-*"))
+
+
+def test_what_was_received_ahead_is_given_back_when_no_job_is_taken_any_more(
+    tmp_path: Path,
+) -> None:
+    slot = SlotWorld(tmp_path)
+    ahead = looking_ahead(slot, tmp_path)
+    ahead.note_pace(10, SECOND)
+    slot.world.send(JOB)
+    ahead.begin(1)
+    ahead.drop()
+    assert slot.world.queue.backlog().visible == 1
+    assert ahead.take() is None
+
+
+@pytest.mark.parametrize(
+    ("items_left", "pace"),
+    [(400, timedelta(minutes=10)), (1, None)],
+    ids=["long before the end", "nothing is known"],
+)
+def test_nothing_is_taken_from_others_too_early(
+    tmp_path: Path, items_left: int, pace: timedelta | None
+) -> None:
+    slot = SlotWorld(tmp_path)
+    ahead = looking_ahead(slot, tmp_path)
+    if pace is not None:
+        ahead.note_pace(1000, pace)
+    slot.world.send(JOB)
+    ahead.begin(items_left)
+    assert ahead.take() is None
+    assert slot.world.queue.backlog().visible == 1
+
+
+def test_a_message_that_waited_too_long_is_given_back(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    ahead = looking_ahead(slot, tmp_path)
+    ahead.note_pace(10, SECOND)
+    slot.world.send(JOB)
+    ahead.begin(1)
+    slot.bench.transfers.submit(lambda: None).result()
+    assert ahead._pending is not None
+    ahead._pending.result()
+    slot.world.clock.advance(5 * MINUTE)
+    assert ahead.take() is None
+
+
+def test_the_input_of_a_job_that_was_not_to_be_had_does_not_stay(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    ahead = looking_ahead(slot, tmp_path)
+    ahead.note_pace(10, SECOND)
+    slot.world.sources["s3://inputs/a"] = b"a"
+    slot.world.put_manifest(state=JobState.CANCELLED)
+    slot.world.send({"job_id": "j", "items": ["s3://inputs/a"]})
+    ahead.begin(1)
+    assert list(tmp_path.glob("ahead-*"))
+    assert slot.slot.step()
+    assert not slot.slot.step()
+    assert not list(tmp_path.glob("ahead-*"))
+
+
+def test_a_message_that_is_no_job_is_left_to_the_claim(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    ahead = looking_ahead(slot, tmp_path)
+    ahead.note_pace(10, SECOND)
+    slot.world.queue.send([Outgoing(body="{")])
+    ahead.begin(1)
+    assert slot.slot.step()
+    assert slot.world.dead_letters.bodies() == ["{"]
