@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import typer
 
-from spindown.error import SpindownError
+from spindown.contract.location import is_whole
+from spindown.error import BadInput, SpindownError
 
 _INTERRUPTED = 130
 
@@ -13,6 +14,7 @@ _INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a mistake is one sentence on stderr and exit code 1."""
     try:
+        _check_bytes(sys.argv[1:] if arguments is None else arguments)
         from spindown.cli.app import app  # noqa: PLC0415 - slow enough to be interrupted
 
         # Without standalone mode typer returns the code of --help and of Ctrl-C, and raises the
@@ -25,3 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         sys.stderr.write(tell(exc))
         sys.exit(1)
+
+
+def _check_bytes(arguments: Sequence[str]) -> None:
+    """See that no argument has bytes that Python could not decode: no request could carry them."""
+    for text in arguments:
+        if not is_whole(text):
+            raise BadInput("argument", text, "write it in UTF-8")

@@ -30,6 +30,15 @@ def work_root(workload: str) -> str:
     return f"workloads/{workload}/"
 
 
+def is_whole(text: str) -> bool:
+    """Tell whether a request can carry a text.
+
+    Half of a surrogate pair it cannot: JSON can write one, and Python reads a byte of a name or an
+    argument so that is no UTF-8.
+    """
+    return _HALF_A_PAIR.search(text) is None
+
+
 def parse_location(uri: str) -> Location:
     """Read ``s3://bucket/key``.
 
@@ -38,7 +47,7 @@ def parse_location(uri: str) -> Location:
             lawful in S3, but must never become a path on a disk. Nor may half of a surrogate pair
             be in it, which JSON can write and no request can.
     """
-    if _HALF_A_PAIR.search(uri):
+    if not is_whole(uri):
         raise ContractError("uri", uri, "write it in whole characters")
     bucket, slash, key = uri.removeprefix(_SCHEME).partition("/")
     if not uri.startswith(_SCHEME) or not bucket or not slash:

@@ -19,6 +19,7 @@ from spindown.cli.session import Session, open_session
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import parse_items
+from spindown.contract.location import is_whole
 from spindown.error import BadInput
 
 #: What makes a text the address of an object that a worker fetches.
@@ -117,7 +118,10 @@ def find_files(sources: list[str]) -> list[tuple[Path, str]]:
         files = [path for path in files if path.is_file()]
         if not files:
             raise BadInput("FILES", source, "name a file, a directory or a glob that matches one")
-        found |= {path: _name(path) for path in files}
+        for path in files:
+            if not is_whole(str(path)):
+                raise BadInput("FILES", str(path), "rename it: its name is not UTF-8")
+            found[path] = _name(path)
     return list(found.items())
 
 

@@ -136,6 +136,11 @@ def refusal(code: str, message: str) -> ClientError:
             "state directory is '",
             id="one that cannot be made",
         ),
+        pytest.param(
+            ["results", "\udcff"],
+            r"argument is '\udcff': write it in UTF-8",
+            id="bytes that are no text",
+        ),
         pytest.param(["submit", "count"], "sources is []: give exactly one", id="no sources"),
     ],
 )

@@ -59,6 +59,13 @@ def test_a_source_that_names_no_file_is_one_sentence(tmp_path: Path, source: str
         find_files([str(tmp_path / source)])
 
 
+def test_a_file_whose_name_no_request_can_carry_is_named(tmp_path: Path) -> None:
+    Path(os.fsdecode(bytes(tmp_path) + b"/\xff.txt")).write_text("x")
+
+    with pytest.raises(BadInput, match="rename it: its name is not UTF-8"):
+        find_files([str(tmp_path)])
+
+
 @pytest.fixture
 def account(tmp_path: Path) -> Iterator[Account]:
     with mock_aws():
