@@ -7,6 +7,7 @@ one that works now may be in an hour that began at a price of up to an hour ago.
 
 import math
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
@@ -161,17 +162,19 @@ def _paid(spot: Steps) -> Steps:
 
     Worked: 0.10 until second 1,000 and then 0.40: 0.10 until second 4,600.
     """
-    rises = [
-        (after[0] + _HOUR, before[1]) for before, after in pairwise(spot) if before[1] < after[1]
-    ]
-    plain = Track(spot, None)
-    found, first = [], 0
-    for cut in sorted({at for at, _ in spot} | {until for until, _ in rises}):
-        while rises[first:] and rises[first][0] <= cut:
-            first += 1
-        before = [price for until, price in rises[first:] if until - _HOUR <= cut]
+    rises = deque((after[0], was[1]) for was, after in pairwise(spot) if was[1] < after[1])
+    cuts = sorted({at for at, _ in spot} | {at + _HOUR for at, _ in rises})
+    plain, found = Track(spot, None), []
+    #: Lower prices of the last hour, with the second at which the last hour at them is over.
+    held: deque[tuple[float, float]] = deque()
+    for cut in cuts:
+        while rises and rises[0][0] <= cut:
+            at, price = rises.popleft()
+            held.append((at + _HOUR, price))
+        while held and held[0][0] <= cut:
+            held.popleft()
         now = plain.at(cut)
-        found.append((cut, min(before if now is None else [now, *before])))
+        found.append((cut, min([price for _, price in held] + ([] if now is None else [now]))))
     return tuple(found)
 
 
