@@ -51,6 +51,8 @@ class Watch:
         self._settings = settings
         self._log = log
         self._gpu_use = gpu_use
+        #: What the ledger is still to hear of a notice, with the event of a failure.
+        self._to_tell: list[tuple[str, Callable[[], None]]] = []
         self._stopped = threading.Event()
         self._threads = [
             threading.Thread(target=self._repeat, args=(look, length), name=name, daemon=True)
@@ -100,13 +102,17 @@ class Watch:
             self._presence.record_rebalance(advised)
 
     def interrupt(self, deadline: datetime, source: str) -> None:
-        """Drain every slot by the deadline; only the first of several notices does anything."""
-        if not self._life.interrupt(deadline):
-            return
-        self._log.warning("interruption_noticed", deadline=deadline, source=source)
-        for keeper in self._keepers:
-            self._try("lease_not_bounded", partial(keeper.bound, deadline))
-        self._try("notice_not_recorded", partial(self._presence.record_notice, deadline))
+        """Drain every slot by the deadline; a further notice does what had no answer before."""
+        if self._life.interrupt(deadline):
+            self._log.warning("interruption_noticed", deadline=deadline, source=source)
+            self._to_tell = [
+                ("lease_not_bounded", partial(k.bound, deadline)) for k in self._keepers
+            ]
+            record = partial(self._presence.record_notice, deadline)
+            self._to_tell.append(("notice_not_recorded", record))
+        self._to_tell = [
+            (event, tell) for event, tell in self._to_tell if not self._try(event, tell)
+        ]
 
     def _follow_policy(self) -> None:
         """Go by the policy in force; if it allows no worker, the jobs in hand are the last."""
@@ -154,10 +160,13 @@ class Watch:
         while not self._stopped.wait(interval().total_seconds()):
             self._try(f"{threading.current_thread().name}_failed", look)
 
-    def _try(self, event: str, call: Callable[[], None]) -> None:
+    def _try(self, event: str, call: Callable[[], None]) -> bool:
         try:
             call()
         except SpindownError as exc:
             self._log.warning(event, reason=str(exc))
         except Exception:  # noqa: BLE001 - the edge of the thread: it must go on looking
             self._log.exception(event)
+        else:
+            return True
+        return False

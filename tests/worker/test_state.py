@@ -1,6 +1,7 @@
 """The user's own checkpoint and what else outlives an attempt: state, output, the next message."""
 
 import os
+import resource
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -272,6 +273,20 @@ def test_a_link_never_brings_a_file_of_somebody_else(state: UserState, tmp_path:
         assert take_file(state.root, name, into) is None, name
         assert not into.exists(), name
     assert list_files(state.root) == []
+
+
+def test_a_machine_that_can_open_no_file_is_not_taken_for_a_fault_of_the_file(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a").write_text("x")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            take_file(tmp_path, "a", tmp_path / "b")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert take_file(tmp_path, "a", tmp_path / "b") is not None
 
 
 def test_an_item_whose_result_is_a_file_of_somebody_else_failed(tmp_path: Path) -> None:

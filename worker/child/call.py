@@ -14,6 +14,7 @@ SPINDOWN_INPUT       likewise the path of its input, or ""
 SPINDOWN_ITEM_OUTPUT likewise its directory
 """
 
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ from worker.transfer.gather import list_files
 #: A line of results, or the one result of a whole job, is not longer.
 LINE_BYTES_MAX = 16 * 1024 * 1024
 _READ_BYTES = 1024 * 1024
+_READS_AT_ONCE = 32
 #: Of a value in the environment; Linux takes no string of more than 128 KiB there.
 _ITEM_BYTES = 64 * 1024
 _ERROR_CHARACTERS = 2000
@@ -124,7 +126,9 @@ class ResultReader:
             seconds: time that they took together.
             is_last: the program has ended, so a line without its end is a line too.
         """
-        while data := self._file.read(_READ_BYTES):
+        reads = itertools.count(1)
+        # What it has written while nobody looked may be more than fits into memory at once.
+        while (is_last or next(reads) <= _READS_AT_ONCE) and (data := self._file.read(_READ_BYTES)):
             self._rest += data
             if len(self._rest) > LINE_BYTES_MAX and b"\n" not in self._rest:
                 raise BadResult(f"a line of its results is longer than {LINE_BYTES_MAX} bytes")

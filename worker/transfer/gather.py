@@ -5,6 +5,7 @@ the code does, take a file of somebody else's. So a path is walked step by step 
 a link, and what it ends at is linked into a directory of the worker's own before it is read.
 """
 
+import errno
 import os
 import shutil
 import stat
@@ -16,6 +17,10 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: S3 takes keys of 1,024 bytes (Amazon S3 User Guide, "Object key names"); before the name come
 #: workload, job, part and item, 217 bytes at the most.
 NAME_BYTES_MAX = 800
+
+_OF_THE_MACHINE = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+)
 
 #: What tells a file from what it was: inode, bytes, nanoseconds of its last change.
 Stamp = tuple[int, int, int]
@@ -69,18 +74,23 @@ def take_file(root: Path, name: str, into: Path) -> os.stat_result | None:
 
     Returns None, and leaves nothing behind, if the name leads out of ``root``, through a link,
     or to anything but a regular file.
+
+    Raises:
+        OSError: the machine has no room, memory or descriptors, which says nothing of the file.
     """
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or ".." in path.parts:
         return None
     try:
         folder = _open_folder(root, path.parts[:-1])
-    except OSError:
+    except OSError as exc:
+        _raise_fault(exc)
         return None
     try:
         _bring(folder, path.name, into)
         status = into.lstat()
-    except OSError:
+    except OSError as exc:
+        _raise_fault(exc)
         return None
     finally:
         os.close(folder)
@@ -88,6 +98,11 @@ def take_file(root: Path, name: str, into: Path) -> os.stat_result | None:
         into.unlink()
         return None
     return status
+
+
+def _raise_fault(error: OSError) -> None:
+    if error.errno in _OF_THE_MACHINE:
+        raise error
 
 
 def _open_folder(root: Path, parts: tuple[str, ...]) -> int:

@@ -17,6 +17,7 @@ from spindown.contract.run import Results, RunSpec
 from spindown.user import Item
 from tests.local.waiting import until
 from tests.worker.child.batch import answers, drain
+from worker.child.call import ResultReader, open_call
 from worker.child.code import Code
 from worker.child.command import CommandRunner
 from worker.child.ending import MemoryKills, describe_end
@@ -91,6 +92,21 @@ def test_gives_each_result_as_it_is_written(make: Make, tmp_path: Path) -> None:
         True
     ] * 2
     assert runner.pid is None
+
+
+def test_results_that_nobody_looked_at_for_long_are_read_in_turns(tmp_path: Path) -> None:
+    batch = [Item(index, index) for index in range(40)]
+    call = open_call(a_task(tmp_path), batch, slot=0, number=1, results=Results.PER_ITEM)
+    reader = ResultReader(call)
+    with (call.directory / "results.jsonl").open("w") as file:
+        for item in batch:
+            file.write(json.dumps({"index": item.index, "value": "x" * 1024**2}) + "\n")
+
+    turns = [len(reader.read(1.0)), len(reader.read(1.0)), len(reader.read(1.0))]
+
+    reader.close()
+    assert turns[0] < 40
+    assert (sum(turns), turns[2]) == (40, 0)
 
 
 def test_a_program_of_one_item_needs_no_result_but_its_exit_status(

@@ -93,6 +93,32 @@ def test_a_job_that_could_not_be_claimed_is_shown_again_within_minutes(tmp_path:
     assert (manifest.state, manifest.losses) == (JobState.COMPLETED, 0)
 
 
+def test_a_notice_that_the_ledger_did_not_hear_is_told_again(tmp_path: Path) -> None:
+    def fail(call: PortCall) -> None:
+        if call.port == "table":
+            raise Unreachable("no answer")
+
+    slot = SlotWorld(tmp_path)
+    held = slot.world.hold(JOB)
+    slot.keeper.take(held, None)
+    deadline = slot.world.clock.now() + 2 * MINUTE
+    slot.metadata.announce_interruption(deadline)
+    slot.world.before = fail
+    slot.watch.look()
+    slot.world.before = None
+    assert slot.world.worker().interrupted_at is None
+
+    slot.watch.look()
+
+    lease = slot.world.lease()
+    assert slot.world.worker().interrupted_at == deadline
+    assert lease is not None
+    assert (lease.deadline, lease.not_after) == (deadline, deadline)
+    slot.world.calls.clear()
+    slot.watch.look()
+    assert not slot.world.calls, "once is enough"
+
+
 def test_is_idle_again_after_a_ledger_that_gave_no_answer(tmp_path: Path) -> None:
     def fail(call: PortCall) -> None:
         if call.method == "transact" and slot.world.calls["table.transact"] == 2:
