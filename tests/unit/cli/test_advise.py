@@ -180,7 +180,7 @@ def test_what_a_deadline_could_do_for_long_jobs_is_said_and_not_advised(
     text = " ".join(cast("io.StringIO", console.file).getvalue().split())
 
     # A job of 1,500 items is split into a child of 1,000 and one of 500.
-    assert told["longest_seconds"] < 1000 * 30.0
+    assert told["longest_seconds"] <= 1000 * 30.0
     within = parse_duration(told["finish_within"])
     assert within >= 2 * timedelta(seconds=told["longest_seconds"])
     assert told["spared_a_month_at_most"] > told["spared_an_hour"] > 0.0

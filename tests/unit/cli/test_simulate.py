@@ -154,7 +154,7 @@ def test_a_page_loads_nothing_and_shows_every_plot(
         pytest.param(["--boot", "soon"], "--boot is 'soon': write a duration", id="a boot"),
         pytest.param(["--boot", "0s"], "--boot is '0s': give at least 1s", id="no boot"),
         pytest.param(["--policy", "no.toml"], "spindown.toml is 'no.toml': give a", id="policy"),
-        pytest.param(["--seed", "x"], "Invalid value for '--seed'", id="a seed"),
+        pytest.param(["--seed", "x"], "--seed is 'x': write a whole number", id="a seed"),
         pytest.param(
             ["--workload", "ocr"], "--workload is 'ocr': name its file with", id="no file"
         ),
