@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -260,11 +260,16 @@ class Attempt:
         """End the job in order, with what is done; what a later attempt must redo is counted."""
         bench = self._bench
         # Of an attempt that failed, only what an earlier commit took is to be trusted.
-        state = self._place.state.take(at_rest=True) if end.is_stopped else None
+        is_rest = end.is_stopped and not self._harvest.is_whole
+        state = self._place.state.take(at_rest=True) if is_rest else None
         portion = self._harvest.take(bench.ports.clock.now(), state)
         if end.is_stopped and self._is_held_too_long() and not self._has_moved(portion):
             # The next to hold it would fare no better.
             end = _End(reason=_IN_VAIN)
+        if portion.finished and state is not None:
+            # First what is small: to upload a checkpoint may take longer than the machine has.
+            self._held = self._commit(self._held, replace(portion, state=None))
+            portion = Portion(state=state)
         if not end.is_stopped and end.reason is None:
             self._held = self._commit(self._held, portion)
             return self._handover.complete(self._held)

@@ -81,6 +81,30 @@ def test_state_that_a_notice_cut_off_is_there_for_who_goes_on(tmp_path: Path) ->
     assert not list(tmp_path.glob("*/j.*")), "nothing of an attempt is left on the machine"
 
 
+def test_results_are_safe_before_a_checkpoint_for_which_there_is_no_time(tmp_path: Path) -> None:
+    def simulate(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        write_settled(state_of(task) / "model", "large")
+        return [*square(task, batch)[:3], *[None] * 99]
+
+    def leave(polls: int) -> None:
+        if polls == 5:
+            slot.life.leave(slot.world.clock.now(), "interrupted")
+
+    def take_away(call: PortCall) -> None:
+        if call.method == "put_file":
+            raise KeyboardInterrupt
+
+    runner = ScriptedRunner(script=simulate, before_poll=leave)
+    slot = SlotWorld(tmp_path, runner=runner, batch_size=5)
+    slot.world.before = take_away
+    slot.world.send(JOB)
+    with pytest.raises(KeyboardInterrupt):
+        slot.slot.step()
+    manifest = slot.world.manifest("j")
+    assert (manifest.next_item, manifest.user_state, manifest.released) == (3, (), False)
+    slot.world.before = None
+
+
 def test_state_alone_is_a_checkpoint_when_one_is_due(tmp_path: Path) -> None:
     policy = Policy(checkpoint_interval=MINUTE)
     commits: list[int] = []
