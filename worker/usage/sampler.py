@@ -79,9 +79,13 @@ class Sampler:
                 meter.take(machine, root)
 
     def _run(self) -> None:
-        try:
-            while not self._stopped.wait(self._settings.usage_interval.total_seconds()):
-                self.sample()
-                self._journal.write_if_due()
-        except Exception:  # noqa: BLE001 - the edge of the thread
-            self._log.exception("usage_not_sampled")
+        is_sound = True
+        while not self._stopped.wait(self._settings.usage_interval.total_seconds()):
+            try:
+                if is_sound:
+                    self.sample()
+            except Exception:  # noqa: BLE001 - the edge of the thread
+                self._log.exception("usage_not_sampled")
+                is_sound = False
+            # Also unseen: a machine that is taken away writes nothing at its end.
+            self._journal.write_if_due()

@@ -136,6 +136,26 @@ def test_nothing_is_looked_at_while_no_process_runs(
     one.sampler.sample()
 
 
+def test_records_are_written_on_after_a_fault_of_the_sampler(
+    plant: Callable[..., Plant], proc: Path
+) -> None:
+    one = plant()
+    (proc / "meminfo").unlink()
+    one.sampler.start()
+    while not one.slot.events("usage_not_sampled"):
+        threading.Event().wait(0.01)
+    one.slot.runner.pid = None
+    one.world.send({"job_id": "j", "items": items(1)})
+    one.slot.slot.step()
+    one.world.clock.advance(timedelta(minutes=6))
+    for _ in range(500):
+        if read_all(one.world.objects):
+            break
+        threading.Event().wait(0.01)
+    assert [record.job_id for record in read_all(one.world.objects)] == ["j"]
+    one.sampler.stop()
+
+
 def test_a_fault_of_the_sampler_is_told_and_takes_no_record_along(
     plant: Callable[..., Plant], proc: Path
 ) -> None:
