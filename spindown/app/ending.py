@@ -135,30 +135,31 @@ def bound_leases(leases: tuple[Lease, ...], deadline: datetime, ledger: Ledger) 
 
 def free_leases(
     leases: tuple[Lease, ...], ledger: Ledger, queue: JobQueue, *, now: datetime
-) -> int:
-    """Clear the leases of an instance that is gone and requeue its messages; return how many.
+) -> tuple[Lease, ...]:
+    """Clear the leases of an instance that is gone and requeue its messages; return which.
 
-    A lease whose row has just got a newer handle stays for the next tick. History keeps how far
-    the work was, so that the next owner can tell how much of it is done again; until then the
-    ledger remembers the job.
+    A lease whose row has just got a newer handle stays for the next tick; one whose job another
+    has taken up has no row any more. History keeps how far the work was, so that the next owner
+    can tell how much of it is done again; until then the ledger remembers the job.
     """
-    freed = 0
+    freed = []
     for lease in leases:
         sort = rows.lease_sort(lease.instance_id, lease.slot)
-        if not _try(ledger, replace(ledger.delete(sort), when=_still_held_by(lease))):
+        due = lease.put_down(lease.items_done, min(now, lease.deadline))
+        put = () if due is None else (ledger.put(rows.due_sort(lease.job_id), due),)
+        # Together: who takes the job up clears the one, if it is there, and then the other.
+        clear = replace(ledger.delete(sort), when=_still_held_by(lease))
+        if not _try(ledger, clear, *put):
             continue
-        freed += 1
+        freed.append(lease)
         _, past = ledger.move_to_history(sort, lease, now=now)
         ledger.write(past)
-        due = lease.put_down(lease.items_done, min(now, lease.deadline))
-        if due is not None:
-            ledger.write(ledger.put(rows.due_sort(lease.job_id), due))
         try:
             queue.extend(lease.receipt_handle, timedelta(0))
         except StaleHandle:
             # Visible again already, or another worker has it.
             continue
-    return freed
+    return tuple(freed)
 
 
 def _still(lease: Lease) -> When:
@@ -171,9 +172,12 @@ def _still_held_by(lease: Lease) -> When:
     return replace(still, equals={**still.equals, "receipt_handle": lease.receipt_handle})
 
 
-def _try(ledger: Ledger, write: Write) -> bool:
+def _try(ledger: Ledger, write: Write, *more: Write) -> bool:
     try:
-        ledger.write(write)
+        if more:
+            ledger.transact((write, *more))
+        else:
+            ledger.write(write)
     except PreconditionFailed:
         return False
     return True

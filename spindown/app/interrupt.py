@@ -220,7 +220,7 @@ def state_change(event: StateChange, case: Case, *, holder: str) -> Reaction:
 
     acted = _try(case, attempt)
     queue, now = case.ports.queue(settings.queue_url), case.ports.clock.now()
-    freed = free_leases(case.leases(), case.ledger, queue, now=now)
+    freed = len(free_leases(case.leases(), case.ledger, queue, now=now))
     _emit(case, {"LeasesFreed": freed, **_sum_charges(charged)})
     return Reaction(
         instance_id=event.instance_id,

@@ -261,17 +261,19 @@ def _free_abandoned(tick: Tick) -> None:
     if not gone:
         return
     freed = free_leases(tuple(gone), tick.ledger, tick.queue, now=tick.now)
-    for lease in gone:
+    for lease in freed:
         due = lease.put_down(lease.items_done, min(tick.now, lease.deadline))
         if due is not None:
             tick.dues[lease.job_id] = due
-    tick.tally.leases_freed += freed
+    tick.tally.leases_freed += len(freed)
     tick.leases = tuple(lease for lease in tick.leases if lease not in gone)
-    # The queue was read before: what has just become visible is work for this very tick.
+    # The queue was read before: what has just become visible is work for this very tick. What has
+    # lapsed was visible then.
+    hidden = sum(lease.deadline > tick.now for lease in freed)
     tick.backlog = replace(
         tick.backlog,
-        visible=tick.backlog.visible + freed,
-        in_flight=max(0, tick.backlog.in_flight - freed),
+        visible=tick.backlog.visible + hidden,
+        in_flight=max(0, tick.backlog.in_flight - hidden),
     )
 
 

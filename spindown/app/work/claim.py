@@ -15,6 +15,7 @@ from spindown.app.work.held import (
     Held,
     Seat,
     WorkPorts,
+    clear_lapsed,
     lease_identity,
     lease_key,
     read_lease,
@@ -179,7 +180,9 @@ class _Claim:
         reason = dead_letter_reason(manifest.failures, self.policy)
         if reason is None:
             before = lease or self._freed_lease(fence.manifest)
-            return self._hold(write_fence(manifest, fence.etag, self.ports), before)
+            raised = write_fence(manifest, fence.etag, self.ports)
+            clear_lapsed(lease, fence.manifest, self.seat.workload, self.ports.table)
+            return self._hold(raised, before)
         failed = replace(
             manifest,
             state=JobState.FAILED,

@@ -1,6 +1,7 @@
 """What the work use cases are given, and the job that one slot holds between them."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property, lru_cache
@@ -17,6 +18,8 @@ from spindown.app.port import (
     MetricSink,
     ObjectStore,
     Table,
+    When,
+    Write,
 )
 from spindown.contract.codec import decode
 from spindown.contract.job.manifest import Manifest
@@ -24,7 +27,7 @@ from spindown.contract.job.message import JobMessage
 from spindown.contract.job.result import Record
 from spindown.contract.row import lease_sort, workload_partition
 from spindown.domain.fleet import Lease
-from spindown.error import ContractError
+from spindown.error import ContractError, SpindownError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +137,19 @@ def read_lease(table: Table, key: Key) -> Lease | None:
         return decode(Lease, row)
     except ContractError:
         return None
+
+
+def clear_lapsed(lease: Lease | None, before: Manifest, workload: str, table: Table) -> None:
+    """Clear the lapsed lease of a job's last epoch, now that another has begun the next.
+
+    Whoever frees what its instance has held would else take the job for one that waits, though it
+    may be over by then. A row that cannot be cleared is no reason to give the job up.
+    """
+    if lease is None or (lease.job_id, lease.epoch) != (before.job_id, before.epoch):
+        return
+    when = When(equals=lease_identity(lease))
+    with suppress(SpindownError):
+        table.write(Write(key=lease_key(workload, before.owner), when=when, delete=True))
 
 
 def lease_identity(lease: Lease) -> dict[str, Any]:

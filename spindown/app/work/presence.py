@@ -125,18 +125,22 @@ class Presence:
     def _let_go_of_old_leases(self) -> None:
         leases = self._ports.table.query(self._partition, f"{LEASE}{self._instance_id}#")
         for sort, row in leases.items():
-            self._ports.table.write(
-                Write(key=Key(partition=self._partition, sort=sort), delete=True)
-            )
-            # A message that is not hidden by us, or of a row that is damaged, comes by itself.
-            with suppress(StaleHandle, ContractError):
-                self._put_down(decode(Lease, row))
+            clear = Write(key=Key(partition=self._partition, sort=sort), delete=True)
+            try:
+                lease = decode(Lease, row)
+            except ContractError:
+                # The message of a row that is damaged comes by itself.
+                self._ports.table.write(clear)
+                continue
+            due = lease.put_down(lease.items_done, self._ports.clock.now())
+            clear = replace(clear, when=When(equals=lease_identity(lease)))
+            # Another may have taken the job up, or received its message, meanwhile.
+            with suppress(PreconditionFailed, StaleHandle):
+                self._ports.table.transact([clear, *self._remember(due)])
+                self._ports.queue.extend(lease.receipt_handle, timedelta(0))
 
-    def _put_down(self, lease: Lease) -> None:
-        due = lease.put_down(lease.items_done, self._ports.clock.now())
-        if due is not None:
-            self._ports.table.write(Write(key=self._due_key(due.job_id), set=encode_row(due)))
-        self._ports.queue.extend(lease.receipt_handle, timedelta(0))
+    def _remember(self, due: Due | None) -> list[Write]:
+        return [] if due is None else [Write(key=self._due_key(due.job_id), set=encode_row(due))]
 
     def occupy(self, seat: Seat, lease: Lease, *, is_late: bool, was_put_down: bool) -> None:
         """Write the lease row, and the worker as busy, both or neither.
@@ -192,9 +196,8 @@ class Presence:
             when = When(equals=lease_identity(lease))
             clear = Write(key=seat.lease_key, when=when, delete=True)
             count = self._count_write(self._busy)
-            put = [] if due is None else [Write(key=self._due_key(due.job_id), set=encode_row(due))]
             try:
-                self._transact([clear, count, *put])
+                self._transact([clear, count, *self._remember(due)])
             except PreconditionFailed:
                 self._try(clear)
                 self._try(count)

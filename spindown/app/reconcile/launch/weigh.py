@@ -175,10 +175,10 @@ def _told_apart(tick: Tick, work: Backlog) -> tuple[Waiting, ...]:
     dates = {due.job_id: due.at for due in tick.dues.values()}
     held = set()
     for lease in tick.leases:
-        if lease.instance_id in leaving:
-            dates[lease.job_id] = tick.now
-        elif lease.deadline <= tick.now:
+        if lease.deadline <= tick.now:
             dates.setdefault(lease.job_id, lease.deadline)
+        elif lease.instance_id in leaving:
+            dates[lease.job_id] = tick.now
         else:
             held.add(lease.job_id)
     return mark_put_down(waiting, [at for job_id, at in dates.items() if job_id not in held])
@@ -221,7 +221,8 @@ def waiting_work(tick: Tick) -> Backlog:
     leaving = _leaving(tick)
     if not leaving:
         return tick.backlog
-    soon = sum(lease.instance_id in leaving for lease in tick.leases)
+    # What has lapsed is visible again, and counted.
+    soon = sum(x.instance_id in leaving and x.deadline > tick.now for x in tick.leases)
     return replace(
         tick.backlog,
         visible=tick.backlog.visible + soon,

@@ -9,6 +9,7 @@ from spindown.app.ending import free_leases
 from spindown.app.ledger import Ledger
 from spindown.app.port import Key, Write
 from spindown.app.work.claim import Declined, Outcome
+from spindown.app.work.commit import commit, complete
 from spindown.app.work.heartbeat import extend_lease
 from spindown.app.work.held import Held
 from spindown.app.work.release import release, settle_release
@@ -185,6 +186,20 @@ def test_what_an_instance_held_that_is_gone_is_remembered() -> None:
     free_leases((lease,), ledger, world.queue, now=now)
 
     assert due(world) == lease.put_down(3, now)
+
+
+def test_a_job_that_another_took_up_and_finished_is_not_remembered_for_its_first_owner() -> None:
+    world = a_world()
+    silent = world.hold(JOB).lease
+    world.clock.advance(world.policy.lease_duration + MINUTE)
+    held = world.hold(seat=a_seat("i-2"))
+    held = commit(held, a_portion(held), seat=a_seat("i-2"), ports=world.ports)
+    complete(held, seat=a_seat("i-2"), presence=world.presence("i-2"), ports=world.ports)
+
+    free_leases((silent,), Ledger(world.table, WORKLOAD), world.queue, now=world.clock.now())
+
+    assert world.manifest("j").state is JobState.COMPLETED
+    assert due(world) is None
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 from spindown.app.reconcile import reconcile
 from spindown.contract import row as rows
 from spindown.contract.decision import Outcome
-from spindown.contract.row import worker_sort, workload_partition
+from spindown.contract.row import lease_sort, worker_sort, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.error import Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
-from tests.control import WORKLOAD, ControlWorld
+from tests.control import WORKLOAD, ControlWorld, with_policy
 
 
 def test_an_instance_without_a_row_is_terminated_after_a_grace() -> None:
@@ -171,3 +171,36 @@ def test_a_ledger_that_lost_everything_finds_its_instances_again() -> None:
     # Not adoptable without its launch row: ended, so that nothing bills unseen.
     view = world.compute.instance(region="us-west-2", instance_id=worker.instance_id)
     assert view.state == "terminated"
+
+
+#: Jobs of an hour: each needs a slot of its own.
+_LONG_JOBS = {"throughput_estimate": 10.0, "items_per_job_estimate": 10}
+
+
+def test_a_job_that_shows_again_by_itself_is_not_counted_twice_when_its_worker_is_ended() -> None:
+    world = with_policy(**_LONG_JOBS)
+    silent = world.launched()
+    world.claim(silent.instance_id)
+
+    decisions = world.run(14)
+
+    # It shows after five minutes; its worker is given up after ten.
+    assert [e.instance_id for d in decisions for e in d.ended] == [silent.instance_id]
+    assert world.queue.backlog().visible == 1
+    assert len(world.workers(WorkerState.BOOTING)) == 1
+
+
+def test_nor_while_ec2_is_late_in_taking_a_worker_away() -> None:
+    world = with_policy(**_LONG_JOBS)
+    worker = world.launched()
+    lease = world.claim(worker.instance_id)
+    deadline = world.now + minutes(2)
+    world.put(worker_sort(worker.instance_id), interrupted_at=deadline)
+    world.put(lease_sort(worker.instance_id, 0), deadline=deadline, not_after=deadline)
+    world.queue.extend(lease.receipt_handle, minutes(2))
+
+    world.run(5)
+
+    assert world.workers(WorkerState.BUSY) == [world.view().workers[worker.instance_id]]
+    assert world.queue.backlog().visible == 1
+    assert len(world.workers(WorkerState.BOOTING)) == 1
