@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer.main
 
+from spindown.cli.app import app
 from spindown.contract.metric import METRICS
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +31,36 @@ def test_every_link_leads_somewhere(path: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
 
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+#: What tells a person to run something; decisions tell of their own day.
+GUIDES = [path for path in DOCUMENTS if path.parent.name != "adr" and path.name != "CHANGELOG.md"]
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=name_of)
+def test_every_command_of_ours_is_there_and_takes_its_options(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    lines = re.findall(r"(?:^|[`$ (])spindown ([a-z]+(?: [^`\n#|]*)?)", text, re.MULTILINE)
+
+    assert [line for line in lines if not is_command(line)] == []
+
+
+def is_command(line: str) -> bool:
+    """Tell whether words after ``spindown`` are a command and options of it."""
+    words, command = line.split(), typer.main.get_command(app)
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
+    known = {name for parameter in command.params for name in parameter.opts}
+    given = {word.strip("[]").partition("=")[0] for word in words if re.match(r"\[?--[a-z]", word)}
+    return command.name != "spindown" and given <= known
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=name_of)
+def test_every_target_of_make_is_there(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:`|^)make ([a-z]+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+
+    assert named <= targets
 
 
 def test_every_decision_is_listed_under_its_title() -> None:
