@@ -55,9 +55,12 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
     if html is not None:
         check_page(html)
     story = _compare(asked, against, with_frontier=html is not None, processes=processes)
+    # First what took minutes: the page may yet fail, on a full disk for instance.
+    _print(story, as_json=as_json)
     if html is not None:
         html.write_text(write_page(story), encoding="utf-8")
-    _print(story, html, as_json=as_json)
+        if not as_json:
+            open_console().print(f"The page is {html}.", soft_wrap=True)
 
 
 def _compare(asked: Asked, against: str, *, with_frontier: bool, processes: int | None) -> Story:
@@ -70,11 +73,9 @@ def _compare(asked: Asked, against: str, *, with_frontier: bool, processes: int 
     return tell(gathered, outcomes)
 
 
-def _print(story: Story, html: Path | None, *, as_json: bool) -> None:
+def _print(story: Story, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(story_to_json(story)))
         return
     console = open_console()
     console.print(render_story(story, width=console.width))
-    if html is not None:
-        console.print(f"The page is {html}.", soft_wrap=True)

@@ -145,6 +145,21 @@ def test_a_page_loads_nothing_and_shows_every_plot(
         assert name in words
 
 
+def test_figures_are_told_though_the_page_cannot_be_written(
+    capsys: pytest.CaptureFixture[str], directory: Path
+) -> None:
+    (directory / "page.html").symlink_to(directory / "gone" / "page.html")
+    asked = ["--arrivals", "traffic.csv", "--against", "none", "--processes", "1"]
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", *asked, "--html", "page.html"])
+    told = capsys.readouterr()
+
+    assert ended.value.code == 1
+    assert re.search(r"^spindown +\d+\.\d\d ", told.out, re.MULTILINE)
+    assert "The page is" not in told.out
+    assert told.err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
