@@ -1,9 +1,10 @@
 """A decision on the screen: its outcome, the candidate list, and what came of each request."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +24,7 @@ _COLOURS = {
 #: Deadlines that are spelled out, those with the least slack.
 _DEADLINES = 5
 _PARTS = ("work", "boot", "redo", "idle", "refund", "transfer")
+_WITH_PARTS_COLUMNS = 120
 
 
 def render_decision(
@@ -34,7 +36,7 @@ def render_decision(
         parts.append(Text(f"  still so at {confirmed_at:%Y-%m-%d %H:%M:%S}", style="dim"))
     parts += [Text(f"  {line}") for line in _lines(decision)]
     if decision.candidates:
-        parts.append(_candidates(decision, top))
+        parts.append(_Candidates(decision, top))
     parts += [Text(f"  {line}") for line in _reasons(decision, top)]
     return Group(*parts)
 
@@ -80,26 +82,36 @@ def _deadline(each: DeadlineRecord) -> str:
     return f"{told}; {each.course}{until}"
 
 
-def _candidates(decision: Decision, top: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 1))
-    table.add_column("  offer")
-    for name in ("$/h", "items/h", "from", "$/1000 items", *_PARTS):
-        table.add_column(name, justify="right")
-    table.add_column("what came of it")
-    told = fates(decision)
-    for number, candidate in enumerate(decision.candidates):
-        if number < top or candidate.offer in told:
-            table.add_row(*_row(candidate), told.get(candidate.offer, "not reached"))
-    return table
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """The first candidates of a decision; the parts of their cost where there is room for them."""
+
+    decision: Decision
+    top: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table; what an offer is called is never cut off."""
+        parts = _PARTS if options.max_width >= _WITH_PARTS_COLUMNS else ()
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 1))
+        table.add_column("  offer", no_wrap=True)
+        for name in ("$/h", "items/h", "from", "$/1000 items", *parts):
+            table.add_column(name, justify="right", no_wrap=bool(parts))
+        table.add_column("what came of it")
+        told = fates(self.decision)
+        for number, candidate in enumerate(self.decision.candidates):
+            if number < self.top or candidate.offer in told:
+                fate = told.get(candidate.offer, "not reached")
+                table.add_row(*_row(candidate, parts), fate)
+        yield table
 
 
-def _row(candidate: CandidateRecord) -> Iterator[str]:
+def _row(candidate: CandidateRecord, parts: Sequence[str]) -> Iterator[str]:
     yield f"  {candidate.offer}"
     yield f"{candidate.price_per_hour:.3f}"
     yield f"{candidate.items_per_hour:,.0f}"
     yield "measured" if candidate.measured else "prior"
     yield f"{candidate.cost_per_item * 1000:.4g}"
-    yield from (f"{candidate.parts.get(part, 0.0) * 1000:.3g}" for part in _PARTS)
+    yield from (f"{candidate.parts.get(part, 0.0) * 1000:.3g}" for part in parts)
 
 
 def _reasons(decision: Decision, top: int) -> Iterator[str]:

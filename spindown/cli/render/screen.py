@@ -80,7 +80,7 @@ def _money_line(status: Status) -> Text:
     today = status.today
     line = Text()
     line.append("today  ", style="bold")
-    line.append(f"{today.items:,} items, ${today.dollars:.4f}")
+    line.append(f"{say_count(today.items, 'item')}, ${today.dollars:.4f}")
     if status.cost_per_item is not None:
         line.append(f", {format_cost(status.cost_per_item)} an item", style="bold green")
     refusals = say_count(today.refusals, "refusal")

@@ -58,6 +58,21 @@ def test_what_ec2_says_in_brackets_is_told_as_it_is() -> None:
     assert "cannot be said: no [/x] for [bold]." in console.file.getvalue()  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_an_offer_is_told_whole_however_narrow_the_screen(columns: int) -> None:
+    world = with_policy(band=0.0)
+    world.send(3)
+    decision = world.tick()
+    console = Console(file=io.StringIO(), width=columns)
+
+    console.print(render_decision(decision, confirmed_at=None, top=10))
+
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "g4dn.xlarge/us-west-2a/spot" in shown
+    assert "…" not in shown
+    assert ("redo" in shown) is (columns >= 120)
+
+
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
