@@ -73,6 +73,6 @@ class Workload(Construct):
                 code_digest=self.archive.digest,
                 root_volume_gib=self.config.image.root_volume_gib,
             ),
-            requirements=self.config.requirements.to_domain(),
+            requirements=self.config.to_requirements(),
             policy=self.config.to_policy(),
         )

@@ -180,6 +180,12 @@ def _to_mib(gib: float) -> int:
 _READ_BY_IMAGE_BUILDER = ("/aws/service/", "/imagebuilder/")
 
 
+#: GPUs older than Turing: NVIDIA's open kernel modules drive none of them (NVIDIA Driver
+#: Installation Guide, "Kernel Modules"), nor does AWS's image with those list their families (AWS
+#: Deep Learning AMIs, release notes of "Base OSS Nvidia Driver GPU AMI").
+_NEED_CLOSED_DRIVER = frozenset({"K80", "M60", "V100"})
+
+
 class ImageConfig(Table):
     """``[workload.NAME.image]``: what the instance boots from."""
 
@@ -210,6 +216,13 @@ class ImageConfig(Table):
             raise mend("parameters", f'for mode "bake" name parameters below {below}')
         return self
 
+    @property
+    def gpus_undriven(self) -> frozenset[str]:
+        """Return the GPUs that its images have no driver for, as far as their names tell."""
+        # All of them are in x86_64 machines.
+        is_open = "oss-nvidia-driver" in self.parameters.get("x86_64", "")
+        return _NEED_CLOSED_DRIVER if is_open else frozenset()
+
     def find_root_device(self, architecture: Architecture) -> str:
         """Return the root device of the image of ``architecture``, which its family decides."""
         is_amazon_linux = re.search(r"amazon-linux|al2023|amzn2", self.parameters[architecture])
@@ -235,9 +248,20 @@ class WorkloadConfig(Table):
         missing = self.requirements.architectures - set(self.image.parameters)
         if missing:
             raise mend("image.parameters", f"name one for {min(missing)} as well")
+        undriven = (self.requirements.gpu_names or frozenset()) & self.image.gpus_undriven
+        if undriven:
+            advice = (
+                f"name an image with NVIDIA's closed driver: the open one has no {min(undriven)}"
+            )
+            raise mend("image.parameters", advice)
         if self.models and not self.run.metadata_access:
             raise mend("models", "set run.metadata_access = true as well: the code reads them")
         return self
+
+    def to_requirements(self) -> Requirements:
+        """Return what its instances must have, without GPUs that its image cannot drive."""
+        wanted = self.requirements.to_domain()
+        return replace(wanted, gpu_names_denied=wanted.gpu_names_denied | self.image.gpus_undriven)
 
     def to_policy(self) -> Policy:
         """Return the policy with the defaults filled in, checked as a whole."""

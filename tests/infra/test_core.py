@@ -145,7 +145,7 @@ def test_the_settings_of_a_workload_are_those_of_spindown_toml(assembly: Assembl
     assert settings.policy == wanted.to_policy()
     assert settings.policy.idle_timeout == timedelta(minutes=3)
     assert settings.policy.ladder[0].capacity_types == {CapacityType.SPOT}
-    assert settings.requirements == wanted.requirements.to_domain()
+    assert settings.requirements == wanted.to_requirements()
     assert (settings.run.slots, settings.run.root_volume_gib) == ("2", 60)
     assert settings.log_group.startswith("<WorkloadrichFleetLog")
     assert set(settings.outposts["eu-west-1"].subnets) == {"eu-west-1a", "eu-west-1c"}

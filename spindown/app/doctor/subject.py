@@ -140,7 +140,7 @@ def _planned(name: str, workload: WorkloadConfig, places: Mapping[str, Place]) -
     image = workload.image
     return Case(
         name=name,
-        requirements=workload.requirements.to_domain(),
+        requirements=workload.to_requirements(),
         policy=workload.to_policy(),
         places=places,
         root_gib=image.root_volume_gib,

@@ -75,7 +75,7 @@ def read_subject(path: Path, workload: str | None) -> Subject:
         workload=name,
         source=str(path),
         policy=chosen.to_policy(),
-        requirements=chosen.requirements.to_domain(),
+        requirements=chosen.to_requirements(),
         slots=str(chosen.run.slots),
         root_volume_gib=chosen.image.root_volume_gib,
         budget_per_month=config.deployment.budget_per_month,

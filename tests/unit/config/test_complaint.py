@@ -120,6 +120,13 @@ from tests.unit.config.document import with_value
             id="allowed and denied at once",
         ),
         pytest.param(
+            "workload.ocr.requirements.gpu_names",
+            ["T4", "V100"],
+            "workload.ocr.image.parameters",
+            "name an image with NVIDIA's closed driver: the open one has no V100",
+            id="a GPU that its image cannot drive",
+        ),
+        pytest.param(
             "deployment.zones",
             ["eu-west-1a"],
             "deployment.zones",

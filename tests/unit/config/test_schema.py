@@ -32,6 +32,19 @@ def test_memory_is_written_in_gib_and_compared_in_mib() -> None:
     assert requirements.gpu_memory_mib_min == 23_040
 
 
+def test_a_gpu_that_the_image_has_no_driver_for_is_left_out() -> None:
+    # NVIDIA's open kernel modules begin with Turing.
+    document = with_value("workload.ocr.requirements.gpu_names_denied", ["T4"])
+    workload = config.parse(document).workloads["ocr"]
+    own = with_value("workload.ocr.image.parameters", {"x86_64": "/images/ocr"})
+
+    denied = workload.to_requirements().gpu_names_denied
+    denied_on_own = config.parse(own).workloads["ocr"].to_requirements().gpu_names_denied
+
+    assert denied == {"T4", "K80", "M60", "V100"}
+    assert denied_on_own == frozenset()
+
+
 def test_a_live_edit_changes_only_what_it_names() -> None:
     base = Policy(max_workers=7)
 

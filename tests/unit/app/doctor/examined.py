@@ -99,7 +99,7 @@ class Examined:
                 )
             },
             run=RunSettings(),
-            requirements=planned.requirements.to_domain(),
+            requirements=planned.to_requirements(),
             policy=self.policy,
         )
 
