@@ -1,6 +1,13 @@
 """How much throughput is missing, how many workers that is, and whether to wait with them."""
 
-from spindown.domain.sizing.capacity import Capacity, SlotAhead, capacity, room, window
+from spindown.domain.sizing.capacity import (
+    Capacity,
+    SlotAhead,
+    capacity,
+    room,
+    unanswered_dollars,
+    window,
+)
 from spindown.domain.sizing.patience import Patience, Waiting, mark_put_down, next_margin, patience
 from spindown.domain.sizing.size import (
     Bounds,
@@ -29,6 +36,7 @@ __all__ = [
     "patience",
     "room",
     "size",
+    "unanswered_dollars",
     "vcpus_left",
     "waited_for",
     "window",

@@ -137,6 +137,14 @@ def room(
     return workers * usual_slots(knowledge)
 
 
+def unanswered_dollars(launches: Sequence[Launch], now: datetime) -> float:
+    """Return the USD an hour that launches without an answer may cost, each as its dearest pool."""
+    return sum(
+        launch.count * max((each.price_per_hour for each in launch.offered.values()), default=0.0)
+        for launch in _pending(launches, _UNANSWERED_FOR, now)
+    )
+
+
 def _speeds(
     workers: Sequence[Worker], knowledge: Knowledge, policy: Policy
 ) -> dict[tuple[str, float], float]:

@@ -25,7 +25,7 @@ from spindown.app.reconcile.launch.adopt import encode_request
 from spindown.app.reconcile.launch.choose import budget_left
 from spindown.app.reconcile.launch.closure import is_on_trial
 from spindown.app.reconcile.launch.outcome import back_off, record_outcome
-from spindown.app.reconcile.launch.weigh import Choice
+from spindown.app.reconcile.launch.weigh import Choice, within_headroom
 from spindown.app.reconcile.tick import Tick, outpost_stands
 from spindown.contract import row as rows
 from spindown.contract import tag
@@ -75,8 +75,9 @@ def launch(tick: Tick, choice: Choice) -> str:
         if _is_over(tick, walk):
             break
         usable = [c for c in band if _is_usable(tick, walk, c)][:_POOLS_AT_MOST]
+        usable, most = within_headroom(tick, usable)
         if usable and _is_there(tick, walk, usable[0].offer.region):
-            _try_band(tick, walk, usable, choice)
+            _try_band(tick, walk, usable, choice, most)
     return walk.ended
 
 
@@ -130,10 +131,11 @@ def _planned(choice: Choice, candidate: Candidate) -> int:
     return max(candidate.workers, kept_warm, 1)
 
 
-def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], choice: Choice) -> None:
+def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], choice: Choice, most: float) -> None:
     region, planned = band[0].offer.region, _planned(choice, band[0])
     is_trial = is_on_trial(tick, region)
-    count = 1 if is_trial else min(walk.left, math.ceil(walk.share * planned - _NOTHING))
+    wanted = math.ceil(walk.share * planned - _NOTHING)
+    count = 1 if is_trial else int(min(walk.left, wanted, most))
     is_on_demand = band[0].offer.capacity_type is CapacityType.ON_DEMAND
     if is_on_demand and choice.on_demand_at_most is not None:
         count = min(count, choice.on_demand_at_most - walk.on_demand)

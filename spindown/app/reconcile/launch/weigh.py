@@ -1,5 +1,7 @@
 """Decide how many workers are missing, by the queue and the ledger alone."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -13,7 +15,7 @@ from spindown.domain.fleet import Backlog
 from spindown.domain.learning import usual_throughput
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
-from spindown.domain.ranking import CandidateList, Closure, Demand
+from spindown.domain.ranking import Candidate, CandidateList, Closure, Demand
 from spindown.domain.sizing import (
     Capacity,
     Patience,
@@ -26,6 +28,7 @@ from spindown.domain.sizing import (
     patience,
     room,
     size,
+    unanswered_dollars,
 )
 
 
@@ -200,7 +203,22 @@ def headroom(tick: Tick) -> float | None:
     most = tick.policy.max_dollars_per_hour
     if most is None:
         return None
-    return max(0.0, most - dollars_per_hour(list(tick.workers.values())))
+    present = dollars_per_hour(list(tick.workers.values()))
+    return max(0.0, most - present - unanswered_dollars(list(tick.launches.values()), tick.now))
+
+
+def within_headroom(tick: Tick, band: Sequence[Candidate]) -> tuple[list[Candidate], float]:
+    """Return what of a band that ceiling leaves, and how many workers, whichever EC2 chooses."""
+    left = headroom(tick)
+    if left is None:
+        return list(band), math.inf
+    fitting = [candidate for candidate in band if candidate.offer.price <= left]
+    dearest = max((candidate.offer.price for candidate in fitting), default=math.inf)
+    return fitting, math.floor(left / dearest + _ROUNDING)
+
+
+#: So that 0.3 USD left at 0.1 USD each are three, whatever binary fractions make of it.
+_ROUNDING = 1e-9
 
 
 def _price_of_late(tick: Tick) -> float | None:

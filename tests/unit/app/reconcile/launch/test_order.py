@@ -11,6 +11,7 @@ from spindown.contract.decision import Outcome
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import RankBy
+from spindown.error import Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
 from tests.control import (
@@ -138,6 +139,58 @@ def test_max_dollars_per_hour_bounds_the_fleet() -> None:
     world.run(3)
 
     assert len(world.workers()) == 2
+
+
+@pytest.mark.parametrize(
+    ("left", "bought"),
+    [
+        # At 0.216 an hour there is room for five. Each of the next type costs 0.366 or 0.466.
+        pytest.param({}, ["g6.xlarge", "g6.xlarge", "g6.xlarge"], id="the cheapest is dry"),
+        pytest.param({"us-west-2a": 2}, ["g4dn.xlarge"] * 2 + ["g6.xlarge"], id="it has two"),
+    ],
+)
+def test_max_dollars_per_hour_holds_also_where_the_list_is_walked_to_dearer_offers(
+    left: dict[str, int], bought: list[str]
+) -> None:
+    world = with_policy(**STRICT, max_dollars_per_hour=1.1, max_workers=10)
+    for zone in ZONES:
+        world.compute.set_capacity(a_pool_of("g4dn.xlarge", zone), left.get(zone, 0))
+    world.send(100)
+
+    decision = world.tick()
+
+    assert [pool.partition("/")[0] for pool in pools(decision)] == bought
+    assert sum(worker.price_per_hour for worker in world.workers()) <= 1.1
+
+
+def test_max_dollars_per_hour_counts_what_ec2_chooses_of_a_band_as_the_dearest() -> None:
+    world = with_policy(band=2.0, max_dollars_per_hour=1.0, max_workers=10)
+    for zone in ZONES:
+        world.dry(a_pool_of("g4dn.xlarge", zone), a_pool_of("g6.xlarge", zone))
+    world.send(100)
+
+    world.tick()
+
+    assert 0.0 < sum(worker.price_per_hour for worker in world.workers()) <= 1.0
+
+
+def test_a_launch_without_an_answer_counts_against_max_dollars_per_hour() -> None:
+    world = with_policy(**STRICT, max_dollars_per_hour=1.1, max_workers=10)
+    world.send(100)
+
+    def lose(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.port != "compute":
+            return proceed()
+        if call.method == "launch":
+            proceed()
+        raise Unreachable("no answer")
+
+    world.interfere = lose
+    world.tick()
+    (intent,) = world.view().launches.values()
+    world.tick(minutes(1))
+
+    assert list(world.view().launches) == [intent.launch_id]
 
 
 def test_max_workers_bounds_the_fleet_and_costs_no_look_at_prices() -> None:
