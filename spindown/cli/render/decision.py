@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -23,8 +24,8 @@ _COLOURS = {
 }
 #: Deadlines that are spelled out, those with the least slack.
 _DEADLINES = 5
+_UNLIMITED = 1000
 _PARTS = ("work", "boot", "redo", "idle", "refund", "transfer")
-_WITH_PARTS_COLUMNS = 120
 
 
 def render_decision(
@@ -91,18 +92,23 @@ class _Candidates:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table; what an offer is called is never cut off."""
-        parts = _PARTS if options.max_width >= _WITH_PARTS_COLUMNS else ()
+        table = self._table(_PARTS)
+        # Asked without a limit, since a table never needs more than it is given.
+        need = Measurement.get(console, options.update(width=_UNLIMITED), table).minimum
+        yield table if need <= options.max_width else self._table(())
+
+    def _table(self, parts: Sequence[str]) -> Table:
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 1))
         table.add_column("  offer", no_wrap=True)
         for name in ("$/h", "items/h", "from", "$/1000 items", *parts):
-            table.add_column(name, justify="right", no_wrap=bool(parts))
+            table.add_column(name, justify="right")
         table.add_column("what came of it")
         told = fates(self.decision)
         for number, candidate in enumerate(self.decision.candidates):
             if number < self.top or candidate.offer in told:
                 fate = told.get(candidate.offer, "not reached")
                 table.add_row(*_row(candidate, parts), fate)
-        yield table
+        return table
 
 
 def _row(candidate: CandidateRecord, parts: Sequence[str]) -> Iterator[str]:
@@ -111,7 +117,9 @@ def _row(candidate: CandidateRecord, parts: Sequence[str]) -> Iterator[str]:
     yield f"{candidate.items_per_hour:,.0f}"
     yield "measured" if candidate.measured else "prior"
     yield f"{candidate.cost_per_item * 1000:.4g}"
-    yield from (f"{candidate.parts.get(part, 0.0) * 1000:.3g}" for part in parts)
+    for part in parts:
+        dollars, least = candidate.parts.get(part, 0.0), candidate.cost_per_item / 1000
+        yield f"{dollars * 1000:.3g}" if abs(dollars) > least else "0"
 
 
 def _reasons(decision: Decision, top: int) -> Iterator[str]:
