@@ -170,8 +170,11 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
 def _why_now(patience: Patience) -> str:
     if patience.is_crowded:
         return f"{patience.late_jobs} jobs want {patience.slots} slots, more than there is room for"
-    jobs = "1 job" if patience.late_jobs == 1 else f"{patience.late_jobs} jobs"
-    return f"{jobs} would start too late if this waited a tick"
+    return f"{_jobs(patience.late_jobs)} would start too late if this waited a tick"
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"
 
 
 def _waited(backlog_since: datetime | None, patience: Patience | None, now: datetime) -> timedelta:
@@ -203,7 +206,7 @@ def _wanted(
     need = demand.need_items_per_hour
     if need > 0.0:
         count = 1 if best is None else best.workers
-        return count, f"{need:.0f} items/h are missing for {demand.jobs} jobs"
+        return count, f"{need:.0f} items/h are missing for {_jobs(demand.jobs)}"
     free_in = capacity.next_free
     late = free_in is None or now + free_in > since + policy.start_within
     if capacity.free_slots == 0 and now >= due and late:
