@@ -71,6 +71,7 @@ def _throughputs(
             items=row.count,
             hours=row.hours,
             reports=row.reports,
+            lives=row.lives,
             rates=row.samples,
             moved=row.moved,
             gib_in=row.gib_in,

@@ -72,6 +72,8 @@ class Reporter:
         # Of this process: one that is started again on the same instance counts anew.
         self._process = f"{worker.instance_id}-{ports.random.getrandbits(64):016x}"
         self._reports = itertools.count()
+        #: The first report of a throughput, which counts the worker, is yet to come.
+        self._is_new = True
 
     def report(self, progress: Progress) -> None:
         """Add what was committed to the day's spend, the throughput and the samples."""
@@ -90,6 +92,7 @@ class Reporter:
         if items:
             hours = progress.busy / timedelta(hours=1)
             sums = {"count": items, "hours": hours, "reports": 1, **_moved(items, progress)}
+            sums = {**sums, "lives": self._count_life()}
             rate = items / hours if hours > 0 else None
             if rate is None or not self._sample(self._throughput, rate, stamp, sums):
                 self._add(self._throughput, sums, stamp)
@@ -98,6 +101,11 @@ class Reporter:
         if progress.commit is not None:
             self._sample(CHECKPOINT_RATE, progress.commit.total_seconds(), stamp)
         self._emit_progress(progress)
+
+    def _count_life(self) -> int:
+        with self._lock:
+            is_new, self._is_new = self._is_new, False
+        return int(is_new)
 
     def emit(self, values: Mapping[str, float], *, reason: str | None = None) -> None:
         """Keep metrics of this workload, by name, for the next ``flush``."""

@@ -8,14 +8,15 @@ from datetime import datetime
 class RateRow:
     """A learned quantity as sums, so that every report is one atomic addition.
 
-    Throughput: ``count`` items, ``hours`` of busy slot time, ``reports``; ``moved`` of the items
-    had their bytes counted, ``gib_in`` taken and ``gib_out`` given. Pool: ``count``
+    Throughput: ``count`` items, ``hours`` of busy slot time, ``reports``, ``lives`` of workers that
+    they are from (0: written before these were counted); ``moved`` of the items had their bytes counted, ``gib_in`` taken and ``gib_out`` given. Pool: ``count``
     interruptions, ``hours`` lived. Boot, gap, job, checkpoint: ``samples``, the last ones.
     """
 
     count: float = 0.0
     hours: float = 0.0
     reports: int = 0
+    lives: int = 0
     moved: float = 0.0
     gib_in: float = 0.0
     gib_out: float = 0.0

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from spindown.domain.fleet import Worker
+from spindown.domain.learning.data_sheet import data_sheet_worth
 from spindown.domain.learning.prior import USUAL_VCPUS, relative_throughput
 from spindown.domain.learning.sample import ROBUST_FROM, quantile
 from spindown.domain.offer import HOURS_PER_MONTH, InstanceType, Pool, slot_count
@@ -24,6 +25,8 @@ class ThroughputRecord:
     #: Busy slot time, hours.
     hours: float = 0.0
     reports: int = 0
+    #: Workers that they are from; 0: not counted.
+    lives: int = 0
     #: Items per slot-hour of the last reports, newest last; may be empty.
     rates: tuple[float, ...] = ()
     #: Items whose bytes were counted, and GiB that they took and gave.
@@ -74,8 +77,8 @@ class Throughput:
     samples: int
 
 
-#: Busy hours that the prior is worth: 5 s. A job of half a minute outweighs it six times, so one
-#: job decides; a report of a second says more about starting up than about the GPU.
+#: Busy hours that the prior is worth at least: 5 s. A report of a second says more about starting
+#: up than about the GPU.
 PRIOR_BUSY_HOURS = 5.0 / 3600.0
 #: By how much the median of the reports bounds their mean, at least: one job that hung
 #: moves the estimate by at most this factor, however long it hung, where jobs are alike.
@@ -99,10 +102,11 @@ def throughput(
     """Return what an instance of this type is expected to do for this workload.
 
     A measured (GPU, count) is pulled toward its prior, scaled by what the workload showed over
-    all: (items + prior x w) / (hours + w), w = 5 s. Worked, a scale of 1: prior 1000 an hour, one
-    job of 35 s at 500 an hour: (500 x 35 + 1000 x 5) / 40 = 562.5 an hour. An unmeasured one is
-    its prior times what the workload showed, on the same GPU in other counts if there are any,
-    else on all.
+    all: (items + prior x w) / (hours + w), w being the hours of as many workers as its data sheet
+    counts as (``data_sheet_worth``), at least 5 s. Worked, a scale of 1: prior 1000 an hour, one
+    job of 35 s at 500 an hour on one worker, w = 35 s: (500 x 35 + 1000 x 35) / 70 = 750 an hour.
+    An unmeasured one is its prior times what the workload showed, on the same GPU in other counts
+    if there are any, else on all.
 
     Args:
         knowledge: what is known.
@@ -144,7 +148,7 @@ def _throughput(
         return Throughput(items_per_hour=prior * own, measured=False, samples=0)
     scale = workload_scale(knowledge, policy) if scale is None else scale
     items = _robust_rate(record) * record.hours
-    weight = PRIOR_BUSY_HOURS
+    weight = _prior_hours(knowledge, record)
     rate = (items + prior * scale / slots * weight) / (record.hours + weight)
     return Throughput(items_per_hour=rate * slots, measured=True, samples=record.reports)
 
@@ -187,10 +191,16 @@ def _scale(knowledge: Knowledge, policy: Policy, gpu_name: str | None) -> float 
             continue
         slots = slot_count(count, knowledge.slots)
         prior = policy.throughput_estimate * relative_throughput(name, count) / slots
-        weight = record.hours / (record.hours + PRIOR_BUSY_HOURS)
+        weight = record.hours / (record.hours + _prior_hours(knowledge, record))
         logs += weight * math.log(_robust_rate(record) / prior)
         weights += weight
     return math.exp(logs / weights) if weights > 0.0 else None
+
+
+def _prior_hours(knowledge: Knowledge, record: ThroughputRecord) -> float:
+    """Return the busy hours that the data sheet is worth beside a record."""
+    worth = data_sheet_worth(tuple(each.rates for each in knowledge.throughput.values()))
+    return max(PRIOR_BUSY_HOURS, worth * record.hours / max(record.lives, 1))
 
 
 def _robust_rate(record: ThroughputRecord) -> float:

@@ -28,6 +28,7 @@ from spindown.domain.policy import Policy
 from spindown.domain.ranking.bill import Bill, Load, Overhead, bill, charged_hours, pace
 from spindown.domain.ranking.candidate import Closure, Demand
 from spindown.domain.ranking.ladder import price_ceilings
+from spindown.domain.ranking.trial import hope, is_worth_a_trial
 from spindown.domain.requirement import misfit
 
 _HOUR = timedelta(hours=1)
@@ -194,7 +195,8 @@ class Terms:
             self.situation.knowledge, instance_type, expected
         )
         if is_tried:
-            expected = replace(expected, items_per_hour=expected.items_per_hour * HOPE)
+            hoped = expected.items_per_hour * hope(self.situation.knowledge)
+            expected = replace(expected, items_per_hour=hoped)
         load = load_of(self.situation.demand, expected.items_per_hour, slots)
         if is_tried:
             load = replace(load, workers=1)
@@ -258,22 +260,6 @@ class Terms:
         if (name, offer.zone) not in self.records:
             return self.published(kind, offer.reclaim_share)
         return self._hours_per_item(kind, self.rate_of(offer))
-
-
-#: What a GPU that the workload has not run on is hoped to do over its data sheet: of language
-#: models measured on EC2 the best does 1.8 times as much (docs/adr/0028-trial.md).
-HOPE = 1.5
-
-
-def is_worth_a_trial(
-    knowledge: Knowledge, instance_type: InstanceType, expected: Throughput
-) -> bool:
-    """Tell whether one worker of a kind may be tried on the hope that its data sheet is modest.
-
-    Only once the workload is known from another kind, and while no worker of this one lives.
-    """
-    kind = instance_type.gpu_name, instance_type.gpu_count
-    return bool(knowledge.throughput) and not expected.measured and kind not in knowledge.alive
 
 
 def load_of(demand: Demand, items_per_hour: float, slots: int) -> Load:

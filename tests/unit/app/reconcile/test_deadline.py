@@ -21,7 +21,7 @@ def a_world(*, hours: float = 10.0, **policy: Any) -> ControlWorld:
     changes = {"finish_within": hours * HOUR, "start_within": minutes(6), "max_workers": 2}
     world = with_policy(**{**changes, **policy})
     for gpu in ("T4", "L4", "A10G"):
-        samples = {"count": 10_000.0, "hours": 100.0, "reports": 100}
+        samples = {"count": 10_000.0, "hours": 100.0, "reports": 100, "lives": 100}
         world.put(throughput_sort(gpu, 1.0), **samples)
     return world
 

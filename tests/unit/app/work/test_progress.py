@@ -167,6 +167,18 @@ def test_what_a_worker_that_lost_a_race_for_the_samples_has_done_is_counted_all_
     assert (known["count"], known["reports"]) == (7, 2)
 
 
+def test_a_worker_counts_once_among_those_that_have_shown_a_throughput() -> None:
+    world = WorkWorld()
+    first, second = a_reporter(world), a_reporter(world)
+
+    first.report(Progress(commit=timedelta(seconds=1)))
+    assert "lives" not in throughput(world), "nothing was done yet"
+    for reporter in (first, first, second, first, second):
+        reporter.report(Progress(items_ok=1, busy=timedelta(minutes=1)))
+
+    assert (throughput(world)["lives"], throughput(world)["reports"]) == (2, 5)
+
+
 @pytest.mark.parametrize(("bytes_in", "bytes_out", "moved"), [
     (2**30, 2**31, {"moved": 2, "gib_in": 1.0, "gib_out": 2.0}),
     (2**30, None, {}),

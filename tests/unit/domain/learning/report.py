@@ -7,12 +7,17 @@ from tests.builders import a_type
 POLICY = Policy(throughput_estimate=1000.0)
 
 
-def measured(*jobs: tuple[float, float]) -> ThroughputRecord:
-    """Return the record of jobs of (items, seconds)."""
+#: So many workers that no data sheet counts for more than 5 s beside them.
+MANY = 10_000
+
+
+def measured(*jobs: tuple[float, float], lives: int = MANY) -> ThroughputRecord:
+    """Return the record of jobs of (items, seconds), from so many workers."""
     return ThroughputRecord(
         items=sum(items for items, _ in jobs),
         hours=sum(seconds for _, seconds in jobs) / 3600,
         reports=len(jobs),
+        lives=lives,
         rates=tuple(items / seconds * 3600 for items, seconds in jobs),
     )
 

@@ -18,10 +18,10 @@ def zones(candidates: Any) -> list[str]:
 
 
 def measured(**items_per_hour: float) -> Knowledge:
-    """Return knowledge of ten hours on one GPU of each name."""
+    """Return knowledge of ten hours on one GPU of each name, of ten workers."""
     return Knowledge(
         throughput={
-            (name, 1.0): ThroughputRecord(items=rate * 10, hours=10.0, reports=50)
+            (name, 1.0): ThroughputRecord(items=rate * 10, hours=10.0, reports=50, lives=10)
             for name, rate in items_per_hour.items()
         }
     )

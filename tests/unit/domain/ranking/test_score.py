@@ -1,7 +1,5 @@
 """What an item costs with an offer, and what comes first because of it."""
 
-from dataclasses import replace
-
 import pytest
 
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
@@ -211,25 +209,6 @@ def test_one_ranking_over_all_regions_weighs_what_crosses_them() -> None:
     assert zones(a_ranking(offers, demand=small)) == ["us-west-2a", "us-east-1a"]
     assert zones(a_ranking(offers, demand=large)) == ["us-east-1a", "us-west-2a"]
     assert a_ranking(offers, demand=large)[1].parts.transfer == pytest.approx(9 / 1024 * 0.02)
-
-
-def test_one_worker_of_an_unknown_gpu_is_tried_on_the_hope_that_its_data_sheet_is_modest() -> None:
-    # A data sheet of 1.9 T4s at 2.3 times the price.
-    offers = [an_offer(), an_offer("g5.xlarge", instance_price=0.48)]
-    known = measured(T4=1000.0)
-    demand = a_demand(need_items_per_hour=8000.0, backlog_items=8000.0, jobs=80)
-
-    first = a_ranking(offers, knowledge=known, demand=demand).best
-    assert first is not None
-    assert (first.offer, first.workers, first.measured) == (offers[1], 1, False)
-    alive = replace(known, alive=frozenset({("A10G", 1.0)}))
-    second = a_ranking(offers, knowledge=alive, demand=demand).best
-    assert second is not None
-    assert (second.offer, second.workers) == (offers[0], 8)
-    assert names(a_ranking(offers, demand=demand)) == ["g4dn.xlarge", "g5.xlarge"]
-    for slots, order in ((1, ["g5.xlarge", "g4dn.xlarge"]), (2, ["g4dn.xlarge", "g5.xlarge"])):
-        beside = replace(demand, slots=slots)
-        assert names(a_ranking(offers, knowledge=known, demand=beside)) == order
 
 
 def test_checkpoints_by_items_cost_each_gpu_its_own() -> None:
