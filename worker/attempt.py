@@ -29,10 +29,11 @@ from worker.workplace import Workplace
 _LOOK_UP = timedelta(milliseconds=200)
 #: Answers that may come one upon the other between two looks.
 _POLLS_A_LOOK = 8
-#: Results as they were told take several times as much in memory, and the interval may be half an
-#: hour: beyond this they are committed, and beyond that nothing more is taken meanwhile.
+#: Results take several times as much in memory as on the line: beyond this they are committed, and
+#: beyond that no more are taken meanwhile.
 _COMMIT_BYTES = 32 * 1024 * 1024
 _WAITING_BYTES_MAX = 4 * _COMMIT_BYTES
+_UNANSWERED = "the code said that it was done and had given no answer for some items"
 _IN_VAIN = (
     f"nothing came of it in {RELEASE_AFTER / timedelta(hours=1):g} hours, for which a job may be "
     "held: let it give results as they are done, or keep a checkpoint"
@@ -151,7 +152,8 @@ class Attempt:
             self._checkpoint(writer)
         if bench.ahead is not None:
             bench.ahead.note_pace(total - next_item, bench.ports.clock.now() - started)
-        return _End()
+        # Only of a job that is whole the message may go.
+        return _End() if self._harvest.is_whole else _End(reason=_UNANSWERED)
 
     def _is_ready(self, prefetch: Prefetch, indexes: range) -> bool:
         """Wait for the input of a batch; False if the job must be left."""
@@ -225,8 +227,8 @@ class Attempt:
         """Begin a commit of what is done in a row, if one is due and none is under way."""
         writer.check()
         harvest = self._harvest
-        # The last portion goes with the end of the job, in one write. More than fits into memory
-        # waits for the commit under way, and the code for us.
+        # The last portion goes with the end of the job. What fills the memory waits for the commit
+        # under way, and the code for us.
         if harvest.is_whole or (writer.is_busy and harvest.waiting_bytes < _WAITING_BYTES_MAX):
             return
         policy, now = self._bench.policy, self._bench.ports.clock.now()

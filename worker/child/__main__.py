@@ -24,6 +24,7 @@ from worker.child.frame import Frame, encode_frame, read_frame
 Run = Callable[[Sequence[Item], Context], Iterable[Result]]
 
 _ERROR_CHARACTERS = 2000
+_OWN_PID = os.getpid()
 #: Whatever user code raises concerns the item alone. Extensions written in Rust panic by an
 #: exception of their own below BaseException (pyo3, ``PanicException``).
 _USER_ERRORS = BaseException
@@ -81,6 +82,9 @@ def _listen(stream: BinaryIO) -> "queue.Queue[Frame]":
 
 
 def _send(stream: BinaryIO, data: bytes) -> None:
+    if os.getpid() != _OWN_PID:
+        # A copy that the user's code has forked and let run on: it would answer a second time.
+        os._exit(0)
     rest = memoryview(data)
     while rest:
         rest = rest[stream.write(rest) :]

@@ -36,6 +36,23 @@ def test_what_a_batch_had_given_is_there_when_it_is_stopped(make: Make, tmp_path
     assert runner.pid is None
 
 
+def test_a_copy_that_the_code_forks_and_lets_run_on_answers_nothing(
+    make: Make, tmp_path: Path
+) -> None:
+    runner = make(
+        """
+        def run(batch, ctx):
+            copy = not os.fork()
+            for item in batch:
+                yield Result(item, "copy" if copy else "own")
+        """
+    )
+    for _ in range(3):
+        events = run_batch(runner, tmp_path)
+        assert answers(events) == {0: "own", 1: "own", 2: "own"}
+        assert len(events) == 3 + 1
+
+
 def test_tells_how_many_bytes_an_answer_took(make: Make, tmp_path: Path) -> None:
     runner = make("def run(batch, ctx):\n    return [Result(item, 'x' * 1000) for item in batch]\n")
     *done, _ = run_batch(runner, tmp_path)

@@ -34,6 +34,20 @@ def test_a_broken_child_is_a_failed_job_that_keeps_what_was_done(tmp_path: Path)
     assert slot.world.worker().state is WorkerState.IDLE
 
 
+def test_a_job_is_not_over_because_its_code_says_so(tmp_path: Path) -> None:
+    def lie(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        return square(task, batch) if batch[0].index < 2 else [BatchDone()]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=lie))
+    slot.world.send(JOB)
+    slot.slot.step()
+    manifest = slot.world.manifest("j")
+    assert (manifest.state, manifest.next_item) == (JobState.RUNNING, 2)
+    assert slot.world.queue.backlog().visible == 1
+    [failure] = manifest.failures
+    assert "had given no answer for some items" in failure.reason
+
+
 def test_ends_after_three_different_jobs_have_failed_in_a_row(tmp_path: Path) -> None:
     runner = ScriptedRunner(script=lambda task, batch: [Broken("bad GPU")])
     slot = SlotWorld(tmp_path, runner=runner)
