@@ -44,6 +44,20 @@ def test_each_setting_is_varied_on_the_best_so_far() -> None:
     assert sum(map(len, attempts.tried.values())) <= 18
 
 
+def test_a_change_that_saves_nothing_beside_a_later_one_is_not_advised() -> None:
+    answers = {"start_within": a_result(80.0), "max_price": a_result(70.0)}
+    attempts = Attempts(**answers, **{"without start_within": a_result(70.5)})
+    best = search(a_present(), KNOWN, attempts)
+
+    assert best.settings.policy == replace(Policy(), max_price_per_hour=4.0)
+    assert best.result.dollars == 70.5
+    # What came last was held against all the others already.
+    assert "without max_price" not in attempts.tried
+
+    late = Attempts(**answers, **{"without start_within": a_result(70.5, p95=1801.0)})
+    assert search(a_present(), KNOWN, late).settings.policy.start_within == minutes(28)
+
+
 def test_a_setting_that_breaks_the_promise_or_leaves_work_undone_is_not_advised() -> None:
     present = a_present(g4dn_xlarge=1)
     for result in (a_result(10.0, p95=1801.0), a_result(10.0, undone=1), a_result(99.5)):
