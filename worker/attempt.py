@@ -31,8 +31,7 @@ _LOOK_UP = timedelta(milliseconds=200)
 _POLLS_A_LOOK = 8
 #: Results take several times as much in memory as on the line: beyond this they are committed, and
 #: beyond that no more are taken meanwhile.
-_COMMIT_BYTES = 32 * 1024 * 1024
-_WAITING_BYTES_MAX = 4 * _COMMIT_BYTES
+_COMMIT_BYTES, _WAITING_BYTES_MAX = 32 * 1024**2, 128 * 1024**2
 _UNANSWERED = "the code said that it was done and had given no answer for some items"
 _IN_VAIN = (
     f"nothing came of it in {RELEASE_AFTER / timedelta(hours=1):g} hours, for which a job may be "
