@@ -46,10 +46,15 @@ def _unfinished(tick: Tick, work: Backlog) -> Iterator[Unfinished]:
     within = policy.finish_within
     if within is None:
         return
-    claimed, held = 0, set()
+    claimed, held, dues = 0, set(), dict(tick.dues)
     for lease in tick.leases:
         worker = tick.workers.get(lease.instance_id)
-        if worker is None or worker.state is WorkerState.ENDED or lease.deadline <= tick.now:
+        if worker is None or worker.state is WorkerState.ENDED:
+            continue
+        if lease.deadline <= tick.now:
+            # Nobody has taken it up since, or its row would be gone.
+            due = lease.put_down(lease.items_done, lease.deadline)
+            dues.update({} if due is None else {lease.job_id: due})
             continue
         job = held_job(
             lease, worker, within=within, knowledge=knowledge, policy=policy, now=tick.now
@@ -57,16 +62,14 @@ def _unfinished(tick: Tick, work: Backlog) -> Iterator[Unfinished]:
         held.add(lease.job_id)
         claimed += job.on is None
         yield job
-    for due in tick.dues.values():
+    for due in dues.values():
         if due.job_id not in held:
             claimed += 1
             yield put_down(due, within=within, knowledge=knowledge, policy=policy)
     yield from never_claimed(
         waiting_of(tick.seen),
         max(work.visible - claimed, 0),
-        items=max(
-            [*(x.items for x in tick.leases), *(x.items for x in tick.dues.values())], default=0
-        ),
+        items=max([*(x.items for x in tick.leases), *(x.items for x in dues.values())], default=0),
         within=within,
         knowledge=knowledge,
         policy=policy,

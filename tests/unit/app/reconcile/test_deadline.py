@@ -273,6 +273,24 @@ def test_what_an_ended_worker_held_is_remembered_with_its_progress() -> None:
     assert decision.deadlines[0].work_seconds == pytest.approx(6 * 3600, rel=0.05)
 
 
+def test_a_job_whose_worker_has_fallen_silent_keeps_its_deadline() -> None:
+    world = a_world()
+    world.send()
+    world.tick()
+    old = a_running_job(world, done=900, sent=8.0)
+    sent_at = world.now - 8.0 * HOUR
+    without_spot(world)
+
+    decision = world.tick(minutes(6))
+
+    # Its message shows again, but the worker is given up only after ten minutes.
+    assert world.queue.backlog().visible == 1
+    assert [worker.instance_id for worker in world.workers(WorkerState.BUSY)] == [old.instance_id]
+    (record,) = decision.deadlines
+    assert (record.job_id, record.on) == ("job-1", "")
+    assert record.due_at == sent_at + 10.0 * HOUR
+
+
 def test_a_job_past_its_deadline_is_told_to_people_and_a_tight_one_is_too() -> None:
     world = a_world(hours=5.0)
     world.send()
