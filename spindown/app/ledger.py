@@ -42,7 +42,7 @@ class LedgerView:
 
     workers: Mapping[str, Worker] = field(default_factory=dict)
     leases: tuple[Lease, ...] = ()
-    #: Jobs with a deadline that somebody has worked on and nobody holds, by id.
+    #: Jobs that somebody has worked on and nobody holds, by id.
     dues: Mapping[str, Due] = field(default_factory=dict)
     launches: Mapping[str, Launch] = field(default_factory=dict)
     unavailable: Mapping[Pool, Unavailable] = field(default_factory=dict)

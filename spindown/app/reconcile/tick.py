@@ -66,7 +66,7 @@ class Tick:
     workers: dict[str, Worker]
     launches: dict[str, Launch]
     leases: tuple[Lease, ...]
-    #: Jobs with a deadline that nobody holds, though somebody has, by id.
+    #: Jobs that nobody holds, though somebody has, by id.
     dues: dict[str, Due]
     unavailable: dict[Pool, Unavailable]
     #: The row of the backlog as this tick leaves it.
