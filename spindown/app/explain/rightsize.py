@@ -15,7 +15,7 @@ from spindown.contract.usage import DAY, UsageRecord, decode_usage, usage_prefix
 from spindown.domain.advice.footprint import Footprint, Use, find_footprint, fit
 from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.ranking import Candidate
-from spindown.error import ContractError
+from spindown.error import ContractError, NotFound
 
 _READS_AT_ONCE = 8
 
@@ -50,7 +50,7 @@ class Rightsizing:
 def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
     """Compare what is required with what was used in the last ``days``; change nothing."""
     now = ports.clock.now()
-    records = read_usage(workload, ports.objects, since=now - timedelta(days=days))
+    records = read_usage(workload, ports.objects, since=now - timedelta(days=days), until=now)
     settings, _ = ports.settings.workload(workload)
     types = current_catalogue(ports, now, is_kept=False).instance_types
     uses = [_use(record, types) for record in records]
@@ -72,14 +72,18 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
     return replace(found, now=_best(workload, ports), then=_best(workload, ports, enough))
 
 
-def read_usage(workload: str, objects: ObjectStore, *, since: datetime) -> Sequence[UsageRecord]:
+def read_usage(
+    workload: str, objects: ObjectStore, *, since: datetime, until: datetime
+) -> Sequence[UsageRecord]:
     """Return the usage records of a workload; an object that cannot be read is left out."""
-    prefix = usage_prefix(workload)
-    first = f"{prefix}{DAY}={since:%Y-%m-%d}"
-    keys = [found.key for found in objects.list(prefix) if found.key >= first]
+    span = (until.date() - since.date()).days
+    days = (since.date() + timedelta(days=day) for day in range(span + 1))
+    # Day by day: years of records may lie before them.
+    prefixes = [f"{usage_prefix(workload)}{DAY}={day:%Y-%m-%d}/" for day in days]
+    keys = [found.key for prefix in prefixes for found in objects.list(prefix)]
 
     def read(key: str) -> tuple[UsageRecord, ...]:
-        with suppress(ContractError):
+        with suppress(ContractError, NotFound):
             return decode_usage(objects.get(key).data, workload=workload)
         return ()
 
