@@ -5,7 +5,7 @@ import pytest
 from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import bound, simulate
 from spindown.simulator.bound.refund import refund_share
-from spindown.simulator.bound.supply import Supply
+from spindown.simulator.bound.supply import Supply, generous
 from spindown.simulator.sample import office_batches, sample_market
 from tests.simulator.scene import DAY, HOUR, a_listing, a_policy, a_scenario, a_zone, an_arrival
 
@@ -174,3 +174,18 @@ def test_the_shipped_policy_stays_above_every_bound(seed: int) -> None:
     found = bound(scenario, start_within=result.wait.most)
 
     assert found.work < found.bounded_wait < result.dollars
+
+
+def test_bounds_of_whole_traces_take_each_hour_at_what_may_be_paid_for_it() -> None:
+    spot = ((0.0, 0.10), (1000.0, 0.40), (9000.0, 0.20))
+    zones = {"us-west-2a": a_zone(spot=spot)}
+    scenario = a_scenario(an_arrival(), listings=(a_listing(zones=zones),))
+
+    (listing,) = generous(scenario).listings
+
+    assert listing.zones["us-west-2a"].spot == (
+        (0.0, 0.10),
+        (1000.0, 0.10),
+        (1000.0 + HOUR, 0.40),
+        (9000.0, 0.20),
+    )

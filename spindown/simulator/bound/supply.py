@@ -157,6 +157,20 @@ class _Stall:
         return self._cheapest[place - 1][1]
 
 
+def generous(scenario: SimScenario) -> SimScenario:
+    """Return the scenario with spot at the least price that an hour at work may be paid at."""
+    listings = tuple(
+        replace(
+            listing,
+            zones={
+                name: replace(zone, spot=_paid(zone.spot)) for name, zone in listing.zones.items()
+            },
+        )
+        for listing in scenario.listings
+    )
+    return replace(scenario, listings=listings)
+
+
 def _paid(spot: Steps) -> Steps:
     """Return the least price at which an hour can have begun that is not over.
 

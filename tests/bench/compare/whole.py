@@ -10,6 +10,7 @@ from pathlib import Path
 from time import process_time
 
 from spindown.simulator import bound
+from spindown.simulator.bound import generous
 from tests.bench.compare.case import CASES
 from tests.bench.compare.grid import Results, grid
 from tests.bench.compare.integral import feasible, integral
@@ -69,7 +70,7 @@ def solve_whole(
         }
         if "dollars" in figures or name in _DENSE:
             continue
-        whole = integral(scenario, start_within=within)
+        whole = integral(generous(scenario), start_within=within)
         if whole is not None:
             figures |= {
                 "dollars": whole.dollars,
