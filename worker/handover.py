@@ -126,6 +126,8 @@ class Handover:
     def split(self, held: Held, values: Sequence[Any]) -> Ending:
         """Replace a job that is too large by its children."""
         held = split(held, values, ports=self._bench.ports, policy=self._bench.policy)
+        if held.manifest.state is JobState.FAILED:
+            return self.dismiss(held, "input")
         with self._letting_go(held) as job:
             complete(job, **self._ours)
         self._log.info("job_split", children=len(held.manifest.children), items=len(values))

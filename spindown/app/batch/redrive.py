@@ -13,7 +13,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from spindown.app.port import Message, Outgoing
-from spindown.app.work.fence import Fence, read_fence, write_fence
+from spindown.app.work.fence import Fence, find_clash, read_fence, write_fence
 from spindown.app.work.held import WorkPorts, lease_key, read_lease
 from spindown.app.work.message import copy_message, delete, put_back
 from spindown.contract.job.manifest import JobState, Manifest
@@ -73,7 +73,7 @@ def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> I
                 if jobs and job.job_id not in jobs:
                     continue
                 copy = _copy(letter, job, ports)
-                done = _redrive_one(letter, copy, job.job_id or "", workload, ports)
+                done = _redrive_one(letter, copy, job, workload, ports)
             except (ContractError, NotFound) as exc:
                 if is_new and not jobs:
                     yield Redriven(job_id=None, outcome=Outcome.UNREADABLE, reason=str(exc))
@@ -111,25 +111,28 @@ def _copy(letter: Message, job: JobMessage, ports: WorkPorts) -> Outgoing:
 
 
 def _redrive_one(
-    letter: Message, copy: Outgoing, job_id: str, workload: str, ports: WorkPorts
+    letter: Message, copy: Outgoing, job: JobMessage, workload: str, ports: WorkPorts
 ) -> Redriven:
-    is_over = not _forget_failures(job_id, workload, ports)
+    is_over = not _forget_failures(job, workload, ports)
     if not is_over:
         ports.queue.send([copy])
     delete(letter.receipt_handle, ports.dead_letters)
     return Redriven(
-        job_id=job_id,
+        job_id=job.job_id,
         outcome=Outcome.OVER if is_over else Outcome.SENT,
         reason=letter.attributes.get("reason", ""),
     )
 
 
-def _forget_failures(job_id: str, workload: str, ports: WorkPorts) -> bool:
-    """Let a job's count begin anew; False if the job is over."""
+def _forget_failures(job: JobMessage, workload: str, ports: WorkPorts) -> bool:
+    """Let a job's count begin anew; False if the job is over (ContractError: it is another)."""
+    job_id = job.job_id or ""
     for _ in range(_TRIES):
         fence = read_fence(job_id, ports.objects)
         if fence is None or _is_at_work(fence.manifest, workload, ports):
             return True
+        if clash := find_clash(fence.manifest, job.parent):
+            raise clash
         if fence.manifest.state not in {JobState.FAILED, JobState.RUNNING}:
             return False
         fresh = _forgotten(fence)

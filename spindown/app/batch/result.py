@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spindown.app.port import ObjectStore
-from spindown.app.work.fence import read_fence
+from spindown.app.work.fence import find_clash, read_fence
 from spindown.contract.codec import decode
 from spindown.contract.job.batch import Batch, batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part
@@ -70,19 +70,28 @@ def read_manifest(job_id: str, store: ObjectStore) -> Manifest:
     return fence.manifest
 
 
-def read_records(job_id: str, store: ObjectStore) -> Iterator[dict[str, Any]]:
+def read_records(
+    job_id: str, store: ObjectStore, *, parent: str | None = None
+) -> Iterator[dict[str, Any]]:
     """Yield the committed result records of a job and of its children, in item order.
+
+    Args:
+        job_id: whose.
+        store: the workload's part of the bucket.
+        parent: the job whose child it is, if it is one; another job's records are not its own.
 
     Raises:
         ContractError: a part is not what the manifest committed.
     """
     manifest = read_manifest(job_id, store)
+    if find_clash(manifest, parent):
+        return
     for part in manifest.parts:
         for line in _read_part(part, store).splitlines():
             yield json.loads(line)
     for child in manifest.children:
         try:
-            yield from read_records(child, store)
+            yield from read_records(child, store, parent=job_id)
         except NotFound:
             continue
 
@@ -112,12 +121,14 @@ def _is_committed(data: bytes, part: Part) -> bool:
     return hashlib.sha256(data).hexdigest() == part.sha256
 
 
-def read_progress(job_id: str, store: ObjectStore) -> JobProgress:
-    """Return how far a job is, its children summed up."""
+def read_progress(job_id: str, store: ObjectStore, *, parent: str | None = None) -> JobProgress:
+    """Return how far a job, a child of ``parent`` if one is given, is; its children summed up."""
     try:
         manifest = read_manifest(job_id, store)
     except NotFound:
         return JobProgress(job_id=job_id, state=None)
+    if clash := find_clash(manifest, parent):
+        return JobProgress(job_id=job_id, state=JobState.FAILED, reason=str(clash))
     own = JobProgress(
         job_id=job_id,
         state=manifest.state,
@@ -134,7 +145,8 @@ def read_progress(job_id: str, store: ObjectStore) -> JobProgress:
     is_cancelled_split = manifest.state is JobState.CANCELLED and manifest.children
     if manifest.state is not JobState.SPLIT and not is_cancelled_split:
         return own
-    return _sum_children(own, [read_progress(child, store) for child in manifest.children])
+    children = [read_progress(child, store, parent=job_id) for child in manifest.children]
+    return _sum_children(own, children)
 
 
 def _sum_children(own: JobProgress, children: list[JobProgress]) -> JobProgress:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from spindown.app.port import Key, Message, When, Write
-from spindown.app.work.fence import Fence, first_sent, read_fence, write_fence
+from spindown.app.work.fence import Fence, find_clash, first_sent, read_fence, write_fence
 from spindown.app.work.held import (
     Held,
     Seat,
@@ -131,6 +131,9 @@ class _Claim:
             return self._put_back(None)
 
     def _claim_over(self, fence: Fence) -> Held | Declined:
+        if clash := find_clash(fence.manifest, self.job.parent):
+            bury(self.message, self.job, str(clash), self.seat.log_pointer, self.ports)
+            return self._decline(Outcome.MALFORMED, str(clash))
         lease = self._lease_of(fence.manifest)
         match claim_verdict(
             fence.manifest,

@@ -12,9 +12,11 @@ from spindown.app.port import Outgoing
 from spindown.app.work.commit import commit_as
 from spindown.app.work.held import Held, WorkPorts
 from spindown.app.work.item import store_items
+from spindown.app.work.release import settle_rejection
 from spindown.contract.job.manifest import JobState
-from spindown.contract.job.message import JobMessage, child_id, encode_job, items_key
+from spindown.contract.job.message import JobMessage, child_id, encode_job, items_key, parse_items
 from spindown.domain.policy import Policy
+from spindown.error import ContractError
 
 
 def is_too_large(held: Held, items: Sequence[Any], policy: Policy) -> bool:
@@ -27,15 +29,16 @@ def is_too_large(held: Held, items: Sequence[Any], policy: Policy) -> bool:
 def split(held: Held, items: Sequence[Any], *, ports: WorkPorts, policy: Policy) -> Held:
     """Make the children, send their messages, then close the parent (raises LeaseLost).
 
-    The parent's message is deleted afterwards, as that of any job that is over.
+    The parent's message is deleted afterwards, as that of any job that is over. A parent that has
+    failed instead makes no children: another job's list lies where a child's share must.
     """
     held = _pin(held, len(items), policy, ports)
     children = held.manifest.children
     messages = []
     for number, child in enumerate(children):
         share = items[_bound(number, items, children) : _bound(number + 1, items, children)]
-        # An earlier attempt may have stored the same share.
-        store_items(items_key(child), share, ports)
+        if not _store_share(items_key(child), share, ports):
+            return settle_rejection(held, str(_clash(held.job_id, child)), ports=ports)
         messages.append(_child_message(held, child))
     ports.queue.send(messages)
     closed = replace(
@@ -56,6 +59,21 @@ def _pin(held: Held, count: int, policy: Policy, ports: WorkPorts) -> Held:
 def _bound(number: int, items: Sequence[Any], children: Sequence[str]) -> int:
     """Return where the share of a child begins: shares differ by one item at most."""
     return number * len(items) // len(children)
+
+
+def _store_share(key: str, share: Sequence[Any], ports: WorkPorts) -> bool:
+    """Store a child's items, as an earlier attempt may have; False: others lie there."""
+    if store_items(key, share, ports):
+        return True
+    try:
+        return parse_items(ports.objects.get(key).data, key) == tuple(share)
+    except ContractError:
+        return False
+
+
+def _clash(job_id: str, child: str) -> ContractError:
+    mend = f"send it again under another job_id: another job's list lies in {items_key(child)}"
+    return ContractError("message.job_id", job_id, mend)
 
 
 def _child_message(held: Held, child: str) -> Outgoing:

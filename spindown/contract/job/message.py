@@ -32,6 +32,8 @@ _ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}")
 _TENANT = re.compile(r"[!-~]{1,128}")
 _URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^\x00-\x1f]{0,1024}")
 _SOURCES = ("items", "items_uri", "prefix_uri", "stored")
+#: What ``child_id`` makes. Of eight digits no manifest could hold the children.
+_CHILD_ID = re.compile(r".+\.([0-9]{5}|[1-9][0-9]{5,6})")
 #: Leaves room for the number of a child within the 128 characters of an id.
 _PARENT_ID_CHARACTERS = 120
 
@@ -98,6 +100,7 @@ def parse_job(body: str) -> JobMessage:
         _refuse("params", row["params"], "write an object")
     if "stored" in row and (row["stored"] is not True or row.get("job_id") is None):
         _refuse("stored", row["stored"], "leave it out; only Spindown writes it")
+    _check_child(row)
     items = tuple(row["items"]) if "items" in row else None
     return JobMessage(**{**row, "items": items})
 
@@ -200,6 +203,18 @@ def _check_text(row: Mapping[str, Any], name: str, pattern: re.Pattern[str], for
         return
     if not isinstance(value, str) or not pattern.fullmatch(value):
         _refuse(name, value, form)
+
+
+def _check_child(row: Mapping[str, Any]) -> None:
+    """Leave the ids of children to splits: one id for two jobs would be one job that is done."""
+    job_id, parent = row.get("job_id"), row.get("parent")
+    found = _CHILD_ID.fullmatch(job_id or "")
+    if found is None:
+        return
+    is_of_split = parent is not None and child_id(parent, int(found[1])) == job_id
+    if not is_of_split or "stored" not in row:
+        mend = "let it not end in a dot and 5 to 7 digits, as the ids of a split job's children do"
+        _refuse("job_id", job_id, mend)
 
 
 def _refuse(field_name: str, value: object, mend: str) -> NoReturn:

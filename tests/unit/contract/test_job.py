@@ -74,13 +74,17 @@ def test_any_bytes_are_items_or_a_contract_error(data: bytes) -> None:
         ({"items": [1, {"a": None}]}, JobMessage(items=(1, {"a": None}))),
         ({"items_uri": "s3://bucket/a b.jsonl"}, JobMessage(items_uri="s3://bucket/a b.jsonl")),
         ({"prefix_uri": "s3://bucket/"}, JobMessage(prefix_uri="s3://bucket/")),
-        ({"stored": True, "job_id": "p.00001"}, JobMessage(stored=True, job_id="p.00001")),
+        ({"stored": True, "job_id": "p"}, JobMessage(stored=True, job_id="p")),
+        (
+            {"stored": True, "job_id": "p.00001", "parent": "p"},
+            JobMessage(stored=True, job_id="p.00001", parent="p"),
+        ),
         (
             {"items": [], "job_id": "a.b-c_1", "tenant": "x@y", "params": {"k": 1}, "schema": 1},
             JobMessage(items=(), job_id="a.b-c_1", tenant="x@y", params={"k": 1}),
         ),
     ],
-    ids=["empty", "inline", "list", "prefix", "stored", "all"],
+    ids=["empty", "inline", "list", "prefix", "stored", "child", "all"],
 )
 def test_reads_every_form_of_a_job(body: dict[str, Any], job: JobMessage) -> None:
     assert parse_job(json.dumps(body)) == job
@@ -120,7 +124,44 @@ def test_children_have_ids_of_their_own_within_the_limit() -> None:
     ids = {child_id(parent, n) for parent in ("a", long, long[:-1] + "y") for n in (0, 1, 99_999)}
     assert len(ids) == 9
     assert max(map(len, ids)) <= 128
-    assert all(parse_job(encode_job(JobMessage(items=(), job_id=i))).job_id == i for i in ids)
+
+
+@pytest.mark.parametrize("parent", ["a", "a.00000", "x" * 120, "x" * 128])
+@pytest.mark.parametrize("number", [0, 99_999, 100_000, 9_999_999])
+def test_what_a_split_sends_is_read_again(parent: str, number: int) -> None:
+    child = JobMessage(stored=True, job_id=child_id(parent, number), parent=parent)
+    assert parse_job(encode_job(child)) == child
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        pytest.param({"items": []}, id="inline"),
+        pytest.param({"items_uri": "s3://bucket/list.jsonl"}, id="list"),
+        pytest.param({"prefix_uri": "s3://bucket/"}, id="prefix"),
+        pytest.param({"stored": True}, id="stored without a parent"),
+        pytest.param({"stored": True, "parent": "b"}, id="of another parent"),
+        pytest.param({"items": [], "parent": "a"}, id="items of its own"),
+    ],
+)
+@pytest.mark.parametrize("job_id", ["a.00000", "a.99999", "a.100000", "a.00000.00000"])
+def test_the_id_of_a_child_is_refused_to_what_no_split_sends(
+    job_id: str, rest: dict[str, Any]
+) -> None:
+    with pytest.raises(ContractError) as caught:
+        parse_job(json.dumps({"job_id": job_id, **rest}))
+    assert str(caught.value) == (
+        f"message.job_id is '{job_id}': let it not end in a dot and 5 to 7 digits, "
+        "as the ids of a split job's children do"
+    )
+
+
+@pytest.mark.parametrize(
+    "job_id",
+    ["a.0000", "a.000000", "scan.20261122", "a-00000", "00000", ".00000", "a.00000.png", "a.0000x"],
+)
+def test_an_id_that_no_child_can_have_is_the_users_own(job_id: str) -> None:
+    assert parse_job(json.dumps({"items": [], "job_id": job_id})).job_id == job_id
 
 
 def test_an_id_that_is_given_is_kept() -> None:

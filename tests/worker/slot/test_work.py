@@ -8,6 +8,7 @@ import pytest
 
 from spindown.app.port import Key
 from spindown.contract.job.manifest import JobState
+from spindown.contract.job.message import items_key
 from spindown.contract.row import JOB_RATE, spend_sort, throughput_sort, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
@@ -127,6 +128,20 @@ def test_a_list_that_is_not_there_sends_the_job_to_the_dead_letters(tmp_path: Pa
         "items_uri is 's3://inputs/none.jsonl': put the object there, then redrive the job"
     )
     assert len(slot.world.dead_letters.bodies()) == 1
+    assert slot.world.worker().state is WorkerState.IDLE
+
+
+def test_a_job_that_cannot_be_split_ends_with_the_dead_letters(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path, policy=Policy(max_items_per_job=2))
+    slot.world.objects.put(items_key("j.00001"), b'"another"\n')
+    slot.world.send(JOB)
+
+    slot.slot.step()
+
+    assert slot.world.manifest("j").state is JobState.FAILED
+    assert (slot.world.queue.bodies(), len(slot.world.dead_letters.bodies())) == ([], 1)
+    [event] = slot.events("job_dead_lettered")
+    assert "another job's list lies in jobs/j.00001/items.jsonl" in event["reason"]
     assert slot.world.worker().state is WorkerState.IDLE
 
 

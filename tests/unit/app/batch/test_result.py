@@ -48,7 +48,8 @@ def test_reads_the_committed_parts_in_order_and_no_other() -> None:
 
 def test_reads_the_children_of_a_job_that_was_split() -> None:
     store = a_store()
-    put_manifest(store, a_manifest("j.00000", parts=(put_part(store, "j.00000", 0, 1),)))
+    parts = (put_part(store, "j.00000", 0, 1),)
+    put_manifest(store, a_manifest("j.00000", parent="j", parts=parts))
     put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=("j.00000", "j.00001")))
 
     assert len(list(read_records("j", store))) == 2
@@ -69,7 +70,7 @@ def test_a_part_that_is_gone_is_an_error_and_no_job_that_waits() -> None:
     store = a_store()
     parts = (put_part(store, "j.00000", 0, 1), put_part(store, "j.00000", 2, 3))
     store.expire(parts[1].key)
-    put_manifest(store, a_manifest("j.00000", parts=parts))
+    put_manifest(store, a_manifest("j.00000", parent="j", parts=parts))
     put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=("j.00000", "j.00001")))
 
     with pytest.raises(ContractError, match="restore it"):
@@ -114,7 +115,7 @@ def test_a_split_job_is_over_when_its_children_are(
     store = a_store()
     for child, child_state in children.items():
         part = put_part(store, child, 0, 1)
-        put_manifest(store, a_manifest(child, state=child_state, parts=(part,)))
+        put_manifest(store, a_manifest(child, parent="j", state=child_state, parts=(part,)))
     put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=("c0", "c1")))
 
     progress = read_progress("j", store)

@@ -3,16 +3,20 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from spindown.app.work.claim import Declined
+from spindown.app.batch import redrive as redriving
+from spindown.app.batch.cancel import cancel
+from spindown.app.batch.result import read_progress, read_records
+from spindown.app.work.claim import Declined, Outcome
 from spindown.app.work.commit import commit, complete
 from spindown.app.work.held import Held
 from spindown.app.work.item import settle_items
 from spindown.app.work.split import is_too_large, split
-from spindown.contract.job.manifest import JobState
+from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.contract.job.message import JobMessage, items_key
 from spindown.domain.policy import Policy
 from spindown.error import ContractError, Unreachable, WriteConflict
@@ -211,6 +215,80 @@ def test_reads_a_list_with_a_byte_order_mark_and_empty_lines() -> None:
     world = WorkWorld(sources={"s3://inputs/l": b'\xef\xbb\xbf"a"\r\n\n{"b": 1}'})
     job = JobMessage(job_id="j", items_uri="s3://inputs/l")
     assert settle_items(job, world.ports) == ("a", {"b": 1})
+
+
+def test_a_job_sent_under_the_id_of_a_child_does_not_pass_for_it() -> None:
+    world = a_world()
+    world.send({"job_id": "p.00001", "items": ["another"]})
+    declined = world.claim()
+    assert isinstance(declined, Declined)
+    assert declined.outcome is Outcome.MALFORMED
+    letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(minutes=1))
+    assert letter is not None
+    assert "message.job_id is 'p.00001'" in letter.attributes["reason"]
+
+    do_split(world, {"job_id": "p", "items": items(10)})
+
+    found = work_off(world)
+    assert [i for child in sorted(found) for i in found[child]] == items(10)
+
+
+@pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.FAILED, JobState.RUNNING])
+def test_a_child_whose_manifest_is_another_jobs_ends_with_the_dead_letters(state: JobState) -> None:
+    world = a_world()
+    leave_anothers(world, "p.00001", state)
+    before = world.objects.get(manifest_key("p.00001")).etag
+    do_split(world, {"job_id": "p", "items": items(10)})
+
+    assert sorted(work_off(world)) == ["p.00000", "p.00002"]
+
+    assert world.objects.get(manifest_key("p.00001")).etag == before, "it is not ours to change"
+    says = "message.job_id is 'p.00001': send the items of job p again under another job_id"
+    letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(0))
+    assert letter is not None
+    assert letter.attributes["reason"].startswith(says)
+    assert letter.attributes["job_id"] == "p.00001"
+    progress = read_progress("p", world.objects)
+    assert (progress.state, progress.items_done) == (JobState.FAILED, 7)
+    assert progress.reason.startswith(says)
+    shown = {record["job_id"] for record in read_records("p", world.objects)}
+    assert shown == {"p.00000", "p.00002"}
+    (left,) = redriving.redrive(WORKLOAD, world.ports)
+    assert left.outcome is redriving.Outcome.UNREADABLE
+    assert left.reason.startswith(says)
+    assert len(world.dead_letters.bodies()) == 1
+
+
+def test_a_child_that_was_cancelled_before_its_claim_is_its_parents_own() -> None:
+    world = a_world()
+    do_split(world, {"job_id": "p", "items": items(10)})
+    list(cancel(WORKLOAD, ["p.00001"], world.ports))
+
+    assert sorted(work_off(world)) == ["p.00000", "p.00002"]
+    assert world.dead_letters.bodies() == []
+    assert read_progress("p", world.objects).state is JobState.CANCELLED
+
+
+@pytest.mark.parametrize("data", [b'"another"\n', b"{"], ids=["other items", "damaged"])
+def test_a_split_whose_child_has_another_jobs_list_fails_and_says_so(data: bytes) -> None:
+    world = a_world()
+    world.objects.put(items_key("p.00001"), data)
+    held = world.hold({"job_id": "p", "items": items(10)})
+
+    held = split(held, items(10), ports=world.ports, policy=world.policy)
+
+    assert held.manifest.state is JobState.FAILED
+    assert held.manifest.reason == (
+        "message.job_id is 'p': send it again under another job_id: "
+        "another job's list lies in jobs/p.00001/items.jsonl"
+    )
+    assert len(world.queue.bodies()) == 1, "no child was sent"
+
+
+def leave_anothers(world: WorkWorld, job_id: str, state: JobState) -> None:
+    """Leave the manifest of a job that an earlier version took under any id."""
+    manifest = Manifest(job_id=job_id, epoch=1, owner="i-9/0", state=state, items=1)
+    world.objects.put(manifest_key(job_id), encode_manifest(manifest))
 
 
 def a_world() -> WorkWorld:
