@@ -237,7 +237,7 @@ class Attempt:
             interval = timedelta(0)
         by_items = is_due(policy, items_since=harvest.in_a_row, elapsed=elapsed, interval=interval)
         by_items = by_items or (harvest.in_a_row > 0 and harvest.waiting_bytes >= _COMMIT_BYTES)
-        state = self._place.state.take() if by_items or elapsed >= interval else None
+        state = self._place.state.take(urgent=by_items) if by_items or elapsed >= interval else None
         if by_items or state is not None:
             writer.begin(harvest.take(now, state))
 

@@ -274,6 +274,73 @@ def test_state_is_taken_once_and_again_when_it_changes(state: UserState) -> None
     assert state.take() == ()
 
 
+class Walks:
+    """A clock by which each look at the directory takes ``each`` seconds, and that counts them."""
+
+    TIME_NS = 10**18
+
+    def __init__(self, each: float) -> None:
+        self.now = 100.0
+        self.each = each
+        self.count = 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time_ns(self) -> int:
+        self.count += 1
+        self.now += self.each
+        return self.TIME_NS
+
+    def state(self, tmp_path: Path) -> UserState:
+        (tmp_path / "copies").mkdir()
+        (tmp_path / "state").mkdir()
+        return UserState(
+            tmp_path / "state",
+            lambda: tmp_path / "copies",
+            clock_ns=self.time_ns,
+            monotonic=self.monotonic,
+        )
+
+
+@pytest.mark.parametrize(
+    ("each", "count"),
+    [
+        pytest.param(0.001, 300, id="cheap: at every look"),
+        pytest.param(0.5, 11, id="a tenth of the time at the most"),
+        pytest.param(6.0, 1, id="once a minute"),
+    ],
+)
+def test_a_large_directory_that_is_never_at_rest_is_looked_through_in_proportion(
+    tmp_path: Path, each: float, count: int
+) -> None:
+    walks = Walks(each)
+    state = walks.state(tmp_path)
+    (state.root / "log").write_text("grows")
+    os.utime(state.root / "log", ns=(Walks.TIME_NS, Walks.TIME_NS))
+
+    for look in range(300):
+        walks.now = max(walks.now, 100 + look * 0.2)
+        assert state.take(urgent=False) is None
+
+    assert walks.count == count
+
+
+def test_only_a_look_in_vain_puts_the_next_off_and_no_commit_waits_for_it(tmp_path: Path) -> None:
+    walks = Walks(60)
+    state = walks.state(tmp_path)
+    for text in ("1", "12"):
+        write_settled(state.root / "step", text)
+        assert state.take(urgent=False) is not None
+    os.utime(state.root / "step", ns=(Walks.TIME_NS, Walks.TIME_NS))
+    assert state.take(urgent=False) is None
+    write_settled(state.root / "step", "123")
+    assert state.take(urgent=False) is None
+    assert state.take() is not None
+    write_settled(state.root / "step", "1234")
+    assert state.take(at_rest=True) is not None
+
+
 def test_what_is_taken_stays_as_it_was_when_the_code_replaces_the_file(state: UserState) -> None:
     write_settled(state.root / "step", "old")
     taken = state.take()

@@ -18,6 +18,8 @@ from worker.transfer.gather import Stamp, stamp_files, stamp_of, take_file
 
 #: A file may still be under way that was changed so lately; clocks of file systems step by 10 ms.
 _SETTLED_AFTER_NS = 20_000_000
+#: The directory is looked through for a tenth of the time at the most while nothing comes of it.
+_REST = 10
 _UNDER_WAY = (".tmp", ".part")
 
 
@@ -36,11 +38,14 @@ class UserState:
         private: Callable[[], Path],
         *,
         clock_ns: Callable[[], int] = time.time_ns,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Watch ``root``; ``private`` makes a directory that only the worker may enter."""
         self.root = root
         self._private = private
         self._clock_ns = clock_ns
+        self._monotonic = monotonic
+        self._rests_until = 0.0
         self._taken: Mapping[str, Stamp] = {}
         self._known: dict[str, _Known] = {}
 
@@ -60,12 +65,24 @@ class UserState:
         }
         return trouble
 
-    def take(self, *, at_rest: bool = False) -> State | None:
+    def take(self, *, at_rest: bool = False, urgent: bool = True) -> State | None:
         """Take the state as it is for the next commit; None: unchanged, or being written.
 
         Args:
             at_rest: nobody writes any more, so a fresh file is a whole one.
+            urgent: a commit is made anyway. Else, asked again and again, it says None also if the
+                last look was in vain, took long and is not long past.
         """
+        began = self._monotonic()
+        if not urgent and began < self._rests_until:
+            return None
+        state = self._take(at_rest=at_rest)
+        if state is None:
+            ended = self._monotonic()
+            self._rests_until = ended + _REST * (ended - began)
+        return state
+
+    def _take(self, *, at_rest: bool) -> State | None:
         stamps = self._stamps()
         if stamps == self._taken:
             return None
