@@ -27,7 +27,7 @@ from spindown.app.work.progress import Reporter
 from spindown.contract.run import Results, RunMode
 from spindown.domain.fleet import Worker
 from spindown.domain.interruption import commit_by, should_power_off
-from spindown.error import SpindownError
+from spindown.error import AccessDenied, SpindownError
 from worker.child.code import Code
 from worker.child.runner import Runner
 from worker.handover import Bench
@@ -115,9 +115,7 @@ class Daemon:
             try:
                 self._end_if_idle()
             except SpindownError as exc:
-                # No answer is no reason to leave what may have come meanwhile.
-                self._log.warning("end_not_asked_for", reason=str(exc))
-                self._life.wait(_LOOK_UP)
+                self._end_unheard(exc)
         self._log.info("draining", reason=self._life.reason)
         with suppress(SpindownError):
             self._presence.begin_draining()
@@ -270,6 +268,16 @@ class Daemon:
                 words = f"No work for {say_duration(timeout)}. Shutting down."
                 self._log.info("idle_timeout", message=words)
         self._life.wake()
+
+    def _end_unheard(self, error: SpindownError) -> None:
+        """Ask for the end again, since work may have come; end all the same if that may not be."""
+        self._log.warning("end_not_asked_for", reason=str(error))
+        standing = self._life.standing
+        patience = standing.idle_timeout + standing.policy.scale_down_delay
+        if isinstance(error, AccessDenied) or self._is_idle_for(patience):
+            self._life.leave(self._ports.clock.now(), "idle, without an answer")
+        else:
+            self._life.wait(_LOOK_UP)
 
     def _empty_inbox(self) -> None:
         """Give back what was received for a slot that takes no new job any more."""

@@ -6,9 +6,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
-from spindown.error import Unreachable
+from spindown.error import AccessDenied, SpindownError, Unreachable
 from tests.plant import QUICK, Plant
 from tests.work import items
 
@@ -35,6 +37,31 @@ def test_asks_again_for_its_end_after_an_answer_that_did_not_come(
     one.join()
     assert len(one.events("end_not_asked_for")) == 1
     assert (one.world.worker().state, one.world.worker().reason) == (WorkerState.DRAINED, "idle")
+    assert one.has_powered_off
+
+
+@pytest.mark.parametrize(
+    ("error", "delay", "asked"),
+    [
+        pytest.param(AccessDenied("sqs:ReceiveMessage is missing"), 3600.0, 1, id="it may not"),
+        pytest.param(Unreachable("no answer"), 0.0, 1, id="at once, as the policy says"),
+        pytest.param(Unreachable("no answer"), 1.5, 2, id="after its patience"),
+    ],
+)
+def test_ends_though_it_never_hears_whether_there_is_work(
+    plant: Callable[..., Plant], error: SpindownError, delay: float, asked: int
+) -> None:
+    one = plant(policy=replace(QUICK, scale_down_delay=timedelta(seconds=delay)))
+
+    def refuse(call: Any) -> None:
+        if call.method == "receive":
+            raise error
+
+    one.world.before = refuse
+    one.start()
+    one.join()
+    assert len(one.events("end_not_asked_for")) >= asked
+    assert one.world.worker().state is WorkerState.DRAINED
     assert one.has_powered_off
 
 
