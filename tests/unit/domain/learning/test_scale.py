@@ -7,6 +7,7 @@ from spindown.domain.learning import (
     ThroughputRecord,
     relative_throughput,
     throughput,
+    usual_slots,
     usual_throughput,
     workload_scale,
 )
@@ -86,3 +87,9 @@ def test_the_usual_throughput_is_that_of_a_slot_of_the_kind_that_ran_most(
         found = usual_throughput(Knowledge(throughput=known), POLICY)
 
         assert found == pytest.approx(per_hour, rel=0.01)
+
+
+def test_the_usual_slots_are_those_of_the_kind_that_ran_most_and_of_one_gpu_until_one_has() -> None:
+    four = Knowledge(throughput={("T4", 4.0): measured((700, 3600.0))})
+
+    assert [usual_slots(known) for known in (Knowledge(), four)] == [1, 4]
