@@ -61,7 +61,7 @@ def say_postponed(postponed: Postponed, policy: Policy, months: float) -> str:
         f"{long.jobs:,.0f} jobs a month take an hour or more, {long.hours:,.0f} hours in all, the "
         f"longest {format_wait(long.longest.total_seconds())}. No history says by when they must "
         f"be done. If {within} after they were sent is soon enough, finish_within={within} lets "
-        f"them wait for spot where otherwise on-demand is bought after {after}: that spares "
+        f"them wait for spot where otherwise on-demand is bought within {after}: that spares "
         f"${long.more_an_hour:,.2f} an hour of such work, ${long.more_a_month:,.2f} a month if "
         "there were no spot for any of it. Simulated here, where spot never runs out, the month "
         f"costs ${result.dollars / months:,.2f} with it, and the last job is done after "
