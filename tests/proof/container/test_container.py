@@ -72,6 +72,7 @@ def test_items_go_in_results_and_files_come_out(bench: Bench) -> None:
             value="value of the item, 2, 3, 0",
             files=("upper.txt",),
             seconds=getattr(done, "seconds", 0.0),
+            size=getattr(done, "size", 0),
         ),
         BatchDone(),
     )
