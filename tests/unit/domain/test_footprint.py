@@ -113,6 +113,61 @@ def test_any_gpu_will_do_only_where_little_of_one_is_used() -> None:
     assert fit(LARGE, busy).gpu_names == frozenset({"A10G"})
 
 
+def test_what_is_asked_for_becomes_what_is_enough_and_everything_else_stays() -> None:
+    asked = replace(LARGE, instance_types=frozenset({"g5.16xlarge"}))
+    idle = find_footprint([LITTLE], asked, "per-gpu")
+    busy = find_footprint([replace(LITTLE, gpu_mean=70.0)], asked, "per-gpu")
+    assert idle is not None
+    assert busy is not None
+
+    enough = replace(asked, vcpus_min=3, memory_mib_min=8 * GIB, gpu_memory_mib_min=5 * GIB)
+    assert fit(asked, busy) == enough
+    assert fit(asked, idle) == replace(enough, gpu_names=None, instance_types=None)
+    assert fit(enough, busy) == enough
+
+
+def test_most_and_mean_are_of_an_instance_and_of_one_gpu() -> None:
+    told = {key: need_of(key, LITTLE, slots="4") for key in Key}
+
+    assert {key: (need.asked, need.most, need.mean) for key, need in told.items()} == {
+        Key.VCPUS: (16, pytest.approx(8.8), 4.0),
+        Key.MEMORY: (64.0, 24.0, 16.0),
+        Key.VRAM: (20.0, 4.0, 3.0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "mean"),
+    [
+        pytest.param((30.0, 90.0), 3.5, id="long jobs count for more"),
+        pytest.param((0.2, 0.6), 3.5, id="also where all are short"),
+        pytest.param((0.0, 0.0), 3.0, id="of jobs without a length all alike"),
+    ],
+)
+def test_the_mean_is_over_time(seconds: tuple[float, float], mean: float) -> None:
+    first, second = (
+        replace(LITTLE, seconds=each, cpu_mean=cores)
+        for each, cores in zip(seconds, (2.0, 4.0), strict=True)
+    )
+
+    assert need_of(Key.VCPUS, first, second).mean == pytest.approx(mean)
+
+
+def test_who_has_used_nothing_needs_the_least_that_there_is() -> None:
+    nothing = Use(seconds=60.0, cpu_max=0.0, memory_mib_max=0.0, vram_mib_max=0.0)
+
+    for key in Key:
+        need = need_of(key, nothing)
+        assert (need.most, need.mean, need.enough, need.is_close) == (0.0, 0.0, 1, False)
+
+
+@pytest.mark.parametrize(("share", "is_close"), [(89.9, False), (90.0, True), (None, False)])
+def test_nine_tenths_of_its_share_are_close_to_all_of_it(
+    share: float | None, is_close: bool
+) -> None:
+    assert need_of(Key.MEMORY, replace(LITTLE, memory_share_max=share)).is_close is is_close
+
+
 sizes = st.floats(min_value=0.0, max_value=200_000.0)
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from spindown.domain.fleet import Launch, LaunchState, WorkerState
+from spindown.domain.fleet import Launch, LaunchState, Offered, WorkerState
 from spindown.domain.learning import Knowledge
 from spindown.domain.sizing import capacity
+from spindown.domain.sizing.capacity import unanswered_dollars
 from tests.builders import NOW, a_launch, a_lease, a_worker, minutes
 from tests.unit.domain.sizing.demand import POLICY, busy, present, sized
 
@@ -208,3 +209,25 @@ def test_a_lease_that_has_run_out_keeps_no_slot() -> None:
 
     assert present([a_worker()], [lapsed]).free_slots == 1
     assert present([a_worker()], [a_lease(deadline=NOW + minutes(1))]).free_slots == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "dollars"),
+    [
+        pytest.param({"count": 3}, 3 * 0.7, id="each as the dearest of its pools"),
+        pytest.param({"count": 3, "offered": {}}, 0.0, id="nobody knows of what"),
+        pytest.param({"state": LaunchState.LAUNCHED}, 0.0, id="its workers are there"),
+        pytest.param({"intended_at": NOW - minutes(60)}, 0.7, id="of an hour ago"),
+        pytest.param({"intended_at": NOW - minutes(61)}, 0.0, id="too old to come true"),
+    ],
+)
+def test_a_launch_without_an_answer_may_cost_what_it_asked_for(
+    changes: dict[str, Any], dollars: float
+) -> None:
+    prices = (("a", 0.5), ("b", 0.7), ("c", 0.6))
+    offered = {name: Offered(price_per_hour=price) for name, price in prices}
+    launch = a_launch("launch-1", **{"offered": offered, **changes})
+
+    assert unanswered_dollars([launch], NOW) == pytest.approx(dollars)
+    assert unanswered_dollars([launch, launch], NOW) == pytest.approx(2 * dollars)
+    assert unanswered_dollars([], NOW) == 0.0

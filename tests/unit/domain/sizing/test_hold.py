@@ -41,7 +41,9 @@ def test_a_hold_says_how_much_work_there_is_and_until_when_it_waits() -> None:
     due = sized(3, policy=HELD, waited=minutes(10))
 
     assert held.reason == "3 of 10 messages: held until 12:05:00"
-    assert due.reason.endswith("would start too late if this waited a tick")
+    assert due.reason == "3 jobs would start too late if this waited a tick"
+    one = sized(1, policy=HELD, waited=minutes(22))
+    assert one.reason == "1 job would start too late if this waited a tick"
 
 
 @given(
