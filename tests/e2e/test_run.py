@@ -1,6 +1,7 @@
 """The deployed template with real Lambda code and real workers: from a message to its results."""
 
 import json
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -193,7 +194,9 @@ def test_a_person_who_has_subscribed_hears_why_an_item_became_dear(world: World)
     assert said["not_judged"] == {}
     (subject, text) = world.heard(inbox)
     assert subject == "e2e-absent: cost-price"
-    assert text.startswith("absent: An item costs 0.04 USD, usually 0.01. Price: a paid hour")
+    # A machine that another test has left to this workload may still add its seconds.
+    words = r"absent: An item costs 0\.04\d* USD, usually 0\.01\. Price: a paid hour"
+    assert re.match(words, text)
     assert "To do: lower `max_price_per_hour`" in text
     assert world.invoke("offers")["dear"] == {"absent": "price"}
     assert world.is_silent(inbox)

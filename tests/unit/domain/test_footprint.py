@@ -123,7 +123,9 @@ def test_what_is_asked_for_becomes_what_is_enough_and_everything_else_stays() ->
     enough = replace(asked, vcpus_min=3, memory_mib_min=8 * GIB, gpu_memory_mib_min=5 * GIB)
     assert fit(asked, busy) == enough
     assert fit(asked, idle) == replace(enough, gpu_names=None, instance_types=None)
-    assert fit(enough, busy) == enough
+    settled = find_footprint([replace(LITTLE, gpu_mean=70.0)], enough, "per-gpu")
+    assert settled is not None
+    assert fit(enough, settled) == enough
 
 
 def test_most_and_mean_are_of_an_instance_and_of_one_gpu() -> None:
