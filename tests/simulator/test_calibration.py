@@ -13,6 +13,7 @@ import pytest
 from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import (
     BASELINES,
+    Arrival,
     Boot,
     Delays,
     Run,
@@ -181,20 +182,26 @@ def test_the_order_of_hashes_plays_no_part() -> None:
     assert json.loads(text)["jobs_done"] > 0
 
 
+def memoryless(jobs: int, *, between: float, service: float) -> list[Arrival]:
+    """Return jobs of one item each: times between them and work are exponential, seconds."""
+    random, arrivals, at = Random(7), [], 0.0
+    for _ in range(jobs):
+        at += random.expovariate(1.0 / between)
+        work = random.expovariate(1.0 / service)
+        arrivals.append(an_arrival(at=at, items=1, item_seconds=work))
+    return arrivals
+
+
 @pytest.mark.parametrize("setup", [30.0, 240.0])
 def test_the_shipped_code_at_one_machine_with_a_boot_is_the_queue_that_it_should_be(
     setup: float,
 ) -> None:
     # As below, on the shipped control plane and workers in a world without delays.
-    random, service, between = Random(7), 60.0, 120.0
-    arrivals, at = [], 0.0
-    for _ in range(400):
-        at += random.expovariate(1.0 / between)
-        work = random.expovariate(1.0 / service)
-        arrivals.append(an_arrival(at=at, items=1, item_seconds=work))
+    service, between = 60.0, 120.0
+    arrivals = memoryless(400, between=between, service=service)
     scenario = a_scenario(
         *arrivals,
-        length=at,
+        length=arrivals[-1].at,
         boot=Boot(at_least=setup, median=0.0, sigma=0.0),
         delays=Delays(event=0.001, ending=0.0, power_off=0.0, described=0.0, commit=0.0),
         nudged=True,
@@ -225,15 +232,11 @@ def test_the_shipped_code_at_one_machine_with_a_boot_is_the_queue_that_it_should
 def test_a_queue_at_one_machine_with_a_boot_waits_as_its_closed_form_says(setup: float) -> None:
     # M/M/1 whose server is switched off when idle (Welch 1964): the mean stay is that of M/M/1
     # and (2 D + l D^2) / (2 (1 + l D)) for a boot of D; a look of 5 s makes D 2.5 s longer.
-    random, service, between = Random(7), 60.0, 120.0
-    arrivals, at = [], 0.0
-    for _ in range(2500):
-        at += random.expovariate(1.0 / between)
-        work = random.expovariate(1.0 / service)
-        arrivals.append(an_arrival(at=at, items=1, item_seconds=work))
+    service, between = 60.0, 120.0
+    arrivals = memoryless(2500, between=between, service=service)
     scenario = a_scenario(
         *arrivals,
-        length=at,
+        length=arrivals[-1].at,
         boot=Boot(at_least=setup, median=0.0, sigma=0.0),
         listings=(a_listing(),),
     )

@@ -1,7 +1,5 @@
 """The user's own checkpoint and what else outlives an attempt: state, output, the next message."""
 
-import os
-import resource
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,17 +9,15 @@ from pathlib import Path
 import pytest
 
 from spindown.app.work.attachment.log import read_logs
-from spindown.app.work.held import LocalFile
 from spindown.contract.job.manifest import JobState
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
 from spindown.user import Item
 from tests.slot import ScriptedRunner, SlotWorld, in_line, square
 from tests.work import items
+from tests.worker.settled import write_settled
 from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
 from worker.slot import Slot
-from worker.transfer.gather import list_files, take_file
-from worker.transfer.state import UserState
 
 JOB = {"job_id": "j", "items": items(5)}
 MEBIBYTE = 1024 * 1024
@@ -32,13 +28,6 @@ MINUTE = timedelta(minutes=1)
 def state_of(task: Task) -> Path:
     assert task.state is not None
     return task.state
-
-
-def write_settled(path: Path, text: str) -> None:
-    """Write a file as if some time ago: it is not taken while it may still be written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    os.utime(path, ns=(1_000_000_000, 1_000_000_000 + len(text)))
 
 
 def test_state_that_a_notice_cut_off_is_there_for_who_goes_on(tmp_path: Path) -> None:
@@ -244,140 +233,6 @@ def test_what_the_code_printed_is_kept_for_each_attempt(tmp_path: Path) -> None:
     assert list(read_logs("j", slot.world.objects)) == [
         (1, "batch 0\nbatch 2\nbatch 4\n[spindown] the attempt failed: it broke\n")
     ]
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> UserState:
-    (tmp_path / "copies").mkdir()
-    (tmp_path / "state").mkdir()
-    return UserState(tmp_path / "state", lambda: tmp_path / "copies")
-
-
-def test_a_file_under_way_is_not_taken(state: UserState) -> None:
-    for name in ("a.tmp", "b.part", ".hidden", "dir.tmp/c", ".git/d"):
-        write_settled(state.root / name, "x")
-    assert state.take() is None
-    (state.root / "fresh").write_text("just now")
-    assert state.take() is None
-    taken = state.take(at_rest=True)
-    assert taken is not None
-    assert [file.path for file in taken] == ["fresh"]
-
-
-def test_state_is_taken_once_and_again_when_it_changes(state: UserState) -> None:
-    write_settled(state.root / "step", "1")
-    assert state.take() is not None
-    assert state.take() is None
-    write_settled(state.root / "step", "12")
-    assert state.take() is not None
-    (state.root / "step").unlink()
-    assert state.take() == ()
-
-
-class Walks:
-    """A clock by which each look at the directory takes ``each`` seconds, and that counts them."""
-
-    TIME_NS = 10**18
-
-    def __init__(self, each: float) -> None:
-        self.now = 100.0
-        self.each = each
-        self.count = 0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def time_ns(self) -> int:
-        self.count += 1
-        self.now += self.each
-        return self.TIME_NS
-
-    def state(self, tmp_path: Path) -> UserState:
-        (tmp_path / "copies").mkdir()
-        (tmp_path / "state").mkdir()
-        return UserState(
-            tmp_path / "state",
-            lambda: tmp_path / "copies",
-            clock_ns=self.time_ns,
-            monotonic=self.monotonic,
-        )
-
-
-@pytest.mark.parametrize(
-    ("each", "count"),
-    [
-        pytest.param(0.001, 300, id="cheap: at every look"),
-        pytest.param(0.5, 11, id="a tenth of the time at the most"),
-        pytest.param(6.0, 1, id="once a minute"),
-    ],
-)
-def test_a_large_directory_that_is_never_at_rest_is_looked_through_in_proportion(
-    tmp_path: Path, each: float, count: int
-) -> None:
-    walks = Walks(each)
-    state = walks.state(tmp_path)
-    (state.root / "log").write_text("grows")
-    os.utime(state.root / "log", ns=(Walks.TIME_NS, Walks.TIME_NS))
-
-    for look in range(300):
-        walks.now = max(walks.now, 100 + look * 0.2)
-        assert state.take(urgent=False) is None
-
-    assert walks.count == count
-
-
-def test_only_a_look_in_vain_puts_the_next_off_and_no_commit_waits_for_it(tmp_path: Path) -> None:
-    walks = Walks(60)
-    state = walks.state(tmp_path)
-    for text in ("1", "12"):
-        write_settled(state.root / "step", text)
-        assert state.take(urgent=False) is not None
-    os.utime(state.root / "step", ns=(Walks.TIME_NS, Walks.TIME_NS))
-    assert state.take(urgent=False) is None
-    write_settled(state.root / "step", "123")
-    assert state.take(urgent=False) is None
-    assert state.take() is not None
-    write_settled(state.root / "step", "1234")
-    assert state.take(at_rest=True) is not None
-
-
-def test_what_is_taken_stays_as_it_was_when_the_code_replaces_the_file(state: UserState) -> None:
-    write_settled(state.root / "step", "old")
-    taken = state.take()
-    assert taken is not None
-    write_settled(state.root / "step.tmp", "newer")
-    (state.root / "step.tmp").rename(state.root / "step")
-    [file] = taken
-    assert isinstance(file, LocalFile)
-    assert file.local.read_text() == "old"
-
-
-def test_a_link_never_brings_a_file_of_somebody_else(state: UserState, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("the worker's own")
-    (state.root / "direct").symlink_to(secret)
-    (state.root / "folder").symlink_to(tmp_path)
-    os.mkfifo(state.root / "pipe")
-    assert state.take(at_rest=True) is None
-    into = tmp_path / "into"
-    for name in ("direct", "folder/secret", "../secret", str(secret), "pipe", "", "none"):
-        assert take_file(state.root, name, into) is None, name
-        assert not into.exists(), name
-    assert list_files(state.root) == []
-
-
-def test_a_machine_that_can_open_no_file_is_not_taken_for_a_fault_of_the_file(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "a").write_text("x")
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
-        with pytest.raises(OSError, match="Too many open files"):
-            take_file(tmp_path, "a", tmp_path / "b")
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert take_file(tmp_path, "a", tmp_path / "b") is not None
 
 
 def test_an_item_whose_result_is_a_file_of_somebody_else_failed(tmp_path: Path) -> None:
