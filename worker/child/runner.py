@@ -154,6 +154,7 @@ class ChildRunner:
 
     def begin(self, task: Task, batch: Sequence[Item]) -> None:
         """Hand over a batch, at once or as soon as the child is ready."""
+        self._look_after_child()
         self.warm()
         self._batch = (task, batch)
         if self._child is not None:
@@ -173,6 +174,17 @@ class ChildRunner:
             return self._break(self._overdue(child))
         frame = child.next_frame(min(timeout.total_seconds(), left))
         return None if frame is None else self._take(child, frame)
+
+    def _look_after_child(self) -> None:
+        """Learn what became of a child that had nothing to do; let one that has ended go."""
+        child = self._child
+        # It may have stood ready for longer than a setup may take, and nobody has heard it say so.
+        while child is not None and (frame := child.next_frame(0.0)) is not None:
+            if frame["type"] != "ready":
+                # No fault of the batch that comes now; whatever else is wrong, a new one tells.
+                self.kill()
+                return
+            child.is_ready = True
 
     def _take(self, child: Child, frame: Frame) -> Event | None:
         match frame["type"]:

@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from spindown.user import Item
 from tests.worker.child.batch import PRELUDE, Make, answers, run_batch
 from worker.child.ending import Wedged, reap
-from worker.child.runner import Broken, Event, ItemDone, Task
+from worker.child.runner import Broken, ChildRunner, Event, ItemDone, Task
 
 
 def test_a_segfault_is_told_by_its_signal_and_last_words(make: Make, tmp_path: Path) -> None:
@@ -117,6 +118,35 @@ def test_nobody_waits_for_ever_for_a_process_that_the_kernel_does_not_let_go() -
         reap(stuck)
 
 
+def test_a_child_that_stood_ready_for_longer_than_a_setup_may_take_works(
+    make: Make, tmp_path: Path
+) -> None:
+    runner = make(
+        "def setup(ctx):\n    print('up')\n"
+        "def run(batch, ctx):\n    return [Result(item, 'fine') for item in batch]\n",
+        setup_timeout=timedelta(seconds=1),
+    )
+    runner.warm()
+    wait_until_overdue(runner)
+    assert answers(run_batch(runner, tmp_path, 1)) == {0: "fine"}
+
+
+def test_a_child_that_died_while_it_had_nothing_to_do_is_no_fault_of_the_next_job(
+    make: Make, tmp_path: Path
+) -> None:
+    runner = make(
+        "def run(batch, ctx):\n    return [Result(item, os.getpid()) for item in batch]\n"
+    )
+    first = answers(run_batch(runner, tmp_path, 1))[0]
+    ended = os.pidfd_open(first)
+    os.kill(first, signal.SIGKILL)
+    assert select.select([ended], [], [], 10)[0] == [ended]
+    os.close(ended)
+    again = answers(run_batch(runner, tmp_path, 1))[0]
+    assert isinstance(again, int)
+    assert again != first
+
+
 def test_a_new_child_takes_over_after_a_crash(make: Make, tmp_path: Path) -> None:
     runner = make(
         """
@@ -186,6 +216,17 @@ input()
     worker.stdout.close()
     assert worker.stdin is not None
     worker.stdin.close()
+
+
+def wait_until_overdue(runner: ChildRunner) -> None:
+    """Wait until a setup of a second would have taken too long."""
+    began = time.monotonic()
+    pid = runner.pid
+    assert pid is not None
+    process = os.pidfd_open(pid)
+    while (left := 1.1 - (time.monotonic() - began)) > 0:
+        assert not select.select([process], [], [], left)[0]
+    os.close(process)
 
 
 def is_running(pid: int) -> bool:
