@@ -4,7 +4,8 @@ Reads prices and the account only once a launch is due; a quiet tick and a held 
 what the ledger and the queue say.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -17,7 +18,7 @@ from spindown.contract.row import QuotaRow
 from spindown.domain.deadline import Course, open_ladder
 from spindown.domain.learning import throughput, usual_throughput
 from spindown.domain.offer import QUOTA_CODES, CapacityType, Offer, slot_count, trusted
-from spindown.domain.ranking import CandidateList, bring_forward, price_ceilings, rank
+from spindown.domain.ranking import Candidate, CandidateList, bring_forward, price_ceilings, rank
 from spindown.domain.sizing import Bounds, Sizing, size, vcpus_left
 
 #: What is as fast as it must be is not left out for the rounding of its estimate.
@@ -50,12 +51,14 @@ def choose(tick: Tick, weighed: Choice) -> Choice:
     best = candidates.best
     if sizing.wanted > 1 and best is not None and is_on_trial(tick, best.offer.region):
         sizing = replace(sizing, wanted=1, bound="trial")
+    retry_at = _retry_at(weighed, candidates) if best is None else None
+    is_dear = best is None and retry_at is None
     return replace(
         weighed,
         sizing=sizing,
         candidates=candidates,
-        stopped=_bound_words(tick, sizing),
-        retry_at=_retry_at(weighed, candidates) if candidates.best is None else None,
+        stopped=_ceiling_words(tick, candidates) if is_dear else _budget_words(tick, sizing),
+        retry_at=retry_at,
     )
 
 
@@ -174,14 +177,55 @@ def budget_left(tick: Tick) -> float | None:
     return max(0.0, tick.deployment.budget_per_month - committed)
 
 
-def _bound_words(tick: Tick, sizing: Sizing) -> str:
-    if sizing.wanted > 0:
+def payable(tick: Tick, band: Sequence[Candidate]) -> tuple[list[Candidate], float]:
+    """Return what of a band both ceilings leave, and how many workers, whichever EC2 chooses."""
+    cheap, some = _within(band, headroom(tick), lambda each: each.offer.price)
+    fitting, few = _within(cheap, budget_left(tick), lambda each: each.expected_dollars)
+    return fitting, min(some, few)
+
+
+def _within(
+    band: Sequence[Candidate], left: float | None, cost: Callable[[Candidate], float]
+) -> tuple[list[Candidate], float]:
+    if left is None:
+        return list(band), math.inf
+    fitting = [candidate for candidate in band if cost(candidate) <= left]
+    dearest = max(map(cost, fitting), default=math.inf)
+    most = math.floor(left / dearest)
+    return fitting, most - (most * dearest > left)
+
+
+#: What is told when the budget has no room for the cheapest that is left to ask for.
+NO_BUDGET = "the budget of the month has no room for another launch"
+
+
+def say_no_budget(tick: Tick, band: Sequence[Candidate]) -> str:
+    """Say that the budget has no room for any of a band; "" if it has."""
+    left = budget_left(tick)
+    if left is None or any(candidate.expected_dollars <= left for candidate in band):
         return ""
-    tick.budget_stopped = sizing.bound == "budget"
-    return {
-        "budget": f"the budget of {tick.deployment.budget_per_month} USD a month is used up",
-        "max_dollars_per_hour": f"the workload costs {tick.policy.max_dollars_per_hour} USD/h",
-    }.get(sizing.bound, "")
+    tick.budget_stopped = True
+    return NO_BUDGET
+
+
+def _budget_words(tick: Tick, sizing: Sizing) -> str:
+    tick.budget_stopped = sizing.wanted <= 0 and sizing.bound == "budget"
+    if not tick.budget_stopped:
+        return ""
+    return f"the budget of {tick.deployment.budget_per_month} USD a month is used up"
+
+
+def _ceiling_words(tick: Tick, candidates: CandidateList) -> str:
+    """Say that a smaller fleet could buy what this one may not; "" if it could not either."""
+    most, left = tick.policy.max_dollars_per_hour, headroom(tick)
+    if most is None or left is None:
+        return ""
+    if not any(
+        rejection.constraint == "max_dollars_per_hour" and rejection.offer.price <= most
+        for rejection in candidates.rejected
+    ):
+        return ""
+    return f"the workload costs {most - left:.2f} of {most:g} USD/h"
 
 
 def _retry_at(weighed: Choice, candidates: CandidateList) -> datetime | None:

@@ -22,10 +22,10 @@ from spindown.app.port import (
     Write,
 )
 from spindown.app.reconcile.launch.adopt import encode_request
-from spindown.app.reconcile.launch.choose import budget_left
+from spindown.app.reconcile.launch.choose import NO_BUDGET, budget_left, payable, say_no_budget
 from spindown.app.reconcile.launch.closure import is_on_trial
 from spindown.app.reconcile.launch.outcome import back_off, record_outcome
-from spindown.app.reconcile.launch.weigh import Choice, within_headroom
+from spindown.app.reconcile.launch.weigh import Choice
 from spindown.app.reconcile.tick import Tick, outpost_stands
 from spindown.contract import row as rows
 from spindown.contract import tag
@@ -75,9 +75,11 @@ def launch(tick: Tick, choice: Choice) -> str:
         if _is_over(tick, walk):
             break
         usable = [c for c in band if _is_usable(tick, walk, c)][:_POOLS_AT_MOST]
-        usable, most = within_headroom(tick, usable)
-        if usable and _is_there(tick, walk, usable[0].offer.region):
-            _try_band(tick, walk, usable, choice, most)
+        paid, most = payable(tick, usable)
+        if paid and _is_there(tick, walk, paid[0].offer.region):
+            _try_band(tick, walk, paid, choice, most)
+        elif usable:
+            walk.ended = walk.ended or say_no_budget(tick, usable)
     return walk.ended
 
 
@@ -278,7 +280,7 @@ def _no_room(tick: Tick, intent: Launch, region: str) -> str:
     left = budget_left(tick)
     if left is not None and left < intent.reserved_usd:
         tick.budget_stopped = True
-        return "the budget of the month has no room for another launch"
+        return NO_BUDGET
     if tick.account is not None and tick.account.calls_at(region, tick.now) >= CALLS_PER_MINUTE:
         return f"EC2 has been asked {CALLS_PER_MINUTE} times this minute; the next tick goes on"
     return ""

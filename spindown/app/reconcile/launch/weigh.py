@@ -1,7 +1,5 @@
 """Decide how many workers are missing, by the queue and the ledger alone."""
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -15,7 +13,7 @@ from spindown.domain.fleet import Backlog
 from spindown.domain.learning import usual_throughput
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
-from spindown.domain.ranking import Candidate, CandidateList, Closure, Demand
+from spindown.domain.ranking import CandidateList, Closure, Demand
 from spindown.domain.sizing import (
     Capacity,
     Patience,
@@ -204,20 +202,11 @@ def headroom(tick: Tick) -> float | None:
     if most is None:
         return None
     present = dollars_per_hour(list(tick.workers.values()))
-    return max(0.0, most - present - unanswered_dollars(list(tick.launches.values()), tick.now))
+    present += unanswered_dollars(list(tick.launches.values()), tick.now)
+    return max(0.0, most * (1.0 + _ROUNDING) - present)
 
 
-def within_headroom(tick: Tick, band: Sequence[Candidate]) -> tuple[list[Candidate], float]:
-    """Return what of a band that ceiling leaves, and how many workers, whichever EC2 chooses."""
-    left = headroom(tick)
-    if left is None:
-        return list(band), math.inf
-    fitting = [candidate for candidate in band if candidate.offer.price <= left]
-    dearest = max((candidate.offer.price for candidate in fitting), default=math.inf)
-    return fitting, math.floor(left / dearest + _ROUNDING)
-
-
-#: So that 0.3 USD left at 0.1 USD each are three, whatever binary fractions make of it.
+#: So that 0.3 USD are room for three of 0.1, whatever binary fractions make of it.
 _ROUNDING = 1e-9
 
 

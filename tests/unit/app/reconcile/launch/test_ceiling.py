@@ -1,0 +1,116 @@
+"""What ceilings in dollars leave is launched, to the last worker, and not a cent more."""
+
+import pytest
+
+from spindown.app.ledger import Ledger
+from spindown.app.policy import edit_policy
+from spindown.contract.decision import Outcome
+from spindown.domain.policy import Policy, RankBy
+from tests.builders import minutes
+from tests.control import (
+    STRICT,
+    WORKLOAD,
+    ZONES,
+    ControlWorld,
+    a_pool_of,
+    pools,
+    with_policy,
+)
+
+#: Eight workers of a band in which the dearest is expected to cost twice what the best is.
+WIDE = Policy(max_workers=8, band=0.6)
+
+
+def _committed(world: ControlWorld) -> float:
+    return Ledger(world.table, WORKLOAD).read_account().budget_at(world.now).committed
+
+
+def _reserved_by_eight() -> float:
+    world = ControlWorld(policy=WIDE, budget=1000.0)
+    world.send(8)
+    (attempt,) = world.tick().attempts
+    return attempt.reserved_usd
+
+
+@pytest.mark.parametrize(
+    ("share", "workers"), [(1.0, 8), (0.9, 7), (0.8, 6), (0.5, 4), (0.3, 2), (0.13, 1)]
+)
+def test_a_budget_that_is_too_small_for_all_buys_as_many_as_it_has_room_for(
+    share: float, workers: int
+) -> None:
+    budget = _reserved_by_eight() * share
+    world = ControlWorld(policy=WIDE, budget=budget)
+    world.send(8)
+
+    decision = world.tick()
+
+    assert len(pools(decision)) == workers
+    assert _committed(world) <= budget
+
+
+def test_of_a_band_that_the_budget_has_no_room_for_its_cheaper_part_is_asked_for() -> None:
+    dear = _reserved_by_eight() / 8
+    world = ControlWorld(policy=WIDE, budget=0.9 * dear)
+    world.send(8)
+
+    decision = world.tick()
+
+    assert decision.outcome is Outcome.LAUNCHED
+    (attempt,) = decision.attempts
+    assert attempt.pools == tuple(str(a_pool_of("g4dn.xlarge", zone)) for zone in ZONES)
+
+
+def test_says_that_the_budget_ended_the_walk() -> None:
+    each = _reserved_by_eight() / 8
+    world = ControlWorld(policy=Policy(band=0.0, rank_by=RankBy.PRICE), budget=1.01 * each)
+    for zone in ZONES:
+        world.dry(a_pool_of("g4dn.xlarge", zone), a_pool_of("g6.xlarge", zone))
+    world.market.move_spot_price("g5.xlarge", ZONES[0], 0.9)
+    world.market.move_spot_price("g5.xlarge", ZONES[1], 0.9)
+    world.send(8)
+
+    decision = world.tick()
+
+    assert decision.outcome is Outcome.REFUSED
+    assert "the budget of the month has no room for another launch" in decision.summary
+    assert world.metric("BudgetStopped") == 1
+
+
+def test_the_last_worker_below_max_dollars_per_hour_is_launched_whatever_fractions_make_of_it() -> (
+    None
+):
+    each, workers = 0.21595890410958907, 22
+    # What 21 of them leave of it is less than one by the last binary digit.
+    most = workers * each
+    assert most - sum([each] * (workers - 1)) < each
+    world = with_policy(**STRICT, warm_workers=21, max_workers=30, max_dollars_per_hour=most)
+    world.tick()
+    edit_policy(WORKLOAD, {"warm_workers": 22}, settings=world.settings, table=world.table)
+
+    world.tick(minutes(1))
+
+    assert {w.price_per_hour for w in world.workers()} == {each}
+    assert len(world.workers()) == workers
+
+
+def test_a_fleet_that_costs_all_that_it_may_is_stopped_and_no_case_of_nothing_to_buy() -> None:
+    world = with_policy(max_dollars_per_hour=0.5, max_workers=10, drain_within=minutes(10))
+    world.send(100)
+    world.tick()
+    for worker in world.workers():
+        world.check_in(worker.instance_id)
+        world.claim(worker.instance_id, f"job-of-{worker.instance_id}")
+
+    decisions = world.run(30, beats=True)
+
+    assert {d.outcome for d in decisions} == {Outcome.STOPPED}
+    assert decisions[-1].summary.startswith("the workload costs 0.43 of 0.5 USD/h")
+    assert world.metric("NothingFits") == 0
+    assert not any("no-offer" in subject for subject, _ in world.topic.said)
+
+
+def test_offers_that_cost_more_than_the_ceiling_by_themselves_are_nothing_to_buy() -> None:
+    world = with_policy(max_dollars_per_hour=0.1)
+    world.send()
+
+    assert world.tick().outcome is Outcome.NOTHING_FITS
