@@ -209,6 +209,19 @@ def test_a_worker_is_drained_though_the_answer_that_says_so_was_lost() -> None:
     assert world.worker().version == 2
 
 
+def test_a_worker_that_has_drained_goes_though_its_end_is_written_at_once() -> None:
+    def end(call: PortCall) -> None:
+        if call.method == "write":
+            world.after = None
+            world.change_worker("i-1", state=WorkerState.ENDED)
+
+    world = WorkWorld()
+    presence = world.presence()
+    world.after = end
+
+    assert presence.drain("idle")
+
+
 @pytest.mark.parametrize("state", [WorkerState.BUSY, WorkerState.CONDEMNED])
 def test_a_worker_that_is_not_idle_any_more_does_not_drain(state: WorkerState) -> None:
     world = WorkWorld()

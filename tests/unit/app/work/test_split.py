@@ -91,6 +91,14 @@ def test_the_items_of_a_prefix_do_not_move_when_objects_come_later() -> None:
     assert settle_items(job, world.ports) == first
 
 
+def test_who_has_stored_a_list_does_not_read_it_again() -> None:
+    world = a_world()
+
+    settle_items(JobMessage(job_id="p", prefix_uri="s3://inputs/images/"), world.ports)
+
+    assert world.calls == {"objects.get": 1, "objects.put": 1}, "a look whether it is there"
+
+
 def test_who_lists_a_prefix_beside_another_takes_the_list_that_was_stored_first() -> None:
     world = a_world()
     world.just_before("put", lambda _: world.objects.put(items_key("p"), b'"theirs"\n'))
@@ -195,10 +203,12 @@ def test_a_prefix_that_no_worker_could_hold_in_memory_is_refused() -> None:
     world = a_world()
     job = JobMessage(job_id="j", prefix_uri="s3://inputs/images/")
     size = 10 * len("s3://inputs/images/10.png")
+    mend = f"name prefixes whose keys are {size - 1} bytes at the most, a job each"
 
-    with pytest.raises(ContractError, match=f"name prefixes whose keys are {size - 1} bytes at"):
+    with pytest.raises(ContractError) as caught:
         settle_items(job, world.ports, at_most_bytes=size - 1)
 
+    assert str(caught.value) == f"prefix_uri is 's3://inputs/images/': {mend}"
     assert not world.objects.versions(items_key("j"))
     assert len(settle_items(job, world.ports, at_most_bytes=size)) == 10
 
