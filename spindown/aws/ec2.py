@@ -24,6 +24,7 @@ from spindown.aws.error import (
     is_server_fault,
     message_of,
     refusal_kind,
+    refusal_words,
     translate,
     translated,
 )
@@ -57,9 +58,6 @@ _MARKED = "marked-for-termination"
 #: the same, says no more either (aws/karpenter-provider-aws, pkg/providers/instance).
 _TAGGED = ("instance", "fleet", "volume")
 
-#: UnauthorizedOperation carries a page of encoded text.
-_MESSAGE_CHARACTERS = 400
-
 
 class Ec2Compute:
     """Compute on EC2; ``client`` returns the client of a region."""
@@ -77,7 +75,7 @@ class Ec2Compute:
             is_open = kind is RefusalKind.UNKNOWN or code in OPEN_ENDED
             if is_server_fault(error) and is_open:
                 raise Unreachable(f"CreateFleet: {code}: {message_of(error)}") from error
-            message = message_of(error)[:_MESSAGE_CHARACTERS]
+            message = refusal_words(code, message_of(error))
             return LaunchAnswer(refusals=(Refusal(kind=kind, code=code, message=message),))
         except BotoCoreError as error:
             raise translate(error) from error
@@ -225,7 +223,7 @@ def _refusal(request: LaunchRequest, error: "CreateFleetErrorTypeDef") -> Refusa
     return Refusal(
         kind=refusal_kind(code),
         code=code,
-        message=error.get("ErrorMessage", "")[:_MESSAGE_CHARACTERS],
+        message=refusal_words(code, error.get("ErrorMessage", "")),
         instance_type=None if code in OF_SUBNET else override.get("InstanceType"),
         zone=_zone(request, override),
     )

@@ -140,11 +140,9 @@ _REFUSALS: Mapping[RefusalKind, tuple[str, ...]] = {
     ),
     RefusalKind.QUOTA: (
         "InstanceLimitExceeded",
-        "MaxFleetCountExceeded",
         "MaxSpotInstanceCountExceeded",
         "SpotRequestLimitExceeded",
         "VcpuLimitExceeded",
-        "VolumeLimitExceeded",
     ),
     RefusalKind.ACCOUNT: (
         "AccessDenied",
@@ -170,6 +168,8 @@ _REFUSALS: Mapping[RefusalKind, tuple[str, ...]] = {
         "InvalidParameterValue",
         "InvalidSubnetID.NotFound",
         "InvalidUserData.Malformed",
+        # Limits that all classes of vCPUs share: none of them can be launched.
+        "MaxFleetCountExceeded",
         "MissingParameter",
         "OptInRequired",
         "PendingVerification",
@@ -177,6 +177,7 @@ _REFUSALS: Mapping[RefusalKind, tuple[str, ...]] = {
         "SsmAccessDenied",
         "SsmInvalidParameter",
         "UnauthorizedOperation",
+        "VolumeLimitExceeded",
     ),
     RefusalKind.THROTTLE: (
         "EC2ThrottledException",
@@ -200,6 +201,27 @@ OPEN_ENDED = frozenset({"InternalError", "Server.InternalError"})
 
 #: Codes that speak of the subnet, and so of every type in its zone.
 OF_SUBNET = frozenset({"InsufficientFreeAddressesInSubnet"})
+
+
+#: What mends a limit of which EC2 says no more than that it is reached. The code of EBS's quota:
+#: AWS General Reference, "Amazon EBS endpoints and quotas".
+_MENDS: Mapping[str, str] = {
+    "MaxFleetCountExceeded": "Delete fleets that nobody needs, which aws ec2 describe-fleets lists",
+    "VolumeLimitExceeded": "Ask for more TiB of gp3 volumes: aws service-quotas "
+    "request-service-quota-increase --service-code ebs --quota-code L-7A658B76 --desired-value "
+    "TIB; or delete volumes, or lower root_volume_gib",
+}
+
+#: UnauthorizedOperation carries a page of encoded text.
+_WORDS_AT_MOST = 400
+
+
+def refusal_words(code: str, message: str) -> str:
+    """Return what EC2 says of a refusal, cut to a length, and what mends it where that is known."""
+    words, mend = message[:_WORDS_AT_MOST], _MENDS.get(code)
+    if mend is None:
+        return words
+    return f"{words.removesuffix('.')}. {mend}" if words else mend
 
 
 def refusal_kind(code: str, *, is_whole_request: bool = False) -> RefusalKind:

@@ -145,23 +145,32 @@ def _quotas(sight: Sight) -> Iterator[Concern]:
     )
     if not full:
         return
-    names = [_quota_name(quota) for quota in full]
-    region, _, code = names[0].partition(" ")
+    region, _, name = full[0].quota_class.partition("/")
+    code = QUOTA_CODES.get(name)
+    # EC2's own code of the refusal is none of a quota.
+    ask = (
+        f"ask for more: aws service-quotas request-service-quota-increase --service-code ec2 "
+        f"--region {region} --quota-code {code} --desired-value VCPUS (`spindown doctor` prints "
+        "the number)."
+        if code
+        else "run `spindown doctor`, which finds the quota's code and prints the command that "
+        "asks for more."
+    )
     yield Concern(
         name="quota",
-        says=f"The vCPU quota of EC2 is full for {sight.workload}: {_listed(names)}. "
+        says=f"The vCPU quota of EC2 is full for {sight.workload}: "
+        f"{_listed([_quota_name(quota) for quota in full])}. "
         f"{_sentence(full[0].message or full[0].code)}",
-        mend=f"ask for more: aws service-quotas request-service-quota-increase --service-code ec2 "
-        f"--region {region} --quota-code {code.partition(' ')[0]} --desired-value VCPUS "
-        "(`spindown doctor` prints the number). Or widen `gpu_names` to another class.",
+        mend=f"{ask} Or widen `gpu_names` to another class.",
         rest=SAID_AGAIN_AFTER,
     )
 
 
 def _quota_name(quota: QuotaRow) -> str:
-    """Return region, code and class, as ``us-east-1 L-3819A6DF (G/Spot)``."""
+    """Return region, code if it is known, and class, as ``us-east-1 L-3819A6DF (G/Spot)``."""
     region, _, name = quota.quota_class.partition("/")
-    return f"{region} {QUOTA_CODES.get(name, quota.code)} ({name})"
+    code = QUOTA_CODES.get(name)
+    return f"{region} {code} ({name})" if code else f"{region} {name}"
 
 
 def _waiting(sight: Sight) -> Iterator[Concern]:

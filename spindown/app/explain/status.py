@@ -149,6 +149,6 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
 
 
 def _quota_words(quota: QuotaRow) -> str:
-    code = QUOTA_CODES.get(quota.quota_class.partition("/")[2], quota.code)
-    until = f"{quota.until:%H:%M:%S}"
-    return f"quota {code} ({quota.quota_class}) is full, tried again at {until}: {quota.message}"
+    code = QUOTA_CODES.get(quota.quota_class.partition("/")[2])
+    name = f"{code} ({quota.quota_class})" if code else quota.quota_class
+    return f"quota {name} is full, tried again at {quota.until:%H:%M:%S}: {quota.message}"

@@ -20,6 +20,7 @@ from spindown.aws.error import (
     is_server_fault,
     message_of,
     refusal_kind,
+    refusal_words,
     translate,
     translated,
 )
@@ -183,7 +184,7 @@ def _refusal(error: ClientError) -> Refusal | None:
     if code == _WOULD_HAVE:
         return None
     kind = refusal_kind(code, is_whole_request=True)
-    return Refusal(kind=kind, code=code, message=message_of(error))
+    return Refusal(kind=kind, code=code, message=refusal_words(code, message_of(error)))
 
 
 def _view(image: "ImageTypeDef") -> ImageView:

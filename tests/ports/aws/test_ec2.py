@@ -210,6 +210,29 @@ def test_an_error_of_the_call_refuses_the_whole_request(
     assert len(refusal.message) < 500
 
 
+@pytest.mark.parametrize(
+    ("code", "mend"),
+    [
+        ("VolumeLimitExceeded", "--service-code ebs --quota-code L-7A658B76"),
+        ("MaxFleetCountExceeded", "aws ec2 describe-fleets"),
+    ],
+)
+def test_a_limit_that_no_quota_of_vcpus_is_tells_its_own_mend(
+    ec2: Ec2, code: str, mend: str
+) -> None:
+    overrides = {"InstanceType": "g5.xlarge", "SubnetId": "subnet-b"}
+    error = {"LaunchTemplateAndOverrides": {"Overrides": overrides}, "ErrorCode": code}
+    ec2.gives(Errors=[error | {"ErrorMessage": "x" * 5000}])
+    ec2.fails(code, 400, message="too many.")
+
+    (of_one,) = ec2.compute.launch(_request()).refusals
+    (of_all,) = ec2.compute.launch(_request()).refusals
+
+    assert mend in of_one.message
+    assert of_all.message.startswith("too many.")
+    assert mend in of_all.message
+
+
 @pytest.mark.parametrize("code", ["InternalError", "InternalFailure", "NeverHeardOf"])
 def test_a_fault_of_ec2_leaves_open_what_became_of_the_request(ec2: Ec2, code: str) -> None:
     ec2.fails(code, 500)

@@ -44,13 +44,14 @@ CODES = {
     "InsufficientAddressCapacity": CAPACITY,
     "Server.InternalError": CAPACITY,
     "InternalError": CAPACITY,
-    # This class of vCPUs, or of volumes, is full.
+    # This class of vCPUs is full.
     "MaxSpotInstanceCountExceeded": QUOTA,
     "VcpuLimitExceeded": QUOTA,
     "InstanceLimitExceeded": QUOTA,
-    "MaxFleetCountExceeded": QUOTA,
-    "VolumeLimitExceeded": QUOTA,
     "SpotRequestLimitExceeded": QUOTA,
+    # What all classes share is full: no other one can be launched either.
+    "MaxFleetCountExceeded": ACCOUNT,
+    "VolumeLimitExceeded": ACCOUNT,
     # The account may not, until a person acts.
     "AuthFailure.ServiceLinkedRoleCreationNotPermitted": ACCOUNT,
     "PendingVerification": ACCOUNT,
@@ -153,7 +154,8 @@ def test_a_code_of_one_pool_says_what_to_try_next(
 
     found = _refusal(compute)
 
-    assert (found.kind, found.code, found.message) == (kind, code, "it says so")
+    assert (found.kind, found.code) == (kind, code)
+    assert found.message.startswith("it says so")
     # No address left is the end of the subnet, whatever the type.
     name = None if code == "InsufficientFreeAddressesInSubnet" else "g6.xlarge"
     assert (found.instance_type, found.zone) == (name, "eu-west-1a")

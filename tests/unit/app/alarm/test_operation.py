@@ -11,6 +11,7 @@ from spindown.app.port import RefusalKind
 from spindown.contract.decision import Outcome
 from spindown.contract.row import worker_sort
 from spindown.error import AccessDenied
+from tests.builders import a_type
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 from tests.failure import failing
 from tests.wording import strangers
@@ -31,6 +32,17 @@ def after_a_job(world: ControlWorld, minutes: int = 0) -> ControlWorld:
 def a_full_quota() -> ControlWorld:
     world = with_policy(**STRICT, max_price_per_hour=0.3)
     world.market.limit("L-3819A6DF", 0, region=REGION)
+    return after_a_job(world)
+
+
+def a_full_quota_without_a_known_code() -> ControlWorld:
+    world = with_policy(**STRICT, max_price_per_hour=0.3)
+    world.market.offer(
+        a_type("p6-b200.48xlarge"), region=REGION, zones=ZONES, on_demand=0.2, spot=0.1
+    )
+    refresh(world.ports)
+    pool = a_pool_of("p6-b200.48xlarge")
+    world.compute.refuse_next(RefusalKind.QUOTA, "MaxSpotInstanceCountExceeded", pool=pool)
     return after_a_job(world)
 
 
@@ -97,6 +109,12 @@ def workers_that_all_look_stale() -> ControlWorld:
             "quota",
             ["us-west-2 L-3819A6DF (G/Spot)", "--quota-code L-3819A6DF", "--region us-west-2"],
             id="a full quota",
+        ),
+        pytest.param(
+            a_full_quota_without_a_known_code,
+            "quota",
+            ["us-west-2 P6/Spot", "`spindown doctor`, which finds the quota's code"],
+            id="a full quota whose code is not known",
         ),
         pytest.param(
             an_account_error, "account", ["UnauthorizedOperation", "spindown doctor"], id="account"

@@ -189,10 +189,13 @@ def test_names_what_a_person_must_mend() -> None:
 
 
 @pytest.mark.parametrize(
-    ("quota_class", "code"),
-    [("us-east-1/G/Spot", "L-3819A6DF"), ("us-east-1/Standard/Spot", "VcpuLimitExceeded")],
+    ("quota_class", "name"),
+    [
+        ("us-east-1/G/Spot", "L-3819A6DF (us-east-1/G/Spot)"),
+        ("us-east-1/Standard/Spot", "us-east-1/Standard/Spot"),
+    ],
 )
-def test_names_the_quota_that_must_be_raised(quota_class: str, code: str) -> None:
+def test_names_the_quota_that_must_be_raised(quota_class: str, name: str) -> None:
     world = World()
     row = QuotaRow(
         quota_class=quota_class,
@@ -200,13 +203,13 @@ def test_names_the_quota_that_must_be_raised(quota_class: str, code: str) -> Non
         until=NOW + timedelta(minutes=3),
         message="64 vCPUs",
     )
-    for name, until in (("now", row.until), ("before", NOW)):
-        key = Key(partition=rows.DEPLOYMENT_PARTITION, sort=rows.quota_sort(name))
+    for sort, until in (("now", row.until), ("before", NOW)):
+        key = Key(partition=rows.DEPLOYMENT_PARTITION, sort=rows.quota_sort(sort))
         world.table.write(Write(key=key, set=encode(replace(row, until=until))))
 
     (trouble,) = world.status().troubles
 
-    assert trouble.startswith(f"quota {code} ({quota_class}) is full")
+    assert trouble.startswith(f"quota {name} is full")
     assert trouble.endswith("64 vCPUs")
 
 
