@@ -7,8 +7,9 @@ from pydantic import BaseModel
 
 from spindown.cli.app import app
 from spindown.config.deployment import DeploymentConfig
+from spindown.config.image import ImageConfig
 from spindown.config.run import RunConfig
-from spindown.config.schema import ImageConfig, PolicyConfig, RequirementsConfig, WorkloadConfig
+from spindown.config.schema import PolicyConfig, RequirementsConfig, WorkloadConfig
 
 #: Tables of spindown.toml that a text may name a key of.
 _TABLES: tuple[type[BaseModel], ...] = (

@@ -24,9 +24,9 @@ from spindown.config import (
     WorkloadConfig,
     format_duration,
 )
+from spindown.config.image import ImageConfig
 from spindown.config.run import RunConfig
 from spindown.config.schema import (
-    ImageConfig,
     RequirementsConfig,
     RungConfig,
     WarmSpanConfig,

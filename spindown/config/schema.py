@@ -1,9 +1,8 @@
 """The tables and keys of spindown.toml, and what they become in the domain."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -14,13 +13,11 @@ from spindown.config.form import (
     AtLeastOne,
     Clock,
     Count,
-    DeviceName,
     Duration,
     DurationOrAuto,
     KeyArn,
     Name,
     NotNegative,
-    ParameterName,
     Positive,
     Region,
     S3Uri,
@@ -29,6 +26,7 @@ from spindown.config.form import (
     TimeZone,
     mend,
 )
+from spindown.config.image import ImageConfig
 from spindown.config.run import RunConfig
 from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import Policy, RankBy, Rung, WarmSpan, Weekday
@@ -131,6 +129,10 @@ def _refuse_cleared(changes: Mapping[str, object]) -> None:
             raise ConfigError(name, None, "write a value, or leave the key out")
 
 
+#: The catalogue leaves all other types out (``app.offers.catalogue``).
+_ONLY_GPUS = "only instances with a GPU are bought"
+
+
 class RequirementsConfig(Table):
     """``[workload.NAME.requirements]``; memory in GiB."""
 
@@ -151,6 +153,11 @@ class RequirementsConfig(Table):
 
     @model_validator(mode="after")
     def _be_possible(self) -> "RequirementsConfig":
+        if self.gpu_manufacturer == "":
+            raise mend("gpu_manufacturer", f"write a maker, such as NVIDIA: {_ONLY_GPUS}")
+        for name, count in (("min", self.gpu_count_min), ("max", self.gpu_count_max)):
+            if count == 0:
+                raise mend(f"gpu_count_{name}", f"make it greater than 0: {_ONLY_GPUS}")
         if self.gpu_count_max is not None and self.gpu_count_max < self.gpu_count_min:
             raise mend("gpu_count_max", "make it at least gpu_count_min")
         both = (self.gpu_names or frozenset()) & self.gpu_names_denied
@@ -175,60 +182,6 @@ def _to_mib(gib: float) -> int:
     return round(gib * _MIB_PER_GIB)
 
 
-#: Parameters that the service-linked role of Image Builder may read (AWS Managed Policy Reference,
-#: "AWSServiceRoleForImageBuilder").
-_READ_BY_IMAGE_BUILDER = ("/aws/service/", "/imagebuilder/")
-
-
-#: GPUs older than Turing: NVIDIA's open kernel modules drive none of them (NVIDIA Driver
-#: Installation Guide, "Kernel Modules"), nor does AWS's image with those list their families (AWS
-#: Deep Learning AMIs, release notes of "Base OSS Nvidia Driver GPU AMI").
-_NEED_CLOSED_DRIVER = frozenset({"K80", "M60", "V100"})
-
-
-class ImageConfig(Table):
-    """``[workload.NAME.image]``: what the instance boots from."""
-
-    #: ``bootstrap``: each instance installs the worker on the image of ``parameters``. ``bake``:
-    #: Image Builder does so, once a week, and instances start what it made. ``ami``: the image of
-    #: ``parameters`` has the worker already (``worker/system/install.sh``).
-    mode: Literal["bootstrap", "bake", "ami"] = "bootstrap"
-    #: architecture -> SSM parameter that holds the AMI id; one of yours needs the data type
-    #: ``aws:ec2:image``.
-    parameters: dict[Architecture, ParameterName] = Field(
-        default_factory=lambda: {
-            arch: f"/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-24.04"
-            "/latest/ami-id"
-            for arch in ("x86_64", "arm64")
-        }
-    )
-    root_volume_gib: Annotated[int, Field(ge=8, le=16_384)] = 100
-    #: Name of the image's root device. None: what images of its family have.
-    root_device: DeviceName | None = None
-
-    @model_validator(mode="after")
-    def _fit_mode(self) -> "ImageConfig":
-        if self.mode == "ami" and "parameters" not in self.model_fields_set:
-            raise mend("parameters", 'for mode "ami" name the parameter of your own image')
-        readable = all(one.startswith(_READ_BY_IMAGE_BUILDER) for one in self.parameters.values())
-        if self.mode == "bake" and not readable:
-            below = " or ".join(_READ_BY_IMAGE_BUILDER)
-            raise mend("parameters", f'for mode "bake" name parameters below {below}')
-        return self
-
-    @property
-    def gpus_undriven(self) -> frozenset[str]:
-        """Return the GPUs that its images have no driver for, as far as their names tell."""
-        # All of them are in x86_64 machines.
-        is_open = "oss-nvidia-driver" in self.parameters.get("x86_64", "")
-        return _NEED_CLOSED_DRIVER if is_open else frozenset()
-
-    def find_root_device(self, architecture: Architecture) -> str:
-        """Return the root device of the image of ``architecture``, which its family decides."""
-        is_amazon_linux = re.search(r"amazon-linux|al2023|amzn2", self.parameters[architecture])
-        return self.root_device or ("/dev/xvda" if is_amazon_linux else "/dev/sda1")
-
-
 class WorkloadConfig(Table):
     """``[workload.NAME]``."""
 
@@ -248,15 +201,22 @@ class WorkloadConfig(Table):
         missing = self.requirements.architectures - set(self.image.parameters)
         if missing:
             raise mend("image.parameters", f"name one for {min(missing)} as well")
-        undriven = (self.requirements.gpu_names or frozenset()) & self.image.gpus_undriven
-        if undriven:
-            advice = (
-                f"name an image with NVIDIA's closed driver: the open one has no {min(undriven)}"
-            )
+        for advice in self._lacking_drivers():
             raise mend("image.parameters", advice)
         if self.models and not self.run.metadata_access:
             raise mend("models", "set run.metadata_access = true as well: the code reads them")
         return self
+
+    def _lacking_drivers(self) -> Iterator[str]:
+        """Yield what mends an image that cannot drive what is asked for."""
+        wanted, image = self.requirements, self.image
+        for gpu in sorted((wanted.gpu_names or frozenset()) & image.gpus_undriven):
+            yield f"name an image with NVIDIA's closed driver: the open one has no {gpu}"
+        if image.is_of_aws and wanted.gpu_manufacturer not in {None, "NVIDIA"}:
+            maker = wanted.gpu_manufacturer
+            yield f"name an image with a driver of {maker}: AWS's own has NVIDIA's alone"
+        if image.is_of_aws and wanted.allow_fractional_gpu:
+            yield "name an image with NVIDIA's GRID driver: no other drives a part of a GPU"
 
     def to_requirements(self) -> Requirements:
         """Return what its instances must have, without GPUs that its image cannot drive."""

@@ -6,7 +6,7 @@ import pytest
 
 from spindown import config
 from spindown.config.form import Architecture
-from spindown.config.schema import ImageConfig
+from spindown.config.image import ImageConfig
 from spindown.error import ConfigError
 
 UBUNTU = (

@@ -45,6 +45,15 @@ def test_a_gpu_that_the_image_has_no_driver_for_is_left_out() -> None:
     assert denied_on_own == frozenset()
 
 
+def test_a_part_of_a_gpu_takes_an_image_of_ones_own() -> None:
+    document = with_value("workload.ocr.image.parameters", {"x86_64": "/images/grid"})
+    document["workload"]["ocr"]["requirements"] = {"allow_fractional_gpu": True}
+
+    requirements = config.parse(document).workloads["ocr"].to_requirements()
+
+    assert requirements.allow_fractional_gpu
+
+
 def test_a_live_edit_changes_only_what_it_names() -> None:
     base = Policy(max_workers=7)
 

@@ -1,0 +1,70 @@
+"""``[workload.NAME.image]``: what an instance boots from, and which GPUs that can drive."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from spindown.config.form import Architecture, DeviceName, ParameterName, Table, mend
+
+#: Parameters that the service-linked role of Image Builder may read (AWS Managed Policy Reference,
+#: "AWSServiceRoleForImageBuilder").
+_READ_BY_IMAGE_BUILDER = ("/aws/service/", "/imagebuilder/")
+
+#: GPUs older than Turing: NVIDIA's open kernel modules drive none of them (NVIDIA Driver
+#: Installation Guide, "Kernel Modules"), nor does AWS's image with those list their families (AWS
+#: Deep Learning AMIs, release notes of "Base OSS Nvidia Driver GPU AMI").
+_NEED_CLOSED_DRIVER = frozenset({"K80", "M60", "V100"})
+
+#: AWS's images for GPUs. They drive NVIDIA's, and no part of one: G6f and Gr6f take the GRID driver
+#: and no other (Amazon EC2 User Guide, "Available drivers by instance type"; with another one
+#: nvidia-smi fails there, github.com/skypilot-org/skypilot/issues/6445).
+_OF_AWS = "/aws/service/deeplearning/"
+
+
+class ImageConfig(Table):
+    """``[workload.NAME.image]``: what the instance boots from."""
+
+    #: ``bootstrap``: each instance installs the worker on the image of ``parameters``. ``bake``:
+    #: Image Builder does so, once a week, and instances start what it made. ``ami``: the image of
+    #: ``parameters`` has the worker already (``worker/system/install.sh``).
+    mode: Literal["bootstrap", "bake", "ami"] = "bootstrap"
+    #: architecture -> SSM parameter that holds the AMI id; one of yours needs the data type
+    #: ``aws:ec2:image``.
+    parameters: dict[Architecture, ParameterName] = Field(
+        default_factory=lambda: {
+            arch: f"/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-24.04"
+            "/latest/ami-id"
+            for arch in ("x86_64", "arm64")
+        }
+    )
+    root_volume_gib: Annotated[int, Field(ge=8, le=16_384)] = 100
+    #: Name of the image's root device. None: what images of its family have.
+    root_device: DeviceName | None = None
+
+    @model_validator(mode="after")
+    def _fit_mode(self) -> "ImageConfig":
+        if self.mode == "ami" and "parameters" not in self.model_fields_set:
+            raise mend("parameters", 'for mode "ami" name the parameter of your own image')
+        readable = all(one.startswith(_READ_BY_IMAGE_BUILDER) for one in self.parameters.values())
+        if self.mode == "bake" and not readable:
+            below = " or ".join(_READ_BY_IMAGE_BUILDER)
+            raise mend("parameters", f'for mode "bake" name parameters below {below}')
+        return self
+
+    @property
+    def gpus_undriven(self) -> frozenset[str]:
+        """Return the GPUs that its images have no driver for, as far as their names tell."""
+        # All of them are in x86_64 machines.
+        is_open = "oss-nvidia-driver" in self.parameters.get("x86_64", "")
+        return _NEED_CLOSED_DRIVER if is_open else frozenset()
+
+    @property
+    def is_of_aws(self) -> bool:
+        """Tell whether x86_64 machines, as all odd ones are, boot AWS's own image for GPUs."""
+        return self.parameters.get("x86_64", "").startswith(_OF_AWS)
+
+    def find_root_device(self, architecture: Architecture) -> str:
+        """Return the root device of the image of ``architecture``, which its family decides."""
+        is_amazon_linux = re.search(r"amazon-linux|al2023|amzn2", self.parameters[architecture])
+        return self.root_device or ("/dev/xvda" if is_amazon_linux else "/dev/sda1")
