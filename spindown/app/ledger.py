@@ -203,15 +203,16 @@ class Ledger:
         """Carry out writes under the fence, all or none up to 99 of them.
 
         With ``release`` the lock is given back by the same transaction. More than 99 writes
-        become several transactions, the lock's in the last.
+        become several transactions: the last takes the last 99, and the lock's.
 
         Raises:
             PreconditionFailed: the lock was lost, or a condition of the writes fails.
         """
-        chunks = [
-            writes[first : first + _WRITES_AT_ONCE]
-            for first in range(0, len(writes), _WRITES_AT_ONCE)
-        ] or [()]
+        # What a unit ends with holds together (``launch.outcome``), so the first may be the short.
+        rest = len(writes) % _WRITES_AT_ONCE
+        starts = [*([0] if rest else []), *range(rest, len(writes), _WRITES_AT_ONCE)]
+        ends = [*starts[1:], len(writes)]
+        chunks = [writes[start:end] for start, end in zip(starts, ends, strict=False)] or [()]
         for number, chunk in enumerate(chunks, start=1):
             last = release and number == len(chunks)
             lock = Write(

@@ -17,7 +17,7 @@ from spindown.app.ending import bound_leases, note_interruption, remember_interr
 from spindown.app.port import InstanceView
 from spindown.app.reconcile.launch.adopt import decode_request
 from spindown.app.reconcile.launch.outcome import back_off
-from spindown.app.reconcile.tick import Tick
+from spindown.app.reconcile.tick import Tick, deployed_regions
 from spindown.contract import tag
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.interruption import deadline_after
@@ -50,7 +50,7 @@ def look(tick: Tick, *, is_launch_due: bool) -> Sequence[InstanceView] | None:
     )
     instances = [instance for found in described.values() for instance in found]
     # Where nothing is deployed any more, nothing runs: the outpost's end saw to that.
-    unseen = _deployed(tick).difference(described)
+    unseen = deployed_regions(tick).difference(described)
     return [*instances, *(assumed(w) for w in tick.workers.values() if w.region in unseen)]
 
 
@@ -75,10 +75,6 @@ def each_region(tick: Tick, regions: Collection[str], ask: Callable[[str], T]) -
     return answers
 
 
-def _deployed(tick: Tick) -> frozenset[str]:
-    return frozenset(tick.settings.outposts.keys() | set(tick.settings.regions))
-
-
 def _regions_to_see(tick: Tick) -> frozenset[str]:
     """Return where rows expect something; every so often, all regions."""
     requests = [
@@ -88,7 +84,7 @@ def _regions_to_see(tick: Tick) -> frozenset[str]:
     ]
     expecting = {w.region for w in tick.workers.values() if w.state is not WorkerState.ENDED}
     expecting |= {request.region for request in requests if request is not None}
-    expecting &= _deployed(tick)
+    expecting &= deployed_regions(tick)
     if expecting and not _is_older(tick.seen.swept_at, _ORPHANS_EVERY, tick.now):
         return frozenset(expecting)
     tick.seen = replace(tick.seen, swept_at=tick.now)

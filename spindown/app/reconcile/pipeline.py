@@ -22,7 +22,7 @@ catalogue, what all workloads share; and so does a decision that differs from th
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 
@@ -30,7 +30,7 @@ from spindown.app.alarm.operation import Sight, find, over
 from spindown.app.alarm.tell import remember, tell
 from spindown.app.control import ControlPorts
 from spindown.app.ledger import Fence, Ledger
-from spindown.app.port import Datum
+from spindown.app.port import Datum, InstanceView
 from spindown.app.reconcile.charge import charge_fleet, watch_month
 from spindown.app.reconcile.journal import FenceLost
 from spindown.app.reconcile.launch.adopt import adopt
@@ -93,7 +93,7 @@ def _carry_out(tick: Tick) -> Decision:
     follow_backlog(tick)
     _patiently(tick, "adopting launches", adopt)
     weighed, grounds = weigh(tick), tick.grounds
-    _patiently(tick, "looking at EC2", lambda t: _repair(t, is_launch_due=weighed.is_open))
+    _repair(tick, is_launch_due=weighed.is_open)
     charge_fleet(tick)
     tidy(tick)
     choice, ended_early = _launch(tick, weighed if tick.grounds == grounds else weigh(tick))
@@ -109,7 +109,11 @@ def _carry_out(tick: Tick) -> Decision:
 
 
 def _repair(tick: Tick, *, is_launch_due: bool) -> None:
-    reap_fleet(tick, look(tick, is_launch_due=is_launch_due))
+    """End what breaks its contract, as far as can be seen: by the rows, where EC2 says nothing."""
+    seen: list[Sequence[InstanceView] | None] = []
+    _patiently(tick, "looking at EC2", lambda t: seen.append(look(t, is_launch_due=is_launch_due)))
+    instances = seen[0] if seen else None
+    _patiently(tick, "ending instances", lambda t: reap_fleet(t, instances))
 
 
 def _launch(tick: Tick, weighed: Choice) -> tuple[Choice, str]:

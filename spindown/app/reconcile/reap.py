@@ -19,8 +19,10 @@ from spindown.contract.codec import encode
 from spindown.contract.decision import EndingRecord
 from spindown.contract.row import BreakerRow
 from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.learning import check_in_within
 from spindown.domain.reaping import (
     Condemnation,
+    could_check_in,
     has_left_work,
     has_missed_check_in,
     is_fault_of_image,
@@ -123,7 +125,7 @@ def _condemn(tick: Tick, condemnation: Condemnation) -> bool:
         version=worker.version + 1,
     )
     tick.condemned.append(EndingRecord(instance_id=worker.instance_id, reason=condemnation.reason))
-    if condemnation.never_checked_in and not _was_adopted(tick, worker):
+    if condemnation.never_checked_in and _could_check_in(tick, worker):
         mark_unavailable(tick, worker.pool, "its instance never checked in")
         _strike(tick, worker)
     return True
@@ -158,17 +160,24 @@ def _note_counted(tick: Tick, worker: Worker) -> None:
 def _count_miss(tick: Tick, worker: Worker) -> None:
     """Count once that an instance ended by itself before it checked in."""
     _note_counted(tick, worker)
-    if _was_adopted(tick, worker):
+    if not _could_check_in(tick, worker):
         return
     mark_unavailable(tick, worker.pool, f"its instance never checked in: {worker.reason}")
     if is_fault_of_image(worker):
         _strike(tick, worker)
 
 
-def _was_adopted(tick: Tick, worker: Worker) -> bool:
-    """Tell whether it had no row for a while, so that it could not check in."""
+def _could_check_in(tick: Tick, worker: Worker) -> bool:
+    """Tell whether it had a row all the time, and the ledger was there for long enough."""
     launch = tick.launch_of(worker)
-    return launch is not None and launch.reason.startswith(ADOPTED)
+    if launch is not None and launch.reason.startswith(ADOPTED):
+        return False
+    return could_check_in(
+        worker.launched_at,
+        worker.ended_at or tick.now,
+        tick.seen.watched_since,
+        check_in_within(tick.knowledge, tick.policy),
+    )
 
 
 def _strike(tick: Tick, worker: Worker, *, unclaimed: int = 0) -> None:

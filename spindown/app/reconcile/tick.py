@@ -198,6 +198,11 @@ def _read_settings(
     return found[0], found[1]
 
 
+def deployed_regions(tick: Tick) -> frozenset[str]:
+    """Return where outposts are, those that could not be read included."""
+    return frozenset(tick.settings.outposts.keys() | set(tick.settings.regions))
+
+
 def outpost_stands(tick: Tick, region: str) -> bool:
     """Ask whether an outpost is still there: what is remembered may be minutes old.
 

@@ -21,7 +21,7 @@ from spindown.domain.reaping.ending import (
     has_missed_check_in,
     is_fault_of_image,
 )
-from spindown.domain.reaping.watch import watch_from
+from spindown.domain.reaping.watch import could_check_in, watch_from
 
 __all__ = [
     "NO_ROOM",
@@ -32,6 +32,7 @@ __all__ = [
     "Ending",
     "Instance",
     "Reaping",
+    "could_check_in",
     "ending_of",
     "has_left_work",
     "has_missed_check_in",

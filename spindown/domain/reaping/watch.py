@@ -1,6 +1,6 @@
 """Since when somebody has been there to hear what workers say of themselves."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from spindown.domain.policy import Policy
 
@@ -23,3 +23,19 @@ def watch_from(
     if watched_since is None or last_tick is None or now - last_tick > allowed:
         return now
     return watched_since
+
+
+def could_check_in(
+    launched_at: datetime, until: datetime, watched_since: datetime | None, within: timedelta
+) -> bool:
+    """Tell whether a worker that never checked in had somebody there to hear it.
+
+    Args:
+        launched_at: when it began to boot.
+        until: its end, or the present.
+        watched_since: since when ticks have reached the ledger without a break; None: always.
+        within: how long a boot may take.
+    """
+    if watched_since is None or watched_since <= launched_at:
+        return True
+    return until - watched_since > within

@@ -1,8 +1,9 @@
 """Find out what became of launches whose answer was lost.
 
 An intent without an outcome means that its reconcile died, or that EC2's answer did. Its
-instances are found by their launch tag; if EC2 shows none, the very same request is made again
-under the same client token, which gives the first answer if there was one. An intent too old
+instances are found by their launch tag; if EC2 shows fewer than were asked for, the very same
+request is made again under the same client token, which gives the first answer if there was one:
+EC2 may have given less, or be slow in showing the rest. An intent too old
 for EC2 to be merely slow in showing its instances never happened; only if nobody asked for over an
 hour can it have happened and be over, unknown to anybody.
 """
@@ -18,7 +19,7 @@ from spindown.app.reconcile.launch.outcome import (
     give_up,
     record_outcome,
 )
-from spindown.app.reconcile.tick import Tick
+from spindown.app.reconcile.tick import Tick, deployed_regions
 from spindown.contract import tag
 from spindown.contract.codec import decode, encode
 from spindown.domain.fleet import Launch, LaunchState
@@ -44,6 +45,10 @@ def adopt(tick: Tick) -> None:
         if request is None:
             give_up(tick, launch, "its request cannot be read")
             continue
+        if request.region not in deployed_regions(tick):
+            # Its outpost has ended what there was, and with it went the right to ask.
+            give_up(tick, launch, f"nothing is deployed in {request.region} any more")
+            continue
         try:
             _adopt_one(tick, launch, request)
         except (AccessDenied, Throttled, Unreachable) as exc:
@@ -66,11 +71,12 @@ def _adopt_one(tick: Tick, launch: Launch, request: LaunchRequest) -> None:
         )
     ]
     is_told = tick.now - launch.intended_at <= _DESCRIBED_FOR
-    if found:
+    may_be_more = tick.now - launch.intended_at <= _REPLAY_WITHIN and len(found) < launch.count
+    if found and not may_be_more:
         is_whole = is_told or len(found) >= launch.count
         reason = ADOPTED if is_whole else f"{ADOPTED}; of the others {UNTOLD}"
         record_outcome(tick, launch, request, found, (), adopted=reason)
-    elif tick.now - launch.intended_at <= _REPLAY_WITHIN:
+    elif may_be_more:
         if backing_off_until(tick, request.region) is not None:
             tick.notes.append(f"launch {launch.launch_id} waits: EC2 asked to slow down")
         else:

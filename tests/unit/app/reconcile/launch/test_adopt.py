@@ -1,6 +1,7 @@
 """A launch whose answer was lost is found again, and never made twice."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +10,12 @@ from spindown.app.port import Key, RefusalKind
 from spindown.contract.decision import Outcome
 from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK_LEASE, budget_sort
 from spindown.domain.fleet import LaunchState
+from spindown.domain.policy import Policy
+from spindown.error import AccessDenied, Throttled
 from spindown.memory import PortCall
 from tests.builders import minutes
-from tests.control import ControlWorld
+from tests.control import AWAY, REGION, ControlWorld
+from tests.failure import failing
 
 
 @pytest.mark.parametrize("carried_out", [True, False], ids=["after-its-effect", "before-it"])
@@ -94,6 +98,81 @@ def test_a_crash_after_the_launch_is_adopted() -> None:
     assert shut_out.outcome is Outcome.LOCKED
     assert [a.outcome for a in adopted.attempts] == ["adopted"]
     assert len(world.compute.bills()) == 1
+
+
+def _showing(number: int) -> Callable[[PortCall, Callable[[], Any]], Any]:
+    """Let EC2's descriptions show so many instances and not the others yet."""
+
+    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        answer = proceed()
+        return answer[:number] if call.method == "instances" else answer
+
+    return interfere
+
+
+def _lost(workers: int) -> ControlWorld:
+    world = ControlWorld(budget=100.0, policy=Policy(max_workers=workers, warm_workers=workers))
+    world.compute.lose_next_answer(is_carried_out=True)
+    world.tick()
+    return world
+
+
+@pytest.mark.parametrize("shown", [1, 2])
+def test_a_launch_of_which_ec2_shows_a_part_is_adopted_whole(shown: int) -> None:
+    world = _lost(3)
+    world.interfere = _showing(shown)
+    world.tick(minutes(1))
+    world.interfere = None
+
+    decisions = world.run(8)
+
+    assert len(world.compute.bills()) == len(world.workers()) == 3
+    assert not any(d.condemned or d.attempts for d in decisions)
+    (launch,) = world.view().launches.values()
+    assert len(launch.instance_ids) == 3
+
+
+def test_what_is_shown_of_a_launch_is_adopted_alone_once_it_may_not_be_asked_for_again() -> None:
+    world = _lost(3)
+    shown, slow = _showing(2), failing(Throttled("slow down"), "launch")
+    world.interfere = lambda call, proceed: slow(call, lambda: shown(call, proceed))
+
+    early = world.tick(minutes(1))
+    (intent,) = world.view().launches.values()
+    late = world.tick(minutes(5))
+
+    assert early.attempts == ()
+    assert intent.state is LaunchState.INTENDED
+    assert [len(a.instances) for a in late.attempts][:1] == [2]
+
+
+def test_a_launch_in_a_region_that_is_no_more_is_given_up_and_its_money_given_back() -> None:
+    world = ControlWorld(budget=100.0, away=(("g4dn.xlarge", 0.10),))
+    world.compute.lose_next_answer(is_carried_out=False)
+    world.send()
+    world.tick()
+    (intent,) = world.view().launches.values()
+    assert _committed(world) == pytest.approx(intent.reserved_usd)
+    world.empty_the_queue()
+    deployed = world.workload_settings()
+    home = {REGION: deployed.outposts[REGION]}
+    world.settings.deploy(replace(deployed, outposts=home, regions=()))
+
+    def gone(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        # The grants of a region go with its outpost.
+        if call.port == "compute" and call.kwargs.get("region") == AWAY:
+            raise AccessDenied("no grant")
+        return proceed()
+
+    world.interfere = gone
+    decisions = world.run(8)
+
+    (launch,) = world.view().launches.values()
+    assert launch.state is LaunchState.REFUSED
+    assert launch.reason == f"nothing is deployed in {AWAY} any more"
+    assert _committed(world) == pytest.approx(0.0)
+    assert decisions[-1].outcome is Outcome.IDLE
+    assert decisions[-1].notes == ()
 
 
 def _committed(world: ControlWorld) -> float:

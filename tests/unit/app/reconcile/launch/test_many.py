@@ -21,8 +21,8 @@ class Crashed(BaseException):
     """The process is gone."""
 
 
-def a_world() -> ControlWorld:
-    world = with_policy(max_workers=MANY, warm_workers=MANY, band=0.0)
+def a_world(many: int = MANY) -> ControlWorld:
+    world = with_policy(max_workers=many, warm_workers=many, band=0.0)
     world.send()
     return world
 
@@ -50,14 +50,14 @@ def committed(world: ControlWorld) -> float:
     return float((row or {}).get("committed", 0.0))
 
 
-def check(world: ControlWorld) -> None:
+def check(world: ControlWorld, many: int = MANY) -> None:
     """See that each instance has its row, and that the launch is written down once."""
     (launch,) = world.view().launches.values()
     days = world.view().spend.values()
     assert launch.state is LaunchState.LAUNCHED
-    assert len(launch.instance_ids) == MANY
+    assert len(launch.instance_ids) == many
     assert {w.instance_id for w in world.workers()} == set(launch.instance_ids)
-    assert sum(day.instances for day in days) == MANY
+    assert sum(day.instances for day in days) == many
     assert sum(day.launches for day in days) == 1
     assert committed(world) == pytest.approx(launch.reserved_usd + sum(day.dollars for day in days))
 
@@ -95,3 +95,17 @@ def test_a_conflict_between_its_transactions_is_made_good_by_the_next_tick() -> 
     world.tick(minutes(1))
 
     check(world)
+
+
+@pytest.mark.parametrize("many", [96, 97, 98, 99, 100])
+def test_a_launch_that_just_has_no_room_in_one_transaction_is_completed_by_one_alone(
+    many: int,
+) -> None:
+    world = a_world(many)
+    world.interfere = fails_between(WriteConflict("another transaction is under way"))
+    world.tick()
+    world.interfere = None
+
+    world.tick(minutes(1))
+
+    check(world, many)

@@ -5,8 +5,10 @@ from datetime import timedelta
 from spindown.app.policy import edit_policy
 from spindown.contract.decision import EndingRecord, Outcome
 from spindown.domain.policy import WarmSpan, Weekday
+from spindown.error import Unreachable
 from tests.builders import minutes
 from tests.control import WORKLOAD, pools, with_policy
+from tests.failure import failing
 
 
 def test_a_warm_worker_is_kept_without_any_work() -> None:
@@ -72,3 +74,21 @@ def test_a_warm_worker_stays_as_long_as_it_is_kept_and_ends_when_it_is_not() -> 
 
     # Five minutes until the stay is over, three idle, two and one of grace.
     assert [e.reason for e in condemned] == ["idle for 7 min, beyond its timeout and grace"]
+
+
+def test_a_warm_worker_stays_while_ec2_does_not_answer_for_hours() -> None:
+    world = with_policy(warm_workers=1, idle_timeout=minutes(3))
+    world.tick()
+    (worker,) = world.workers()
+    world.clock.advance(minutes(2))
+    world.check_in(worker.instance_id)
+    world.interfere = failing(Unreachable("no answer"), "instances", "reclaimed", "terminate")
+
+    for _ in range(120):
+        decision = world.tick(minutes(1))
+        world.beat()
+        (worker,) = world.workers()
+        assert worker.warm_until is not None
+        assert worker.warm_until > world.now
+
+    assert decision.notes == ("looking at EC2: no answer (no answer)",)

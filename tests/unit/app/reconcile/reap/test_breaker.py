@@ -221,3 +221,24 @@ def test_a_check_in_does_not_lift_the_stop_that_an_account_error_has_set() -> No
 
     breaker = world.view().breaker
     assert (breaker.strikes, breaker.reason, breaker.open_until) == (0, "no grant", until)
+
+
+@pytest.mark.parametrize("ends", ["by itself", "as condemned"])
+def test_instances_that_booted_while_the_ledger_was_away_are_no_strikes(ends: str) -> None:
+    world = with_policy(max_workers=3, warm_workers=3)
+    world.tick()
+    booting = world.workers()
+    assert len(booting) == 3
+    # No tick reaches the ledger, and no worker could have checked in.
+    world.clock.advance(minutes(30))
+    if ends == "by itself":
+        for worker in booting:
+            world.compute.power_off(worker.instance_id)
+
+    decisions = world.run(4)
+
+    gone = {w.instance_id for w in booting}
+    live = {w.instance_id for w in world.workers() if w.is_live}
+    assert not live & gone
+    assert world.view().breaker.strikes == 0
+    assert any(d.outcome is Outcome.LAUNCHED for d in decisions)
