@@ -8,14 +8,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from spindown.app.work.commit import Portion, commit
+from spindown.app.work.commit import Portion
 from spindown.app.work.held import Held
 from spindown.app.work.item import settle_items
 from spindown.app.work.progress import Progress
 from spindown.app.work.release import settle_failure, settle_rejection, settle_release
 from spindown.app.work.split import is_too_large
 from spindown.contract.job.manifest import JobState
-from spindown.domain.checkpointing import is_due
 from spindown.domain.lease import RELEASE_AFTER, must_release
 from spindown.error import ContractError, LeaseLost, SpindownError
 from worker.child.runner import BatchDone, Broken, ItemDone
@@ -29,9 +28,6 @@ from worker.workplace import Workplace
 _LOOK_UP = timedelta(milliseconds=200)
 #: Answers that may come one upon the other between two looks.
 _POLLS_A_LOOK = 8
-#: Results take several times as much in memory as on the line: beyond this they are committed, and
-#: beyond that no more are taken meanwhile.
-_COMMIT_BYTES, _WAITING_BYTES_MAX = 32 * 1024**2, 128 * 1024**2
 _UNANSWERED = "the code said that it was done and had given no answer for some items"
 _IN_VAIN = (
     f"nothing came of it in {RELEASE_AFTER / timedelta(hours=1):g} hours, for which a job may be "
@@ -110,9 +106,7 @@ class Attempt:
         self._harvest.expect(self._values)
         if redone:
             self._handover.report(Progress(items_redone=redone))
-        writer = Writer(
-            self._held, self._commit_beside, clock=bench.ports.clock, executor=bench.transfers
-        )
+        writer = Writer(self._held, bench, harvest=self._harvest, place=self._place, log=self._log)
         ahead = bench.ahead.prefetched(self._held) if bench.ahead else None
         prefetch = ahead or Prefetch(
             self._values,
@@ -122,10 +116,15 @@ class Attempt:
         )
         try:
             end = self._compute(writer, prefetch)
+            if end.is_stopped:
+                writer.overtake()
         finally:
             prefetch.remove()
-            self._held = writer.settle()
-        return self._end(end)
+            try:
+                writer.settle()
+            finally:
+                self._held = writer.held
+        return self._end(end, writer)
 
     def _compute(self, writer: Writer, prefetch: Prefetch) -> "_End":
         """Go through the batches until all are done or something ends it."""
@@ -223,41 +222,12 @@ class Attempt:
         self._bench.keeper.items_done += 1
 
     def _checkpoint(self, writer: Writer) -> None:
-        """Begin a commit of what is done in a row, if one is due and none is under way."""
-        writer.check()
-        harvest = self._harvest
-        # The last portion goes with the end of the job. What fills the memory waits for the commit
-        # under way, and the code for us.
-        if harvest.is_whole or (writer.is_busy and harvest.waiting_bytes < _WAITING_BYTES_MAX):
-            return
-        policy, now = self._bench.policy, self._bench.ports.clock.now()
-        interval = writer.interval(policy, self._bench.interruption_rate)
-        elapsed = now - writer.committed_at
-        if self._bench.life.is_at_risk_since(writer.committed_at):
-            interval = timedelta(0)
-        by_items = is_due(policy, items_since=harvest.in_a_row, elapsed=elapsed, interval=interval)
-        by_items = by_items or (harvest.in_a_row > 0 and harvest.waiting_bytes >= _COMMIT_BYTES)
-        state = self._place.state.take(urgent=by_items) if by_items or elapsed >= interval else None
-        if by_items or state is not None:
-            writer.begin(harvest.take(now, state))
+        """Begin a commit if one is due; what fills the memory waits for the one under way."""
+        while writer.is_crowded and not self._should_stop():
+            writer.wait(_LOOK_UP)
+        writer.write_if_due()
 
-    def _commit_beside(self, held: Held, portion: Portion) -> Held:
-        """Commit while computing goes on; an instance that is gone without a word tells no more."""
-        committed = self._commit(held, portion)
-        self._place.keep_log(held.job_id, self._bench.ports.objects, self._log)
-        return committed
-
-    def _commit(self, held: Held, portion: Portion) -> Held:
-        bench = self._bench
-        started = bench.ports.clock.now()
-        committed = commit(held, portion, seat=bench.seat, ports=bench.ports)
-        if portion.state is not None:
-            self._place.state.note_commit(held.manifest, committed.manifest)
-        self._handover.tell(committed, portion, bench.ports.clock.now() - started)
-        self._place.clear(portion.finished)
-        return committed
-
-    def _end(self, end: "_End") -> Ending:
+    def _end(self, end: "_End", writer: Writer) -> Ending:
         """End the job in order, with what is done; what a later attempt must redo is counted."""
         bench = self._bench
         # Of an attempt that failed, only what an earlier commit took is to be trusted.
@@ -269,10 +239,10 @@ class Attempt:
             end = _End(reason=_IN_VAIN)
         if portion.finished and state is not None:
             # First what is small: to upload a checkpoint may take longer than the machine has.
-            self._held = self._commit(self._held, replace(portion, state=None))
+            self._held = writer.commit(replace(portion, state=None))
             portion = Portion(state=state)
         if not end.is_stopped and end.reason is None:
-            self._held = self._commit(self._held, portion)
+            self._held = writer.commit(portion)
             return self._handover.complete(self._held)
         started = bench.ports.clock.now()
         if end.reason is None:

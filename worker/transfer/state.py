@@ -48,12 +48,15 @@ class UserState:
         self._rests_until = 0.0
         self._taken: Mapping[str, Stamp] = {}
         self._known: dict[str, _Known] = {}
+        #: Not all of what is to be brought back is there.
+        self._is_coming = False
 
     def restore(self, manifest: Manifest, ports: WorkPorts) -> str | None:
         """Bring back what earlier attempts committed; return what was wrong with it, if any.
 
         Damaged or missing state falls back to the state of an older manifest, and last to none.
         """
+        self._is_coming = True
         self.root.mkdir(parents=True, exist_ok=True)
         found, trouble = restore_state(manifest, self.root, ports)
         stamps, now = stamp_files(self.root), ports.clock.now()
@@ -63,10 +66,11 @@ class UserState:
         self._known = {
             file.path: _Known(stamps[file.path], file) for file in found if file.path in self._taken
         }
+        self._is_coming = False
         return trouble
 
     def take(self, *, at_rest: bool = False, urgent: bool = True) -> State | None:
-        """Take the state as it is for the next commit; None: unchanged, or being written.
+        """Take the state as it is for the next commit; None: unchanged, or not whole yet.
 
         Args:
             at_rest: nobody writes any more, so a fresh file is a whole one.
@@ -74,7 +78,7 @@ class UserState:
                 last look was in vain, took long and is not long past.
         """
         began = self._monotonic()
-        if not urgent and began < self._rests_until:
+        if self._is_coming or (not urgent and began < self._rests_until):
             return None
         state = self._take(at_rest=at_rest)
         if state is None:
@@ -110,7 +114,7 @@ class UserState:
         """Learn from two manifests what lies in S3 now, so that it is not uploaded again."""
         if after.user_state is before.user_state:
             # It changed while it was uploaded, and was left out: all of it is still to be taken.
-            self._taken = {}
+            self.forget()
             return
         committed = {file.path: file for file in after.user_state}
         self._known = {
@@ -118,6 +122,10 @@ class UserState:
             for path, stamp in self._taken.items()
             if path in committed
         }
+
+    def forget(self) -> None:
+        """Take all of it the next time: what was taken last has not become the job's state."""
+        self._taken = {}
 
     def _stamps(self) -> Mapping[str, Stamp]:
         found = stamp_files(self.root)

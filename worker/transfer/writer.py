@@ -1,69 +1,151 @@
-"""Commit beside the computing: one portion at a time, in order, in a thread of its own."""
+"""Commit beside the computing: one portion at a time, in order, in a thread of its own.
 
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
+State is uploaded first, which may take minutes. Results need not wait for it: they overtake it if
+the worker must leave, and the manifest lists the state when it has come.
+"""
+
+import threading
+from concurrent.futures import Future, wait
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from spindown.app.port import Clock
-from spindown.app.work.commit import Portion
+from spindown.app.work.attachment.state import State, upload_state
+from spindown.app.work.commit import Portion, commit
 from spindown.app.work.held import Held
-from spindown.domain.checkpointing import interval_hours
-from spindown.domain.policy import Policy
+from spindown.domain.checkpointing import interval_hours, is_due
+from worker.handover import Bench, Handover
+from worker.harvest import Harvest
+from worker.log import EventLog
+from worker.workplace import Workplace
 
 #: Time that computing stands still for a commit, until one has been measured.
 _COST_ESTIMATE = timedelta(seconds=1)
+#: Results take several times as much in memory as on the line: beyond this they are committed, and
+#: beyond that no more are taken meanwhile.
+_COMMIT_BYTES, _WAITING_BYTES_MAX = 32 * 1024**2, 128 * 1024**2
 
 
 class Writer:
     """Carries a held job from one commit to the next."""
 
     def __init__(
-        self,
-        held: Held,
-        commit: Callable[[Held, Portion], Held],
-        *,
-        clock: Clock,
-        executor: Executor,
+        self, held: Held, bench: Bench, *, harvest: Harvest, place: Workplace, log: EventLog
     ) -> None:
-        self._held = held
-        self._commit = commit
-        self._clock = clock
-        self._executor = executor
-        self._pending: Future[Held] | None = None
+        #: The job as it stands.
+        self.held = held
+        self._bench = bench
+        self._harvest = harvest
+        self._place = place
+        self._log = log
+        self._handover = Handover(bench, log)
+        self._pending: Future[None] | None = None
+        #: Held while the manifest is written.
+        self._writing = threading.Lock()
+        #: Of the commit under way, what no manifest lists yet.
+        self._results = Portion()
         #: Time that the last commit took; None before the first.
-        self.cost: timedelta | None = None
-        self.committed_at: datetime = clock.now()
+        self._cost: timedelta | None = None
+        self._committed_at: datetime = bench.ports.clock.now()
 
     @property
-    def is_busy(self) -> bool:
-        """Tell whether a commit is under way."""
-        return self._pending is not None and not self._pending.done()
+    def is_crowded(self) -> bool:
+        """Tell whether so much waits for the commit under way that no more may be taken."""
+        return self._is_busy and self._harvest.waiting_bytes >= _WAITING_BYTES_MAX
 
-    def interval(self, policy: Policy, rate: float) -> timedelta:
-        """Return how long after a commit the next is due, at ``rate`` interruptions per hour."""
-        cost = (self.cost or _COST_ESTIMATE) / timedelta(hours=1)
-        return timedelta(hours=interval_hours(policy, cost_hours=cost, rate=rate))
+    def write_if_due(self) -> None:
+        """Begin a commit of what is done in a row, if one is due and none is under way."""
+        self.check()
+        harvest = self._harvest
+        # The last portion goes with the end of the job.
+        if harvest.is_whole or self._is_busy:
+            return
+        policy, now = self._bench.policy, self._bench.ports.clock.now()
+        elapsed, interval = now - self._committed_at, self._interval()
+        by_items = is_due(policy, items_since=harvest.in_a_row, elapsed=elapsed, interval=interval)
+        by_items = by_items or (harvest.in_a_row > 0 and harvest.waiting_bytes >= _COMMIT_BYTES)
+        state = self._place.state.take(urgent=by_items) if by_items or elapsed >= interval else None
+        if by_items or state is not None:
+            self._begin(harvest.take(now, state), now)
 
-    def begin(self, portion: Portion) -> None:
-        """Start to commit a portion, after the one before."""
-        held = self.settle()
-        self.committed_at = self._clock.now()
-        self._pending = self._executor.submit(self._run, held, portion)
-
-    def settle(self) -> Held:
-        """Wait for the commit under way; return the job as it stands (raises LeaseLost)."""
+    def wait(self, length: timedelta) -> None:
+        """Wait for the commit under way, no longer than ``length``; raise what it has raised."""
         if self._pending is not None:
-            pending, self._pending = self._pending, None
-            self._held = pending.result()
-        return self._held
+            wait([self._pending], length.total_seconds())
+        self.check()
 
     def check(self) -> None:
         """Raise what a finished commit has raised, without waiting for one under way."""
-        if self._pending is not None and self._pending.done():
+        if not self._is_busy:
             self.settle()
 
-    def _run(self, held: Held, portion: Portion) -> Held:
-        started = self._clock.now()
-        committed = self._commit(held, portion)
-        self.cost = self._clock.now() - started
-        return committed
+    def overtake(self) -> None:
+        """Commit the results that are there, ahead of state that is still on its way."""
+        if not (self._is_busy and (self._harvest.in_a_row or self._results.finished)):
+            return
+        now = self._bench.ports.clock.now()
+        with self._writing:
+            portion = self._take_results().followed_by(self._harvest.take(now))
+            first = next((one.record.index for one in portion.finished), None)
+            # What the commit under way had taken may be lost with it, which ``settle`` raises.
+            if first == self.held.manifest.next_item:
+                self._commit(portion, now)
+
+    def settle(self) -> None:
+        """Wait for the commit under way (raises LeaseLost)."""
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            pending.result()
+
+    def commit(self, portion: Portion) -> Held:
+        """Commit a portion now, while none is under way (raises LeaseLost)."""
+        self._commit(portion, self._bench.ports.clock.now())
+        return self.held
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._pending is not None and not self._pending.done()
+
+    def _interval(self) -> timedelta:
+        """Return how long after a commit the next is due; at once if EC2 sees a higher risk."""
+        if self._bench.life.is_at_risk_since(self._committed_at):
+            return timedelta(0)
+        cost = (self._cost or _COST_ESTIMATE) / timedelta(hours=1)
+        rate = self._bench.interruption_rate
+        return timedelta(hours=interval_hours(self._bench.policy, cost_hours=cost, rate=rate))
+
+    def _begin(self, portion: Portion, now: datetime) -> None:
+        self._committed_at = now
+        self._results = replace(portion, state=None)
+        self._pending = self._bench.transfers.submit(self._run, portion.state)
+
+    def _run(self, state: State | None) -> None:
+        started = self._bench.ports.clock.now()
+        stored = None if state is None else self._upload(state)
+        with self._writing:
+            portion = replace(self._take_results(), state=stored)
+            if portion.finished or stored is not None:
+                self._commit(portion, started)
+        self._cost = self._bench.ports.clock.now() - started
+        # An instance that is gone without a word tells no more.
+        self._place.keep_log(self.held.job_id, self._bench.ports.objects, self._log)
+
+    def _upload(self, state: State) -> State | None:
+        """Upload state; None: it changed meanwhile, and must be taken anew."""
+        manifest = self.held.manifest
+        stored = upload_state(manifest, state, self._bench.ports)
+        if stored is manifest.user_state:
+            self._place.state.forget()
+            return None
+        return stored
+
+    def _take_results(self) -> Portion:
+        results, self._results = self._results, Portion()
+        return results
+
+    def _commit(self, portion: Portion, started: datetime) -> None:
+        bench, before = self._bench, self.held.manifest
+        self.held = commit(self.held, portion, seat=bench.seat, ports=bench.ports)
+        if portion.state is not None:
+            self._place.state.note_commit(before, self.held.manifest)
+        self._handover.tell(self.held, portion, bench.ports.clock.now() - started)
+        self._place.clear(portion.finished)

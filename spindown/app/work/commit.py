@@ -40,6 +40,16 @@ class Portion:
     #: The user's own checkpoint as of the last item; None: unchanged.
     state: State | None = None
 
+    def followed_by(self, later: "Portion") -> "Portion":
+        """Return both as one; the state is that of the later."""
+        return Portion(
+            finished=self.finished + later.finished,
+            busy=self.busy + later.busy,
+            bytes_in=self.bytes_in + later.bytes_in,
+            bytes_out=self.bytes_out + later.bytes_out,
+            state=later.state,
+        )
+
 
 def commit(held: Held, portion: Portion, *, seat: Seat, ports: WorkPorts) -> Held:
     """Make a portion durable; the job is completed by the portion that holds its last item.

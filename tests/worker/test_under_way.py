@@ -1,0 +1,143 @@
+"""What is under way between this machine and S3 when the slot needs it, or must leave."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from spindown.contract.job.manifest import JobState
+from spindown.domain.policy import Policy
+from spindown.memory.interception import PortCall
+from spindown.user import Item
+from tests.slot import ScriptedRunner, SlotWorld
+from tests.work import items
+from tests.worker.settled import write_settled
+from worker.child.runner import BatchDone, Event, ItemDone, Task
+
+JOB = {"job_id": "j", "items": items(5)}
+MEBIBYTE = 1024 * 1024
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass
+class Gate:
+    """Holds up the calls of one method from the given one on, until it is opened."""
+
+    method: str
+    first: int = 1
+    is_reached: threading.Event = field(default_factory=threading.Event)
+    is_open: threading.Event = field(default_factory=threading.Event)
+    calls: int = 0
+
+    def __call__(self, call: PortCall) -> None:
+        if call.method == self.method:
+            self.calls += 1
+            if self.calls >= self.first:
+                self.is_reached.set()
+                assert self.is_open.wait(20)
+
+
+def state_of(task: Task) -> Path:
+    assert task.state is not None
+    return task.state
+
+
+def leave_at(slot: SlotWorld, poll: int) -> Callable[[int], None]:
+    def leave(polls: int) -> None:
+        if polls == poll:
+            slot.life.leave(slot.world.clock.now(), "interrupted")
+
+    return leave
+
+
+def test_state_that_is_still_coming_in_is_not_taken_for_the_state_of_the_job(
+    tmp_path: Path,
+) -> None:
+    def simulate(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        write_settled(state_of(task) / "model", "weights")
+        write_settled(state_of(task) / "optimizer", "moments")
+        return [None] * 99
+
+    first = SlotWorld(tmp_path / "1", runner=ScriptedRunner(script=simulate))
+    first.runner.before_poll = leave_at(first, 3)
+    first.world.send(JOB)
+    first.slot.step()
+    saved = first.world.manifest("j").user_state
+    assert [file.path for file in saved] == ["model", "optimizer"]
+
+    gate = Gate("get_file", first=2)
+    second = SlotWorld(tmp_path / "2", world=first.world, instance_id="i-2")
+    second.world.before = gate
+    working = threading.Thread(target=second.slot.step)
+    working.start()
+    assert gate.is_reached.wait(20)
+    second.life.leave(second.world.clock.now(), "interrupted")
+    working.join(20)
+    assert not working.is_alive()
+    gate.is_open.set()
+    manifest = second.world.manifest("j")
+    assert (manifest.epoch, manifest.released, manifest.user_state) == (2, True, saved)
+
+
+def test_state_that_is_being_committed_is_left_alone_until_it_is(tmp_path: Path) -> None:
+    def simulate(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        write_settled(state_of(task) / "step", "x" * (1 + batch[0].index))
+        done = [ItemDone(index=item.index, size=100 * MEBIBYTE) for item in batch]
+        return [*done, None, BatchDone()]
+
+    def hold(call: PortCall) -> None:
+        # Until more has come than is let wait for a commit, or as long as that may take.
+        if call.method == "put_file":
+            path = call.args[1]
+            for _ in range(50):
+                if path.exists():
+                    threading.Event().wait(0.01)
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=simulate), batch_size=1)
+    slot.world.before = hold
+    slot.world.send({"job_id": "j", "items": items(6)})
+    slot.slot.step()
+    assert not slot.events("slot_crashed")
+    manifest = slot.world.manifest("j")
+    assert (manifest.state, manifest.failures) == (JobState.COMPLETED, ())
+
+
+def test_results_overtake_a_checkpoint_that_is_still_on_its_way_at_a_notice(
+    tmp_path: Path,
+) -> None:
+    def simulate(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        write_settled(state_of(task) / "model", "large")
+        done = [ItemDone(index=item.index, value=item.index) for item in batch]
+        return [*done[:2], None, *done[2:4], *[None] * 99]
+
+    def go_on(polls: int) -> None:
+        slot.world.clock.advance(MINUTE)
+        if polls == 5:
+            # The commit that is due at the second item has begun, and two more are done.
+            assert upload.is_reached.wait(20)
+            slot.life.leave(slot.world.clock.now(), "interrupted")
+
+    upload, told = Gate("put_file"), threading.Event()
+
+    def watch(call: PortCall) -> None:
+        if call.method == "put" and call.args[0].endswith("manifest.json") and upload.calls:
+            told.set()
+
+    policy = Policy(checkpoint_interval=2 * MINUTE)
+    runner = ScriptedRunner(script=simulate, before_poll=go_on)
+    slot = SlotWorld(tmp_path, runner=runner, policy=policy, batch_size=5)
+    slot.world.before, slot.world.after = upload, watch
+    slot.world.send(JOB)
+    working = threading.Thread(target=slot.slot.step)
+    working.start()
+    assert told.wait(20), "nothing was committed while the checkpoint was on its way"
+    manifest = slot.world.manifest("j")
+    assert (manifest.next_item, manifest.user_state, manifest.released) == (4, (), False)
+    upload.is_open.set()
+    working.join(20)
+    manifest = slot.world.manifest("j")
+    assert [file.path for file in manifest.user_state] == ["model"]
+    assert (manifest.next_item, manifest.released, manifest.failures) == (4, True, ())
+    assert [record.index for record in slot.world.records("j")] == [0, 1, 2, 3]
+    assert upload.calls == 1
