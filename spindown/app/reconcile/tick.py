@@ -94,13 +94,13 @@ class Tick:
         return self.effective.policy
 
     def image(self, region: str) -> str:
-        """Return what a launch boots there, for the breaker: templates with version, and code."""
+        """Return what a launch is made of there, for the breaker: templates, subnets, code."""
         outpost = self.settings.outposts.get(region)
-        templates = sorted(
-            f"{template.id}@{template.version}"
-            for template in (outpost.templates.values() if outpost else ())
-        )
-        return " ".join([*templates, self.settings.run.code_digest])
+        if outpost is None:
+            return self.settings.run.code_digest
+        templates = sorted(f"{one.id}@{one.version}" for one in outpost.templates.values())
+        subnets = sorted(outpost.subnets.values())
+        return " ".join([*templates, *subnets, self.settings.run.code_digest])
 
     def breaker(self, region: str) -> BreakerRow:
         """Return a region's breaker, closed if it speaks of another image than the present one."""
@@ -203,6 +203,11 @@ def deployed_regions(tick: Tick) -> frozenset[str]:
     return frozenset(tick.settings.outposts.keys() | set(tick.settings.regions))
 
 
+def forget_settings(tick: Tick) -> None:
+    """Have the next tick read the settings anew: what is remembered may be minutes old."""
+    tick.ports.cache.forget(_WORKLOAD, tick.workload)
+
+
 def outpost_stands(tick: Tick, region: str) -> bool:
     """Ask whether an outpost is still there: what is remembered may be minutes old.
 
@@ -216,6 +221,6 @@ def outpost_stands(tick: Tick, region: str) -> bool:
         return True
     if region in settings.outposts:
         return True
-    tick.ports.cache.forget(_WORKLOAD, tick.workload)
+    forget_settings(tick)
     tick.notes.append(f"{region} is left out: its outpost is gone")
     return False

@@ -87,7 +87,7 @@ class BreakerRow:
     unclaimed: int = 0
     open_until: datetime | None = None
     reason: str = ""
-    #: Template versions and code digest that the strikes belong to.
+    #: Template versions, subnets and code digest that the strikes belong to.
     image: str = ""
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from spindown.app.ledger import account_key
 from spindown.app.port import LaunchedInstance, LaunchRequest, Refusal, RefusalKind, When, Write
-from spindown.app.reconcile.tick import Tick
+from spindown.app.reconcile.tick import Tick, forget_settings
 from spindown.app.spend import add_to_budget
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
@@ -246,6 +246,8 @@ def _open_breaker(tick: Tick, region: str, refusal: Refusal) -> None:
         image=tick.image(region),
     )
     tick.set_breaker(region, opened)
+    # A deploy may have replaced what was asked for.
+    forget_settings(tick)
 
 
 def _block_quota(tick: Tick, request: LaunchRequest, refusal: Refusal) -> None:

@@ -1,6 +1,7 @@
 """What EC2 may answer instead of an instance, and what is left alone after it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from spindown.contract.decision import Outcome
 from spindown.error import AccessDenied, Throttled
 from spindown.memory import PortCall
 from tests.builders import minutes
-from tests.control import STRICT, ZONES, ControlWorld, a_pool_of, pools, with_policy
+from tests.control import REGION, STRICT, ZONES, ControlWorld, a_pool_of, pools, with_policy
 from tests.failure import failing
 
 
@@ -61,6 +62,22 @@ def test_an_account_error_opens_the_breaker_and_says_what_ec2_said() -> None:
     assert world.metrics.values("BreakerOpen")[:2] == [1, 1]
     # It is tried again by itself, so that mending the account is enough.
     assert later.outcome is Outcome.LAUNCHED
+
+
+def test_after_a_deploy_that_took_a_subnet_away_only_one_tick_asks_for_it() -> None:
+    world = ControlWorld()
+    world.tick()
+    settings = world.workload_settings()
+    home = replace(settings.outposts[REGION], subnets={ZONES[1]: "subnet-b"})
+    world.settings.deploy(replace(settings, outposts={REGION: home}))
+    world.compute.refuse_next(RefusalKind.ACCOUNT, "InvalidSubnetID.NotFound")
+    world.send()
+
+    refused, anew = world.tick(), world.tick(minutes(1))
+
+    assert [a.outcome for a in refused.attempts] == ["account"]
+    assert anew.outcome is Outcome.LAUNCHED
+    assert {pool.split("/")[1] for pool in pools(anew)} == {ZONES[1]}
 
 
 @pytest.mark.parametrize("as_error", [True, False], ids=["raised", "answered"])

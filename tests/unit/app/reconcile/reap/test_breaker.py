@@ -12,6 +12,9 @@ from spindown.domain.policy import Policy
 from tests.builders import minutes
 from tests.control import ControlWorld, with_policy
 
+#: What a launch is made of in the region: its template, its subnets, the code.
+IMAGE = "lt-1@3 subnet-a subnet-b abc"
+
 
 def test_three_missed_check_ins_in_a_row_open_the_breaker_until_the_image_changes() -> None:
     world = with_policy(max_workers=1)
@@ -43,7 +46,7 @@ def test_an_instance_that_had_no_row_for_too_long_is_no_strike_against_its_image
 
 def test_a_check_in_makes_the_strikes_start_anew() -> None:
     world = ControlWorld()
-    world.put(rows.BREAKER, strikes=2, image="lt-1@3 abc", reason="", open_until=None)
+    world.put(rows.BREAKER, strikes=2, image=IMAGE, reason="", open_until=None)
 
     world.launched()
     world.tick(minutes(1))
@@ -54,9 +57,7 @@ def test_a_check_in_makes_the_strikes_start_anew() -> None:
 
 def test_after_an_open_breaker_one_launch_tries_the_image_however_much_waits() -> None:
     world = with_policy(max_workers=20)
-    world.put(
-        rows.BREAKER, strikes=3, image="lt-1@3 abc", reason="3 in a row", open_until=world.now
-    )
+    world.put(rows.BREAKER, strikes=3, image=IMAGE, reason="3 in a row", open_until=world.now)
     world.send(2000)
     tries = [world.tick(), world.tick(minutes(1))]
     (booting,) = world.workers(WorkerState.BOOTING)
@@ -72,7 +73,7 @@ def test_an_open_breaker_lets_one_launch_through_after_an_hour() -> None:
     world.put(
         rows.BREAKER,
         strikes=3,
-        image="lt-1@3 abc",
+        image=IMAGE,
         reason="bad image",
         open_until=world.now + minutes(60),
     )
@@ -184,9 +185,7 @@ def test_a_job_that_is_taken_does_not_open_again_what_missed_check_ins_have_stop
     worker = world.launched()
     world.tick(minutes(1))
     until = world.now + minutes(60)
-    world.put(
-        rows.BREAKER, strikes=3, unclaimed=1, image="lt-1@3 abc", reason="bad", open_until=until
-    )
+    world.put(rows.BREAKER, strikes=3, unclaimed=1, image=IMAGE, reason="bad", open_until=until)
     world.claim(worker.instance_id)
 
     world.tick(minutes(1))
@@ -200,7 +199,7 @@ def test_a_first_strike_does_not_lift_the_stop_that_an_account_error_has_set() -
     world.send()
     (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
     until = world.now + minutes(15)
-    world.put(rows.BREAKER, image="lt-1@3 abc", reason="no grant", open_until=until)
+    world.put(rows.BREAKER, image=IMAGE, reason="no grant", open_until=until)
     world.change(
         instance_id, state=WorkerState.ENDED, ended_at=world.now, reason="Client.InternalError"
     )
@@ -215,7 +214,7 @@ def test_a_check_in_does_not_lift_the_stop_that_an_account_error_has_set() -> No
     world = with_policy(max_workers=2)
     world.launched()
     until = world.now + minutes(15)
-    world.put(rows.BREAKER, strikes=2, image="lt-1@3 abc", reason="no grant", open_until=until)
+    world.put(rows.BREAKER, strikes=2, image=IMAGE, reason="no grant", open_until=until)
 
     world.tick(minutes(1))
 
