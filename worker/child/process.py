@@ -1,16 +1,14 @@
 """A child process and the three pipes to it: frames down, frames up, and its output."""
 
 import os
-import signal
-import subprocess
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
-from worker.child.ending import describe_end, reap
+from worker.child.ending import describe_end
 from worker.child.frame import Frame, FrameReader, encode_frame, write_within
 from worker.child.output import Output
+from worker.family.family import Family
 from worker.log import EventLog
 
 #: A child that stands ready reads at once; more means that it hangs.
@@ -20,7 +18,7 @@ _AFTER_END_SECONDS = 2.0
 
 
 class Child:
-    """One process, in a session of its own."""
+    """One process, with all that descends from it."""
 
     def __init__(
         self,
@@ -35,18 +33,16 @@ class Child:
         down_read, self._down = os.pipe()
         self._up, up_write = os.pipe()
         try:
-            self._process = subprocess.Popen(
+            self._family = Family(
                 command(down_read, up_write),
                 cwd=cwd,
                 env={**env, "PYTHONUNBUFFERED": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
                 pass_fds=(down_read, up_write),
-                # Its own session: a signal to the worker's group is not the child's, and its
-                # own children end with it.
-                start_new_session=True,
             )
+        except BaseException:
+            os.close(self._down)
+            os.close(self._up)
+            raise
         finally:
             os.close(down_read)
             os.close(up_write)
@@ -58,8 +54,8 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Return its process id, which is that of its session too."""
-        return self._process.pid
+        """Return the process from which all of its processes descend."""
+        return self._family.pid
 
     @property
     def frame_bytes(self) -> int:
@@ -69,13 +65,13 @@ class Child:
     def send(self, frame: Frame) -> None:
         """Send a frame; a child that does not read it is killed, which ends the line."""
         if not write_within(self._down, encode_frame(frame), _WRITE_SECONDS):
-            self._kill_session()
+            self._family.disown()
 
     def next_frame(self, seconds: float) -> Frame | None:
         """Return the next frame, ``{"type": "end"}`` at the end of the line, None in time."""
         try:
             frame = self._frames.next(seconds)
-            if frame is not None or self._process.poll() is None:
+            if frame is not None or self._family.status(0.0) is None:
                 return frame
             # What it has forked may hold the line open; what it had said is in there.
             frame = self._frames.next(0.0)
@@ -89,30 +85,21 @@ class Child:
         """Return why the process is gone, with the last thing that it said."""
         self.kill()
         return describe_end(
-            self._process.returncode, self.output.last_line, out_of_memory=out_of_memory
+            self._family.status(0.0) or 0, self.output.last_line, out_of_memory=out_of_memory
         )
 
     def kill(self) -> None:
         """End the process and all that it has started; reap it and close the pipes (Wedged)."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=_AFTER_END_SECONDS if self._has_ended else 0)
-        self._kill_session()
-        reap(self._process)
+        if self._has_ended:
+            # Its status is still to come.
+            self._family.status(_AFTER_END_SECONDS)
+        self._family.end()
         self._reader.join(timeout=_AFTER_END_SECONDS)
         if not self._is_closed:
             os.close(self._down)
             os.close(self._up)
             self._is_closed = True
 
-    def _kill_session(self) -> None:
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-
     def _read_output(self) -> None:
-        stream = self._process.stdout
-        if stream is None:
-            return
-        with stream:
+        with self._family.output as stream:
             self.output.read(stream)

@@ -150,7 +150,8 @@ class Plant:
 
     def kill_child(self, instance: MarketInstance) -> bool:
         """Kill a process that runs the user's code."""
-        return _signal(self.processes(instance.instance_id)[1:2], signal.SIGKILL)
+        # The worker, the ancestor of what it has started, and that.
+        return _signal(self.processes(instance.instance_id)[2:3], signal.SIGKILL)
 
     def stop_for(self, instance: MarketInstance, seconds: float) -> bool:
         """Stop a worker with all it has started, and let it go on when others have its jobs."""

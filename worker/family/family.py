@@ -1,0 +1,85 @@
+"""The worker's side of a family: start it, ask it to stop, end all that descends from it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from worker.child.ending import reap
+
+_ANCESTOR = str(Path(__file__).with_name("ancestor.py"))
+_ERRNO_BYTES = 32
+
+
+class Family:
+    """A program that was started below an ancestor of its own. Raises OSError if it cannot be."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        pass_fds: Sequence[int] = (),
+    ) -> None:
+        told, report = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", _ANCESTOR, str(report), *command],
+                cwd=cwd,
+                env=dict(env),
+                # While the worker lives and wants it, this line is open.
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(*pass_fds, report),
+                # A signal to the worker's group is not the family's.
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(told)
+            raise
+        finally:
+            os.close(report)
+        with os.fdopen(told, "rb") as stream:
+            number = stream.read(_ERRNO_BYTES)
+        if number:
+            self.end()
+            self.output.close()
+            raise OSError(int(number), os.strerror(int(number)), command[0])
+
+    @property
+    def pid(self) -> int:
+        """Return the process id of the ancestor, from whom all others descend."""
+        return self._process.pid
+
+    @property
+    def output(self) -> IO[bytes]:
+        """Return what the program, and whoever it shares its output with, prints."""
+        stream = self._process.stdout
+        assert stream is not None  # noqa: S101 - it was asked for above
+        return stream
+
+    def status(self, seconds: float) -> int | None:
+        """Return how the program ended, None if not all of the family have within ``seconds``."""
+        try:
+            return self._process.wait(timeout=max(seconds, 0.0))
+        except subprocess.TimeoutExpired:
+            return None
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM to the program and its group."""
+        self._process.send_signal(signal.SIGTERM)
+
+    def disown(self) -> None:
+        """Let all of the family be killed, without waiting for it."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def end(self) -> None:
+        """Kill all of the family and wait for their end (raises Wedged)."""
+        self.disown()
+        reap(self._process)
