@@ -1,7 +1,7 @@
 """End every instance before the deployment that it belongs to goes.
 
 Trigger: CloudFormation, when it makes, changes or deletes the stack.
-Input: what goes: the whole deployment, or the workloads that a deploy has left out.
+Input: what goes: the whole deployment, or the workloads and subnets that a deploy has left out.
 Effects: keeps reconcile out, terminates instances, waits until they are gone, answers.
 """
 
@@ -25,7 +25,7 @@ _RESERVE = timedelta(seconds=30)
 def handle(event: StackEvent, ports: TeardownPorts, *, left: timedelta) -> dict[str, Any]:
     """End what goes within ``left``; return what was ended (raises StillRunning)."""
     leaving = event.leaving
-    if not (leaving.is_whole or leaving.workloads):
+    if not (leaving.is_whole or leaving.workloads or leaving.subnets):
         return {"change": event.change, "terminated": []}
     ended = tear_down(
         leaving, ports, holder=event.request_id, deadline=ports.clock.now() + left - _RESERVE

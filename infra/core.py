@@ -88,4 +88,7 @@ class CoreStack(DeploymentStack):
             budget_per_month=config.deployment.budget_per_month,
         )
         of_workloads = {one.name: one.settings for one in workloads}
-        Settings(self, "Settings", deployment=settings, workloads=of_workloads)
+        # So no tick comes before them, and an update that takes a subnet away has said so by then.
+        control.teardown.outlive(
+            Settings(self, "Settings", deployment=settings, workloads=of_workloads)
+        )

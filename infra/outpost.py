@@ -173,6 +173,7 @@ class OutpostStack(DeploymentStack):
                 "Teardown",
                 deployment=self._deployment.name,
                 workloads=[workload.name for workload in self._workloads],
+                subnets=list(self._network.subnets.values()),
                 code=bundle.code,
             )
         except RuntimeError as exc:

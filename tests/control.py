@@ -282,18 +282,16 @@ class ControlWorld:
         self.send(jobs - 1)
         return self.view().workers[instance_id]
 
-    def launch_astray(self, **tags: str) -> str:
+    def launch_astray(self, zone: str = ZONES[0], **tags: str) -> str:
         """Let an instance with these tags run that no row knows; return its id."""
-        subnet = f"subnet-{ZONES[0][-1]}"
+        subnet = f"subnet-{zone[-1]}"
         answer = self.compute.launch(
             LaunchRequest(
-                client_token=f"astray-{tags}",
+                client_token=f"astray-{zone}-{tags}",
                 region=REGION,
                 template=TEMPLATE,
                 capacity_type=CapacityType.SPOT,
-                overrides=(
-                    LaunchOverride(instance_type="g6.xlarge", zone=ZONES[0], subnet_id=subnet),
-                ),
+                overrides=(LaunchOverride(instance_type="g6.xlarge", zone=zone, subnet_id=subnet),),
                 count=1,
                 tags=tags,
             )

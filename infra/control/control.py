@@ -60,17 +60,9 @@ class Control(Construct):
             interruption=self.interruption,
             offers=self.offers,
         )
-        teardown = Teardown(
-            self,
-            "Teardown",
-            deployment=ground.deployment.name,
-            workloads=[one.name for one in workloads],
-            code=code,
-            table=ground.ledger.table,
-            failed_events=self.failed_events,
-        )
-        teardown.outlive(ground.network, ground.ledger, ground.store, *workloads)
-        teardown.go_after(trigger)
+        #: What ends the instances; made after whatever an instance needs.
+        self.teardown = self._make_teardown()
+        self.teardown.go_after(trigger)
 
     def _make_scaler(self) -> ControlFunction:
         return ControlFunction(
@@ -129,6 +121,21 @@ class Control(Construct):
             oldest_event=Duration.hours(1),
             failed_events=self.failed_events,
         )
+
+    def _make_teardown(self) -> Teardown:
+        ground = self._ground
+        teardown = Teardown(
+            self,
+            "Teardown",
+            deployment=ground.deployment.name,
+            workloads=[one.name for one in self._workloads],
+            subnets=list(ground.network.subnets.values()),
+            code=self._code,
+            table=ground.ledger.table,
+            failed_events=self.failed_events,
+        )
+        teardown.outlive(ground.network, ground.ledger, ground.store, *self._workloads)
+        return teardown
 
     def _role_name(self, function: str) -> str | None:
         """Return the fixed name of a role to which outposts attach grants, if there are any."""

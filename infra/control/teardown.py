@@ -31,6 +31,7 @@ class Teardown(Construct):
         *,
         deployment: str,
         workloads: Sequence[str],
+        subnets: Sequence[str],
         code: lambda_.Code,
         table: dynamodb.ITable | None = None,
         failed_events: sqs.IQueue | None = None,
@@ -63,6 +64,7 @@ class Teardown(Construct):
                 "Regions": [Aws.REGION],
                 "Table": table.table_name if table is not None else "",
                 "Workloads": list(workloads),
+                "Subnets": list(subnets),
             },
         )
         self._fleet.node.add_dependency(self.function)

@@ -1,12 +1,13 @@
-"""End what bills because the deployment itself goes, or a workload leaves it.
+"""End what bills because the deployment itself goes, or a workload or a subnet leaves it.
 
 CloudFormation asks for it before it removes anything else (``infra/control/teardown.py``): the
 ticks are gone by then, and table, roles and network stay until this has succeeded. First each
 workload's lock is taken and kept, so that whoever reconciles has finished and nobody begins;
-then every instance with our tag is terminated, until EC2 has shown none for two looks.
+then every instance with our tag is terminated, until EC2 has shown none for two looks. Where only a
+subnet goes, the locks are given back afterwards.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -56,24 +57,33 @@ def tear_down(
 def _launches_stopped(
     leaving: Leaving, ports: TeardownPorts, *, holder: str, deadline: datetime
 ) -> Iterator[None]:
-    """Keep every reconcile out, for good; if the teardown fails, until it has."""
+    """Keep every reconcile out of what leaves, for good; if the teardown fails, until it has."""
     kept: list[tuple[Ledger, Fence]] = []
+    lent: list[tuple[Ledger, Fence]] = []
     try:
         if ports.table is not None:
-            for workload in leaving.workloads:
-                ledger = Ledger(ports.table, workload)
-                kept.append((ledger, _take_lock(ledger, workload, ports, holder, deadline)))
+            halted = leaving.staying if leaving.subnets else ()
+            for workload in (*leaving.workloads, *halted):
+                lock = _take_lock(ports.table, workload, ports, holder, deadline)
+                (lent if workload in halted else kept).append(lock)
         yield
     except BaseException:
-        for ledger, fence in kept:
-            with suppress(SpindownError):
-                ledger.apply(fence, [], release=True)
+        _give_back(kept)
         raise
+    finally:
+        _give_back(lent)
+
+
+def _give_back(locks: Sequence[tuple[Ledger, Fence]]) -> None:
+    for ledger, fence in locks:
+        with suppress(SpindownError):
+            ledger.apply(fence, [], release=True)
 
 
 def _take_lock(
-    ledger: Ledger, workload: str, ports: TeardownPorts, holder: str, deadline: datetime
-) -> Fence:
+    table: Table, workload: str, ports: TeardownPorts, holder: str, deadline: datetime
+) -> tuple[Ledger, Fence]:
+    ledger = Ledger(table, workload)
     said = "somebody else holds it"
     while (now := ports.clock.now()) < deadline:
         try:
@@ -82,7 +92,7 @@ def _take_lock(
             said = str(exc)
         else:
             if fence is not None:
-                return fence
+                return ledger, fence
         ports.pause(LOOK_EVERY)
     raise StillRunning(f"the lock of {workload} was not to be had ({said}): try again")
 
@@ -110,7 +120,11 @@ def _running(leaving: Leaving, compute: Compute) -> Iterator[InstanceView]:
     """Yield our instances that exist: even one that shuts down holds its network interface."""
     for region in leaving.regions:
         for one in compute.instances(region=region, tags={tag.DEPLOYMENT: leaving.deployment}):
-            is_leaving = leaving.is_whole or one.tags.get(tag.WORKLOAD) in leaving.workloads
+            is_leaving = (
+                leaving.is_whole
+                or one.tags.get(tag.WORKLOAD) in leaving.workloads
+                or one.subnet_id in leaving.subnets
+            )
             if is_leaving and one.state != "terminated":
                 yield one
 

@@ -248,6 +248,7 @@ def _view(region: str, instance: "InstanceTypeDef") -> InstanceView:
         launched_at=instance["LaunchTime"],
         tags={tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])},
         state_reason=instance.get("StateReason", {}).get("Code", ""),
+        subnet_id=instance.get("SubnetId", ""),
     )
 
 

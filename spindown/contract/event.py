@@ -74,7 +74,7 @@ class StackChange(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """What of a deployment goes: all of it, or some of its workloads."""
+    """What of a deployment goes: all of it, or some of its workloads and subnets."""
 
     deployment: str
     #: Where instances of it may run.
@@ -84,6 +84,10 @@ class Leaving:
     is_whole: bool
     #: The ledger; "": there is none to stop launches with.
     table: str
+    #: Subnets that are taken away, with whatever runs in them.
+    subnets: tuple[str, ...] = ()
+    #: Workloads that go on.
+    staying: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +162,9 @@ def parse_stack_event(event: object) -> StackEvent:
     workloads = _texts("Workloads", new.get("Workloads"))
     is_whole = change == StackChange.DELETE
     before = _texts("Workloads", old.get("Workloads"))
+    # An earlier version did not write them down.
+    subnets = _texts("Subnets", new.get("Subnets", []))
+    subnets_before = _texts("Subnets", old.get("Subnets", []))
     return StackEvent(
         change=StackChange(change),
         answer_to=_text("ResponseURL", body.get("ResponseURL")),
@@ -173,6 +180,8 @@ def parse_stack_event(event: object) -> StackEvent:
             workloads=workloads if is_whole else tuple(x for x in before if x not in workloads),
             is_whole=is_whole,
             table=str(new.get("Table", "")),
+            subnets=() if is_whole else tuple(x for x in subnets_before if x not in subnets),
+            staying=() if is_whole else workloads,
         ),
     )
 

@@ -226,10 +226,10 @@ class MemoryCompute:
                 if refusal is not None:
                     refusals.append(refusal)
                     break
-                given.append(self._give(request, pool))
+                given.append(self._give(request, pool, override.subnet_id))
         return LaunchAnswer(instances=tuple(given), refusals=tuple(refusals))
 
-    def _give(self, request: LaunchRequest, pool: Pool) -> LaunchedInstance:
+    def _give(self, request: LaunchRequest, pool: Pool, subnet_id: str) -> LaunchedInstance:
         self._pools.take(pool)
         self._launched += 1
         now = self._clock.now()
@@ -250,6 +250,7 @@ class MemoryCompute:
             running_at=now + self._pending,
             ending=self._ending,
             metadata=_metadata(given, request.region, tags),
+            subnet_id=subnet_id,
         )
         return given
 

@@ -59,6 +59,7 @@ class MemoryInstance:
     #: How long it is shutting down.
     ending: timedelta
     metadata: MemoryMetadata
+    subnet_id: str = ""
     #: When it begins to shut down, which may lie ahead.
     ends_at: datetime | None = None
     state_reason: str = ""
@@ -97,6 +98,7 @@ class MemoryInstance:
             launched_at=self.launched_at,
             tags=dict(self.tags),
             state_reason=self.state_reason if self.has_ended(now) else "",
+            subnet_id="" if self.is_terminated(now) else self.subnet_id,
         )
 
     def bill(self, now: datetime, market: MemoryMarket, extra_price_per_hour: float) -> Bill:

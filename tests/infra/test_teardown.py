@@ -72,7 +72,18 @@ def test_the_fleet_is_never_replaced_by_an_update(assembly: Assembly) -> None:
         "ServiceTimeout",
         "Deployment",
         "Regions",
+        "Subnets",
         "Table",
         "Workloads",
     }
     assert properties["Workloads"] == ["plain", "rich"]
+    # So that an update ends what runs in a subnet before CloudFormation takes it away.
+    assert len(properties["Subnets"]) == len(of_type(assembly, "AWS::EC2::Subnet"))
+
+
+def test_no_tick_comes_before_the_settings_that_it_reads(assembly: Assembly) -> None:
+    settings = of_type(assembly, "AWS::SSM::Parameter")
+
+    assert settings
+    for name in of_type(assembly, "AWS::Scheduler::Schedule"):
+        assert settings <= depends_on(assembly, name)

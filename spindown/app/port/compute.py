@@ -93,6 +93,8 @@ class InstanceView:
     tags: Mapping[str, str] = field(default_factory=dict)
     #: EC2's StateReason.Code, for example "Server.SpotInstanceTermination".
     state_reason: str = ""
+    #: "": it is gone, or nobody has looked.
+    subnet_id: str = ""
 
 
 class Compute(Protocol):

@@ -11,7 +11,7 @@ from spindown.contract import tag
 from spindown.contract.decision import Outcome
 from spindown.contract.event import Leaving
 from spindown.error import Unreachable
-from tests.control import DEPLOYMENT, REGION, WORKLOAD, ControlWorld
+from tests.control import DEPLOYMENT, REGION, WORKLOAD, ZONES, ControlWorld
 
 WHOLE = Leaving(
     deployment=DEPLOYMENT, regions=(REGION,), workloads=(WORKLOAD,), is_whole=True, table="ledger"
@@ -147,6 +147,31 @@ def test_of_a_workload_that_leaves_only_its_own_instances_are_ended() -> None:
 
     assert ended == {mine}
     assert scene.states()[other] != "terminated"
+
+
+def test_of_subnets_that_leave_the_instances_are_ended_and_the_others_go_on() -> None:
+    scene = Scene()
+    scene.world.send()
+    scene.world.tick()
+    (mine,) = scene.world.compute.instances(region=REGION, tags={})
+    other = scene.world.launch_astray(zone=ZONES[1])
+    assert mine.subnet_id == "subnet-a"
+    outcomes: list[Outcome] = []
+
+    def tick_meanwhile(length: timedelta) -> None:
+        scene.pause(length)
+        outcomes.append(scene.world.tick().outcome)
+
+    scene.ports = replace(scene.ports, pause=tick_meanwhile)
+    shrunk = replace(
+        WHOLE, is_whole=False, workloads=(), staying=(WORKLOAD,), subnets=("subnet-a",)
+    )
+
+    assert scene.tear_down(shrunk) == {mine.instance_id}
+    assert scene.states()[other] != "terminated"
+    # Nothing is launched into what goes; afterwards all goes on at once.
+    assert set(outcomes) == {Outcome.LOCKED}
+    assert scene.world.tick().outcome is not Outcome.LOCKED
 
 
 def test_waits_no_longer_than_it_must() -> None:

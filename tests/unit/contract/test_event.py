@@ -57,6 +57,31 @@ def test_reads_that_a_deployment_goes() -> None:
         is_whole=True,
         table="demo-ledger",
     )
+    assert event.leaving.subnets == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "leaving"),
+    [
+        ({"Subnets": ["subnet-a", "subnet-b"]}, ("subnet-b",)),
+        ({"Subnets": ["subnet-a"]}, ()),
+        # A deployment of before this was written down.
+        ({}, ()),
+    ],
+)
+def test_of_an_update_the_subnets_go_that_are_left_out(
+    before: dict[str, Any], leaving: tuple[str, ...]
+) -> None:
+    event = load("stack_delete")
+    new = {k: v for k, v in event["ResourceProperties"].items() if k != "Subnets"}
+    properties = {
+        "ResourceProperties": {**new, "Subnets": ["subnet-a"]},
+        "OldResourceProperties": {**new, **before},
+    }
+
+    found = parse_stack_event({**event, "RequestType": "Update", **properties}).leaving
+
+    assert (found.subnets, found.workloads, found.staying) == (leaving, (), ("classify",))
 
 
 def test_of_an_update_only_the_workloads_go_that_are_left_out() -> None:
