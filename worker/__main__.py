@@ -34,6 +34,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import spindown
 from spindown.app.port import Identity, Metadata
@@ -274,6 +275,16 @@ def _pause(length: timedelta) -> None:
     threading.Event().wait(length.total_seconds())
 
 
+def leave(status: int) -> NoReturn:
+    """End this process; a transfer that nobody waits for any more does not keep it."""
+    others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
+    if not all(thread.daemon for thread in others):
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
 def _give_up(settings: WorkerSettings, log: EventLog) -> int:
     log.flush()
     subprocess.run(settings.poweroff, check=False)
@@ -281,4 +292,4 @@ def _give_up(settings: WorkerSettings, log: EventLog) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], os.environ))
+    leave(main(sys.argv[1:], os.environ))

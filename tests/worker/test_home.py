@@ -157,3 +157,16 @@ def test_a_machine_without_a_container_runtime_is_unfit_for_an_image_alone(tmp_p
     assert fault is not None
     assert fault.endswith("podman is not installed; nerdctl is not installed")
     assert find_fault(worker, ours, program, settings) is None
+
+
+def test_a_worker_that_is_done_ends_though_a_transfer_hangs() -> None:
+    program = (
+        "import threading\nfrom concurrent.futures import ThreadPoolExecutor\n"
+        "from worker.__main__ import leave\n"
+        "ThreadPoolExecutor(1).submit(threading.Event().wait)\n"
+        "print('told')\nleave(3)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=20
+    )
+    assert (done.returncode, done.stdout) == (3, "told\n")
