@@ -95,9 +95,12 @@ def edit_policy(
         text = json.dumps({k: v for k, v in kept.items() if k not in cleared}, sort_keys=True)
         return text, _merge(deployed.policy, text)
 
+    stored = present.text if present else _NO_EDIT
     try:
-        text, policy = change(present.text if present else _NO_EDIT)
+        text, policy = change(stored)
     except ConfigError:
+        if _is_valid(deployed.policy, stored):
+            raise
         text, policy = change(ledger.read().policy.text or _NO_EDIT)
     _check_regions(policy, deployed)
     if text == _NO_EDIT:
@@ -149,6 +152,14 @@ def _last_good(base: Policy, edit: LiveEdit, known: PolicyRow, refusal: str) -> 
         # A deploy has moved the policy under it: only the deployed one is surely valid.
         policy = base
     return EffectivePolicy(policy=policy, version=known.version, refusal=refusal, row=row)
+
+
+def _is_valid(base: Policy, text: str) -> bool:
+    try:
+        _merge(base, text)
+    except BadInput:
+        return False
+    return True
 
 
 def _merge(base: Policy, text: str) -> Policy:

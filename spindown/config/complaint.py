@@ -11,9 +11,9 @@ from spindown.error import ConfigError
 #: pydantic's kind of error -> the mend, with its context filled in.
 _MENDS = {
     "missing": "write this key",
-    "greater_than": "make it greater than {gt:g}",
-    "greater_than_equal": "make it at least {ge:g}",
-    "less_than_equal": "make it at most {le:g}",
+    "greater_than": "make it greater than {gt:.15g}",
+    "greater_than_equal": "make it at least {ge:.15g}",
+    "less_than_equal": "make it at most {le:.15g}",
     "too_short": "name at least {min_length}",
     "too_long": "name at most {max_length}",
     "literal_error": "write one of {expected}",

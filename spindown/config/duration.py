@@ -5,6 +5,8 @@ from datetime import timedelta
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00")
+#: So that a time that is now and as much later is one that clocks and tables can hold.
+_MOST_DAYS = 3650
 _STEP = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
@@ -17,7 +19,10 @@ def parse_duration(text: object) -> timedelta:
     steps = _STEP.findall(text)
     if not steps or "".join(n + u for n, u in steps) != text:
         raise ValueError('write a duration such as "90s", "10m" or "1h30m" (ms, s, m, h, d)')
-    return timedelta(seconds=sum(float(n) * _UNITS[u] for n, u in steps))
+    seconds = sum(float(n) * _UNITS[u] for n, u in steps)
+    if seconds > _MOST_DAYS * _UNITS["d"]:
+        raise ValueError(f"make it at most {_MOST_DAYS}d")
+    return timedelta(seconds=seconds)
 
 
 def format_duration(length: timedelta) -> str:

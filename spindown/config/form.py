@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Annotated, Literal, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from spindown.config.duration import parse_clock, parse_duration
@@ -57,6 +57,19 @@ def _refuse_time_zone() -> NoReturn:
     raise ValueError('write a time zone of the IANA list, such as "Europe/Berlin" or "UTC"')
 
 
+#: Beyond any machine or bill. Products of some such numbers are still numbers, so that no setting
+#: keeps a tick from its work.
+_MOST = 10**9
+
+
+def _be_conceivable(value: float) -> float:
+    """Refuse what is too large; no bound of the form, which ``tools/reference.py`` would spell."""
+    if value > _MOST:
+        raise ValueError(f"make it at most {_MOST}")
+    return value
+
+
+_Conceivable = AfterValidator(_be_conceivable)
 Clock = Annotated[
     timedelta,
     BeforeValidator(parse_clock),
@@ -65,11 +78,13 @@ Clock = Annotated[
 TimeZone = Annotated[str, BeforeValidator(_check_time_zone)]
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
 DurationOrAuto = Annotated[timedelta | None, BeforeValidator(_parse_duration_or_auto)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), _Conceivable]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False), _Conceivable]
+#: Of items an hour: at less, one would take longer than any attempt may.
+Rate = Annotated[float, Field(ge=0.01, allow_inf_nan=False), _Conceivable]
 Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
-AtLeastOne = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0), _Conceivable]
+AtLeastOne = Annotated[int, Field(ge=1), _Conceivable]
 Name = Annotated[
     str,
     name_pattern("a name", r"[a-z][a-z0-9-]{0,30}", "a-z, 0-9 and -, 31 characters at most"),

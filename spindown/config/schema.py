@@ -19,6 +19,7 @@ from spindown.config.form import (
     Name,
     NotNegative,
     Positive,
+    Rate,
     Region,
     S3Uri,
     Share,
@@ -95,8 +96,8 @@ class PolicyConfig(Table):
     max_failures_on_two: AtLeastOne | None = None
     failures_to_quarantine: AtLeastOne | None = None
     boot_estimate: Duration | None = None
-    items_per_job_estimate: Positive | None = None
-    throughput_estimate: Positive | None = None
+    items_per_job_estimate: Annotated[float, Field(gt=0, le=100_000)] | None = None
+    throughput_estimate: Rate | None = None
     mib_per_item_estimate: NotNegative | None = None
     max_items_per_job: Annotated[int, Field(ge=1, le=100_000)] | None = None
     tick: Duration | None = None

@@ -38,7 +38,9 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
     uri: Annotated[
         str | None, typer.Option(help="s3://bucket/items.jsonl, or s3://bucket/prefix/.")
     ] = None,
-    items_per_job: Annotated[int, typer.Option(min=1, help="Items in one message.")] = 200,
+    items_per_job: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Items in one message.")
+    ] = 200,
     tenant: Annotated[str | None, typer.Option(help="For fair shares of one queue.")] = None,
     param: Annotated[
         list[str] | None, typer.Option(help="key=value, handed to the code; may be repeated.")

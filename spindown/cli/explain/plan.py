@@ -38,7 +38,8 @@ def plan(
     workload: option.Workload,
     *,
     backlog: Annotated[
-        int | None, typer.Option(min=0, help="Jobs waiting, instead of the queue's own number.")
+        int | None,
+        typer.Option(min=0, max=10**9, help="Jobs waiting, instead of the queue's own number."),
     ] = None,
     show_all: Annotated[
         bool, typer.Option("--all", help="Every offer, and the reason for each not taken.")

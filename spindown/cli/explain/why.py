@@ -21,8 +21,8 @@ from spindown.contract.codec import encode
 def why(
     workloads: option.Workloads = None,
     *,
-    last: Annotated[int, typer.Option(min=1, help="How many decisions.")] = 3,
-    top: Annotated[int, typer.Option(min=0, help="Candidates shown of each.")] = 10,
+    last: Annotated[int, typer.Option(min=1, max=10_000, help="How many decisions.")] = 3,
+    top: Annotated[int, typer.Option(min=0, max=10_000, help="Candidates shown of each.")] = 10,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,

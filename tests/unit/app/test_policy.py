@@ -98,6 +98,19 @@ def test_a_refused_edit_stores_nothing() -> None:
     assert world.settings.workload(WORKLOAD)[1] is None
 
 
+def test_an_edit_that_contradicts_the_one_before_takes_nothing_of_it_back() -> None:
+    world = ControlWorld()
+    ports = {"settings": world.settings, "table": world.table}
+    edit_policy(WORKLOAD, {"start_within": "8h"}, **ports)  # type: ignore[arg-type]
+
+    with pytest.raises(ConfigError, match="finish_within"):
+        edit_policy(WORKLOAD, {"finish_within": "6h"}, **ports)  # type: ignore[arg-type]
+
+    _, stored = world.settings.workload(WORKLOAD)
+    assert stored is not None
+    assert json.loads(stored.text) == {"start_within": "8h"}
+
+
 def test_a_mend_replaces_an_edit_that_cannot_be_read() -> None:
     world = ControlWorld()
     world.settings.put_live(WORKLOAD, "{")

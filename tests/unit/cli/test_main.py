@@ -104,6 +104,31 @@ def refusal(code: str, message: str) -> ClientError:
             id="none of the choices",
         ),
         pytest.param(
+            ["plan", "count", "--backlog", f"{10**20}"],
+            f"--backlog is '{10**20}': make it at most 1000000000",
+            id="more jobs than a sum can hold",
+        ),
+        pytest.param(
+            ["why", "--last", "99999999999999999999"],
+            "--last is '99999999999999999999': make it at most 10000",
+            id="more decisions than there are",
+        ),
+        pytest.param(
+            ["why", "--top", "99999999999999999999"],
+            "--top is '99999999999999999999': make it at most 10000",
+            id="more candidates than there are",
+        ),
+        pytest.param(
+            ["submit", "count", "a-file", "--items-per-job", "99999999999999999999"],
+            "--items-per-job is '99999999999999999999': make it at most 1000000",
+            id="more items than a job may have",
+        ),
+        pytest.param(
+            ["simulate", "--boot", "99999999d"],
+            "--boot is '99999999d': make it at most 3650d",
+            id="longer than a clock goes",
+        ),
+        pytest.param(
             ["watch", "--every", "inf"],
             "--every is 'inf': make it at most 3600",
             id="a wait without end",

@@ -95,6 +95,23 @@ def test_refuses_a_deadline_that_nothing_can_keep(edit: dict[str, str], mend: st
         config.merge_policy(Policy(), edit)
 
 
+@pytest.mark.parametrize(
+    ("edit", "mend"),
+    [
+        ({"start_within": "3651d"}, "make it at most 3650d"),
+        ({"tick": "99999999999999999999d"}, "make it at most 3650d"),
+        ({"max_workers": 10**400}, "make it at most 1000000000"),
+        ({"max_price_per_hour": 1e308}, "make it at most 1000000000"),
+        ({"throughput_estimate": 1e-9}, "make it at least 0.01"),
+        ({"items_per_job_estimate": 1e9}, "make it at most 100000"),
+        ({"mib_per_item_estimate": 1e10}, "make it at most 1000000000"),
+    ],
+)
+def test_refuses_what_no_clock_and_no_sum_can_hold(edit: dict[str, object], mend: str) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(edit))}.*{mend}"):
+        config.merge_policy(Policy(), edit)
+
+
 def test_a_deadline_is_set_and_taken_back_live() -> None:
     merged = config.merge_policy(Policy(), {"finish_within": "12h"})
 

@@ -1,11 +1,17 @@
 """What is edited or deployed while the system runs is in force at the next tick."""
 
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import fields, replace
 from datetime import timedelta
 
+import pytest
+
 from spindown.app.policy import edit_policy
+from spindown.config import merge_policy
 from spindown.contract import row as rows
 from spindown.contract.settings import RunSettings
+from spindown.domain.policy import Policy
+from spindown.error import ConfigError
 from tests.builders import minutes
 from tests.control import WORKLOAD, ControlWorld, with_policy
 
@@ -20,6 +26,23 @@ def test_a_live_edit_is_in_force_at_the_very_next_tick() -> None:
 
     assert decision.policy_version == 1
     assert len(world.workers()) == 3
+
+
+#: Of whatever form a key has, the least and the most that it may be.
+_ENDS = ("0s", "1ms", "3650d", 0, 1, 10**9, 0.01, 1e9)
+
+
+@pytest.mark.parametrize("key", [field.name for field in fields(Policy)])
+def test_no_edit_that_is_taken_keeps_the_tick_from_its_work(key: str) -> None:
+    for end in _ENDS:
+        with suppress(ConfigError):
+            world = ControlWorld(policy=merge_policy(Policy(), {key: end}))
+            world.send(3)
+            world.tick()
+            for worker in world.workers()[:1]:
+                world.check_in(worker.instance_id)
+            world.run(3, beats=True)
+            world.run(14)
 
 
 def test_an_invalid_edit_leaves_the_last_good_one_in_force_and_is_said() -> None:
