@@ -150,6 +150,14 @@ def test_every_report_of_a_minute_is_in_the_throughput_though_one_is_its_sample(
     assert known["hours"] == pytest.approx(0.3)
 
 
+def test_a_report_costs_one_write_for_the_day_and_one_for_the_throughput() -> None:
+    world = WorkWorld()
+
+    a_reporter(world).report(Progress(items_ok=3, busy=timedelta(minutes=6)))
+
+    assert world.calls == {"table.get": 1, "table.write": 2}
+
+
 def test_what_a_worker_that_lost_a_race_for_the_samples_has_done_is_counted_all_the_same() -> None:
     world = WorkWorld()
     ours, theirs = a_reporter(world), a_reporter(world)

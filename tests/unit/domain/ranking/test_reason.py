@@ -200,6 +200,20 @@ def test_says_which_constraint_rules_an_offer_out(
     assert reason(an_offer(kind, **offered), **changes) == expected
 
 
+def test_a_quota_that_is_too_full_for_one_offer_has_room_for_the_next() -> None:
+    offers = [
+        an_offer("g4dn.12xlarge"),
+        an_offer("g4dn.xlarge"),
+        an_offer("g4dn.12xlarge", capacity_type=ON_DEMAND),
+        an_offer("g4dn.12xlarge", region="eu-west-1", zone="eu-west-1a"),
+    ]
+    left = {"us-west-2/G/Spot": 5.0, "us-west-2/P/Spot": 0.0, "eu-west-1/P/Spot": 0.0}
+
+    found = a_ranking(offers, quota_left=left)
+
+    assert [r.offer for r in found.rejected] == offers[:1]
+
+
 def test_the_nearest_offer_is_the_one_that_comes_back_first() -> None:
     offers = [
         an_offer(zone="us-west-2a"),

@@ -7,6 +7,7 @@ from spindown.domain.offer import Requirements
 from spindown.domain.policy import RankBy
 from spindown.domain.ranking import Candidate
 from tests.builders import (
+    NOW,
     ON_DEMAND,
     SPOT,
     a_demand,
@@ -168,6 +169,15 @@ def test_an_offer_costs_the_same_whatever_stands_beside_it() -> None:
 
     assert together == alone
     assert len(set(together.values())) == 4
+
+
+def test_an_offer_costs_the_same_while_another_quota_of_its_region_is_full() -> None:
+    offers = [an_offer(zone=f"us-west-2{z}", reclaim_share=s) for z, s in [("a", 0.05), ("b", 0.9)]]
+
+    beside = a_ranking(offers, blocked={"us-west-2/P/Spot": NOW + minutes(15)})
+
+    assert list(beside) == list(a_ranking(offers))
+    assert beside[0].cost_per_item < beside[1].cost_per_item
 
 
 def test_an_interruption_rate_is_shown_for_spot_only() -> None:
