@@ -54,14 +54,19 @@ class Watch:
         #: What the ledger is still to hear of a notice, with the event of a failure.
         self._to_tell: list[tuple[str, Callable[[], None]]] = []
         self._stopped = threading.Event()
+        looks: list[tuple[str, Callable[[], None], Callable[[], timedelta]]] = [
+            ("heartbeat", self.show, self._heartbeat_interval),
+            ("metadata", self.look, lambda: settings.metadata_interval),
+            # Beside the heartbeat, not in it: a slow log must hold up no lease, nor one another.
+            ("log", log.flush, self._heartbeat_interval),
+        ]
+        looks += [
+            (f"lease-{number}", partial(self._extend, keeper), self._heartbeat_interval)
+            for number, keeper in enumerate(keepers)
+        ]
         self._threads = [
             threading.Thread(target=self._repeat, args=(look, length), name=name, daemon=True)
-            for name, look, length in (
-                ("heartbeat", self.beat, self._heartbeat_interval),
-                ("metadata", self.look, lambda: settings.metadata_interval),
-                # Beside the heartbeat, not in it: a slow log must hold up no lease.
-                ("log", log.flush, self._heartbeat_interval),
-            )
+            for name, look, length in looks
         ]
 
     def start(self) -> None:
@@ -78,12 +83,16 @@ class Watch:
         self._reporter.flush()
 
     def beat(self) -> None:
-        """Extend each lease, write the worker's heartbeat, follow the policy in force."""
-        # First of all: a ledger without an answer is no reason for the dead-man check to act. Nor
-        # is a disk without room one to let the leases go.
-        self._try("life_not_shown", self._show_life)
+        """Extend each lease and show that the worker lives, one after the other."""
         for keeper in self._keepers:
-            self._try("lease_not_extended", partial(keeper.beat, self._policy))
+            self._extend(keeper)
+        self.show()
+
+    def show(self) -> None:
+        """Show that the worker lives, write its heartbeat, follow the policy in force."""
+        # First of all: a ledger without an answer is no reason for the dead-man check to act. Nor
+        # is a disk without room one to be taken for gone.
+        self._try("life_not_shown", self._show_life)
         try:
             self._hear(self._presence.beat(self._gpu_use()))
         except Condemned:
@@ -113,6 +122,9 @@ class Watch:
         self._to_tell = [
             (event, tell) for event, tell in self._to_tell if not self._try(event, tell)
         ]
+
+    def _extend(self, keeper: Keeper) -> None:
+        self._try("lease_not_extended", partial(keeper.beat, self._policy))
 
     def _follow_policy(self) -> None:
         """Go by the policy in force; if it allows no worker, the jobs in hand are the last."""

@@ -1,0 +1,69 @@
+"""The threads that look after the slots of one worker: none holds another up."""
+
+import io
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+from spindown.app.work.held import Held
+from spindown.app.work.policy import Standing
+from spindown.app.work.progress import Reporter
+from spindown.domain.policy import Policy
+from spindown.memory.interception import PortCall
+from spindown.memory.metadata import MemoryMetadata
+from tests.local.waiting import until
+from tests.work import WORKLOAD, WorkWorld, a_seat, identity_of, items
+from worker.home import WorkerSettings
+from worker.keeper import Keeper
+from worker.life import Life
+from worker.log import open_log
+from worker.watch import Watch
+
+
+def test_a_slot_whose_queue_gives_no_answer_holds_up_no_lease_of_another_nor_the_heartbeat(
+    tmp_path: Path,
+) -> None:
+    world = WorkWorld(policy=Policy(heartbeat_interval=timedelta(milliseconds=20)))
+    presence = world.presence()
+    seats = [a_seat(slot=number) for number in range(2)]
+    keepers = [Keeper(seat, presence, world.ports) for seat in seats]
+    watch = Watch(
+        life=Life(
+            clock=world.clock,
+            standing=Standing(policy=world.policy, idle_timeout=timedelta(minutes=10)),
+        ),
+        presence=presence,
+        keepers=keepers,
+        metadata=MemoryMetadata(identity_of(world.worker())),
+        ports=world.ports,
+        reporter=Reporter(
+            deployment="test", workload=WORKLOAD, worker=world.worker(), ports=world.ports
+        ),
+        settings=WorkerSettings(scratch=tmp_path, python="python"),
+        log=open_log(io.StringIO()),
+    )
+    world.set_policy(world.policy)
+    is_reached, is_open = threading.Event(), threading.Event()
+    watch.start()
+    for number, (seat, keeper) in enumerate(zip(seats, keepers, strict=True)):
+        world.send({"job_id": f"j{number}", "items": items(3)})
+        held = world.claim(seat)
+        assert isinstance(held, Held)
+        keeper.take(held, None)
+    stuck = keepers[0]
+
+    def hang(call: PortCall) -> None:
+        if call.method == "extend" and threading.current_thread().name == "lease-0":
+            is_reached.set()
+            assert is_open.wait(20)
+
+    world.before = hang
+    assert is_reached.wait(20)
+    world.clock.advance(timedelta(minutes=4))
+    now = world.clock.now()
+    extended = now + world.policy.lease_duration
+    until(lambda: (lease := world.lease(seats[1])) and lease.deadline == extended)
+    until(lambda: world.worker().heartbeat_at == now)
+    is_open.set()
+    watch.stop()
+    assert stuck.is_keeping
