@@ -7,11 +7,14 @@ from datetime import datetime, timedelta
 from spindown.app.alarm.judgement import COST
 from spindown.app.ledger import AccountView, Ledger, LedgerView
 from spindown.app.port import JobQueue
+from spindown.config import format_duration
 from spindown.contract.row import QuotaRow, SpendRow
 from spindown.domain.concern import FORGOTTEN_AFTER
 from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.offer import QUOTA_CODES
 
+#: After so long without a tick what was decided tells little, and the alarm ``tick-missing`` rings.
+_SILENT_AFTER = timedelta(minutes=5)
 #: Concern -> what status says of it.
 _DEADLINES = {
     "deadline-missed": "a job is past its deadline (`finish_within`): `spindown why` names it",
@@ -128,6 +131,10 @@ def _workers(view: LedgerView) -> tuple[WorkerStatus, ...]:
 
 
 def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: str) -> Iterator[str]:
+    silence = now - view.decision.at if view.decision else timedelta(0)
+    if silence > _SILENT_AFTER:
+        whole = format_duration(timedelta(seconds=round(silence.total_seconds())))
+        yield f"no tick for {whole}: nothing is launched meanwhile; the scaler's log says why"
     for region, breaker in sorted(view.breakers.items()):
         if breaker.open_until is not None and breaker.open_until > now:
             where = f" in {region}" if region else ""

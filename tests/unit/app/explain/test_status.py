@@ -213,6 +213,19 @@ def test_names_the_quota_that_must_be_raised(quota_class: str, name: str) -> Non
     assert trouble.endswith("64 vCPUs")
 
 
+@pytest.mark.parametrize(("seconds", "said"), [(299, ()), (1500, ("no tick for 25m",))])
+def test_says_when_the_tick_is_silent_and_so_the_decision_old(
+    seconds: int, said: tuple[str, ...]
+) -> None:
+    world = World()
+    at = NOW - timedelta(seconds=seconds)
+    world.put(rows.DECISION, DecisionRow(at=at, digest="a", key="k", summary="nothing waits"))
+
+    found = world.status().troubles
+
+    assert tuple(trouble.partition(":")[0] for trouble in found) == said
+
+
 def test_shows_what_the_decision_adds_to_its_sentence() -> None:
     world = World()
     row = DecisionRow(at=NOW, digest="d", key="k", summary="no offer fits", notes=("nearest is X",))
