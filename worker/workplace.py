@@ -53,10 +53,10 @@ class Workplace:
         )
 
     def clear(self, finished: Sequence[Finished]) -> None:
-        """Remove the files of items that are committed."""
+        """Remove the files of items that are committed, also of those that failed."""
         for one in finished:
+            shutil.rmtree(self.outputs / str(one.record.index), ignore_errors=True)
             if one.files:
-                shutil.rmtree(self.outputs / str(one.record.index), ignore_errors=True)
                 shutil.rmtree(one.files[0].local.parent, ignore_errors=True)
 
     def keep_log(self, job_id: str, objects: ObjectStore, log: EventLog) -> None:

@@ -253,3 +253,22 @@ def test_an_item_whose_result_is_a_file_of_somebody_else_failed(tmp_path: Path) 
     assert {r.error for r in slot.world.records("j")} == {
         "its files lie outside its output directory"
     }
+
+
+def test_what_items_that_are_committed_have_left_on_the_disk_is_removed(tmp_path: Path) -> None:
+    left: list[list[str]] = []
+
+    def leave_files(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        left.append(sorted(path.name for path in task.outputs.glob("*")))
+        for item in batch:
+            place = task.outputs / str(item.index)
+            place.mkdir(parents=True)
+            (place / "half").write_text("of a large file")
+        return [*(ItemDone(index=item.index, error="no") for item in batch), BatchDone()]
+
+    policy = Policy(checkpoint_items=1)
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=leave_files), policy=policy)
+    in_line(slot)
+    slot.world.send(JOB)
+    slot.slot.step()
+    assert left == [[], [], []]

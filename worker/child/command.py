@@ -7,6 +7,7 @@ What it is told and tells stands in ``worker.child.call``. Its exit status means
 any other, or a signal: the attempt failed, and what has a result is kept
 """
 
+import shutil
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -249,6 +250,8 @@ class CommandRunner:
     def _close(self) -> None:
         if self._reader is not None:
             self._reader.close()
+        if self._call is not None:
+            shutil.rmtree(self._call.directory, ignore_errors=True)
         self._reader = None
         self._call = None
 

@@ -331,3 +331,10 @@ def test_the_control_group_tells_of_kills_for_memory(tmp_path: Path) -> None:
     (tmp_path / "proc" / "vmstat").write_text("nr_free_pages 7\noom_kill 4\n")
     assert (anywhere.has_killed, without_groups.has_killed, kills.has_killed) == (True, True, False)
     assert os.path.exists("/proc/self/cgroup")  # noqa: PTH110 - the real one is there as well
+
+
+def test_nothing_of_a_call_is_left_when_the_next_one_begins(make: Make, tmp_path: Path) -> None:
+    runner = make("for item in items:\n    tell(index=item['index'])\n")
+    for _ in range(3):
+        assert run_batch(runner, tmp_path)[-1] == BatchDone()
+        assert not list((tmp_path / "job").glob("call-*"))
