@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 from spindown.contract.job.manifest import JobState
 from spindown.domain.policy import Policy
@@ -13,7 +14,8 @@ from spindown.user import Item
 from tests.slot import ScriptedRunner, SlotWorld
 from tests.work import items
 from tests.worker.settled import write_settled
-from worker.child.runner import BatchDone, Event, ItemDone, Task
+from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
+from worker.slot import Slot
 
 JOB = {"job_id": "j", "items": items(5)}
 MEBIBYTE = 1024 * 1024
@@ -141,3 +143,40 @@ def test_results_overtake_a_checkpoint_that_is_still_on_its_way_at_a_notice(
     assert (manifest.next_item, manifest.released, manifest.failures) == (4, True, ())
     assert [record.index for record in slot.world.records("j")] == [0, 1, 2, 3]
     assert upload.calls == 1
+
+
+class SlowSource:
+    """Inputs, of which one comes only when it is let through."""
+
+    def __init__(self, slow: str) -> None:
+        self.slow = slow
+        self.fetched: list[str] = []
+        self.is_reached, self.is_open = threading.Event(), threading.Event()
+
+    def fetch(self, uri: str, path: Path) -> None:
+        self.fetched.append(uri)
+        if uri == self.slow:
+            self.is_reached.set()
+            assert self.is_open.wait(20)
+        path.write_text("x")
+
+
+def test_an_input_that_still_comes_when_its_job_is_gone_is_not_left_on_the_disk(
+    tmp_path: Path,
+) -> None:
+    source = SlowSource("s3://inputs/2")
+
+    def fail(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        assert source.is_reached.wait(20)
+        return [Broken("it broke")]
+
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=fail))
+    ports: Any = replace(slot.bench.ports, inputs=cast("Any", source))
+    slot.bench = replace(slot.bench, ports=ports)
+    slot.slot = Slot(slot.bench, poll_at_most=MINUTE / 3)
+    slot.world.send({"job_id": "j", "items": [f"s3://inputs/{n}" for n in range(6)]})
+    slot.slot.step()
+    source.is_open.set()
+    slot.bench.transfers.shutdown(wait=True)
+    assert len(source.fetched) == 3
+    assert not list(tmp_path.iterdir())

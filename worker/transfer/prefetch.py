@@ -41,11 +41,14 @@ class Prefetch:
         self._executor = executor
         self._has_remote = any(_is_remote(value) for value in values)
         self._coming: dict[range, Future[Batch]] = {}
+        #: Nobody wants any of it any more.
+        self._is_over = False
 
     def begin(self, indexes: range) -> None:
         """Start to fetch a batch, unless that was done."""
         if self._has_remote and indexes not in self._coming:
-            self._coming[indexes] = self._executor.submit(self._fetch, indexes)
+            self._scratch.mkdir(parents=True, exist_ok=True)
+            self._coming[indexes] = self._executor.submit(self._bring, indexes)
 
     def is_ready(self, indexes: range, timeout: timedelta) -> bool:
         """Tell whether a batch has come within ``timeout``."""
@@ -72,13 +75,25 @@ class Prefetch:
                 shutil.rmtree(self._scratch / str(index), ignore_errors=True)
 
     def remove(self) -> None:
-        """Remove all local copies; what is still under way may leave some."""
+        """Remove all local copies; one that is still under way is removed when it has come."""
+        self._is_over = True
+        for coming in self._coming.values():
+            coming.cancel()
         if self._has_remote:
             shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _bring(self, indexes: range) -> Batch:
+        try:
+            return self._fetch(indexes)
+        finally:
+            if self._is_over:
+                shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _fetch(self, indexes: range) -> Batch:
         items, failed = [], {}
         for index in indexes:
+            if self._is_over:
+                break
             try:
                 items.append(self._fetch_item(index))
             except NotFound:
@@ -93,7 +108,7 @@ class Prefetch:
         if not _is_remote(value):
             return Item(index, value)
         directory = self._scratch / str(index)
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(exist_ok=True)
         name = _UNSAFE.sub("_", value.rpartition("/")[2])[-_NAME_CHARACTERS:].lstrip(".")
         path = directory / (name or "input")
         self._inputs.fetch(value, path)
