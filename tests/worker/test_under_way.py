@@ -155,10 +155,10 @@ class SlowSource:
 
     def fetch(self, uri: str, path: Path) -> None:
         self.fetched.append(uri)
+        path.write_text("x")
         if uri == self.slow:
             self.is_reached.set()
             assert self.is_open.wait(20)
-        path.write_text("x")
 
 
 def test_an_input_that_still_comes_when_its_job_is_gone_is_not_left_on_the_disk(
