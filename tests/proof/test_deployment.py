@@ -1,7 +1,7 @@
 """Deploy, change, destroy: the core stack in the embedded emulator, by ``cdk`` itself."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ CONFIG = """
 [deployment]
 name = "{name}"
 region = "us-east-1"
-zones = ["us-east-1a", "us-east-1b"]
+zones = {zones}
 
 [workload.sleep.run]
 entrypoint = "sleep:run"
@@ -43,11 +43,18 @@ def run(batch, ctx):
 """
 
 
-def write_project(directory: Path, *, name: str = "life", start_within: str = "1m") -> Path:
+def write_project(
+    directory: Path,
+    *,
+    name: str = "life",
+    start_within: str = "1m",
+    zones: Sequence[str] = ("us-east-1a", "us-east-1b"),
+) -> Path:
     (directory / "code").mkdir(exist_ok=True, parents=True)
     (directory / "code" / "sleep.py").write_text(CODE, encoding="utf-8")
     path = directory / "spindown.toml"
-    path.write_text(CONFIG.format(name=name, start_within=start_within), encoding="utf-8")
+    config = CONFIG.format(name=name, start_within=start_within, zones=json.dumps(zones))
+    path.write_text(config, encoding="utf-8")
     return path
 
 
@@ -114,6 +121,14 @@ def running(system: LocalSystem, name: str) -> list[str]:
     ]
 
 
+def zones_of(system: LocalSystem, name: str) -> Mapping[str, str]:
+    return {
+        one.instance_id: one.zone
+        for one in system.market.instances()
+        if one.instance_id in running(system, name)
+    }
+
+
 def send(system: LocalSystem, name: str) -> None:
     queue = system.client("sqs").get_queue_url(QueueName=f"{name}-sleep")["QueueUrl"]
     system.client("sqs").send_message(QueueUrl=queue, MessageBody=json.dumps({"items": ["a"]}))
@@ -148,6 +163,22 @@ def test_a_deployment_lives_changes_and_goes_with_its_instances(
     assert of_deployment(system, "life") == NOTHING
     (bucket,) = (found for kind, found in now.values() if kind == "AWS::S3::Bucket")
     assert system.client("s3").head_bucket(Bucket=bucket)
+
+
+def test_a_deploy_that_takes_a_zone_out_ends_what_runs_there_and_the_work_goes_on(
+    system: LocalSystem, tmp_path: Path
+) -> None:
+    system.deploy()
+    send(system, "life")
+    until(lambda: running(system, "life"), seconds=PATIENCE)
+    ((before, zone),) = zones_of(system, "life").items()
+    stays = "us-east-1b" if zone == "us-east-1a" else "us-east-1a"
+
+    write_project(tmp_path, zones=[stays])
+    system.deploy()
+
+    assert before not in running(system, "life")
+    until(lambda: set(zones_of(system, "life").values()) == {stays}, seconds=PATIENCE)
 
 
 def test_two_deployments_side_by_side_do_not_see_each_other(
