@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from spindown.contract.codec import DEPTH_MAX, is_too_deep
+from spindown.contract.codec import DEPTH_MAX, is_too_deep, to_json
 from spindown.user import Context, Item, Result
-from worker.child.frame import Frame, encode_frame, read_frame
+from worker.child.frame import ANSWERS_BYTES_MAX, Frame, encode_frame, pack_frame, read_frame
 
 Run = Callable[[Sequence[Item], Context], Iterable[Result]]
 
@@ -184,14 +184,36 @@ class _Batch:
             self._keep(Result(item, error=describe(exc)), 0.0)
 
     def _flush(self, *, done: bool = False) -> None:
-        frame: Frame = {"type": "results", "results": self._ready, "done": done}
+        answers, self._ready = self._ready, []
+        self._tell(answers, done=done)
+
+    def _tell(self, results: list[Frame], *, done: bool) -> None:
+        """Send answers, in as many frames as they need."""
         try:
-            data = encode_frame(frame)
+            data = _encode(results, done=done)
         except (TypeError, ValueError, RecursionError):
-            frame["results"] = [_as_json(one) for one in self._ready]
-            data = encode_frame(frame)
-        self._ready = []
-        _send(self._answers, data)
+            results = [_as_json(one) for one in results]
+            data = _encode(results, done=done)
+        if len(data) <= ANSWERS_BYTES_MAX:
+            _send(self._answers, pack_frame(data))
+        elif len(results) == 1:
+            self._tell([_too_large(results[0])], done=done)
+        else:
+            middle = len(results) // 2
+            self._tell(results[:middle], done=False)
+            self._tell(results[middle:], done=done)
+
+
+def _encode(results: list[Frame], *, done: bool) -> bytes:
+    return to_json({"type": "results", "results": results, "done": done}).encode()
+
+
+def _too_large(frame: Frame) -> Frame:
+    error = (
+        f"the result is longer than {ANSWERS_BYTES_MAX} bytes: "
+        "write it to a file in ctx.output_dir(item)"
+    )
+    return {"index": frame["index"], "seconds": frame["seconds"], "error": error}
 
 
 def _as_json(frame: Frame) -> Frame:

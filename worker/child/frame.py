@@ -18,10 +18,17 @@ _CHUNK = 65536
 
 Frame = dict[str, Any]
 
+#: Of one frame of answers, and so of one result: the worker must have room for all of its slots.
+ANSWERS_BYTES_MAX = 16 * 1024 * 1024
+
 
 def encode_frame(frame: Frame) -> bytes:
     """Return a frame's bytes (ValueError or TypeError: it is not JSON)."""
-    data = to_json(frame).encode()
+    return pack_frame(to_json(frame).encode())
+
+
+def pack_frame(data: bytes) -> bytes:
+    """Return the bytes of a frame that is JSON already."""
     return _LENGTH.pack(len(data)) + data
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from spindown.user import Item
 from tests.worker.child.batch import Make, answers, run_batch
-from worker.child.frame import encode_frame, read_frame
+from worker.child.frame import ANSWERS_BYTES_MAX, encode_frame, read_frame
 from worker.child.runner import BatchDone, Broken, ItemDone, Task
 
 
@@ -175,6 +175,37 @@ def test_large_batches_and_results_pass_whole(make: Make, tmp_path: Path) -> Non
         event = runner.poll(timedelta(seconds=10))
     assert isinstance(event, ItemDone)
     assert event.value == text[::-1]
+
+
+def test_many_large_results_of_a_batch_come_a_few_at_a_time(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        "def run(batch, ctx):\n    return [Result(item, 'x' * (3 << 20)) for item in batch]\n"
+    )
+    runner.begin(Task(job_id="j", outputs=tmp_path), [Item(index, index) for index in range(12)])
+    events, most = [], 0
+    while BatchDone() not in events:
+        event = runner.poll(timedelta(seconds=10))
+        if event is not None:
+            events.append(event)
+            child = runner._child
+            assert child is not None
+            most = max(most, child.frame_bytes)
+    assert [event.index for event in events if isinstance(event, ItemDone)] == list(range(12))
+    assert most <= ANSWERS_BYTES_MAX
+
+
+def test_a_result_that_is_too_large_fails_its_item_alone(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        def run(batch, ctx):
+            return [Result(item, "x" * (item.value << 24)) for item in batch]
+        """
+    )
+    found = answers(run_batch(runner, tmp_path, 2))
+    assert found == {
+        0: "",
+        1: "the result is longer than 16777216 bytes: write it to a file in ctx.output_dir(item)",
+    }
 
 
 def test_frames_survive_being_cut() -> None:
