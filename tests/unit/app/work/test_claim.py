@@ -10,6 +10,8 @@ from spindown.app.work.claim import Declined, Outcome
 from spindown.app.work.commit import commit
 from spindown.app.work.held import Held
 from spindown.app.work.presence import Condemned
+from spindown.app.work.release import release
+from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import BACKLOG, workload_partition
 from spindown.domain.fleet import WorkerState
@@ -100,6 +102,51 @@ def test_takes_over_a_job_whose_lease_has_run_out() -> None:
     assert taken.manifest.epoch == 2
     assert taken.manifest.next_item == 2
     assert taken.manifest.epoch_first == 2
+
+
+def test_clears_the_lapsed_lease_of_the_job_and_none_that_its_slot_has_taken_since() -> None:
+    world = WorkWorld()
+    lapsed = world.hold(JOB).lease
+    world.presence("i-2")
+    world.clock.advance(timedelta(minutes=6))
+    other = replace(lapsed, job_id="k", deadline=world.clock.now())
+
+    def take_another(call: PortCall) -> None:
+        if call.method == "write" and call.args[0].delete:
+            world.table.write(Write(key=a_seat().lease_key, set=encode(other)))
+
+    world.before = take_another
+    world.hold(seat=a_seat("i-2"))
+
+    assert world.lease() == other
+
+
+def test_leaves_the_lease_of_what_the_last_owner_works_on_now() -> None:
+    world = WorkWorld()
+    released = world.hold(JOB)
+    release(released, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    message = world.receive()
+    assert message is not None
+    now = world.hold({"job_id": "k", "items": items(4)}).lease
+
+    assert isinstance(world.claim_message(message, a_seat("i-2")), Held)
+
+    assert world.lease() == now
+
+
+def test_takes_a_job_over_though_the_lapsed_lease_cannot_be_cleared() -> None:
+    def fail(call: PortCall) -> None:
+        if call.method == "write" and call.args[0].delete:
+            raise Unreachable("no answer")
+
+    world = WorkWorld()
+    lapsed = world.hold(JOB).lease
+    world.presence("i-2")
+    world.clock.advance(timedelta(minutes=6))
+    world.before = fail
+
+    assert world.hold(seat=a_seat("i-2")).manifest.epoch == 2
+    assert world.lease() == lapsed
 
 
 def test_gives_a_job_back_when_its_worker_is_condemned_meanwhile() -> None:
