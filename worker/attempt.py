@@ -74,7 +74,8 @@ class Attempt:
             return Ending.LOST
         except SpindownError as exc:
             self._log.warning("attempt_broken_off", reason=str(exc))
-            self._end_code(partial(self._handover.break_off, self._held, exc))
+            rest = self._harvest.take_rest(self._held, bench.ports.clock.now())
+            self._end_code(partial(self._handover.break_off, self._held, exc, rest))
             return Ending.RELEASED
         except Exception as exc:
             # A fault of this machine or of ours: the job must not be held on to by a heartbeat.

@@ -140,22 +140,32 @@ class Handover:
         self._log.info("job_released", next_item=held.manifest.next_item)
         return Ending.RELEASED
 
-    def break_off(self, held: Held, cause: SpindownError) -> None:
+    def break_off(self, held: Held, cause: SpindownError, rest: Portion) -> None:
         """Give a job back; an outage says nothing of it, so it is not counted, and can wait."""
         bench, message, wait = self._bench, held.message, timedelta(0)
         if isinstance(cause, Throttled | Unreachable | WriteConflict):
             if is_excused(message.sent_at, bench.ports.clock.now()):
-                with suppress(SpindownError):
-                    held = settle_release(
-                        held,
-                        Portion(),
-                        interrupted=bench.life.interrupted,
-                        seat=bench.seat,
-                        ports=bench.ports,
-                    )
+                held = self._save(held, rest)
             if not bench.life.must_leave():
                 wait = outage_wait(message.receive_count, bench.ports.random.random())
         self.release(held, wait=wait)
+
+    def _save(self, held: Held, rest: Portion) -> Held:
+        """Commit, as far as S3 can be had, what is done and that the epoch ends in order."""
+        bench, started = self._bench, self._bench.ports.clock.now()
+        for portion in (rest, Portion()) if rest.finished else (rest,):
+            with suppress(SpindownError):
+                saved = settle_release(
+                    held,
+                    portion,
+                    interrupted=bench.life.interrupted,
+                    seat=bench.seat,
+                    ports=bench.ports,
+                )
+                if portion.finished:
+                    self.tell(saved, portion, bench.ports.clock.now() - started)
+                return saved
+        return held
 
     def give_up(self, held: Held, fault: Exception) -> None:
         """Give a job back on which the worker itself has failed.

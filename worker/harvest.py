@@ -102,6 +102,11 @@ class Harvest:
             state=state,
         )
 
+    def take_rest(self, held: Held, now: datetime) -> Portion:
+        """Take what a job as it is ``held`` can still be given: nothing behind a lost commit."""
+        can_follow = self.in_a_row > 0 and self.next == held.manifest.next_item
+        return self.take(now) if can_follow else Portion()
+
     def _take_files(self, done: ItemDone) -> tuple[LocalFile, ...] | None:
         """Return the files of an answer; None if one of them is not its own."""
         if not done.files:

@@ -1,14 +1,19 @@
 """S3 or the ledger gives no answer: nothing counts against a job, and work goes on later."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spindown.contract.job.manifest import JobState
+from spindown.contract.row import SPEND, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.error import Unreachable
 from spindown.memory.interception import PortCall
+from spindown.memory.store import MemoryInputSource
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld
+from tests.work import WORKLOAD
+from worker.slot import Slot
 
 
 def test_gives_the_job_back_when_s3_gives_no_answer(tmp_path: Path) -> None:
@@ -48,6 +53,33 @@ def test_an_outage_counts_nothing_against_a_job_and_tries_it_less_and_less(tmp_p
     slot.world.clock.advance(40 * MINUTE)
     slot.slot.step()
     assert slot.world.manifest("j").state is JobState.COMPLETED
+
+
+class SilentSource(MemoryInputSource):
+    """Inputs of which one is not to be had for a while."""
+
+    def fetch(self, uri: str, path: Path) -> None:
+        if uri.endswith("3"):
+            raise Unreachable("no answer")
+        path.write_bytes(b"x")
+
+
+@pytest.mark.parametrize("has_parts", [True, False], ids=["only inputs", "parts too"])
+def test_what_was_computed_before_an_input_was_not_to_be_had_is_kept(
+    tmp_path: Path, has_parts: bool
+) -> None:
+    slot = SlotWorld(tmp_path)
+    ports = replace(slot.bench.ports, inputs=SilentSource({}, ["s3://inputs/"]))
+    slot.bench = replace(slot.bench, ports=ports)
+    slot.slot = Slot(slot.bench, poll_at_most=MINUTE / 3)
+    slot.world.before = None if has_parts else fail_parts
+    slot.world.send({"job_id": "j", "items": [f"s3://inputs/{n}" for n in range(6)]})
+    slot.slot.step()
+    manifest = slot.world.manifest("j")
+    assert (manifest.next_item, manifest.released) == (2 if has_parts else 0, True)
+    assert manifest.failures == ()
+    told = slot.world.table.query(workload_partition(WORKLOAD), SPEND).values()
+    assert sum(int(row.get("items", 0)) for row in told) == manifest.next_item
 
 
 def test_an_outage_that_one_job_alone_meets_does_not_try_it_for_ever(tmp_path: Path) -> None:
