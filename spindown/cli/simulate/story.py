@@ -9,7 +9,7 @@ from typing import Any
 from spindown.cli.history.gather import Gathered
 from spindown.cli.simulate.contest import Outcome, Role
 from spindown.domain.offer import HOURS_PER_MONTH, extra_price_per_hour
-from spindown.simulator import SimResult, bound
+from spindown.simulator import SimResult, SimScenario, bound
 from spindown.simulator.bound.supply import Track
 
 _HOUR = 3600.0
@@ -109,20 +109,27 @@ def say_obstacle(story: Story) -> str:
     if policy.max_workers < 1:
         return "Nothing is launched with max_workers = 0."
     ceiling = policy.max_price_per_hour - extra_price_per_hour(scenario.root_volume_gib)
-    sold = [Track(zone.spot, None) for each in scenario.listings for zone in each.zones.values()]
-    moves = {at for each in scenario.listings for z in each.zones.values() for at, _ in z.spot}
+    since = _too_dear_since(scenario, ceiling)
+    if since is None:
+        return ""
+    when = f" from {scenario.start + timedelta(seconds=since):%d %b %H:%M} on" if since else ""
+    most = f"${policy.max_price_per_hour:,.2f}"
+    return f"Nothing on sale costs max_price_per_hour = {most} or less{when}."
+
+
+def _too_dear_since(scenario: SimScenario, ceiling: float) -> float | None:
+    """Return the second from which to the end all costs more than a ceiling; None: it does not."""
+    zones = [zone for each in scenario.listings for zone in each.zones.values()]
+    sold = [Track(zone.spot, None) for zone in zones]
+    moves = {0.0} | {at for zone in zones for at, _ in zone.spot if 0.0 < at <= scenario.length}
     always = min((x.on_demand for x in scenario.listings if x.on_demand), default=math.inf)
-    for at in sorted(moves):
+    since = None
+    for at in sorted(moves, reverse=True):
         prices = [price for pool in sold if (price := pool.at(at)) is not None]
-        if at <= scenario.length and min(always, *prices) > ceiling:
-            when = (
-                ""
-                if at <= 0.0
-                else f" from {scenario.start + timedelta(seconds=at):%d %b %H:%M} on"
-            )
-            most = f"${policy.max_price_per_hour:,.2f}"
-            return f"Nothing on sale costs max_price_per_hour = {most} or less{when}."
-    return ""
+        if min([always, *prices]) <= ceiling:
+            break
+        since = at
+    return since
 
 
 def tell(gathered: Gathered, outcomes: Sequence[Outcome]) -> Story:

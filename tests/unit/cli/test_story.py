@@ -31,6 +31,7 @@ from spindown.cli.simulate.table import (
 from spindown.domain.policy import Policy
 from spindown.simulator import simulate
 from spindown.simulator.result import CAUSES
+from spindown.simulator.scenario import Steps
 from tests.simulator.scene import HOUR, a_listing, a_scenario, a_zone
 
 
@@ -158,6 +159,30 @@ def test_a_price_that_rises_beyond_what_is_allowed_is_told_with_its_time() -> No
 
     said = say_obstacle(replace(story, gathered=gathered))
     assert said == "Nothing on sale costs max_price_per_hour = $2.00 or less from 05 Jan 00:30 on."
+
+
+@pytest.mark.parametrize(
+    ("on_demand", "spot", "since"),
+    [
+        pytest.param(None, ((0.0, 0.20), (600.0, 3.0), (1200.0, 0.20)), None, id="a peak"),
+        pytest.param(None, ((0.0, 3.0), (1200.0, 0.20)), None, id="dear at first"),
+        pytest.param(
+            None, ((0.0, 3.0), (1200.0, 0.20), (1800.0, 3.0)), " from 05 Jan 00:30 on", id="again"
+        ),
+        pytest.param(3.0, (), "", id="no spot at all"),
+    ],
+)
+def test_only_what_stays_too_dear_to_the_end_keeps_a_policy_from_its_work(
+    on_demand: float | None, spot: Steps, since: str | None
+) -> None:
+    story = a_story((Role.OURS, 0.5, 600.0))
+    listing = a_listing(on_demand=on_demand, zones={"us-west-2a": a_zone(spot=spot)})
+    gathered = replace(story.gathered, prices=Prices(source="here", listings=(listing,)))
+
+    said = say_obstacle(replace(story, gathered=gathered))
+
+    dear = f"Nothing on sale costs max_price_per_hour = $2.00 or less{since}."
+    assert said == ("" if since is None else dear)
 
 
 def on_a_screen(story: Story, width: int) -> str:
