@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.app.ledger import Ledger, sum_spend
+from spindown.app.ledger import Ledger
 from spindown.app.port import ObjectStore
+from spindown.app.spend import sum_spend
 from spindown.contract.codec import decode
 from spindown.contract.decision import AttemptRecord, CandidateRecord, Decision, decision_prefix
 from spindown.contract.row import SpendRow

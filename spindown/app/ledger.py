@@ -5,7 +5,8 @@ one bad row must not stop a fleet. Whoever reconciles holds the lock, whose fenc
 every transaction of a reconcile is conditional on it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -28,7 +29,7 @@ from spindown.contract.row import (
 from spindown.domain.concern import Sighting
 from spindown.domain.fleet import Due, Launch, Lease, Unavailable, Worker
 from spindown.domain.offer import Pool
-from spindown.error import ContractError, PreconditionFailed, Unreachable
+from spindown.error import ContractError, PreconditionFailed, SpindownError, Unreachable
 
 T = TypeVar("T")
 
@@ -192,12 +193,22 @@ class Ledger:
         try:
             row = self._table.write(write) or {}
         except (PreconditionFailed, Unreachable) as exc:
-            row = self._table.get(write.key) or {}
+            row = self._read_back(write.key, taken)
             if any(row.get(name) != value for name, value in taken.items()):
                 if isinstance(exc, Unreachable):
                     raise
                 return None
         return Fence(fence=decode(LockRow, row).fence, holder=holder)
+
+    def _read_back(self, key: Key, taken: Mapping[str, Any]) -> Row:
+        """Return the lock's row; if it has no answer either, let nobody wait for a lost lock."""
+        try:
+            return self._table.get(key) or {}
+        except SpindownError:
+            free = Write(key=key, when=When(equals=taken), set={"until": encode_instant(_FREE)})
+            with suppress(SpindownError):
+                self._table.write(free)
+            raise
 
     def apply(self, fence: Fence, writes: Sequence[Write], *, release: bool = False) -> None:
         """Carry out writes under the fence, all or none up to 99 of them.
@@ -317,13 +328,3 @@ class _Reader:
         except ContractError:
             self.bad.append(sort)
             return None
-
-
-def sum_spend(days: Iterable[SpendRow]) -> SpendRow:
-    """Add up several days."""
-    total: dict[str, Any] = {}
-    for day in days:
-        for name, value in encode(day).items():
-            before = total.get(name, 0)
-            total[name] = max(before, value) if name.endswith("_max") else before + value
-    return decode(SpendRow, total)

@@ -4,15 +4,17 @@ Dollars go to the day of the workload and to the month of the deployment; what a
 aside from the budget is given back as its workers accrue on their own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import Any
 
 from spindown.app.ledger import Ledger, account_key
 from spindown.app.port import Key, When, Write
 from spindown.contract import row as rows
-from spindown.contract.codec import encode, encode_instant
+from spindown.contract.codec import decode, encode, encode_instant
+from spindown.contract.row import SpendRow
 from spindown.domain.cost import accrue, reclaim_refund
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.interruption import FREE_FOR
@@ -159,3 +161,13 @@ def add_to_budget(at: datetime, sums: Mapping[str, float]) -> Write:
 
 def _month(at: datetime) -> Key:
     return account_key(rows.budget_sort(at))
+
+
+def sum_spend(days: Iterable[SpendRow]) -> SpendRow:
+    """Add up several days."""
+    total: dict[str, Any] = {}
+    for day in days:
+        for name, value in encode(day).items():
+            before = total.get(name, 0)
+            total[name] = max(before, value) if name.endswith("_max") else before + value
+    return decode(SpendRow, total)

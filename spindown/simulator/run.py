@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 from random import Random
 
 from spindown.app.interrupt import react
-from spindown.app.ledger import Ledger, sum_spend
+from spindown.app.ledger import Ledger
 from spindown.app.offers import refresh
 from spindown.app.port import Outgoing
 from spindown.app.reconcile import reconcile
+from spindown.app.spend import sum_spend
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.event import ALARM, NUDGE, TICK, InstanceEvent
 from spindown.domain.policy import Policy

@@ -11,7 +11,8 @@ from random import Random
 from typing import Any
 
 from spindown.app.batch.result import JobProgress, read_progress, read_records
-from spindown.app.ledger import Ledger, sum_spend
+from spindown.app.ledger import Ledger
+from spindown.app.spend import sum_spend
 from spindown.cli.session import Session, connect
 from spindown.contract.job.manifest import JobState
 from tests.proof.chaos.money import compare

@@ -68,9 +68,9 @@ def twice(_: PortCall, proceed: Callable[[], Any]) -> Any:
     return proceed()
 
 
-def unanswered(_: PortCall, proceed: Callable[[], Any]) -> Any:
+def unanswered(call: PortCall, proceed: Callable[[], Any]) -> Any:
     proceed()
-    raise Unreachable("no answer")
+    raise Unreachable(f"no answer to {call.method}")
 
 
 @pytest.mark.parametrize("lose", [twice, unanswered])
@@ -83,6 +83,18 @@ def test_who_has_taken_the_lock_knows_it_though_the_answer_was_lost(lose: Interc
 
     world.interfere = None
     assert world.tick(timedelta(seconds=1)).outcome is not Outcome.LOCKED
+
+
+def test_a_lock_of_which_nobody_can_tell_whether_it_was_taken_is_given_back() -> None:
+    world = ControlWorld()
+    world.send()
+    lost = at_the_lock(unanswered)
+    silent = failing(Unreachable("no answer"), "get", times=1)
+    world.interfere = lambda call, proceed: silent(call, lambda: lost(call, proceed))
+    with pytest.raises(Unreachable):
+        world.tick()
+
+    assert world.tick(timedelta(seconds=1)).outcome is Outcome.LAUNCHED
 
 
 @pytest.mark.parametrize("lose", [twice, unanswered])
