@@ -21,7 +21,7 @@ def answer_stack(event: StackEvent, *, failure: str = "") -> None:
     said = {
         "Status": "FAILED" if failure else "SUCCESS",
         "Reason": failure[:_REASON_CHARACTERS] or "done",
-        "PhysicalResourceId": f"fleet-of-{event.leaving.deployment}",
+        "PhysicalResourceId": f"{event.stands_for}-of-{event.leaving.deployment}",
         "StackId": event.stack_id,
         "RequestId": event.request_id,
         "LogicalResourceId": event.logical_id,

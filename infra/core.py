@@ -88,7 +88,7 @@ class CoreStack(DeploymentStack):
             budget_per_month=config.deployment.budget_per_month,
         )
         of_workloads = {one.name: one.settings for one in workloads}
-        # So no tick comes before them, and an update that takes a subnet away has said so by then.
-        control.teardown.outlive(
-            Settings(self, "Settings", deployment=settings, workloads=of_workloads)
-        )
+        written = Settings(self, "Settings", deployment=settings, workloads=of_workloads)
+        # So no tick comes before them.
+        control.teardown.outlive(written)
+        control.teardown.end_with_subnets(list(ground.network.subnets.values()), after=written)

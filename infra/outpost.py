@@ -173,10 +173,11 @@ class OutpostStack(DeploymentStack):
                 "Teardown",
                 deployment=self._deployment.name,
                 workloads=[workload.name for workload in self._workloads],
-                subnets=list(self._network.subnets.values()),
                 code=bundle.code,
             )
         except RuntimeError as exc:
             raise bundle.failure or exc from exc
         teardown.outlive(self._network, self._stays)
         teardown.go_after(self._use)
+        # By then home may launch into none of those that go.
+        teardown.end_with_subnets(list(self._network.subnets.values()), after=self._use)

@@ -129,7 +129,6 @@ class Control(Construct):
             "Teardown",
             deployment=ground.deployment.name,
             workloads=[one.name for one in self._workloads],
-            subnets=list(ground.network.subnets.values()),
             code=self._code,
             table=ground.ledger.table,
             failed_events=self.failed_events,

@@ -1,6 +1,7 @@
 """What ends every instance when the deployment goes, before anything that it stands on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aws_cdk import Aws, CustomResource, Duration
 from aws_cdk import aws_dynamodb as dynamodb
@@ -31,7 +32,6 @@ class Teardown(Construct):
         *,
         deployment: str,
         workloads: Sequence[str],
-        subnets: Sequence[str],
         code: lambda_.Code,
         table: dynamodb.ITable | None = None,
         failed_events: sqs.IQueue | None = None,
@@ -52,22 +52,36 @@ class Teardown(Construct):
             oldest_event=Duration.hours(1),
             failed_events=failed_events,
         )
-        self._fleet = CustomResource(
+        self._properties = {
+            "Deployment": deployment,
+            "Regions": [Aws.REGION],
+            "Table": table.table_name if table is not None else "",
+            "Workloads": list(workloads),
+        }
+        self._fleet = self._ask("Fleet", self._properties)
+
+    def _ask(self, what: str, properties: Mapping[str, Any]) -> CustomResource:
+        """Have CloudFormation ask the function before something of it changes or goes."""
+        resource = CustomResource(
             self,
-            "Fleet",
-            resource_type="Custom::SpindownFleet",
+            what,
+            resource_type=f"Custom::Spindown{what}",
             service_token=self.function.function.function_arn,
             # Two tries of the function; CloudFormation's own patience is an hour.
             service_timeout=Duration.minutes(35),
-            properties={
-                "Deployment": deployment,
-                "Regions": [Aws.REGION],
-                "Table": table.table_name if table is not None else "",
-                "Workloads": list(workloads),
-                "Subnets": list(subnets),
-            },
+            properties=properties,
         )
-        self._fleet.node.add_dependency(self.function)
+        resource.node.add_dependency(self.function)
+        return resource
+
+    def end_with_subnets(self, subnets: Sequence[str], *, after: IDependable) -> None:
+        """End what runs in a subnet in the update that takes it away, while it is still there.
+
+        A resource of its own, since it acts ``after`` what tells launches where they may go, which
+        the fleet cannot outlive where that must be gone before the fleet is ended.
+        """
+        resource = self._ask("Subnets", {**self._properties, "Subnets": list(subnets)})
+        resource.node.add_dependency(after)
 
     def outlive(self, *things: IDependable) -> None:
         """Have these stay until no instance runs."""

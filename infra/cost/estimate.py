@@ -248,4 +248,5 @@ _FREE: Mapping[str, str] = {
     "AWS::SQS::Queue": "paid by requests: see the schedules",
     "AWS::SQS::QueuePolicy": _RULE,
     "Custom::SpindownFleet": "acts when the stack is changed or deleted",
+    "Custom::SpindownSubnets": "acts when the stack is changed",
 }

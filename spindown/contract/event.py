@@ -100,6 +100,8 @@ class StackEvent:
     stack_id: str
     request_id: str
     logical_id: str
+    #: "fleet" or "subnets".
+    stands_for: str
     leaving: Leaving
 
 
@@ -148,7 +150,7 @@ def parse_instance_event(event: object) -> InstanceEvent:
 
 
 def parse_stack_event(event: object) -> StackEvent:
-    """Read what CloudFormation sends about the resource that stands for the fleet.
+    """Read what CloudFormation sends about what stands for the fleet, or for its subnets.
 
     Raises:
         ContractError: it is something else.
@@ -159,30 +161,49 @@ def parse_stack_event(event: object) -> StackEvent:
         raise ContractError("event.RequestType", change, "send Create, Update or Delete")
     new = _mapping("ResourceProperties", body.get("ResourceProperties"))
     old = _mapping("OldResourceProperties", body.get("OldResourceProperties") or new)
-    workloads = _texts("Workloads", new.get("Workloads"))
-    is_whole = change == StackChange.DELETE
-    before = _texts("Workloads", old.get("Workloads"))
-    # An earlier version did not write them down.
-    subnets = _texts("Subnets", new.get("Subnets", []))
-    subnets_before = _texts("Subnets", old.get("Subnets", []))
+    of_subnets = "Subnets" in new
+    leaving = _subnets_leaving if of_subnets else _fleet_leaving
     return StackEvent(
         change=StackChange(change),
         answer_to=_text("ResponseURL", body.get("ResponseURL")),
         stack_id=_text("StackId", body.get("StackId")),
         request_id=_text("RequestId", body.get("RequestId")),
         logical_id=_text("LogicalResourceId", body.get("LogicalResourceId")),
-        leaving=Leaving(
-            deployment=_text("Deployment", new.get("Deployment")),
-            # A region that has just left the file may still have instances.
-            regions=_union(
-                _texts("Regions", new.get("Regions")), _texts("Regions", old.get("Regions"))
-            ),
-            workloads=workloads if is_whole else tuple(x for x in before if x not in workloads),
-            is_whole=is_whole,
-            table=str(new.get("Table", "")),
-            subnets=() if is_whole else tuple(x for x in subnets_before if x not in subnets),
-            staying=() if is_whole else workloads,
+        stands_for="subnets" if of_subnets else "fleet",
+        leaving=leaving(StackChange(change), new, old),
+    )
+
+
+def _fleet_leaving(change: StackChange, new: Mapping[str, Any], old: Mapping[str, Any]) -> Leaving:
+    """Return what of the fleet goes: all with the stack, or workloads that have left the file."""
+    workloads, is_whole = _texts("Workloads", new.get("Workloads")), change is StackChange.DELETE
+    before = _texts("Workloads", old.get("Workloads"))
+    return Leaving(
+        deployment=_text("Deployment", new.get("Deployment")),
+        # A region that has just left the file may still have instances.
+        regions=_union(
+            _texts("Regions", new.get("Regions")), _texts("Regions", old.get("Regions"))
         ),
+        workloads=workloads if is_whole else tuple(x for x in before if x not in workloads),
+        is_whole=is_whole,
+        table=str(new.get("Table", "")),
+    )
+
+
+def _subnets_leaving(
+    change: StackChange, new: Mapping[str, Any], old: Mapping[str, Any]
+) -> Leaving:
+    """Return which subnets go while the rest stays; with the stack goes the whole fleet anyway."""
+    subnets = _texts("Subnets", new.get("Subnets"))
+    before = () if change is StackChange.DELETE else _texts("Subnets", old.get("Subnets"))
+    return Leaving(
+        deployment=_text("Deployment", new.get("Deployment")),
+        regions=_texts("Regions", new.get("Regions")),
+        workloads=(),
+        is_whole=False,
+        table=str(new.get("Table", "")),
+        subnets=tuple(x for x in before if x not in subnets),
+        staying=_texts("Workloads", new.get("Workloads")),
     )
 
 

@@ -199,6 +199,18 @@ def test_instances_end_before_what_they_stand_on_and_after_what_launches(
     assert properties["Workloads"] == ["plain", "rich"]
 
 
+def test_a_subnet_goes_after_home_has_been_told_and_after_what_runs_in_it(
+    outpost: Assembly,
+) -> None:
+    (subnets,) = of_type(outpost, "Custom::SpindownSubnets")
+    told = of_type(outpost, "AWS::IAM::ManagedPolicy", "AWS::SSM::Parameter")
+
+    assert told <= depends_on(outpost, subnets)
+    assert len(outpost.resources[subnets]["Properties"]["Subnets"]) == len(
+        of_type(outpost, "AWS::EC2::Subnet")
+    )
+
+
 def test_its_teardown_ends_only_what_has_our_tag(outpost: Assembly) -> None:
     statements = outpost.statements("TeardownFunctionRole")
 

@@ -72,13 +72,24 @@ def test_the_fleet_is_never_replaced_by_an_update(assembly: Assembly) -> None:
         "ServiceTimeout",
         "Deployment",
         "Regions",
-        "Subnets",
         "Table",
         "Workloads",
     }
     assert properties["Workloads"] == ["plain", "rich"]
-    # So that an update ends what runs in a subnet before CloudFormation takes it away.
+
+
+def test_an_update_says_which_subnets_go_while_they_are_there_and_after_the_settings(
+    assembly: Assembly, fleet: str
+) -> None:
+    properties = assembly.one_of("Custom::SpindownSubnets")
+    (name,) = of_type(assembly, "Custom::SpindownSubnets")
+
     assert len(properties["Subnets"]) == len(of_type(assembly, "AWS::EC2::Subnet"))
+    assert properties["Workloads"] == ["plain", "rich"]
+    assert of_type(assembly, "AWS::SSM::Parameter", "AWS::EC2::Subnet") <= depends_on(
+        assembly, name
+    )
+    assert name not in depends_on(assembly, fleet)
 
 
 def test_no_tick_comes_before_the_settings_that_it_reads(assembly: Assembly) -> None:

@@ -57,31 +57,38 @@ def test_reads_that_a_deployment_goes() -> None:
         is_whole=True,
         table="demo-ledger",
     )
-    assert event.leaving.subnets == ()
+    assert event.stands_for == "fleet"
 
 
 @pytest.mark.parametrize(
-    ("before", "leaving"),
+    ("change", "before", "leaving"),
     [
-        ({"Subnets": ["subnet-a", "subnet-b"]}, ("subnet-b",)),
-        ({"Subnets": ["subnet-a"]}, ()),
-        # A deployment of before this was written down.
-        ({}, ()),
+        ("Update", ["subnet-a", "subnet-b"], ("subnet-b",)),
+        ("Update", ["subnet-a"], ()),
+        ("Create", None, ()),
+        # The fleet ends with the stack, and has a resource of its own.
+        ("Delete", None, ()),
     ],
 )
-def test_of_an_update_the_subnets_go_that_are_left_out(
-    before: dict[str, Any], leaving: tuple[str, ...]
+def test_of_the_subnets_those_go_that_an_update_leaves_out(
+    change: str, before: list[str] | None, leaving: tuple[str, ...]
 ) -> None:
     event = load("stack_delete")
-    new = {k: v for k, v in event["ResourceProperties"].items() if k != "Subnets"}
-    properties = {
-        "ResourceProperties": {**new, "Subnets": ["subnet-a"]},
-        "OldResourceProperties": {**new, **before},
-    }
+    new = {**event["ResourceProperties"], "Subnets": ["subnet-a"]}
+    old = {} if before is None else {"OldResourceProperties": {**new, "Subnets": before}}
 
-    found = parse_stack_event({**event, "RequestType": "Update", **properties}).leaving
+    found = parse_stack_event({**event, "RequestType": change, "ResourceProperties": new, **old})
 
-    assert (found.subnets, found.workloads, found.staying) == (leaving, (), ("classify",))
+    assert found.stands_for == "subnets"
+    assert found.leaving == Leaving(
+        deployment="demo",
+        regions=("us-west-2",),
+        workloads=(),
+        is_whole=False,
+        table="demo-ledger",
+        subnets=leaving,
+        staying=("classify",),
+    )
 
 
 def test_of_an_update_only_the_workloads_go_that_are_left_out() -> None:
