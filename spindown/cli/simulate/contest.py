@@ -1,11 +1,14 @@
 """Several ways to do the same work, each simulated once, on as many processors as there are."""
 
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from multiprocessing import resource_tracker
 from typing import Any
 
 from spindown.domain.policy import Policy
@@ -200,16 +203,36 @@ def _run_apart(
         initializer=_inherit,
         initargs=(scenario, seed, shares),
     ) as pool:
-        futures = {
-            number: pool.submit(_simulate_apart, number, one)
-            for number, one in _longest_first(contestants)
-        }
         try:
+            # What a person has pressed meanwhile is heard at the end of it.
+            with _deaf_children():
+                futures = {
+                    number: pool.submit(_simulate_apart, number, one)
+                    for number, one in _longest_first(contestants)
+                }
             _watch(list(futures.values()), shares, report)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+                process.join()
             raise
         return [futures[number].result() for number in range(len(contestants))]
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Let processes that start meanwhile hear no Ctrl-C: a terminal sends it to them as well.
+
+    They would print a traceback each, or go on with their simulation; it is ours to end them.
+    """
+    # It unblocks the signal when it starts.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _longest_first(contestants: Sequence[Contestant]) -> Iterator[tuple[int, Contestant]]:

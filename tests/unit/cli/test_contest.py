@@ -1,0 +1,50 @@
+"""Simulations side by side: a Ctrl-C reaches the one process that a person started."""
+
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+
+from spindown.cli.simulate.contest import baselines, frontier, ours, run_contest
+from spindown.domain.policy import Policy
+from tests.simulator.scene import HOUR, a_scenario, an_arrival
+
+SCENARIO = a_scenario(an_arrival(), an_arrival(at=HOUR), length=2 * HOUR)
+
+
+def test_simulations_do_not_hear_a_ctrl_c_that_is_meant_for_their_parent(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    contestants = [ours(Policy()), *baselines("warm", Policy()), frontier(Policy())[0]]
+    told: list[int | None] = []
+
+    def report(*_: object) -> None:
+        for child in multiprocessing.active_children() if not told else ():
+            os.kill(child.pid or 0, signal.SIGINT)
+            told.append(child.pid)
+
+    outcomes = run_contest(SCENARIO, contestants, seed=1, processes=2, report=report)
+
+    assert len(told) == 2
+    assert all(one.result.jobs_done == 2 for one in outcomes)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_ctrl_c_ends_all_simulations_at_once() -> None:
+    arrivals = [an_arrival(at=n * HOUR / 4) for n in range(4_000)]
+    endless = a_scenario(*arrivals, length=1_000 * HOUR)
+    began: list[float] = []
+
+    def report(*_: object) -> None:
+        began.append(time.monotonic())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_contest(
+            endless, [ours(Policy()), *frontier(Policy())], seed=1, processes=2, report=report
+        )
+
+    assert time.monotonic() - began[0] < 20.0
+    assert multiprocessing.active_children() == []
