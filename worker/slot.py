@@ -227,7 +227,10 @@ class Slot:
     def _wait_longer(self) -> None:
         life, clock = self._bench.life, self._bench.ports.clock
         ends_at = clock.now() + self._back_off
-        # Whatever else happens wakes it too, first of all its own last step.
-        while not life.is_finishing and (rest := ends_at - clock.now()) > timedelta(0):
+        # Whatever else happens wakes it too, first of all its own last step. No longer, if somebody
+        # sets the clock back meanwhile.
+        while not life.is_finishing and (
+            timedelta(0) < (rest := ends_at - clock.now()) < 2 * self._back_off
+        ):
             life.wait(rest)
         self._back_off = min(2 * self._back_off, _LONGEST_BACK_OFF)

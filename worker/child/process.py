@@ -48,7 +48,6 @@ class Child:
             os.close(up_write)
         os.set_blocking(self._down, False)
         self._frames = FrameReader(self._up)
-        self._has_ended = False
         self._reader = threading.Thread(target=self._read_output, name="output", daemon=True)
         self._reader.start()
 
@@ -77,22 +76,18 @@ class Child:
             frame = self._frames.next(0.0)
         except EOFError:
             frame = None
-        if frame is None:
-            self._has_ended = True
         return frame or {"type": "end"}
 
     def describe_end(self, *, out_of_memory: bool) -> str:
         """Return why the process is gone, with the last thing that it said."""
+        status = self._family.status(_AFTER_END_SECONDS)
         self.kill()
-        return describe_end(
-            self._family.status(0.0) or 0, self.output.last_line, out_of_memory=out_of_memory
-        )
+        if status is None:
+            return "the process has closed its line to the worker"
+        return describe_end(status, self.output.last_line, out_of_memory=out_of_memory)
 
     def kill(self) -> None:
         """End the process and all that it has started; reap it and close the pipes (Wedged)."""
-        if self._has_ended:
-            # Its status is still to come.
-            self._family.status(_AFTER_END_SECONDS)
         self._family.end()
         self._reader.join(timeout=_AFTER_END_SECONDS)
         if not self._is_closed:

@@ -136,8 +136,8 @@ class Ahead:
         try:
             job = with_id(parse_job(message.body), message.message_id)
             return self._prefetch(found, job)
-        except SpindownError:
-            # Whatever is wrong with it, the claim finds it too and deals with it.
+        except (SpindownError, OSError):
+            # Whatever is wrong with it, or with the disk, shows again, and is dealt with then.
             return found
 
     def _prefetch(self, found: _Next, job: JobMessage) -> _Next:

@@ -4,6 +4,7 @@ import os
 import shutil
 import threading
 import time
+from datetime import timedelta
 
 from spindown.domain.fleet import Worker
 from worker.child.runner import Runner
@@ -13,6 +14,9 @@ from worker.usage.journal import Journal
 from worker.usage.meter import Gauge, Machine, Meter, slot_gpus
 from worker.usage.reading import read_gpus, read_memory_total, read_processes
 from worker.usage.record import Recorder
+
+#: For the last look: more than nvidia-smi is given.
+_PATIENCE = timedelta(seconds=15)
 
 
 class Sampler:
@@ -54,10 +58,15 @@ class Sampler:
         """Begin to take samples."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Take no more; return when what was noted is written."""
+    def stop(self, *, patience: timedelta = _PATIENCE) -> None:
+        """Take no more; return when what was noted is written.
+
+        Past ``patience`` a look that hangs, as in a driver whose GPU is gone, is left behind.
+        """
         self._stopped.set()
-        self._thread.join()
+        self._thread.join(patience.total_seconds())
+        if self._thread.is_alive():
+            self._log.warning("usage_left_behind")
         self._journal.write()
 
     def sample(self) -> None:

@@ -58,6 +58,18 @@ def test_a_death_is_told_at_once_though_what_it_has_forked_lives_on(
     assert "most likely for want of memory" in broken.reason
 
 
+def test_a_child_that_closes_its_line_is_told_as_such(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        def run(batch, ctx):
+            os.closerange(3, 64)
+            threading.Event().wait()
+        """
+    )
+    [broken] = run_batch(runner, tmp_path)
+    assert broken == Broken("the process has closed its line to the worker")
+
+
 def test_a_kill_for_memory_is_told_as_such(make: Make, tmp_path: Path) -> None:
     runner = make("def run(batch, ctx):\n    os.kill(os.getpid(), signal.SIGKILL)\n")
     [broken] = run_batch(runner, tmp_path)

@@ -1,6 +1,8 @@
 """S3 or the ledger gives no answer: nothing counts against a job, and work goes on later."""
 
+import threading
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -192,3 +194,24 @@ def test_a_disk_without_room_for_the_sign_of_life_lets_no_lease_go(tmp_path: Pat
     assert slot.world.manifest("j").state is JobState.COMPLETED
     assert slot.world.manifest("j").epoch == 1
     assert slot.events("life_not_shown")
+
+
+class TurnedBack:
+    """A clock that somebody sets back by an hour after the first look."""
+
+    def __init__(self, at: datetime) -> None:
+        self._at = iter([at])
+
+    def now(self) -> datetime:
+        return next(self._at, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def test_a_clock_that_is_set_back_lets_no_slot_wait_for_an_hour(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    clock = TurnedBack(datetime(2026, 1, 1, 1, tzinfo=UTC))
+    slot.bench = replace(slot.bench, ports=replace(slot.bench.ports, clock=clock))
+    slot.slot._bench = slot.bench
+    waiting = threading.Thread(target=slot.slot._wait_longer, daemon=True)
+    waiting.start()
+    waiting.join(10)
+    assert not waiting.is_alive()

@@ -1,6 +1,8 @@
 """Every job leaves a record of what it used."""
 
+import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +13,7 @@ import pytest
 from spindown.contract.usage import UsageEnd, UsageRecord, usage_prefix
 from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.offer import CapacityType
+from tests.local.waiting import until
 from tests.slot import ScriptedRunner, SlotWorld, square
 from tests.work import WORKLOAD, items
 from tests.worker.usage.machine import fake_smi, read_all
@@ -179,3 +182,26 @@ def test_the_sampler_fills_the_gauge_while_a_job_runs(tmp_path: Path, proc: Path
     plant.sampler.sample()
 
     assert plant.sampler.gauge.read() == GpuUse(percent=80.0, vram_percent=25.0, vram_gib=3.75)
+
+
+def test_a_machine_that_gives_no_answer_keeps_no_worker_from_its_end(
+    plant: Callable[..., Plant], proc: Path
+) -> None:
+    one = plant()
+    (proc / "77").mkdir()
+    os.mkfifo(proc / "77" / "stat")
+    one.sampler.start()
+    # Who has the other end open may write: it is being read.
+    line = until(lambda: open_line(proc / "77" / "stat"))
+    began = time.monotonic()
+    one.sampler.stop(patience=timedelta(seconds=0.05))
+    assert time.monotonic() - began < 5.0
+    assert one.slot.events("usage_left_behind")
+    os.close(line)
+
+
+def open_line(path: Path) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return 0
