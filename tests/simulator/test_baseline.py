@@ -93,16 +93,34 @@ def test_a_machine_has_as_many_slots_as_ours(name: str) -> None:
         assert result.launches == 2
 
 
-def test_what_a_reclaim_takes_from_several_slots_is_done_first_and_in_its_order() -> None:
+def test_what_a_reclaim_takes_from_several_slots_goes_on_from_its_last_marks() -> None:
     zone = a_zone(capacity=((0.0, 1.0), (HOUR, 0.0), (HOUR + 200, 1.0)))
     jobs = [an_arrival(at=30.0 + number, items=720) for number in range(4)]
     scenario = a_scenario(*jobs, listings=(a_listing(zones={"us-west-2a": zone}),), slots="2")
     result = simulate_baseline(scenario, BASELINES["classic-alarm"], 1, max_workers=1)
 
     assert (result.jobs_done, result.interruptions) == (4, 1)
-    # Two jobs, ten seconds each since the last mark: half of the machine's time each.
+    # Two jobs, 510 seconds each since the last mark: half of the machine's time each.
     assert result.redo_seconds == pytest.approx((HOUR + 120 - 210) % 600)
     assert result.busy_seconds == pytest.approx(4 * 7200 / 2 + result.redo_seconds)
+
+
+def test_what_a_reclaim_takes_from_several_slots_is_done_first_and_in_its_order() -> None:
+    four = a_zone(spot=((0.0, 0.10),), capacity=((0.0, 1.0), (HOUR, 0.0)))
+    listings = (a_listing("g4dn.12xlarge", zones={"us-west-2a": four}), a_listing("g4dn.xlarge"))
+    taken = [an_arrival(at=30.0 + n, items=1, item_seconds=4000.0 + 1000.0 * n) for n in range(4)]
+    late = an_arrival(at=HOUR, items=10)
+    scenario = a_scenario(*taken, late, listings=listings)
+    result = simulate_baseline(scenario, BASELINES["classic-alarm"], 1, max_workers=1)
+
+    # 3,000 s of each were marked; the rest is done one after the other, in the one slot there is.
+    ends, at = [], 0.0
+    for arrival in (*taken, late):
+        at += arrival.work_seconds - (3000.0 if arrival in taken else 0.0)
+        ends.append(at - arrival.at)
+    assert (result.jobs_done, result.interruptions) == (5, 1)
+    spread = max(ends) - sum(ends) / len(ends)
+    assert result.sojourn.most - result.sojourn.mean == pytest.approx(spread)
 
 
 @pytest.mark.parametrize("name", ["ours", "warm", "batch"])

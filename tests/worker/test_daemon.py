@@ -257,7 +257,9 @@ def test_leaves_at_its_lifetime_though_it_was_to_end_its_last_job(
     over = replace(PATIENT, max_workers=0, max_lifetime=timedelta(0), lifetime_grace=timedelta(0))
     one.world.set_policy(over)
     one.join()
+    assert one.events("lifetime_over")
     assert one.world.manifest("a").released
+    assert one.world.manifest("a").failures == ()
     assert one.world.worker().state is WorkerState.DRAINED
 
 

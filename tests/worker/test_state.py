@@ -1,4 +1,4 @@
-"""The user's own checkpoint and what else outlives an attempt: state, output, the next message."""
+"""What outlives an attempt: the user's own checkpoint, results, what the code printed."""
 
 import threading
 from collections.abc import Sequence

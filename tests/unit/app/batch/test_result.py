@@ -55,6 +55,14 @@ def test_reads_the_children_of_a_job_that_was_split() -> None:
     assert len(list(read_records("j", store))) == 2
 
 
+def test_reads_nothing_of_another_job_that_has_had_the_id_of_a_child() -> None:
+    store = a_store()
+    put_manifest(store, a_manifest("j.00000", parts=(put_part(store, "j.00000", 0, 1),)))
+    put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=("j.00000",)))
+
+    assert list(read_records("j", store)) == []
+
+
 def test_a_part_with_other_bytes_than_committed_is_an_error() -> None:
     store = a_store()
     part = put_part(store, "j", 0, 1)

@@ -56,8 +56,13 @@ def test_finds_the_cheaper_machine_that_too_large_a_requirement_rules_out() -> N
 
 def test_counts_jobs_time_and_dollars_of_the_days_that_were_asked_for() -> None:
     world = asking_for_much()
-    for job, age in (("a", 0), ("b", 1), ("old", 20)):
-        keep(world, job_id=job, started_at=NOW - timedelta(days=age))
+    for job, hours in (
+        ("a", 0),
+        ("b", 14 * 24 - 1),
+        ("earlier that day", 14 * 24 + 1),
+        ("old", 480),
+    ):
+        keep(world, job_id=job, started_at=NOW - timedelta(hours=hours))
 
     found = rightsize(WORKLOAD, world.ports, days=14)
 

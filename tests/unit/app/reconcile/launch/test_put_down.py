@@ -26,9 +26,9 @@ _LADDER = (
 )
 
 
-def a_world_without_spot() -> tuple[ControlWorld, Lease]:
+def a_world_without_spot(start_within: float = 12.0) -> tuple[ControlWorld, Lease]:
     """Return a world in which a job has run for a while on what is now the last spot there was."""
-    world = with_policy(**STRICT, start_within=minutes(12), ladder=_LADDER)
+    world = with_policy(**STRICT, start_within=minutes(start_within), ladder=_LADDER)
     worker = world.launched()
     lease = world.claim(worker.instance_id)
     world.dry(*every_spot_pool())
@@ -99,6 +99,14 @@ def test_a_job_that_had_started_has_no_promise_to_keep(
     # All rungs are open once it has waited for start_within, whatever they say.
     assert at - came_back >= minutes(12)
     assert not is_early
+
+
+def test_nor_has_it_while_it_still_runs_on_what_is_being_taken() -> None:
+    # A boot and a tick take as long: for a new job the ladder would be open at once.
+    world, lease = a_world_without_spot(start_within=3.0)
+    world.put(worker_sort(lease.instance_id), interrupted_at=world.now + minutes(2))
+
+    assert _bought([world.tick(), *world.run(1)]) == []
 
 
 def test_beside_it_a_new_job_opens_the_ladder_in_time() -> None:
