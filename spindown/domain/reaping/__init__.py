@@ -5,6 +5,7 @@ timer and the dead-man timer on the instance bound its life.
 """
 
 from spindown.domain.reaping.decision import (
+    ASKED_FOR,
     UNSEEN_FOR,
     Condemnation,
     Reaping,
@@ -24,6 +25,7 @@ from spindown.domain.reaping.ending import (
 from spindown.domain.reaping.watch import could_check_in, watch_from
 
 __all__ = [
+    "ASKED_FOR",
     "NO_ROOM",
     "OTHER_CODE",
     "RELIEVED",

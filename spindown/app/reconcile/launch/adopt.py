@@ -23,7 +23,7 @@ from spindown.app.reconcile.tick import Tick, deployed_regions
 from spindown.contract import tag
 from spindown.contract.codec import decode, encode
 from spindown.domain.fleet import Launch, LaunchState
-from spindown.domain.reaping import UNSEEN_FOR
+from spindown.domain.reaping import ASKED_FOR, UNSEEN_FOR
 from spindown.error import AccessDenied, ContractError, Throttled, Unreachable
 
 #: Replaying later could launch for a backlog that is long gone; EC2's tokens live far longer.
@@ -81,7 +81,7 @@ def _adopt_one(tick: Tick, launch: Launch, request: LaunchRequest) -> None:
             tick.notes.append(f"launch {launch.launch_id} waits: EC2 asked to slow down")
         else:
             _replay(tick, launch, request)
-    else:
+    elif tick.now - launch.intended_at > ASKED_FOR:
         give_up(tick, launch, NEVER if is_told else UNTOLD)
 
 

@@ -146,6 +146,24 @@ def test_what_is_shown_of_a_launch_is_adopted_alone_once_it_may_not_be_asked_for
     assert [len(a.instances) for a in late.attempts][:1] == [2]
 
 
+def test_what_the_last_of_the_repeated_requests_gave_is_adopted_however_late_ec2_shows_it() -> None:
+    world = ControlWorld(budget=100.0)
+    world.compute._lag = minutes(4)
+    world.send()
+    # Asked at once and once a minute; only the last time it is carried out.
+    for number in range(6):
+        world.compute.lose_next_answer(is_carried_out=number == 5)
+    world.tick()
+
+    world.run(9)
+
+    (worker,) = world.workers()
+    (bill,) = world.compute.bills()
+    assert worker.instance_id == bill.instance_id
+    (launch,) = world.view().launches.values()
+    assert launch.state is LaunchState.LAUNCHED
+
+
 def test_a_launch_in_a_region_that_is_no_more_is_given_up_and_its_money_given_back() -> None:
     world = ControlWorld(budget=100.0, away=(("g4dn.xlarge", 0.10),))
     world.compute.lose_next_answer(is_carried_out=False)
