@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, islice
 from typing import Annotated, Any
 
 import typer
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 
 from spindown.app.explain import plan as planning
@@ -23,8 +26,8 @@ _COLUMNS = ("$/h", "items/h", "from", "$/1000 items")
 #: What price and cost are made of; shown where there is room for it.
 _PRICES = ("alone", "volume", "IPv4")
 _PARTS = ("work", "boot", "redo", "idle", "refund", "transfer")
-_WITH_PARTS_COLUMNS = 120
-_WITH_PRICES_COLUMNS = 140
+#: Columns of no screen.
+_UNLIMITED = 10_000
 
 
 class Sort(StrEnum):
@@ -59,16 +62,16 @@ def plan(
         print(json.dumps(plan_to_json(made, candidates)))
         return
     console = open_console()
-    for part in render_plan(made, candidates, width=console.width, show_all=show_all):
+    for part in render_plan(made, candidates, show_all=show_all):
         console.print(part, markup=False)
 
 
 def render_plan(
-    made: Plan, candidates: Sequence[Candidate], *, width: int, show_all: bool
+    made: Plan, candidates: Sequence[Candidate], *, show_all: bool
 ) -> Iterator[RenderableType]:
     """Yield what a person reads: the table, what is left out and why, and the launch."""
     shown = candidates if show_all else candidates[:_SHOWN]
-    yield _candidate_table(shown, width=width)
+    yield _Table(shown)
     if len(candidates) > len(shown):
         yield f"... and {len(candidates) - len(shown)} more; --all shows them."
     yield from _say_rejections(made, show_all=show_all)
@@ -83,24 +86,37 @@ def _sorted(made: Plan, sort: Sort) -> Sequence[Candidate]:
     return sorted(found, key=lambda c: c.offer.price) if sort is Sort.PRICE else found
 
 
-def _candidate_table(candidates: Sequence[Candidate], *, width: int) -> Table:
-    parts = _PARTS if width >= _WITH_PARTS_COLUMNS else ()
-    prices = _PRICES if width >= _WITH_PRICES_COLUMNS else ()
-    table = Table(box=None, pad_edge=False)
-    table.add_column("offer", no_wrap=True)
-    for name in (*_COLUMNS, *parts, *prices):
-        table.add_column(name, justify="right")
-    for candidate in candidates:
-        table.add_row(
-            str(candidate.offer),
-            f"{candidate.offer.price:.3f}" + ("~" if candidate.offer.estimated else ""),
-            f"{candidate.items_per_hour:,.0f}",
-            "measured" if candidate.measured else "prior",
-            f"{candidate.cost_per_item * 1000:.4g}",
-            *(_part_words(candidate) if parts else ()),
-            *(_price_words(candidate) if prices else ()),
-        )
-    return table
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The candidates, with as much of what price and cost are made of as there is room for."""
+
+    candidates: Sequence[Candidate]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table; no number in it is cut off."""
+        # Asked without a limit, since a table never needs more than it is given.
+        unlimited = options.update(width=_UNLIMITED)
+        for extra in (_PARTS + _PRICES, _PARTS, ()):
+            table = self._table(extra)
+            if Measurement.get(console, unlimited, table).minimum <= options.max_width:
+                break
+        yield table
+
+    def _table(self, extra: Sequence[str]) -> Table:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("offer", no_wrap=True)
+        for name in (*_COLUMNS, *extra):
+            table.add_column(name, justify="right")
+        for candidate in self.candidates:
+            table.add_row(
+                str(candidate.offer),
+                f"{candidate.offer.price:.3f}" + ("~" if candidate.offer.estimated else ""),
+                f"{candidate.items_per_hour:,.0f}",
+                "measured" if candidate.measured else "prior",
+                f"{candidate.cost_per_item * 1000:.4g}",
+                *islice(chain(_part_words(candidate), _price_words(candidate)), len(extra)),
+            )
+        return table
 
 
 def _price_words(candidate: Candidate) -> Iterator[str]:

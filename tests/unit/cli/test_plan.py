@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from spindown.app.explain.plan import Plan, plan
@@ -23,7 +24,7 @@ def plan_of(world: ControlWorld, jobs: int = 3) -> Plan:
 def screen_of(made: Plan, *, width: int = 200, show_all: bool = False) -> str:
     console = Console(width=width)
     with console.capture() as captured:
-        for part in render_plan(made, made.candidates.candidates, width=width, show_all=show_all):
+        for part in render_plan(made, made.candidates.candidates, show_all=show_all):
             console.print(part, markup=False)
     return captured.get()
 
@@ -38,6 +39,14 @@ def test_shows_price_throughput_with_its_origin_cost_and_all_parts() -> None:
     assert head.split() == [*names.split(), "alone", "volume", "IPv4"]
     assert first.split()[:4] == ["g4dn.xlarge/us-west-2a/spot", "0.218", "1,000", "prior"]
     assert first.split()[-3:] == ["0.2000", "0.0132", "0.0050"]
+
+
+@pytest.mark.parametrize("width", [90, 110, 120, 130, 140])
+def test_no_number_is_cut_off_however_narrow_the_screen(width: int) -> None:
+    said = screen_of(plan_of(with_policy(throughput_estimate=1e7)), width=width)
+
+    assert "…" not in said
+    assert "10,000,000" in said
 
 
 def test_a_narrow_screen_leaves_parts_out_and_keeps_the_cost() -> None:
