@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import typer
 
@@ -13,6 +14,7 @@ _INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a mistake is one sentence on stderr and exit code 1."""
+    _write_whatever_comes()
     try:
         _check_bytes(sys.argv[1:] if arguments is None else arguments)
         from spindown.cli.app import app  # noqa: PLC0415 - slow enough to be interrupted
@@ -27,6 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         sys.stderr.write(tell(exc))
         sys.exit(1)
+
+
+def _write_whatever_comes() -> None:
+    """Let stdout spell what its encoding lacks, as stderr does, instead of ending in mid-table."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _check_bytes(arguments: Sequence[str]) -> None:

@@ -2,8 +2,9 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -63,13 +64,23 @@ def _print_logs(store: ObjectStore, job_id: str, *, as_json: bool) -> None:
 def _print_records(store: ObjectStore, job_id: str) -> None:
     try:
         for record in read_records(job_id, store):
-            print(json.dumps(record, ensure_ascii=False))
+            print(to_json(record))
     except NotFound:
         sys.stderr.write(f"spindown: {job_id} is waiting: no worker has claimed it yet\n")
         return
     progress = read_progress(job_id, store)
     if progress.state is JobState.FAILED:
         sys.stderr.write(f"spindown: {job_id} was given up: {progress.reason}\n")
+
+
+def to_json(record: Mapping[str, Any]) -> str:
+    """Return a record as JSON, readable where stdout can spell it, and escaped where not."""
+    text = json.dumps(record, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(record)
+    return text
 
 
 def _print_progress(store: ObjectStore, job_id: str, *, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """Whatever goes wrong, the user reads one sentence and no traceback."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -306,6 +307,16 @@ def test_python_knows_the_command_too_where_nothing_has_put_it_on_the_path() -> 
 
     assert done.returncode == 1
     assert done.stderr.startswith("spindown: workload is not set: ")
+
+
+def test_what_the_screen_cannot_spell_is_told_all_the_same(directory: Path) -> None:
+    line = [sys.executable, "-m", "spindown", "init", "--config", "\u6f22.toml"]
+    there = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        line, check=True, capture_output=True, text=True, cwd=directory, env=there
+    )
+
+    assert "Wrote \\u6f22.toml" in done.stdout
 
 
 def test_a_command_that_needs_no_local_system_does_not_load_it() -> None:
