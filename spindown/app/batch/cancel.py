@@ -13,12 +13,13 @@ from datetime import timedelta
 from enum import StrEnum
 
 from spindown.app.batch.result import find_jobs
-from spindown.app.port import Message, ObjectStore, When, Write
+from spindown.app.port import Key, Message, ObjectStore, When, Write
 from spindown.app.work.fence import Fence, read_fence, write_fence
 from spindown.app.work.held import WorkPorts, lease_identity, lease_key, read_lease
 from spindown.app.work.message import delete, put_back
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import parse_job, with_id
+from spindown.contract.row import due_sort, workload_partition
 from spindown.error import (
     ContractError,
     NewerSchema,
@@ -131,12 +132,14 @@ def _cancelled(job_id: str, fence: Fence | None, ports: WorkPorts) -> Manifest:
 
 
 def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> None:
-    """Delete the message that the job's owner holds, and clear its lease."""
+    """Delete the message that the job's owner holds, and clear its lease or what is left of it."""
     if not manifest.owner:
         return
     key = lease_key(workload, manifest.owner)
     lease = read_lease(ports.table, key)
     if lease is None or lease.job_id != manifest.job_id:
+        due = Key(partition=workload_partition(workload), sort=due_sort(manifest.job_id))
+        ports.table.write(Write(key=due, delete=True))
         return
     delete(lease.receipt_handle, ports.queue)
     with suppress(PreconditionFailed):

@@ -144,9 +144,11 @@ class _Claim:
             case ClaimVerdict.CLAIM:
                 return self._next_epoch(fence, lease)
             case ClaimVerdict.DELETE:
+                clear_lapsed(lease, fence.manifest, self.seat.workload, self.ports)
                 delete(self.message.receipt_handle, self.ports.queue)
                 return self._decline(Outcome.OVER, fence.manifest.state.value)
             case ClaimVerdict.DEAD_LETTER:
+                clear_lapsed(lease, fence.manifest, self.seat.workload, self.ports)
                 return self._bury(fence.manifest)
             case ClaimVerdict.PUT_BACK:
                 is_held = not is_claimable(fence.manifest, lease, self.ports.clock.now())
@@ -181,19 +183,14 @@ class _Claim:
         counted = _of_same_code(self._count_end(fence.manifest), self.seat.code_digest)
         manifest = self._owned(counted, max(fence.epoch_floor, counted.epoch) + 1)
         reason = dead_letter_reason(manifest.failures, self.policy)
-        if reason is None:
-            before = lease or self._freed_lease(fence.manifest)
-            raised = write_fence(manifest, fence.etag, self.ports)
-            clear_lapsed(lease, fence.manifest, self.seat.workload, self.ports.table)
-            return self._hold(raised, before)
-        failed = replace(
-            manifest,
-            state=JobState.FAILED,
-            reason=reason,
-            finished_at=self.ports.clock.now(),
-            released=True,
-        )
-        return self._bury(write_fence(failed, fence.etag, self.ports).manifest)
+        if reason is not None:
+            now = self.ports.clock.now()
+            ended = {"state": JobState.FAILED, "reason": reason, "finished_at": now}
+            manifest = vary(manifest, {**ended, "released": True})
+        before = lease or self._freed_lease(fence.manifest)
+        raised = write_fence(manifest, fence.etag, self.ports)
+        clear_lapsed(lease, fence.manifest, self.seat.workload, self.ports)
+        return self._hold(raised, before) if reason is None else self._bury(raised.manifest)
 
     def _count_end(self, manifest: Manifest) -> Manifest:
         if manifest.epoch == 0:

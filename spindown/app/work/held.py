@@ -139,17 +139,19 @@ def read_lease(table: Table, key: Key) -> Lease | None:
         return None
 
 
-def clear_lapsed(lease: Lease | None, before: Manifest, workload: str, table: Table) -> None:
-    """Clear the lapsed lease of a job's last epoch, now that another has begun the next.
+def clear_lapsed(lease: Lease | None, before: Manifest, workload: str, ports: WorkPorts) -> None:
+    """Clear the lapsed lease of a job's last epoch, now that the job is another's, or over.
 
-    Whoever frees what its instance has held would else take the job for one that waits, though it
-    may be over by then. A row that cannot be cleared is no reason to give the job up.
+    Whoever frees what its instance has held would else take the job for one that waits. A row that
+    cannot be cleared is no reason to give the job up.
     """
-    if lease is None or (lease.job_id, lease.epoch) != (before.job_id, before.epoch):
+    if lease is None or lease.deadline > ports.clock.now():
+        return
+    if (lease.job_id, lease.epoch) != (before.job_id, before.epoch):
         return
     when = When(equals=lease_identity(lease))
     with suppress(SpindownError):
-        table.write(Write(key=lease_key(workload, before.owner), when=when, delete=True))
+        ports.table.write(Write(key=lease_key(workload, before.owner), when=when, delete=True))
 
 
 def lease_identity(lease: Lease) -> dict[str, Any]:

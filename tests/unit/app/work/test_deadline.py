@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from spindown.app.batch.cancel import cancel
 from spindown.app.ending import free_leases
 from spindown.app.ledger import Ledger
 from spindown.app.port import Key, Write
@@ -199,6 +200,33 @@ def test_a_job_that_another_took_up_and_finished_is_not_remembered_for_its_first
     free_leases((silent,), Ledger(world.table, WORKLOAD), world.queue, now=world.clock.now())
 
     assert world.manifest("j").state is JobState.COMPLETED
+    assert due(world) is None
+
+
+@pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.FAILED])
+def test_nor_is_one_that_was_over_when_another_received_it(state: JobState) -> None:
+    world = a_world()
+    world.policy = replace(world.policy, max_failures=1)
+    held = world.hold(JOB)
+    silent = held.lease
+    if state is JobState.COMPLETED:
+        commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+    world.clock.advance(world.policy.lease_duration + MINUTE)
+    assert isinstance(world.claim(a_seat("i-2")), Declined)
+
+    free_leases((silent,), Ledger(world.table, WORKLOAD), world.queue, now=world.clock.now())
+
+    assert world.manifest("j").state is state
+    assert due(world) is None
+
+
+def test_nor_is_one_that_was_cancelled_while_it_waited() -> None:
+    world = a_world()
+    put_down(world, world.hold(JOB), 2)
+    assert due(world) is not None
+
+    list(cancel(WORKLOAD, ["j"], world.ports))
+
     assert due(world) is None
 
 
