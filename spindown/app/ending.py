@@ -111,11 +111,13 @@ def note_interruption(
 
     The worker itself may have written the deadline first; the pool is still counted here.
     """
-    when = When(exists=True, differs={"interruption_counted": True})
+    # Who has ended is not taken away any more: whether it was, its end has said.
+    absent = frozenset({"ended_at"})
     changes: dict[str, object] = {"interruption_counted": True}
     if worker.interrupted_at is None:
-        when = replace(when, absent=frozenset({"interrupted_at"}))
+        absent |= {"interrupted_at"}
         changes["interrupted_at"] = deadline
+    when = When(exists=True, differs={"interruption_counted": True}, absent=absent)
     row = ledger.change(rows.worker_sort(worker.instance_id), changes, when=when)
     return (row, *_count_interruption(worker, unavailable, now, policy, ledger))
 

@@ -155,7 +155,7 @@ def notice(event: InterruptionWarning, case: Case, *, holder: str) -> Reaction:
     now = case.ports.clock.now()
 
     def attempt(worker: Worker) -> bool:
-        if worker.interruption_counted:
+        if worker.interruption_counted or worker.state is WorkerState.ENDED:
             return False
         deadline = worker.interrupted_at or event.deadline
         case.ledger.transact(

@@ -49,7 +49,7 @@ def refresh(ports: ControlPorts) -> Refreshed:
     """
     refreshed = survey(ports)
     deployment = ports.deployment()
-    regions = _regions(deployment, ports)
+    regions = sorted(refreshed.catalogue.offerings)
     body = {**encode(refreshed.catalogue), "schema": SCHEMA}
     ports.objects.put(CATALOGUE_KEY, to_json(body).encode())
     ports.cache.forget(_CATALOGUE, "")
@@ -59,8 +59,9 @@ def refresh(ports: ControlPorts) -> Refreshed:
 
 def survey(ports: ControlPorts) -> Refreshed:
     """Read the market as ``refresh`` does, and write nothing."""
-    reading = _Reading(ports, load_catalogue(ports.objects), ports.clock.now())
-    regions = _regions(ports.deployment(), ports)
+    known = load_catalogue(ports.objects)
+    reading = _Reading(ports, known, ports.clock.now())
+    regions = _regions(ports.deployment(), ports, known)
     for region in regions:
         reading.read(region)
         if len(regions) > 1:
@@ -131,11 +132,21 @@ def _is_whole(catalogue: Catalogue) -> bool:
     return bool(catalogue.instance_types) and all(parts)
 
 
-def _regions(deployment: DeploymentSettings, ports: ControlPorts) -> tuple[str, ...]:
+def _regions(
+    deployment: DeploymentSettings, ports: ControlPorts, known: Catalogue | None
+) -> tuple[str, ...]:
+    """Return where workers may run: for a workload that cannot be read, wherever they might.
+
+    Why it cannot, its own ticks say; the others must have their prices.
+    """
     found = {deployment.region}
     for name in deployment.workloads:
-        settings, _ = ports.settings.workload(name)
-        found.update(settings.outposts)
+        try:
+            settings, _ = ports.settings.workload(name)
+        except SpindownError:
+            found.update(known.offerings if known else ())
+        else:
+            found.update(settings.outposts)
     return tuple(sorted(found))
 
 

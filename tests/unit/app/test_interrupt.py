@@ -268,3 +268,18 @@ def test_a_second_reconcile_at_work_leaves_the_replacement_to_the_tick() -> None
     assert reaction.acted
     assert reaction.decision is not None
     assert reaction.decision.outcome is Outcome.LOCKED
+
+
+def test_a_warning_that_comes_in_the_middle_of_an_end_counts_nothing() -> None:
+    world, worker = a_busy_world()
+    world.compute.terminate(region=REGION, instance_ids=[worker.instance_id])
+    ended = a_state(world, worker)
+    world.just_before("transact", lambda: react(ended, world.ports, holder="end"))
+
+    reaction = act(world, a_warning(world, worker))
+
+    row = world.view().workers[worker.instance_id]
+    assert not reaction.acted
+    assert row.state is WorkerState.ENDED
+    assert (row.interrupted_at, row.interruption_counted) == (None, False)
+    assert sum(day.interruptions for day in world.view().spend.values()) == 0

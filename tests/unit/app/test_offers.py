@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from spindown.app.control import DEPLOYMENT
 from spindown.app.offers import CATALOGUE_KEY, current_catalogue, load_catalogue, refresh
 from spindown.domain.offer import CapacityType
-from spindown.error import Throttled, Unreachable
+from spindown.error import AccessDenied, NotFound, Throttled, Unreachable
 from spindown.memory import MemoryAdvisor, PortCall, intercept
 from tests.builders import a_type, minutes
-from tests.control import PRICES, REGION, ZONES, ControlWorld, every_spot_pool
+from tests.control import AWAY, PRICES, REGION, WORKLOAD, ZONES, ControlWorld, every_spot_pool
 from tests.failure import failing
 
 NO_ANSWER = Unreachable("no answer")
@@ -250,3 +251,27 @@ def test_a_throttled_source_is_a_failed_source() -> None:
     world.interfere = failing(Throttled("slow down"), "on_demand_prices")
 
     assert refresh(world.ports).failures == {f"{REGION}/on_demand": "slow down"}
+
+
+@pytest.mark.parametrize("error", [NotFound("no parameter"), AccessDenied("no grant")])
+def test_a_workload_whose_settings_cannot_be_read_keeps_no_other_from_its_prices(
+    error: Exception,
+) -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
+    refresh(world.ports)
+    both = replace(world.settings.deployment(), workloads=("broken", WORKLOAD))
+    world.settings._deployment = both
+    world.ports.cache.forget(DEPLOYMENT, "")
+
+    def fail(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "workload" and "broken" in call.args:
+            raise error
+        return proceed()
+
+    world.interfere = fail
+    world.clock.advance(timedelta(hours=1))
+
+    found = refresh(world.ports).catalogue
+
+    assert found.taken_at == world.now
+    assert found.offerings.keys() == {REGION, AWAY}

@@ -58,6 +58,7 @@ def record_outcome(
 
     ``adopted`` is the reason on a launch whose answer was lost; "": it was answered.
     """
+    instances = list({found.instance_id: found for found in instances}.values())
     if not instances and not refusals:
         # HTTP 200 with nothing in it is a failure all the same.
         refusals = (_NOTHING,)
@@ -138,7 +139,7 @@ def pools_of(request: LaunchRequest) -> tuple[Pool, ...]:
 def _put_worker(
     tick: Tick, launch: Launch, request: LaunchRequest, found: LaunchedInstance
 ) -> Write:
-    offered = launch.offered.get(str(_pool(found)), Offered(price_per_hour=0.0))
+    offered = launch.offered.get(str(_pool(found))) or _stand_in(launch, found)
     worker = Worker(
         instance_id=found.instance_id,
         launch_id=launch.launch_id,
@@ -158,6 +159,19 @@ def _put_worker(
     tick.workers[worker.instance_id] = worker
     row = tick.ledger.put(rows.worker_sort(worker.instance_id), worker)
     return replace(row, when=When(exists=False))
+
+
+def _stand_in(launch: Launch, found: LaunchedInstance) -> Offered:
+    """Return what to go by of an instance that no offer names: nothing may run for no price."""
+    alike = [
+        offered
+        for pool, offered in launch.offered.items()
+        if pool.startswith(f"{found.instance_type}/")
+    ]
+    if alike:
+        return max(alike, key=lambda offered: offered.price_per_hour)
+    prices = (offered.price_per_hour for offered in launch.offered.values())
+    return Offered(price_per_hour=max(prices, default=0.0))
 
 
 def _complete(tick: Tick, launch: Launch) -> Write:

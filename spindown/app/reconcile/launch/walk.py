@@ -161,10 +161,11 @@ def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], choice: Choice, mo
     except AccessDenied as exc:
         refused = Refusal(kind=RefusalKind.ACCOUNT, code="AccessDenied", message=str(exc))
         answer = LaunchAnswer(refusals=(refused,))
-    record_outcome(tick, intent, request, answer.instances, answer.refusals)
-    walk.left -= len(answer.instances)
-    walk.on_demand += len(answer.instances) if is_on_demand else 0
-    walk.share -= len(answer.instances) / planned
+    record = record_outcome(tick, intent, request, answer.instances, answer.refusals)
+    given = len(record.instances)
+    walk.left -= given
+    walk.on_demand += given if is_on_demand else 0
+    walk.share -= given / planned
     if is_trial:
         walk.closed.add(region)
     walk.zones |= {r.zone for r in answer.refusals if r.zone and r.instance_type is None}

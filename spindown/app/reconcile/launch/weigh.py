@@ -214,7 +214,8 @@ def _price_of_late(tick: Tick) -> float | None:
     """Return what an hour of a worker has cost in the mean of the last day with any."""
     for _, day in sorted(tick.view.spend.items(), reverse=True):
         paid = day.boot_seconds + day.busy_seconds + day.idle_seconds
-        if paid > 0.0:
+        # Refunds of the day before may outweigh what a young day has cost.
+        if paid > 0.0 and day.dollars > 0.0:
             return 3600.0 * day.dollars / paid
     return None
 

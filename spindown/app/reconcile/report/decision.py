@@ -104,16 +104,13 @@ def _outcome(tick: Tick, choice: Choice, ended_early: str) -> Outcome:
 def _summary(tick: Tick, choice: Choice, outcome: Outcome, ended_early: str) -> str:
     match outcome:
         case Outcome.LAUNCHED:
-            pools = Counter(p for a in tick.attempts for p in a.instances.values())
-            is_new = any(a.outcome == "launched" for a in tick.attempts)
-            said = "launched " if is_new else "adopted "
-            said += ", ".join(f"{n} {pool}" for pool, n in sorted(pools.items()))
+            said = ", ".join(filter(None, (_given(tick, how) for how in ("launched", "adopted"))))
         case Outcome.HELD if choice.sizing.hold_until is None:
             said = f"no offer may be taken before {_clock(choice.retry_at)}"
             if choice.candidates is not None and choice.candidates.best is None:
                 said += f": {choice.candidates.say_none()}"
         case Outcome.STOPPED:
-            said = choice.stopped or ended_early
+            said = choice.stopped or ended_early or "no offer of the list could be asked for"
         case Outcome.NOTHING_FITS:
             found = choice.candidates
             said = f"no offer fits: {found.say_none() if found is not None else 'none is known'}"
@@ -125,6 +122,14 @@ def _summary(tick: Tick, choice: Choice, outcome: Outcome, ended_early: str) -> 
             return choice.sizing.reason
     more = f"; {ended_early}" if ended_early and ended_early != said else ""
     return f"{said} ({choice.sizing.reason}){more}"
+
+
+def _given(tick: Tick, how: str) -> str:
+    """Say what was launched, or adopted; "" if nothing was."""
+    attempts = (attempt for attempt in tick.attempts if attempt.outcome == how)
+    pools = Counter(pool for attempt in attempts for pool in attempt.instances.values())
+    said = ", ".join(f"{count} {pool}" for pool, count in sorted(pools.items()))
+    return f"{how} {said}" if said else ""
 
 
 def _clock(at: datetime | None) -> str:

@@ -57,3 +57,17 @@ def test_every_offer_that_is_not_taken_has_its_reason() -> None:
     offers = len(decision.candidates) + sum(r.offers for r in decision.rejections)
     assert offers == 3 * 2 * 2
     assert {r.reason for r in decision.rejections} == {"max_price_per_hour", "unavailable"}
+
+
+def test_what_was_launched_is_told_apart_from_what_was_adopted() -> None:
+    world = with_policy(max_workers=4, drain_within=minutes(10))
+    world.send()
+    world.compute.lose_next_answer(is_carried_out=True)
+    world.tick()
+    world.send(100)
+
+    decision = world.tick(minutes(1))
+
+    assert decision.summary.startswith(
+        "launched 3 g4dn.xlarge/us-west-2a/spot, adopted 1 g4dn.xlarge/us-west-2a/spot ("
+    )

@@ -67,6 +67,17 @@ def test_what_workers_have_cost_of_late_says_how_many_a_ceiling_in_dollars_leave
     assert world.tick().outcome is Outcome.HELD
 
 
+def test_a_day_of_refunds_says_nothing_of_what_a_worker_costs() -> None:
+    world = with_policy(**PATIENT, max_dollars_per_hour=1.0)
+    paid = {"dollars": 0.6, "boot_seconds": 600.0, "busy_seconds": 6000.0, "idle_seconds": 600.0}
+    world.put(spend_sort(NOW - timedelta(days=1)), **paid)
+    # Reclaimed ten minutes past midnight: the half an hour of yesterday is given back today.
+    world.put(spend_sort(NOW), dollars=-0.1, busy_seconds=600.0)
+    world.send(10)
+
+    assert world.tick().outcome is Outcome.HELD
+
+
 def test_where_nothing_can_wait_the_whole_ladder_is_open() -> None:
     world = with_policy(**PATIENT, **STRICT, max_workers=3)
     world.dry(*every_spot_pool())

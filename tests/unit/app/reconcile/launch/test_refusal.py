@@ -186,3 +186,49 @@ def test_a_missing_grant_to_look_stops_no_launch() -> None:
 
     assert idle.notes == ("looking at EC2: a grant is missing (ec2:DescribeInstances)",)
     assert world.tick().outcome is Outcome.LAUNCHED
+
+
+def _answering(
+    change: Callable[[LaunchAnswer], LaunchAnswer],
+) -> Callable[[PortCall, Callable[[], Any]], Any]:
+    """Let EC2 answer launches otherwise than it carries them out."""
+
+    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        return change(proceed()) if call.method == "launch" else proceed()
+
+    return interfere
+
+
+@pytest.mark.parametrize("strange", [{"instance_type": "g9.new"}, {"zone": ""}])
+def test_an_instance_that_no_offer_names_costs_as_much_as_the_dearest_that_was_asked_for(
+    strange: dict[str, Any],
+) -> None:
+    world = with_policy(band=0.9)
+    world.interfere = _answering(
+        lambda answer: replace(
+            answer, instances=tuple(replace(one, **strange) for one in answer.instances)
+        )
+    )
+    world.send()
+
+    decision = world.tick()
+
+    (attempt,) = decision.attempts
+    prices = {c.offer: c.price_per_hour for c in decision.candidates}
+    (worker,) = world.workers()
+    asked = [prices[pool] for pool in attempt.pools]
+    alike = [prices[pool] for pool in attempt.pools if pool.startswith(worker.instance_type)]
+    assert worker.price_per_hour == pytest.approx(max(alike or asked))
+    assert worker.slots == 1
+
+
+def test_an_instance_that_an_answer_names_twice_is_one() -> None:
+    world = with_policy(max_workers=2, warm_workers=2)
+    world.compute.set_capacity(a_pool_of("g4dn.xlarge", ZONES[0]), 1)
+    world.compute.set_capacity(a_pool_of("g4dn.xlarge", ZONES[1]), 0)
+    world.interfere = _answering(lambda answer: replace(answer, instances=answer.instances * 2))
+
+    decision = world.tick()
+
+    assert len(pools(decision)) == len(world.workers()) == 2
+    assert sum(day.instances for day in world.view().spend.values()) == 2
