@@ -52,9 +52,10 @@ def judge_latency(
         answer=Answer.YES if promise < boot else Answer.NO,
         break_even=each,
         sentence=(
-            f"A cold start takes {boot:.0f} s. With start_within = 1m, drain_within = 2m and "
-            f"warm_workers = 1 the month costs ${warm_month:,.2f}, ${more:,.2f} more, and 95 % of "
-            f"jobs start within {_say_wait(warm_wait)}: worth it from ${each:.3g} a job."
+            f"A cold start takes {boot:.0f} s. With start_within = 1m, drain_within = 2m, "
+            f"scale_up_threshold = 1 and warm_workers = 1 the month costs ${warm_month:,.2f}, "
+            f"${more:,.2f} more, and 95 % of jobs start within {_say_wait(warm_wait)}: worth it "
+            f"from ${each:.3g} a job."
         ),
     )
 

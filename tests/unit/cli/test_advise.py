@@ -257,13 +257,15 @@ def test_who_cannot_wait_is_told_what_it_costs_not_to_be_patient(
         tried.extend(one.policy for one in contestants)
         return run_alone(contestants)
 
-    advise(gathered, 3600.0, run)
+    advice = advise(gathered, 3600.0, run)
     (warm,) = (policy for policy in tried if policy.warm_workers)
 
     # A warm worker beside the patience of an hour would be paid for, and nothing started sooner.
     assert warm.start_within == timedelta(minutes=1)
     assert warm.drain_within == timedelta(minutes=2)
     assert warm.scale_up_threshold == 1
+    for name in ("start_within = 1m", "drain_within = 2m", "scale_up_threshold = 1"):
+        assert name in advice.verdicts[0].sentence
 
 
 NARROW = 60
