@@ -42,12 +42,14 @@ def follow(console: Console, looks: Iterable[RenderableType]) -> None:
             for look in looks:
                 live.update(look, refresh=True)
         return
-    before: RenderableType | None = None
+    before = ""
     for look in looks:
-        if look != before:
+        with console.capture() as captured:
             console.print(look)
+        if (shown := captured.get()) != before:
+            console.file.write(shown)
             console.file.flush()
-        before = look
+        before = shown
 
 
 def render_status(status: Status) -> RenderableType:

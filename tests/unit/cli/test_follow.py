@@ -3,7 +3,7 @@
 import io
 from collections.abc import Iterator
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.text import Text
 
 from spindown.cli.render.screen import follow
@@ -21,6 +21,14 @@ def test_a_file_gets_each_look_when_it_is_there_and_none_twice() -> None:
     follow(Console(file=file), looks())
 
     assert seen == ["one runs\n", "one runs\n", "one runs\nnone runs\n"]
+
+
+def test_looks_are_held_against_each_other_by_what_they_show() -> None:
+    file = io.StringIO()
+
+    follow(Console(file=file), [Group("one runs", "none waits"), Group("one runs", "none waits")])
+
+    assert file.getvalue() == "one runs\nnone waits\n"
 
 
 def test_a_terminal_shows_the_last_look_in_place_of_the_one_before() -> None:
