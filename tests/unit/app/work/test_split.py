@@ -269,6 +269,18 @@ def test_a_child_whose_manifest_is_another_jobs_ends_with_the_dead_letters(state
     assert len(world.dead_letters.bodies()) == 1
 
 
+def test_who_receives_the_message_of_a_child_that_is_another_jobs_is_told_why() -> None:
+    world = a_world()
+    leave_anothers(world, "p.00001", JobState.RUNNING)
+    world.send({"job_id": "p.00001", "stored": True, "parent": "p"})
+
+    declined = world.claim()
+
+    assert isinstance(declined, Declined)
+    assert (declined.outcome, declined.job_id) == (Outcome.MALFORMED, "p.00001")
+    assert declined.reason.startswith("message.job_id is 'p.00001': send the items of job p again")
+
+
 def test_a_child_that_was_cancelled_before_its_claim_is_its_parents_own() -> None:
     world = a_world()
     do_split(world, {"job_id": "p", "items": items(10)})

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from spindown.domain.fleet import Worker
-from spindown.domain.reaping import watch_from
+from spindown.domain.reaping import could_check_in, watch_from
 from tests.builders import NOW, a_booting_worker, a_lease, minutes
 from tests.unit.domain.reaping.fleet import POLICY, busy, condemned, reaped
 
@@ -111,6 +111,31 @@ def test_a_watch_begins_anew_after_a_break(
 
     assert found == (NOW if breaks else before)
     assert watch_from(None, NOW, policy, NOW) == NOW
+
+
+@pytest.mark.parametrize(
+    ("watched_for", "heard"),
+    [
+        pytest.param(None, True, id="always"),
+        pytest.param(60, True, id="since before its launch"),
+        pytest.param(12, True, id="since its launch"),
+        pytest.param(11, True, id="for longer than a boot may take"),
+        pytest.param(10, False, id="for just as long as a boot may take"),
+    ],
+)
+def test_a_check_in_was_missed_only_if_somebody_was_there_for_all_of_a_boot(
+    watched_for: int | None, heard: bool
+) -> None:
+    since = None if watched_for is None else NOW - minutes(watched_for)
+
+    assert could_check_in(NOW - minutes(12), NOW, since, minutes(10)) is heard
+
+
+def test_somebody_who_was_there_since_the_launch_heard_a_life_shorter_than_a_boot() -> None:
+    began = NOW - minutes(2)
+
+    assert could_check_in(began, NOW, began, minutes(10))
+    assert not could_check_in(began, NOW, began + minutes(1), minutes(10))
 
 
 def test_those_who_were_silent_longest_are_ended_first() -> None:
