@@ -45,7 +45,9 @@ class Sight:
     decision: Decision
     policy: Policy
     breaker: BreakerRow
-    #: None: not looked at.
+    #: The region that it stops, if others go on; "": all are stopped.
+    stopped_in: str
+    #: Those that the workload has met; None: not looked at.
     quotas: Sequence[QuotaRow] | None
     held_back: bool
 
@@ -79,9 +81,10 @@ def over(sight: Sight) -> frozenset[str]:
 
 def find(sight: Sight) -> Iterator[Concern]:
     """Yield what is wrong, the gravest first; what another one explains is left out."""
-    why = [*_breaker(sight), *_refusals(sight), *_quotas(sight)]
-    yield from why
-    if not why:
+    breaker = [*_breaker(sight)]
+    why = [*_refusals(sight), *_quotas(sight)]
+    yield from (*breaker, *why)
+    if not why and (sight.stopped_in or not breaker):
         yield from _waiting(sight)
     yield from find_deadlines(sight.decision.deadlines, sight.workload, sight.now)
     yield from _control(sight)
@@ -91,9 +94,10 @@ def _breaker(sight: Sight) -> Iterator[Concern]:
     breaker = sight.breaker
     failed = breaker.strikes or breaker.unclaimed
     if failed and breaker.open_until is not None and breaker.open_until > sight.now:
+        where = f" in {sight.stopped_in}" if sight.stopped_in else ""
         yield Concern(
             name="breaker",
-            says=f"Launching for {sight.workload} is stopped: {_sentence(breaker.reason)}",
+            says=f"Launching for {sight.workload}{where} is stopped: {_sentence(breaker.reason)}",
             mend=f"read the log /spindown/{sight.deployment}/worker/{sight.workload} and the "
             "console output of that instance, mend the image or `requirements`, and deploy: "
             "another image closes the breaker, else one launch is tried again after an hour. If "

@@ -49,7 +49,7 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision, Outcome, summary_counts
 from spindown.contract.metric import DEPLOYMENT, WORKLOAD
-from spindown.contract.row import BreakerRow, DecisionRow, PolicyRow
+from spindown.contract.row import BreakerRow, DecisionRow, PolicyRow, QuotaRow
 from spindown.domain.concern import review
 from spindown.domain.idle import idle_timeout
 from spindown.domain.policy import Policy
@@ -101,7 +101,7 @@ def _carry_out(tick: Tick) -> Decision:
     watch_month(tick)
     decision = decide(tick, choice, ended_early)
     _remember(tick, decision)
-    _raise_concerns(tick, decision)
+    _raise_concerns(tick, decision, choice)
     tick.journal.flush(release=True)
     tick.untold = tell(tick.concerns, tick.workload, tick.ports, tick.ledger)
     tick.ports.metrics.emit(measure(tick, decision))
@@ -175,18 +175,33 @@ def _remember(tick: Tick, decision: Decision) -> None:
         tick.journal.note(ledger.change(rows.POLICY, changes))
 
 
-def _raise_concerns(tick: Tick, decision: Decision) -> None:
+def _raise_concerns(tick: Tick, decision: Decision, choice: Choice) -> None:
+    stopped = tick.open_breakers
+    first = next(iter(stopped), "")
+    allowed = tick.policy.regions or tick.settings.outposts.keys()
     sight = Sight(
         deployment=tick.deployment.name,
         decision=decision,
         policy=tick.policy,
-        breaker=tick.open_breaker or BreakerRow(),
-        quotas=tick.account.quotas if tick.account else None,
+        breaker=stopped.get(first, BreakerRow()),
+        stopped_in=first if allowed - stopped.keys() else "",
+        quotas=_quotas_met(tick, choice),
         held_back=tick.held_back,
     )
     found = list(find(sight))
     tick.concerns = review(found, tick.view.concerns, tick.now, over=over(sight))
     tick.journal.note(*remember(tick.concerns, tick.ledger))
+
+
+def _quotas_met(tick: Tick, choice: Choice) -> Sequence[QuotaRow] | None:
+    """Return the full quotas that this workload has met: others fill classes of their own."""
+    if tick.account is None:
+        return None
+    met = set(tick.quotas_met)
+    if choice.candidates is not None:
+        left_out = (r.offer for r in choice.candidates.rejected if r.constraint == "quota")
+        met |= {offer.quota_class for offer in left_out}
+    return tuple(row for row in tick.account.quotas if row.quota_class in met)
 
 
 def _policy_row(tick: Tick) -> PolicyRow:

@@ -1,5 +1,6 @@
 """What one reconcile knows, what it has done so far, and what waits to be written."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -81,6 +82,8 @@ class Tick:
     notes: list[str] = field(default_factory=list)
     held_back: bool = False
     budget_stopped: bool = False
+    #: Quota classes that have no room for what this workload asked for.
+    quotas_met: set[str] = field(default_factory=set)
     catalogue_age: timedelta | None = None
     spot_price_age: timedelta | None = None
     tally: Tally = field(default_factory=Tally)
@@ -108,10 +111,10 @@ class Tick:
         return known if known.image == self.image(region) else BreakerRow()
 
     @property
-    def open_breaker(self) -> BreakerRow | None:
-        """Return the first breaker that stops launches in its region; None: none does."""
-        found = (self.breaker(region) for region in sorted(self.breakers))
-        return next((b for b in found if b.open_until and b.open_until > self.now), None)
+    def open_breakers(self) -> Mapping[str, BreakerRow]:
+        """Return the breakers that stop launches, by their region."""
+        found = {region: self.breaker(region) for region in sorted(self.breakers)}
+        return {r: b for r, b in found.items() if b.open_until and b.open_until > self.now}
 
     def set_breaker(self, region: str, breaker: BreakerRow) -> None:
         """Let the journal write a region's breaker."""

@@ -91,6 +91,7 @@ def _note_short(tick: Tick, candidates: CandidateList, left: Mapping[str, float]
         for name, vcpus in sorted(least.items())
     )
     tick.notes += [f"quota {row.quota_class}: {row.message}" for row in rows]
+    tick.quotas_met |= least.keys()
     if tick.account is not None:
         known = {row.quota_class for row in tick.account.quotas if row.until > tick.now}
         new = tuple(row for row in rows if row.quota_class not in known)

@@ -267,6 +267,7 @@ def _open_breaker(tick: Tick, region: str, refusal: Refusal) -> None:
 def _block_quota(tick: Tick, request: LaunchRequest, refusal: Refusal) -> None:
     """Block the class, unless an instance of ours is just giving some of it back."""
     for name in {_class(request, pool) for pool in _refused_pools(request, refusal)}:
+        tick.quotas_met.add(name)
         if any(_is_ending_in(worker, name) for worker in tick.workers.values()):
             tick.notes.append(f"quota {name} is full while one of ours is ending: tried again soon")
             continue

@@ -144,7 +144,7 @@ def _trouble(tick: Tick, decision: Decision) -> Mapping[str, float]:
         ),
         "UnavailablePools": sum(u.until > tick.now for u in tick.unavailable.values()),
         "QuotaBlocked": sum(q.until > tick.now for q in quotas),
-        "BreakerOpen": tick.open_breaker is not None,
+        "BreakerOpen": bool(tick.open_breakers),
         "NothingFits": decision.outcome is Outcome.NOTHING_FITS,
         "BudgetStopped": tick.budget_stopped,
         "CheckInsMissed": tally.check_ins_missed,

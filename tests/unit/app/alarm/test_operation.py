@@ -7,12 +7,19 @@ from datetime import timedelta
 import pytest
 
 from spindown.app.offers import refresh
-from spindown.app.port import RefusalKind
+from spindown.app.port import Key, RefusalKind, Write
+from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
-from spindown.contract.row import worker_sort
+from spindown.contract.row import (
+    DEPLOYMENT_PARTITION,
+    breaker_sort,
+    quota_sort,
+    worker_sort,
+)
+from spindown.domain.policy import Policy
 from spindown.error import AccessDenied
 from tests.builders import a_type
-from tests.control import REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
+from tests.control import AWAY, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 from tests.failure import failing
 from tests.wording import strangers
 
@@ -251,3 +258,48 @@ def test_a_topic_that_takes_nothing_stops_no_tick_and_is_tried_again() -> None:
     world.run(1)
 
     assert len(world.topic.said) == 1
+
+
+def test_a_quota_that_only_others_have_filled_explains_nothing_and_is_not_told() -> None:
+    world = with_policy(max_price_per_hour=0.01)
+    # Another workload asks for machines of another class.
+    row = {"quota_class": f"{REGION}/P/Spot", "code": "Max", "until": world.now + 90 * MINUTE}
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=quota_sort(f"{REGION}/P/Spot"))
+    world.table.write(Write(key=key, set=encode(row)))
+
+    after_a_job(world, 20)
+
+    assert [subject for subject, _ in world.topic.said] == ["demo-classify: no-offer"]
+
+
+def test_a_breaker_of_one_region_is_told_as_that_regions_alone() -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
+    world.put(
+        breaker_sort(AWAY),
+        strikes=3,
+        image="lt-2@1 subnet-z abc",
+        reason="3 instances in a row never checked in",
+        open_until=world.now + 60 * MINUTE,
+    )
+
+    decision = after_a_job(world).tick(MINUTE)
+
+    assert decision.outcome is Outcome.ENOUGH
+    ((_, text),) = world.topic.said
+    assert text.startswith(f"Launching for classify in {AWAY} is stopped: 3 instances in a row")
+
+
+def test_a_breaker_of_one_region_does_not_explain_why_the_others_launch_nothing() -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.10),), policy=Policy(max_price_per_hour=0.01))
+    world.put(
+        breaker_sort(AWAY),
+        strikes=3,
+        image="lt-2@1 subnet-z abc",
+        reason="3 instances in a row never checked in",
+        open_until=world.now + 60 * MINUTE,
+    )
+
+    after_a_job(world, 20)
+
+    subjects = {subject for subject, _ in world.topic.said}
+    assert subjects == {"demo-classify: breaker", "demo-classify: late"}
