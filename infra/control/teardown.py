@@ -52,7 +52,7 @@ class Teardown(Construct):
             oldest_event=Duration.hours(1),
             failed_events=failed_events,
         )
-        self._properties = {
+        self._properties: Mapping[str, Any] = {
             "Deployment": deployment,
             "Regions": [Aws.REGION],
             "Table": table.table_name if table is not None else "",
@@ -80,8 +80,17 @@ class Teardown(Construct):
         A resource of its own, since it acts ``after`` what tells launches where they may go, which
         the fleet cannot outlive where that must be gone before the fleet is ended.
         """
-        resource = self._ask("Subnets", {**self._properties, "Subnets": list(subnets)})
-        resource.node.add_dependency(after)
+        properties = {
+            **self._properties,
+            "Subnets": list(subnets),
+            "Region": Aws.REGION,
+            "Staying": self._properties["Workloads"],
+            # A deploy of an earlier revision, or the roll-back of one to this, has that revision's
+            # function delete this: to it each delete is that of a whole deployment. This has none.
+            "Regions": [],
+            "Workloads": [],
+        }
+        self._ask("Subnets", properties).node.add_dependency(after)
 
     def outlive(self, *things: IDependable) -> None:
         """Have these stay until no instance runs."""

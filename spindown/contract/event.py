@@ -198,12 +198,12 @@ def _subnets_leaving(
     before = () if change is StackChange.DELETE else _texts("Subnets", old.get("Subnets"))
     return Leaving(
         deployment=_text("Deployment", new.get("Deployment")),
-        regions=_texts("Regions", new.get("Regions")),
+        regions=(_text("Region", new.get("Region")),),
         workloads=(),
         is_whole=False,
         table=str(new.get("Table", "")),
         subnets=tuple(x for x in before if x not in subnets),
-        staying=_texts("Workloads", new.get("Workloads")),
+        staying=_texts("Staying", new.get("Staying")),
     )
 
 

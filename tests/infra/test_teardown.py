@@ -85,11 +85,20 @@ def test_an_update_says_which_subnets_go_while_they_are_there_and_after_the_sett
     (name,) = of_type(assembly, "Custom::SpindownSubnets")
 
     assert len(properties["Subnets"]) == len(of_type(assembly, "AWS::EC2::Subnet"))
-    assert properties["Workloads"] == ["plain", "rich"]
+    assert properties["Staying"] == ["plain", "rich"]
     assert of_type(assembly, "AWS::SSM::Parameter", "AWS::EC2::Subnet") <= depends_on(
         assembly, name
     )
     assert name not in depends_on(assembly, fleet)
+
+
+def test_a_function_of_an_earlier_revision_ends_nothing_when_this_one_is_rolled_back(
+    assembly: Assembly,
+) -> None:
+    """To it the delete of the subnets' resource is that of all workloads in all regions named."""
+    properties = assembly.one_of("Custom::SpindownSubnets")
+
+    assert (properties["Regions"], properties["Workloads"]) == ([], [])
 
 
 def test_no_tick_comes_before_the_settings_that_it_reads(assembly: Assembly) -> None:

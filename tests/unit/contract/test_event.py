@@ -74,7 +74,14 @@ def test_of_the_subnets_those_go_that_an_update_leaves_out(
     change: str, before: list[str] | None, leaving: tuple[str, ...]
 ) -> None:
     event = load("stack_delete")
-    new = {**event["ResourceProperties"], "Subnets": ["subnet-a"]}
+    new = {
+        **event["ResourceProperties"],
+        "Subnets": ["subnet-a"],
+        "Region": "us-west-2",
+        "Staying": ["classify"],
+        "Regions": [],
+        "Workloads": [],
+    }
     old = {} if before is None else {"OldResourceProperties": {**new, "Subnets": before}}
 
     found = parse_stack_event({**event, "RequestType": change, "ResourceProperties": new, **old})
