@@ -34,6 +34,10 @@ def use_parts(
 def make_tagged(*, deployment: str, template_ids: Sequence[str]) -> list[iam.PolicyStatement]:
     """Return the making of what a launch makes, each bearing our tag from the start.
 
+    The launch within CreateFleet names its template, as one that is refused shows
+    (github.com/aws/karpenter-provider-aws/issues/1488), so an instance can be bound to ours (Amazon
+    EC2 User Guide, "Use launch templates to control launching").
+
     A spot request bears none, since the same template is there for on demand; EC2 makes it only
     beside an instance, which does.
     """

@@ -71,6 +71,12 @@ def test_a_first_deploy_needs_no_image_of_its_own() -> None:
             id="an image id in place of a parameter",
         ),
         pytest.param(
+            {"root_volume_gib": 16_001},
+            "root_volume_gib",
+            "make it at most 16000",
+            id="a volume that Image Builder does not make",
+        ),
+        pytest.param(
             {"root_device": "sda1"},
             "root_device",
             "write a device of the form /dev/sda1",
