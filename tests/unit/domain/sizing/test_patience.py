@@ -113,8 +113,8 @@ def test_a_group_that_has_its_slots_hides_no_later_one() -> None:
 
 
 def test_of_slots_that_are_needed_those_that_can_wait_do() -> None:
-    # Two are due in three minutes; the ten of both groups need two slots, one of them later.
-    assert asked((2, 7), (8, 0)).slots == 1
+    # One is due in three minutes; the eleven of both groups need two slots, one of them later.
+    assert asked((1, 7), (10, 0)).slots == 1
     # Of 20 s each: a slot does 23 now and 20 a tick later; five do 110 if four start now.
     assert asked((110, 0), policy=replace(POLICY, throughput_estimate=180.0)).slots == 4
 
@@ -154,6 +154,22 @@ def test_a_late_backlog_asks_for_no_slot_for_each_job() -> None:
     assert asked((100, 60)).slots == 50
 
 
+@pytest.mark.parametrize(
+    ("waited", "margin", "slots"),
+    [
+        pytest.param(7.4, 0, 4, id="up in time for one job each"),
+        pytest.param(7.6, 0, 2, id="no longer up in time"),
+        pytest.param(3, 4.5, 4, id="in time for the promise, though not for the margin"),
+        pytest.param(9.4, -2, 4, id="in time with what was held in reserve"),
+        pytest.param(9.6, -2, 2, id="not even then"),
+    ],
+)
+def test_jobs_that_can_still_be_saved_get_the_slots_that_save_them(
+    waited: float, margin: float, slots: int
+) -> None:
+    assert asked((4, waited), margin=timedelta(minutes=margin)).slots == slots
+
+
 def test_nothing_waits_for_nothing() -> None:
     assert asked().slots == 0
     assert asked().until is None
@@ -184,15 +200,15 @@ def test_a_margin_above_0_only_ever_launches_earlier(waited: int, margin: int) -
     assert early.slots >= plain.slots
 
 
-def test_the_margin_rests_where_seven_jobs_in_two_hundred_are_late() -> None:
+def test_the_margin_rests_where_one_job_in_twenty_five_is_late() -> None:
     now = timedelta(seconds=60)
 
     def moved(started: int, late: int) -> float:
         return (next_margin(now, started=started, late=late, policy=POLICY) - now).total_seconds()
 
-    assert moved(200, 7) == pytest.approx(0.0)
-    assert moved(100, 10) == pytest.approx(78.0)
-    assert moved(100, 0) == pytest.approx(-42.0)
+    assert moved(200, 8) == pytest.approx(0.0)
+    assert moved(100, 10) == pytest.approx(72.0)
+    assert moved(100, 0) == pytest.approx(-48.0)
 
 
 def test_a_margin_that_nothing_is_known_of_is_a_tenth_of_the_promise() -> None:
