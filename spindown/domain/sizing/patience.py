@@ -163,14 +163,13 @@ def patience(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Terms:
-    """Seconds: of a job on the usual slot, of a tick, of a boot; until a launch is surely up; by
-    how much a job is due ahead of its promise.
-    """
+    """Seconds: of a job on the usual slot, of a tick, of a boot; until a launch is surely up."""
 
     takes: float
     tick: float
     boot: float
     up: float
+    #: By how much every job is due before its promise ends.
     ahead: float
 
     def planned(self, due: float) -> float:
