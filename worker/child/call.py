@@ -14,11 +14,10 @@ SPINDOWN_INPUT       likewise the path of its input, or ""
 SPINDOWN_ITEM_OUTPUT likewise its directory
 """
 
-import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -126,19 +125,29 @@ class ResultReader:
             seconds: time that they took together.
             is_last: the program has ended, so a line without its end is a line too.
         """
-        reads = itertools.count(1)
+        found: list[ItemDone] = []
         # What it has written while nobody looked may be more than fits into memory at once.
-        while (is_last or next(reads) <= _READS_AT_ONCE) and (data := self._file.read(_READ_BYTES)):
+        while lines := self._next_lines(is_last=is_last):
+            found += map(self._parse, lines)
+            if not is_last:
+                break
+        return [replace(done, seconds=seconds / len(found)) for done in found]
+
+    def _next_lines(self, *, is_last: bool) -> list[bytes]:
+        """Return the next whole lines, and at last what has no end; empty: there are none now."""
+        for _ in range(_READS_AT_ONCE):
+            data = self._file.read(_READ_BYTES)
+            if not data:
+                break
             self._rest += data
             if len(self._rest) > LINE_BYTES_MAX and b"\n" not in self._rest:
                 raise BadResult(f"a line of its results is longer than {LINE_BYTES_MAX} bytes")
+        else:
+            is_last = False
         whole, end, rest = self._rest.rpartition(b"\n")
-        lines = bytes(whole + end).split(b"\n")
-        self._rest = bytearray(rest)
-        if is_last and rest.strip():
-            lines.append(bytes(rest))
-        lines = [line for line in lines if line.strip()]
-        return [self._parse(line, seconds / len(lines)) for line in lines]
+        self._rest = bytearray() if is_last else bytearray(rest)
+        lines = bytes(whole + end + (rest if is_last else b"")).split(b"\n")
+        return [line for line in lines if line.strip()]
 
     def read_whole(self) -> Any:
         """Return the one JSON value that stands for a whole job; None: there is none."""
@@ -147,7 +156,7 @@ class ResultReader:
             raise BadResult(f"its result is longer than {LINE_BYTES_MAX} bytes")
         return _load(data) if data.strip() else None
 
-    def _parse(self, line: bytes, seconds: float) -> ItemDone:
+    def _parse(self, line: bytes) -> ItemDone:
         row = _load(line)
         index = row.get("index") if isinstance(row, dict) else None
         if not isinstance(index, int) or isinstance(index, bool):
@@ -157,10 +166,10 @@ class ResultReader:
         self.left.discard(index)
         error = row.get("error")
         if error is not None:
-            return ItemDone(index=index, error=str(error)[:_ERROR_CHARACTERS], seconds=seconds)
+            return ItemDone(index=index, error=str(error)[:_ERROR_CHARACTERS])
         files = tuple(list_files(self._call.task.outputs / str(index)))
         value, size = row.get("value"), len(line)
-        return ItemDone(index=index, value=value, files=files, seconds=seconds, size=size)
+        return ItemDone(index=index, value=value, files=files, size=size)
 
 
 def _load(data: bytes) -> Any:

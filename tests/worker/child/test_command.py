@@ -17,7 +17,7 @@ from spindown.contract.run import Results, RunSpec
 from spindown.user import Item
 from tests.local.waiting import until
 from tests.worker.child.batch import answers, drain
-from worker.child.call import ResultReader, open_call
+from worker.child.call import BadResult, ResultReader, open_call
 from worker.child.code import Code
 from worker.child.command import CommandRunner
 from worker.child.ending import MemoryKills, describe_end
@@ -338,3 +338,17 @@ def test_nothing_of_a_call_is_left_when_the_next_one_begins(make: Make, tmp_path
     for _ in range(3):
         assert run_batch(runner, tmp_path)[-1] == BatchDone()
         assert not list((tmp_path / "job").glob("call-*"))
+
+
+def test_of_a_flood_of_results_no_more_is_read_than_it_takes_to_refuse_it(
+    tmp_path: Path,
+) -> None:
+    call = open_call(a_task(tmp_path), [Item(0, 0)], slot=0, number=1, results=Results.PER_ITEM)
+    reader = ResultReader(call)
+    with (call.directory / "results.jsonl").open("wb") as results:
+        for _ in range(60):
+            results.write(b'{"index": 0}\n' * 80_000)
+    with pytest.raises(BadResult, match="names no open item"):
+        reader.read(1.0, is_last=True)
+    assert reader._file.tell() < 40 * 1024 * 1024
+    reader.close()
