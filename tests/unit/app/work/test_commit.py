@@ -34,6 +34,22 @@ def test_lists_a_part_with_its_range_size_and_digest() -> None:
     assert [r.index for r in world.records("j")] == [0, 1, 2]
 
 
+def test_what_two_portions_hold_is_in_one_in_order_with_the_state_of_the_later() -> None:
+    held = WorkWorld().hold(JOB)
+    both = replace(a_portion(held, 2), bytes_in=3, bytes_out=5, state=())
+    later = (LocalFile(path="model", local=Path("model")),)
+    first = replace(both, finished=both.finished[:1], busy=timedelta(seconds=4))
+    rest = Portion(
+        finished=both.finished[1:],
+        busy=timedelta(seconds=6),
+        bytes_in=4,
+        bytes_out=6,
+        state=later,
+    )
+
+    assert first.followed_by(rest) == replace(both, bytes_in=7, bytes_out=11, state=later)
+
+
 def test_completes_the_job_with_its_last_item() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
