@@ -84,7 +84,6 @@ class SlotWorld:
         batch_size: int = 2,
         instance_id: str = "i-1",
         world: WorkWorld | None = None,
-        idle_timeout: timedelta = timedelta(minutes=10),
     ) -> None:
         self.world = world or WorkWorld(policy=policy or Policy())
         self.runner = runner or ScriptedRunner()
@@ -92,7 +91,7 @@ class SlotWorld:
         ports, clock = self.world.ports, self.world.clock
         presence = self.world.presence(instance_id)
         seat = replace(a_seat(instance_id), code_digest="d")
-        standing = Standing(policy=self.world.policy, idle_timeout=idle_timeout)
+        standing = Standing(policy=self.world.policy, idle_timeout=10 * MINUTE)
         self.life = Life(clock=clock, standing=standing, code_digest=seat.code_digest)
         self.log: EventLog = open_log(self.output)
         self.keeper = Keeper(seat, presence, ports)

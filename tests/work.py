@@ -242,5 +242,5 @@ def a_record(job_id: str, index: int, **changes: Any) -> Record:
     return Record(job_id=job_id, index=index, item=f"item-{index}", **{**values, **changes})
 
 
-def items(count: int, start: int = 0) -> Sequence[str]:
-    return [f"item-{index}" for index in range(start, start + count)]
+def items(count: int) -> Sequence[str]:
+    return [f"item-{index}" for index in range(count)]

@@ -17,11 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 class KitArchive(Archive):
     """The kit, one for all workloads."""
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, assets: IStackSynthesizer, root: Path = ROOT
-    ) -> None:
-        """Make the kit of the checkout at ``root`` (ConfigError: it is none)."""
-        data = pack_kit(root)
+    def __init__(self, scope: Construct, construct_id: str, *, assets: IStackSynthesizer) -> None:
+        """Make the kit of this checkout (ConfigError: it is none)."""
+        data = pack_kit(ROOT)
         super().__init__(scope, construct_id, data=data, label="Worker kit", assets=assets)
 
     @property

@@ -72,16 +72,9 @@ class Series:
             period=MINUTE,
         )
 
-    def total(
-        self,
-        name: str,
-        *,
-        period: Duration = FIVE_MINUTES,
-        label: str | None = None,
-        of: Mapping[str, str] | None = None,
-    ) -> cloudwatch.Metric:
+    def total(self, name: str, *, period: Duration = FIVE_MINUTES) -> cloudwatch.Metric:
         """Return the sum over each period."""
-        return self.metric(name, "Sum", period=period, label=label, of=of)
+        return self.metric(name, "Sum", period=period)
 
     def search(
         self,

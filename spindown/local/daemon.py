@@ -37,7 +37,6 @@ def start(
     state: Path | None = None,
     port: int | None = None,
     tick: timedelta = TICK,
-    cores: float = 1.0,
 ) -> SystemStatus:
     """Start the local system in the background and deploy into it; return when it is ready.
 
@@ -48,7 +47,7 @@ def start(
     command = [
         *(sys.executable, "-m", "spindown.local.daemon", str(config_path.resolve())),
         *("--scenario", scenario, "--state", str(directory.path)),
-        *("--tick", str(tick.total_seconds()), "--cores", str(cores)),
+        *("--tick", str(tick.total_seconds())),
         *(("--port", str(port)) if port is not None else ()),
     ]
     with directory.log_path("daemon").open("wb") as log:
@@ -161,7 +160,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             state=asked.state,
             port=asked.port,
             tick=timedelta(seconds=asked.tick),
-            cores=asked.cores,
         )
         with system:
             system.deploy()
@@ -184,7 +182,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--state", type=Path)
     parser.add_argument("--port", type=int)
     parser.add_argument("--tick", type=float, default=TICK.total_seconds())
-    parser.add_argument("--cores", type=float, default=1.0)
     return parser
 
 

@@ -67,7 +67,6 @@ class LocalSystem:
         port: int | None = None,
         tick: timedelta = TICK,
         guest: Sequence[str] = WORKER,
-        cores: float = 1.0,
         credentials: Callable[[MarketInstance], RoleCredentials] | None = None,
     ) -> None:
         """Prepare the system for a spindown.toml.
@@ -79,7 +78,6 @@ class LocalSystem:
             port: Loopback port of the endpoint; None takes the usual one, or any that is free.
             tick: How long a minute of alarms and schedules takes here.
             guest: The program that every instance runs.
-            cores: Cores of this machine that an instance type of speed 1.0 may use.
             credentials: What an instance finds in its metadata; None gives it leave for all.
         """
         loaded = config.load(config_path)
@@ -100,7 +98,6 @@ class LocalSystem:
         self._port = port
         self._tick = tick
         self._guest = tuple(guest)
-        self._cores = cores
         self._credentials = credentials or _credentials
         self._stack = ExitStack()
         self._token = secrets.token_hex(16)
@@ -268,7 +265,6 @@ class LocalSystem:
                 TOKEN_VARIABLE: self._token,
             },
             metadata=f"{self.endpoint}{METADATA_PATH}",
-            cores=self._cores,
             clear=(*WORKER, "--clear") if self._has_containers else (),
         )
 

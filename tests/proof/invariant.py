@@ -30,8 +30,6 @@ OVER = {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.SPLIT}
 #: A parent that has yet to send its children, or never will.
 _UNFINISHED = {JobState.RUNNING, JobState.CANCELLED}
 _HOUR = timedelta(hours=1)
-#: EC2 is asked for our instances every other tick, and at least this often while we launch.
-_FOUND_WITHIN = timedelta(minutes=11)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,8 +37,6 @@ class Machine:
     environment: Mapping[str, str]
     #: Base address of the metadata service; the instance's id is appended.
     metadata: str
-    #: Cores that a speed of 1.0 stands for.
-    cores: float = 1.0
     #: CPU time that starting a worker takes, about: not slowed, the market played the boot.
     free_cpu_seconds: float = 2.0
     #: Between the power button and the end. 0: the end comes without a word, the worst case.
@@ -62,13 +60,7 @@ class _Life:
 class Hypervisor:
     """The market's `InstanceDriver` over processes."""
 
-    def __init__(
-        self,
-        machine: Machine,
-        *,
-        powered_off: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, machine: Machine, *, powered_off: Callable[[str], None]) -> None:
         """Start guests on `machine`; `powered_off` hears of those that switch themselves off.
 
         What a hypervisor before this one, which was killed, has left in the directory is removed.
@@ -77,7 +69,6 @@ class Hypervisor:
         self._clear(*(path.name for path in machine.directory.glob("*")))
         shutil.rmtree(machine.directory, ignore_errors=True)
         self._powered_off = powered_off
-        self._clock = clock
         self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lives: dict[str, _Life] = {}
         self._looked_at = 0.0
@@ -106,7 +97,7 @@ class Hypervisor:
         """Carry out what was ordered, see who has ended, and slow every guest to its speed."""
         while not self._orders.empty():
             self._orders.get()()
-        now = self._clock()
+        now = time.monotonic()
         is_time_to_look = now - self._looked_at >= _LOOK_SECONDS
         if is_time_to_look:
             self._looked_at = now
@@ -142,7 +133,7 @@ class Hypervisor:
             self._machine.command,
             directory=directory,
             environment=environment,
-            speed=instance.speed * self._machine.cores,
+            speed=instance.speed,
             free_seconds=self._machine.free_cpu_seconds,
         )
         self._lives[instance_id] = _Life(guest)
@@ -151,7 +142,7 @@ class Hypervisor:
     def _stop(self, instance_id: str) -> None:
         life = self._lives.get(instance_id)
         if life is not None and life.kill_at is None:
-            life.kill_at = self._clock() + self._machine.grace_seconds
+            life.kill_at = time.monotonic() + self._machine.grace_seconds
             if self._machine.grace_seconds > 0:
                 life.guest.shut_down()
 

@@ -25,10 +25,10 @@ from spindown.error import (
 )
 
 
-def _error(code: str, status: int = 400, message: str = "said so") -> ClientError:
+def _error(code: str, status: int = 400) -> ClientError:
     return ClientError(
         {
-            "Error": {"Code": code, "Message": message},
+            "Error": {"Code": code, "Message": "said so"},
             "ResponseMetadata": {
                 "HTTPStatusCode": status,
                 "RequestId": "",

@@ -19,7 +19,6 @@ A, B = "us-east-1a", "us-east-1b"
 SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 G6_A = Pool(instance_type="g6.xlarge", zone=A, capacity_type=SPOT)
-G6_B = replace(G6_A, zone=B)
 
 _tokens = (f"token-{number}" for number in itertools.count())
 

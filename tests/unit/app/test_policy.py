@@ -22,8 +22,8 @@ from tests.builders import NOW
 from tests.control import WORKLOAD, ControlWorld
 
 
-def an_edit(text: str, version: int = 2) -> LiveEdit:
-    return LiveEdit(text=text, version=version, edited_at=NOW)
+def an_edit(text: str) -> LiveEdit:
+    return LiveEdit(text=text, version=2, edited_at=NOW)
 
 
 GOOD = PolicyRow(text='{"max_workers": 7}', version=1)

@@ -41,8 +41,8 @@ BILL = Bill(
 )
 
 
-def lines_of(bill: Bill, width: int = 100) -> list[str]:
-    console = Console(width=width)
+def lines_of(bill: Bill) -> list[str]:
+    console = Console(width=100)
     with console.capture() as captured:
         console.print(render_bill(bill))
     return [line.rstrip() for line in captured.get().splitlines()]

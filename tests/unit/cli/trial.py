@@ -20,6 +20,6 @@ def a_result(dollars: float, *, p95: float = 60.0, undone: int = 0, **types: int
     )
 
 
-def a_present(dollars: float = 100.0, *, p95: float = 60.0, **types: int) -> Trial:
+def a_present(*, p95: float = 60.0, **types: int) -> Trial:
     settings = Settings(policy=Policy(), families_denied=frozenset())
-    return Trial(settings=settings, result=a_result(dollars, p95=p95, **types))
+    return Trial(settings=settings, result=a_result(100.0, p95=p95, **types))

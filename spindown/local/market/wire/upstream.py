@@ -42,10 +42,10 @@ class DeployedNetwork(Protocol):
 class UpstreamNetwork:
     """The deployed network of the emulator behind the market."""
 
-    def __init__(self, upstream: App, *, credentials: Credentials | None = None) -> None:
-        """Ask `upstream`, signing with `credentials`; emulators take any unless told otherwise."""
+    def __init__(self, upstream: App) -> None:
+        """Ask `upstream`, signing with credentials of our own: emulators take any."""
         self._upstream = upstream
-        self._credentials = credentials or Credentials("test", "test")
+        self._credentials = Credentials("test", "test")
 
     async def launch_template(
         self, *, region: str, template_id: str | None, name: str | None, version: str

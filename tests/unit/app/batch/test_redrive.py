@@ -38,20 +38,18 @@ def redriven(world: WorkWorld, *jobs: str) -> list[Redriven]:
     return list(redrive(WORKLOAD, world.ports, jobs=jobs))
 
 
-def work_off(world: WorkWorld, instance_id: str = "i-2") -> int:
+def work_off(world: WorkWorld) -> int:
     """Complete whatever can be claimed; return how many jobs that was."""
     count = 0
     while world.queue.backlog().visible:
-        held = world.claim(a_seat(instance_id))
+        held = world.claim(a_seat("i-2"))
         if isinstance(held, Declined):
             # A second message of a job that is completed by now.
             assert held.outcome is claiming.Outcome.OVER
             continue
         held = held.with_items(len(settle_items(held.job, world.ports)))
-        held = commit(held, a_portion(held), seat=a_seat(instance_id), ports=world.ports)
-        complete(
-            held, seat=a_seat(instance_id), presence=world.presence(instance_id), ports=world.ports
-        )
+        held = commit(held, a_portion(held), seat=a_seat("i-2"), ports=world.ports)
+        complete(held, seat=a_seat("i-2"), presence=world.presence("i-2"), ports=world.ports)
         count += 1
     return count
 

@@ -27,9 +27,7 @@ def a_world(many: int = MANY) -> ControlWorld:
     return world
 
 
-def fails_between(
-    error: BaseException, *, number: int = 2
-) -> Callable[[PortCall, Callable[[], Any]], Any]:
+def fails_between(error: BaseException) -> Callable[[PortCall, Callable[[], Any]], Any]:
     """Let the second transaction after the launch fail."""
     launched, transactions = [False], [0]
 
@@ -38,7 +36,7 @@ def fails_between(
             launched[0] = True
         elif call.method == "transact" and launched[0]:
             transactions[0] += 1
-            if transactions[0] == number:
+            if transactions[0] == 2:
                 raise error
         return proceed()
 
