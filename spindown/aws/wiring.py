@@ -65,14 +65,11 @@ class Aws:
 
     Args:
         session: what makes the clients; a store that moves files needs one of boto3's.
-        clock: the system's own, if none is given.
     """
 
-    def __init__(
-        self, session: "boto3.Session | CoreSession", *, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, session: "boto3.Session | CoreSession") -> None:
         self._session = session
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._lock = threading.RLock()
         self._clients: dict[tuple[str, str | None], object] = {}
 
