@@ -53,8 +53,11 @@ def _bundle(charges: Sequence[Charge]) -> Bundle:
 
 def _stamp_ends(tick: Tick) -> None:
     """Stamp what its pool costs on each worker that has just ended, as its launch did."""
+    silent: set[str] = set()
     for worker in list(tick.workers.values()):
         if worker.state is not WorkerState.ENDED or worker.end_price_per_hour is not None:
+            continue
+        if worker.region in silent:
             continue
         try:
             price = price_now(
@@ -66,7 +69,8 @@ def _stamp_ends(tick: Tick) -> None:
             )
         except SpindownError:
             # As long as its row is in sight the next tick tries again.
-            return
+            silent.add(worker.region)
+            continue
         if price is not None:
             tick.workers[worker.instance_id] = replace(worker, end_price_per_hour=price)
             sort = rows.worker_sort(worker.instance_id)

@@ -42,6 +42,7 @@ _BREAKER_FOR = timedelta(hours=1)
 
 def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
     """Condemn, terminate, end and requeue; without a look at EC2 every row is taken as running."""
+    _forget_other_images(tick)
     _keep_warm(tick)
     seen = [assumed(w) for w in tick.workers.values()] if instances is None else instances
     reaping = reap(
@@ -78,6 +79,15 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
     tick.notes += [f"{i} is busy past its lifetime: left alone" for i in reaping.overdue]
     _terminate(tick, [(w.region, w.instance_id) for w in doomed])
     _terminate(tick, [(i.region, i.instance_id) for i in orphans])
+
+
+def _forget_other_images(tick: Tick) -> None:
+    """Close the breakers that a deploy has mended: whoever reads their rows takes them as open."""
+    for region, known in list(tick.breakers.items()):
+        image = tick.image(region)
+        is_known = region in tick.settings.outposts
+        if is_known and known.open_until is not None and known.image != image:
+            tick.set_breaker(region, BreakerRow(image=image))
 
 
 def _keep_warm(tick: Tick) -> None:

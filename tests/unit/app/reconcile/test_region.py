@@ -347,3 +347,28 @@ def test_nothing_is_launched_in_an_outpost_that_is_just_going() -> None:
 
     assert pools(decision) == [f"g4dn.xlarge/{ZONES[0]}/spot"]
     assert f"{AWAY} is left out: its outpost is gone" in decision.notes
+
+
+def test_the_end_prices_of_one_region_do_not_wait_for_anothers() -> None:
+    world = a_world(max_workers=2)
+    world.send()
+    world.tick()
+    world.dry(a_pool_of("g4dn.xlarge", AWAY_ZONE))
+    world.send(40)
+    world.tick(MINUTE)
+    assert [w.region for w in world.workers()] == [AWAY, REGION]
+    for worker in world.workers():
+        world.compute.power_off(worker.instance_id)
+
+    def fail(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "spot_prices" and call.kwargs["region"] == AWAY:
+            raise Unreachable("no answer")
+        return proceed()
+
+    world.interfere = fail
+    world.clock.advance(40 * MINUTE)
+    world.tick()
+
+    prices = {w.region: w.end_price_per_hour for w in world.workers(WorkerState.ENDED)}
+    assert prices[AWAY] is None
+    assert prices[REGION] is not None

@@ -10,7 +10,7 @@ from spindown.contract.settings import RunSettings
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from tests.builders import minutes
-from tests.control import ControlWorld, with_policy
+from tests.control import AWAY, REGION, ControlWorld, with_policy
 
 #: What a launch is made of in the region: its template, its subnets, the code.
 IMAGE = "lt-1@3 subnet-a subnet-b abc"
@@ -241,3 +241,19 @@ def test_instances_that_booted_while_the_ledger_was_away_are_no_strikes(ends: st
     assert not live & gone
     assert world.view().breaker.strikes == 0
     assert any(d.outcome is Outcome.LAUNCHED for d in decisions)
+
+
+def test_a_breaker_of_another_image_is_forgotten_so_that_nobody_reads_that_it_stops() -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
+    until = world.now + minutes(60)
+    for sort in (rows.BREAKER, rows.breaker_sort(AWAY)):
+        world.put(sort, strikes=3, image="of yesterday", reason="bad", open_until=until)
+    deployed = world.workload_settings()
+    home = {REGION: deployed.outposts[REGION]}
+    world.settings.deploy(replace(deployed, outposts=home, unread={AWAY: "no answer"}))
+
+    world.tick()
+
+    assert world.view().breaker.open_until is None
+    # What runs there now cannot be read.
+    assert world.view().breakers[AWAY].open_until is not None
