@@ -57,7 +57,7 @@ def test_terminates_only_after_the_row_says_condemned_and_again_until_it_is_gone
 
 
 def test_a_worker_that_takes_a_job_at_the_last_moment_is_not_condemned() -> None:
-    world = ControlWorld()
+    world = with_policy(max_workers=1)
     worker = world.launched(2)
     world.run(1)
     stale_from = world.now + minutes(20)
