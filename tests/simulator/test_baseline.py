@@ -187,6 +187,15 @@ def test_a_type_is_cheap_by_how_long_it_is_and_not_by_how_often_its_price_moves(
     assert fixed_listing(scenario, BASELINES["asg-cpu"]) is mostly_cheap
 
 
+def test_a_price_that_nobody_lives_to_see_makes_no_type_dear() -> None:
+    late = a_zone(spot=((0.0, 0.10), (DAY, 9.0), (9 * DAY, 9.0)))
+    cheap = a_listing("g4dn.xlarge", zones={"a": late})
+    dearer = a_listing("g5.xlarge", zones={"a": a_zone(spot=((0.0, 0.20),))})
+
+    found = fixed_listing(a_scenario(listings=(dearer, cheap), length=DAY), BASELINES["asg-cpu"])
+    assert found is cheap
+
+
 def test_the_classic_takes_the_cheapest_hour_that_is_to_be_had() -> None:
     dry = a_listing("g4dn.xlarge", zones={"us-west-2a": a_zone(capacity=((0.0, 0.0),))})
     other = a_listing("g5.xlarge", zones={"us-west-2a": a_zone(spot=((0.0, 0.30),))}, speed=2.0)

@@ -121,10 +121,11 @@ def fixed_listing(scenario: SimScenario, baseline: Baseline) -> Listing:
 
 
 def _mean(steps: Steps, length: float) -> float | None:
-    """Return the mean over the time that a value is in force; None: it never is."""
+    """Return the mean over the time until ``length`` that it is in force; None: it never is."""
     ends = [*(begins for begins, _ in steps[1:]), length]
     spans = [
-        (max(end - begins, 0.0), value) for (begins, value), end in zip(steps, ends, strict=False)
+        (max(min(end, length) - begins, 0.0), value)
+        for (begins, value), end in zip(steps, ends, strict=False)
     ]
     whole = math.fsum(span for span, _ in spans)
     return math.fsum(span * value for span, value in spans) / whole if whole else None
