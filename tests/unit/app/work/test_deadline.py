@@ -204,7 +204,7 @@ def test_a_job_that_another_took_up_and_finished_is_not_remembered_for_its_first
 
 
 @pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.FAILED])
-def test_nor_is_one_that_was_over_when_another_received_it(state: JobState) -> None:
+def test_a_job_that_was_over_when_another_received_it_is_not_remembered(state: JobState) -> None:
     world = a_world()
     world.policy = replace(world.policy, max_failures=1)
     held = world.hold(JOB)
@@ -220,7 +220,7 @@ def test_nor_is_one_that_was_over_when_another_received_it(state: JobState) -> N
     assert due(world) is None
 
 
-def test_nor_is_one_that_was_cancelled_while_it_waited() -> None:
+def test_a_job_that_is_cancelled_while_it_waits_is_remembered_no_more() -> None:
     world = a_world()
     put_down(world, world.hold(JOB), 2)
     assert due(world) is not None

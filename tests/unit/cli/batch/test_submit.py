@@ -88,7 +88,9 @@ def test_an_address_that_no_worker_may_read_is_not_sent(account: Account, uri: s
     assert account.waiting(account.queue) == 0
 
 
-def test_nor_is_a_list_with_one_such_item(account: Account, tmp_path: Path) -> None:
+def test_a_list_with_one_item_that_no_worker_may_read_is_not_sent(
+    account: Account, tmp_path: Path
+) -> None:
     items = tmp_path / "items.jsonl"
     items.write_text('"s3://scans/in/a"\n{"text": "b"}\n"s3://scans/c"\n')
 

@@ -190,7 +190,7 @@ def test_a_job_that_shows_again_by_itself_is_not_counted_twice_when_its_worker_i
     assert len(world.workers(WorkerState.BOOTING)) == 1
 
 
-def test_nor_while_ec2_is_late_in_taking_a_worker_away() -> None:
+def test_a_job_is_counted_once_while_ec2_is_late_in_taking_its_worker_away() -> None:
     world = with_policy(**_LONG_JOBS)
     worker = world.launched()
     lease = world.claim(worker.instance_id)
