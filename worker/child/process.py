@@ -69,14 +69,9 @@ class Child:
     def next_frame(self, seconds: float) -> Frame | None:
         """Return the next frame, ``{"type": "end"}`` at the end of the line, None in time."""
         try:
-            frame = self._frames.next(seconds)
-            if frame is not None or self._family.status(0.0) is None:
-                return frame
-            # What it has forked may hold the line open; what it had said is in there.
-            frame = self._frames.next(0.0)
+            return self._frames.next(seconds)
         except EOFError:
-            frame = None
-        return frame or {"type": "end"}
+            return {"type": "end"}
 
     def describe_end(self, *, out_of_memory: bool) -> str:
         """Return why the process is gone, with the last thing that it said."""
