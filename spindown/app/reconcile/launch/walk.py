@@ -54,9 +54,7 @@ class _Walk:
     tries: int = 0
     #: Workers that it has got on demand.
     on_demand: int = 0
-    #: Quota classes that refused in this walk, zones whose subnet has no address left, and
-    #: regions in which it goes no further.
-    full: set[str] = field(default_factory=set)
+    #: Zones whose subnet has no address left, and regions in which it goes no further.
     zones: set[str] = field(default_factory=set)
     closed: set[str] = field(default_factory=set)
     #: Regions of which it was asked whether they are still there.
@@ -109,7 +107,7 @@ def _is_usable(tick: Tick, walk: _Walk, candidate: Candidate) -> bool:
     offer = candidate.offer
     dry = tick.unavailable.get(offer.pool)
     is_dry = dry is not None and dry.until > tick.now
-    is_closed = offer.region in walk.closed or offer.quota_class in walk.full
+    is_closed = offer.region in walk.closed or offer.quota_class in tick.quotas_met
     return not is_dry and not is_closed and offer.zone not in walk.zones
 
 
@@ -169,17 +167,18 @@ def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], choice: Choice, mo
     if is_trial:
         walk.closed.add(region)
     walk.zones |= {r.zone for r in answer.refusals if r.zone and r.instance_type is None}
-    _heed(tick, walk, band[0], {refusal.kind for refusal in answer.refusals})
+    _heed(tick, walk, band, {refusal.kind for refusal in answer.refusals})
 
 
-def _heed(tick: Tick, walk: _Walk, best: Candidate, kinds: set[RefusalKind]) -> None:
-    region = best.offer.region
+def _heed(tick: Tick, walk: _Walk, band: list[Candidate], kinds: set[RefusalKind]) -> None:
+    region, classes = band[0].offer.region, [each.offer.quota_class for each in band]
     if RefusalKind.ACCOUNT in kinds:
         _close(tick, walk, region, f"launching is stopped: {tick.breaker(region).reason}")
     elif RefusalKind.THROTTLE in kinds:
         _close(tick, walk, region, "EC2 asked to slow down")
-    elif RefusalKind.QUOTA in kinds:
-        walk.full.add(best.offer.quota_class)
+    elif RefusalKind.QUOTA in kinds and tick.quotas_met.isdisjoint(classes):
+        # Which one it did not say.
+        tick.quotas_met.add(classes[0])
 
 
 def _close(tick: Tick, walk: _Walk, region: str, reason: str) -> None:

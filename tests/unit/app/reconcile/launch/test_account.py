@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from spindown.app.offers import refresh
-from spindown.app.port import Key, Write
+from spindown.app.port import Key, RefusalKind, Write
 from spindown.contract.decision import Outcome
 from spindown.contract.row import (
     CALLS_PER_MINUTE,
@@ -18,10 +18,11 @@ from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Rung
 from spindown.memory import PortCall
-from tests.builders import minutes
+from tests.builders import a_type, minutes
 from tests.control import (
     REGION,
     STRICT,
+    ZONES,
     ControlWorld,
     a_pool_of,
     every_spot_pool,
@@ -185,3 +186,23 @@ def test_two_workloads_cannot_reserve_the_same_dollars() -> None:
 def _spend(world: ControlWorld, dollars: float) -> None:
     key = Key(partition=DEPLOYMENT_PARTITION, sort=budget_sort(world.now))
     world.table.write(Write(key=key, add={"dollars": dollars, "committed": dollars}))
+
+
+def test_a_full_quota_closes_the_class_that_it_counts_and_not_the_first_of_the_request() -> None:
+    world = with_policy(band=0.05, rank_by="price")
+    world.market.offer(
+        a_type("p6-b200.48xlarge"), region=REGION, zones=ZONES, on_demand=0.5, spot=0.20
+    )
+    refresh(world.ports)
+    for zone in ZONES:
+        world.dry(a_pool_of("g4dn.xlarge", zone))
+        pool = a_pool_of("p6-b200.48xlarge", zone)
+        world.compute.refuse_next(RefusalKind.QUOTA, "MaxSpotInstanceCountExceeded", pool=pool)
+    world.send()
+
+    decision = world.tick()
+
+    first, second = decision.attempts
+    assert {pool.partition("/")[0] for pool in first.pools} == {"g4dn.xlarge", "p6-b200.48xlarge"}
+    assert first.outcome == "quota"
+    assert list(second.instances.values()) == ["g6.xlarge/us-west-2a/spot"]
