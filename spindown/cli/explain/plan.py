@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain, islice
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +22,8 @@ from spindown.domain.ranking import Candidate, Rejection
 
 _SHOWN = 20
 _COLUMNS = ("$/h", "items/h", "from", "$/1000 items")
+#: On the narrowest screens.
+_LEAST = ("$/h", "$/1000 items")
 #: What price and cost are made of; shown where there is room for it.
 _PRICES = ("alone", "volume", "IPv4")
 _PARTS = ("work", "boot", "redo", "idle", "refund", "transfer")
@@ -96,27 +97,31 @@ class _Table:
         """Yield the table; no number in it is cut off."""
         # Asked without a limit, since a table never needs more than it is given.
         unlimited = options.update(width=_UNLIMITED)
-        for extra in (_PARTS + _PRICES, _PARTS, ()):
-            table = self._table(extra)
+        for names in (_COLUMNS + _PARTS + _PRICES, _COLUMNS + _PARTS, _COLUMNS, _LEAST):
+            table = self._table(names)
             if Measurement.get(console, unlimited, table).minimum <= options.max_width:
                 break
         yield table
 
-    def _table(self, extra: Sequence[str]) -> Table:
+    def _table(self, names: Sequence[str]) -> Table:
         table = Table(box=None, pad_edge=False)
-        table.add_column("offer", no_wrap=True)
-        for name in (*_COLUMNS, *extra):
-            table.add_column(name, justify="right")
+        table.add_column("offer", overflow="fold")
+        for name in names:
+            table.add_column(name, justify="right", overflow="fold")
         for candidate in self.candidates:
-            table.add_row(
-                str(candidate.offer),
-                f"{candidate.offer.price:.3f}" + ("~" if candidate.offer.estimated else ""),
-                f"{candidate.items_per_hour:,.0f}",
-                "measured" if candidate.measured else "prior",
-                f"{candidate.cost_per_item * 1000:.4g}",
-                *islice(chain(_part_words(candidate), _price_words(candidate)), len(extra)),
-            )
+            told = dict(zip(_COLUMNS + _PARTS + _PRICES, _words(candidate), strict=True))
+            table.add_row(str(candidate.offer), *(told[name] for name in names))
         return table
+
+
+def _words(candidate: Candidate) -> Iterator[str]:
+    """Yield what a row says in each of all columns."""
+    yield f"{candidate.offer.price:.3f}" + ("~" if candidate.offer.estimated else "")
+    yield f"{candidate.items_per_hour:,.0f}"
+    yield "measured" if candidate.measured else "prior"
+    yield f"{candidate.cost_per_item * 1000:.4g}"
+    yield from _part_words(candidate)
+    yield from _price_words(candidate)
 
 
 def _price_words(candidate: Candidate) -> Iterator[str]:
