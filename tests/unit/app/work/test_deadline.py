@@ -13,7 +13,7 @@ from spindown.app.work.claim import Declined, Outcome
 from spindown.app.work.commit import commit, complete
 from spindown.app.work.heartbeat import extend_lease
 from spindown.app.work.held import Held
-from spindown.app.work.release import release, settle_release
+from spindown.app.work.release import release, settle_rejection, settle_release
 from spindown.contract.codec import decode, encode
 from spindown.contract.job.manifest import (
     Failure,
@@ -203,21 +203,37 @@ def test_a_job_that_another_took_up_and_finished_is_not_remembered_for_its_first
     assert due(world) is None
 
 
-@pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.FAILED])
-def test_a_job_that_was_over_when_another_received_it_is_not_remembered(state: JobState) -> None:
+@pytest.mark.parametrize("end", ["completed", "given up by its owner", "lost once too often"])
+def test_a_job_that_was_over_when_another_received_it_is_not_remembered(end: str) -> None:
     world = a_world()
-    world.policy = replace(world.policy, max_failures=1)
     held = world.hold(JOB)
     silent = held.lease
-    if state is JobState.COMPLETED:
+    if end == "completed":
         commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+    elif end == "given up by its owner":
+        settle_rejection(held, "it is no good", ports=world.ports)
+    else:
+        world.policy = replace(world.policy, max_failures=1)
     world.clock.advance(world.policy.lease_duration + MINUTE)
     assert isinstance(world.claim(a_seat("i-2")), Declined)
 
     free_leases((silent,), Ledger(world.table, WORKLOAD), world.queue, now=world.clock.now())
 
-    assert world.manifest("j").state is state
+    assert world.manifest("j").state in {JobState.COMPLETED, JobState.FAILED}
     assert due(world) is None
+
+
+def test_the_lease_of_who_has_just_completed_its_job_is_its_own_to_clear() -> None:
+    world = a_world()
+    held = world.hold(JOB)
+    held = commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+    world.queue.extend(held.lease.receipt_handle, timedelta(0))
+
+    assert isinstance(world.claim(a_seat("i-2")), Declined)
+
+    assert world.lease() == held.lease
+    complete(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    assert world.lease() is None
 
 
 def test_a_job_that_is_cancelled_while_it_waits_is_remembered_no_more() -> None:
