@@ -111,6 +111,18 @@ class Tick:
         return known if known.image == self.image(region) else BreakerRow()
 
     @property
+    def budget(self) -> float | None:
+        """Return the month's USD less what launches of earlier months have still to spend of it.
+
+        Those of this workload; None: there is no budget.
+        """
+        whole, month = self.deployment.budget_per_month, rows.budget_sort(self.now)
+        if whole is None:
+            return None
+        earlier = (x for x in self.launches.values() if rows.budget_sort(x.intended_at) != month)
+        return whole - sum(launch.reserved_usd for launch in earlier)
+
+    @property
     def open_breakers(self) -> Mapping[str, BreakerRow]:
         """Return the breakers that stop launches, by their region."""
         found = {region: self.breaker(region) for region in sorted(self.breakers)}

@@ -172,10 +172,10 @@ def _suitable(offers: Sequence[Offer], weighed: Choice, tick: Tick) -> Sequence[
 
 def budget_left(tick: Tick) -> float | None:
     """Return the USD that launches may still reserve this month; None: no budget."""
-    if tick.deployment.budget_per_month is None or tick.account is None:
+    budget = tick.budget
+    if budget is None or tick.account is None:
         return None
-    committed = tick.account.budget_at(tick.now).committed
-    return max(0.0, tick.deployment.budget_per_month - committed)
+    return max(0.0, budget - tick.account.budget_at(tick.now).committed)
 
 
 def payable(tick: Tick, band: Sequence[Candidate]) -> tuple[list[Candidate], float]:

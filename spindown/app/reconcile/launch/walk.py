@@ -287,7 +287,7 @@ def _no_room(tick: Tick, intent: Launch, region: str) -> str:
 
 
 def _reserve(tick: Tick, intent: Launch) -> Write:
-    budget = tick.deployment.budget_per_month
+    budget = tick.budget
     limit = {} if budget is None else {"committed": budget - intent.reserved_usd}
     return Write(
         key=account_key(rows.budget_sort(intent.intended_at)),

@@ -1,5 +1,7 @@
 """What ceilings in dollars leave is launched, to the last worker, and not a cent more."""
 
+from dataclasses import replace
+
 import pytest
 
 from spindown.app.ledger import Ledger
@@ -114,3 +116,22 @@ def test_offers_that_cost_more_than_the_ceiling_by_themselves_are_nothing_to_buy
     world.send()
 
     assert world.tick().outcome is Outcome.NOTHING_FITS
+
+
+def test_what_was_set_aside_before_the_month_began_is_not_to_be_spent_twice() -> None:
+    budget = 1.2 * _reserved_by_eight()
+    world = ControlWorld(policy=replace(WIDE, max_workers=30), budget=budget)
+    world.clock.advance_to(world.now.replace(day=30, hour=23, minute=58))
+    world.send(8)
+    world.tick()
+    before = len(world.workers())
+    world.send(100)
+
+    decision = world.tick(minutes(3))
+
+    assert f"{world.now:%Y-%m}" == "2026-12"
+    set_aside = sum(launch.reserved_usd for launch in world.view().launches.values())
+    spent = sum(day.dollars for day in world.view().spend.values())
+    assert before == 8
+    assert len(pools(decision)) == 2
+    assert spent + set_aside <= budget
