@@ -119,7 +119,9 @@ class Tick:
         whole, month = self.deployment.budget_per_month, rows.budget_sort(self.now)
         if whole is None:
             return None
-        earlier = (x for x in self.launches.values() if rows.budget_sort(x.intended_at) != month)
+        # As read, since what this tick charges them is not in the account's rows yet either.
+        known = self.view.launches.values()
+        earlier = (launch for launch in known if rows.budget_sort(launch.intended_at) != month)
         return whole - sum(launch.reserved_usd for launch in earlier)
 
     @property

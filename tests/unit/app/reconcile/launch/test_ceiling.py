@@ -133,5 +133,5 @@ def test_what_was_set_aside_before_the_month_began_is_not_to_be_spent_twice() ->
     set_aside = sum(launch.reserved_usd for launch in world.view().launches.values())
     spent = sum(day.dollars for day in world.view().spend.values())
     assert before == 8
-    assert len(pools(decision)) == 2
+    assert len(pools(decision)) == 1
     assert spent + set_aside <= budget
