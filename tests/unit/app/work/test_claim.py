@@ -121,6 +121,17 @@ def test_clears_the_lapsed_lease_of_the_job_and_none_that_its_slot_has_taken_sin
     assert world.lease() == other
 
 
+def test_clears_a_lease_at_the_very_instant_that_it_lapses() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.presence("i-2")
+    world.clock.advance(held.lease.deadline - world.clock.now())
+
+    world.hold(seat=a_seat("i-2"))
+
+    assert world.lease() is None
+
+
 def test_leaves_the_lease_of_what_the_last_owner_works_on_now() -> None:
     world = WorkWorld()
     released = world.hold(JOB)
