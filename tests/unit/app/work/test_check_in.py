@@ -1,13 +1,14 @@
 """A worker comes up: it finds its row, checks in, and lets go what a process before it held."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from spindown.app.port import Key, Write
 from spindown.app.work.presence import Condemned, Presence
-from spindown.contract.codec import decode
+from spindown.contract.codec import decode, encode
 from spindown.contract.row import due_sort, workload_partition
 from spindown.domain.fleet import Due, WorkerState
 from spindown.error import NotFound, PreconditionFailed
@@ -134,6 +135,19 @@ def test_a_process_that_comes_back_lets_the_jobs_of_the_one_before_go_at_once() 
     row = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=due_sort("j")))
     assert row is not None
     assert decode(Due, row) == lease.put_down(0, world.clock.now())
+
+
+def test_a_lease_that_is_another_by_now_is_not_let_go() -> None:
+    world = WorkWorld()
+    before = world.hold(JOB).lease
+    later = replace(before, job_id="k")
+    key = a_seat().lease_key
+    world.just_before("transact", lambda _: world.table.write(Write(key=key, set=encode(later))))
+
+    assert unknown(world).check_in(patience=timedelta(0)).state is WorkerState.IDLE
+
+    assert world.lease() == later
+    assert world.queue.backlog().visible == 0
 
 
 @pytest.mark.parametrize("trouble", ["stale", "damaged"])
