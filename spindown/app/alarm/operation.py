@@ -92,17 +92,25 @@ def find(sight: Sight) -> Iterator[Concern]:
 
 def _breaker(sight: Sight) -> Iterator[Concern]:
     breaker = sight.breaker
-    failed = breaker.strikes or breaker.unclaimed
-    if failed and breaker.open_until is not None and breaker.open_until > sight.now:
+    is_ours = breaker.strikes or breaker.unclaimed or breaker.failed
+    if is_ours and breaker.open_until is not None and breaker.open_until > sight.now:
         where = f" in {sight.stopped_in}" if sight.stopped_in else ""
         yield Concern(
             name="breaker",
             says=f"Launching for {sight.workload}{where} is stopped: {_sentence(breaker.reason)}",
-            mend=f"read the log /spindown/{sight.deployment}/worker/{sight.workload} and the "
-            "console output of that instance, mend the image or `requirements`, and deploy: "
-            "another image closes the breaker, else one launch is tried again after an hour. If "
-            "the instance was still installing, raise `scale_up_timeout` or bake its image.",
+            mend=f"read the log /spindown/{sight.deployment}/worker/{sight.workload} and "
+            f"{_mend_of_breaker(breaker)}, and deploy: another image or other code closes the "
+            "breaker, else one launch is tried again after an hour.",
         )
+
+
+def _mend_of_breaker(breaker: BreakerRow) -> str:
+    if breaker.failed > max(breaker.strikes, breaker.unclaimed):
+        return "`spindown results --log` of a job that failed, mend the code or take such jobs out"
+    return (
+        "the console output of that instance, mend the image or `requirements` (if it was still "
+        "installing: raise `scale_up_timeout` or bake its image)"
+    )
 
 
 def _refusals(sight: Sight) -> Iterator[Concern]:

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from spindown.app.offers import price_now
 from spindown.app.port import When
+from spindown.app.reconcile.breaker import forget_silence
 from spindown.app.reconcile.journal import Bundle
-from spindown.app.reconcile.reap import close_breaker
 from spindown.app.reconcile.tick import ACCOUNT, Tick
 from spindown.app.reconcile.track import add_sample
 from spindown.app.spend import Charge, charge, join_charges
@@ -93,7 +93,7 @@ def _learn_boot(tick: Tick, worker: Worker) -> None:
     if checked_in is None or (worker.accrued_until or worker.launched_at) > checked_in:
         return
     add_sample(tick, rows.BOOT_RATE, (checked_in - worker.launched_at).total_seconds())
-    close_breaker(tick, worker.region)
+    forget_silence(tick, worker.region)
 
 
 def watch_month(tick: Tick) -> None:

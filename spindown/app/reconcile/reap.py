@@ -7,42 +7,29 @@ tick until EC2 says that it is gone.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from spindown.app.ending import end_worker, free_leases, remember_interruption
 from spindown.app.port import InstanceView, When
-from spindown.app.reconcile.launch.outcome import ADOPTED, mark_unavailable
+from spindown.app.reconcile.breaker import count_failures, count_silence, forget_other_images
 from spindown.app.reconcile.look import assumed, each_region
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import EndingRecord
-from spindown.contract.row import BreakerRow
 from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.learning import check_in_within
-from spindown.domain.reaping import (
-    Condemnation,
-    could_check_in,
-    has_left_work,
-    has_missed_check_in,
-    is_fault_of_image,
-    reap,
-)
+from spindown.domain.reaping import Condemnation, reap
 from spindown.domain.warm import kept_warm_of
 
 #: Why a row has ended whose instance EC2 does not describe.
 UNKNOWN = "EC2 does not know it any more"
-#: Launches in a row on one image that never checked in, from which launching stops.
-STRIKES = 3
 #: Ticks that may be missed before a worker that is kept warm ends by itself.
 _WARM_TICKS = 5
-#: Then one launch is tried again, unless the image has changed before.
-_BREAKER_FOR = timedelta(hours=1)
 
 
 def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
     """Condemn, terminate, end and requeue; without a look at EC2 every row is taken as running."""
-    _forget_other_images(tick)
+    forget_other_images(tick)
     _keep_warm(tick)
     seen = [assumed(w) for w in tick.workers.values()] if instances is None else instances
     reaping = reap(
@@ -64,7 +51,7 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
         reclaimed = worker.is_interrupting and worker.state is not WorkerState.CONDEMNED
         _end(tick, instance_id, reason=UNKNOWN, reclaimed=reclaimed)
     _free_abandoned(tick)
-    _count_failures(tick)
+    count_failures(tick)
     condemned = [c.instance_id for c in reaping.condemn if _condemn(tick, c)]
     doomed = [tick.workers[i] for i in (*reaping.terminate, *condemned)]
     orphans = [by_id[i] for i in reaping.orphans if not _may_be_at_work(tick, by_id[i])]
@@ -79,15 +66,6 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
     tick.notes += [f"{i} is busy past its lifetime: left alone" for i in reaping.overdue]
     _terminate(tick, [(w.region, w.instance_id) for w in doomed])
     _terminate(tick, [(i.region, i.instance_id) for i in orphans])
-
-
-def _forget_other_images(tick: Tick) -> None:
-    """Close the breakers that a deploy has mended: whoever reads their rows takes them as open."""
-    for region, known in list(tick.breakers.items()):
-        image = tick.image(region)
-        is_known = region in tick.settings.outposts
-        if is_known and known.open_until is not None and known.image != image:
-            tick.set_breaker(region, BreakerRow(image=image))
 
 
 def _keep_warm(tick: Tick) -> None:
@@ -135,89 +113,9 @@ def _condemn(tick: Tick, condemnation: Condemnation) -> bool:
         version=worker.version + 1,
     )
     tick.condemned.append(EndingRecord(instance_id=worker.instance_id, reason=condemnation.reason))
-    if condemnation.never_checked_in and _could_check_in(tick, worker):
-        mark_unavailable(tick, worker.pool, "its instance never checked in")
-        _strike(tick, worker)
+    if condemnation.never_checked_in:
+        count_silence(tick, worker)
     return True
-
-
-def _count_failures(tick: Tick) -> None:
-    """Count once each instance that has ended before it was of any use."""
-    before = tick.view.backlog
-    if before.claims != before.claims_seen:
-        # Somebody takes jobs on this code: that is over, but nothing else that stops launches.
-        for region, known in list(tick.breakers.items()):
-            if known.unclaimed >= STRIKES > known.strikes:
-                tick.set_breaker(region, BreakerRow(strikes=known.strikes, image=known.image))
-            elif known.unclaimed:
-                tick.set_breaker(region, replace(known, unclaimed=0))
-    for worker in list(tick.workers.values()):
-        if worker.miss_counted:
-            continue
-        if has_missed_check_in(worker):
-            _count_miss(tick, worker)
-        elif has_left_work(worker, tick.seen.backlog_since):
-            _note_counted(tick, worker)
-            _strike(tick, worker, unclaimed=1)
-
-
-def _note_counted(tick: Tick, worker: Worker) -> None:
-    sort = rows.worker_sort(worker.instance_id)
-    tick.workers[worker.instance_id] = replace(worker, miss_counted=True)
-    tick.journal.note(tick.ledger.change(sort, {"miss_counted": True}, when=When(exists=True)))
-
-
-def _count_miss(tick: Tick, worker: Worker) -> None:
-    """Count once that an instance ended by itself before it checked in."""
-    _note_counted(tick, worker)
-    if not _could_check_in(tick, worker):
-        return
-    mark_unavailable(tick, worker.pool, f"its instance never checked in: {worker.reason}")
-    if is_fault_of_image(worker):
-        _strike(tick, worker)
-
-
-def _could_check_in(tick: Tick, worker: Worker) -> bool:
-    """Tell whether it had a row all the time, and the ledger was there for long enough."""
-    launch = tick.launch_of(worker)
-    if launch is not None and launch.reason.startswith(ADOPTED):
-        return False
-    return could_check_in(
-        worker.launched_at,
-        worker.ended_at or tick.now,
-        tick.seen.watched_since,
-        check_in_within(tick.knowledge, tick.policy),
-    )
-
-
-def _strike(tick: Tick, worker: Worker, *, unclaimed: int = 0) -> None:
-    """Count a launch that came to nothing; three in a row on one image stop launching."""
-    region = worker.region
-    known = tick.breaker(region)
-    strikes, left = known.strikes + 1 - unclaimed, known.unclaimed + unclaimed
-    tick.tally.check_ins_missed += 1 - unclaimed
-    counted = replace(known, strikes=strikes, unclaimed=left, image=tick.image(region))
-    what, count = (
-        ("checked in and ended without a job although work waited", left)
-        if unclaimed
-        else ("never checked in", strikes)
-    )
-    if count >= STRIKES:
-        reason = (
-            f"{count} instances in a row {what}, the last one {worker.instance_id}:"
-            " look at its console output and at the image, then deploy a mended one"
-        )
-        counted = replace(counted, open_until=tick.now + _BREAKER_FOR, reason=reason)
-    tick.set_breaker(region, counted)
-
-
-def close_breaker(tick: Tick, region: str) -> None:
-    """Forget strikes, since an instance has checked in; that it takes jobs is yet to be seen."""
-    known = tick.breaker(region)
-    if known.strikes >= STRIKES > known.unclaimed:
-        tick.set_breaker(region, BreakerRow(unclaimed=known.unclaimed, image=known.image))
-    elif known.strikes:
-        tick.set_breaker(region, replace(known, strikes=0))
 
 
 def _terminate(tick: Tick, instances: Sequence[tuple[str, str]]) -> None:

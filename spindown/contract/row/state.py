@@ -85,6 +85,10 @@ class BreakerRow:
     strikes: int = 0
     #: Instances that checked in and ended without a job, though work waited.
     unclaimed: int = 0
+    #: Instances that ended since all their last jobs had failed, while no item was done.
+    failed: int = 0
+    #: Items of the days at hand that were done when the last of those was counted.
+    items_done: int = 0
     open_until: datetime | None = None
     reason: str = ""
     #: Template versions, subnets and code digest that the strikes belong to.

@@ -97,6 +97,15 @@ def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
     )
 
 
+def has_failed_all(worker: Worker) -> bool:
+    """Tell whether a worker took jobs and ended since its last ones had all failed."""
+    return (
+        worker.state is WorkerState.ENDED
+        and worker.claimed_at is not None
+        and worker.unfit_at is not None
+    )
+
+
 def is_fault_of_image(worker: Worker) -> bool:
     """Tell whether what ended an instance may be in its image, code or account, not in EC2."""
     return not worker.reason.startswith(_FAULT_OF_EC2)

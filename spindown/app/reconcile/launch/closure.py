@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from spindown.app.reconcile.breaker import STRIKES
 from spindown.app.reconcile.launch.outcome import backing_off_until
-from spindown.app.reconcile.reap import STRIKES
 from spindown.app.reconcile.tick import Tick
 from spindown.domain.ranking import Closure
 
@@ -27,7 +27,7 @@ def _closure(tick: Tick, region: str) -> Closure | None:
     unproven = [
         w
         for w in tick.workers.values()
-        if w.region == region and w.is_live and w.claimed_at is None
+        if w.region == region and w.is_live and (w.claimed_at is None or breaker.failed >= STRIKES)
     ]
     if unproven and is_on_trial(tick, region):
         trial = unproven[0].instance_id
@@ -39,4 +39,4 @@ def _closure(tick: Tick, region: str) -> Closure | None:
 def is_on_trial(tick: Tick, region: str) -> bool:
     """Tell whether the last instances of the image there all failed: then one launch tries it."""
     breaker = tick.breaker(region)
-    return max(breaker.strikes, breaker.unclaimed) >= STRIKES
+    return max(breaker.strikes, breaker.unclaimed, breaker.failed) >= STRIKES

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from spindown.app.port import Key, Write
 from spindown.contract import row as rows
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.settings import RunSettings
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from tests.builders import minutes
-from tests.control import AWAY, REGION, ControlWorld, with_policy
+from tests.control import AWAY, REGION, WORKLOAD, ControlWorld, with_policy
 
 #: What a launch is made of in the region: its template, its subnets, the code.
 IMAGE = "lt-1@3 subnet-a subnet-b abc"
@@ -137,6 +138,65 @@ def test_instances_that_come_up_and_end_without_a_job_open_the_breaker() -> None
     world.claim(trial)
     assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
     assert world.view().breaker.unclaimed == 0
+
+
+def _fails_all(world: ControlWorld, decision: Decision) -> int:
+    """Let each instance of a decision take a job, find itself no good and power off."""
+    found = [i for a in decision.attempts for i in a.instances]
+    for instance_id in found:
+        world.check_in(instance_id)
+        lease = world.claim(instance_id)
+        world.queue.extend(lease.receipt_handle, minutes(0))
+        world.remove(rows.lease_sort(instance_id, 0))
+        marks = {"unfit_at": world.now, "draining_at": world.now, "reason": "all jobs failed"}
+        world.change(instance_id, state=WorkerState.IDLE, busy_slots=0, **marks)
+        world.compute.power_off(instance_id)
+    return len(found)
+
+
+def _does_items(world: ControlWorld, items: int) -> None:
+    key = Key(partition=rows.workload_partition(WORKLOAD), sort=rows.spend_sort(world.now))
+    world.table.write(Write(key=key, add={"items": items}))
+
+
+def test_workers_whose_jobs_all_fail_open_the_breaker_until_an_item_is_done() -> None:
+    world = with_policy(max_workers=1)
+    world.send(40)
+
+    launched = 0
+    for _ in range(45):
+        decision = world.tick(minutes(1))
+        launched += _fails_all(world, decision)
+
+    assert launched == 3
+    assert decision.outcome is Outcome.STOPPED
+    assert "3 instances in a row ended since all their last jobs had failed" in decision.summary
+    assert world.metric("BreakerOpen") == 1
+    assert sum(world.metrics.values("CheckInsMissed")) == 0
+    # After an hour one tries again, and no other while nobody knows how it fares.
+    world.settings.deploy(replace(world.workload_settings(), policy=Policy(max_workers=9)))
+    tried = world.tick(minutes(60))
+    (trial,) = [i for a in tried.attempts for i in a.instances]
+    world.check_in(trial)
+    world.claim(trial)
+    assert "tries the image anew" in world.tick(minutes(1)).summary
+    _does_items(world, 1)
+    assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
+    assert world.view().breaker.failed == 0
+
+
+def test_an_item_that_is_done_between_two_failing_workers_counts_for_the_image() -> None:
+    world = with_policy(max_workers=1)
+    world.send(40)
+    failed: list[int] = []
+    while len(failed) < 4:
+        if _fails_all(world, world.tick(minutes(1))):
+            world.tick(minutes(1))
+            failed.append(world.view().breaker.failed)
+            if len(failed) == 2:
+                _does_items(world, 5)
+
+    assert failed == [1, 2, 1, 2]
 
 
 def test_a_worker_that_finds_no_job_left_is_no_strike_against_its_image() -> None:
