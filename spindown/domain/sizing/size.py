@@ -144,8 +144,7 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
         wanted = best.workers if best and patience.slots else min(patience.slots, 1)
         if patience.until is not None and not wanted:
             hold_until = patience.until
-            messages = f"{backlog.visible} of {policy.scale_up_threshold} messages"
-            reason = f"{messages}: held until {hold_until:%H:%M:%S}"
+            reason = f"{_held(backlog, policy)}: held until {hold_until:%H:%M:%S}"
         elif wanted:
             reason = _why_now(patience)
     # A worker kept warm is wanted with or without work, so no hold applies to it.
@@ -171,6 +170,12 @@ def _why_now(patience: Patience) -> str:
     if patience.is_crowded:
         return f"{patience.late_jobs} jobs want {patience.slots} slots, more than there is room for"
     return f"{_jobs(patience.late_jobs)} would start too late if this waited a tick"
+
+
+def _held(backlog: Backlog, policy: Policy) -> str:
+    if backlog.visible < policy.scale_up_threshold:
+        return f"{backlog.visible} of {policy.scale_up_threshold} messages"
+    return f"{_jobs(backlog.visible)} can wait"
 
 
 def _jobs(count: int) -> str:

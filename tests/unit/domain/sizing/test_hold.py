@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spindown.domain.learning import Knowledge
 from spindown.domain.sizing import latest_launch, waited_for
-from tests.builders import NOW, a_worker, minutes
+from tests.builders import NOW, a_patience, a_worker, minutes
 from tests.unit.domain.sizing.demand import HELD, KNOWLEDGE, POLICY, busy, sized
 
 
@@ -44,6 +44,14 @@ def test_a_hold_says_how_much_work_there_is_and_until_when_it_waits() -> None:
     assert due.reason == "3 jobs would start too late if this waited a tick"
     one = sized(1, policy=HELD, waited=minutes(22))
     assert one.reason == "1 job would start too late if this waited a tick"
+
+
+def test_a_hold_of_as_much_work_as_is_due_at_once_says_that_it_can_wait() -> None:
+    patient = a_patience(slots=0, late_jobs=0, until=NOW + minutes(4))
+
+    assert (
+        sized(14, policy=POLICY, patience=patient).reason == "14 jobs can wait: held until 12:04:00"
+    )
 
 
 @given(
