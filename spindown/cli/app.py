@@ -1,7 +1,10 @@
 """Every command of ``spindown``, each in a module of its name; ``watch`` is beside ``status``."""
 
+from typing import Annotated
+
 import typer
 
+from spindown import __version__
 from spindown.cli import demo, doctor, drain, local, policy
 from spindown.cli.advise import command as advise
 from spindown.cli.batch import cancel, redrive, results, submit
@@ -11,11 +14,31 @@ from spindown.cli.simulate import command as simulate
 
 app = typer.Typer(
     name="spindown",
-    help="GPUs spin up when work arrives and are gone when it is done.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(is_asked: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if is_asked:
+        print(f"spindown {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def spindown(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """GPUs spin up when work arrives and are gone when it is done."""
+
+
 app.command("init")(init.init)
 app.command("submit")(submit.submit)
 app.command("results")(results.results)

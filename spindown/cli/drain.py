@@ -42,18 +42,19 @@ def drain(
         session.workload(name)
     ports = session.control_ports()
     if now and not yes:
-        _ask([read_remainder(name, ports) for name in names])
+        confirm_end([read_remainder(name, ports) for name in names])
     _begin(session, names, ports)
     follow(Console(), _looks(names, ports, now=now, every=every))
 
 
-def _ask(left: Sequence[Remainder]) -> None:
+def confirm_end(left: Sequence[Remainder]) -> None:
+    """Ask before instances are terminated; raise `typer.Abort` for a no."""
     instances = sum(len(remainder.instances) for remainder in left)
     busy = sum(len(entry.leases) for remainder in left for entry in remainder.workers)
-    typer.confirm(
-        f"Terminate {instances} instances? {busy} jobs begin again from their last commit",
-        abort=True,
-    )
+    if instances:
+        what = "1 instance" if instances == 1 else f"{instances} instances"
+        jobs = "1 job begins" if busy == 1 else f"{busy} jobs begin"
+        typer.confirm(f"Terminate {what}? {jobs} again from the last commit", abort=True)
 
 
 def _begin(session: Session, names: Sequence[str], ports: ControlPorts) -> None:

@@ -152,7 +152,8 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
             yield words
     bad_rows = view.bad_rows + account.bad_rows
     if bad_rows:
-        yield f"{len(bad_rows)} ledger rows cannot be read: {bad_rows[0]}"
+        number = "1 ledger row" if len(bad_rows) == 1 else f"{len(bad_rows)} ledger rows"
+        yield f"{number} cannot be read: {bad_rows[0]}"
 
 
 def _quota_words(quota: QuotaRow) -> str:

@@ -1,11 +1,14 @@
 """What the drain command takes, and what it shows of a fleet that ends."""
 
+from io import StringIO
+
 import pytest
 
 from spindown.app.drain import Remainder
 from spindown.app.explain.status import WorkerStatus
+from spindown.app.reconcile.look import assumed
 from spindown.cli.app import app
-from spindown.cli.drain import render_remainder
+from spindown.cli.drain import confirm_end, render_remainder
 from spindown.domain.fleet import WorkerState
 from spindown.error import BadInput
 from tests.builders import NOW, a_lease, a_worker
@@ -42,3 +45,37 @@ def test_says_when_nothing_runs() -> None:
     )
 
     assert render_remainder(remainder).plain == "ocr: nothing runs"
+
+
+@pytest.mark.parametrize(
+    ("instances", "question"),
+    [
+        (("i-1",), "Terminate 1 instance? 1 job begins again from the last commit"),
+        (("i-1", "i-2"), "Terminate 2 instances? 1 job begins again from the last commit"),
+        ((), ""),
+    ],
+)
+def test_asks_before_it_ends_instances_and_only_if_there_are_any(
+    instances: tuple[str, ...],
+    question: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO("y\n"))
+    lease = a_lease(instance_id="i-1", job_id="j-7")
+    worker = WorkerStatus(worker=a_worker("i-1", state=WorkerState.BUSY), leases=(lease,))
+
+    confirm_end(
+        [
+            Remainder(
+                workload="ocr",
+                at=NOW,
+                is_heard=True,
+                launching=0,
+                workers=(worker,) if instances else (),
+                instances=tuple(assumed(a_worker(each)) for each in instances),
+            )
+        ]
+    )
+
+    assert capsys.readouterr().out.partition(" [")[0] == question

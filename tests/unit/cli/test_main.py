@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, SSOTokenLoadError
 
+from spindown import __version__
 from spindown.aws.error import translated
 from spindown.cli.main import main
 from spindown.cli.mistake import tell
@@ -299,6 +300,14 @@ def test_help_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert not ended.value.code
     assert "--json" in capsys.readouterr().out
+
+
+def test_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+
+    assert not ended.value.code
+    assert capsys.readouterr().out == f"spindown {__version__}\n"
 
 
 def test_python_knows_the_command_too_where_nothing_has_put_it_on_the_path() -> None:

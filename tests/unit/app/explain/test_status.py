@@ -183,7 +183,7 @@ def test_names_what_a_person_must_mend() -> None:
     assert [trouble.split(":")[0] for trouble in status.troubles] == [
         "launching is stopped",
         "the live policy is refused",
-        "1 ledger rows cannot be read",
+        "1 ledger row cannot be read",
     ]
     assert "1 in the dead-letter queue" in screen_of(status)
 
