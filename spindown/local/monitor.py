@@ -19,6 +19,11 @@ _LOGGER = logging.getLogger(__name__)
 _NAMESPACE = "AWS/SQS"
 _PRINCIPAL = "lambda.alarms.cloudwatch.amazonaws.com"
 _MINUTE_SECONDS = 60
+#: How far metrics and logs go back, so that a system that runs overnight stays as it is: this long,
+#: or as many local minutes, which is further than an alarm of a day looks back.
+_KEPT_FOR = timedelta(hours=2)
+_KEPT_MINUTES = 1500
+_SWEPT_EVERY = timedelta(minutes=5)
 
 #: Invokes a function asynchronously, as CloudWatch and EventBridge do.
 Invoke = Callable[[str, str, bytes], None]
@@ -40,6 +45,8 @@ class Monitor:
         self._minute = tick.total_seconds()
         self._invoke = invoke
         self._clock = clock
+        self._kept_for = max(_KEPT_FOR, _KEPT_MINUTES * tick)
+        self._swept_at = clock()
 
     def publish(self) -> None:
         """Publish the depth of every queue, by its QueueName."""
@@ -58,9 +65,17 @@ class Monitor:
     def evaluate(self) -> None:
         """Bring every alarm on one metric and a fixed threshold to the state its data calls for."""
         self.publish()
+        self.sweep()
         for alarm in emulator.alarms(self._region):
             if alarm.get("MetricName") and alarm["ComparisonOperator"] in rule.COMPARISONS:
                 self._evaluate(alarm)
+
+    def sweep(self) -> None:
+        """Forget the metrics and logs of long ago, now and then."""
+        now = self._clock()
+        if now - self._swept_at >= _SWEPT_EVERY:
+            self._swept_at = now
+            emulator.forget_before(self._region, now - self._kept_for)
 
     def _evaluate(self, alarm: Mapping[str, Any]) -> None:
         now = self._clock()

@@ -13,11 +13,20 @@ from spindown.aws.traffic import CloudWatchTrafficHistory
 from spindown.error import BadInput
 from spindown.local import emulator
 from spindown.local.gateway import bind
+from spindown.local.monitor import Monitor
 from spindown.local.system import LocalSystem
 from tests.local.waiting import until
 from tests.local.world import ROLE, Recorder, a_system, launch, write_config
 
 TICK = timedelta(seconds=0.4)
+
+SENT_AND_DEPTHS = {
+    "ApproximateNumberOfMessagesVisible",
+    "ApproximateNumberOfMessagesNotVisible",
+    "ApproximateNumberOfMessagesDelayed",
+    "ApproximateAgeOfOldestMessage",
+    "NumberOfMessagesSent",
+}
 
 #: Reads its own id from the metadata service as a worker does, then powers itself off.
 GUEST = """
@@ -142,14 +151,7 @@ def test_the_metrics_of_a_queue_are_those_that_sqs_publishes(system: LocalSystem
         asked = [{"Name": "QueueName", "Value": "measured"}]
         return {one["MetricName"] for one in metrics(Dimensions=asked)["Metrics"]}
 
-    expected = {
-        "ApproximateNumberOfMessagesVisible",
-        "ApproximateNumberOfMessagesNotVisible",
-        "ApproximateNumberOfMessagesDelayed",
-        "ApproximateAgeOfOldestMessage",
-        "NumberOfMessagesSent",
-    }
-    assert until(lambda: names() == expected)
+    assert until(lambda: names() == SENT_AND_DEPTHS)
 
 
 def test_a_queue_remembers_what_was_sent_to_it_as_cloudwatch_does(system: LocalSystem) -> None:
@@ -166,6 +168,36 @@ def test_a_queue_remembers_what_was_sent_to_it_as_cloudwatch_does(system: LocalS
         "remembered", since=now - timedelta(hours=1), until=now + timedelta(minutes=1)
     )
     assert sum(each.messages for each in past) == 4
+
+
+def test_what_is_long_past_is_forgotten_but_the_traffic(
+    system: LocalSystem, recorder: Recorder
+) -> None:
+    sqs, logs = system.client("sqs"), system.client("logs")
+    url = sqs.create_queue(QueueName="long-ago")["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="work")
+    system.client("lambda").invoke(FunctionName=recorder.arn, Payload=b"{}")
+    group = f"/aws/lambda/{recorder.arn.rpartition(':')[2]}"
+    at = [system.market.now()]
+    monitor = Monitor(region="us-east-1", tick=TICK, invoke=print, clock=lambda: at[0])
+
+    def left() -> tuple[set[str], int]:
+        asked = [{"Name": "QueueName", "Value": "long-ago"}]
+        metrics = system.client("cloudwatch").list_metrics(Dimensions=asked)["Metrics"]
+        streams = logs.describe_log_streams(logGroupName=group)["logStreams"]
+        return {each["MetricName"] for each in metrics}, len(streams)
+
+    def put() -> None:
+        emulator.put_metric("us-east-1", "Spindown", "Items", 1.0, {"QueueName": "long-ago"})
+        monitor.evaluate()
+
+    system.gateway.call(put)
+    assert left() == ({*SENT_AND_DEPTHS, "Items"}, 1)
+    at[0] += timedelta(hours=3)
+    system.gateway.call(monitor.evaluate)
+    names, streams = left()
+    # The system's own monitor goes on measuring depths.
+    assert ("Items" in names, "NumberOfMessagesSent" in names, streams) == (False, True, 0)
 
 
 def test_a_schedule_fires_its_input_at_the_local_pace(

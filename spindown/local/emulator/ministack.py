@@ -1,27 +1,20 @@
-"""MiniStack, embedded: every touch of its private API is in this file.
+"""MiniStack's services but CloudWatch: its start, queues, functions, events, schedules."""
 
-It has one state for the process, so there is one local system in a process at a time. What it
-leaves out (queue metrics, alarms by dimensions, alarm actions on functions, metrics embedded in
-log lines) is added by `monitor` and `schedule` through the functions below, and what it does in
-another way is switched off. All of them must be called on the event loop that serves `app`.
-
-Pinned: ministack==1.5.33. Each function has a test that fails when that API changes.
-"""
-
-# Private members are this file's subject; imports wait for `load`, since MiniStack reads the
+# Private members are this package's subject; imports wait for `load`, since MiniStack reads the
 # environment when it is imported.
 # ruff: noqa: PLC0415, SLF001
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
-from spindown.local.alarm import embedded_metrics
+from spindown.local.emulator.scope import in_region
+from spindown.local.emulator.telemetry import SENT, recording
 from spindown.local.environment import ACCOUNT
 from spindown.local.market.wire.asgi import App
 
@@ -73,7 +66,7 @@ def load(port: int) -> App:
     eventbridge._dispatch_to_event_bus = _forwarding(
         getattr(eventbridge._dispatch_to_event_bus, "original", eventbridge._dispatch_to_event_bus)
     )
-    cloudwatch_logs._append_log_events = _recording(
+    cloudwatch_logs._append_log_events = recording(
         getattr(cloudwatch_logs._append_log_events, "original", cloudwatch_logs._append_log_events)
     )
     app: App = gateway.app
@@ -117,7 +110,7 @@ def _counting(send: Any) -> Any:
         answer = send(data, url)
         name = sqs._get_q(data.get("QueueUrl", url))["name"]
         dimensions = {"QueueName": name}
-        cloudwatch.record_metric("AWS/SQS", "NumberOfMessagesSent", 1.0, dimensions=dimensions)
+        cloudwatch.record_metric("AWS/SQS", SENT, 1.0, dimensions=dimensions)
         return answer
 
     send_and_count.original = send  # type: ignore[attr-defined]
@@ -139,19 +132,11 @@ def _forwarding(dispatch: Any) -> Any:
             return
         source = f"{rule.get('EventBusName', 'default')}/{rule.get('Name')}"
         bus = spec.resource.partition("/")[2]
-        with _in_region(spec.region):
+        with in_region(spec.region):
             eventbridge._dispatch_event({**event, "EventBusName": bus, "_DispatchPath": [source]})
 
     forward.original = dispatch  # type: ignore[attr-defined]
     return forward
-
-
-@contextmanager
-def _in_region(region: str) -> Iterator[None]:
-    from ministack.core.responses import request_scope
-
-    with request_scope(ACCOUNT, region):
-        yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +159,7 @@ def queue_depths(region: str, now: datetime) -> tuple[QueueDepth, ...]:
     from ministack.services import sqs
 
     depths = []
-    with _in_region(region):
+    with in_region(region):
         for queue in list(sqs._queues.values()):
             sqs._refresh_counts(queue)
             attributes = queue["attributes"]
@@ -195,62 +180,11 @@ def queue_depths(region: str, now: datetime) -> tuple[QueueDepth, ...]:
     return tuple(depths)
 
 
-def put_metric(
-    region: str, namespace: str, name: str, value: float, dimensions: Mapping[str, str]
-) -> None:
-    """Store one data point as of now, AWS's own namespaces included."""
-    from ministack.services import cloudwatch
-
-    with _in_region(region):
-        cloudwatch.record_metric(namespace, name, value, dimensions=dict(dimensions))
-
-
-def alarms(region: str) -> tuple[Mapping[str, Any], ...]:
-    """Return every metric alarm as PutMetricAlarm made it, with its state."""
-    from ministack.services import cloudwatch
-
-    with _in_region(region):
-        return tuple(dict(alarm) for alarm in cloudwatch._alarms.values())
-
-
-def statistic(region: str, alarm: Mapping[str, Any], *, after: float, until: float) -> float | None:
-    """Return the alarm's statistic over (after, until], by its dimensions; None without data.
-
-    The bounds are seconds since the epoch.
-    """
-    from ministack.services import cloudwatch
-
-    dimensions = {one["Name"]: one["Value"] for one in alarm["Dimensions"]}
-    key = (alarm["Namespace"], alarm["MetricName"], cloudwatch._dims_key(dimensions))
-    with _in_region(region):
-        stored = cloudwatch._metrics.get(key) or []
-    points = [one for one in reversed(stored) if after < one["Timestamp"] <= until]
-    if not points:
-        return None
-    name = alarm.get("ExtendedStatistic") or alarm["Statistic"]
-    value = cloudwatch._stat_value(cloudwatch._calc_stats(points), name, points)
-    return None if value is None else float(value)
-
-
-def set_alarm_state(region: str, name: str, state: str, reason: str, data: str) -> None:
-    """Move an alarm to a state with its history and SNS actions, as SetAlarmState does."""
-    from ministack.services import cloudwatch
-
-    wanted = {
-        "AlarmName": name,
-        "StateValue": state,
-        "StateReason": reason,
-        "StateReasonData": data,
-    }
-    with _in_region(region):
-        cloudwatch._set_alarm_state({}, wanted, is_cbor=False, is_json=True)
-
-
 def may_invoke(region: str, function_arn: str, *, principal: str, source_arn: str) -> bool:
     """Tell whether a function's resource policy lets a service invoke it on behalf of a source."""
     from ministack.services import lambda_svc
 
-    with _in_region(region):
+    with in_region(region):
         found = lambda_svc.function_policy_for_arn(function_arn)
     statements: Sequence[Mapping[str, Any]] = found[0].get("Statement", []) if found else []
     return any(
@@ -279,7 +213,7 @@ def put_event(
         "Detail": json.dumps(dict(detail)),
         "Resources": resources,
     }
-    with _in_region(region):
+    with in_region(region):
         eventbridge._put_events({"Entries": [entry]}, allow_aws_source=True)
 
 
@@ -299,24 +233,3 @@ def rate_seconds(expression: str) -> int | None:
 
     seconds: int | None = eventbridge._parse_rate_seconds(expression)
     return seconds
-
-
-def _recording(append: Any) -> Any:
-    """Return the log store's append that also extracts embedded metrics, as CloudWatch does."""
-
-    def append_and_extract(stream: Any, events: Sequence[Mapping[str, Any]]) -> None:
-        append(stream, events)
-        for event in events:
-            if '"_aws"' in event["message"]:
-                _extract(event["message"])
-
-    append_and_extract.original = append  # type: ignore[attr-defined]
-    return append_and_extract
-
-
-def _extract(message: str) -> None:
-    from ministack.services import cloudwatch
-
-    for namespace, name, dimensions, value, at in embedded_metrics(message):
-        values = value if isinstance(value, list) else None
-        cloudwatch._store_datum(namespace, name, dimensions, at, "None", value, values, None, None)
