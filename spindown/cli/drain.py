@@ -41,20 +41,22 @@ def drain(
     for name in names:
         session.workload(name)
     ports = session.control_ports()
-    if now and not yes:
-        confirm_end([read_remainder(name, ports) for name in names])
+    question = say_end([read_remainder(name, ports) for name in names]) if now and not yes else ""
+    if question:
+        typer.confirm(question, abort=True)
     _begin(session, names, ports)
     follow(Console(), _looks(names, ports, now=now, every=every))
 
 
-def confirm_end(left: Sequence[Remainder]) -> None:
-    """Ask before instances are terminated; raise `typer.Abort` for a no."""
+def say_end(left: Sequence[Remainder]) -> str:
+    """Return the question before instances are terminated; "": there are none."""
     instances = sum(len(remainder.instances) for remainder in left)
     busy = sum(len(entry.leases) for remainder in left for entry in remainder.workers)
-    if instances:
-        what = "1 instance" if instances == 1 else f"{instances} instances"
-        jobs = "1 job begins" if busy == 1 else f"{busy} jobs begin"
-        typer.confirm(f"Terminate {what}? {jobs} again from the last commit", abort=True)
+    if not instances:
+        return ""
+    what = "1 instance" if instances == 1 else f"{instances} instances"
+    jobs = "1 job begins" if busy == 1 else f"{busy} jobs begin"
+    return f"Terminate {what}? {jobs} again from the last commit"
 
 
 def _begin(session: Session, names: Sequence[str], ports: ControlPorts) -> None:

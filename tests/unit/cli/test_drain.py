@@ -1,14 +1,12 @@
 """What the drain command takes, and what it shows of a fleet that ends."""
 
-from io import StringIO
-
 import pytest
 
 from spindown.app.drain import Remainder
 from spindown.app.explain.status import WorkerStatus
 from spindown.app.reconcile.look import assumed
 from spindown.cli.app import app
-from spindown.cli.drain import confirm_end, render_remainder
+from spindown.cli.drain import render_remainder, say_end
 from spindown.domain.fleet import WorkerState
 from spindown.error import BadInput
 from tests.builders import NOW, a_lease, a_worker
@@ -56,16 +54,12 @@ def test_says_when_nothing_runs() -> None:
     ],
 )
 def test_asks_before_it_ends_instances_and_only_if_there_are_any(
-    instances: tuple[str, ...],
-    question: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    instances: tuple[str, ...], question: str
 ) -> None:
-    monkeypatch.setattr("sys.stdin", StringIO("y\n"))
     lease = a_lease(instance_id="i-1", job_id="j-7")
     worker = WorkerStatus(worker=a_worker("i-1", state=WorkerState.BUSY), leases=(lease,))
 
-    confirm_end(
+    said = say_end(
         [
             Remainder(
                 workload="ocr",
@@ -78,4 +72,4 @@ def test_asks_before_it_ends_instances_and_only_if_there_are_any(
         ]
     )
 
-    assert capsys.readouterr().out.partition(" [")[0] == question
+    assert said == question
