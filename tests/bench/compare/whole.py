@@ -85,6 +85,8 @@ def wholes(results: Results, found: Wholes) -> str:
     """Return the table of all rows of S1 to S5, and its geometric means."""
     head = ["scenario, promise", "parts", "integral / L2", "best / L2", "found / L2"]
     head += ["ours / best", "ours / found"]
+    if not any(CASES[name].is_main for name in results):
+        return ""
     rows, means, told_plainly = [], [], []
     for minutes in PROMISES:
         promise = f"{minutes:.0f} min"
@@ -101,7 +103,7 @@ def wholes(results: Results, found: Wholes) -> str:
         mean = [_mean(column) for column in columns]
         means.append([f"S1 to S5, geometric mean, {promise}", "", "", *map(_told, mean)])
         told_plainly.append(_plainly(minutes, mean))
-    return "\n".join([grid(head, [*rows, *means]), *told_plainly]) if rows else ""
+    return "\n".join([grid(head, [*rows, *means]), *told_plainly])
 
 
 def _plainly(minutes: float, mean: Sequence[float | None]) -> str:
