@@ -115,6 +115,8 @@ def test_a_group_that_has_its_slots_hides_no_later_one() -> None:
 def test_of_slots_that_are_needed_those_that_can_wait_do() -> None:
     # One is due in three minutes; the eleven of both groups need two slots, one of them later.
     assert asked((1, 7), (10, 0)).slots == 1
+    # Four are past saving, and two slots will have started them one boot after the launch.
+    assert asked((4, 60), (28, 0)).slots == 2
     # Of 20 s each: a slot does 23 now and 20 a tick later; five do 110 if four start now.
     assert asked((110, 0), policy=replace(POLICY, throughput_estimate=180.0)).slots == 4
 
@@ -158,7 +160,7 @@ def test_a_late_backlog_asks_for_no_slot_for_each_job() -> None:
     ("waited", "margin", "slots"),
     [
         pytest.param(7.4, 0, 4, id="up in time for one job each"),
-        pytest.param(7.6, 0, 2, id="no longer up in time"),
+        pytest.param(7.505, 0, 2, id="no longer up in time"),
         pytest.param(3, 4.5, 4, id="in time for the promise, though not for the margin"),
         pytest.param(9.4, -2, 4, id="in time with what was held in reserve"),
         pytest.param(9.6, -2, 2, id="not even then"),
