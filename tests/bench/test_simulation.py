@@ -11,7 +11,6 @@ nothing; on a machine that others use they are still up to twice what they are o
 
 from collections.abc import Callable
 from cProfile import Profile
-from dataclasses import replace
 from datetime import timedelta
 from pstats import Stats
 from time import process_time
@@ -26,8 +25,8 @@ from tests.bench.record import record
 
 pytestmark = pytest.mark.bench
 
-#: A drain target that keeps the 95th percentile of the waits near ten minutes.
-PROMPT = Policy(drain_within=timedelta(minutes=8), start_within=timedelta(minutes=4))
+#: The promise under which what people run is compared (docs/benchmarks.md).
+TEN_MINUTES = Policy(start_within=timedelta(minutes=10), drain_within=timedelta(minutes=20))
 
 
 def an_office_month() -> SimScenario:
@@ -62,10 +61,10 @@ def test_an_office_month_against_what_people_run() -> None:
     scenario = an_office_month()
     warm = simulate_baseline(scenario, BASELINES["warm"], 1)
     classic = simulate_baseline(scenario, BASELINES["classic-alarm"], 1)
-    prompt, prompt_wall = timed(lambda: simulate(scenario, PROMPT, 1))
-    patient, patient_wall = timed(lambda: simulate(scenario, Policy(), 1))
+    ours, ours_seconds = timed(lambda: simulate(scenario, TEN_MINUTES, 1))
+    shipped, shipped_seconds = timed(lambda: simulate(scenario, Policy(), 1))
 
-    named = {"warm": warm, "classic": classic, "prompt": prompt, "patient": patient}
+    named = {"warm": warm, "classic": classic, "ten_minutes": ours, "defaults": shipped}
     figures = {
         f"{name}_{key}": value for name, each in named.items() for key, value in told(each).items()
     }
@@ -73,15 +72,17 @@ def test_an_office_month_against_what_people_run() -> None:
         "simulation",
         {
             **figures,
-            "warm_over_prompt": round(warm.dollars / prompt.dollars, 2),
-            "classic_over_prompt": round(classic.dollars / prompt.dollars, 2),
-            "prompt_wall_s": round(prompt_wall, 1),
-            "patient_wall_s": round(patient_wall, 1),
+            "warm_over_ten_minutes": round(warm.dollars / ours.dollars, 2),
+            "classic_over_ten_minutes": round(classic.dollars / ours.dollars, 2),
+            "ten_minutes_cpu_s": round(ours_seconds, 1),
+            "defaults_cpu_s": round(shipped_seconds, 1),
         },
     )
     assert all(each.jobs_done == each.jobs for each in named.values())
-    assert warm.dollars / prompt.dollars >= 11
-    assert classic.dollars / prompt.dollars >= 1.8
+    assert ours.wait.p95 <= TEN_MINUTES.start_within.total_seconds()
+    assert shipped.wait.p95 <= Policy().start_within.total_seconds()
+    assert warm.dollars / ours.dollars >= 11
+    assert classic.dollars / ours.dollars >= 1.8
 
 
 def a_stream(days: float) -> SimScenario:
@@ -132,7 +133,9 @@ DAYS, MONTH_DAYS = 3, 30
 
 
 def test_a_month_of_four_thousand_jobs_a_day() -> None:
-    policy = replace(PROMPT, max_workers=64)
+    policy = Policy(
+        start_within=timedelta(minutes=4), drain_within=timedelta(minutes=8), max_workers=64
+    )
     result, wall = timed(lambda: simulate(a_stream(DAYS), policy, 1))
 
     record(
