@@ -185,6 +185,21 @@ def test_workers_whose_jobs_all_fail_open_the_breaker_until_an_item_is_done() ->
     assert world.view().breaker.failed == 0
 
 
+def test_a_long_job_that_is_on_its_way_keeps_no_other_from_trying() -> None:
+    world = with_policy(max_workers=2, max_lifetime=minutes(600))
+    busy = world.launched()
+    world.claim(busy.instance_id)
+    world.send(40)
+    for _ in range(45):
+        _fails_all(world, world.tick(minutes(1)))
+        world.change(busy.instance_id, heartbeat_at=world.now)
+    assert world.view().breaker.failed == 3
+
+    world.clock.advance(minutes(59))
+    world.change(busy.instance_id, heartbeat_at=world.now)
+    assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
+
+
 def test_an_item_that_is_done_between_two_failing_workers_counts_for_the_image() -> None:
     world = with_policy(max_workers=1)
     world.send(40)
