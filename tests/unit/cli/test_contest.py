@@ -9,6 +9,7 @@ import pytest
 
 from spindown.cli.simulate.contest import baselines, frontier, ours, run_contest
 from spindown.domain.policy import Policy
+from tests.local.waiting import until
 from tests.simulator.scene import HOUR, a_scenario, an_arrival
 
 SCENARIO = a_scenario(an_arrival(), an_arrival(at=HOUR), length=2 * HOUR)
@@ -47,4 +48,5 @@ def test_a_ctrl_c_ends_all_simulations_at_once() -> None:
         )
 
     assert time.monotonic() - began[0] < 20.0
-    assert multiprocessing.active_children() == []
+    # They are dead; the pool's own thread may still be taking note of it.
+    assert until(lambda: not multiprocessing.active_children())
