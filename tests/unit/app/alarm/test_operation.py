@@ -272,15 +272,37 @@ def test_a_quota_that_only_others_have_filled_explains_nothing_and_is_not_told()
     assert [subject for subject, _ in world.topic.said] == ["demo-classify: no-offer"]
 
 
-def test_a_breaker_of_one_region_is_told_as_that_regions_alone() -> None:
-    world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
+def stop_away(world: ControlWorld, **counts: int) -> None:
     world.put(
         breaker_sort(AWAY),
-        strikes=3,
+        **counts,
         image="lt-2@1 subnet-z abc",
         reason="3 instances in a row never checked in",
         open_until=world.now + 60 * MINUTE,
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "mend"),
+    [
+        ("strikes", "console output of that instance"),
+        ("unclaimed", "console output of that instance"),
+        ("failed", "`spindown results --log` of a job that failed"),
+    ],
+)
+def test_an_open_breaker_says_where_to_look_for_its_cause(kind: str, mend: str) -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
+    stop_away(world, **{kind: 3})
+
+    after_a_job(world).tick(MINUTE)
+
+    ((_, text),) = world.topic.said
+    assert mend in text
+
+
+def test_a_breaker_of_one_region_is_told_as_that_regions_alone() -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
+    stop_away(world, strikes=3)
 
     decision = after_a_job(world).tick(MINUTE)
 
@@ -291,13 +313,7 @@ def test_a_breaker_of_one_region_is_told_as_that_regions_alone() -> None:
 
 def test_a_breaker_of_one_region_does_not_explain_why_the_others_launch_nothing() -> None:
     world = ControlWorld(away=(("g4dn.xlarge", 0.10),), policy=Policy(max_price_per_hour=0.01))
-    world.put(
-        breaker_sort(AWAY),
-        strikes=3,
-        image="lt-2@1 subnet-z abc",
-        reason="3 instances in a row never checked in",
-        open_until=world.now + 60 * MINUTE,
-    )
+    stop_away(world, strikes=3)
 
     after_a_job(world, 20)
 
