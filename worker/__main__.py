@@ -57,7 +57,7 @@ from worker.child.runner import ChildRunner, Runner
 from worker.daemon import Daemon, Parts
 from worker.home import Home, WorkerSettings, find_home
 from worker.log import EventLog, open_log
-from worker.machine.fitness import Need, examine_gpus
+from worker.machine.fitness import Equipment, examine_gpus
 from worker.usage.meter import slot_gpus
 
 _IDENTITY_TRIES = 30
@@ -221,8 +221,8 @@ def find_fault(
 ) -> str | None:
     """Return what makes this machine unfit for the workload, None if nothing does."""
     told = identity.tags.get(tag.GPU_MEMORY, "")
-    need = Need(gpus=worker.gpu_count, gpu_memory_mib=int(told) if told.isdecimal() else 0)
-    fault = examine_gpus(need, settings.gpu_test)
+    bought = Equipment(gpus=worker.gpu_count, gpu_memory_mib=int(told) if told.isdecimal() else 0)
+    fault = examine_gpus(bought, settings.gpu_test)
     if fault is None and code.spec.mode is RunMode.IMAGE:
         try:
             runtime = find_runtime(settings.env)

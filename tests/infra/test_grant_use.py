@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.infra.assembly import Assembly
-from tests.infra.need.resource import CODE, KIT
-from tests.infra.need.role import MUST_NOT, NEEDS
+from tests.infra.call.resource import CODE, KIT
+from tests.infra.call.role import CALLS, MUST_NOT
 from tests.infra.policy import Call, Statement, matches, read_statements, resolve
 
 #: CDK's own, for the destination of failed events: all three are its choice.
@@ -99,23 +99,23 @@ def is_allowed(statements: Sequence[Statement], call: Call) -> bool:
     return any(statement.allows(call) for statement in statements)
 
 
-def needs(assembly: Assembly, role: str) -> list[Call]:
-    """Return what a role needs, the archives by the names that this assembly gives them."""
+def calls(assembly: Assembly, role: str) -> list[Call]:
+    """Return what a role calls, the archives by the names that this assembly gives them."""
     archives = {
         stand_in: resolve(assembly, assembly.statements(role)[sid]["Resource"])
         for stand_in, sid in ((CODE, "ReadCode"), (KIT, "ReadKit"))
         if sid in assembly.statements(role)
     }
     return [
-        replace(call, resource=archives.get(call.resource, call.resource)) for call in NEEDS[role]
+        replace(call, resource=archives.get(call.resource, call.resource)) for call in CALLS[role]
     ]
 
 
-@pytest.mark.parametrize("role", NEEDS)
+@pytest.mark.parametrize("role", CALLS)
 def test_what_a_role_calls_is_granted(assembly: Assembly, role: str) -> None:
     statements = read_statements(assembly, role)
 
-    refused = [str(call) for call in needs(assembly, role) if not is_allowed(statements, call)]
+    refused = [str(call) for call in calls(assembly, role) if not is_allowed(statements, call)]
 
     assert refused == []
 
@@ -135,22 +135,22 @@ def test_without_any_one_statement_a_call_is_refused(
     rest = [statement for statement in statements if statement.sid != sid]
 
     assert len(rest) == len(statements) - 1
-    assert [call for call in needs(assembly, role) if not is_allowed(rest, call)]
+    assert [call for call in calls(assembly, role) if not is_allowed(rest, call)]
 
 
 def test_the_statements_are_all_there_are(assembly: Assembly) -> None:
-    found = [(role, one.sid) for role in NEEDS for one in read_statements(assembly, role)]
+    found = [(role, one.sid) for role in CALLS for one in read_statements(assembly, role)]
 
     assert sorted(found) == sorted(STATEMENTS)
 
 
-@pytest.mark.parametrize("role", NEEDS)
+@pytest.mark.parametrize("role", CALLS)
 def test_each_action_and_each_resource_of_a_grant_is_for_a_call(
     assembly: Assembly, role: str
 ) -> None:
     idle = []
     for one in read_statements(assembly, role):
-        served = [call for call in needs(assembly, role) if one.allows(call)]
+        served = [call for call in calls(assembly, role) if one.allows(call)]
         if one.sid != OF_CDK:
             idle += [
                 f"{one.sid}: {action}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.infra.assembly import AWAY, SPREAD, Assembly, synthesise_once, write_project
-from tests.infra.need.role import MUST_NOT, NEEDS, OFFERS, SCALER
+from tests.infra.call.role import CALLS, MUST_NOT, OFFERS, SCALER
 from tests.infra.policy import Call, Statement, ours, read_statements
 
 #: Names at home -> names in the outpost. "This region" is the same word in both templates.
@@ -42,10 +42,10 @@ def moved(call: Call) -> Call:
     return replace(call, resource=there(call.resource), context=context)
 
 
-def needs(role: str) -> list[Call]:
+def calls(role: str) -> list[Call]:
     regional = [
         moved(call)
-        for call in NEEDS[role]
+        for call in CALLS[role]
         if call.action.partition(":")[0] not in _GRANTED_AT_HOME
         and "parameter/spindown/" not in call.resource
     ]
@@ -61,7 +61,7 @@ def is_allowed(statements: Sequence[Statement], call: Call) -> bool:
 def test_what_is_called_there_is_granted_there(outpost: Assembly, role: str) -> None:
     statements = read_statements(outpost, POLICIES[role])
 
-    assert [str(call) for call in needs(role) if not is_allowed(statements, call)] == []
+    assert [str(call) for call in calls(role) if not is_allowed(statements, call)] == []
 
 
 @pytest.mark.parametrize("role", POLICIES)
@@ -70,7 +70,7 @@ def test_each_statement_is_for_a_call(outpost: Assembly, role: str) -> None:
 
     for left_out in statements:
         rest = [one for one in statements if one is not left_out]
-        assert [call for call in needs(role) if not is_allowed(rest, call)], left_out.sid
+        assert [call for call in calls(role) if not is_allowed(rest, call)], left_out.sid
 
 
 @pytest.mark.parametrize("role", POLICIES)

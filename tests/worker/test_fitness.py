@@ -11,7 +11,7 @@ from spindown.domain.fleet import WorkerState
 from spindown.domain.reaping import has_missed_check_in
 from tests.plant import Plant
 from tests.work import WorkWorld, items
-from worker.machine.fitness import Ask, Need, examine_gpus, find_fault
+from worker.machine.fitness import Ask, Equipment, examine_gpus, find_fault
 
 T4 = "0, Tesla T4, 15360"
 H100 = "0, NVIDIA H100 80GB HBM3, 81559"
@@ -35,56 +35,56 @@ def answering(basic: str, health: Mapping[str, str] | None = None) -> Ask:
 
 
 @pytest.mark.parametrize(
-    ("need", "ask", "says"),
+    ("bought", "ask", "says"),
     [
-        pytest.param(Need(gpus=1), answering(T4), None, id="a sound GPU of an old driver"),
+        pytest.param(Equipment(gpus=1), answering(T4), None, id="a sound GPU of an old driver"),
         pytest.param(
-            Need(gpus=1, gpu_memory_mib=16_384),
+            Equipment(gpus=1, gpu_memory_mib=16_384),
             answering(T4, {ECC: "0", "remapped_rows.failure": "[N/A]"}),
             None,
             id="EC2 counts what the driver keeps",
         ),
         pytest.param(
-            Need(gpus=1, gpu_memory_mib=81_920),
+            Equipment(gpus=1, gpu_memory_mib=81_920),
             answering(H100, {ECC: "0", "remapped_rows.failure": "No"}),
             None,
             id="a large GPU",
         ),
         pytest.param(
-            Need(gpus=1, gpu_memory_mib=40_960),
+            Equipment(gpus=1, gpu_memory_mib=40_960),
             answering(T4),
             "GPU 0 (Tesla T4) has 15360 MiB of memory, and 40960 are required",
             id="too little memory",
         ),
         pytest.param(
-            Need(gpus=4),
+            Equipment(gpus=4),
             answering(f"{T4}\n1, Tesla T4, 15360"),
             "4 GPUs were bought and the driver sees 2",
             id="GPUs are missing",
         ),
-        pytest.param(Need(gpus=0.5), answering("0, L4, 11500"), None, id="a part of a GPU"),
+        pytest.param(Equipment(gpus=0.5), answering("0, L4, 11500"), None, id="a part of a GPU"),
         pytest.param(
-            Need(gpus=2),
+            Equipment(gpus=2),
             answering(f"{T4}\n1, Tesla T4, 15360", {ECC: "0/3"}),
             f"GPU 1 has uncorrected memory errors ({ECC} is 3)",
             id="memory errors",
         ),
         pytest.param(
-            Need(gpus=1),
+            Equipment(gpus=1),
             answering(T4, {"retired_pages.pending": "Yes"}),
             "GPU 0 has pages of memory that wait to be retired (retired_pages.pending is Yes)",
             id="pages to retire",
         ),
         pytest.param(
-            Need(gpus=1),
+            Equipment(gpus=1),
             answering(T4, {"remapped_rows.failure": "1"}),
             "GPU 0 has a row of memory that could not be remapped (remapped_rows.failure is 1)",
             id="a row that is lost",
         ),
     ],
 )
-def test_says_what_is_wrong_with_the_gpus(need: Need, ask: Ask, says: str | None) -> None:
-    assert find_fault(need, ask, is_there=True, is_installed=True) == says
+def test_says_what_is_wrong_with_the_gpus(bought: Equipment, ask: Ask, says: str | None) -> None:
+    assert find_fault(bought, ask, is_there=True, is_installed=True) == says
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_driver_that_does_not_answer_is_a_fault(error: Exception, says: str) -
     def ask(arguments: Sequence[str]) -> str:
         raise error
 
-    found = find_fault(Need(gpus=1), ask, is_there=True, is_installed=True)
+    found = find_fault(Equipment(gpus=1), ask, is_there=True, is_installed=True)
     assert found is not None
     assert found.startswith(says)
 
@@ -119,7 +119,9 @@ def test_a_driver_that_does_not_answer_is_a_fault(error: Exception, says: str) -
 def test_only_what_was_bought_of_nvidia_is_tested(
     gpus: float, is_there: bool, is_installed: bool, says: str | None
 ) -> None:
-    found = find_fault(Need(gpus=gpus), answering(""), is_there=is_there, is_installed=is_installed)
+    found = find_fault(
+        Equipment(gpus=gpus), answering(""), is_there=is_there, is_installed=is_installed
+    )
     assert found == says
 
 
@@ -133,13 +135,13 @@ def test_a_real_program_is_asked(tmp_path: Path) -> None:
     device.mkdir(parents=True)
     (device / "vendor").write_text("0x10de\n")
     devices = tmp_path / "devices"
-    assert examine_gpus(Need(gpus=1), str(program), devices) is None
-    assert examine_gpus(Need(gpus=2), str(program), devices) is not None
+    assert examine_gpus(Equipment(gpus=1), str(program), devices) is None
+    assert examine_gpus(Equipment(gpus=2), str(program), devices) is not None
     gone = str(tmp_path / "none")
-    assert examine_gpus(Need(gpus=1), gone, devices) == (
+    assert examine_gpus(Equipment(gpus=1), gone, devices) == (
         "the GPU has no driver: nvidia-smi is not installed"
     )
-    assert examine_gpus(Need(gpus=1), "", devices) is None
+    assert examine_gpus(Equipment(gpus=1), "", devices) is None
 
 
 def test_an_unfit_machine_never_checks_in_and_ends(tmp_path: Path) -> None:

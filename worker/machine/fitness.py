@@ -34,7 +34,7 @@ Ask = Callable[[Sequence[str]], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class Equipment:
     """What the instance was bought for."""
 
     #: GPUs of the type, a part of one counting as one; 0: none.
@@ -43,16 +43,16 @@ class Need:
     gpu_memory_mib: int = 0
 
 
-def find_fault(need: Need, ask: Ask, *, is_there: bool, is_installed: bool) -> str | None:
-    """Return what makes a machine unfit for its need, in one sentence; None: it is fit.
+def find_fault(bought: Equipment, ask: Ask, *, is_there: bool, is_installed: bool) -> str | None:
+    """Return what makes a machine unfit for its work, in one sentence; None: it is fit.
 
     Args:
-        need: what the instance was bought for.
+        bought: what the instance was bought for.
         ask: runs nvidia-smi with some arguments.
         is_there: a device of NVIDIA is on the bus.
         is_installed: nvidia-smi is there.
     """
-    if need.gpus <= 0 or not (is_there or is_installed):
+    if bought.gpus <= 0 or not (is_there or is_installed):
         # Of another maker; its driver is the image's business.
         return None
     if not is_installed:
@@ -64,18 +64,18 @@ def find_fault(need: Need, ask: Ask, *, is_there: bool, is_installed: bool) -> s
         return f"nvidia-smi failed ({exc.returncode}): {said[:300]}"
     except (OSError, subprocess.SubprocessError) as exc:
         return f"nvidia-smi gives no answer: {exc}"
-    return _find_shortage(need, lines) or _find_broken_memory(ask)
+    return _find_shortage(bought, lines) or _find_broken_memory(ask)
 
 
-def _find_shortage(need: Need, lines: Sequence[Sequence[str]]) -> str | None:
-    wanted = math.ceil(need.gpus)
+def _find_shortage(bought: Equipment, lines: Sequence[Sequence[str]]) -> str | None:
+    wanted = math.ceil(bought.gpus)
     if len(lines) < wanted:
         return f"{wanted} GPUs were bought and the driver sees {len(lines)}"
     for index, name, memory in (line[:3] for line in lines):
-        if _number(memory) < _MEMORY_SHARE * need.gpu_memory_mib:
+        if _number(memory) < _MEMORY_SHARE * bought.gpu_memory_mib:
             return (
                 f"GPU {index} ({name}) has {memory} MiB of memory, "
-                f"and {need.gpu_memory_mib} are required"
+                f"and {bought.gpu_memory_mib} are required"
             )
     return None
 
@@ -121,11 +121,11 @@ def ask_nvidia_smi(program: str) -> Ask:
     return ask
 
 
-def examine_gpus(need: Need, program: str, devices: Path = _DEVICES) -> str | None:
+def examine_gpus(bought: Equipment, program: str, devices: Path = _DEVICES) -> str | None:
     """Test the GPUs of this machine; return what is wrong with them, None if nothing is.
 
     Args:
-        need: what the instance was bought for.
+        bought: what the instance was bought for.
         program: nvidia-smi; "": this machine's GPUs are not tested.
         devices: where the kernel tells of the devices on the PCI bus.
     """
@@ -133,7 +133,7 @@ def examine_gpus(need: Need, program: str, devices: Path = _DEVICES) -> str | No
         return None
     vendors = (path.read_text().strip() for path in devices.glob("*/vendor"))
     return find_fault(
-        need,
+        bought,
         ask_nvidia_smi(program),
         is_there=_NVIDIA in vendors,
         is_installed=shutil.which(program) is not None,

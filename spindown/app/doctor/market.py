@@ -166,7 +166,7 @@ def _nearest(candidates: CandidateList) -> Rejection | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Need:
+class _Wanted:
     """What the workloads need of one quota class, in vCPUs."""
 
     #: For the smallest worker that would do.
@@ -176,31 +176,31 @@ class _Need:
 
 
 def _check_quotas(choices: tuple[Choice, ...], facts: Facts) -> Iterator[Finding]:
-    needs = _needs(choices)
-    short = {name for name, need in needs.items() if _is_short(name, need, facts)}
+    wanted = _wanted(choices)
+    short = {name for name, one in wanted.items() if _is_short(name, one, facts)}
     stuck = {
         name
         for choice in choices
         if (own := {offer.quota_class for offer in choice.fitting}) and own <= short
         for name in own
     }
-    for name, need in sorted(needs.items()):
-        yield _judge_quota(name, need, facts, is_stuck=name in stuck)
+    for name, one in sorted(wanted.items()):
+        yield _judge_quota(name, one, facts, is_stuck=name in stuck)
 
 
-def _needs(choices: tuple[Choice, ...]) -> Mapping[str, _Need]:
-    needs: dict[str, _Need] = {}
+def _wanted(choices: tuple[Choice, ...]) -> Mapping[str, _Wanted]:
+    wanted: dict[str, _Wanted] = {}
     for choice in choices:
         own: dict[str, list[int]] = {}
         for offer in choice.fitting:
             own.setdefault(offer.quota_class, []).append(offer.instance_type.vcpus)
         for name, vcpus in own.items():
-            known = needs.get(name)
-            needs[name] = _Need(
+            known = wanted.get(name)
+            wanted[name] = _Wanted(
                 least=max(min(vcpus), known.least if known else 0),
                 most=vcpus[0] * choice.case.policy.max_workers + (known.most if known else 0),
             )
-    return needs
+    return wanted
 
 
 def _quota(name: str, facts: Facts) -> Quota | None:
@@ -210,32 +210,32 @@ def _quota(name: str, facts: Facts) -> Quota | None:
     return None if isinstance(quotas, Unknown) else quotas.get(quota_class)
 
 
-def _is_short(name: str, need: _Need, facts: Facts) -> bool:
+def _is_short(name: str, one: _Wanted, facts: Facts) -> bool:
     quota = _quota(name, facts)
-    return quota is not None and quota.vcpus < need.least
+    return quota is not None and quota.vcpus < one.least
 
 
-def _judge_quota(name: str, need: _Need, facts: Facts, *, is_stuck: bool) -> Finding:
+def _judge_quota(name: str, one: _Wanted, facts: Facts, *, is_stuck: bool) -> Finding:
     region, _, quota_class = name.partition("/")
     quota = _quota(name, facts)
     code = QUOTA_CODES.get(quota_class) if quota is None else quota.code
     what = f"quota {quota_class} in {region} ({code or 'code not known'})"
-    needed = f"{need.least} vCPUs for one worker, {need.most} for max_workers"
+    needed = f"{one.least} vCPUs for one worker, {one.most} for max_workers"
     if quota is None:
         quotas = facts.regions[region].quotas
         reason = quotas.reason if isinstance(quotas, Unknown) else "not listed"
         mend = f"aws service-quotas list-service-quotas --service-code ec2 --region {region}"
         return Finding(what=what, found=reason, needed=needed, mend=mend, verdict=Verdict.WARNING)
     value = quota.vcpus
-    is_full = value >= need.most
+    is_full = value >= one.most
     return Finding(
         what=what,
         found=f"{value:g} vCPUs",
         needed=needed,
         mend=""
         if is_full or code is None
-        else request_quota("ec2", code, max(need.least, need.most), region),
-        verdict=_verdict(is_blocked=value < need.least and is_stuck, is_short=not is_full),
+        else request_quota("ec2", code, max(one.least, one.most), region),
+        verdict=_verdict(is_blocked=value < one.least and is_stuck, is_short=not is_full),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from spindown.app.doctor.fact import Facts, Unknown
 from spindown.app.doctor.finding import Finding, Verdict
-from spindown.app.doctor.subject import Case, ImageNeed, Subject
+from spindown.app.doctor.subject import Case, RequiredImage, Subject
 from spindown.app.port import ImageView, Refusal, RefusalKind, SubnetView
 
 #: The person who asks may lack what the scaler has.
@@ -15,9 +15,9 @@ _NOT_YOURS = frozenset({"AccessDenied", "UnauthorizedOperation"})
 def check_images(subject: Subject, facts: Facts) -> Iterator[Finding]:
     """Judge each image that an instance starts from."""
     for case in subject.cases:
-        for need in case.images:
+        for image in case.images:
             found = [
-                _check_image(case, region, need, facts.regions[region].images[need.parameter])
+                _check_image(case, region, image, facts.regions[region].images[image.parameter])
                 for region in sorted(case.places)
             ]
             # Where one region can launch, what is wrong in another one stops nothing.
@@ -30,17 +30,19 @@ def _as_warning(finding: Finding) -> Finding:
     return replace(finding, verdict=Verdict.WARNING) if is_bad else finding
 
 
-def _check_image(case: Case, region: str, need: ImageNeed, found: ImageView | Unknown) -> Finding:
-    what = f"image of {case.name} in {region}, {need.architecture}"
+def _check_image(
+    case: Case, region: str, image: RequiredImage, found: ImageView | Unknown
+) -> Finding:
+    what = f"image of {case.name} in {region}, {image.architecture}"
     if isinstance(found, Unknown):
         return Finding(
             what=what,
-            found=f"{need.parameter}: {found.reason}",
+            found=f"{image.parameter}: {found.reason}",
             needed="the id of an image that may be used",
-            mend=_mend_image(case, need),
+            mend=_mend_image(case, image),
             verdict=Verdict.BLOCKED if found.is_missing else Verdict.WARNING,
         )
-    wrong = _what_is_wrong(case, need, found)
+    wrong = _what_is_wrong(case, image, found)
     root = f"root {found.root_device} of {found.root_gib} GiB"
     return Finding(
         what=what,
@@ -51,26 +53,26 @@ def _check_image(case: Case, region: str, need: ImageNeed, found: ImageView | Un
     )
 
 
-def _what_is_wrong(case: Case, need: ImageNeed, found: ImageView) -> tuple[str, str] | None:
+def _what_is_wrong(case: Case, image: RequiredImage, found: ImageView) -> tuple[str, str] | None:
     if found.state != "available":
-        return "an image that is available", _mend_image(case, need)
-    if found.architecture != need.architecture:
-        return f"one for {need.architecture}", _mend_image(case, need)
+        return "an image that is available", _mend_image(case, image)
+    if found.architecture != image.architecture:
+        return f"one for {image.architecture}", _mend_image(case, image)
     if found.root_gib > case.root_gib:
         mend = f"set root_volume_gib = {found.root_gib} in [workload.{case.name}.image], and deploy"
         return f"a root of {case.root_gib} GiB at most", mend
-    if found.root_device != need.root_device:
+    if found.root_device != image.root_device:
         # EC2 would attach a second disk under our name, and leave the root as small as it is.
         device = f'root_device = "{found.root_device}"'
         return (
-            f"a root device {need.root_device}",
+            f"a root device {image.root_device}",
             f"set {device} in [workload.{case.name}.image], and deploy",
         )
     return None
 
 
-def _mend_image(case: Case, need: ImageNeed) -> str:
-    if need.parameter.startswith("/imagebuilder/"):
+def _mend_image(case: Case, image: RequiredImage) -> str:
+    if image.parameter.startswith("/imagebuilder/"):
         return "wait for its pipeline, or: aws imagebuilder start-image-pipeline-execution"
     return f"name another parameter in [workload.{case.name}.image]"
 

@@ -29,7 +29,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageNeed:
+class RequiredImage:
     """An image that instances of a workload start from, or are baked from."""
 
     parameter: str
@@ -48,7 +48,7 @@ class Case:
     #: region -> where.
     places: Mapping[str, Place]
     root_gib: int
-    images: tuple[ImageNeed, ...] = ()
+    images: tuple[RequiredImage, ...] = ()
     #: Whether instances start from images that Image Builder makes for it.
     is_baked: bool = False
     #: What it may read: S3 prefixes, inputs and models alike; secrets; KMS keys.
@@ -145,7 +145,7 @@ def _planned(name: str, workload: WorkloadConfig, places: Mapping[str, Place]) -
         places=places,
         root_gib=image.root_volume_gib,
         images=tuple(
-            ImageNeed(
+            RequiredImage(
                 parameter=image.parameters[architecture],
                 architecture=architecture,
                 root_device=image.find_root_device(architecture),
@@ -177,7 +177,7 @@ def _deployed(
     if planned is None:
         return case
     baked = tuple(
-        ImageNeed(
+        RequiredImage(
             parameter=image_parameter(deployment, case.name, need.architecture),
             architecture=need.architecture,
             root_device=need.root_device,

@@ -16,7 +16,7 @@ from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import format_cost, format_seconds, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
-from spindown.domain.advice.footprint import Footprint, Need
+from spindown.domain.advice.footprint import Extent, Footprint
 from spindown.domain.ranking import Candidate
 
 
@@ -76,20 +76,24 @@ def _table(footprint: Footprint) -> Table:
     table.add_column("requirement")
     for name in ("asked", "used at most", "on average", "enough"):
         table.add_column(name, justify="right")
-    for need in footprint.needs:
-        numbers = (f"{value:,.4g}" for value in (need.asked, need.most, need.mean))
-        table.add_row(need.key, *numbers, f"{need.enough:,}", _remark(need))
+    for extent in footprint.extents:
+        numbers = (f"{value:,.4g}" for value in (extent.asked, extent.most, extent.mean))
+        table.add_row(extent.key, *numbers, f"{extent.enough:,}", _remark(extent))
     return table
 
 
-def _remark(need: Need) -> str:
-    if need.is_close:
+def _remark(extent: Extent) -> str:
+    if extent.is_close:
         return "a job came close to running out"
-    return "less will do" if need.advised is not None else ""
+    return "less will do" if extent.advised is not None else ""
 
 
 def _say_advice(found: Rightsizing, footprint: Footprint) -> Iterator[str]:
-    lines = [f"{need.key} = {need.advised}" for need in footprint.needs if need.advised is not None]
+    lines = [
+        f"{extent.key} = {extent.advised}"
+        for extent in footprint.extents
+        if extent.advised is not None
+    ]
     if not lines and found.now == found.then:
         yield "What is required fits what was used: nothing to change."
         return
@@ -121,8 +125,9 @@ def _name(candidate: Candidate) -> str:
 def rightsizing_to_json(found: Rightsizing) -> dict[str, Any]:
     """Return it for programs."""
     footprint = found.footprint
-    needs = [
-        {**encode(need), "advised": need.advised} for need in (footprint.needs if footprint else ())
+    extents = [
+        {**encode(extent), "advised": extent.advised}
+        for extent in (footprint.extents if footprint else ())
     ]
     return {
         "workload": found.workload,
@@ -132,7 +137,7 @@ def rightsizing_to_json(found: Rightsizing) -> dict[str, Any]:
         "seconds": found.seconds,
         "dollars": found.dollars,
         "types": list(found.types),
-        "needs": needs,
+        "extents": extents,
         "gpu_mean": footprint.gpu_mean if footprint else None,
         "vram_share_max": footprint.vram_share_max if footprint else None,
         "uses_little_gpu": footprint.uses_little_gpu if footprint else None,

@@ -51,7 +51,7 @@ class Key(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class Extent:
     """One requirement beside what was used. In its key's unit, of one instance (VRAM: one GPU)."""
 
     key: Key
@@ -76,7 +76,7 @@ class Need:
 class Footprint:
     """What the jobs of a span of time have used."""
 
-    needs: tuple[Need, ...]
+    extents: tuple[Extent, ...]
     #: Percent of the time in which the GPUs computed; None: nobody saw one.
     gpu_mean: float | None
     #: Most that was used of a GPU's memory, percent of what it had.
@@ -105,7 +105,7 @@ def find_footprint(uses: Sequence[Use], requirements: Requirements, slots: str) 
     places = slot_count(max(1.0, requirements.gpu_count_min), slots)
     shares = [use.vram_share_max for use in seen if use.vram_share_max is not None]
     return Footprint(
-        needs=tuple(_needs(seen, requirements, places)),
+        extents=tuple(_extents(seen, requirements, places)),
         gpu_mean=_mean(seen, [use.gpu_mean for use in seen]),
         vram_share_max=max(shares, default=None),
     )
@@ -113,7 +113,9 @@ def find_footprint(uses: Sequence[Use], requirements: Requirements, slots: str) 
 
 def fit(requirements: Requirements, footprint: Footprint) -> Requirements:
     """Return requirements that ask for what is enough; any GPU will do where little is used."""
-    advised = {need.key: need.advised for need in footprint.needs if need.advised is not None}
+    advised = {
+        extent.key: extent.advised for extent in footprint.extents if extent.advised is not None
+    }
     memory, vram = advised.get(Key.MEMORY), advised.get(Key.VRAM)
     loose = replace(
         requirements,
@@ -128,11 +130,11 @@ def fit(requirements: Requirements, footprint: Footprint) -> Requirements:
     return loose
 
 
-def _needs(seen: Sequence[Use], asked: Requirements, places: int) -> Iterator[Need]:
+def _extents(seen: Sequence[Use], asked: Requirements, places: int) -> Iterator[Extent]:
     cores = [use.cpu_max for use in seen if use.cpu_max is not None]
     if cores:
         most = max(cores) * places
-        yield Need(
+        yield Extent(
             key=Key.VCPUS,
             asked=asked.vcpus_min,
             most=most,
@@ -165,9 +167,9 @@ def _memory(
     mean_mib: float | None,
     shares: Sequence[float | None],
     places: int,
-) -> Need:
+) -> Extent:
     most = max(mib or 0.0 for mib in most_mib) * places / _MIB_PER_GIB
-    return Need(
+    return Extent(
         key=key,
         asked=asked_mib / _MIB_PER_GIB,
         most=most,

@@ -108,6 +108,6 @@ def test_programs_get_the_same() -> None:
     said: dict[str, Any] = json.loads(json.dumps(rightsizing_to_json(found_in(world))))
 
     assert said["jobs"] == 1
-    assert [need["advised"] for need in said["needs"]] == [None, None, 6]
+    assert [one["advised"] for one in said["extents"]] == [None, None, 6]
     assert said["then"]["offer"]["instance_type"]["name"] == "g4dn.xlarge"
     assert said["saving"] > 0

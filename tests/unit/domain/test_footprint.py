@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.advice.footprint import Key, Need, Use, find_footprint, fit
+from spindown.domain.advice.footprint import Extent, Key, Use, find_footprint, fit
 from spindown.domain.offer import Requirements
 from spindown.domain.requirement import misfit
 from tests.builders import a_type
@@ -34,10 +34,10 @@ LARGE = Requirements(
 )
 
 
-def need_of(key: Key, *uses: Use, asked: Requirements = LARGE, slots: str = "per-gpu") -> Need:
+def extent_of(key: Key, *uses: Use, asked: Requirements = LARGE, slots: str = "per-gpu") -> Extent:
     footprint = find_footprint(uses, asked, slots)
     assert footprint is not None
-    return next(need for need in footprint.needs if need.key is key)
+    return next(extent for extent in footprint.extents if extent.key is key)
 
 
 @pytest.mark.parametrize(
@@ -49,25 +49,25 @@ def need_of(key: Key, *uses: Use, asked: Requirements = LARGE, slots: str = "per
     ],
 )
 def test_more_than_was_ever_used_is_more_than_enough(key: Key, enough: int) -> None:
-    need = need_of(key, LITTLE)
+    extent = extent_of(key, LITTLE)
 
-    assert (need.enough, need.advised) == (enough, enough)
+    assert (extent.enough, extent.advised) == (enough, enough)
 
 
 def test_a_job_that_needs_much_now_and_then_counts() -> None:
     hourly = replace(LITTLE, seconds=1.0, memory_mib_max=50 * GIB, memory_share_max=80.0)
 
-    need = need_of(Key.MEMORY, *[LITTLE] * 500, hourly)
+    extent = extent_of(Key.MEMORY, *[LITTLE] * 500, hourly)
 
-    assert (need.most, need.enough, need.advised) == (50.0, 63, 63)
-    assert need.mean == pytest.approx(4.0)
+    assert (extent.most, extent.enough, extent.advised) == (50.0, 63, 63)
+    assert extent.mean == pytest.approx(4.0)
 
 
 def test_slots_of_one_instance_need_their_memory_at_the_same_time() -> None:
-    assert need_of(Key.MEMORY, LITTLE, slots="4").enough == 30
-    assert need_of(Key.VCPUS, LITTLE, slots="4").enough == 9
+    assert extent_of(Key.MEMORY, LITTLE, slots="4").enough == 30
+    assert extent_of(Key.VCPUS, LITTLE, slots="4").enough == 9
     # Each slot has GPUs of its own, or a share of one that was seen whole.
-    assert need_of(Key.VRAM, LITTLE, slots="4").enough == 5
+    assert extent_of(Key.VRAM, LITTLE, slots="4").enough == 5
 
 
 @pytest.mark.parametrize(("asked", "advised"), [(4, 8), (8, None), (64, None)])
@@ -77,14 +77,14 @@ def test_who_came_close_to_running_out_is_told_to_ask_for_more_and_never_for_les
     close = replace(LITTLE, memory_share_max=95.0)
     requirements = replace(LARGE, memory_mib_min=asked * GIB)
 
-    assert need_of(Key.MEMORY, close, asked=requirements).advised == advised
+    assert extent_of(Key.MEMORY, close, asked=requirements).advised == advised
 
 
 def test_what_asks_for_nothing_is_left_alone() -> None:
     footprint = find_footprint([LITTLE], Requirements(), "per-gpu")
 
     assert footprint is not None
-    assert [need.advised for need in footprint.needs] == [None, None, None]
+    assert [extent.advised for extent in footprint.extents] == [None, None, None]
 
 
 def test_without_a_gpu_only_cpus_and_memory_are_judged() -> None:
@@ -93,7 +93,7 @@ def test_without_a_gpu_only_cpus_and_memory_are_judged() -> None:
     footprint = find_footprint([bare], LARGE, "per-gpu")
 
     assert footprint is not None
-    assert [need.key for need in footprint.needs] == [Key.VCPUS, Key.MEMORY]
+    assert [extent.key for extent in footprint.extents] == [Key.VCPUS, Key.MEMORY]
     assert not footprint.uses_little_gpu
 
 
@@ -129,9 +129,9 @@ def test_what_is_asked_for_becomes_what_is_enough_and_everything_else_stays() ->
 
 
 def test_most_and_mean_are_of_an_instance_and_of_one_gpu() -> None:
-    told = {key: need_of(key, LITTLE, slots="4") for key in Key}
+    told = {key: extent_of(key, LITTLE, slots="4") for key in Key}
 
-    assert {key: (need.asked, need.most, need.mean) for key, need in told.items()} == {
+    assert {key: (extent.asked, extent.most, extent.mean) for key, extent in told.items()} == {
         Key.VCPUS: (16, pytest.approx(8.8), 4.0),
         Key.MEMORY: (64.0, 24.0, 16.0),
         Key.VRAM: (20.0, 4.0, 3.0),
@@ -152,22 +152,22 @@ def test_the_mean_is_over_time(seconds: tuple[float, float], mean: float) -> Non
         for each, cores in zip(seconds, (2.0, 4.0), strict=True)
     )
 
-    assert need_of(Key.VCPUS, first, second).mean == pytest.approx(mean)
+    assert extent_of(Key.VCPUS, first, second).mean == pytest.approx(mean)
 
 
 def test_who_has_used_nothing_needs_the_least_that_there_is() -> None:
     nothing = Use(seconds=60.0, cpu_max=0.0, memory_mib_max=0.0, vram_mib_max=0.0)
 
     for key in Key:
-        need = need_of(key, nothing)
-        assert (need.most, need.mean, need.enough, need.is_close) == (0.0, 0.0, 1, False)
+        extent = extent_of(key, nothing)
+        assert (extent.most, extent.mean, extent.enough, extent.is_close) == (0.0, 0.0, 1, False)
 
 
 @pytest.mark.parametrize(("share", "is_close"), [(89.9, False), (90.0, True), (None, False)])
 def test_nine_tenths_of_its_share_are_close_to_all_of_it(
     share: float | None, is_close: bool
 ) -> None:
-    assert need_of(Key.MEMORY, replace(LITTLE, memory_share_max=share)).is_close is is_close
+    assert extent_of(Key.MEMORY, replace(LITTLE, memory_share_max=share)).is_close is is_close
 
 
 sizes = st.floats(min_value=0.0, max_value=200_000.0)

@@ -51,7 +51,7 @@ def test_finds_the_cheaper_machine_that_too_large_a_requirement_rules_out() -> N
     assert found.saving == pytest.approx(1 - found.then.cost_per_item / found.now.cost_per_item)
     assert found.saving > 0
     assert found.footprint is not None
-    assert {need.key: need.advised for need in found.footprint.needs}[Key.VRAM] == 6
+    assert {one.key: one.advised for one in found.footprint.extents}[Key.VRAM] == 6
 
 
 def test_counts_jobs_time_and_dollars_of_the_days_that_were_asked_for() -> None:

@@ -5,18 +5,18 @@ Read off the adapters in ``spindown.aws``: what each method calls, on what, for 
 
 from collections.abc import Mapping, Sequence
 
-from tests.infra.need.control import (
+from tests.infra.call.control import (
     CONTROL_MUST_NOT,
-    JUDGE_NEEDS,
-    RECONCILE_NEEDS,
-    REFRESH_NEEDS,
-    RENEW_NEEDS,
-    TEARDOWN_NEEDS,
-    TELL_NEEDS,
+    JUDGE_CALLS,
+    RECONCILE_CALLS,
+    REFRESH_CALLS,
+    RENEW_CALLS,
+    TEARDOWN_CALLS,
+    TELL_CALLS,
 )
-from tests.infra.need.launch import LAUNCH_NEEDS
-from tests.infra.need.resource import DEAD_LETTERS, TABLE, objects, rows
-from tests.infra.need.worker import WORKER_MUST_NOT, WORKER_NEEDS
+from tests.infra.call.launch import LAUNCH_CALLS
+from tests.infra.call.resource import DEAD_LETTERS, TABLE, objects, rows
+from tests.infra.call.worker import WORKER_CALLS, WORKER_MUST_NOT
 from tests.infra.policy import Call, ours
 
 WORKER = "WorkloadrichFleetRole"
@@ -38,18 +38,18 @@ def _invoke(function: str) -> Call:
 
 _FAILED_EVENTS = Call("sqs:SendMessage", ours("sqs", "ControlFailedEvents"))
 
-NEEDS: Mapping[str, Sequence[Call]] = {
-    WORKER: WORKER_NEEDS,
-    SCALER: [*RECONCILE_NEEDS, *TELL_NEEDS, *_log("scaler")],
-    INTERRUPTION: [*RECONCILE_NEEDS, *TELL_NEEDS, *_log("interruption"), _FAILED_EVENTS],
+CALLS: Mapping[str, Sequence[Call]] = {
+    WORKER: WORKER_CALLS,
+    SCALER: [*RECONCILE_CALLS, *TELL_CALLS, *_log("scaler")],
+    INTERRUPTION: [*RECONCILE_CALLS, *TELL_CALLS, *_log("interruption"), _FAILED_EVENTS],
     OFFERS: [
-        *REFRESH_NEEDS,
-        *RENEW_NEEDS,
-        *JUDGE_NEEDS,
+        *REFRESH_CALLS,
+        *RENEW_CALLS,
+        *JUDGE_CALLS,
         *_log("offers"),
         _FAILED_EVENTS,
     ],
-    TEARDOWN: [*TEARDOWN_NEEDS, *_log("teardown"), _FAILED_EVENTS],
+    TEARDOWN: [*TEARDOWN_CALLS, *_log("teardown"), _FAILED_EVENTS],
     TRIGGER: [_invoke("scaler"), _invoke("offers")],
 }
 
@@ -58,8 +58,8 @@ MUST_NOT: Mapping[str, Sequence[Call]] = {
     SCALER: CONTROL_MUST_NOT,
     INTERRUPTION: CONTROL_MUST_NOT,
     OFFERS: [
-        *(call for call in CONTROL_MUST_NOT if call not in RENEW_NEEDS),
-        *LAUNCH_NEEDS,
+        *(call for call in CONTROL_MUST_NOT if call not in RENEW_CALLS),
+        *LAUNCH_CALLS,
         Call("dynamodb:Query", f"{TABLE}/index/instance"),
         *(rows(action, "d#") for action in ("DeleteItem", "Query")),
         Call("sqs:ReceiveMessage", DEAD_LETTERS),
@@ -67,9 +67,9 @@ MUST_NOT: Mapping[str, Sequence[Call]] = {
     ],
     TEARDOWN: [
         *CONTROL_MUST_NOT,
-        *LAUNCH_NEEDS,
+        *LAUNCH_CALLS,
         *(Call(f"dynamodb:{action}", TABLE) for action in ("DeleteItem", "GetItem", "Query")),
         Call("ssm:GetParameters", ours("ssm", "parameter/spindown/lab/deployment")),
     ],
-    TRIGGER: [_invoke("interruption"), *WORKER_NEEDS[:5]],
+    TRIGGER: [_invoke("interruption"), *WORKER_CALLS[:5]],
 }

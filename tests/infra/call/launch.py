@@ -1,6 +1,6 @@
 """What a launch must be able to call."""
 
-from tests.infra.need.resource import OURS, TEMPLATES
+from tests.infra.call.resource import OURS, TEMPLATES
 from tests.infra.policy import REGION, Call, ours
 
 _FOUND = [
@@ -19,7 +19,7 @@ _BASE_IMAGE = (
 )
 
 #: What CreateFleet asks for each thing that it uses or makes, and RunInstances within it.
-LAUNCH_NEEDS = [
+LAUNCH_CALLS = [
     *(Call(f"ec2:{a}", one) for a in ("CreateFleet", "RunInstances") for one in _FOUND),
     *(Call("ec2:CreateFleet", one, OURS) for one in _MADE),
     *(

@@ -1,6 +1,6 @@
 """What a worker must be able to call, and what it must not."""
 
-from tests.infra.need.resource import (
+from tests.infra.call.resource import (
     BEARS_OURS,
     CODE,
     DEAD_LETTERS,
@@ -16,7 +16,7 @@ from tests.infra.policy import REGION, STORE, Call, ours
 _KEY = "arn:aws:kms:eu-west-1:111122223333:key/1-2"
 _WORKER_LOG = ours("logs", "log-group:/spindown/lab/worker/rich:log-stream:i-1")
 
-WORKER_NEEDS = [
+WORKER_CALLS = [
     # Jobs: received, extended, ended, re-sent and split, given up.
     *(
         Call(f"sqs:{action}", QUEUE)

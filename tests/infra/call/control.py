@@ -1,11 +1,11 @@
 """What each use case of the control plane must be able to call, and what none may."""
 
 from spindown.contract import tag
-from tests.infra.need.launch import LAUNCH_NEEDS
-from tests.infra.need.resource import BEARS_OURS, HERE, OURS, QUEUE, TABLE, TEMPLATES, objects, rows
+from tests.infra.call.launch import LAUNCH_CALLS
+from tests.infra.call.resource import BEARS_OURS, HERE, OURS, QUEUE, TABLE, TEMPLATES, objects, rows
 from tests.infra.policy import STORE, Call, ours
 
-REFRESH_NEEDS = [
+REFRESH_CALLS = [
     *(
         Call("ssm:GetParameters", ours("ssm", f"parameter/spindown/lab/{name}"))
         for name in ("deployment", "workload/plain", "workload/rich", "live/plain", "live/rich")
@@ -18,8 +18,8 @@ REFRESH_NEEDS = [
     Call("servicequotas:ListServiceQuotas"),
 ]
 
-RECONCILE_NEEDS = [
-    *REFRESH_NEEDS,
+RECONCILE_CALLS = [
+    *REFRESH_CALLS,
     *(
         Call(f"dynamodb:{action}", TABLE)
         for action in ("ConditionCheckItem", "DeleteItem", "GetItem", "Query", "UpdateItem")
@@ -34,11 +34,11 @@ RECONCILE_NEEDS = [
     Call("ec2:DescribeInstances", context=HERE),
     Call("ec2:DescribeSpotInstanceRequests", context=HERE),
     Call("ec2:DescribeSpotPriceHistory", context=HERE),
-    *LAUNCH_NEEDS,
+    *LAUNCH_CALLS,
     Call("ec2:TerminateInstances", ours("ec2", "instance/i-1"), BEARS_OURS),
 ]
 
-RENEW_NEEDS = [
+RENEW_CALLS = [
     rows("GetItem", "w#rich"),
     rows("UpdateItem", "w#rich"),
     *(
@@ -49,19 +49,19 @@ RENEW_NEEDS = [
     *objects(["PutObject"], "workloads/rich/jobs/j/items.jsonl"),
 ]
 
-TELL_NEEDS = [Call("sns:Publish", ours("sns", "lab-alarms"))]
+TELL_CALLS = [Call("sns:Publish", ours("sns", "lab-alarms"))]
 
-JUDGE_NEEDS = [
+JUDGE_CALLS = [
     *(
         rows(action, f"w#{name}")
         for action in ("DeleteItem", "Query", "UpdateItem")
         for name in ("plain", "rich")
     ),
     Call("ec2:DescribeSpotPriceHistory", context=HERE),
-    *TELL_NEEDS,
+    *TELL_CALLS,
 ]
 
-TEARDOWN_NEEDS = [
+TEARDOWN_CALLS = [
     # Locks, taken and given back; instances, found and ended.
     Call("dynamodb:UpdateItem", TABLE),
     Call("ec2:DescribeInstances", context=HERE),
