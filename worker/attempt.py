@@ -59,7 +59,7 @@ class Attempt:
     def all_failed(self) -> bool:
         """Tell whether the job has come to an end in which not one item went well."""
         manifest = self._held.manifest
-        return bool(manifest.items) and sum(p.failed for p in manifest.parts) == manifest.items
+        return bool(manifest.items) and manifest.items_failed == manifest.items
 
     def run(self) -> Ending:
         """Do the work; whatever happens, the job is no longer held when this returns."""

@@ -117,7 +117,7 @@ class Handover:
         self._log.info(
             "job_completed",
             items=manifest.items,
-            items_failed=sum(part.failed for part in manifest.parts),
+            items_failed=manifest.items_failed,
             busy_seconds=round(manifest.busy_seconds, 3),
             cost_usd=round(manifest.cost_usd, 6),
         )

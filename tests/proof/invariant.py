@@ -1,20 +1,21 @@
 """What must hold at every moment, and what must hold when all is over."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 
 import pytest
 
+from spindown.app.batch.result import read_parts
 from spindown.app.ledger import LedgerView
 from spindown.app.reconcile.launch.adopt import UNTOLD
 from spindown.app.reconcile.reap import UNKNOWN
 from spindown.contract import row as rows
 from spindown.contract import tag
 from spindown.contract.codec import decode
-from spindown.contract.job.manifest import JobState, Manifest, decode_manifest, manifest_key
+from spindown.contract.job.manifest import JobState, Manifest, Part, decode_manifest, manifest_key
 from spindown.contract.job.message import items_key, parse_items, parse_job
 from spindown.contract.job.result import Record, decode_part
 from spindown.contract.row import BudgetRow
@@ -50,6 +51,8 @@ class Chronicle:
         #: Instance id -> when its row was first seen as ended.
         self.found: dict[str, datetime] = {}
         self._known_parts: set[str] = set()
+        #: Job id -> its parts as they were last seen.
+        self._parts: dict[str, tuple[Part, ...]] = {}
         #: Instance id -> the launch that gave it.
         self._launch_of: dict[str, str] = {}
         #: Job id -> the version of its manifest that was checked last.
@@ -96,8 +99,11 @@ class Chronicle:
         self.manifests[job_id] = manifest
         if before is not None:
             _check_only_grows(before, manifest)
-        _check_parts(manifest)
-        for part in manifest.parts:
+        parts, known = read_parts(manifest, self.world.objects), self._parts.get(job_id, ())
+        assert parts[: len(known)] == known, f"parts of {job_id} were replaced"
+        self._parts[job_id] = parts
+        _check_parts(manifest, parts)
+        for part in parts:
             if part.key not in self._known_parts:
                 self._known_parts.add(part.key)
                 data = self.world.objects.get(part.key).data
@@ -162,8 +168,8 @@ class Chronicle:
                 self._check_outcome(child, share)
 
     def _records(self, job_id: str) -> list[Record]:
-        parts = self.manifests[job_id].parts
         objects = self.world.objects
+        parts = read_parts(self.manifests[job_id], objects)
         return [record for part in parts for record in decode_part(objects.get(part.key).data)]
 
     def _share(self, child: str) -> list[str]:
@@ -253,15 +259,15 @@ def _check_only_grows(before: Manifest, after: Manifest) -> None:
     name = after.job_id
     assert after.epoch >= before.epoch, f"the epoch of {name} went back"
     assert after.next_item >= before.next_item, f"{name} lost what was committed"
-    assert after.parts[: len(before.parts)] == before.parts, f"parts of {name} were replaced"
     assert before.state not in OVER or after.state is before.state, f"{name} was over already"
     assert after.children[: len(before.children)] == before.children
     if after.epoch == before.epoch:
         assert after.owner == before.owner, f"one epoch of {name} has two owners"
 
 
-def _check_parts(manifest: Manifest) -> None:
-    bounds = [(part.first, part.last) for part in manifest.parts]
+def _check_parts(manifest: Manifest, parts: Sequence[Part]) -> None:
+    bounds = [(part.first, part.last) for part in parts]
+    assert manifest.items_failed == sum(part.failed for part in parts)
     firsts = [first for first, _ in bounds]
     assert firsts == [0, *(last + 1 for _, last in bounds)][: len(bounds)], bounds
     assert manifest.next_item == (bounds[-1][1] + 1 if bounds else 0)

@@ -50,11 +50,7 @@ class Recorder:
                 seconds=(until - since).total_seconds(),
                 items=left.next_item - before.next_item,
                 items_redone=max(taken.lease.items_done - before.next_item, 0),
-                items_failed=_failed(left) - _failed(before),
+                items_failed=left.items_failed - before.items_failed,
                 **asdict(self._meter.end()),
             )
         )
-
-
-def _failed(manifest: Manifest) -> int:
-    return sum(part.failed for part in manifest.parts)

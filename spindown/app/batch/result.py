@@ -11,7 +11,8 @@ from spindown.app.port import ObjectStore
 from spindown.app.work.fence import find_clash, read_fence
 from spindown.contract.codec import decode
 from spindown.contract.job.batch import Batch, batch_key
-from spindown.contract.job.manifest import JobState, Manifest, Part
+from spindown.contract.job.manifest import JobState, Manifest, Part, Segment
+from spindown.contract.job.segment import decode_segment
 from spindown.error import ContractError, NotFound
 
 
@@ -81,13 +82,13 @@ def read_records(
         parent: the job whose child it is, if it is one; another job's records are not its own.
 
     Raises:
-        ContractError: a part is not what the manifest committed.
+        ContractError: a part or a segment is not what the manifest committed.
     """
     manifest = read_manifest(job_id, store)
     if find_clash(manifest, parent):
         return
-    for part in manifest.parts:
-        for line in _read_part(part, store).splitlines():
+    for part in read_parts(manifest, store):
+        for line in _read_committed("part", part, store).splitlines():
             yield json.loads(line)
     for child in manifest.children:
         try:
@@ -96,18 +97,33 @@ def read_records(
             continue
 
 
-def _read_part(part: Part, store: ObjectStore) -> bytes:
+def read_parts(manifest: Manifest, store: ObjectStore) -> tuple[Part, ...]:
+    """Return all parts of a job in item order: those of its segments, then those it lists.
+
+    Raises:
+        ContractError: a segment is not what the manifest committed.
+    """
+    lists = [manifest.parts]
+    before = manifest.sealed
+    while before is not None:
+        listed = decode_segment(_read_committed("segment", before, store))
+        lists.append(listed.parts)
+        before = listed.before
+    return tuple(part for parts in reversed(lists) for part in parts)
+
+
+def _read_committed(kind: str, what: Part | Segment, store: ObjectStore) -> bytes:
     """Return the bytes that were committed, from an older version if the newest is damaged.
 
-    A part that is gone is no NotFound: that would read as a job that nobody has claimed yet.
+    What is gone is no NotFound: that would read as a job that nobody has claimed yet.
     """
-    for version in _versions(part.key, store):
+    for version in _versions(what.key, store):
         with suppress(NotFound):
-            data = store.get(part.key, version=version).data
-            if _is_committed(data, part):
+            data = store.get(what.key, version=version).data
+            if hashlib.sha256(data).hexdigest() == what.sha256:
                 return data
     raise ContractError(
-        "part", part.key, "restore it: it is gone, or its bytes are not those committed"
+        kind, what.key, "restore it: it is gone, or its bytes are not those committed"
     )
 
 
@@ -115,10 +131,6 @@ def _versions(key: str, store: ObjectStore) -> Iterator[str | None]:
     """Yield the versions of a key, the present one first and the others only if it will not do."""
     yield None
     yield from store.versions(key)
-
-
-def _is_committed(data: bytes, part: Part) -> bool:
-    return hashlib.sha256(data).hexdigest() == part.sha256
 
 
 def read_progress(job_id: str, store: ObjectStore, *, parent: str | None = None) -> JobProgress:
@@ -132,8 +144,8 @@ def read_progress(job_id: str, store: ObjectStore, *, parent: str | None = None)
     own = JobProgress(
         job_id=job_id,
         state=manifest.state,
-        items_done=sum(part.last - part.first + 1 for part in manifest.parts),
-        items_failed=sum(part.failed for part in manifest.parts),
+        items_done=manifest.items_done,
+        items_failed=manifest.items_failed,
         items=manifest.items,
         interruptions=manifest.interruptions,
         losses=manifest.losses,

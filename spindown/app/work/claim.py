@@ -30,7 +30,7 @@ from spindown.app.work.message import (
 )
 from spindown.app.work.presence import Condemned, Presence
 from spindown.contract.codec import vary
-from spindown.contract.job.manifest import Failure, JobState, Manifest
+from spindown.contract.job.manifest import SCHEMA, Failure, JobState, Manifest
 from spindown.contract.job.message import JobMessage, parse_job, with_id
 from spindown.contract.row import history_partition, worker_sort, workload_partition
 from spindown.domain.fleet import Lease
@@ -323,4 +323,4 @@ def _of_same_code(manifest: Manifest, digest: str) -> Manifest:
     """Return a manifest without results of other code: one job never mixes two versions."""
     if not digest or not manifest.code_digest or manifest.code_digest == digest:
         return manifest
-    return replace(manifest, next_item=0, parts=(), user_state=())
+    return replace(manifest, next_item=0, sealed=None, parts=(), user_state=(), schema=SCHEMA)

@@ -15,7 +15,7 @@ from spindown.app.work.held import Finished, Held, Seat, WorkPorts, current_hand
 from spindown.app.work.message import delete
 from spindown.app.work.presence import Presence
 from spindown.contract.codec import vary
-from spindown.contract.job.manifest import JobState, Manifest, Part
+from spindown.contract.job.manifest import SEGMENT_SCHEMA, JobState, Manifest, Part, Segment
 from spindown.contract.job.result import (
     ItemStatus,
     OutputFile,
@@ -23,6 +23,12 @@ from spindown.contract.job.result import (
     encode_part,
     part_key,
     part_stem,
+)
+from spindown.contract.job.segment import (
+    PARTS_LISTED_MAX,
+    PartList,
+    encode_segment,
+    segment_key,
 )
 from spindown.error import LeaseLost, PreconditionFailed
 
@@ -73,7 +79,8 @@ def extend_manifest(held: Held, portion: Portion, *, seat: Seat, ports: WorkPort
     if portion.finished:
         part = _upload_part(manifest, portion.finished, ports)
         next_item = part.last + 1
-        changes |= {"parts": (*manifest.parts, part), "next_item": next_item}
+        listed = _seal(manifest, ports)
+        changes |= {**listed, "parts": (*listed["parts"], part), "next_item": next_item}
     if manifest.items is not None and next_item >= manifest.items:
         changes |= {
             "state": JobState.COMPLETED,
@@ -120,6 +127,24 @@ def _upload_part(manifest: Manifest, finished: Sequence[Finished], ports: WorkPo
         sha256=hashlib.sha256(data).hexdigest(),
         failed=sum(record.status is ItemStatus.FAILED for record in records),
     )
+
+
+def _seal(manifest: Manifest, ports: WorkPorts) -> dict[str, Any]:
+    """Return the fields that list the parts so far, those that are many in a segment by now."""
+    parts = manifest.parts
+    if len(parts) < PARTS_LISTED_MAX:
+        return {"parts": parts}
+    data = encode_segment(PartList(parts=parts, before=manifest.sealed))
+    key = segment_key(manifest.job_id, manifest.epoch, parts[0].first, parts[-1].last)
+    ports.objects.put(key, data)
+    sealed = Segment(
+        key=key,
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        items=manifest.items_done,
+        failed=manifest.items_failed,
+    )
+    return {"sealed": sealed, "parts": (), "schema": SEGMENT_SCHEMA}
 
 
 def _with_outputs(finished: Finished, stem: str, ports: WorkPorts) -> Record:

@@ -71,7 +71,7 @@ def job_event(manifest: Manifest, *, deployment: str, workload: str, now: dateti
         tenant=manifest.tenant,
         parent=manifest.parent,
         items=manifest.items or 0,
-        items_failed=sum(part.failed for part in manifest.parts),
+        items_failed=manifest.items_failed,
         attempts=manifest.epoch,
         interruptions=manifest.interruptions,
         failures=len(manifest.failures),

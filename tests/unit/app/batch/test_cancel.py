@@ -23,7 +23,7 @@ from spindown.memory import PortCall
 from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
 
 JOB = {"job_id": "j", "items": items(4)}
-NEWER = b'{"schema": 2, "fence": "elsewhere"}'
+NEWER = b'{"schema": 3, "fence": "elsewhere"}'
 
 
 def cancelled(world: WorkWorld, *jobs: str) -> list[Cancelled]:

@@ -139,7 +139,7 @@ def test_a_copy_of_its_message_does_not_give_a_job_more_time() -> None:
     (replace(PARENT, sent_at=LONG_AGO), True),
     (PARENT, False),
     (None, False),
-    (replace(PARENT, schema=2), False),
+    (replace(PARENT, schema=3), False),
 ])  # fmt: skip
 def test_a_part_of_a_split_job_has_the_time_of_the_whole_as_far_as_that_is_known(
     parent: Manifest | None, is_parents: bool

@@ -12,7 +12,7 @@ from tests.work import WorkWorld
 
 KEY = manifest_key("j")
 MANIFEST = Manifest(job_id="j", epoch=1, owner="i-1/0", state=JobState.RUNNING)
-NEWER = b'{"schema": 2, "fence": "elsewhere"}'
+NEWER = b'{"schema": 3, "fence": "elsewhere"}'
 
 
 def epochs(world: WorkWorld) -> list[int]:

@@ -59,7 +59,7 @@ def test_cancels_what_it_can_and_names_what_a_later_version_must(
 ) -> None:
     submit(account, 2)
     store = open_session(account.config, deployment=None, local=False).work_store("ocr")
-    store.put(manifest_key("b-1-00000"), b'{"schema": 2}')
+    store.put(manifest_key("b-1-00000"), b'{"schema": 3}')
 
     with pytest.raises(typer.Exit) as ended:
         cancel(["b-1"], config=account.config)
