@@ -98,7 +98,7 @@ def a_stream(days: float) -> SimScenario:
 PARTS = {
     "reconcile": ("reconcile/pipeline.py", "reconcile"),
     "heartbeats": ("simulator/worker.py", "beat"),
-    "claims": ("work/claim.py", "claim"),
+    "claims": ("work/claim/claim.py", "claim"),
     "commits": ("simulator/attempt.py", "_commit"),
     "ends_of_jobs": ("simulator/attempt.py", "_close"),
 }

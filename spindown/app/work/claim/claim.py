@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
-from spindown.app.port import Key, Message, When, Write
-from spindown.app.work.fence import Fence, find_clash, first_sent, read_fence, write_fence
+from spindown.app.port import Message, When, Write
+from spindown.app.work.claim.epoch import Epochs, find_freed_lease
+from spindown.app.work.fence import Fence, find_clash, read_fence, write_fence
 from spindown.app.work.held import (
     Held,
     Seat,
@@ -29,17 +30,12 @@ from spindown.app.work.message import (
     send_anew,
 )
 from spindown.app.work.presence import Condemned, Presence
-from spindown.contract.codec import vary
-from spindown.contract.job.manifest import SCHEMA, Failure, JobState, Manifest
+from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, parse_job, with_id
-from spindown.contract.row import history_partition, worker_sort, workload_partition
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import (
     ClaimVerdict,
-    EpochEnd,
     claim_verdict,
-    dead_letter_reason,
-    epoch_end,
     extended_until,
     is_claimable,
     put_back_for,
@@ -50,7 +46,6 @@ from spindown.error import ContractError, NewerSchema, PreconditionFailed, Spind
 
 #: A worker of the version that can read it comes with the running deploy.
 _NEWER_SCHEMA_WAIT = timedelta(minutes=5)
-_LOSS = "its worker ended without a word and without progress"
 
 
 class Outcome(StrEnum):
@@ -110,11 +105,21 @@ class _Claim:
     def job_id(self) -> str:
         return self.job.job_id or ""
 
+    @property
+    def _epochs(self) -> Epochs:
+        return Epochs(
+            message=self.message,
+            job=self.job,
+            seat=self.seat,
+            ports=self.ports,
+            policy=self.policy,
+        )
+
     def run(self) -> Held | Declined:
         # A message that was never received before is nearly always a new job: write first.
         if self.message.receive_count == 1:
             try:
-                return self._hold(write_fence(self._first_epoch(), None, self.ports))
+                return self._hold(write_fence(self._epochs.begin_first(), None, self.ports))
             except PreconditionFailed:
                 pass
         try:
@@ -124,7 +129,7 @@ class _Claim:
             return self._decline(Outcome.NEWER_SCHEMA, str(exc))
         try:
             if fence is None:
-                return self._hold(write_fence(self._first_epoch(), None, self.ports))
+                return self._hold(write_fence(self._epochs.begin_first(), None, self.ports))
             return self._claim_over(fence)
         except PreconditionFailed:
             # Somebody was quicker; whoever receives it next finds their lease row.
@@ -154,73 +159,14 @@ class _Claim:
                 is_held = not is_claimable(fence.manifest, lease, self.ports.clock.now())
                 return self._put_back(lease if is_held else None)
 
-    def _first_epoch(self) -> Manifest:
-        return self._owned(
-            Manifest(job_id=self.job_id, epoch=0, owner="", state=JobState.RUNNING), epoch=1
-        )
-
-    def _owned(self, manifest: Manifest, epoch: int) -> Manifest:
-        """Return the manifest as the beginning of an epoch of ours."""
-        count = None if self.job.items is None else len(self.job.items)
-        changes = {
-            "epoch": epoch,
-            "owner": self.seat.owner,
-            "released": False,
-            "epoch_first": manifest.next_item,
-            "items": manifest.items if count is None else count,
-            "batch_id": self.job.batch_id or manifest.batch_id,
-            "tenant": self.job.tenant or manifest.tenant,
-            "parent": self.job.parent or manifest.parent,
-            "code_digest": self.seat.code_digest or manifest.code_digest,
-            "claimed_at": self.ports.clock.now(),
-        }
-        if self.policy.finish_within is not None:
-            changes["sent_at"] = manifest.sent_at or first_sent(self.message, self.job, self.ports)
-        return vary(manifest, changes)
-
     def _next_epoch(self, fence: Fence, lease: Lease | None) -> Held | Declined:
         """Count how the last epoch ended, then begin the next or give the job up."""
-        counted = _of_same_code(self._count_end(fence.manifest), self.seat.code_digest)
-        manifest = self._owned(counted, max(fence.epoch_floor, counted.epoch) + 1)
-        reason = dead_letter_reason(manifest.failures, self.policy)
-        if reason is not None:
-            now = self.ports.clock.now()
-            ended = {"state": JobState.FAILED, "reason": reason, "finished_at": now}
-            manifest = vary(manifest, {**ended, "released": True})
-        before = lease or self._freed_lease(fence.manifest)
+        manifest = self._epochs.begin_next(fence)
+        before = lease or find_freed_lease(fence.manifest, self.seat.workload, self.ports)
         raised = write_fence(manifest, fence.etag, self.ports)
         clear_lapsed(lease, fence.manifest, self.seat.workload, self.ports)
-        return self._hold(raised, before) if reason is None else self._bury(raised.manifest)
-
-    def _count_end(self, manifest: Manifest) -> Manifest:
-        if manifest.epoch == 0:
-            return manifest
-        is_taken = not manifest.released and self._was_interrupted(manifest)
-        match epoch_end(manifest, interrupted=is_taken):
-            case EpochEnd.INTERRUPTED:
-                return replace(manifest, interruptions=manifest.interruptions + 1)
-            case EpochEnd.LOST:
-                loss = Failure(
-                    at=self.ports.clock.now(),
-                    instance_id=manifest.owner.rpartition("/")[0],
-                    epoch=manifest.epoch,
-                    kind="loss",
-                    reason=_LOSS,
-                )
-                return replace(
-                    manifest, losses=manifest.losses + 1, failures=(*manifest.failures, loss)
-                )
-            case _:
-                return manifest
-
-    def _was_interrupted(self, manifest: Manifest) -> bool:
-        """Tell whether the ledger knows of an interruption of the last owner."""
-        sort = worker_sort(manifest.owner.rpartition("/")[0])
-        for partition in (workload_partition, history_partition):
-            row = self.ports.table.get(Key(partition=partition(self.seat.workload), sort=sort))
-            if row is not None:
-                return row.get("interrupted_at") is not None
-        return False
+        has_failed = raised.manifest.state is JobState.FAILED
+        return self._bury(raised.manifest) if has_failed else self._hold(raised, before)
 
     def _hold(self, fence: Fence, before: Lease | None = None) -> Held | Declined:
         """Write the lease row over a manifest that is ours."""
@@ -275,15 +221,6 @@ class _Claim:
             return None
         return read_lease(self.ports.table, lease_key(self.seat.workload, manifest.owner))
 
-    def _freed_lease(self, manifest: Manifest) -> Lease | None:
-        """Return what the last owner held when the control plane freed it: how far it was."""
-        if not manifest.owner or manifest.released:
-            return None
-        live = lease_key(self.seat.workload, manifest.owner)
-        past = live._replace(partition=history_partition(self.seat.workload))
-        freed = read_lease(self.ports.table, past)
-        return freed if freed is not None and freed.epoch == manifest.epoch else None
-
     def _put_back(self, lease: Lease | None) -> Declined:
         if lease is not None:
             self._hand_over(lease)
@@ -317,10 +254,3 @@ class _Claim:
 
 def _done(before: Lease | None, job_id: str) -> int:
     return before.items_done if before is not None and before.job_id == job_id else 0
-
-
-def _of_same_code(manifest: Manifest, digest: str) -> Manifest:
-    """Return a manifest without results of other code: one job never mixes two versions."""
-    if not digest or not manifest.code_digest or manifest.code_digest == digest:
-        return manifest
-    return replace(manifest, next_item=0, sealed=None, parts=(), user_state=(), schema=SCHEMA)
