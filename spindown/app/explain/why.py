@@ -41,6 +41,8 @@ class Why:
     now: Plan | None = None
     #: Why it cannot be said; "": it can.
     unknown: str = ""
+    #: While nothing waits: why the next message would launch nothing; "": it may.
+    barred: str = ""
 
 
 def explain(workload: str, ports: ControlPorts, *, last: int) -> Why:
@@ -59,7 +61,7 @@ def explain(workload: str, ports: ControlPorts, *, last: int) -> Why:
     running += sum(launch.state is LaunchState.INTENDED for launch in launches)
     row = view.decision
     is_newest = row is not None and bool(decisions) and row.key == decisions[0].key
-    made, unknown = (None, "") if running else _plan(workload, ports)
+    made, barred, unknown = (None, "", "") if running else _plan(workload, ports)
     return Why(
         workload=workload,
         at=at,
@@ -69,14 +71,19 @@ def explain(workload: str, ports: ControlPorts, *, last: int) -> Why:
         running=running,
         now=made,
         unknown=unknown,
+        barred=barred,
     )
 
 
-def _plan(workload: str, ports: ControlPorts) -> tuple[Plan | None, str]:
+def _plan(workload: str, ports: ControlPorts) -> tuple[Plan | None, str, str]:
+    """Return what a tick would decide, what bars the next message, why it cannot be said."""
     try:
-        return plan(workload, ports), ""
+        made = plan(workload, ports)
+        # What stops launches shows only where one is due.
+        barred = plan(workload, ports, jobs=1).stopped if made.backlog.is_empty else ""
     except SpindownError as exc:
-        return None, str(exc)
+        return None, "", str(exc)
+    return made, barred, ""
 
 
 def read_decisions(

@@ -68,4 +68,5 @@ def _to_json(found: Why) -> dict[str, Any]:
         "running": found.running,
         "now": plan_to_json(found.now) if found.now else None,
         "unknown": found.unknown,
+        "barred": found.barred,
     }

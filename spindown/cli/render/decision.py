@@ -11,7 +11,7 @@ from rich.text import Text
 
 from spindown.app.alarm.deadline import name_of
 from spindown.app.explain.why import Why, fates
-from spindown.cli.render.count import say_waiting
+from spindown.cli.render.count import say_count, say_waiting
 from spindown.cli.render.screen import format_seconds
 from spindown.contract.decision import CandidateRecord, DeadlineRecord, Decision, Outcome
 
@@ -128,7 +128,8 @@ def _reasons(decision: Decision, top: int) -> Iterator[str]:
     if hidden:
         yield f"and {hidden} more candidates, dearer by the item: not reached"
     for left_out in decision.rejections:
-        yield f"{left_out.offers} offers left out by {left_out.reason}: {left_out.example}"
+        offers = say_count(left_out.offers, "offer")
+        yield f"{offers} left out by {left_out.reason}: {left_out.example}"
     for attempt in decision.attempts:
         yield f"request {attempt.launch_id} for {attempt.count}: {attempt.outcome}"
         for refusal in attempt.refusals:
@@ -164,6 +165,8 @@ def _say_offer(found: Why) -> str:
 
 def _say_try(found: Why) -> str:
     due = found.now.next_try_at if found.now else None
+    if due is None and found.barred:
+        return f"The next message would launch nothing: {found.barred}."
     if due is None:
         return "The next message is a reason to launch."
     return f"The next try is at {due:%H:%M:%S}, in {format_seconds(due - found.at)}."

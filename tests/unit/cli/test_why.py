@@ -141,3 +141,23 @@ def test_says_that_nothing_waits() -> None:
 
     assert "nothing waits" in said
     assert "The next message is a reason to launch." in said
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        pytest.param({"max_workers": 0}, "max_workers is 0", id="drained"),
+        pytest.param({"max_price_per_hour": 0.15}, "", id="a price that may come down"),
+    ],
+)
+def test_while_nothing_waits_it_says_what_would_stop_the_next_message(
+    policy: dict[str, Any], why: str
+) -> None:
+    world = with_policy(**policy)
+    world.tick(timedelta(minutes=1))
+
+    said = now_of(world)
+
+    assert said.startswith("Nothing runs: nothing waits.")
+    assert (f"The next message would launch nothing: {why}" in said) is bool(why)
+    assert ("The next message is a reason to launch." in said) is (not why)
