@@ -1,18 +1,20 @@
 """``spindown local``: the deployed template, run on this machine."""
 
 import json
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import RenderableType
 from rich.table import Table
 
 from spindown.cli import option
 from spindown.cli.render.screen import open_console
 from spindown.error import NotFound
 from spindown.local import TICK, daemon
-from spindown.local.status import SystemStatus
+from spindown.local.status import InstanceStatus, SystemStatus
 
 app = typer.Typer(help="Run a deployment on this machine.", no_args_is_help=True)
 
@@ -48,12 +50,20 @@ def up(
     if as_json:
         print(json.dumps(status.to_json()))
         return
-    print(f"{status.deployment} is up at {status.endpoint}. Its queues:")
-    for queue in status.queues:
-        print(f"  {queue.url}")
-    print("Give --local to other commands, or from the aws command line and any SDK after:")
-    print(daemon.exports(state))
-    print(f"Version 1 of the aws command line also needs: --endpoint-url {status.endpoint}")
+    for line in say_up(status, state):
+        print(line)
+
+
+def say_up(status: SystemStatus, state: Path) -> Iterator[str]:
+    """Yield how the system is reached; by --local only one in the usual place is found."""
+    yield f"{status.deployment} is up at {status.endpoint}. Its queues:"
+    yield from (f"  {queue.url}" for queue in status.queues)
+    if state.resolve() == STATE.resolve():
+        yield "Give --local to other commands, or from the aws command line and any SDK after:"
+    else:
+        yield "From other commands (without --local), the aws command line and any SDK after:"
+    yield daemon.exports(state)
+    yield f"Version 1 of the aws command line also needs: --endpoint-url {status.endpoint}"
 
 
 @app.command("down")
@@ -83,10 +93,18 @@ def _print(status: SystemStatus) -> None:
     print(f"{status.deployment} at {status.endpoint}, process {status.pid}")
     for queue in status.queues:
         print(f"  {queue.name}: {queue.visible} waiting, {queue.in_flight} in flight")
+    for part in render_instances(status.instances):
+        open_console().print(part, soft_wrap=isinstance(part, str), markup=False)
+
+
+def render_instances(instances: Sequence[InstanceStatus]) -> Iterator[RenderableType]:
+    """Yield a table of the instances, and below it where each has left its console."""
+    if not instances:
+        return
     table = Table(box=None, pad_edge=False)
-    for name in ("instance", "type", "zone", "capacity", "$/h", "state", "console"):
+    for name in ("instance", "type", "zone", "capacity", "$/h", "state"):
         table.add_column(name, overflow="fold")
-    for instance in status.instances:
+    for instance in instances:
         table.add_row(
             instance.instance_id,
             instance.instance_type,
@@ -94,7 +112,7 @@ def _print(status: SystemStatus) -> None:
             instance.capacity_type,
             f"{instance.price_per_hour:.4f}",
             instance.state,
-            instance.console,
         )
-    if status.instances:
-        open_console().print(table)
+    yield table
+    yield "Consoles:"
+    yield from (f"  {instance.console}" for instance in instances)

@@ -95,14 +95,14 @@ def _money_line(status: Status) -> Text:
 def _worker_lines(status: Status) -> Iterator[Text]:
     """Yield a line a worker; in a narrow terminal its work is folded to the next, nothing cut."""
     pools = [str(entry.worker.pool) for entry in status.workers]
-    width = max(map(len, pools))
+    width, state = max(map(len, pools)), max(5, *(len(entry.word) for entry in status.workers))
     yield Text(
-        f"{'instance':19}  {'offer':{width}}    $/h  {'state':12}     for  work", style="bold"
+        f"{'instance':19}  {'offer':{width}}    $/h  {'state':{state}}     for  work", style="bold"
     )
     for entry, pool in zip(status.workers, pools, strict=True):
         worker = entry.worker
         line = Text(f"{worker.instance_id:19}  {pool:{width}}  {worker.price_per_hour:5.3f}  ")
-        line.append(f"{entry.word:12}", style=_COLOURS.get(entry.word, ""))
+        line.append(f"{entry.word:{state}}", style=_COLOURS.get(entry.word, ""))
         line.append(f"  {format_seconds(status.at - _since(entry)):>6}  {_work(entry)}".rstrip())
         yield line
 

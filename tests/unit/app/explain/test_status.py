@@ -63,6 +63,18 @@ def test_an_empty_deployment_is_quiet_and_says_that_nothing_bills() -> None:
     assert "nothing bills" in screen_of(status)
 
 
+def test_the_line_of_a_worker_fits_a_terminal_of_80_columns() -> None:
+    world = World()
+    world.put(
+        rows.worker_sort("i-0123456789abcdef0"),
+        a_worker("i-0123456789abcdef0", state=WorkerState.BUSY),
+    )
+
+    (line,) = [x for x in screen_of(world.status(), width=80).splitlines() if "i-0123" in x]
+
+    assert line.split()[-3:] == ["busy", "30m", "│"]
+
+
 @pytest.mark.parametrize(
     ("told", "shown"),
     [
@@ -247,7 +259,7 @@ def test_a_worker_that_was_reclaimed_has_ended_and_nothing_bills() -> None:
     status = world.status()
 
     assert status.is_quiet
-    assert "ended             7m" in screen_of(status)
+    assert "ended      7m" in screen_of(status)
     assert "nothing bills" in screen_of(status)
 
 

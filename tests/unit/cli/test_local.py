@@ -1,0 +1,62 @@
+"""What a person reads of the local system: how it is reached, and what runs in it."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from spindown.cli.local import render_instances, say_up
+from spindown.local.status import InstanceStatus, SystemStatus
+
+CONSOLE = "/somewhere/far/below/.spindown/instances/i-0123456789abcdef0/console.log"
+
+UP = SystemStatus(
+    endpoint="http://127.0.0.1:4580",
+    region="us-east-1",
+    deployment="demo",
+    pid=1,
+    queues=(),
+    functions=(),
+    instances=(),
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_found"),
+    [(Path(".spindown"), True), (Path.cwd() / ".spindown", True), (Path("elsewhere"), False)],
+    ids=["the usual place", "the same by its whole name", "another"],
+)
+def test_local_is_named_only_where_other_commands_find_the_system_by_it(
+    state: Path, *, is_found: bool
+) -> None:
+    said = "\n".join(say_up(UP, state))
+
+    assert ("Give --local to other commands" in said) is is_found
+    assert ("From other commands (without --local)" in said) is not is_found
+    assert f"{state.resolve()}/aws-config" in said
+
+
+def test_an_instance_and_its_console_are_told_whole_on_a_narrow_screen() -> None:
+    instance = InstanceStatus(
+        instance_id="i-0123456789abcdef0",
+        instance_type="g4dn.12xlarge",
+        zone="us-east-1b",
+        capacity_type="on-demand",
+        state="terminated",
+        price_per_hour=3.912,
+        console=CONSOLE,
+    )
+    console = Console(width=80)
+    with console.capture() as captured:
+        for part in render_instances([instance]):
+            console.print(part, soft_wrap=isinstance(part, str), markup=False)
+
+    lines = captured.get().splitlines()
+
+    told = [instance.instance_id, instance.instance_type, instance.zone, "on-demand", "3.9120"]
+    assert lines[1].split() == [*told, "terminated"]
+    assert f"  {CONSOLE}" in lines
+
+
+def test_without_instances_no_table_is_shown() -> None:
+    assert list(render_instances([])) == []
