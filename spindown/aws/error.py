@@ -259,7 +259,7 @@ def translate(error: BotoCoreError | ClientError) -> SpindownError:
         found = Unreachable if is_server_fault(error) else SpindownError
     if found is ContractError:
         return ContractError(operation, message_of(error), f"mend the request ({code})")
-    return found(f"{operation}: {code}: {message_of(error)}")
+    return found(": ".join(filter(None, (operation, code, message_of(error)))))
 
 
 @contextmanager

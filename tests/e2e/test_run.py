@@ -296,7 +296,7 @@ def test_every_view_is_json_for_programs(world: World) -> None:
         ),
         pytest.param(
             ("submit", "count", "--items", "/absent.jsonl"),
-            "items is '/absent.jsonl': give a readable file",
+            "--items is '/absent.jsonl': give a readable file",
             id="an absent list",
         ),
         pytest.param(

@@ -92,7 +92,7 @@ def _read_items(path: Path) -> tuple[Any, ...]:
     try:
         data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as exc:
-        raise BadInput("items", str(path), f"give a readable file ({exc.strerror})") from exc
+        raise BadInput("--items", str(path), f"give a readable file ({exc.strerror})") from exc
     return parse_items(data, path.name)
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from spindown.app.explain import plan as planning
 from spindown.app.explain.plan import Plan
 from spindown.cli import option
-from spindown.cli.render.count import say_waiting
+from spindown.cli.render.count import say_count, say_waiting
 from spindown.cli.render.screen import format_cost, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
@@ -144,11 +144,13 @@ def _say_rejections(made: Plan, *, show_all: bool) -> Iterator[str]:
             f"{rejection.offer}: {rejection.reason}"
         )
     for constraint, reasons in sorted(grouped.items()):
+        left_out = f"{say_count(len(reasons), 'offer')} left out by {constraint}"
         if show_all:
-            yield f"{len(reasons)} offers left out by {constraint}:"
+            yield f"{left_out}:"
             yield from (f"  {reason}" for reason in reasons)
         else:
-            yield f"{len(reasons)} offers left out by {constraint}, such as {reasons[0]}"
+            such_as = ", such as" if len(reasons) > 1 else ":"
+            yield f"{left_out}{such_as} {reasons[0]}"
 
 
 def _say_warm(made: Plan) -> str:

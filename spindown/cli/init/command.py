@@ -44,8 +44,8 @@ def init(
     """Write a commented spindown.toml with an example of code; or fill one in."""
     is_there = config.exists()
     if is_there and not from_account:
-        mend = "give --from-account to fill in its region and zones, or --config for another"
-        raise BadInput("spindown.toml", str(config), mend)
+        mend = "it is there: give --from-account to fill in its region and zones, or another name"
+        raise BadInput("--config", str(config), mend)
     text = _read(config) if is_there else _draft(config, region)
     found = None
     if from_account:

@@ -95,6 +95,18 @@ def test_no_answer_becomes_one_of_our_errors(
     assert caught.value.__cause__ is error
 
 
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [("said so", "SomeCall: 403: said so"), ("", "SomeCall: 403")],
+    ids=["with a message", "without one"],
+)
+def test_an_error_ends_with_what_the_service_said(message: str, said: str) -> None:
+    error = _error("403")
+    error.response["Error"]["Message"] = message
+
+    assert str(translate(error)) == said
+
+
 def test_a_place_may_know_better_what_a_code_means() -> None:
     with pytest.raises(StaleHandle), translated({"InvalidParameterValue": StaleHandle}):
         raise _error("InvalidParameterValue")

@@ -83,6 +83,19 @@ def test_shows_the_reason_for_every_offer_that_is_not_taken() -> None:
     json.dumps(listed, allow_nan=False)
 
 
+def test_one_offer_that_is_left_out_is_one() -> None:
+    world = with_policy(band=0.0)
+    world.dry(a_pool_of("g4dn.xlarge", ZONES[0]))
+    world.send(3)
+    world.tick()
+    made = plan_of(world)
+
+    few, all_of_them = screen_of(made), screen_of(made, show_all=True)
+
+    assert "1 offer left out by unavailable: g4dn.xlarge/us-west-2a/spot: " in few
+    assert "1 offer left out by unavailable:\n" in all_of_them
+
+
 def test_says_which_constraint_removed_the_last_offers() -> None:
     world = with_policy(max_price_per_hour=0.1)
 
