@@ -51,7 +51,7 @@ bench: setup ## Measure; figures go to docs/bench; then print the last compariso
 	@$(PYTEST) -m bench -p no:randomly -rA -o faulthandler_timeout=1800 tests/bench $(ARGS)
 	@$(BIN)/python -m tests.bench.compare $(if $(DATA),--data $(DATA),--render)
 
-compare: setup ## Compare with eight others and the bounds: docs/benchmarks.md; half an hour of a core; ARGS="--data DIR --processes 2"
+compare: setup ## Compare with fifteen others and the bounds: docs/benchmarks.md; half an hour of a core; ARGS="--data DIR --processes 2"
 	@$(BIN)/python -m tests.bench.compare $(ARGS)
 
 proof: setup ## Run the slow tests: what takes minutes to prove

@@ -16,7 +16,9 @@ what people run instead, ``bound`` what nobody can do without.
 from spindown.simulator.baseline import (
     BASELINES,
     DEADLINE_RULES,
+    OURS_ON_DEMAND,
     Baseline,
+    on_demand_only,
     simulate_baseline,
     simulate_deadline,
 )
@@ -29,6 +31,7 @@ from spindown.simulator.scenario import Arrival, Boot, Delays, Listing, SimScena
 __all__ = [
     "BASELINES",
     "DEADLINE_RULES",
+    "OURS_ON_DEMAND",
     "Alarm",
     "Arrival",
     "Baseline",
@@ -44,6 +47,7 @@ __all__ = [
     "Spread",
     "Zone",
     "bound",
+    "on_demand_only",
     "passage",
     "simulate",
     "simulate_baseline",

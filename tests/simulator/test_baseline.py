@@ -22,6 +22,29 @@ def test_a_warm_machine_is_paid_for_day_and_night() -> None:
     assert (result.jobs_done, result.wait.most, result.launches) == (1, 0.0, 1)
 
 
+@pytest.mark.parametrize(
+    ("on_demand", "on_spot"), [("warm", "warm-spot"), ("asg-on-demand", "asg-backlog")]
+)
+def test_the_same_way_on_spot_and_on_demand_differs_by_the_price_of_an_hour(
+    on_demand: str, on_spot: str
+) -> None:
+    scenario = a_scenario(*(an_arrival(at=HOUR) for _ in range(5)))
+    dear, cheap = (simulate_baseline(scenario, BASELINES[x], 1) for x in (on_demand, on_spot))
+
+    assert (dear.on_demand_dollars, cheap.on_demand_dollars) == (dear.dollars, 0.0)
+    assert (dear.wait, dear.launches) == (cheap.wait, cheap.launches)
+    assert dear.dollars / cheap.dollars == pytest.approx((0.50 + EXTRA) / (0.20 + EXTRA))
+
+
+def test_a_warm_machine_on_spot_is_replaced_when_ec2_takes_it() -> None:
+    taken = a_zone(capacity=((0.0, 1.0), (2 * HOUR, 0.0)))
+    zones = {"us-west-2a": taken, "us-west-2b": a_zone(spot=((0.0, 0.21),))}
+    scenario = a_scenario(an_arrival(at=3 * HOUR), listings=(a_listing(zones=zones),))
+    result = simulate_baseline(scenario, BASELINES["warm-spot"], 1)
+
+    assert (result.interruptions, result.launches, result.wait.most) == (1, 2, 0.0)
+
+
 def test_the_classic_pays_a_boot_the_work_and_ten_idle_minutes() -> None:
     scenario = a_scenario(an_arrival(at=30.0))
     result = simulate_baseline(scenario, BASELINES["classic-alarm"], 1)
@@ -78,6 +101,18 @@ def test_every_baseline_does_all_the_work_on_a_market_that_takes_machines_away(n
 
 
 @pytest.mark.parametrize("name", BASELINES)
+def test_a_seed_replays_a_baseline_byte_for_byte(name: str) -> None:
+    scenario = a_scenario(
+        *office_batches(seed=3, days=1, work_hours=2),
+        listings=sample_market(seed=3, days=1, reclaims=20.0),
+        notice_missing=0.3,
+    )
+    first, again = (simulate_baseline(scenario, BASELINES[name], 3) for _ in range(2))
+
+    assert first.to_json() == again.to_json()
+
+
+@pytest.mark.parametrize("name", BASELINES)
 def test_a_machine_has_as_many_slots_as_ours(name: str) -> None:
     # Eight jobs of ten minutes on a slot are two machines of four slots; one for one job, which
     # gives it all four, is done with it in a quarter of the time.
@@ -86,7 +121,7 @@ def test_a_machine_has_as_many_slots_as_ours(name: str) -> None:
     result = simulate_baseline(scenario, BASELINES[name], 1, max_workers=2)
 
     assert result.jobs_done == 8
-    is_apart = BASELINES[name].one_job
+    is_apart = BASELINES[name].one_slot
     assert result.busy_seconds == pytest.approx(8 * 150 if is_apart else 8 * 600 / 4)
     assert sum(result.bill.values()) == pytest.approx(result.dollars)
     if not BASELINES[name].least and not is_apart:

@@ -22,12 +22,10 @@ from spindown.domain.advice import (
 from spindown.domain.idle import LONGEST_TIMEOUT, SHORTEST_TIMEOUT, cheapest_timeout
 from spindown.domain.offer import (
     HOURS_PER_MONTH,
-    CapacityType,
     extra_price_per_hour,
     slot_count,
 )
-from spindown.domain.policy import Rung
-from spindown.simulator import Listing, SimResult
+from spindown.simulator import Listing, SimResult, on_demand_only
 
 #: Of an on-demand price: a standard reserved instance for one year without upfront payment
 #: (published comparisons of AWS's prices give 37 % off; the range of one-year terms is 27 to 40 %).
@@ -193,10 +191,7 @@ def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
         drain_within=timedelta(minutes=2),
         scale_up_threshold=1,
     )
-    on_demand = replace(
-        settings.policy,
-        ladder=(Rung(after=timedelta(0), capacity_types=frozenset({CapacityType.ON_DEMAND})),),
-    )
+    on_demand = on_demand_only(settings.policy)
     with_warm, without_spot = count(
         "break-even", [replace(settings, policy=warm), replace(settings, policy=on_demand)]
     )

@@ -13,7 +13,15 @@ from typing import Any
 
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
-from spindown.simulator import BASELINES, Run, SimResult, SimScenario, simulate_baseline
+from spindown.simulator import (
+    BASELINES,
+    OURS_ON_DEMAND,
+    Run,
+    SimResult,
+    SimScenario,
+    on_demand_only,
+    simulate_baseline,
+)
 
 #: Seconds between two looks at what the processes have done.
 _LOOK_SECONDS = 0.2
@@ -22,6 +30,12 @@ _REPORT_EVERY = 500
 
 #: Start of an instance, end of the backlog: from those who hardly wait to those who wait long.
 _PATIENCE_MINUTES = ((1, 2), (2, 4), (4, 8), (10, 20), (40, 80))
+
+#: Name -> what it is, of all that is held against ours.
+WAYS = {
+    OURS_ON_DEMAND: "this policy, buying on demand only",
+    **{name: baseline.title for name, baseline in BASELINES.items()},
+}
 
 #: Is told which contestant has come how far, as a share.
 Report = Callable[[int, float], None]
@@ -38,7 +52,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contestant:
-    """One way to do the work: our policy, or the baseline of that name."""
+    """One way to do the work: the baseline of that name, or our code under a policy."""
 
     name: str
     title: str
@@ -81,13 +95,18 @@ def baselines(asked: str, policy: Policy) -> list[Contestant]:
         return []
     wanted: set[str] = set()
     for word in words or [""]:
-        found = [name for name in BASELINES if word == "all" or (word and name.startswith(word))]
+        found = [name for name in WAYS if word == "all" or (word and name.startswith(word))]
         if not found:
-            raise BadInput("--against", word, f"name some of {', '.join(BASELINES)}, all or none")
-        wanted |= {word} if word in BASELINES else set(found)
+            raise BadInput("--against", word, f"name some of {', '.join(WAYS)}, all or none")
+        wanted |= {word} if word in WAYS else set(found)
     return [
-        Contestant(name=name, title=baseline.title, role=Role.BASELINE, policy=policy)
-        for name, baseline in BASELINES.items()
+        Contestant(
+            name=name,
+            title=title,
+            role=Role.BASELINE,
+            policy=on_demand_only(policy) if name == OURS_ON_DEMAND else policy,
+        )
+        for name, title in WAYS.items()
         if name in wanted
     ]
 
@@ -142,13 +161,17 @@ def run_contest(
 def _simulate(
     scenario: SimScenario, one: Contestant, seed: int, report: Callable[[float], None]
 ) -> SimResult:
-    if one.role is Role.BASELINE:
+    if _is_model(one):
         baseline = BASELINES[one.name]
         result = simulate_baseline(scenario, baseline, seed, max_workers=one.policy.max_workers)
     else:
         result = _run_ours(_without(scenario, one.families_denied), one.policy, seed, report)
     report(1.0)
     return result
+
+
+def _is_model(one: Contestant) -> bool:
+    return one.role is Role.BASELINE and one.name in BASELINES
 
 
 def _without(scenario: SimScenario, families: frozenset[str] | None) -> SimScenario:
@@ -236,8 +259,8 @@ def _deaf_children() -> Iterator[None]:
 
 
 def _longest_first(contestants: Sequence[Contestant]) -> Iterator[tuple[int, Contestant]]:
-    """Yield ours before the baselines, whose simple models are done in no time."""
-    yield from sorted(enumerate(contestants), key=lambda pair: pair[1].role is Role.BASELINE)
+    """Yield what runs our code before the simple models, which are done in no time."""
+    yield from sorted(enumerate(contestants), key=lambda pair: _is_model(pair[1]))
 
 
 def _watch(futures: Sequence[Future[SimResult]], shares: Any, report: Report) -> None:

@@ -10,9 +10,11 @@ from spindown.app.port import LaunchedInstance
 from spindown.contract.event import InstanceEvent
 from spindown.simulator.agenda import Agenda, Turn
 from spindown.simulator.baseline.machine import Job, Machine
-from spindown.simulator.baseline.plan import Baseline
+from spindown.simulator.baseline.patience import Patience
+from spindown.simulator.baseline.plan import ACCEPTABLE_DELAY, Baseline
 from spindown.simulator.baseline.rule import Seen
 from spindown.simulator.baseline.shop import Shop, fixed_listing
+from spindown.simulator.baseline.size import fewest_machines
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.record import Recorder, Tally, sum_up
 from spindown.simulator.result import Sample, SimResult
@@ -38,7 +40,6 @@ class _Fleet:
         self._left = len(scenario.arrivals)
         self._waits_since: float | None = None
         self._seen: deque[Seen] = deque(maxlen=_LOOKS_KEPT)
-        self._desired = baseline.least
         self._changed_at = -1e9
         self._is_looking = True
         self._boots = Random(f"{seed}/boot")
@@ -53,9 +54,10 @@ class _Fleet:
         self._shop = Shop(scenario, baseline, self.agenda, self.compute)
         usual = fixed_listing(scenario, baseline)
         _, self._slots = self._make_of(usual)
-        self._rule = baseline.rule(scenario, scenario.throughput(usual))
-        boot = scenario.boot.at_least + scenario.boot.median
-        self._idle_seconds = boot if baseline.idles_one_boot else baseline.idle_seconds
+        throughput = scenario.throughput(usual)
+        self._rule = baseline.rule(scenario, throughput)
+        self._least = self._desired = self._size(throughput)
+        self._patience = self._make_patience()
         for number, arrival in enumerate(scenario.arrivals):
             self.agenda.plan_at(
                 arrival.at,
@@ -66,7 +68,7 @@ class _Fleet:
 
     def run(self) -> SimResult:
         """Go on until all work is done and only machines that never end are left."""
-        scenario, least = self.scenario, self.baseline.least
+        scenario, least = self.scenario, self._least
         while self.agenda.seconds < scenario.length + scenario.overtime and (
             self.agenda.seconds < scenario.length
             or self._left
@@ -116,7 +118,7 @@ class _Fleet:
 
     def idled(self, machine: Machine) -> None:
         """End a machine that has idled for its time, unless it is one of those that stay."""
-        if len(self.machines) > self.baseline.least:
+        if len(self.machines) > self._least:
             self.compute.power_off(machine.instance_id)
         else:
             machine.go_on()
@@ -130,7 +132,7 @@ class _Fleet:
             self,
             given.instance_id,
             speed=speed,
-            idle_seconds=self._idle_seconds,
+            patience=self._patience,
             checkpoint_seconds=self.baseline.checkpoint_seconds,
             slots=slots,
         )
@@ -159,10 +161,26 @@ class _Fleet:
         """Hear nothing: nobody listens to EC2 here."""
 
     def _make_of(self, listing: Listing) -> tuple[float, int]:
-        """Return speed of a slot, and slots; a machine for one job gives it all that it has."""
-        if self.baseline.one_job:
+        """Return speed of a slot, and slots; one that is for a job at a time gives it all."""
+        if self.baseline.one_slot:
             return self.scenario.throughput(listing), 1
         return listing.speed, self.scenario.slots_of(listing)
+
+    def _size(self, throughput: float) -> int:
+        if not self.baseline.is_sized:
+            return self.baseline.least
+        return fewest_machines(
+            self.scenario,
+            throughput=throughput,
+            start_within=ACCEPTABLE_DELAY,
+            most=self.baseline.max_workers,
+        )
+
+    def _make_patience(self) -> Patience | None:
+        if self.baseline.patience is None:
+            return None
+        boot = self.scenario.boot.at_least + self.scenario.boot.median
+        return self.baseline.patience(boot, Random(f"{self.seed}/idle"))
 
     def _come_up(self, machine: Machine) -> None:
         if machine.instance_id in self.machines:
@@ -178,11 +196,17 @@ class _Fleet:
         self.record.arrived(job.job_id)
         self._arrived[job.job_id] = self.agenda.seconds
         self.waiting.append(job)
+        if self._patience is not None and not self._has_room_at_work():
+            self._patience.needed(self.agenda.seconds)
         if not self._is_looking:
             self._is_looking = True
-            looks = math.ceil(self.agenda.seconds / self.baseline.look_seconds)
-            self.agenda.plan_at(looks * self.baseline.look_seconds, Turn.TICK, self._look)
+            every = self.baseline.first_look_seconds or self.baseline.look_seconds
+            looks = math.ceil(self.agenda.seconds / every)
+            self.agenda.plan_at(looks * every, Turn.TICK, self._look)
         self._hand_out()
+
+    def _has_room_at_work(self) -> bool:
+        return any(each.jobs and each.has_room for each in self.machines.values())
 
     def _hand_out(self) -> None:
         """Give what waits to free slots: of machines at work, then of the one that idled last."""
@@ -214,13 +238,13 @@ class _Fleet:
         )
         self._seen.append(seen)
         wanted = self._rule(list(self._seen))
-        wanted = max(baseline.least, min(wanted, baseline.max_workers))
+        wanted = max(self._least, min(wanted, baseline.max_workers))
         if wanted != self._desired:
             self._desired, self._changed_at = wanted, now
         for _ in range(wanted - seen.machines):
             if self._shop.buy() is None:
                 break
-        spare = seen.machines - wanted if self._idle_seconds is None else 0
+        spare = seen.machines - wanted if self._patience is None else 0
         for machine in sorted(idle, key=lambda each: each.idle_since)[: max(spare, 0)]:
             self.compute.power_off(machine.instance_id)
         self._note(seen)

@@ -1,6 +1,6 @@
-"""What people run instead of Spindown: eight ways, each with the source of its rules.
+"""What people run instead of Spindown, each way with the source of its rules.
 
-A machine has as many slots as an instance of ours; one that is for one job gives it all of them.
+A machine has as many slots as an instance of ours; one that is for a job at a time gives it all.
 Where a source leaves a choice open the baseline is treated kindly: it knows the mean length of a
 job beforehand, jobs are handed out oldest first and without a request, scaling in spares machines
 that are at work, and the one type of those that know only one is the cheapest hour on sale.
@@ -12,10 +12,17 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from spindown.domain.offer import CapacityType
+from spindown.simulator.baseline.patience import (
+    LearnedPatience,
+    PatienceFactory,
+    RandomPatience,
+    SteadyPatience,
+)
 from spindown.simulator.baseline.rule import (
     BacklogTarget,
     DepthAlarm,
     MachinePerJob,
+    PendingJobs,
     Rule,
     Utilisation,
 )
@@ -58,14 +65,18 @@ class Baseline:
     instance_type: str = ""
     #: Machines that never end.
     least: int = 0
+    #: They are as many as the work needs to start within ACCEPTABLE_DELAY, known beforehand.
+    is_sized: bool = False
     #: The most machines; simulate_baseline takes that of the policy it is compared with.
     max_workers: int = 4
     look_seconds: float = MINUTE
+    #: Likewise until the first look at work that comes while there is no machine.
+    first_look_seconds: float | None = None
     #: Idle time after which a machine ends; None: only the rule ends machines.
-    idle_seconds: float | None = None
-    #: Idle time is one boot: what a new machine would cost.
-    idles_one_boot: bool = False
-    #: A machine works on one job and ends.
+    patience: PatienceFactory | None = None
+    #: A machine works on one job at a time, whatever its slots.
+    one_slot: bool = False
+    #: It ends with its first job.
     one_job: bool = False
     #: A pool that refused, or did not come up in ``attempt_seconds``, is left alone this long.
     back_off: float = MINUTE
@@ -87,6 +98,19 @@ def _utilisation(_scenario: SimScenario, _throughput: float) -> Rule:
     return Utilisation()
 
 
+def _pool(_scenario: SimScenario, _throughput: float) -> Rule:
+    return PendingJobs()
+
+
+def _none(_scenario: SimScenario, _throughput: float) -> Rule:
+    """Want no machine beyond those that never end."""
+    return lambda _seen: 0
+
+
+def _idles(minutes: float) -> PatienceFactory:
+    return lambda _boot, _random: SteadyPatience(minutes * MINUTE)
+
+
 def _backlog(scenario: SimScenario, throughput: float) -> Rule:
     mean = scenario.work_seconds / max(len(scenario.arrivals), 1) / throughput
     return BacklogTarget(per_machine=max(ACCEPTABLE_DELAY / max(mean, 1.0), 0.1))
@@ -100,7 +124,16 @@ _ALL = (
         rule=_alarm,
         capacity_type=CapacityType.ON_DEMAND,
         least=1,
-        idle_seconds=10 * MINUTE,
+        patience=_idles(10),
+    ),
+    Baseline(
+        name="warm-spot",
+        title="the same on spot, in the cheapest zone that has the type",
+        source="as warm; a spot machine that EC2 takes is replaced",
+        rule=_alarm,
+        market=Market.ZONES,
+        least=1,
+        patience=_idles(10),
     ),
     Baseline(
         name="asg-cpu",
@@ -119,13 +152,22 @@ _ALL = (
         least=1,
     ),
     Baseline(
+        name="asg-on-demand",
+        title="Auto Scaling, target tracking on backlog per instance, on demand",
+        source="as asg-backlog; on demand",
+        rule=_backlog,
+        capacity_type=CapacityType.ON_DEMAND,
+        market=Market.ZONES,
+        least=1,
+    ),
+    Baseline(
         name="batch",
         title="AWS Batch: a machine per waiting job, kept 20 minutes",
         source="AWS Batch: SPOT_PRICE_CAPACITY_OPTIMIZED, minScaleDownDelayMinutes 20",
         rule=_pending,
         market=Market.DEEP,
         look_seconds=30.0,
-        idle_seconds=20 * MINUTE,
+        patience=_idles(20),
     ),
     Baseline(
         name="vm-per-job",
@@ -134,8 +176,30 @@ _ALL = (
         rule=_pending,
         market=Market.ZONES,
         look_seconds=10.0,
-        idle_seconds=0.0,
+        patience=_idles(0),
+        one_slot=True,
         one_job=True,
+    ),
+    Baseline(
+        name="pool",
+        title="a pool of workers that grows by one while jobs wait, down to none",
+        source="SkyPilot job pools (docs.skypilot.co, examples/pools; autoscaling of pull request "
+        "8483): a worker is one job's at a time; looks every 20 s, every 5 s while there is none; "
+        "min_workers 0; defaults: queue_length_threshold 1, upscale delay 5 min, downscale 20 min",
+        rule=_pool,
+        market=Market.ZONES,
+        look_seconds=20.0,
+        first_look_seconds=5.0,
+        one_slot=True,
+    ),
+    Baseline(
+        name="pool-fixed",
+        title="a pool of as many workers as start 95 % of the jobs within 10 minutes",
+        source="SkyPilot job pools with a fixed number of workers, chosen knowing all work",
+        rule=_none,
+        market=Market.ZONES,
+        is_sized=True,
+        one_slot=True,
     ),
     Baseline(
         name="classic-alarm",
@@ -144,7 +208,7 @@ _ALL = (
         "had, ten idle minutes end",
         rule=_alarm,
         market=Market.CHEAPEST,
-        idle_seconds=10 * MINUTE,
+        patience=_idles(10),
     ),
     Baseline(
         name="ski-rental",
@@ -152,7 +216,23 @@ _ALL = (
         source="Lu and Chen, arXiv 1112.0442: break-even timeout, work to the last that idled",
         rule=_alarm,
         market=Market.CHEAPEST,
-        idles_one_boot=True,
+        patience=lambda boot, _: SteadyPatience(boot),
+    ),
+    Baseline(
+        name="ski-random",
+        title="the same, idle for a time drawn by chance, at most a boot's",
+        source="Karlin et al., Algorithmica 11 (1994): e / (e - 1) of what knowing the gap costs",
+        rule=_alarm,
+        market=Market.CHEAPEST,
+        patience=RandomPatience,
+    ),
+    Baseline(
+        name="ski-learned",
+        title="the same, idle for the time that would have cost least over the gaps so far",
+        source="Augustine, Irani and Swamy, FOCS 2004, learned from the workload's own gaps",
+        rule=_alarm,
+        market=Market.CHEAPEST,
+        patience=lambda boot, _: LearnedPatience(boot),
     ),
     Baseline(
         name="luna",
@@ -161,7 +241,7 @@ _ALL = (
         rule=_pending,
         market=Market.LIST,
         look_seconds=10.0,
-        idle_seconds=10 * MINUTE,
+        patience=_idles(10),
         back_off=30 * MINUTE,
         attempt_seconds=10 * MINUTE,
     ),

@@ -115,3 +115,39 @@ class MachinePerJob:
         """Decide."""
         now = seen[-1]
         return max(now.machines, math.ceil((now.waiting + now.running) / now.slots))
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingJobs:
+    """One worker more while jobs wait, none once nothing does, each after it was so for long.
+
+    From none to the first it goes at once. Counts its looks, so that it is for one fleet.
+    """
+
+    #: Jobs that may wait without it growing.
+    threshold: int = 1
+    #: Looks in a row: of five minutes, and of twenty, every 20 s.
+    out_after: int = 15
+    in_after: int = 60
+    _above: int = 0
+    _below: int = 0
+
+    def __call__(self, seen: Sequence[Seen]) -> int:
+        """Decide."""
+        now = seen[-1]
+        aim = self._aim(now)
+        if not now.desired:
+            return aim
+        is_above, is_below = aim > now.desired, aim < now.desired
+        self._above = self._above + 1 if is_above else 0
+        self._below = self._below + 1 if is_below else 0
+        if self._above < self.out_after and self._below < self.in_after:
+            return now.desired
+        self._above = self._below = 0
+        return aim
+
+    def _aim(self, now: Seen) -> int:
+        if not now.waiting:
+            return 0
+        step = (now.waiting > self.threshold) - (now.waiting < self.threshold)
+        return max(now.desired + step, 1)

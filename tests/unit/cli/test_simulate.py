@@ -22,9 +22,10 @@ from spindown.cli.simulate.table import (
     format_days,
     format_wait,
 )
+from spindown.domain.offer import extra_price_per_hour
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
-from spindown.simulator import BASELINES, Arrival, Sample
+from spindown.simulator import BASELINES, OURS_ON_DEMAND, Arrival, Sample
 from tests.simulator.scene import DAY, HOUR, a_scenario, an_arrival
 from tests.unit.cli.guide import not_in_guide
 
@@ -197,9 +198,12 @@ def test_a_mistake_is_one_sentence(
 @pytest.mark.parametrize(
     ("asked", "names"),
     [
-        ("all", list(BASELINES)),
+        ("all", [OURS_ON_DEMAND, *BASELINES]),
         ("none", []),
-        ("asg", ["asg-cpu", "asg-backlog"]),
+        ("asg", ["asg-cpu", "asg-backlog", "asg-on-demand"]),
+        ("ours", [OURS_ON_DEMAND]),
+        ("warm,pool", ["warm", "pool"]),
+        ("ski", ["ski-rental", "ski-random", "ski-learned"]),
         (" classic-alarm, warm ", ["warm", "classic-alarm"]),
     ],
 )
@@ -209,7 +213,7 @@ def test_baselines_are_named_by_name_or_begin(asked: str, names: list[str]) -> N
 
 @pytest.mark.parametrize("asked", ["", "wrm", "warm,,x"])
 def test_a_baseline_that_there_is_not_is_refused(asked: str) -> None:
-    with pytest.raises(BadInput, match="name some of warm, "):
+    with pytest.raises(BadInput, match="name some of ours-on-demand, warm, warm-spot, "):
         baselines(asked, Policy())
 
 
@@ -234,6 +238,23 @@ def test_a_contest_does_not_depend_on_how_many_run_at_a_time() -> None:
         Role.FRONTIER,
     ]
     assert heard == dict.fromkeys(range(4), 1.0)
+
+
+def test_our_own_policy_on_demand_buys_no_spot_and_pays_the_list_price() -> None:
+    scenario = a_scenario(an_arrival(), an_arrival(at=HOUR), length=2 * HOUR)
+    policy = Policy(idle_timeout=timedelta(minutes=2))
+    contestants = [ours(policy), *baselines(OURS_ON_DEMAND, policy)]
+    spot, on_demand = (
+        one.result
+        for one in run_contest(scenario, contestants, seed=1, processes=1, report=lambda *_: None)
+    )
+
+    assert (spot.on_demand_dollars, spot.jobs_done) == (0.0, 2)
+    assert on_demand.on_demand_dollars == on_demand.dollars
+    # The same course of events, each hour at 0.50 in place of 0.20.
+    assert (on_demand.launches, on_demand.wait) == (spot.launches, spot.wait)
+    extra = extra_price_per_hour(100)
+    assert on_demand.dollars / spot.dollars == pytest.approx((0.50 + extra) / (0.20 + extra))
 
 
 def a_sample(seconds: float, *, visible: int = 0, busy: int = 0, idle: int = 0) -> Sample:

@@ -1,0 +1,104 @@
+"""How long an idle machine of a baseline waits: fixed, by chance, learned; against closed forms."""
+
+import math
+from random import Random
+
+import pytest
+
+from spindown.domain.offer import extra_price_per_hour
+from spindown.simulator import BASELINES, SimScenario, simulate_baseline
+from spindown.simulator.baseline.patience import LearnedPatience, RandomPatience
+from tests.simulator.scene import HOUR, a_scenario, an_arrival
+
+BOOT = 90.0
+EXTRA = extra_price_per_hour(100)
+
+
+def cost(timeout: float, gap: float) -> float:
+    """Return the idle seconds of a gap, and a boot if the machine was gone at its end."""
+    return gap if gap <= timeout else timeout + BOOT
+
+
+def test_a_wait_by_chance_has_the_distribution_of_its_source() -> None:
+    patience = RandomPatience(BOOT, Random(1))
+    waits = [patience.begin(0.0) for _ in range(20_000)]
+
+    assert min(waits) >= 0.0
+    assert max(waits) <= BOOT
+    for share in (0.25, 0.5, 0.75):
+        below = sum(wait <= share * BOOT for wait in waits) / len(waits)
+        assert below == pytest.approx((math.exp(share) - 1) / (math.e - 1), abs=0.01)
+
+
+@pytest.mark.parametrize("gap", [9.0, 45.0, 89.0, 91.0, 10_000.0])
+def test_a_wait_by_chance_costs_e_over_e_less_one_of_knowing_the_gap_in_the_mean(
+    gap: float,
+) -> None:
+    patience = RandomPatience(BOOT, Random(2))
+    mean = sum(cost(patience.begin(0.0), gap) for _ in range(20_000)) / 20_000
+
+    assert mean / min(gap, BOOT) == pytest.approx(math.e / (math.e - 1), rel=0.02)
+
+
+def test_the_longest_wait_costs_twice_of_knowing_the_gap_at_worst() -> None:
+    assert cost(BOOT, BOOT + 1) / BOOT == 2.0
+
+
+def test_a_learned_wait_is_a_boot_until_five_gaps_are_known_and_then_the_cheapest() -> None:
+    patience = LearnedPatience(BOOT)
+    for number, gap in enumerate((30.0, 30.0, 30.0, 600.0, 20.0)):
+        assert patience.begin(1000.0 * number) == BOOT
+        patience.needed(1000.0 * number + gap)
+
+    # 30 s: (3 x 30 + 20 + 120) / 5; 0 s: 90; 20 s: (20 + 4 x 110) / 5; 600 s: 142.
+    assert patience.begin(9000.0) == 30.0
+
+
+def test_the_machine_that_fell_idle_last_is_the_one_that_is_needed_first() -> None:
+    patience = LearnedPatience(BOOT)
+    for _ in range(5):
+        patience.begin(0.0)
+        patience.begin(50.0)
+        patience.needed(60.0)
+        patience.needed(80.0)
+
+    # Gaps of 10 and of 80 s, five of each: to wait 10 costs 55, 80 costs 45, and none 90.
+    assert patience.begin(100.0) == 80.0
+
+
+def in_a_row(*gaps: float) -> SimScenario:
+    """Return jobs of ten minutes on one machine: each comes so long after the last has ended."""
+    # Sent at 30 s; the alarm of 120 s is the first to have seen it for 90 s; a boot of 90 s.
+    at, arrivals = 210.0, [an_arrival(at=30.0)]
+    for gap in gaps:
+        at += 600.0 + gap
+        arrivals.append(an_arrival(at=at))
+    return a_scenario(*arrivals)
+
+
+GAPS = (30.0, 30.0, 20.0, 20.0, 20.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "last_idle"), [("ski-rental", BOOT), ("ski-learned", 30.0), ("classic-alarm", 600.0)]
+)
+def test_an_episode_costs_a_boot_the_work_its_gaps_and_the_last_wait(
+    name: str, last_idle: float
+) -> None:
+    result = simulate_baseline(in_a_row(*GAPS), BASELINES[name], 1)
+
+    life = BOOT + 7 * 600.0 + sum(GAPS) + last_idle
+    assert result.launches == 1
+    assert result.billed_seconds == pytest.approx(life)
+    assert result.dollars == pytest.approx((0.20 + EXTRA) * life / HOUR)
+
+
+def test_chance_is_drawn_anew_for_each_wait_and_from_a_stream_of_the_seeds_own() -> None:
+    scenario = in_a_row(*(2 * HOUR for _ in range(9)))
+    one, other = (simulate_baseline(scenario, BASELINES["ski-random"], seed) for seed in (1, 2))
+    random = Random("1/idle")
+    drawn = [BOOT * math.log1p(random.random() * (math.e - 1)) for _ in range(10)]
+
+    assert one.launches == 10
+    assert one.idle_seconds == pytest.approx(sum(drawn))
+    assert one.digest != other.digest
