@@ -73,6 +73,8 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
         NotFound: there is no such workload.
         SpindownError: the ledger, the settings or the queue could not be read; the next tick
             tries again.
+
+    Whatever it raises, the lock is given back, so that the next tick need not wait for its lease.
     """
     now = ports.clock.now()
     ledger = Ledger(ports.table, workload)
@@ -84,7 +86,9 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
         return _carry_out(tick)
     except FenceLost:
         return _locked_out(workload, ports, source)
-    except SpindownError:
+    except Exception:
+        # A fault of our own, too: intents and conditions make good what a crash leaves at the same
+        # place, and whoever has taken the lock meanwhile has raised its fence.
         _let_go(ledger, fence)
         raise
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from spindown.contract.decision import Outcome
 from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK_LEASE, budget_sort
 from spindown.domain.fleet import LaunchState, WorkerState
 from spindown.error import SpindownError
@@ -19,18 +20,24 @@ class Crashed(BaseException):
     """The process is gone: no code of ours may catch it."""
 
 
-def crash_at(number: int, *, after: bool) -> Callable[[PortCall, Callable[[], Any]], Any]:
+class Fault(Exception):
+    """A fault of our own that nobody foresaw."""
+
+
+def crash_at(
+    number: int, *, after: bool, error: type[BaseException] = Crashed
+) -> Callable[[PortCall, Callable[[], Any]], Any]:
     count = [0]
 
     def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
         count[0] += 1
         if count[0] == number and not after:
-            raise Crashed
+            raise error
         if count[0] != number:
             return proceed()
         with suppress(SpindownError):
             proceed()
-        raise Crashed
+        raise error
 
     return interfere
 
@@ -66,6 +73,29 @@ def test_recovers_from_a_crash_at_this_call(number: int, after: bool) -> None:
     world.interfere = None
 
     world.tick(LOCK_LEASE)
+    all_is_made_good(world)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before-its-effect", "after-its-effect"])
+@pytest.mark.parametrize("number", range(1, calls_of_that_tick() + 1))
+def test_a_fault_of_our_own_at_this_call_keeps_the_next_tick_from_nothing(
+    number: int, after: bool
+) -> None:
+    world = a_world_with_all_to_do()
+    world.interfere = crash_at(number, after=after, error=Fault)
+    with pytest.raises(Fault):
+        world.tick()
+    world.interfere = None
+
+    # The first call takes the lock: of its own nobody knows yet.
+    next_tick = world.tick(LOCK_LEASE if number == 1 else timedelta(seconds=1))
+
+    assert next_tick.outcome is not Outcome.LOCKED
+    all_is_made_good(world)
+
+
+def all_is_made_good(world: ControlWorld) -> None:
+    """Let a few ticks go by, then check that the rows are what EC2 shows and what it costs."""
     for _ in range(3):
         for booting in world.workers(WorkerState.BOOTING):
             world.check_in(booting.instance_id)

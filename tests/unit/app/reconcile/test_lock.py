@@ -1,12 +1,14 @@
 """Only one reconcile of a workload is at work, and none keeps the lock that failed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from spindown.app.ledger import Ledger
+from spindown.app.port import Datum
 from spindown.app.reconcile import reconcile
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.row import LOCK, LOCK_LEASE
@@ -151,3 +153,32 @@ def test_a_tick_that_cannot_read_the_queue_frees_the_lock_for_the_next() -> None
         world.tick()
 
     assert world.tick(timedelta(seconds=1)).outcome is Outcome.LAUNCHED
+
+
+class BrokenMetrics:
+    """A sink that fails over what a tick says at its end, after others have acted."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def emit(self, data: Iterable[Datum]) -> None:
+        if any(datum.name == "Ticks" for datum in data):
+            self._act()
+            raise ZeroDivisionError
+
+
+def test_a_fault_after_the_lock_was_given_back_takes_it_from_nobody() -> None:
+    world = ControlWorld()
+    world.send()
+    ledger = Ledger(world.table, WORKLOAD)
+    held: list[object] = []
+
+    def take() -> None:
+        held.append(ledger.take_lock(holder="other", now=world.now))
+
+    with pytest.raises(ZeroDivisionError):
+        reconcile(WORKLOAD, replace(world.ports, metrics=BrokenMetrics(take)), holder="first")
+
+    assert held != [None]
+    assert ledger.take_lock(holder="third", now=world.now + timedelta(seconds=1)) is None
+    assert len(world.workers()) == 1
