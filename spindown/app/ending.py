@@ -147,7 +147,7 @@ def free_leases(
     freed = []
     for lease in leases:
         sort = rows.lease_sort(lease.instance_id, lease.slot)
-        due = lease.put_down(lease.items_done, min(now, lease.deadline))
+        due = lease.left_behind(now)
         put = () if due is None else (ledger.put(rows.due_sort(lease.job_id), due),)
         # Together: who takes the job up clears the one, if it is there, and then the other.
         clear = replace(ledger.delete(sort), when=_still_held_by(lease))

@@ -178,6 +178,10 @@ class Lease:
             at=at,
         )
 
+    def left_behind(self, now: datetime) -> "Due | None":
+        """Return what to remember of the job as its holder is found gone: as far as it has told."""
+        return self.put_down(self.items_done, min(now, self.deadline))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:

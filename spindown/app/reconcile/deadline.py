@@ -53,7 +53,7 @@ def _unfinished(tick: Tick, work: Backlog) -> Iterator[Unfinished]:
             continue
         if lease.deadline <= tick.now:
             # Nobody has taken it up since, or its row would be gone.
-            due = lease.put_down(lease.items_done, lease.deadline)
+            due = lease.left_behind(tick.now)
             dues.update({} if due is None else {lease.job_id: due})
             continue
         job = held_job(

@@ -179,7 +179,7 @@ def _free_abandoned(tick: Tick) -> None:
         return
     freed = free_leases(tuple(gone), tick.ledger, tick.queue, now=tick.now)
     for lease in freed:
-        due = lease.put_down(lease.items_done, min(tick.now, lease.deadline))
+        due = lease.left_behind(tick.now)
         if due is not None:
             tick.dues[lease.job_id] = due
     tick.tally.leases_freed += len(freed)

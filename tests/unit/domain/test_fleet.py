@@ -91,3 +91,20 @@ def test_a_job_that_is_put_down_is_remembered_as_it_is_then() -> None:
 
 def test_a_job_is_not_remembered_if_nobody_knows_when_it_was_sent() -> None:
     assert a_lease(sent_at=None).put_down(30, NOW + minutes(60)) is None
+
+
+@pytest.mark.parametrize(
+    ("found_gone", "put_down"),
+    [
+        pytest.param(minutes(10), minutes(10), id="while its lease runs"),
+        pytest.param(minutes(90), minutes(20), id="its lease had lapsed, and the job was nobody's"),
+    ],
+)
+def test_a_job_is_left_behind_as_far_as_its_holder_has_told(
+    found_gone: timedelta, put_down: timedelta
+) -> None:
+    lease = a_lease(
+        claimed_at=NOW, deadline=NOW + minutes(20), sent_at=NOW, items=40, items_done=30
+    )
+
+    assert lease.left_behind(NOW + found_gone) == lease.put_down(30, NOW + put_down)

@@ -10,6 +10,7 @@ from spindown.domain.reaping import (
     NO_ROOM,
     OTHER_CODE,
     Ending,
+    has_failed_all,
     has_left_work,
     has_missed_check_in,
     is_fault_of_image,
@@ -79,6 +80,24 @@ def test_a_worker_has_left_work_if_it_ended_without_a_job_though_one_waited(
     )
 
     assert found is expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({}, True, id="its last jobs had all failed"),
+        pytest.param({"state": WorkerState.IDLE}, False, id="it has not ended"),
+        pytest.param({"claimed_at": None}, False, id="its own test failed before any job"),
+        pytest.param({"unfit_at": None}, False, id="it was fit"),
+        pytest.param({"interrupted_at": NOW}, True, id="EC2 took it as it left"),
+    ],
+)
+def test_a_worker_has_failed_all_if_it_took_jobs_and_ended_as_unfit(
+    changes: dict[str, Any], expected: bool
+) -> None:
+    ended = a_worker(state=WorkerState.ENDED, claimed_at=NOW - minutes(9), unfit_at=NOW)
+
+    assert has_failed_all(replace(ended, **changes)) is expected
 
 
 @pytest.mark.parametrize(
