@@ -14,7 +14,13 @@ from spindown.app.reconcile import reconcile
 from spindown.contract import tag
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
-from spindown.contract.row import BACKLOG, lease_sort, worker_sort, workload_partition
+from spindown.contract.row import (
+    BACKLOG,
+    lease_sort,
+    spend_sort,
+    worker_sort,
+    workload_partition,
+)
 from spindown.contract.settings import (
     DeploymentSettings,
     Outpost,
@@ -45,6 +51,8 @@ WORKLOAD = "classify"
 REGION = "us-west-2"
 ZONES = ("us-west-2a", "us-west-2b")
 TEMPLATE = TemplateRef(id="lt-1", version="3")
+#: What a launch is made of in the region: its template, its subnets, the code.
+IMAGE = "lt-1@3 subnet-a subnet-b abc"
 #: A second region, for the worlds that have one.
 AWAY = "eu-west-1"
 AWAY_ZONE = "eu-west-1a"
@@ -261,6 +269,11 @@ class ControlWorld:
         key = Key(partition=workload_partition(WORKLOAD), sort=BACKLOG)
         self.table.write(Write(key=key, add={"claims": 1}))
         return lease
+
+    def do_items(self, items: int) -> None:
+        """Let a worker have done items today."""
+        key = Key(partition=workload_partition(WORKLOAD), sort=spend_sort(self.now))
+        self.table.write(Write(key=key, add={"items": items}))
 
     def empty_the_queue(self) -> None:
         """Let others take and complete all that waits."""

@@ -52,8 +52,11 @@ def count_failures(tick: Tick) -> None:
         if before.claims != before.claims_seen:
             _forget(tick, region, "unclaimed")
         # Somebody does items of them.
-        if known.items_done != done:
+        if done > known.items_done:
             _forget(tick, region, "failed")
+        elif known.failed and done < known.items_done:
+            # A day has gone to history, with all that was done in it.
+            tick.set_breaker(region, vary(known, {"items_done": done}))
     for worker in list(tick.workers.values()):
         if worker.miss_counted:
             continue
@@ -100,7 +103,6 @@ def _count_miss(tick: Tick, worker: Worker) -> None:
 
 def _note_counted(tick: Tick, worker: Worker) -> None:
     sort = rows.worker_sort(worker.instance_id)
-    tick.workers[worker.instance_id] = replace(worker, miss_counted=True)
     tick.journal.note(tick.ledger.change(sort, {"miss_counted": True}, when=When(exists=True)))
 
 
@@ -140,10 +142,15 @@ def _forget(tick: Tick, region: str, what: Strike) -> None:
     known = tick.breaker(region)
     counts = _counts(known)
     mine = counts.pop(what)
-    if mine >= STRIKES > max(counts.values()):
+    if mine >= STRIKES > max(counts.values()) and _is_of_instances(known):
         tick.set_breaker(region, vary(known, {what: 0, "open_until": None, "reason": ""}))
     elif mine:
         tick.set_breaker(region, vary(known, {what: 0}))
+
+
+def _is_of_instances(breaker: BreakerRow) -> bool:
+    """Tell whether instances of no use have stopped launches, and not an account error."""
+    return any(happened in breaker.reason for happened, _ in _TOLD.values())
 
 
 def _counts(breaker: BreakerRow) -> dict[Strike, int]:

@@ -12,9 +12,9 @@ from spindown.app.port import LaunchedInstance, LaunchRequest, Refusal, RefusalK
 from spindown.app.reconcile.tick import Tick, forget_settings
 from spindown.app.spend import add_to_budget
 from spindown.contract import row as rows
-from spindown.contract.codec import encode
+from spindown.contract.codec import encode, vary
 from spindown.contract.decision import AttemptRecord, RefusalRecord
-from spindown.contract.row import Backoff, BreakerRow, QuotaRow
+from spindown.contract.row import Backoff, QuotaRow
 from spindown.domain.fleet import (
     Launch,
     LaunchState,
@@ -253,13 +253,13 @@ def backing_off_until(tick: Tick, region: str) -> datetime | None:
 
 
 def _open_breaker(tick: Tick, region: str, refusal: Refusal) -> None:
-    opened = BreakerRow(
-        strikes=tick.breaker(region).strikes,
-        open_until=tick.now + _ACCOUNT_RETRY,
-        reason=f"{refusal.code}: {refusal.message}",
-        image=tick.image(region),
-    )
-    tick.set_breaker(region, opened)
+    stop = {
+        "open_until": tick.now + _ACCOUNT_RETRY,
+        "reason": f"{refusal.code}: {refusal.message}",
+        "image": tick.image(region),
+    }
+    # What is counted of the image goes on to count: the account says nothing of it.
+    tick.set_breaker(region, vary(tick.breaker(region), stop))
     # A deploy may have replaced what was asked for.
     forget_settings(tick)
 

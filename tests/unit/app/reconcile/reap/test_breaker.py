@@ -4,17 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from spindown.app.port import Key, Write
 from spindown.contract import row as rows
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.settings import RunSettings
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
+from spindown.error import Unreachable
 from tests.builders import minutes
-from tests.control import AWAY, REGION, WORKLOAD, ControlWorld, with_policy
-
-#: What a launch is made of in the region: its template, its subnets, the code.
-IMAGE = "lt-1@3 subnet-a subnet-b abc"
+from tests.control import IMAGE, ControlWorld, with_policy
+from tests.failure import failing
 
 
 def test_three_missed_check_ins_in_a_row_open_the_breaker_until_the_image_changes() -> None:
@@ -45,15 +43,45 @@ def test_an_instance_that_had_no_row_for_too_long_is_no_strike_against_its_image
     assert world.view().breaker.strikes == 0
 
 
-def test_a_check_in_makes_the_strikes_start_anew() -> None:
-    world = ControlWorld()
-    world.put(rows.BREAKER, strikes=2, image=IMAGE, reason="", open_until=None)
+def test_an_instance_that_had_no_row_while_ec2_was_silent_is_no_strike_against_its_image() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+    world.compute.lose_next_answer(is_carried_out=True)
+    world.tick()
+    world.interfere = failing(Unreachable("no answer"), "instances")
+    world.run(12)
+    world.interfere = None
 
-    world.launched()
+    decisions = world.run(2)
+
+    assert sum(len(decision.condemned) for decision in decisions) == 1
+    assert world.view().breaker.strikes == 0
+
+
+def test_each_missed_check_in_of_a_tick_is_counted() -> None:
+    world = with_policy(max_workers=2, warm_workers=2)
+    world.tick()
+    pools = {worker.pool for worker in world.workers()}
+    world.clock.advance(minutes(1))
+    for worker in world.workers():
+        world.compute.power_off(worker.instance_id)
+
     world.tick(minutes(1))
 
-    assert world.view().breaker.strikes == 0
-    assert world.view().rates[rows.BOOT_RATE].samples == (120.0,)
+    assert world.metrics.values("CheckInsMissed")[-1] == 2
+    assert world.view().breaker.strikes == 2
+    assert world.view().unavailable.keys() == pools
+
+
+def test_a_pool_whose_instance_kept_silent_is_left_alone_for_it() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+    world.tick()
+    (worker,) = world.workers()
+    world.run(12)
+
+    memory = world.view().unavailable[worker.pool]
+    assert memory.reason == "its instance never checked in"
 
 
 def test_after_an_open_breaker_one_launch_tries_the_image_however_much_waits() -> None:
@@ -154,11 +182,6 @@ def _fails_all(world: ControlWorld, decision: Decision) -> int:
     return len(found)
 
 
-def _does_items(world: ControlWorld, items: int) -> None:
-    key = Key(partition=rows.workload_partition(WORKLOAD), sort=rows.spend_sort(world.now))
-    world.table.write(Write(key=key, add={"items": items}))
-
-
 def test_workers_whose_jobs_all_fail_open_the_breaker_until_an_item_is_done() -> None:
     world = with_policy(max_workers=1)
     world.send(40)
@@ -180,7 +203,7 @@ def test_workers_whose_jobs_all_fail_open_the_breaker_until_an_item_is_done() ->
     world.check_in(trial)
     world.claim(trial)
     assert "tries the image anew" in world.tick(minutes(1)).summary
-    _does_items(world, 1)
+    world.do_items(1)
     assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
     assert world.view().breaker.failed == 0
 
@@ -209,7 +232,7 @@ def test_an_item_that_is_done_between_two_failing_workers_counts_for_the_image()
             world.tick(minutes(1))
             failed.append(world.view().breaker.failed)
             if len(failed) == 2:
-                _does_items(world, 5)
+                world.do_items(5)
 
     assert failed == [1, 2, 1, 2]
 
@@ -244,7 +267,13 @@ def test_what_ended_an_instance_before_its_check_in_says_whose_fault_it_was(
     world.send()
     (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
     worker = world.view().workers[instance_id]
-    world.change(instance_id, state=WorkerState.ENDED, ended_at=world.now, reason=reason)
+    world.change(
+        instance_id,
+        state=WorkerState.ENDED,
+        ended_at=world.now,
+        reason=reason,
+        end_price_per_hour=0.2,
+    )
 
     world.tick(minutes(1))
 
@@ -255,46 +284,16 @@ def test_what_ended_an_instance_before_its_check_in_says_whose_fault_it_was(
     assert world.view().breaker.strikes == strikes
 
 
-def test_a_job_that_is_taken_does_not_open_again_what_missed_check_ins_have_stopped() -> None:
-    world = with_policy(max_workers=2)
-    worker = world.launched()
-    world.tick(minutes(1))
-    until = world.now + minutes(60)
-    world.put(rows.BREAKER, strikes=3, unclaimed=1, image=IMAGE, reason="bad", open_until=until)
-    world.claim(worker.instance_id)
-
-    world.tick(minutes(1))
-
-    breaker = world.view().breaker
-    assert (breaker.strikes, breaker.unclaimed, breaker.open_until) == (3, 0, until)
-
-
-def test_a_first_strike_does_not_lift_the_stop_that_an_account_error_has_set() -> None:
+def test_a_row_that_is_gone_is_not_made_anew_to_count_its_instance() -> None:
     world = with_policy(max_workers=1)
     world.send()
     (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
-    until = world.now + minutes(15)
-    world.put(rows.BREAKER, image=IMAGE, reason="no grant", open_until=until)
-    world.change(
-        instance_id, state=WorkerState.ENDED, ended_at=world.now, reason="Client.InternalError"
-    )
+    world.change(instance_id, state=WorkerState.ENDED, ended_at=world.now, end_price_per_hour=0.2)
+    world.just_before("transact", lambda: world.remove(rows.worker_sort(instance_id)))
 
     world.tick(minutes(1))
 
-    breaker = world.view().breaker
-    assert (breaker.strikes, breaker.reason, breaker.open_until) == (1, "no grant", until)
-
-
-def test_a_check_in_does_not_lift_the_stop_that_an_account_error_has_set() -> None:
-    world = with_policy(max_workers=2)
-    world.launched()
-    until = world.now + minutes(15)
-    world.put(rows.BREAKER, strikes=2, image=IMAGE, reason="no grant", open_until=until)
-
-    world.tick(minutes(1))
-
-    breaker = world.view().breaker
-    assert (breaker.strikes, breaker.reason, breaker.open_until) == (0, "no grant", until)
+    assert world.row(rows.worker_sort(instance_id)) is None
 
 
 @pytest.mark.parametrize("ends", ["by itself", "as condemned"])
@@ -316,19 +315,3 @@ def test_instances_that_booted_while_the_ledger_was_away_are_no_strikes(ends: st
     assert not live & gone
     assert world.view().breaker.strikes == 0
     assert any(d.outcome is Outcome.LAUNCHED for d in decisions)
-
-
-def test_a_breaker_of_another_image_is_forgotten_so_that_nobody_reads_that_it_stops() -> None:
-    world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
-    until = world.now + minutes(60)
-    for sort in (rows.BREAKER, rows.breaker_sort(AWAY)):
-        world.put(sort, strikes=3, image="of yesterday", reason="bad", open_until=until)
-    deployed = world.workload_settings()
-    home = {REGION: deployed.outposts[REGION]}
-    world.settings.deploy(replace(deployed, outposts=home, unread={AWAY: "no answer"}))
-
-    world.tick()
-
-    assert world.view().breaker.open_until is None
-    # What runs there now cannot be read.
-    assert world.view().breakers[AWAY].open_until is not None

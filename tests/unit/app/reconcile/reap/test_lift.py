@@ -1,0 +1,158 @@
+"""What lifts the stop of an image, and what does not."""
+
+from dataclasses import replace
+
+import pytest
+
+from spindown.app.port import RefusalKind
+from spindown.contract import row as rows
+from spindown.contract.decision import Outcome
+from spindown.contract.row import BreakerRow
+from spindown.domain.fleet import WorkerState
+from tests.builders import minutes
+from tests.control import AWAY, IMAGE, REGION, ControlWorld, with_policy
+
+
+def test_a_check_in_makes_the_strikes_start_anew() -> None:
+    world = ControlWorld()
+    world.put(rows.BREAKER, strikes=2, image=IMAGE, reason="", open_until=None)
+
+    world.launched()
+    world.tick(minutes(1))
+
+    assert world.view().breaker.strikes == 0
+    assert world.view().rates[rows.BOOT_RATE].samples == (120.0,)
+
+
+def test_a_job_that_is_taken_does_not_open_again_what_missed_check_ins_have_stopped() -> None:
+    world = with_policy(max_workers=2)
+    worker = world.launched()
+    world.tick(minutes(1))
+    until = world.now + minutes(60)
+    world.put(rows.BREAKER, strikes=3, unclaimed=1, image=IMAGE, reason="bad", open_until=until)
+    world.claim(worker.instance_id)
+
+    world.tick(minutes(1))
+
+    breaker = world.view().breaker
+    assert (breaker.strikes, breaker.unclaimed, breaker.open_until) == (3, 0, until)
+
+
+@pytest.mark.parametrize(
+    ("unclaimed", "closes"),
+    [
+        pytest.param(2, True, id="nothing else stops launches"),
+        pytest.param(3, False, id="others ended without a job"),
+    ],
+)
+def test_an_item_that_is_done_opens_again_what_failing_jobs_alone_have_stopped(
+    unclaimed: int, closes: bool
+) -> None:
+    world = ControlWorld()
+    until = world.now + minutes(60)
+    counts = {"strikes": 2, "unclaimed": unclaimed, "failed": 3}
+    reason = "3 instances in a row ended since all their last jobs had failed"
+    world.put(rows.BREAKER, **counts, image=IMAGE, reason=reason, open_until=until)
+    world.do_items(1)
+
+    world.tick()
+
+    breaker = world.view().breaker
+    assert breaker.failed == 0
+    assert (breaker.open_until, breaker.reason) == ((None, "") if closes else (until, reason))
+
+
+def test_a_day_of_spend_that_goes_to_history_is_no_item_that_was_done() -> None:
+    world = ControlWorld()
+    for ago in range(1, 41):
+        world.put(rows.spend_sort(world.now - minutes(ago * 24 * 60)), items=100)
+    until = world.now + minutes(60)
+    world.put(
+        rows.BREAKER, failed=3, image=IMAGE, reason="bad", open_until=until, items_done=40 * 100
+    )
+    # The day of today is the 41st.
+    world.put(rows.spend_sort(world.now), launches=1)
+
+    world.run(3)
+
+    assert len(world.view().spend) == 40
+    assert world.view().breaker.open_until == until
+    world.do_items(1)
+    world.tick(minutes(1))
+    assert world.view().breaker.failed == 0
+
+
+def test_an_account_error_forgets_no_instance_that_was_of_no_use() -> None:
+    world = with_policy(max_workers=9)
+    counts = {"strikes": 1, "unclaimed": 2, "failed": 3, "items_done": 0}
+    world.put(rows.BREAKER, **counts, image=IMAGE, reason="bad", open_until=world.now)
+    world.send(900)
+    world.compute.refuse_next(RefusalKind.ACCOUNT, "UnauthorizedOperation")
+
+    assert world.tick().outcome is not Outcome.LAUNCHED
+    breaker = world.view().breaker
+
+    assert breaker.open_until is not None
+    assert breaker.reason.startswith("UnauthorizedOperation")
+    assert (breaker.strikes, breaker.unclaimed, breaker.failed) == (1, 2, 3)
+    # Once the account is mended, one instance tries the image anew, as before.
+    tried = world.tick(minutes(16))
+    assert [len(a.instances) for a in tried.attempts] == [1]
+
+
+def test_an_item_that_is_done_does_not_lift_the_stop_that_an_account_error_has_set() -> None:
+    world = ControlWorld()
+    world.put(rows.BREAKER, failed=3, image=IMAGE, reason="bad", open_until=world.now)
+    world.send()
+    world.compute.refuse_next(RefusalKind.ACCOUNT, "UnauthorizedOperation")
+    world.tick()
+    stopped = world.view().breaker
+    world.do_items(1)
+
+    world.tick(minutes(1))
+
+    assert world.view().breaker == replace(stopped, failed=0)
+
+
+def test_a_first_strike_does_not_lift_the_stop_that_an_account_error_has_set() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    until = world.now + minutes(15)
+    world.put(rows.BREAKER, image=IMAGE, reason="no grant", open_until=until)
+    world.change(
+        instance_id, state=WorkerState.ENDED, ended_at=world.now, reason="Client.InternalError"
+    )
+
+    world.tick(minutes(1))
+
+    breaker = world.view().breaker
+    assert (breaker.strikes, breaker.reason, breaker.open_until) == (1, "no grant", until)
+
+
+def test_a_check_in_does_not_lift_the_stop_that_an_account_error_has_set() -> None:
+    world = with_policy(max_workers=2)
+    world.launched()
+    until = world.now + minutes(15)
+    world.put(rows.BREAKER, strikes=2, image=IMAGE, reason="no grant", open_until=until)
+
+    world.tick(minutes(1))
+
+    breaker = world.view().breaker
+    assert (breaker.strikes, breaker.reason, breaker.open_until) == (0, "no grant", until)
+
+
+def test_a_breaker_of_another_image_is_forgotten_so_that_nobody_reads_that_it_stops() -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
+    until = world.now + minutes(60)
+    for sort in (rows.BREAKER, rows.breaker_sort(AWAY)):
+        world.put(sort, strikes=3, image="of yesterday", reason="bad", open_until=until)
+    deployed = world.workload_settings()
+    home = {REGION: deployed.outposts[REGION]}
+    world.settings.deploy(replace(deployed, outposts=home, unread={AWAY: "no answer"}))
+
+    world.tick()
+
+    assert world.view().breaker == BreakerRow(image=IMAGE)
+    # What runs there now cannot be read.
+    assert world.view().breakers[AWAY].open_until is not None
