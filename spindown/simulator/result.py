@@ -30,6 +30,7 @@ class Spread:
     mean: float
     p50: float
     p95: float
+    p99: float
     most: float
 
 
@@ -101,10 +102,10 @@ def spread(values: Sequence[float]) -> Spread:
     """Return mean and quantiles; all 0 of nothing."""
     ordered = sorted(values)
     if not ordered:
-        return Spread(mean=0.0, p50=0.0, p95=0.0, most=0.0)
+        return Spread(mean=0.0, p50=0.0, p95=0.0, p99=0.0, most=0.0)
 
     def at(share: float) -> float:
         return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
     mean = math.fsum(ordered) / len(ordered)
-    return Spread(mean=mean, p50=at(0.5), p95=at(0.95), most=ordered[-1])
+    return Spread(mean=mean, p50=at(0.5), p95=at(0.95), p99=at(0.99), most=ordered[-1])

@@ -1,6 +1,6 @@
 """What it costs ours not to know: the same traffic in worlds in which less is hidden or by chance.
 
-Run by ``python -m tests.bench.compare --told --data DIR --processes 2``, about a quarter of an
+Run by ``python -m tests.bench.compare --ignorance --data DIR --processes 2``, about a quarter of an
 hour of a core. What it finds is kept in benchmarks.json.
 """
 

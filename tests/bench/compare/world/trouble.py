@@ -98,6 +98,11 @@ def hot(seed: int, data: Path, part: Part) -> SimScenario:
     return replace(hot_market, name="S8", notice_missing=_UNSAID)
 
 
+def noticed(plain: SimScenario) -> SimScenario:
+    """Return it with instances that live as long as the longest of S8, and every end announced."""
+    return replace(_reclaimed(plain, lambda: 1.0 / _LIVES[1]), notice_missing=0.0)
+
+
 def _reclaimed(plain: SimScenario, per_hour: Callable[[], float]) -> SimScenario:
     """Return it with a rate of reclaims of each zone's own."""
     listings = tuple(
