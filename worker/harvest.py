@@ -13,6 +13,7 @@ from spindown.contract.job.result import ItemStatus, Record
 from worker.child.runner import ItemDone
 from worker.transfer.gather import find_fault, take_file
 
+_NO_REASON = "the code gave no reason"
 _FOREIGN = "its files lie outside its output directory"
 
 
@@ -66,7 +67,9 @@ class Harvest:
 
     def keep(self, done: ItemDone) -> None:
         """Turn an answer into a record, with the files that lie where they may."""
-        error = done.error or next(filter(None, map(find_fault, done.files)), None)
+        error = next(filter(None, map(find_fault, done.files)), None)
+        if done.error is not None:
+            error = done.error or _NO_REASON
         files = () if error is not None else self._take_files(done)
         if files is None:
             error, files = _FOREIGN, ()

@@ -9,6 +9,7 @@ import pytest
 from spindown.app.port import Key
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import items_key
+from spindown.contract.job.result import ItemStatus
 from spindown.contract.row import JOB_RATE, spend_sort, throughput_sort, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
@@ -116,6 +117,17 @@ def test_an_input_that_is_not_there_fails_its_item_alone(tmp_path: Path) -> None
     assert "outside the workload's inputs" in str(errors[3])
     assert [path and path.name for path in slot.runner.paths] == ["a.png", "c.png"]
     assert not any(path.exists() for path in slot.runner.paths if path)
+
+
+def test_an_error_without_a_word_is_an_error_all_the_same(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path, batch_size=2)
+    slot.runner.script = lambda *_: [ItemDone(index=0, error=""), ItemDone(index=1), BatchDone()]
+    slot.world.send({"job_id": "j", "items": items(2)})
+    slot.slot.step()
+    failed, went_well = slot.world.records("j")
+    assert (failed.status, failed.error) == (ItemStatus.FAILED, "the code gave no reason")
+    assert (went_well.status, went_well.error) == (ItemStatus.OK, None)
+    assert slot.world.manifest("j").items_failed == 1
 
 
 def test_a_list_that_is_not_there_sends_the_job_to_the_dead_letters(tmp_path: Path) -> None:
