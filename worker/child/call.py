@@ -15,11 +15,12 @@ SPINDOWN_ITEM_OUTPUT likewise its directory
 """
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from spindown.contract.codec import DEPTH_MAX, is_too_deep, to_json
 from spindown.contract.run import Results
@@ -174,7 +175,7 @@ class ResultReader:
 
 def _load(data: bytes) -> Any:
     try:
-        value = json.loads(data, parse_constant=_refuse)
+        value = json.loads(data, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as exc:
         raise BadResult(f"what it wrote as a result is not JSON: {_shown(data)}") from exc
     if is_too_deep(value):
@@ -182,8 +183,14 @@ def _load(data: bytes) -> Any:
     return value
 
 
-def _refuse(text: str) -> None:
+def _refuse(text: str) -> NoReturn:
     raise ValueError(text)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    # Beyond the largest there is only infinity, which is not JSON either.
+    return value if math.isfinite(value) else _refuse(text)
 
 
 def _shown(data: bytes) -> str:

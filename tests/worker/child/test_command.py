@@ -170,6 +170,13 @@ def test_a_whole_job_is_done_by_its_exit_status(make: Make, tmp_path: Path) -> N
         ("tell(index=0)\ntell(index=0)", {}, "names no open item"),
         ("tell(value=1)", {}, "names no index"),
         ("tell(index=0, value=float('nan'))", {}, "not JSON"),
+        ("tell(index=0, value=float('inf'))", {}, "not JSON"),
+        (
+            "results = open(os.environ['SPINDOWN_RESULTS'], 'w')\n"
+            'results.write(\'{"index": 0, "value": -1e999}\')',
+            {},
+            "not JSON",
+        ),
         ("x = []\nfor _ in range(99): x = [x]\ntell(index=0, value=x)", {}, "64 levels"),
         ("open(os.environ['SPINDOWN_RESULTS'], 'wb').write(b'\\xff{]')", {}, "not JSON"),
     ],
@@ -184,6 +191,8 @@ def test_a_whole_job_is_done_by_its_exit_status(make: Make, tmp_path: Path) -> N
         "two results",
         "no index",
         "NaN",
+        "infinity",
+        "a number that no float holds",
         "deep",
         "bytes",
     ],
