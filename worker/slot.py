@@ -67,7 +67,9 @@ class Slot:
                 self._note_crash(exc)
                 self._wait_longer()
             else:
-                if not had_message and not bench.life.is_warm:
+                # News that came while it polled has woken somebody else.
+                is_pausing = not (bench.life.is_warm or bench.life.is_finishing)
+                if is_pausing and not had_message:
                     bench.life.wait(poll_wait(self._idle_for()))
         if bench.ahead is not None:
             bench.ahead.drop()

@@ -170,6 +170,24 @@ def test_puts_back_what_it_received_while_it_was_told_to_finish(tmp_path: Path) 
     assert slot.world.queue.backlog().visible == 1
 
 
+def test_a_worker_that_is_told_to_finish_while_it_polls_makes_no_pause_after_it(
+    tmp_path: Path,
+) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.clock.advance(10 * MINUTE)
+
+    def finish(call: PortCall) -> None:
+        if call.method == "receive":
+            slot.life.finish("other code")
+            # The main thread, which waits for news, has heard it first.
+            slot.life.wait(MINUTE)
+
+    slot.world.after = finish
+    slot.slot.thread.start()
+    slot.slot.thread.join(10)
+    assert not slot.slot.thread.is_alive()
+
+
 def test_leaves_when_reconcile_has_condemned_the_instance(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     slot.world.change_worker("i-1", state=WorkerState.CONDEMNED)
