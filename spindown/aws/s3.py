@@ -146,7 +146,7 @@ class S3InputSource:
     def list(self, uri_prefix: str) -> Iterator[str]:
         """Yield the URIs of the objects under a prefix, in key order."""
         at = check_declared(uri_prefix, self._declared)
-        for found in _list(self._client, at.bucket, at.key):
+        for found in _list(self._client, at.bucket, at.key, _OF_INPUTS):
             yield str(Location(bucket=at.bucket, key=found["Key"]))
 
     def fetch(self, uri: str, path: Path) -> None:
@@ -156,8 +156,13 @@ class S3InputSource:
             self._client.download_file(at.bucket, at.key, str(path))
 
 
-def _list(client: "S3Client", bucket: str, prefix: str) -> "Iterator[ObjectTypeDef]":
-    with translated():
+def _list(
+    client: "S3Client",
+    bucket: str,
+    prefix: str,
+    exceptions: Mapping[str, type[SpindownError]] | None = None,
+) -> "Iterator[ObjectTypeDef]":
+    with translated(exceptions):
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             yield from page.get("Contents", [])
 

@@ -89,6 +89,25 @@ def test_a_transfer_that_is_refused_leaves_no_file(
 @pytest.mark.parametrize(
     ("code", "status", "expected"),
     [
+        pytest.param("AccessDenied", 403, AccessDenied, id="denied"),
+        pytest.param("ExpiredToken", 400, Unreachable, id="our credentials are old"),
+        pytest.param("RequestTimeTooSkewed", 403, Unreachable, id="our clock is wrong"),
+    ],
+)
+def test_only_what_is_wrong_with_a_prefix_is_held_against_it(
+    session: boto3.Session, code: str, status: int, expected: type[Exception]
+) -> None:
+    client = session.client("s3")
+    inputs = S3InputSource(client, ["s3://archive/"])
+    with Stubber(client) as stub:
+        stub.add_client_error("list_objects_v2", code, "said so", http_status_code=status)
+        with pytest.raises(expected, match="said so"):
+            list(inputs.list("s3://archive/images/"))
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "expected"),
+    [
         pytest.param("InvalidObjectState", 403, AccessDenied, id="archived"),
         pytest.param("KMS.DisabledException", 400, AccessDenied, id="its key is off"),
         pytest.param("ExpiredToken", 400, Unreachable, id="our credentials are old"),
