@@ -1,7 +1,5 @@
-"""Items and splits: settled once, whoever reads them and however often somebody crashes."""
+"""A large job is split into children once, however often somebody crashes."""
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -17,15 +15,12 @@ from spindown.app.work.held import Held
 from spindown.app.work.item import settle_items
 from spindown.app.work.split import is_too_large, split
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
-from spindown.contract.job.message import JobMessage, items_key
+from spindown.contract.job.message import items_key
 from spindown.domain.policy import Policy
-from spindown.error import ContractError, Unreachable, WriteConflict
+from spindown.error import Unreachable
 from spindown.memory.interception import PortCall
+from tests.unit.app.work.listed import a_world, conflict
 from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
-
-SMALL = Policy(max_items_per_job=4)
-MEND = "declare its prefix under the workload's inputs, deploy, then redrive the job"
-NO_JSON = "Expecting value: line 1 column 1 (char 0)"
 
 
 @pytest.mark.parametrize(
@@ -83,49 +78,6 @@ def test_goes_on_with_a_split_that_was_begun_under_another_policy() -> None:
     assert len(world.objects.versions(items_key("p.00001"))) == 1, "a share is stored once"
 
 
-def test_the_items_of_a_prefix_do_not_move_when_objects_come_later() -> None:
-    world = a_world()
-    job = JobMessage(job_id="j", prefix_uri="s3://inputs/images/")
-    first = settle_items(job, world.ports)
-    world.sources["s3://inputs/images/0.png"] = b""
-    assert settle_items(job, world.ports) == first
-
-
-def test_who_has_stored_a_list_does_not_read_it_again() -> None:
-    world = a_world()
-
-    settle_items(JobMessage(job_id="p", prefix_uri="s3://inputs/images/"), world.ports)
-
-    assert world.calls == {"objects.get": 1, "objects.put": 1}, "a look whether it is there"
-
-
-def test_who_lists_a_prefix_beside_another_takes_the_list_that_was_stored_first() -> None:
-    world = a_world()
-    world.just_before("put", lambda _: world.objects.put(items_key("p"), b'"theirs"\n'))
-    job = JobMessage(job_id="p", prefix_uri="s3://inputs/images/")
-
-    assert settle_items(job, world.ports) == ("theirs",)
-
-
-def test_a_write_that_meets_another_under_way_is_made_again() -> None:
-    world = a_world()
-    world.before = conflict(items_key("p"), times=2)
-    job = JobMessage(job_id="p", prefix_uri="s3://inputs/images/")
-
-    found = settle_items(job, world.ports)
-
-    assert len(found) == 10
-    assert len(world.objects.versions(items_key("p"))) == 1
-
-
-def test_a_list_that_others_write_all_the_time_is_an_outage_and_no_fault_of_the_job() -> None:
-    world = a_world()
-    world.before = conflict(items_key("p"), times=1000)
-
-    with pytest.raises(Unreachable):
-        settle_items(JobMessage(job_id="p", prefix_uri="s3://inputs/images/"), world.ports)
-
-
 def test_a_split_makes_its_writes_again_that_meet_others_under_way() -> None:
     world = a_world()
     world.before = conflict(items_key("p.00001"), times=2)
@@ -134,97 +86,6 @@ def test_a_split_makes_its_writes_again_that_meet_others_under_way() -> None:
 
     world.before = None
     assert sorted(work_off(world)) == ["p.00000", "p.00001", "p.00002"]
-
-
-def conflict(key: str, *, times: int) -> Callable[[PortCall], None]:
-    """Return what refuses the first writes of an object as S3 does beside another's (409)."""
-    left = iter(range(times))
-
-    def refuse(call: PortCall) -> None:
-        if call.method == "put" and call.args[0] == key and next(left, None) is not None:
-            raise WriteConflict("another write is under way")
-
-    return refuse
-
-
-def test_a_folder_marker_is_no_item() -> None:
-    world = WorkWorld(sources={"s3://inputs/d/": b"", "s3://inputs/d/a": b"a"})
-    job = JobMessage(job_id="j", prefix_uri="s3://inputs/d/")
-    assert settle_items(job, world.ports) == ("s3://inputs/d/a",)
-
-
-@pytest.mark.parametrize(
-    ("job", "says"),
-    [
-        (
-            JobMessage(job_id="j", items_uri="s3://inputs/none"),
-            "items_uri is 's3://inputs/none': put the object there, then redrive the job",
-        ),
-        (JobMessage(job_id="j", items_uri="s3://other/x"), f"items_uri is 's3://other/x': {MEND}"),
-        (JobMessage(job_id="j", prefix_uri="s3://other/"), f"prefix_uri is 's3://other/': {MEND}"),
-        (
-            JobMessage(job_id="j", items_uri="s3://inputs/latin1"),
-            """s3://inputs/latin1 is b'"\\xe9"': save line 2 as UTF-8""",
-        ),
-        (
-            JobMessage(job_id="j", items_uri="s3://inputs/text"),
-            f"s3://inputs/text is 'hello': write one JSON value on line 1 ({NO_JSON})",
-        ),
-        (
-            JobMessage(job_id="k", stored=True),
-            f"jobs/k/items.jsonl is 'hello': write one JSON value on line 2 ({NO_JSON})",
-        ),
-        (
-            JobMessage(job_id="j", stored=True),
-            "stored is 'jobs/j/items.jsonl': submit the job again: its list is gone",
-        ),
-    ],
-    ids=[
-        "missing",
-        "undeclared list",
-        "undeclared prefix",
-        "not UTF-8",
-        "not JSON",
-        "stored, not JSON",
-        "gone",
-    ],
-)
-def test_says_in_one_sentence_what_is_wrong_with_a_list(job: JobMessage, says: str) -> None:
-    world = WorkWorld(
-        sources={"s3://inputs/latin1": b'"a"\n"\xe9"\n', "s3://inputs/text": b"hello\n"}
-    )
-    world.objects.put(items_key("k"), b"1\nhello\n")
-    with pytest.raises(ContractError) as caught:
-        settle_items(job, world.ports)
-    assert str(caught.value) == says
-
-
-def test_a_prefix_that_no_worker_could_hold_in_memory_is_refused() -> None:
-    world = a_world()
-    job = JobMessage(job_id="j", prefix_uri="s3://inputs/images/")
-    size = 10 * len("s3://inputs/images/10.png")
-    mend = f"name prefixes whose keys are {size - 1} bytes at the most, a job each"
-
-    with pytest.raises(ContractError) as caught:
-        settle_items(job, world.ports, at_most_bytes=size - 1)
-
-    assert str(caught.value) == f"prefix_uri is 's3://inputs/images/': {mend}"
-    assert not world.objects.versions(items_key("j"))
-    assert len(settle_items(job, world.ports, at_most_bytes=size)) == 10
-
-
-def test_a_list_that_another_stored_first_and_that_is_damaged_is_named() -> None:
-    world = a_world()
-    world.just_before("put", lambda _: world.objects.put(items_key("p"), b"{"))
-
-    with pytest.raises(ContractError, match=r"^jobs/p/items\.jsonl is '{'"):
-        settle_items(JobMessage(job_id="p", prefix_uri="s3://inputs/images/"), world.ports)
-
-
-def test_reads_a_list_with_a_byte_order_mark_and_empty_lines() -> None:
-    world = WorkWorld(sources={"s3://inputs/l": b'\xef\xbb\xbf"a"\r\n\n{"b": 1}'})
-    job = JobMessage(job_id="j", items_uri="s3://inputs/l")
-    assert settle_items(job, world.ports) == ("a", {"b": 1})
 
 
 def test_a_job_sent_under_the_id_of_a_child_does_not_pass_for_it() -> None:
@@ -311,12 +172,6 @@ def leave_anothers(world: WorkWorld, job_id: str, state: JobState) -> None:
     """Leave the manifest of a job that an earlier version took under any id."""
     manifest = Manifest(job_id=job_id, epoch=1, owner="i-9/0", state=state, items=1)
     world.objects.put(manifest_key(job_id), encode_manifest(manifest))
-
-
-def a_world() -> WorkWorld:
-    lines = "".join(json.dumps(item) + "\n" for item in items(10)).encode()
-    images = {f"s3://inputs/images/{n}.png": b"" for n in range(10, 20)}
-    return WorkWorld(policy=SMALL, sources={"s3://inputs/list.jsonl": lines, **images})
 
 
 def expected(source: dict[str, Any]) -> list[str]:

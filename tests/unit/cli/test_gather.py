@@ -1,0 +1,109 @@
+"""What a simulation is fed with: a deployment's past and knowledge, its policy or a file's."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from spindown.aws.wiring import Aws
+from spindown.cli.history.arrival import Traffic, keep_last
+from spindown.cli.history.gather import Asked, gather
+from spindown.cli.session import Session
+from spindown.contract.row import BOOT_RATE, JOB_RATE
+from spindown.error import BadInput
+from spindown.memory import MemoryClock, MemoryTrafficHistory
+from spindown.simulator import Arrival
+from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
+from tests.simulator.scene import DAY
+
+
+def test_of_a_long_history_the_last_days_are_used() -> None:
+    traffic = Traffic(
+        source="here",
+        arrivals=tuple(Arrival(at=day * DAY, item_seconds=1.0) for day in range(10)),
+        start=MemoryClock().now(),
+        length=10 * DAY,
+        is_dated=True,
+    )
+    kept = keep_last(traffic, 2.0)
+
+    assert [arrival.at for arrival in kept.arrivals] == [0.0, DAY]
+    assert (kept.start, kept.end) == (traffic.start + timedelta(days=8), traffic.end)
+    assert "of 10 days of history the last 2 are used" in kept.notes[0]
+    assert keep_last(traffic, 10.0) is traffic
+
+
+class FakeAws:
+    """The ports that a history is read through, in memory."""
+
+    def __init__(self, world: ControlWorld) -> None:
+        self._world = world
+        self.clock = world.clock
+        self.history = MemoryTrafficHistory()
+
+    def settings(self, _deployment: str) -> object:
+        return self._world.settings
+
+    def table(self, _name: str) -> object:
+        return self._world.table
+
+    def market(self) -> object:
+        return self._world.market
+
+    def traffic(self) -> MemoryTrafficHistory:
+        return self.history
+
+
+def a_deployment(*, boots: tuple[float, ...] = ()) -> tuple[ControlWorld, FakeAws, Session]:
+    world = ControlWorld()
+    aws = FakeAws(world)
+    world.put(BOOT_RATE, samples=boots)
+    world.put(JOB_RATE, samples=(12.0, 8.0))
+    deployment = world.settings.deployment()
+    return world, aws, Session(aws=cast("Aws", aws), deployment=deployment)
+
+
+def test_a_deployment_gives_history_prices_knowledge_and_the_policy_in_force() -> None:
+    world, aws, session = a_deployment(boots=(120.0,) * 8)
+    world.settings.put_live(WORKLOAD, json.dumps({"max_workers": 7}))
+    url = session.workload(WORKLOAD).queue_url
+    aws.history.record(url.rpartition("/")[2], world.clock.now() - timedelta(hours=3), 5)
+    asked = Asked(
+        arrivals="cloudwatch", prices="live", deployment="demo", is_live_policy=True, days=2.0
+    )
+    gathered = gather(asked, lambda *_, **__: session)
+
+    assert gathered.subject.policy.max_workers == 7
+    assert gathered.subject.boot.at_least + gathered.subject.boot.median == pytest.approx(120.0)
+    assert [arrival.items for arrival in gathered.traffic.arrivals] == [10] * 5
+    assert gathered.traffic.length == 2 * DAY
+    assert {zone for each in gathered.prices.listings for zone in each.zones} == set(ZONES)
+    assert {each.region for each in gathered.prices.listings} == {REGION}
+    assert gathered.scenario.length == 2 * DAY
+
+
+def test_a_file_says_the_policy_and_the_deployment_what_was_shown(tmp_path: Path) -> None:
+    world, aws, session = a_deployment()
+    file = tmp_path / "spindown.toml"
+    file.write_text(
+        '[deployment]\nname = "demo"\nregion = "us-west-2"\nzones = ["us-west-2a"]\n'
+        f'[workload.{WORKLOAD}.run]\nentrypoint = "a:run"\ncode = "a"\n'
+        f"[workload.{WORKLOAD}.policy]\nmax_workers = 9\n",
+        encoding="utf-8",
+    )
+    url = session.workload(WORKLOAD).queue_url
+    aws.history.record(url.rpartition("/")[2], world.clock.now() - timedelta(hours=3))
+    asked = Asked(arrivals="cloudwatch", prices="sample", policy=file, days=1.0)
+    gathered = gather(asked, lambda *_, **__: session)
+
+    assert gathered.subject.policy.max_workers == 9
+    assert [arrival.items for arrival in gathered.traffic.arrivals] == [10]
+
+
+def test_a_workload_that_is_not_deployed_is_named() -> None:
+    _, _, session = a_deployment()
+    asked = Asked(arrivals="cloudwatch", prices="live", workload="nobody", deployment="demo")
+    with pytest.raises(BadInput, match="workload is 'nobody': name one of the deployment's"):
+        gather(asked, lambda *_, **__: session)
