@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from urllib3.exceptions import HTTPError
 
 from spindown.app.port import RefusalKind
 from spindown.error import (
@@ -247,7 +248,7 @@ def is_server_fault(error: ClientError) -> bool:
     return status >= _HTTP_SERVER_ERROR
 
 
-def translate(error: BotoCoreError | ClientError) -> SpindownError:
+def translate(error: BotoCoreError | ClientError | HTTPError) -> SpindownError:
     """Return the error of ours that says the same."""
     if isinstance(error, NoCredentialsError):
         return AccessDenied("no AWS credentials: give a profile, a role or environment variables")
@@ -272,5 +273,6 @@ def translated(exceptions: Mapping[str, type[SpindownError]] | None = None) -> I
         if here is not None:
             raise here(f"{error.operation_name}: {message_of(error)}") from error
         raise translate(error) from error
-    except BotoCoreError as error:
+    # A body is read behind botocore's back: it tells of most that can happen meanwhile, not of all.
+    except (BotoCoreError, HTTPError) as error:
         raise translate(error) from error

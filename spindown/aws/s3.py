@@ -171,11 +171,16 @@ def _list(
 def _transferring(
     exceptions: Mapping[str, type[SpindownError]] | None = None,
 ) -> Iterator[None]:
-    """Raise our errors for those of a managed transfer."""
-    from boto3.exceptions import Boto3Error  # noqa: PLC0415 - functions do without boto3
+    """Raise our errors for those of a managed transfer.
+
+    One of an object that was replaced meanwhile: the next try gets the one that lies there then.
+    """
+    # Functions do without boto3.
+    from boto3.exceptions import Boto3Error  # noqa: PLC0415
+    from s3transfer.exceptions import S3DownloadFailedError, S3ValidationError  # noqa: PLC0415
 
     try:
         with translated(exceptions):
             yield
-    except Boto3Error as error:
+    except (Boto3Error, S3DownloadFailedError, S3ValidationError) as error:
         raise Unreachable(f"the transfer failed: {error}") from error

@@ -1,11 +1,14 @@
 """What S3 answers and a simulated one does not."""
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
 import pytest
+from botocore.response import StreamingBody
 from botocore.stub import Stubber
+from urllib3.exceptions import SSLError
 
 from spindown.app.port import Absent, Matches
 from spindown.aws.s3 import S3InputSource, S3ObjectStore
@@ -74,6 +77,35 @@ def test_reads_versions_of_one_key_only(both: tuple[S3ObjectStore, Stubber]) -> 
     )
 
     assert store.versions("a") == ["2", "1"]
+
+
+class Broken(io.BytesIO):
+    """A body whose line breaks in a way that botocore lets through as urllib3 tells it."""
+
+    def read(self, *_: object) -> bytes:
+        raise SSLError("decryption failed or bad record mac")
+
+
+def test_a_line_that_breaks_in_an_answer_is_no_answer(
+    both: tuple[S3ObjectStore, Stubber],
+) -> None:
+    store, stub = both
+    stub.add_response("get_object", {"Body": StreamingBody(Broken(), 9), "ETag": '"1"'})
+    with pytest.raises(Unreachable, match="bad record mac"):
+        store.get("a")
+
+
+def test_an_input_that_is_replaced_while_it_is_fetched_is_to_be_fetched_again(
+    session: boto3.Session, tmp_path: Path
+) -> None:
+    client = session.client("s3")
+    inputs = S3InputSource(client, ["s3://images/"])
+    with Stubber(client) as stub:
+        stub.add_response("head_object", {"ContentLength": 3, "ETag": '"1"'})
+        stub.add_client_error("get_object", "PreconditionFailed", http_status_code=412)
+        with pytest.raises(Unreachable, match="did not match expected ETag"):
+            inputs.fetch("s3://images/a.png", tmp_path / "a.png")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_transfer_that_is_refused_leaves_no_file(
