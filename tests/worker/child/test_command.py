@@ -37,6 +37,8 @@ def tell(**row):
         results.write(json.dumps(row) + "\\n")
 """
 
+_AS_IT_IS = "results = open(os.environ['SPINDOWN_RESULTS'], 'w')\n"
+
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
@@ -171,12 +173,7 @@ def test_a_whole_job_is_done_by_its_exit_status(make: Make, tmp_path: Path) -> N
         ("tell(value=1)", {}, "names no index"),
         ("tell(index=0, value=float('nan'))", {}, "not JSON"),
         ("tell(index=0, value=float('inf'))", {}, "not JSON"),
-        (
-            "results = open(os.environ['SPINDOWN_RESULTS'], 'w')\n"
-            'results.write(\'{"index": 0, "value": -1e999}\')',
-            {},
-            "not JSON",
-        ),
+        (_AS_IT_IS + 'results.write(\'{"index": 0, "value": -1e999}\')', {}, "not JSON"),
         ("x = []\nfor _ in range(99): x = [x]\ntell(index=0, value=x)", {}, "64 levels"),
         ("open(os.environ['SPINDOWN_RESULTS'], 'wb').write(b'\\xff{]')", {}, "not JSON"),
     ],
