@@ -181,7 +181,7 @@ def read_queue(
         BadInput: nothing was sent, or more than can be simulated.
     """
     # The minute under way counts: on a local system all of the past may lie in it.
-    end = until + (datetime.min.replace(tzinfo=UTC) - until) % timedelta(minutes=1)
+    end = until + (datetime.min.replace(tzinfo=UTC) - until) % _MINUTE
     start = end - timedelta(days=days)
     sent = history.sent(queue, since=start, until=end)
     messages = sum(period.messages for period in sent)

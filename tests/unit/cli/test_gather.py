@@ -102,6 +102,30 @@ def test_a_file_says_the_policy_and_the_deployment_what_was_shown(tmp_path: Path
     assert [arrival.items for arrival in gathered.traffic.arrivals] == [10]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "end"),
+    [
+        pytest.param(0, 0, id="a whole minute"),
+        pytest.param(1, 60, id="begun"),
+        pytest.param(59, 60, id="almost over"),
+    ],
+)
+def test_what_was_sent_in_the_minute_under_way_counts(seconds: int, end: int) -> None:
+    world, aws, session = a_deployment()
+    begin = world.clock.now()
+    world.clock.advance(timedelta(seconds=seconds))
+    url = session.workload(WORKLOAD).queue_url
+    aws.history.record(url.rpartition("/")[2], begin - timedelta(minutes=1))
+    asked = Asked(arrivals="cloudwatch", prices="sample", deployment="demo", days=1.0)
+
+    traffic = gather(asked, lambda *_, **__: session).traffic
+
+    assert (traffic.end, traffic.start) == (
+        begin + timedelta(seconds=end),
+        begin + timedelta(seconds=end) - timedelta(days=1),
+    )
+
+
 def test_a_workload_that_is_not_deployed_is_named() -> None:
     _, _, session = a_deployment()
     asked = Asked(arrivals="cloudwatch", prices="live", workload="nobody", deployment="demo")
