@@ -145,6 +145,43 @@ def test_results_overtake_a_checkpoint_that_is_still_on_its_way_at_a_notice(
     assert upload.calls == 1
 
 
+def test_results_are_committed_at_a_notice_though_the_ledger_gives_no_answer(
+    tmp_path: Path,
+) -> None:
+    def compute(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        done = [ItemDone(index=item.index, value=item.index) for item in batch]
+        return [*done[:2], None, *done[2:4], *[None] * 99]
+
+    def go_on(polls: int) -> None:
+        slot.world.clock.advance(MINUTE)
+        if polls == 5:
+            # The commit of the first two items is to be told to the ledger; two more are done.
+            assert report.is_reached.wait(20)
+            slot.life.leave(slot.world.clock.now(), "interrupted")
+
+    def hold_up(call: PortCall) -> None:
+        if slot.world.calls["objects.put"] > 2:
+            report(call)
+
+    def watch(call: PortCall) -> None:
+        if call.method == "put" and call.args[0].endswith("manifest.json") and report.calls:
+            told.set()
+
+    report, told = Gate("write"), threading.Event()
+    policy = Policy(checkpoint_interval=2 * MINUTE)
+    runner = ScriptedRunner(script=compute, before_poll=go_on)
+    slot = SlotWorld(tmp_path, runner=runner, policy=policy, batch_size=5)
+    slot.world.before, slot.world.after = hold_up, watch
+    slot.world.send(JOB)
+    working = threading.Thread(target=slot.slot.step)
+    working.start()
+    is_committed = told.wait(5)
+    report.is_open.set()
+    working.join(20)
+    assert is_committed, "nothing was committed while the ledger was silent"
+    assert [record.index for record in slot.world.records("j")] == [0, 1, 2, 3]
+
+
 class SlowSource:
     """Inputs, of which one comes only when it is let through."""
 

@@ -5,9 +5,11 @@ the worker must leave, and the manifest lists the state when it has come.
 """
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from spindown.app.work.attachment.state import State, upload_state
 from spindown.app.work.commit import Portion, commit
@@ -87,8 +89,9 @@ class Writer:
             portion = self._take_results().followed_by(self._harvest.take(now))
             first = next((one.record.index for one in portion.finished), None)
             # What the commit under way had taken may be lost with it, which ``settle`` raises.
-            if first == self.held.manifest.next_item:
-                self._commit(portion, now)
+            tell = self._commit(portion, now) if first == self.held.manifest.next_item else None
+        if tell is not None:
+            tell()
 
     def settle(self) -> None:
         """Wait for the commit under way (raises LeaseLost)."""
@@ -98,7 +101,7 @@ class Writer:
 
     def commit(self, portion: Portion) -> Held:
         """Commit a portion now, while none is under way (raises LeaseLost)."""
-        self._commit(portion, self._bench.ports.clock.now())
+        self._commit(portion, self._bench.ports.clock.now())()
         return self.held
 
     @property
@@ -120,11 +123,14 @@ class Writer:
 
     def _run(self, state: State | None) -> None:
         started = self._bench.ports.clock.now()
-        stored = None if state is None else self._upload(state)
+        stored, tell = None if state is None else self._upload(state), None
         with self._writing:
             portion = replace(self._take_results(), state=stored)
             if portion.finished or stored is not None:
-                self._commit(portion, started)
+                tell = self._commit(portion, started)
+        # A ledger that gives no answer must not keep results from overtaking.
+        if tell is not None:
+            tell()
         self._cost = self._bench.ports.clock.now() - started
         # An instance that is gone without a word tells no more.
         self._place.keep_log(self.held.job_id, self._bench.ports.objects, self._log)
@@ -142,10 +148,12 @@ class Writer:
         results, self._results = self._results, Portion()
         return results
 
-    def _commit(self, portion: Portion, started: datetime) -> None:
+    def _commit(self, portion: Portion, started: datetime) -> Callable[[], None]:
+        """Commit a portion; return what tells the ledger of it."""
         bench, before = self._bench, self.held.manifest
         self.held = commit(self.held, portion, seat=bench.seat, ports=bench.ports)
         if portion.state is not None:
             self._place.state.note_commit(before, self.held.manifest)
-        self._handover.tell(self.held, portion, bench.ports.clock.now() - started)
         self._place.clear(portion.finished)
+        took = bench.ports.clock.now() - started
+        return partial(self._handover.tell, self.held, portion, took)
