@@ -54,7 +54,7 @@ def count_failures(tick: Tick) -> None:
         # Somebody does items of them.
         if done > known.items_done:
             _forget(tick, region, "failed")
-        elif known.failed and done < known.items_done:
+        elif done < known.items_done:
             # A day has gone to history, with all that was done in it.
             tick.set_breaker(region, vary(known, {"items_done": done}))
     for worker in list(tick.workers.values()):

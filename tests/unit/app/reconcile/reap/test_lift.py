@@ -1,6 +1,8 @@
 """What lifts the stop of an image, and what does not."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from spindown.contract import row as rows
 from spindown.contract.decision import Outcome
 from spindown.contract.row import BreakerRow
 from spindown.domain.fleet import WorkerState
+from spindown.memory import PortCall
 from tests.builders import minutes
 from tests.control import AWAY, IMAGE, REGION, ControlWorld, with_policy
 
@@ -80,6 +83,25 @@ def test_a_day_of_spend_that_goes_to_history_is_no_item_that_was_done() -> None:
     world.do_items(1)
     world.tick(minutes(1))
     assert world.view().breaker.failed == 0
+
+
+def test_a_tick_in_which_nothing_was_done_does_not_write_a_stop_again() -> None:
+    world = ControlWorld()
+    world.do_items(5)
+    until = world.now + minutes(60)
+    world.put(rows.BREAKER, failed=3, image=IMAGE, reason="bad", open_until=until, items_done=5)
+    written: set[str] = set()
+
+    def note(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "transact":
+            written.update(write.key.sort for write in call.args[0] if not write.is_check)
+        return proceed()
+
+    world.interfere = note
+    world.tick()
+
+    assert rows.DECISION in written
+    assert rows.BREAKER not in written
 
 
 def test_an_account_error_forgets_no_instance_that_was_of_no_use() -> None:
