@@ -61,6 +61,16 @@ def write_within(fd: int, data: bytes, seconds: float) -> bool:
     return True
 
 
+def _load(data: bytearray) -> Frame:
+    try:
+        frame = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise EOFError from exc
+    if not isinstance(frame, dict) or "type" not in frame:
+        raise EOFError
+    return frame
+
+
 class FrameReader:
     """Reads frames from a pipe, waiting no longer than it is told."""
 
@@ -71,7 +81,11 @@ class FrameReader:
         self.frame_bytes = 0
 
     def next(self, seconds: float) -> Frame | None:
-        """Return the next frame, None if it does not come in time (EOFError: none will)."""
+        """Return the next frame, None if it does not come in time.
+
+        Raises:
+            EOFError: none will, since the line has ended, or what came on it is no frame.
+        """
         give_up_at = time.monotonic() + seconds
         while True:
             frame = self._take()
@@ -89,10 +103,12 @@ class FrameReader:
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
+        if length > ANSWERS_BYTES_MAX:
+            raise EOFError
         end = _LENGTH.size + length
         if len(self._buffer) < end:
             return None
-        frame: Frame = json.loads(self._buffer[_LENGTH.size : end])
+        frame = _load(self._buffer[_LENGTH.size : end])
         self.frame_bytes = length
         del self._buffer[:end]
         return frame

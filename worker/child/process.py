@@ -78,7 +78,7 @@ class Child:
         status = self._family.status(_AFTER_END_SECONDS)
         self.kill()
         if status is None:
-            return "the process has closed its line to the worker"
+            return "the process has closed its line to the worker, or garbled it"
         return describe_end(status, self.output.last_line, out_of_memory=out_of_memory)
 
     def kill(self) -> None:

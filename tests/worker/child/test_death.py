@@ -15,6 +15,7 @@ import pytest
 from spindown.user import Item
 from tests.worker.child.batch import PRELUDE, Make, answers, run_batch
 from worker.child.ending import Wedged, reap
+from worker.child.frame import ANSWERS_BYTES_MAX, FrameReader
 from worker.child.runner import Broken, ChildRunner, Event, ItemDone, Task
 
 
@@ -67,7 +68,42 @@ def test_a_child_that_closes_its_line_is_told_as_such(make: Make, tmp_path: Path
         """
     )
     [broken] = run_batch(runner, tmp_path)
-    assert broken == Broken("the process has closed its line to the worker")
+    assert broken == Broken("the process has closed its line to the worker, or garbled it")
+
+
+def test_rubbish_on_its_line_is_a_fault_of_the_code(make: Make, tmp_path: Path) -> None:
+    runner = make(
+        """
+        def run(batch, ctx):
+            for fd in range(3, 32):
+                try:
+                    os.write(fd, bytes(3) + b"\\2{]")
+                except OSError:
+                    pass
+            threading.Event().wait()
+        """
+    )
+    [broken] = run_batch(runner, tmp_path)
+    assert broken == Broken("the process has closed its line to the worker, or garbled it")
+
+
+@pytest.mark.parametrize("said", [b"{]", b"[]", b"{}", b"\xff"], ids=repr)
+def test_what_is_no_frame_ends_the_line(said: bytes) -> None:
+    reads, writes = os.pipe()
+    with os.fdopen(reads, "rb"), os.fdopen(writes, "wb") as line:
+        line.write(len(said).to_bytes(4, "big") + said)
+        line.flush()
+        with pytest.raises(EOFError):
+            FrameReader(reads).next(1.0)
+
+
+def test_nobody_waits_for_a_frame_that_nothing_could_hold() -> None:
+    reads, writes = os.pipe()
+    with os.fdopen(reads, "rb"), os.fdopen(writes, "wb") as line:
+        line.write((ANSWERS_BYTES_MAX + 1).to_bytes(4, "big"))
+        line.flush()
+        with pytest.raises(EOFError):
+            FrameReader(reads).next(1.0)
 
 
 def test_a_kill_for_memory_is_told_as_such(make: Make, tmp_path: Path) -> None:
