@@ -97,9 +97,8 @@ class Slot:
     def _receive(self) -> Message | None:
         """Wait for a message, alone among the slots; none can come unseen past ``polling``."""
         bench = self._bench
-        ahead = bench.ahead.take() if bench.ahead is not None else None
+        ahead = self._take_ahead()
         if ahead is not None:
-            self.free_since = None
             return ahead
         with bench.life.polling:
             if bench.life.is_finishing:
@@ -113,6 +112,22 @@ class Slot:
             if message is not None:
                 self.free_since = None
             return message
+
+    def _take_ahead(self) -> Message | None:
+        """Return the message that was received ahead, if there is one; its input may take long."""
+        ahead, since = self._bench.ahead, self.free_since
+        if ahead is None:
+            return None
+        if ahead.is_looking:
+            # Else the worker might end as idle meanwhile.
+            self.free_since = None
+        message = None
+        try:
+            message = ahead.take()
+        finally:
+            if message is None:
+                self.free_since = since
+        return message
 
     def _poll_length(self) -> timedelta:
         """Return how long to poll: not past the idle timeout, in whole seconds as SQS counts."""

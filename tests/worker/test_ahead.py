@@ -1,5 +1,6 @@
 """One message is looked ahead: early enough to spare a wait, and kept from nobody for long."""
 
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -8,8 +9,10 @@ import pytest
 
 from spindown.app.port import Outgoing
 from spindown.contract.job.manifest import JobState
+from tests.local.waiting import until
 from tests.slot import InLine, SlotWorld
 from tests.work import items
+from tests.worker.test_under_way import Gate
 from worker.slot import Slot
 from worker.transfer.ahead import Ahead
 
@@ -80,6 +83,29 @@ def test_nothing_is_taken_from_others_too_early(
     ahead.begin(items_left)
     assert ahead.take() is None
     assert slot.world.queue.backlog().visible == 1
+
+
+@pytest.mark.parametrize("comes", [True, False], ids=["a message", "none"])
+def test_a_slot_whose_next_message_is_on_its_way_is_not_idle(tmp_path: Path, comes: bool) -> None:
+    slot = SlotWorld(tmp_path)
+    ahead = looking_ahead(slot, tmp_path)
+    ahead.note_pace(10, SECOND)
+    gate = Gate("receive")
+    slot.world.before = gate
+    ahead._executor = slot.bench.transfers
+    if comes:
+        slot.world.send(JOB)
+    ahead.begin(1)
+    assert gate.is_reached.wait(20)
+    free_since = slot.slot.free_since
+    assert free_since is not None
+    stepping = threading.Thread(target=slot.slot.step)
+    stepping.start()
+    until(lambda: slot.slot.free_since is None)
+    gate.is_open.set()
+    stepping.join(20)
+    assert not stepping.is_alive()
+    assert slot.slot.free_since == (slot.world.clock.now() if comes else free_since)
 
 
 def test_a_message_that_waited_too_long_is_given_back(tmp_path: Path) -> None:

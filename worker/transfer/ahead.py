@@ -57,6 +57,11 @@ class Ahead:
         #: Time that an item of the job before took; None: nothing is known yet.
         self._item_seconds: float | None = None
 
+    @property
+    def is_looking(self) -> bool:
+        """Tell whether a message has come, or is being asked for."""
+        return self._pending is not None
+
     def note_pace(self, items: int, took: timedelta) -> None:
         """Learn how long items take."""
         if items > 0:
