@@ -16,6 +16,7 @@ from spindown.app.spend import sum_spend
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.event import ALARM, NUDGE, TICK, InstanceEvent
 from spindown.domain.policy import Policy
+from spindown.memory.interception import Interceptor
 from spindown.simulator.agenda import Agenda, Planned, Turn
 from spindown.simulator.attempt import ITEM_SECONDS
 from spindown.simulator.fault import SimAlarm
@@ -38,9 +39,23 @@ class Run:
     """A simulation under way."""
 
     def __init__(
-        self, scenario: SimScenario, policy: Policy, seed: int, *, quiet: timedelta = QUIET
+        self,
+        scenario: SimScenario,
+        policy: Policy,
+        seed: int,
+        *,
+        quiet: timedelta = QUIET,
+        interceptor: Interceptor | None = None,
     ) -> None:
-        """Begin at the scenario's start; ``quiet`` is the time between ticks that are idle."""
+        """Begin at the scenario's start.
+
+        Args:
+            scenario: the world.
+            policy: as deployed.
+            seed: of all that is random.
+            quiet: the time between ticks that are idle.
+            interceptor: stands before what functions and workers call, as ``World`` says.
+        """
         self.scenario = scenario
         self._quiet = quiet
         self.seed = seed
@@ -49,7 +64,14 @@ class Run:
         self._ends_at = self._may_end_at + timedelta(seconds=scenario.overtime)
         self.agenda = Agenda(scenario.start)
         self.record = Recorder(self.agenda)
-        self.world = World(scenario, policy, seed=seed, record=self.record, tell=self._tell)
+        self.world = World(
+            scenario,
+            policy,
+            seed=seed,
+            record=self.record,
+            tell=self._tell,
+            interceptor=interceptor,
+        )
         #: What the last tick decided.
         self.decision: Decision | None = None
         self._left = len(scenario.arrivals)

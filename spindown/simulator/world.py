@@ -6,6 +6,7 @@ Only what is outside of Spindown is modelled here; what Spindown does is the shi
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from random import Random
+from typing import TypeVar
 
 from spindown.app.control import ControlPorts
 from spindown.app.port import LaunchedInstance
@@ -26,6 +27,7 @@ from spindown.memory import (
     MemoryObjectStore,
     MemorySettingsStore,
 )
+from spindown.memory.interception import Interceptor, intercept
 from spindown.simulator.agenda import Turn
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.handout import Handout
@@ -35,6 +37,7 @@ from spindown.simulator.scenario import SimScenario
 from spindown.simulator.site import Site
 from spindown.simulator.worker import SimWorker
 
+P = TypeVar("P")
 DEPLOYMENT = "simulated"
 WORKLOAD = "work"
 
@@ -50,6 +53,7 @@ class World:
         seed: int,
         record: Recorder,
         tell: Callable[[InstanceEvent], None],
+        interceptor: Interceptor | None = None,
     ) -> None:
         """Begin with an empty queue and no instance.
 
@@ -59,12 +63,14 @@ class World:
             seed: of all that is random; each kind of chance has a stream of its own.
             record: where everything is noted.
             tell: gives an event of EC2's to the functions.
+            interceptor: stands before what functions ("control ...") and workers ("work ...") call.
         """
         self.agenda = agenda = record.agenda
         clock = agenda.clock
         self.record = record
         self._scenario = scenario
         self._tell = tell
+        self._interceptor = interceptor
         self._boots = Random(f"{seed}/boot")
         self.workers: dict[str, SimWorker] = {}
         self.dead_letters, self.queue = self._make_queues(seed)
@@ -87,7 +93,7 @@ class World:
             deployment=DEPLOYMENT,
             agenda=agenda,
             ports=self._make_work(seed),
-            handout=self.handout,
+            handout=self._watched(self.handout, "work polls"),
             record=record,
             delays=scenario.delays,
             power_off=self.compute.power_off,
@@ -133,16 +139,17 @@ class World:
             requirements=scenario.requirements,
             policy=policy,
         )
+        queue = self._watched(self.queue, "control queue")
         return ControlPorts(
             clock=clock,
             random=Random(f"{seed}/control"),
-            table=self.table,
-            objects=self.objects,
+            table=self._watched(self.table, "control table"),
+            objects=self._watched(self.objects, "control objects"),
             settings=MemorySettingsStore(clock, deployment, {WORKLOAD: workload}),
-            compute=self.compute,
+            compute=self._watched(self.compute, "control compute"),
             market=self.compute.market,
             metrics=Silence(),
-            queue=lambda _: self.queue,
+            queue=lambda _: queue,
         )
 
     def _make_work(self, seed: int) -> WorkPorts:
@@ -150,13 +157,16 @@ class World:
             clock=self.agenda.clock,
             random=Random(f"{seed}/work"),
             pause=lambda _: None,
-            queue=self.queue,
+            queue=self._watched(self.queue, "work queue"),
             dead_letters=self.dead_letters,
-            objects=self.objects,
+            objects=self._watched(self.objects, "work objects"),
             inputs=MemoryInputSource({}, ()),
-            table=self.table,
+            table=self._watched(self.table, "work table"),
             metrics=Silence(),
         )
+
+    def _watched(self, port: P, name: str) -> P:
+        return port if self._interceptor is None else intercept(port, name, self._interceptor)
 
     def launched(self, given: LaunchedInstance) -> None:
         """Let a worker come up on a new instance."""

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 from spindown.simulator import BASELINES
 from tests.bench.compare.case import CASES
+from tests.bench.compare.claim.call import TEXT as CALLED
+from tests.bench.compare.claim.call import call_table, call_targets
 from tests.bench.compare.claim.effort import TEXT as TAKEN
 from tests.bench.compare.claim.effort import efforts, redone
 from tests.bench.compare.claim.rival import TEXT as IN_TIME
@@ -61,6 +63,8 @@ def page(results: Results, found: Wholes, climbed: Ladders, told: str) -> str:
         "\n## What else it takes\n",
         TAKEN,
         efforts(plain),
+        CALLED,
+        call_table(plain),
         "\n## What the schedule wastes\n",
         TIGHT,
         waste(plain, _mains(plain), ("10 min", "60 min")),
@@ -153,7 +157,7 @@ def _targets(results: Results, long: Results) -> str:
             f"| largest mean p95 wait of S1 to S5 | 10 min | {max(waits):.1f} min |"
             f" {verdict(max(waits) <= 10.0)} |"
         )
-    told += [*claims(results, long), *_losses(results), *lines(long)]
+    told += [*claims(results, long), *call_targets(results), *_losses(results), *lines(long)]
     return "\n".join(["| what | target | found | |", "|---|---|---|---|", *told]) + "\n"
 
 
