@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from spindown.app.port import LaunchRequest
 from spindown.memory import PortCall
 
 
@@ -21,3 +22,24 @@ def failing(
         raise error
 
     return interfere
+
+
+def only_in(region: str, act: Callable[[], Any]) -> Callable[[PortCall, Callable[[], Any]], Any]:
+    """Return what interferes with every call of compute that is about a region."""
+
+    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        about = call.kwargs.get("region") or next(
+            (one.region for one in call.args if isinstance(one, LaunchRequest)), None
+        )
+        return act() if call.port == "compute" and about == region else proceed()
+
+    return interfere
+
+
+def refuse(error: Exception) -> Callable[[], Any]:
+    """Return what raises the error."""
+
+    def act() -> Any:
+        raise error
+
+    return act

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from spindown.app.port import Write
+from spindown.app.reconcile.launch.adopt import NEVER, UNTOLD
 from spindown.app.reconcile.tick import Tick
 from spindown.app.spend import add_to_budget
 from spindown.contract import row as rows
@@ -10,6 +11,8 @@ from spindown.domain.fleet import Launch, LaunchState
 
 #: Finished rows stay in sight this long, for whoever watches.
 _SHOWN_FOR = timedelta(minutes=15)
+#: A launch that had no answer has others ask its region last for so long.
+_SILENT_FOR = timedelta(hours=1)
 #: Days of spend that one query brings along, and rows that one tick clears away.
 _DAYS_KEPT = 40
 _ROWS_AT_ONCE = 30
@@ -48,7 +51,7 @@ def _old_launches(tick: Tick) -> list[tuple[Write, ...]]:
         for x in tick.view.launches.values()
         if x.state is not LaunchState.INTENDED
         and x.launch_id not in used
-        and _is_past(x.intended_at, tick.now)
+        and tick.now - x.intended_at > (_SILENT_FOR if x.reason in {NEVER, UNTOLD} else _SHOWN_FOR)
     ]
 
 

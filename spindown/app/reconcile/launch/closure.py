@@ -1,13 +1,21 @@
-"""In which regions nothing may be launched now: left out, stopped, on trial, told to wait."""
+"""In which regions nothing may be launched now, or only last of all.
 
-from collections.abc import Mapping
+Left out, stopped, on trial, told to wait; or without an answer.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from spindown.app.reconcile.breaker import STRIKES
+from spindown.app.reconcile.launch.adopt import NEVER, UNTOLD, decode_request
 from spindown.app.reconcile.launch.outcome import backing_off_until
 from spindown.app.reconcile.tick import Tick
 from spindown.contract.row import BreakerRow
-from spindown.domain.fleet import Worker
-from spindown.domain.ranking import Closure
+from spindown.domain.fleet import LaunchState, Worker
+from spindown.domain.ranking import Candidate, CandidateList, Closure, bands
+
+#: Candidates that one walk can reach; the tick after it sees the next ones.
+_LISTED = 400
 
 
 def closed_regions(tick: Tick) -> Mapping[str, Closure]:
@@ -45,3 +53,33 @@ def is_on_trial(tick: Tick, region: str) -> bool:
     """Tell whether the last instances of the image there all failed: then one launch tries it."""
     breaker = tick.breaker(region)
     return max(breaker.strikes, breaker.unclaimed, breaker.failed) >= STRIKES
+
+
+def bands_to_ask(tick: Tick, candidates: CandidateList) -> Iterator[Sequence[Candidate]]:
+    """Yield the bands of the list in the order of asking: silent regions after all others."""
+    band, rank_by, silent = tick.policy.band, tick.policy.rank_by, _silent_regions(tick)
+    if not silent:
+        # The list is made as far as it is walked.
+        yield from bands(islice(candidates, _LISTED), band, rank_by)
+        return
+    listed = list(islice(candidates, _LISTED))
+    regions = {candidate.offer.region for candidate in listed}
+    if silent & regions and regions - silent:
+        last = ", ".join(sorted(silent & regions))
+        tick.notes.append(f"{last} has not answered a launch, and is asked last")
+    for is_silent in (False, True):
+        asked = (c for c in listed if (c.offer.region in silent) is is_silent)
+        yield from bands(asked, band, rank_by)
+
+
+def _silent_regions(tick: Tick) -> frozenset[str]:
+    """Return the regions in which a launch of late has had no answer, as far as rows tell.
+
+    Who asks there again first waits again, for as long as that launch counts as on its way.
+    """
+    unanswered = [
+        decode_request(launch)
+        for launch in tick.launches.values()
+        if launch.state is LaunchState.INTENDED or launch.reason in {NEVER, UNTOLD}
+    ]
+    return frozenset(request.region for request in unanswered if request is not None)

@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from itertools import islice
 
 from spindown.app.ledger import account_key
 from spindown.app.port import (
@@ -23,7 +22,7 @@ from spindown.app.port import (
 )
 from spindown.app.reconcile.launch.adopt import encode_request
 from spindown.app.reconcile.launch.choose import NO_BUDGET, budget_left, payable, say_no_budget
-from spindown.app.reconcile.launch.closure import is_on_trial
+from spindown.app.reconcile.launch.closure import bands_to_ask, is_on_trial
 from spindown.app.reconcile.launch.outcome import back_off, record_outcome
 from spindown.app.reconcile.launch.weigh import Choice
 from spindown.app.reconcile.tick import Tick, outpost_stands
@@ -32,13 +31,11 @@ from spindown.contract import tag
 from spindown.contract.row import CALLS_PER_MINUTE, CallsRow
 from spindown.domain.fleet import Launch, LaunchState, Offered
 from spindown.domain.offer import CapacityType, slot_count
-from spindown.domain.ranking import Candidate, bands
+from spindown.domain.ranking import Candidate
 from spindown.error import AccessDenied, Throttled, Unreachable
 
 #: No further request is begun after this: what is under way still ends within SCALER_TIMEOUT.
 _BEGIN_WITHIN = timedelta(seconds=40)
-#: Candidates that one walk can reach; the tick after it sees the next ones.
-_LISTED = 400
 #: Pools in one request; EC2 takes more, a person reads no more.
 _POOLS_AT_MOST = 60
 
@@ -68,8 +65,7 @@ def launch(tick: Tick, choice: Choice) -> str:
     if choice.stopped or candidates is None or choice.sizing.wanted <= 0:
         return choice.stopped
     walk = _Walk(left=_left(tick, choice))
-    listed = islice(candidates, _LISTED)
-    for band in bands(listed, tick.policy.band, tick.policy.rank_by):
+    for band in bands_to_ask(tick, candidates):
         if _is_over(tick, walk):
             break
         usable = [c for c in band if _is_usable(tick, walk, c)][:_POOLS_AT_MOST]

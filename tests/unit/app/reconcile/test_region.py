@@ -17,7 +17,17 @@ from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.error import AccessDenied, Throttled, Unreachable
 from spindown.memory import PortCall
-from tests.control import AWAY, AWAY_ZONE, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, pools
+from tests.control import (
+    AWAY,
+    AWAY_ZONE,
+    REGION,
+    WORKLOAD,
+    ZONES,
+    ControlWorld,
+    a_pool_of,
+    pools,
+)
+from tests.failure import only_in, refuse
 
 CHEAP_AWAY = (("g4dn.xlarge", 0.10),)
 DEAR_AWAY = (("g4dn.xlarge", 0.30),)
@@ -26,25 +36,6 @@ MINUTE = timedelta(minutes=1)
 
 def a_world(away: tuple[tuple[str, float], ...] = CHEAP_AWAY, **policy: Any) -> ControlWorld:
     return ControlWorld(policy=Policy(**{"mib_per_item_estimate": 0.01, **policy}), away=away)
-
-
-def only_in(region: str, act: Callable[[], Any]) -> Callable[[PortCall, Callable[[], Any]], Any]:
-    """Return what interferes with every call of compute that is about a region."""
-
-    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
-        about = call.kwargs.get("region") or next(
-            (one.region for one in call.args if isinstance(one, LaunchRequest)), None
-        )
-        return act() if call.port == "compute" and about == region else proceed()
-
-    return interfere
-
-
-def refuse(error: Exception) -> Callable[[], Any]:
-    def act() -> Any:
-        raise error
-
-    return act
 
 
 def test_launches_where_an_item_is_cheapest_and_says_where_home_is() -> None:
