@@ -14,7 +14,7 @@ from spindown.app.port import ObjectStore
 from spindown.app.work.fence import read_older
 from spindown.app.work.held import LocalFile, WorkPorts
 from spindown.contract.job.manifest import Manifest, StateFile, state_key
-from spindown.error import NotFound
+from spindown.error import NotFound, SpindownError
 
 #: What a commit holds of it: files to upload, and files that lie in S3 already.
 State = tuple[LocalFile | StateFile, ...]
@@ -52,7 +52,13 @@ def upload_state(
         size, digest = measure(file.local)
         key = state_key(manifest.job_id, digest)
         if digest not in there:
-            ports.objects.put_file(key, file.local)
+            try:
+                ports.objects.put_file(key, file.local)
+            except SpindownError:
+                # S3 refuses a large file that becomes shorter on its way.
+                if _stamp(file.local) == before:
+                    raise
+                return manifest.user_state
             there[digest] = now
         if _stamp(file.local) != before:
             return manifest.user_state

@@ -15,8 +15,9 @@ from spindown.app.work.fence import read_fence, read_older
 from spindown.app.work.held import Held, LocalFile
 from spindown.app.work.release import release, settle_release
 from spindown.contract.job.manifest import Manifest, manifest_key, state_key
-from spindown.error import ContractError, NotFound
+from spindown.error import ContractError, NotFound, SpindownError, Unreachable
 from spindown.memory.clock import MemoryClock
+from spindown.memory.interception import PortCall
 from spindown.memory.store import MemoryObjectStore
 from tests.work import WorkWorld, a_portion, a_seat, items
 
@@ -204,6 +205,36 @@ def test_a_file_that_changes_while_it_is_uploaded_leaves_the_state_as_it_was(
     assert upload_state(manifest, (LocalFile(path="a", local=local),), world.ports) is (
         manifest.user_state
     )
+
+
+def test_an_upload_that_fails_since_its_file_is_cut_leaves_the_state_as_it_was(
+    world: WorkWorld, tmp_path: Path
+) -> None:
+    """S3 refuses a large file that becomes shorter on its way: one part of it is too small."""
+    local = tmp_path / "busy"
+    local.write_text("first")
+
+    def cut(call: PortCall) -> None:
+        local.write_text("")
+        raise SpindownError("CompleteMultipartUpload: EntityTooSmall")
+
+    world.before = cut
+    manifest = world.manifest("j")
+    assert upload_state(manifest, (LocalFile(path="a", local=local),), world.ports) is (
+        manifest.user_state
+    )
+
+
+def test_an_upload_that_fails_otherwise_is_told(world: WorkWorld, tmp_path: Path) -> None:
+    local = tmp_path / "quiet"
+    local.write_text("first")
+
+    def fail(call: PortCall) -> None:
+        raise Unreachable("no answer")
+
+    world.before = fail
+    with pytest.raises(Unreachable):
+        upload_state(world.manifest("j"), (LocalFile(path="a", local=local),), world.ports)
 
 
 def test_older_manifests_come_newest_first(world: WorkWorld) -> None:
