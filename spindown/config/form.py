@@ -106,10 +106,12 @@ EmailAddress = Annotated[
         "the form you@example.com",
     ),
 ]
+#: What a region is called; a zone's name begins so.
+REGION_NAME = r"[a-z]{2}(-[a-z]+)+-\d"
 Region = Annotated[
     str,
     BeforeValidator(_check_region),
-    name_pattern("a region", r"[a-z]{2}(-[a-z]+)+-\d", "the form us-east-1"),
+    name_pattern("a region", REGION_NAME, "the form us-east-1"),
 ]
 Architecture = Literal["x86_64", "arm64"]
 ParameterName = Annotated[

@@ -11,6 +11,7 @@ from spindown.app.port import Market, PriceHistory
 from spindown.cli.history.arrival import Traffic
 from spindown.cli.history.hardware import find_type
 from spindown.cli.history.row import read_rows
+from spindown.config.form import REGION_NAME
 from spindown.domain.learning.prior import relative_throughput
 from spindown.domain.offer import InstanceType, Requirements, SpotPrice, slot_count
 from spindown.domain.requirement import misfit
@@ -36,7 +37,7 @@ _AWS_NAMES = {
 }
 #: Whose price a worker pays: of the products that EC2 names, those of Linux without a licence.
 _PRODUCTS = {"Linux/UNIX", "Linux/UNIX (Amazon VPC)"}
-_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+_REGION = re.compile(REGION_NAME)
 #: Regions of a made-up market: each has as many offers again, and takes as long again to weigh.
 _REGIONS_AT_MOST = 3
 #: Names in a sentence.
