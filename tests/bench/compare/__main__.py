@@ -6,7 +6,7 @@ Run by ``make compare``. What a run has found is kept after each scenario.
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.bench.compare.measure import Figures, measure
 from tests.bench.compare.screen import show
 from tests.bench.compare.source import Part
 from tests.bench.compare.table import page
-from tests.bench.compare.whole import solve_whole
+from tests.bench.compare.whole import solve_online, solve_whole
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -34,6 +34,9 @@ def main() -> int:
     results: dict[str, dict[str, object]] = {}
     if options.integral:
         _bound_whole(options, names)
+        return 0
+    if options.online:
+        _plan_online(options, names)
         return 0
     if options.ignorance:
         _price_ignorance(options, names)
@@ -79,6 +82,9 @@ def _options() -> argparse.Namespace:
         "--integral", action="store_true", help="only bound S1 to S5 with whole machines"
     )
     parser.add_argument(
+        "--online", action="store_true", help="only plan S1 to S5 as jobs come, after --integral"
+    )
+    parser.add_argument(
         "--ignorance", action="store_true", help="only price what ours does not know in S1 to S5"
     )
     parser.add_argument(
@@ -89,31 +95,47 @@ def _options() -> argparse.Namespace:
 
 
 def _bound_whole(options: argparse.Namespace, names: Sequence[str]) -> None:
-    """Bound whole traces with the first seed; keep what has been found after each scenario."""
-    out, begun = options.out, perf_counter()
-    mains = [name for name in names if CASES[name].is_main]
-    before = _read(out)["wholes"] if options.keep else {}
-    known = [before.get(name, {}).get("1", {}) for name in mains]
-    with ProcessPoolExecutor(options.processes) as pool:
-        solve = partial(solve_whole, data=options.data or Path(), part=Part(options.part))
-        for name, found in zip(mains, pool.map(solve, mains, known), strict=True):
-            whole = _read(out)
-            whole["wholes"][name] = {"1": found}
-            print(f"{perf_counter() - begun:6.0f} s  {name}", flush=True)  # noqa: T201
-            _keep(out, whole)
+    """Bound whole traces with the first seed."""
+    before = _read(options.out)["wholes"] if options.keep else {}
+    known = {name: before.get(name, {}).get("1", {}) for name in names}
+    for name, found in _each_main(options, names, partial(_solve_whole, known=known)):
+        whole = _read(options.out)
+        whole["wholes"][name] = {"1": found}
+        _keep(options.out, whole)
+
+
+def _solve_whole(name: str, data: Path, part: Part, known: Mapping[str, Any]) -> Any:
+    return solve_whole(name, known[name], data, part)
+
+
+def _plan_online(options: argparse.Namespace, names: Sequence[str]) -> None:
+    """Add what schedules cost that are made as jobs come."""
+    for name, found in _each_main(options, names, solve_online):
+        whole = _read(options.out)
+        own = whole["wholes"].setdefault(name, {}).setdefault("1", {})
+        for promise, figures in found.items():
+            own[promise] = own.get(promise, {}) | figures
+        _keep(options.out, whole)
 
 
 def _price_ignorance(options: argparse.Namespace, names: Sequence[str]) -> None:
-    """Run ours with the first seed in worlds that hide less; keep what each scenario has shown."""
-    out, begun = options.out, perf_counter()
-    mains = [name for name in names if CASES[name].is_main]
+    """Run ours with the first seed in worlds that hide less."""
+    for name, found in _each_main(options, names, climb):
+        whole = _read(options.out)
+        whole["ladders"][name] = found
+        _keep(options.out, whole)
+
+
+def _each_main(
+    options: argparse.Namespace, names: Sequence[str], look: Callable[..., Any]
+) -> Iterator[tuple[str, Any]]:
+    """Yield what a look at each scenario of S1 to S5 has found, as soon as it has."""
+    begun, mains = perf_counter(), [name for name in names if CASES[name].is_main]
     with ProcessPoolExecutor(options.processes) as pool:
-        told = partial(climb, data=options.data or Path(), part=Part(options.part))
-        for name, found in zip(mains, pool.map(told, mains), strict=True):
-            whole = _read(out)
-            whole["ladders"][name] = found
+        work = partial(look, data=options.data or Path(), part=Part(options.part))
+        for name, found in zip(mains, pool.map(work, mains), strict=True):
             print(f"{perf_counter() - begun:6.0f} s  {name}", flush=True)  # noqa: T201
-            _keep(out, whole)
+            yield name, found
 
 
 def _read(out: Path) -> dict[str, Any]:
