@@ -81,6 +81,9 @@ class Slot:
     def step(self) -> bool:
         """Deal with one message, if there is one; tell whether there was."""
         since = self.free_since
+        if since is not None:
+            # Somebody may have set the clock back.
+            self.free_since = since = min(since, self._bench.ports.clock.now())
         message = self._receive()
         if message is None:
             return False

@@ -62,6 +62,8 @@ class Writer:
         if harvest.is_whole or self._is_busy:
             return
         policy, now = self._bench.policy, self._bench.ports.clock.now()
+        # Somebody may have set the clock back.
+        self._committed_at = min(self._committed_at, now)
         elapsed, interval = now - self._committed_at, self._interval()
         by_items = is_due(policy, items_since=harvest.in_a_row, elapsed=elapsed, interval=interval)
         by_items = by_items or (harvest.in_a_row > 0 and harvest.waiting_bytes >= _COMMIT_BYTES)

@@ -1,8 +1,9 @@
 """S3 or the ledger gives no answer: nothing counts against a job, and work goes on later."""
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,15 @@ import pytest
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import SPEND, workload_partition
 from spindown.domain.fleet import WorkerState
+from spindown.domain.policy import Policy
 from spindown.error import Unreachable
+from spindown.memory.clock import MemoryClock
 from spindown.memory.interception import PortCall
 from spindown.memory.store import MemoryInputSource
-from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld
-from tests.work import WORKLOAD
+from spindown.user import Item
+from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, in_line
+from tests.work import WORKLOAD, WorkWorld
+from worker.child.runner import BatchDone, Event, ItemDone, Task
 from worker.slot import Slot
 
 
@@ -204,6 +209,51 @@ class TurnedBack:
 
     def now(self) -> datetime:
         return next(self._at, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+class Settable(MemoryClock):
+    """A clock that somebody may set back."""
+
+    def set_back(self, by: timedelta) -> None:
+        self._now -= by
+
+
+def test_a_clock_that_is_set_back_keeps_no_results_from_being_committed(tmp_path: Path) -> None:
+    def one_by_one(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        found = [[ItemDone(index=item.index), None, None] for item in batch]
+        return [*(event for events in found for event in events), BatchDone()]
+
+    clock = Settable()
+    policy = Policy(checkpoint_interval=2 * MINUTE)
+    runner = ScriptedRunner(script=one_by_one)
+    world = WorkWorld(clock=clock, policy=policy)
+    slot = SlotWorld(tmp_path, runner=runner, policy=policy, batch_size=5, world=world)
+    in_line(slot)
+    in_the_middle: list[int] = []
+
+    def turn(polls: int) -> None:
+        if polls == 2:
+            clock.set_back(60 * MINUTE)
+        clock.advance(MINUTE)
+        if polls == 12:
+            in_the_middle.append(world.manifest("j").next_item)
+
+    runner.before_poll = turn
+    world.send(JOB)
+    slot.slot.step()
+    assert in_the_middle[0] >= 3
+
+
+def test_a_clock_that_is_set_back_lets_no_slot_be_idle_for_an_hour_more(tmp_path: Path) -> None:
+    clock = Settable()
+    slot = SlotWorld(tmp_path, world=WorkWorld(clock=clock))
+    slot.slot.step()
+    clock.set_back(60 * MINUTE)
+    slot.slot.step()
+    assert slot.slot.free_since == clock.now()
+    clock.advance(MINUTE)
+    slot.slot.step()
+    assert slot.slot.free_since == clock.now() - MINUTE
 
 
 def test_a_clock_that_is_set_back_lets_no_slot_wait_for_an_hour(tmp_path: Path) -> None:
