@@ -108,7 +108,7 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("ReapingHeldBack", _COUNT, (), _SCALER, "1 while most workers look stale at once."),
     ("Interruptions", _COUNT, (), _EVENTS, "Spot instances that EC2 has taken back."),
     ("LeasesFreed", _COUNT, (), _EVENTS, "Jobs requeued because their worker is gone."),
-    ("BadRows", _COUNT, (), _SCALER, "Ledger rows that could not be read."),
+    ("BadRows", _COUNT, (), _SCALER, "Ledger rows that could not be read, or not added to."),
     ("PolicyInvalid", _COUNT, (), _SCALER, "1 while the live policy is refused."),
     ("LockBusy", _COUNT, (), _SCALER, "Reconciles that found another one at work."),
     # Is it idle?

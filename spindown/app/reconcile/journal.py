@@ -3,15 +3,17 @@
 A *unit* is a few writes that hold together: all of them or none. Units wait in the journal until
 something must be durable (an intent, a condemnation, the end of the tick) and then go in one
 transaction under the fence. If that fails, each goes on its own: a unit whose condition no
-longer holds lost a race against a worker or an event, and is dropped; the next tick sees why.
+longer holds lost a race against a worker or an event, and is dropped; the next tick sees why. So
+is one that the table refuses for what is in a row, but for sums of rows that nobody can read:
+these are left out of their units, or one bad row would stop a fleet.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from spindown.app.ledger import Fence, Ledger
 from spindown.app.port import Key, Write, merge
-from spindown.error import PreconditionFailed, WriteConflict
+from spindown.error import ContractError, PreconditionFailed, WriteConflict
 
 Unit = tuple[Write, ...]
 
@@ -36,12 +38,15 @@ class FenceLost(PreconditionFailed):
 class Journal:
     """Units of writes that wait to be carried out under a fence."""
 
-    def __init__(self, ledger: Ledger, fence: Fence) -> None:
+    def __init__(self, ledger: Ledger, fence: Fence, *, damaged: Collection[str] = ()) -> None:
+        """Write under a fence; ``damaged`` are the sort keys of rows that could not be read."""
         self._ledger = ledger
         self._fence = fence
+        self._damaged = frozenset(ledger.key(sort) for sort in damaged)
         self._units: list[Unit | Bundle] = []
-        #: Units that lost a race.
+        #: Units that were dropped, and how often the table refused what a row holds.
         self.lost = 0
+        self.refused = 0
 
     @property
     def fence(self) -> int:
@@ -72,7 +77,7 @@ class Journal:
             return True
         else:
             self._flush_one_by_one(waiting)
-        return self._try([unit])
+        return self._try_alone(unit)
 
     def flush(self, *, release: bool = False) -> None:
         """Carry out what waits; with ``release`` give the lock back in the last transaction.
@@ -95,8 +100,12 @@ class Journal:
 
     def _flush_one_by_one(self, units: Sequence[Unit | Bundle]) -> None:
         for unit in (one for each in units for one in _apart(each)):
-            if not self._try([unit]):
+            if not self._try_alone(unit):
                 self.lost += 1
+
+    def _try_alone(self, unit: Unit) -> bool:
+        kept = tuple(w for w in unit if not (w.is_sum and w.key in self._damaged))
+        return self._try([unit]) or (len(kept) < len(unit) and self._try([kept]))
 
     def _try(self, units: Sequence[Unit | Bundle], *, release: bool = False) -> bool:
         try:
@@ -110,6 +119,10 @@ class Journal:
             return False
         except WriteConflict:
             # Another transaction on one of the rows was under way, for all of our tries.
+            return False
+        except ContractError:
+            # A row holds what cannot be added to.
+            self.refused += 1
             return False
         return True
 

@@ -174,7 +174,7 @@ def gather(
         source=source,
         ports=ports,
         ledger=ledger,
-        journal=Journal(ledger, fence),
+        journal=Journal(ledger, fence, damaged=view.bad_rows),
         deployment=deployment,
         settings=settings,
         effective=effective,

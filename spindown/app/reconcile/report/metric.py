@@ -152,7 +152,8 @@ def _trouble(tick: Tick, decision: Decision) -> Mapping[str, float]:
         "ReapingHeldBack": tick.held_back,
         "Interruptions": tally.interruptions,
         "LeasesFreed": tally.leases_freed,
-        "BadRows": len(decision.bad_rows),
+        # One that can be read and not added to shows as no more than what it refuses.
+        "BadRows": max(len(decision.bad_rows), int(tick.journal.refused > 0)),
         "PolicyInvalid": bool(tick.effective.refusal),
     }
     if tick.catalogue_age is not None:

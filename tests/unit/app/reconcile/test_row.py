@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+from spindown.app.port import Key, Write
 from spindown.contract import row as rows
 from spindown.contract.decision import Outcome
+from spindown.contract.row import budget_sort
 from spindown.error import WriteConflict
 from spindown.memory import PortCall
 from tests.builders import NOW, a_pool, minutes
@@ -23,6 +25,44 @@ def test_a_row_that_cannot_be_read_is_skipped_and_counted() -> None:
     assert set(decision.bad_rows) == {"worker#i-bad", "lease#i-bad#0", "breaker"}
     assert world.metric("BadRows") == 3
     assert worker.instance_id in world.view().workers
+
+
+def test_a_day_of_spend_that_nobody_can_add_to_stops_neither_launches_nor_charges() -> None:
+    world = ControlWorld(budget=100.0)
+    busy = world.launched()
+    world.claim(busy.instance_id)
+    world.put(rows.spend_sort(world.now), dollars="many")
+    month = budget_sort(world.now)
+    before = world.table.query(rows.DEPLOYMENT_PARTITION, month)[month].get("dollars", 0.0)
+    world.send(1000)
+
+    decision = world.tick(minutes(1))
+
+    assert decision.outcome is Outcome.LAUNCHED
+    assert rows.spend_sort(world.now) in decision.bad_rows
+    started = {i for attempt in decision.attempts for i in attempt.instances}
+    assert started <= world.view().workers.keys()
+    assert world.view().workers[busy.instance_id].accrued_until == world.now
+    after = world.table.query(rows.DEPLOYMENT_PARTITION, month)[month]["dollars"]
+    assert after > before
+    # What the next tick finds is the same.
+    assert world.tick(minutes(1)).outcome is not Outcome.LOCKED
+
+
+def test_a_month_that_nobody_can_add_to_lets_nothing_be_launched_and_the_rest_go_on() -> None:
+    world = ControlWorld(budget=100.0)
+    busy = world.launched()
+    world.claim(busy.instance_id)
+    month = Key(partition=rows.DEPLOYMENT_PARTITION, sort=budget_sort(world.now))
+    world.table.write(Write(key=month, set={"committed": "much"}))
+    world.send(1000)
+
+    decisions = world.run(2, beats=True)
+
+    assert [decision.outcome for decision in decisions] == [Outcome.STOPPED] * 2
+    assert world.view().backlog.seen_at == world.now
+    assert world.view().workers[busy.instance_id].accrued_until is None
+    assert world.metric("BadRows") == 1
 
 
 def test_rows_of_a_later_version_keep_the_fields_that_are_not_known_here() -> None:
