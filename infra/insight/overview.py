@@ -8,7 +8,7 @@ from constructs import Construct
 from infra.insight.control_cost import function_dollars
 from infra.insight.question import Graph, Question, lay_out, show_alarms
 from infra.insight.series import DAY, FIVE_MINUTES, HOUR, MINUTE, Series
-from spindown.contract.metric import CONCERN, FUNCTION, SOURCE, WORKLOAD
+from spindown.contract.metric import CAPACITY_TYPE, CONCERN, FUNCTION, SOURCE, WORKLOAD
 
 
 class Overview(Construct):
@@ -98,8 +98,16 @@ def _cost(series: Series) -> Question:
 def _workers(series: Series) -> Question:
     return Question(
         title="Who works?",
-        how_to_read="Launches by workload, and how long an instance takes to its first job.",
+        how_to_read=(
+            "Instances of all workloads that bill now, launches by workload, and how long an "
+            "instance takes from its launch to its check-in."
+        ),
         graphs=[
+            Graph(
+                title="Workers that bill",
+                left=[series.search("LiveWorkers", "Maximum", by=CAPACITY_TYPE, function="SUM")],
+                left_label="workers",
+            ),
             _lines(series, "Instances launched", "InstancesLaunched", "Sum", hourly=True),
             _lines(series, "Boot, p95", "BootSeconds", "p95", "seconds", hourly=True),
             _lines(series, "Being interrupted", "InterruptingWorkers", "Maximum", "workers"),
@@ -112,7 +120,8 @@ def _trouble(series: Series) -> Question:
         title="What went wrong?",
         how_to_read=(
             "Interruptions are normal on spot; what matters is the work redone. A line above zero "
-            "under *launching is stopped* does so until somebody acts."
+            "under *launching is stopped* says why; `spindown why` says what mends it, or when it "
+            "is tried again by itself."
         ),
         graphs=[
             _lines(series, "Interruptions", "Interruptions", "Sum", hourly=True),

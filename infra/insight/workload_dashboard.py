@@ -1,6 +1,6 @@
 """The dashboard of one workload."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -95,8 +95,19 @@ def _flow(series: Series, policy: Policy) -> Question:
                 left_label="items",
                 right_label="jobs",
             ),
+            *_slack(series, policy),
         ],
     )
+
+
+def _slack(series: Series, policy: Policy) -> Iterator[Graph]:
+    """Yield the slack of the tightest deadline, if jobs have one."""
+    if policy.finish_within is not None:
+        yield Graph(
+            title="Slack to the next deadline",
+            left=[series.metric("DeadlineSlack", "Minimum", label="too late below 0")],
+            left_label="seconds",
+        )
 
 
 def _workers(series: Series) -> Question:

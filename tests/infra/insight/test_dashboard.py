@@ -1,6 +1,7 @@
 """Dashboards show what is emitted, in the order a person asks, within what is free."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,43 @@ def test_the_overview_does_not_grow_with_the_workloads(
     many = synthesise(a_config(*(f"w{number}" for number in range(3))), tmp_path)
 
     assert _overview_metrics(many) == _overview_metrics(resources)
+
+
+def test_the_slack_of_deadlines_is_on_the_dashboard_of_a_workload_that_has_them(
+    tmp_path: Path,
+) -> None:
+    config = a_config("ocr", "render")
+    swift, long = config.workload["ocr"], config.workload["render"]
+    policy = long.policy.model_copy(update={"finish_within": timedelta(hours=12)})
+    both = {"ocr": swift, "render": long.model_copy(update={"policy": policy})}
+
+    made = synthesise(config.model_copy(update={"workload": both}), tmp_path)
+
+    shows = {
+        one["DashboardName"]: any(
+            name == "DeadlineSlack" for graph in graphs(one) for _, name, _ in graph_metrics(graph)
+        )
+        for one in all_of(made, "AWS::CloudWatch::Dashboard")
+    }
+    assert shows == {"lab": True, "lab-ocr": False, "lab-render": True}
+
+
+def test_the_overview_says_how_many_workers_bill_in_one_line(
+    resources: Mapping[str, Any],
+) -> None:
+    (overview,) = (
+        one
+        for one in all_of(resources, "AWS::CloudWatch::Dashboard")
+        if one["DashboardName"] == "lab"
+    )
+    found = [
+        metric[0]["expression"]
+        for graph in graphs(overview)
+        for metric in graph["metrics"]
+        if isinstance(metric[0], dict) and "LiveWorkers" in metric[0]["expression"]
+    ]
+
+    assert [text.startswith("SUM(SEARCH(") for text in found] == [True]
 
 
 @pytest.mark.parametrize(
