@@ -46,7 +46,11 @@ class Attempt:
         self._values: Sequence[Any] = ()
         self._place = Workplace(held, bench.scratch)
         self._harvest = Harvest(
-            held, self._place.outputs, self._place.private, now=bench.ports.clock.now()
+            held,
+            self._place.outputs,
+            self._place.private,
+            below=bench.scratch,
+            now=bench.ports.clock.now(),
         )
         self._handover = Handover(bench, self._log)
 

@@ -21,9 +21,19 @@ class Harvest:
     """The results of one attempt that no commit has taken yet. One thread uses it."""
 
     def __init__(
-        self, held: Held, outputs: Path, private: Callable[[], Path], *, now: datetime
+        self,
+        held: Held,
+        outputs: Path,
+        private: Callable[[], Path],
+        *,
+        below: Path,
+        now: datetime,
     ) -> None:
-        """Take files from ``outputs`` to ``private``, which only the worker may enter."""
+        """Take files from ``outputs`` to ``private``, which only the worker may enter.
+
+        ``outputs`` lies ``below`` a directory that the code can put nothing in the place of.
+        """
+        self._below = below
         self._job_id = held.job_id
         self._outputs = outputs
         self._private = private
@@ -120,7 +130,7 @@ class Harvest:
         files = []
         for number, path in enumerate(done.files):
             local = into / str(number)
-            status = take_file(root, path, local)
+            status = take_file(root, path, local, below=self._below)
             if status is None:
                 return None
             self._given[done.index] = self._given.get(done.index, 0) + status.st_size

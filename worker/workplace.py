@@ -12,6 +12,7 @@ from spindown.error import SpindownError
 from worker.child.runner import Task
 from worker.child.tape import Tape
 from worker.log import EventLog
+from worker.transfer.gather import remove_folder
 from worker.transfer.state import UserState
 
 
@@ -27,7 +28,7 @@ class Workplace:
         self._private: Path | None = None
         self.inputs = self._scratch / "inputs"
         self.outputs = self._scratch / "outputs"
-        self.state = UserState(self._scratch / "state", self.private)
+        self.state = UserState(self._scratch / "state", self.private, below=scratch)
         self.tape = Tape()
         #: What of it lies in S3.
         self._kept = b""
@@ -55,7 +56,7 @@ class Workplace:
     def clear(self, finished: Sequence[Finished]) -> None:
         """Remove the files of items that are committed, also of those that failed."""
         for one in finished:
-            shutil.rmtree(self.outputs / str(one.record.index), ignore_errors=True)
+            remove_folder(self.outputs / str(one.record.index), below=self._parent)
             if one.files:
                 shutil.rmtree(one.files[0].local.parent, ignore_errors=True)
 

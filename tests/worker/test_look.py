@@ -22,7 +22,7 @@ MINUTE = timedelta(minutes=1)
 def state(tmp_path: Path) -> UserState:
     (tmp_path / "copies").mkdir()
     (tmp_path / "state").mkdir()
-    return UserState(tmp_path / "state", lambda: tmp_path / "copies")
+    return UserState(tmp_path / "state", lambda: tmp_path / "copies", below=tmp_path)
 
 
 def test_a_file_under_way_is_not_taken(state: UserState) -> None:
@@ -70,6 +70,7 @@ class Walks:
         return UserState(
             tmp_path / "state",
             lambda: tmp_path / "copies",
+            below=tmp_path,
             clock_ns=self.time_ns,
             monotonic=self.monotonic,
         )
@@ -133,7 +134,7 @@ def test_a_link_never_brings_a_file_of_somebody_else(state: UserState, tmp_path:
     assert state.take(at_rest=True) is None
     into = tmp_path / "into"
     for name in ("direct", "folder/secret", "../secret", str(secret), "pipe", "", "none"):
-        assert take_file(state.root, name, into) is None, name
+        assert take_file(state.root, name, into, below=tmp_path) is None, name
         assert not into.exists(), name
     assert list_files(state.root) == []
 
@@ -146,7 +147,7 @@ def test_a_machine_that_can_open_no_file_is_not_taken_for_a_fault_of_the_file(
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
         with pytest.raises(OSError, match="Too many open files"):
-            take_file(tmp_path, "a", tmp_path / "b")
+            take_file(tmp_path, "a", tmp_path / "b", below=tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert take_file(tmp_path, "a", tmp_path / "b") is not None
+    assert take_file(tmp_path, "a", tmp_path / "b", below=tmp_path) is not None

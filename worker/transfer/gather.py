@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -69,11 +70,12 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def take_file(root: Path, name: str, into: Path) -> os.stat_result | None:
+def take_file(root: Path, name: str, into: Path, *, below: Path) -> os.stat_result | None:
     """Bring a file of ``root`` to the path ``into``, which must not be there.
 
-    Returns None, and leaves nothing behind, if the name leads out of ``root``, through a link,
-    or to anything but a regular file.
+    ``root`` lies ``below`` a directory of the worker's own; what is in that one, the code may have
+    replaced. Returns None, and leaves nothing behind, if the name leads out of ``root``, through a
+    link, or to anything but a regular file.
 
     Raises:
         OSError: the machine has no room, memory or descriptors, which says nothing of the file.
@@ -82,7 +84,7 @@ def take_file(root: Path, name: str, into: Path) -> os.stat_result | None:
     if path.is_absolute() or not path.parts or ".." in path.parts:
         return None
     try:
-        folder = _open_folder(root, path.parts[:-1])
+        folder = _open_folder(below, (*root.relative_to(below).parts, *path.parts[:-1]))
     except OSError as exc:
         _raise_fault(exc)
         return None
@@ -98,6 +100,16 @@ def take_file(root: Path, name: str, into: Path) -> os.stat_result | None:
         into.unlink()
         return None
     return status
+
+
+def remove_folder(root: Path, *, below: Path) -> None:
+    """Remove a directory as far as that can be done, and nothing that a link leads to."""
+    with suppress(OSError):
+        folder = _open_folder(below, root.parent.relative_to(below).parts)
+        try:
+            shutil.rmtree(root.name, ignore_errors=True, dir_fd=folder)
+        finally:
+            os.close(folder)
 
 
 def _raise_fault(error: OSError) -> None:

@@ -37,11 +37,16 @@ class UserState:
         root: Path,
         private: Callable[[], Path],
         *,
+        below: Path,
         clock_ns: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Watch ``root``; ``private`` makes a directory that only the worker may enter."""
+        """Watch ``root``, which lies ``below`` a directory that the code cannot replace.
+
+        ``private`` makes a directory that only the worker may enter.
+        """
         self.root = root
+        self._below = below
         self._private = private
         self._clock_ns = clock_ns
         self._monotonic = monotonic
@@ -103,7 +108,7 @@ class UserState:
                 state.append(known.file)
                 continue
             local = copies / str(number)
-            status = take_file(self.root, path, local)
+            status = take_file(self.root, path, local, below=self._below)
             if status is None or stamp_of(status)[1:] != stamp[1:]:
                 return None
             state.append(LocalFile(path=path, local=local))

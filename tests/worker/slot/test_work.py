@@ -204,6 +204,29 @@ def test_never_uploads_a_file_from_elsewhere(tmp_path: Path, name: str) -> None:
     assert record.outputs == ()
 
 
+@pytest.mark.parametrize("replaced", ["outputs/0", "outputs", "."])
+def test_never_uploads_what_a_link_puts_in_the_place_of_its_directory(
+    tmp_path: Path, replaced: str
+) -> None:
+    elsewhere, scratch = tmp_path / "elsewhere", tmp_path / "slot"
+    (elsewhere / "outputs" / "0").mkdir(parents=True)
+    (elsewhere / "outputs" / "0" / "secret").write_text("secret")
+    scratch.mkdir()
+
+    def steal(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        place = task.outputs.parent / replaced
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(elsewhere / replaced)
+        return [ItemDone(index=0, value=1, files=("secret",)), BatchDone()]
+
+    slot = SlotWorld(scratch, runner=ScriptedRunner(script=steal))
+    slot.world.send({"job_id": "j", "items": ["x"]})
+    slot.slot.step()
+    [record] = slot.world.records("j")
+    assert record.error == "its files lie outside its output directory"
+    assert (elsewhere / "outputs" / "0" / "secret").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
