@@ -57,6 +57,7 @@ from spindown.error import (
     AccessDenied,
     SpindownError,
     Unreachable,
+    WriteConflict,
 )
 
 
@@ -78,7 +79,11 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
     """
     now = ports.clock.now()
     ledger = Ledger(ports.table, workload)
-    fence = ledger.take_lock(holder=holder, now=now)
+    try:
+        fence = ledger.take_lock(holder=holder, now=now)
+    except WriteConflict:
+        # A transaction of whoever holds it is under way.
+        fence = None
     if fence is None:
         return _locked_out(workload, ports, source)
     try:
@@ -102,7 +107,7 @@ def _carry_out(tick: Tick) -> Decision:
     tidy(tick)
     choice, ended_early = _launch(tick, weighed if tick.grounds == grounds else weigh(tick))
     choice = _relieve(tick, choice)
-    watch_month(tick)
+    _patiently(tick, "reading the month", watch_month)
     decision = decide(tick, choice, ended_early)
     _remember(tick, decision)
     _raise_concerns(tick, decision, choice)

@@ -9,6 +9,7 @@ hour can it have happened and be over, unknown to anybody.
 """
 
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 
 from spindown.app.port import LaunchedInstance, LaunchRequest, RefusalKind
@@ -80,12 +81,14 @@ def _adopt_one(tick: Tick, launch: Launch, request: LaunchRequest) -> None:
         if backing_off_until(tick, request.region) is not None:
             tick.notes.append(f"launch {launch.launch_id} waits: EC2 asked to slow down")
         else:
-            _replay(tick, launch, request)
+            _replay(tick, launch, request, found)
     elif tick.now - launch.intended_at > ASKED_FOR:
         give_up(tick, launch, NEVER if is_told else UNTOLD)
 
 
-def _replay(tick: Tick, launch: Launch, request: LaunchRequest) -> None:
+def _replay(
+    tick: Tick, launch: Launch, request: LaunchRequest, found: Sequence[LaunchedInstance]
+) -> None:
     answer = tick.ports.compute.launch(request)
     kinds = {refusal.kind for refusal in answer.refusals}
     if not answer.instances and kinds & {RefusalKind.ACCOUNT, RefusalKind.THROTTLE}:
@@ -93,7 +96,9 @@ def _replay(tick: Tick, launch: Launch, request: LaunchRequest) -> None:
         codes = sorted({refusal.code for refusal in answer.refusals})
         tick.notes.append(f"launch {launch.launch_id}: asked again, answered {', '.join(codes)}")
         return
-    record_outcome(tick, launch, request, answer.instances, answer.refusals, adopted=ADOPTED)
+    # What runs with its tag is its own, whatever is said of asking again.
+    given = (*found, *answer.instances)
+    record_outcome(tick, launch, request, given, answer.refusals, adopted=ADOPTED)
 
 
 def decode_request(launch: Launch) -> LaunchRequest | None:

@@ -66,7 +66,7 @@ def record_outcome(
         _put_worker(tick, launch, request, found)
         for found in instances
         # Of a large launch an earlier tick may have written some before it died.
-        if found.instance_id not in tick.workers
+        if found.instance_id not in tick.workers.keys() | tick.view.unreadable_workers
     ]
     done = replace(
         launch,

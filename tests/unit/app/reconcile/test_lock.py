@@ -12,7 +12,7 @@ from spindown.app.port import Datum
 from spindown.app.reconcile import reconcile
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.row import LOCK, LOCK_LEASE
-from spindown.error import NotFound, Unreachable
+from spindown.error import NotFound, Unreachable, WriteConflict
 from spindown.memory import PortCall, intercept
 from spindown.memory.interception import Interceptor
 from tests.control import WORKLOAD, ControlWorld
@@ -114,6 +114,15 @@ def test_a_lock_that_could_not_be_asked_for_is_no_lock() -> None:
 
     with pytest.raises(Unreachable):
         world.tick()
+
+
+def test_a_lock_that_another_is_just_writing_is_taken() -> None:
+    world = ControlWorld()
+    world.send()
+    world.interfere = failing(WriteConflict("another transaction is under way"), "write", times=1)
+
+    assert world.tick().outcome is Outcome.LOCKED
+    assert world.tick().outcome is Outcome.LAUNCHED
 
 
 def test_two_calls_of_one_holder_do_not_share_a_lock() -> None:

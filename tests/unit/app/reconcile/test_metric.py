@@ -1,11 +1,16 @@
 """A tick sends metrics of everything while something goes on, and next to none in silence."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from spindown.app.port import Datum
+from spindown.app.reconcile.tick import ACCOUNT
 from spindown.contract.metric import METRICS, Emitter
+from spindown.contract.row import DEPLOYMENT_PARTITION
 from spindown.domain.fleet import WorkerState
 from spindown.error import Unreachable
+from spindown.memory import PortCall
 from tests.control import WORKLOAD, ControlWorld, a_pool_of, with_policy
 from tests.failure import failing
 
@@ -88,3 +93,21 @@ def test_a_refused_launch_is_counted_by_the_pool_that_refused() -> None:
 
     refusals = {d.dimensions["Pool"]: d.value for d in sent if d.name == "Refusals"}
     assert refusals[str(pool)] >= 1
+
+
+def test_a_month_that_cannot_be_read_for_its_metrics_keeps_a_tick_from_nothing() -> None:
+    world = with_policy(idle_timeout=600 * MINUTE)
+    worker = world.launched()
+    world.finish(world.claim(worker.instance_id))
+    world.ports.cache.forget(ACCOUNT, "")
+
+    def refuse(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "query" and call.args[0] == DEPLOYMENT_PARTITION:
+            raise Unreachable("no answer")
+        return proceed()
+
+    world.interfere = refuse
+    decision = world.tick(MINUTE)
+
+    assert any("reading the month: no answer" in note for note in decision.notes)
+    assert world.view().workers[worker.instance_id].accrued_until == world.now

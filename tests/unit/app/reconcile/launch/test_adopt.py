@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from spindown.app.port import Key, RefusalKind
+from spindown.app.port import Key, LaunchAnswer, Refusal, RefusalKind
 from spindown.contract.decision import Outcome
-from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK_LEASE, budget_sort
+from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK_LEASE, budget_sort, worker_sort
 from spindown.domain.fleet import LaunchState
 from spindown.domain.policy import Policy
 from spindown.error import AccessDenied, Throttled
 from spindown.memory import PortCall
 from tests.builders import minutes
-from tests.control import AWAY, REGION, ControlWorld
+from tests.control import AWAY, REGION, ControlWorld, with_policy
 from tests.failure import failing
 
 
@@ -144,6 +144,39 @@ def test_what_is_shown_of_a_launch_is_adopted_alone_once_it_may_not_be_asked_for
     assert early.attempts == ()
     assert intent.state is LaunchState.INTENDED
     assert [len(a.instances) for a in late.attempts][:1] == [2]
+
+
+def test_what_is_shown_of_a_launch_is_kept_though_asking_again_is_refused() -> None:
+    world = _lost(3)
+    full = Refusal(kind=RefusalKind.QUOTA, code="VcpuLimitExceeded", message="full")
+
+    def refuse(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "launch":
+            return LaunchAnswer(refusals=(full,))
+        return _showing(2)(call, proceed)
+
+    world.interfere = refuse
+    world.tick(minutes(1))
+
+    (first, *_) = world.view().launches.values()
+    assert first.state is LaunchState.LAUNCHED
+    assert len(world.workers()) == len(first.instance_ids) == 2
+
+
+def test_an_adopted_instance_whose_row_nobody_can_read_leaves_the_row_as_it_is() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+    world.compute.lose_next_answer(is_carried_out=True)
+    world.tick()
+    (bill,) = world.compute.bills()
+    sort = worker_sort(bill.instance_id)
+    world.put(sort, instance_id=bill.instance_id, state="of a later version")
+
+    world.tick(minutes(1))
+
+    (launch, *_) = world.view().launches.values()
+    assert launch.state is LaunchState.LAUNCHED
+    assert (world.row(sort) or {})["state"] == "of a later version"
 
 
 def test_what_the_last_of_the_repeated_requests_gave_is_adopted_however_late_ec2_shows_it() -> None:
