@@ -22,8 +22,12 @@ logger = Logger(service="interruption")
 def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) -> dict[str, Any]:
     """Act on an event; return what came of it."""
     try:
-        reaction = react(parse_instance_event(event), ports, holder=holder)
-    except (ContractError, NotFound) as exc:
+        parsed = parse_instance_event(event)
+    except ContractError as exc:
+        return acknowledge(exc, function="interruption", deployment=deployment, ports=ports)
+    try:
+        reaction = react(parsed, ports, holder=holder)
+    except NotFound as exc:
         return acknowledge(exc, function="interruption", deployment=deployment, ports=ports)
     return {
         "instance_id": reaction.instance_id,

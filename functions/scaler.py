@@ -23,8 +23,11 @@ def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) 
     """Reconcile the workload that an event names; return what was decided."""
     try:
         wake_up = parse_wake_up(event, deployment=deployment)
+    except ContractError as exc:
+        return acknowledge(exc, function="scaler", deployment=deployment, ports=ports)
+    try:
         decision = reconcile(wake_up.workload, ports, holder=holder, source=wake_up.source)
-    except (ContractError, NotFound) as exc:
+    except NotFound as exc:
         return acknowledge(exc, function="scaler", deployment=deployment, ports=ports)
     return {
         "workload": decision.workload,

@@ -3,14 +3,16 @@
 import json
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from functions import interruption, offers, scaler
+from spindown.app.control import SETTINGS_FOR
 from spindown.app.offers import load_catalogue
 from spindown.contract.row import spend_sort
-from spindown.error import NotFound, Unreachable
+from spindown.error import ContractError, NotFound, Unreachable
 from tests.builders import minutes
 from tests.control import DEPLOYMENT, ControlWorld
 from tests.failure import failing
@@ -69,6 +71,23 @@ def test_a_tick_of_a_workload_that_is_no_more_is_let_go() -> None:
 
     assert said["outcome"] == "ignored"
     assert "gone" in said["summary"]
+
+
+@pytest.mark.parametrize("function", [scaler, interruption])
+def test_settings_that_cannot_be_read_are_no_bad_event_but_an_error(function: ModuleType) -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    event = load("tick")
+    if function is interruption:
+        event = load("spot_interruption")
+        event["detail"]["instance-id"] = worker.instance_id
+    world.clock.advance(SETTINGS_FOR)
+    world.interfere = failing(ContractError("run", None, "deploy again"), "workload")
+
+    with pytest.raises(ContractError):
+        function.handle(event, deployment=DEPLOYMENT, holder="r", ports=world.ports)
+
+    assert world.metrics.values("MalformedEvents") == []
 
 
 def test_a_fault_of_aws_is_an_error_of_the_function() -> None:
