@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import ClientError
+
 from spindown.app.port import Absent, Matches, ObjectSummary, StoredObject
-from spindown.aws.error import translated
+from spindown.aws.error import code_of, translated
 from spindown.contract.location import Location, check_declared
 from spindown.error import (
     AccessDenied,
@@ -35,6 +37,8 @@ _OF_INPUTS: Mapping[str, type[SpindownError]] = {
     **dict.fromkeys(
         (
             "InvalidObjectState",
+            # Encrypted with a key that its owner sends along and S3 does not keep (SSE-C).
+            "InvalidRequest",
             "KMS.DisabledException",
             "KMS.InvalidKeyUsageException",
             "KMS.KMSInvalidStateException",
@@ -54,6 +58,9 @@ _OF_INPUTS: Mapping[str, type[SpindownError]] = {
         Unreachable,
     ),
 }
+
+#: Before a transfer comes a HEAD, whose refusal has no body to tell why; that of a GET has one.
+_BARE = frozenset({"400", "403"})
 
 
 class S3ObjectStore:
@@ -153,7 +160,13 @@ class S3InputSource:
         """Download an object to a local file."""
         at = check_declared(uri, self._declared)
         with _transferring(_OF_INPUTS):
-            self._client.download_file(at.bucket, at.key, str(path))
+            try:
+                self._client.download_file(at.bucket, at.key, str(path))
+            except ClientError as error:
+                if code_of(error) in _BARE:
+                    first = self._client.get_object(Bucket=at.bucket, Key=at.key, Range="bytes=0-0")
+                    first["Body"].close()
+                raise
 
 
 def _list(

@@ -95,6 +95,28 @@ def test_a_line_that_breaks_in_an_answer_is_no_answer(
         store.get("a")
 
 
+@pytest.mark.parametrize(
+    ("head", "code", "expected"),
+    [
+        pytest.param("403", "AccessDenied", AccessDenied, id="denied"),
+        pytest.param("403", "RequestTimeTooSkewed", Unreachable, id="our clock is wrong"),
+        pytest.param("400", "ExpiredToken", Unreachable, id="our credentials are old"),
+        pytest.param("400", "KMS.DisabledException", AccessDenied, id="its key is off"),
+        pytest.param("400", "InvalidRequest", AccessDenied, id="only its owner has the key"),
+    ],
+)
+def test_what_a_head_does_not_tell_of_an_input_is_asked_for(
+    session: boto3.Session, tmp_path: Path, head: str, code: str, expected: type[Exception]
+) -> None:
+    client = session.client("s3")
+    inputs = S3InputSource(client, ["s3://images/"])
+    with Stubber(client) as stub:
+        stub.add_client_error("head_object", head, http_status_code=int(head))
+        stub.add_client_error("get_object", code, "said so", http_status_code=int(head))
+        with pytest.raises(expected, match="said so"):
+            inputs.fetch("s3://images/a.png", tmp_path / "a.png")
+
+
 def test_an_input_that_is_replaced_while_it_is_fetched_is_to_be_fetched_again(
     session: boto3.Session, tmp_path: Path
 ) -> None:
