@@ -100,6 +100,21 @@ def test_a_busy_worker_past_its_lifetime_is_only_reported() -> None:
     assert found.overdue == ("i-1",)
 
 
+@pytest.mark.parametrize(
+    "worker",
+    [
+        pytest.param(busy(), id="it is young"),
+        pytest.param(a_worker(launched_at=NOW - timedelta(hours=48)), id="it has no job"),
+        pytest.param(
+            busy(launched_at=NOW - timedelta(hours=48), heartbeat_at=NOW - timedelta(hours=9)),
+            id="it is silent, and ended for that",
+        ),
+    ],
+)
+def test_only_who_works_past_its_lifetime_is_reported_for_it(worker: Worker) -> None:
+    assert reaped(worker).overdue == ()
+
+
 def test_ec2_is_let_to_take_what_it_announced() -> None:
     leaving: dict[str, Any] = {
         "interrupted_at": NOW + minutes(1),

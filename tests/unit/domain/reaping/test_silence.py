@@ -142,6 +142,22 @@ def test_those_who_were_silent_longest_are_ended_first() -> None:
     assert condemned(reaped(*stale(8), *fresh(20))) == [f"i-s{n:02d}" for n in range(5)]
 
 
+def test_who_was_launched_last_and_heard_longest_ago_is_ended_first() -> None:
+    heard = [busy(f"i-{n}") for n in range(20)]
+    silent = [
+        busy(
+            f"i-silent-{n}",
+            launched_at=NOW - minutes(200 - 10 * n),
+            heartbeat_at=NOW - minutes(60 + n),
+        )
+        for n in range(7)
+    ]
+
+    found = reaped(*heard, *silent)
+
+    assert condemned(found) == [f"i-silent-{n}" for n in (6, 5, 4, 3, 2)]
+
+
 def test_other_breaches_are_ended_even_when_most_are_stale() -> None:
     never = a_booting_worker("i-never", age=minutes(20))
 
