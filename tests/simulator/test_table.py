@@ -1,5 +1,6 @@
 """The table of a simulation is read as the one in memory is, though it copies and reads less."""
 
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -63,6 +64,22 @@ def test_merged_writes_leave_what_the_single_ones_leave(writes: list[Write]) -> 
     at_once.transact(merge(writes))
 
     assert at_once.get(KEY) == one_by_one.get(KEY)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_row_that_is_made_and_then_changed_is_made_only_where_there_is_none(
+    is_there: bool,
+) -> None:
+    table = MemoryTable(CLOCK)
+    made = Write(key=KEY, when=When(exists=False), set={"colour": "red"})
+    changed = Write(key=KEY, when=When(exists=True), set={"count": 1})
+    if is_there:
+        table.write(Write(key=KEY, set={"colour": "blue"}))
+
+    with pytest.raises(PreconditionFailed) if is_there else nullcontext():
+        table.transact(merge([made, changed]))
+
+    assert table.get(KEY) == ({"colour": "blue"} if is_there else {"colour": "red", "count": 1})
 
 
 def test_a_row_that_is_deleted_after_all_is_so_only_under_what_its_change_required() -> None:

@@ -133,6 +133,9 @@ def _join(first: Write, second: Write) -> Write:
     deletes and puts.
     """
     when = _join_conditions(first.when, second.when)
+    if first.when.exists is False and not (first.is_check or first.delete):
+        # That it is there is what the first sees to.
+        when = replace(when, exists=False)
     if first.delete or second.delete:
         return replace(second, when=when)
     changed = {**first.set, **second.set}
