@@ -22,6 +22,8 @@ from worker.workplace import Workplace
 
 #: Time that computing stands still for a commit, until one has been measured.
 _COST_ESTIMATE = timedelta(seconds=1)
+#: All of the log is written each time, up to 1 MiB: with every commit it might be most of its cost.
+_LOG_EVERY = timedelta(minutes=1)
 #: Results take several times as much in memory as on the line: beyond this they are committed, and
 #: beyond that no more are taken meanwhile.
 _COMMIT_BYTES, _WAITING_BYTES_MAX = 32 * 1024**2, 128 * 1024**2
@@ -47,6 +49,7 @@ class Writer:
         self._results = Portion()
         #: Time that the last commit took; None before the first.
         self._cost: timedelta | None = None
+        self._log_kept_at: datetime | None = None
         self._committed_at: datetime = bench.ports.clock.now()
 
     @property
@@ -134,8 +137,14 @@ class Writer:
         if tell is not None:
             tell()
         self._cost = self._bench.ports.clock.now() - started
-        # An instance that is gone without a word tells no more.
-        self._place.keep_log(self.held.job_id, self._bench.ports.objects, self._log)
+        self._keep_log()
+
+    def _keep_log(self) -> None:
+        """Keep what was printed: an instance that is gone without a word tells no more."""
+        now, before = self._bench.ports.clock.now(), self._log_kept_at
+        if before is None or abs(now - before) >= _LOG_EVERY:
+            self._log_kept_at = now
+            self._place.keep_log(self.held.job_id, self._bench.ports.objects, self._log)
 
     def _upload(self, state: State) -> State | None:
         """Upload state; None: it changed meanwhile, and must be taken anew."""

@@ -15,7 +15,7 @@ from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
 from spindown.user import Item
-from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
+from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, in_line, square
 from tests.work import WORKLOAD, WorkWorld, items
 from worker.child.runner import BatchDone, Event, ItemDone, Task
 from worker.transfer.gather import list_files
@@ -83,6 +83,33 @@ def test_commits_while_it_computes_when_a_checkpoint_is_due(tmp_path: Path) -> N
     assert len(ranges) > 1
     assert [first for first, _ in ranges] == [0, *(last + 1 for _, last in ranges[:-1])]
     assert ranges[-1][1] == 4
+
+
+def test_what_the_code_prints_is_kept_with_commits_but_not_with_each(tmp_path: Path) -> None:
+    def talk(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        assert task.tape is not None
+        task.tape.add("x" * 1000)
+        return square(task, batch)
+
+    kept: list[int] = []
+
+    def note(call: PortCall) -> None:
+        if call.method == "put" and "/logs/" in call.args[0]:
+            kept.append(len(call.args[1]))
+
+    policy = Policy(checkpoint_items=1)
+    runner = ScriptedRunner(script=talk)
+    slot = SlotWorld(tmp_path, policy=policy, runner=runner, batch_size=1)
+    in_line(slot)
+    runner.before_poll = lambda _: slot.world.clock.advance(MINUTE / 20)
+    slot.world.before = note
+    slot.world.send({"job_id": "j", "items": items(40)})
+    slot.slot.step()
+    commits = len(slot.world.manifest("j").parts)
+    # Items take 6 s: the log goes with the first commit, then once a minute, and at the end.
+    assert commits > 30
+    assert 4 <= len(kept) <= 6
+    assert kept[-1] == 40 * 1001
 
 
 def test_tells_the_ledger_how_many_bytes_an_item_moves(tmp_path: Path) -> None:
