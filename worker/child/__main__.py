@@ -159,7 +159,7 @@ class _Batch:
             )
         if result.item.index not in self._rest:
             raise ValueError(f"the entrypoint gave a second result for item {result.item.index}")
-        item = self._rest.pop(result.item.index)
+        item = self._rest[result.item.index]
         frame: Frame = {"index": item.index, "seconds": round(seconds, 6)}
         if result.error is not None:
             frame["error"] = str(result.error)[:_ERROR_CHARACTERS]
@@ -168,6 +168,8 @@ class _Batch:
         else:
             frame["value"] = result.value
             frame["files"] = _files(self._context.outputs / str(item.index))
+        # Last: whatever raises before leaves the item to be answered.
+        del self._rest[item.index]
         self._ready.append(frame)
 
     def _fail(self, item: Item, exc: BaseException) -> None:

@@ -111,8 +111,9 @@ def test_an_item_that_raises_fails_alone(make: Make, tmp_path: Path, kind: str) 
         ("return [42]", "must give spindown.user.Result, not int"),
         ("sys.exit('enough')", "SystemExit: enough"),
         ("return [Result(batch[0], error='not today')]", "not today"),
+        ("return [Result(batch[0], error=type('E', (), {'__str__': lambda _: 1 / 0})())]", "Zero"),
     ],
-    ids=["not JSON", "NaN", "deep", "none", "two", "no Result", "exit", "error"],
+    ids=["not JSON", "NaN", "deep", "none", "two", "no Result", "exit", "error", "no words"],
 )
 def test_says_what_is_wrong_with_a_result(
     make: Make, tmp_path: Path, body: str, says: str | None
