@@ -6,7 +6,16 @@ import pytest
 
 from spindown.simulator import BASELINES, OURS_ON_DEMAND
 from tests.bench.compare.claim.effort import efforts, redone
-from tests.bench.compare.claim.rival import MORE, PEOPLE, against, claims, in_time, rivals
+from tests.bench.compare.claim.rival import (
+    AT_ITS_SPEED,
+    MORE,
+    PEOPLE,
+    against,
+    cheapest,
+    claims,
+    in_time,
+    rivals,
+)
 from tests.bench.compare.grid import Results
 
 #: Of one way: dollars, p95 wait in minutes, jobs left undone.
@@ -57,13 +66,22 @@ def test_who_is_late_or_leaves_work_undone_is_no_rival() -> None:
 def test_tables_name_the_cheapest_in_time_and_leave_out_what_was_not_run() -> None:
     results = of("S1", warm=(30.0, 5.0, 0.0), pool=(9.0, 21.0, 0.0))
 
-    assert "| S1 | 1 | warm 3.00 | 2 | pool 1.12 |" in rivals(results)
-    assert "| S6 | 0 | nobody |  |  |" in rivals(of("S6", warm=(30.0, 50.0, 0.0)))
+    assert "| S1 | 1 | warm 3.00 | 2 | pool 1.12 |  |" in rivals(results)
+    assert "| S6 | 0 | nobody |  |  |  |" in rivals(of("S6", warm=(30.0, 50.0, 0.0)))
     (row,) = (line for line in against(results).splitlines() if line.startswith("| S1: "))
     assert [cell.strip() for cell in row.split("|")][2:-1] == [
         *("10.00 (10.00-10.00)", "9.00", "1.111 (1.111-1.111)"),
         *("3.00", "", "", "", "", "0.90~", "", ""),
     ]
+
+
+def test_ours_at_the_speed_of_the_cheapest_is_held_against_the_cheapest() -> None:
+    fast = {"dollars": 25.0, "wait_p95_min": 4.8, "lost_jobs": 0.0}
+    seed = {**a_seed(warm=(30.0, 5.0, 0.0), luna=(40.0, 2.0, 0.0)), AT_ITS_SPEED: fast}
+
+    assert cheapest(seed) == "warm"
+    assert "| warm 1.20, 5.0 and 4.8 |" in rivals({"S1": {"1": seed}})
+    assert cheapest(a_seed(ours_on_demand=(20.0, 9.0, 0.0))) is None
 
 
 @pytest.mark.parametrize(

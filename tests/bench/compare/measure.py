@@ -21,6 +21,7 @@ from spindown.simulator import (
 from spindown.simulator.bound import generous
 from tests.bench.compare.case import MAX_WORKERS, Case, deadline_policy, patient_policy
 from tests.bench.compare.claim.call import counted
+from tests.bench.compare.claim.rival import AT_ITS_SPEED, cheapest
 from tests.bench.compare.relaxation import relaxed
 from tests.bench.compare.source import Part
 from tests.bench.compare.world.dead import die
@@ -70,6 +71,7 @@ def measure(case: Case, seed: int, data: Path, part: Part) -> Mapping[str, Figur
         # As dear as ours to run, and told as one factor.
         policy = on_demand_only(patient_policy(PROMISES[0]))
         found[OURS_ON_DEMAND] = _told(simulate(scenario, policy, seed))
+        found |= _at_its_speed(scenario, found, seed) if case.is_main else {}
     if case.name == "S8":
         policy = patient_policy(PROMISES[0])
         found["ours, noticed"] = _told(simulate(noticed(scenario), policy, seed))
@@ -87,6 +89,18 @@ def _ours(scenario: SimScenario, minutes: float, seed: int) -> dict[str, Mapping
         return {name: _told(simulate(scenario, policy, seed))}
     result, calls = counted(scenario, policy, seed)
     return {name: _told(result), "calls": calls}
+
+
+def _at_its_speed(
+    scenario: SimScenario, found: Mapping[str, Figures], seed: int
+) -> dict[str, Figures]:
+    """Return ours with the speed of the cheapest who keeps the first promise as its own."""
+    who = cheapest(found)
+    minutes = 0.0 if who is None else found[who]["wait_p95_min"]
+    boot = scenario.boot.at_least + scenario.boot.median
+    if minutes * 60.0 <= boot:
+        return {}
+    return {AT_ITS_SPEED: _told(simulate(scenario, patient_policy(minutes), seed))}
 
 
 def _charged(scenario: SimScenario, minutes: float) -> float:
