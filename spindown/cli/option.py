@@ -9,6 +9,9 @@ Workload = Annotated[str, typer.Argument(help="Name of the workload in spindown.
 Workloads = Annotated[
     list[str] | None, typer.Argument(help="Workloads to show; all of the deployment if none.")
 ]
+OfWorkload = Annotated[
+    str | None, typer.Option("--workload", help="Which workload, if several have it.")
+]
 ConfigFile = Annotated[
     Path, typer.Option("--config", help="The file that names the deployment and its region.")
 ]

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
-from spindown.app.batch.result import find_jobs
-from spindown.app.port import Key, Message, ObjectStore, When, Write
+from spindown.app.port import Key, Message, When, Write
 from spindown.app.work.fence import Fence, read_fence, write_fence
 from spindown.app.work.held import WorkPorts, lease_identity, lease_key, read_lease
 from spindown.app.work.message import delete, put_back
@@ -23,7 +22,6 @@ from spindown.contract.row import due_sort, workload_partition
 from spindown.error import (
     ContractError,
     NewerSchema,
-    NotFound,
     PreconditionFailed,
     Unreachable,
 )
@@ -57,21 +55,6 @@ class Cancelled:
     state: JobState | None
     #: Items whose results were committed before.
     items_done: int = 0
-
-
-def jobs_of(name: str, store: ObjectStore) -> tuple[str, ...]:
-    """Return the jobs that a batch or a job stands for, also a job that nobody has claimed yet.
-
-    Raises:
-        NotFound: there is neither.
-    """
-    try:
-        return find_jobs(name, store)
-    except NotFound:
-        batch, _, _ = name.rpartition("-")
-        if batch and name in find_jobs(batch, store):
-            return (name,)
-        raise
 
 
 def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[Cancelled]:

@@ -42,20 +42,31 @@ class JobProgress:
 def find_jobs(name: str, store: ObjectStore) -> tuple[str, ...]:
     """Return the job ids that ``name``, a batch or a job, stands for.
 
+    A job of a batch is found before anybody has claimed it, by the name that its batch gave it.
+
     Raises:
         NotFound: it is neither.
         ContractError: it is a batch whose index is damaged.
     """
+    with suppress(NotFound):
+        return _read_batch(name, store)
     try:
-        index = store.get(batch_key(name)).data
-    except NotFound:
         read_manifest(name, store)
-        return (name,)
+    except NotFound:
+        batch, _, _ = name.rpartition("-")
+        if batch and name in _read_batch(batch, store):
+            return (name,)
+        raise
+    return (name,)
+
+
+def _read_batch(batch_id: str, store: ObjectStore) -> tuple[str, ...]:
+    index = store.get(batch_key(batch_id)).data
     try:
         return decode(Batch, json.loads(index)).jobs
     except ValueError as exc:
-        mend = f"restore {batch_key(name)}, or ask for its jobs one by one"
-        raise ContractError("index of the batch", name, mend) from exc
+        mend = f"restore {batch_key(batch_id)}, or ask for its jobs one by one"
+        raise ContractError("index of the batch", batch_id, mend) from exc
 
 
 def read_manifest(job_id: str, store: ObjectStore) -> Manifest:

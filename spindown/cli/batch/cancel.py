@@ -1,22 +1,22 @@
 """``spindown cancel``: nobody works on a job or a batch any more; its results so far stay."""
 
 import json
-from contextlib import suppress
 from typing import Annotated
 
 import typer
 
-from spindown.app.batch.cancel import Cancelled, Outcome, jobs_of
+from spindown.app.batch.cancel import Cancelled, Outcome
 from spindown.app.batch.cancel import cancel as cancel_jobs
 from spindown.cli import option
+from spindown.cli.batch.workplace import find_workload
 from spindown.cli.session import Session, open_session
 from spindown.contract.codec import encode
-from spindown.error import BadInput, NotFound
 
 
 def cancel(
     names: Annotated[list[str], typer.Argument(metavar="JOB|BATCH...", help="Jobs or batches.")],
     *,
+    workload: option.OfWorkload = None,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,
@@ -26,8 +26,8 @@ def cancel(
     session = open_session(config, deployment=deployment, local=local)
     # All names are looked up before the first job is touched.
     is_all = True
-    for workload, jobs in [_find(session, name) for name in names]:
-        for one in cancel_jobs(workload, jobs, session.work_ports(workload)):
+    for owner, jobs in [_find(session, name, workload) for name in names]:
+        for one in cancel_jobs(owner, jobs, session.work_ports(owner)):
             is_all = is_all and one.outcome is not Outcome.NEWER_SCHEMA
             print(json.dumps(encode(one)) if as_json else describe(one))
     if not is_all:
@@ -44,8 +44,5 @@ def describe(one: Cancelled) -> str:
     return f"{one.job_id}: cancelled{done}"
 
 
-def _find(session: Session, name: str) -> tuple[str, tuple[str, ...]]:
-    for workload in session.deployment.workloads:
-        with suppress(NotFound):
-            return workload, jobs_of(name, session.work_store(workload))
-    raise BadInput("JOB|BATCH", name, "name a batch or a job that was submitted")
+def _find(session: Session, name: str, workload: str | None) -> tuple[str, tuple[str, ...]]:
+    return find_workload(session, name, workload=workload, argument="JOB|BATCH")

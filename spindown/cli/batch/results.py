@@ -3,16 +3,16 @@
 import json
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
-from spindown.app.batch.result import find_jobs, read_progress, read_records
+from spindown.app.batch.result import read_progress, read_records
 from spindown.app.port import ObjectStore
 from spindown.app.work.attachment.log import read_logs
 from spindown.cli import option
-from spindown.cli.session import Session, open_session
+from spindown.cli.batch.workplace import find_workload
+from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState
 from spindown.error import BadInput, NotFound
@@ -23,6 +23,7 @@ def results(
     *,
     summary: Annotated[bool, typer.Option("--summary", help="One line a job instead.")] = False,
     log: Annotated[bool, typer.Option("--log", help="What its code printed instead.")] = False,
+    workload: option.OfWorkload = None,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,
@@ -32,7 +33,8 @@ def results(
     if summary and log:
         raise BadInput("--log", "with --summary", "give one of the two")
     session = open_session(config, deployment=deployment, local=local)
-    jobs, store = _find(session, name)
+    owner, jobs = find_workload(session, name, workload=workload, argument="results")
+    store = session.work_store(owner)
     for job_id in jobs:
         if log:
             _print_logs(store, job_id, as_json=as_json)
@@ -40,15 +42,6 @@ def results(
             _print_progress(store, job_id, as_json=as_json)
         else:
             _print_records(store, job_id)
-
-
-def _find(session: Session, name: str) -> tuple[tuple[str, ...], ObjectStore]:
-    """Return the jobs that a batch or a job stands for, and where their workload keeps them."""
-    for workload in session.deployment.workloads:
-        store = session.work_store(workload)
-        with suppress(NotFound):
-            return find_jobs(name, store), store
-    raise BadInput("results", name, "name a batch or a job that was submitted")
 
 
 def _print_logs(store: ObjectStore, job_id: str, *, as_json: bool) -> None:

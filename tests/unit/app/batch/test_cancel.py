@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from spindown.app.batch.cancel import REASON, Cancelled, Outcome, cancel, jobs_of
-from spindown.app.batch.result import read_progress
+from spindown.app.batch.cancel import REASON, Cancelled, Outcome, cancel
+from spindown.app.batch.result import find_jobs, read_progress
 from spindown.app.port import Outgoing, Write
 from spindown.app.work import claim as claiming
 from spindown.app.work.claim import Declined
@@ -227,11 +227,11 @@ def test_finds_batches_and_jobs_that_nobody_has_claimed() -> None:
     batch = Batch(batch_id="b-1", workload=WORKLOAD, jobs=("b-1-00000", "b-1-00001"))
     world.objects.put(batch_key("b-1"), json.dumps(encode(batch)).encode())
 
-    assert jobs_of("b-1", world.objects) == batch.jobs
-    assert jobs_of("b-1-00001", world.objects) == ("b-1-00001",)
+    assert find_jobs("b-1", world.objects) == batch.jobs
+    assert find_jobs("b-1-00001", world.objects) == ("b-1-00001",)
     for name in ("b-1-00002", "b-2", "x"):
         with pytest.raises(NotFound):
-            jobs_of(name, world.objects)
+            find_jobs(name, world.objects)
 
 
 def test_what_is_no_job_is_left_where_it_is() -> None:

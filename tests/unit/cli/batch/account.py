@@ -1,4 +1,4 @@
-"""A deployment of one workload on a simulated account, as the commands see it."""
+"""A deployment of one workload or more on a simulated account, as the commands see it."""
 
 import json
 from pathlib import Path
@@ -30,12 +30,11 @@ code = "code"
 class Account:
     """A deployment as far as a redrive sees it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *others: str) -> None:
         self.config = directory / "spindown.toml"
         self.config.write_text(CONFIG)
         self._sqs: Any = boto3.client("sqs", region_name=REGION)
-        self.queue = self._sqs.create_queue(QueueName="lab-ocr")["QueueUrl"]
-        self.dead_letters = self._sqs.create_queue(QueueName="lab-ocr-dlq")["QueueUrl"]
+        self._ssm: Any = boto3.client("ssm", region_name=REGION)
         s3: Any = boto3.client("s3", region_name=REGION)
         s3.create_bucket(Bucket="store", CreateBucketConfiguration={"LocationConstraint": REGION})
         deployment = DeploymentSettings(
@@ -43,22 +42,31 @@ class Account:
             region=REGION,
             table="lab-ledger",
             bucket="store",
-            workloads=("ocr",),
+            workloads=("ocr", *others),
             scaler="lab-scaler",
         )
-        workload = WorkloadSettings(
-            name="ocr",
-            queue_url=self.queue,
-            dlq_url=self.dead_letters,
-            log_group="/spindown/lab/worker/ocr",
+        self._put(deployment_parameter("lab"), deployment)
+        self.queue, self.dead_letters = self._make("ocr")
+        for other in others:
+            self._make(other)
+
+    def _make(self, workload: str) -> tuple[str, str]:
+        queue, dead_letters = (
+            self._sqs.create_queue(QueueName=f"lab-{workload}{end}")["QueueUrl"]
+            for end in ("", "-dlq")
+        )
+        settings = WorkloadSettings(
+            name=workload,
+            queue_url=queue,
+            dlq_url=dead_letters,
+            log_group=f"/spindown/lab/worker/{workload}",
             outposts={},
         )
-        ssm: Any = boto3.client("ssm", region_name=REGION)
-        for name, value in (
-            (deployment_parameter("lab"), deployment),
-            (workload_parameter("lab", "ocr"), workload),
-        ):
-            ssm.put_parameter(Name=name, Value=json.dumps(encode(value)), Type="String")
+        self._put(workload_parameter("lab", workload), settings)
+        return queue, dead_letters
+
+    def _put(self, name: str, settings: object) -> None:
+        self._ssm.put_parameter(Name=name, Value=json.dumps(encode(settings)), Type="String")
 
     def bury(self, job_id: str) -> None:
         body = json.dumps({"job_id": job_id, "items": [1]})

@@ -1,0 +1,110 @@
+"""A batch or a job is found in the workload that has it, and asked for where several have one."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from moto import mock_aws
+
+from spindown.app.batch.submit import Draft, submit_items
+from spindown.cli.batch.cancel import cancel
+from spindown.cli.batch.results import results
+from spindown.cli.session import open_session
+from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
+from spindown.error import BadInput
+from tests.unit.cli.batch.account import Account
+
+Command = Callable[..., None]
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Iterator[Account]:
+    with mock_aws():
+        yield Account(tmp_path, "render")
+
+
+def leave(account: Account, workload: str, job_id: str) -> None:
+    """Leave a job that a worker has begun."""
+    store = open_session(account.config, deployment=None, local=False).work_store(workload)
+    begun = Manifest(job_id=job_id, epoch=1, owner="i-1/0", state=JobState.RUNNING)
+    store.put(manifest_key(job_id), encode_manifest(begun))
+
+
+def submit(account: Account, workload: str) -> None:
+    """Submit a batch of two jobs."""
+    session = open_session(account.config, deployment=None, local=False)
+    draft = Draft(workload=workload, batch_id="b-1", items_per_job=1)
+    store, queue = session.work_store(workload), session.queue(workload)
+    submit_items(range(2), draft, queue=queue, store=store)
+
+
+def state_of(account: Account, workload: str, job_id: str) -> bytes:
+    store = open_session(account.config, deployment=None, local=False).work_store(workload)
+    return store.get(manifest_key(job_id)).data
+
+
+def show(name: str, **options: object) -> None:
+    results(name, summary=True, **options)  # type: ignore[arg-type]
+
+
+def end(name: str, **options: object) -> None:
+    cancel([name], **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("command", [show, end])
+def test_which_of_two_jobs_of_one_name_is_meant_must_be_said(
+    account: Account, command: Command
+) -> None:
+    leave(account, "ocr", "first")
+    leave(account, "render", "first")
+    before = [state_of(account, each, "first") for each in ("ocr", "render")]
+
+    with pytest.raises(BadInput, match=r"'first': say with --workload which one .*: ocr, render"):
+        command("first", config=account.config)
+
+    assert [state_of(account, each, "first") for each in ("ocr", "render")] == before
+
+
+def test_the_one_that_is_named_is_cancelled_and_the_other_goes_on(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(account, "ocr")
+    submit(account, "render")
+
+    cancel(["b-1"], workload="render", config=account.config)
+    capsys.readouterr()
+    for workload in ("ocr", "render"):
+        show("b-1-00000", workload=workload, config=account.config)
+
+    states = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
+    assert states == ["waiting", "cancelled"]
+
+
+@pytest.mark.parametrize("command", [show, end])
+@pytest.mark.parametrize(
+    ("workload", "says"),
+    [
+        pytest.param("ocr", "name a batch or a job that was submitted", id="another has it"),
+        pytest.param("paint", "name one of the deployment's: ocr, render", id="no such workload"),
+    ],
+)
+def test_a_workload_that_has_no_such_job_is_no_place_to_look_further(
+    account: Account, command: Command, workload: str, says: str
+) -> None:
+    leave(account, "render", "first")
+
+    with pytest.raises(BadInput, match=says):
+        command("first", workload=workload, config=account.config)
+
+
+def test_a_job_that_nobody_has_claimed_is_one_that_was_submitted(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit(account, "render")
+
+    results("b-1-00001", summary=True, config=account.config)
+    results("b-1-00001", config=account.config)
+
+    told = capsys.readouterr()
+    assert told.out == "b-1-00001  waiting  0/? items  $0.000000\n"
+    assert told.err == "spindown: b-1-00001 is waiting: no worker has claimed it yet\n"
