@@ -40,9 +40,9 @@ def handler(event: dict[str, Any], context: Any) -> None:
     left = timedelta(milliseconds=context.get_remaining_time_in_millis())
     try:
         said = handle(asked, _ports(asked), left=left)
-    except SpindownError as exc:
+    except Exception as exc:  # a fault of our own, too: who is not answered waits for half an hour
         logger.exception("not_torn_down")
-        answer_stack(asked, failure=str(exc))
+        answer_stack(asked, failure=str(exc) if isinstance(exc, SpindownError) else repr(exc))
         return
     logger.info("torn_down", extra={"action": "torn_down", **said})
     answer_stack(asked)
