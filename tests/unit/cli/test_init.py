@@ -51,6 +51,16 @@ def test_the_draft_says_all_but_the_zones(tmp_path: Path, monkeypatch: pytest.Mo
     assert Path("code/main.py").read_text(encoding="utf-8") == CODE
 
 
+def test_prints_for_programs_what_it_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "spindown.toml"
+
+    init(config=path, as_json=True)
+
+    assert json.loads(capsys.readouterr().out) == {"config": str(path), "survey": None}
+
+
 def test_code_that_is_there_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
 

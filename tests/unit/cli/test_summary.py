@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from rich.console import Console
 
-from spindown.app.bill import Bill, InstanceBill, RankingChange
+from spindown.app.bill import Bill, InstanceBill, RankingChange, RefusalCount
 from spindown.cli.render.summary import ranking_sentence, render_bill
 from spindown.contract.row import SpendRow
 from tests.builders import NOW
@@ -65,6 +65,16 @@ def test_a_machine_kept_warm_is_told_by_the_day_since_others_did_its_work_meanwh
     (line,) = [line for line in lines_of(BILL) if "kept warm" in line]
 
     assert line.split()[:6] == ["one", "machine", "kept", "warm", "$14.40", "a"]
+
+
+def test_what_ec2_refused_is_told_with_how_often_by_what_word_and_where() -> None:
+    refusal = RefusalCount(times=2, code="InsufficientInstanceCapacity", pool="g6.xlarge/a/spot")
+
+    lines = lines_of(replace(BILL, refusals=(refusal,)))
+
+    head = lines.index("Refused by EC2")
+    assert lines[head + 1].split() == ["2", "x", refusal.code, refusal.pool]
+    assert "Refused by EC2" not in lines_of(BILL)
 
 
 def test_the_best_offer_may_be_the_cheapest_by_the_hour() -> None:

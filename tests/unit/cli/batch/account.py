@@ -75,6 +75,12 @@ class Account:
             QueueUrl=self.dead_letters, MessageBody=body, MessageAttributes={"reason": reason}
         )
 
+    def take(self) -> dict[str, Any]:
+        """Receive one message of the queue; return its body."""
+        (message,) = self._sqs.receive_message(QueueUrl=self.queue)["Messages"]
+        body: dict[str, Any] = json.loads(message["Body"])
+        return body
+
     def waiting(self, url: str) -> int:
         name = "ApproximateNumberOfMessages"
         answer = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])

@@ -113,6 +113,22 @@ def test_what_is_declared_or_was_uploaded_is_sent(
     assert said[1].endswith(f" --config {account.config}")
 
 
+def test_parameters_and_the_tenant_go_along_with_the_message(account: Account) -> None:
+    param = ["width=128", "query=a=b", "empty="]
+
+    submit("ocr", uri="s3://scans/in/", param=param, tenant="t", config=account.config)
+
+    sent = account.take()
+    assert sent["params"] == {"width": "128", "query": "a=b", "empty": ""}
+    assert sent["tenant"] == "t"
+
+
+@pytest.mark.parametrize("pair", ["width", "=128", ""])
+def test_a_parameter_has_a_name_and_a_value(account: Account, pair: str) -> None:
+    with pytest.raises(BadInput, match="--param is '.*': write it as key=value"):
+        submit("ocr", uri="s3://scans/in/", param=[pair], config=account.config)
+
+
 def test_without_the_file_nobody_but_the_worker_knows_what_it_may_read(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
