@@ -232,5 +232,5 @@ def test_a_policy_that_did_nothing_is_shown_without_figures_of_what_it_did() -> 
     assert "Cost against delay" not in page
     told = story_to_json(story)
     assert not re.search(r"Infinity|NaN", json.dumps(told))
-    nothing = dict.fromkeys(("mean", "p50", "p95", "most"))
+    nothing = dict.fromkeys(("mean", "p50", "p95", "p99", "most"))
     assert (told["results"][0]["wait"], told["results"][0]["sojourn"]) == (nothing, nothing)
