@@ -7,10 +7,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from spindown.app.work.attachment.state import State, measure, upload_state
-from spindown.app.work.fence import write_fence
+from spindown.app.work.fence import write_fence, write_patiently
 from spindown.app.work.held import Finished, Held, Seat, WorkPorts, current_handle
 from spindown.app.work.message import delete
 from spindown.app.work.presence import Presence
@@ -118,7 +119,7 @@ def _upload_part(manifest: Manifest, finished: Sequence[Finished], ports: WorkPo
     records = [_with_outputs(one, stem, ports) for one in finished]
     data = encode_part(records)
     key = part_key(manifest.job_id, manifest.epoch, first, last)
-    ports.objects.put(key, data)
+    write_patiently(partial(ports.objects.put, key, data), ports)
     return Part(
         key=key,
         first=first,
@@ -136,7 +137,7 @@ def _seal(manifest: Manifest, ports: WorkPorts) -> dict[str, Any]:
         return {"parts": parts}
     data = encode_segment(PartList(parts=parts, before=manifest.sealed))
     key = segment_key(manifest.job_id, manifest.epoch, parts[0].first, parts[-1].last)
-    ports.objects.put(key, data)
+    write_patiently(partial(ports.objects.put, key, data), ports)
     sealed = Segment(
         key=key,
         bytes=len(data),
@@ -154,6 +155,6 @@ def _with_outputs(finished: Finished, stem: str, ports: WorkPorts) -> Record:
     for file in finished.files:
         key = f"{stem}/{finished.record.index}/{file.path}"
         size, digest = measure(file.local)
-        ports.objects.put_file(key, file.local)
+        write_patiently(partial(ports.objects.put_file, key, file.local), ports)
         outputs.append(OutputFile(path=file.path, key=key, bytes=size, sha256=digest))
     return replace(finished.record, outputs=tuple(outputs))

@@ -90,7 +90,9 @@ def write_fence(manifest: Manifest, etag: str | None, ports: WorkPorts) -> Fence
 
 
 def write_patiently(write: Callable[[], T], ports: WorkPorts) -> T:
-    """Make a conditional write, again while others are under way or there is no answer.
+    """Make a write, again while others are under way or there is no answer.
+
+    What was computed since the last commit is lost with a write that fails.
 
     Raises:
         Unreachable, Throttled: of the last try; it may have been written all the same.

@@ -7,11 +7,12 @@ drops it by age. The manifest alone says which of them are a job's state.
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from spindown.app.port import ObjectStore
-from spindown.app.work.fence import read_older
+from spindown.app.work.fence import read_older, write_patiently
 from spindown.app.work.held import LocalFile, WorkPorts
 from spindown.contract.job.manifest import Manifest, StateFile, state_key
 from spindown.error import NotFound, SpindownError
@@ -53,7 +54,7 @@ def upload_state(
         key = state_key(manifest.job_id, digest)
         if digest not in there:
             try:
-                ports.objects.put_file(key, file.local)
+                write_patiently(partial(ports.objects.put_file, key, file.local), ports)
             except SpindownError:
                 # S3 refuses a large file that becomes shorter on its way.
                 if _stamp(file.local) == before:

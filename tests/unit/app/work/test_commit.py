@@ -141,6 +141,32 @@ def test_gives_up_on_a_write_that_conflicts_for_ever() -> None:
         commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
 
 
+@pytest.mark.parametrize("method", ["put", "put_file"])
+@pytest.mark.parametrize("what", ["part", "outputs", "state"])
+def test_a_commit_outlasts_some_seconds_in_which_s3_gives_no_answer(
+    tmp_path: Path, method: str, what: str
+) -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    local = tmp_path / "file"
+    local.write_bytes(b"png")
+    file, left = LocalFile(path="file", local=local), [4]
+    portion = replace(a_portion(held, 1), state=(file,) if what == "state" else None)
+    if what == "outputs":
+        portion = Portion(finished=(Finished(record=a_record("j", 0), files=(file,)),))
+
+    def give_no_answer(call: PortCall) -> None:
+        is_manifest = call.args[0] == manifest_key("j")
+        if call.method == method and not is_manifest and left[0]:
+            left[0] -= 1
+            raise Unreachable("no answer")
+
+    world.before = give_no_answer
+    held = commit(held, portion, seat=a_seat(), ports=world.ports)
+    assert held.manifest.next_item == 1
+    assert len(held.manifest.user_state) == (what == "state")
+
+
 def test_knows_its_own_commit_again_after_a_lost_answer() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
