@@ -64,8 +64,9 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
     if reaping.doubt:
         tick.notes.append(reaping.doubt)
     tick.notes += [f"{i} is busy past its lifetime: left alone" for i in reaping.overdue]
-    _terminate(tick, [(w.region, w.instance_id) for w in doomed])
-    _terminate(tick, [(i.region, i.instance_id) for i in orphans])
+    over: list[Worker | InstanceView] = [*doomed, *orphans]
+    # All at once: a region that does not answer hides only its own.
+    _terminate(tick, [(each.region, each.instance_id) for each in over])
 
 
 def _keep_warm(tick: Tick) -> None:

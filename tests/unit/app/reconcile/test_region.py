@@ -20,6 +20,7 @@ from spindown.memory import PortCall
 from tests.control import (
     AWAY,
     AWAY_ZONE,
+    DEPLOYMENT,
     REGION,
     WORKLOAD,
     ZONES,
@@ -278,6 +279,24 @@ def test_an_orphan_abroad_is_found_and_ended() -> None:
 
     (instance,) = world.compute.instances(region=AWAY, tags={})
     assert instance.state in {"shutting-down", "terminated"}
+
+
+def test_a_region_that_ends_nothing_keeps_no_orphan_elsewhere_alive() -> None:
+    world = a_world()
+    worker = world.launched()
+    orphan = world.launch_astray(**{tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD})
+    world.change(worker.instance_id, state=WorkerState.CONDEMNED, condemned_at=world.now)
+
+    def refuse_to_end(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "terminate" and call.kwargs["region"] == AWAY:
+            raise Unreachable("no answer")
+        return proceed()
+
+    world.interfere = refuse_to_end
+    world.run(20)
+
+    states = {i.instance_id: i.state for i in world.compute.instances(region=REGION, tags={})}
+    assert states[orphan] in {"shutting-down", "terminated"}
 
 
 def test_the_catalogue_reads_what_leaving_a_region_costs_once_there_are_two() -> None:
