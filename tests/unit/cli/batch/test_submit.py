@@ -125,7 +125,7 @@ def test_parameters_and_the_tenant_go_along_with_the_message(account: Account) -
 
 @pytest.mark.parametrize("pair", ["width", "=128", ""])
 def test_a_parameter_has_a_name_and_a_value(account: Account, pair: str) -> None:
-    with pytest.raises(BadInput, match="--param is '.*': write it as key=value"):
+    with pytest.raises(BadInput, match=r"--param is '.*': write it as key=value"):
         submit("ocr", uri="s3://scans/in/", param=[pair], config=account.config)
 
 
