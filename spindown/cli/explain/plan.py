@@ -58,7 +58,7 @@ def plan(
     session = open_session(config, deployment=deployment, local=local)
     session.workload(workload)
     made = planning.plan(workload, session.control_ports(), jobs=backlog)
-    candidates = _sorted(made, sort)
+    candidates = sort_candidates(made, sort)
     if as_json:
         print(json.dumps(plan_to_json(made, candidates)))
         return
@@ -82,7 +82,8 @@ def render_plan(
     yield _sentence(made)
 
 
-def _sorted(made: Plan, sort: Sort) -> Sequence[Candidate]:
+def sort_candidates(made: Plan, sort: Sort) -> Sequence[Candidate]:
+    """Return the candidates in their own order, or the cheapest by the hour first."""
     found = made.candidates.candidates
     return sorted(found, key=lambda c: c.offer.price) if sort is Sort.PRICE else found
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from spindown.app.explain.plan import Plan, plan
-from spindown.cli.explain.plan import plan_to_json, render_plan
+from spindown.cli.explain.plan import Sort, plan_to_json, render_plan, sort_candidates
 from spindown.contract.settings import Outpost
 from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import WarmSpan, Weekday
@@ -64,6 +64,24 @@ def test_says_what_it_would_launch_now_and_why_that_many() -> None:
     assert said.startswith("40 jobs wait;")
     assert "40 jobs want 40 slots, more than there is room for; max_workers allows 3 of 40" in said
     assert "Would launch 3, first g4dn.xlarge/us-west-2a/spot at " in said
+
+
+def test_sorts_by_what_an_item_costs_or_by_what_an_hour_does() -> None:
+    made = plan_of(with_policy())
+
+    by_cost, by_price = (sort_candidates(made, sort) for sort in (Sort.COST, Sort.PRICE))
+
+    assert by_cost == made.candidates.candidates
+    prices = [candidate.offer.price for candidate in by_price]
+    assert prices == sorted(prices)
+    assert by_cost != by_price
+    assert set(by_cost) == set(by_price)
+
+
+def test_says_that_nothing_is_launched_where_nothing_waits() -> None:
+    said = " ".join(screen_of(plan_of(with_policy(), jobs=0)).split())
+
+    assert said.endswith("0 jobs wait; every waiting job has a free slot. Nothing is launched now.")
 
 
 def test_shows_the_reason_for_every_offer_that_is_not_taken() -> None:
