@@ -7,13 +7,12 @@ from threading import Event
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from spindown.app.control import ControlPorts
 from spindown.app.drain import Remainder, begin_drain, read_remainder, terminate_all
 from spindown.cli import option
-from spindown.cli.render.screen import follow
+from spindown.cli.render.screen import follow, open_console
 from spindown.cli.session import Session, open_session
 from spindown.error import BadInput
 
@@ -45,7 +44,7 @@ def drain(
     if question:
         typer.confirm(question, abort=True)
     _begin(session, names, ports)
-    follow(Console(), _looks(names, ports, now=now, every=every))
+    follow(open_console(), _looks(names, ports, now=now, every=every))
 
 
 def say_end(left: Sequence[Remainder]) -> str:

@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from spindown.app.policy import (
@@ -21,6 +20,7 @@ from spindown.app.policy import (
     stored_keys,
 )
 from spindown.cli import option
+from spindown.cli.render.screen import open_console
 from spindown.cli.session import Session, open_session
 from spindown.config import format_clock, format_duration
 from spindown.contract.codec import encode
@@ -115,7 +115,7 @@ def diff(
     table = Table("key", "deployed", "in force", box=None, pad_edge=False)
     for entry in found:
         table.add_row(entry.key, _spell(entry.deployed), _spell(entry.in_force))
-    Console().print(table if found else "The policy in force is the one deployed.")
+    open_console().print(table if found else "The policy in force is the one deployed.")
 
 
 @app.command("history")
