@@ -158,10 +158,10 @@ def test_the_table_takes_the_best_bound_and_forgets_what_is_of_other_traffic() -
 
     table = wholes({"S1": {"1": seed}}, {"S1": {"1": {"10 min": told, "60 min": other}}})
 
-    assert "| S1, 10 min | 3 | 1.200 | 1.200 | 1.250 | 1.100 | 1.056 |" in table
-    assert "| S1, 60 min |  |  | 1.100 |  | 1.200 |  |" in table
-    assert "mean, 10 min |  |  | 1.200 | 1.250 | 1.100 | 1.056 |" in table
-    assert "mean, 60 min |  |  | 1.100 |  | 1.200 |  |" in table
+    assert "| S1, 10 min | 3 | 1.200 | 1.200 | 1.250 |  |  | 1.100 | 1.056 |  |" in table
+    assert "| S1, 60 min |  |  | 1.100 |  |  |  | 1.200 |  |  |" in table
+    assert "mean, 10 min |  |  | 1.200 | 1.250 |  |  | 1.100 | 1.056 |  |" in table
+    assert "mean, 60 min |  |  | 1.100 |  |  |  | 1.200 |  |  |" in table
     assert "at 60 minutes" not in table
 
 
@@ -185,7 +185,30 @@ def test_the_page_says_what_bound_and_schedule_show_of_the_target(
 
     assert verdict in page
     assert f"less than {least / 10.0:.3f} times L2" in page
-    assert f"every arrival: {found / 10.0:.3f}. Ours, not knowing them: 1.200." in page
+    assert f"every arrival: {found / 10.0:.3f}. Ours, not knowing even that: 1.200." in page
+
+
+@pytest.mark.parametrize(
+    ("online", "verdict"),
+    [
+        (10.95, "; whether it can be had without knowing them is not shown."),
+        (11.05, "; but not by this search without knowing them"),
+    ],
+)
+def test_the_page_says_what_it_costs_to_be_told_of_jobs_when_they_come(
+    online: float, verdict: str
+) -> None:
+    bounds = {"bounded_wait": 10.0, "sparse_wait": 10.0}
+    seed = {f"bound {p}": bounds for p in ("10 min", "60 min")}
+    seed |= {f"ours {p}": {"dollars": 12.0} for p in ("10 min", "60 min")}
+    told = {"dollars": 10.5, "found": 10.8, "parts": 1.0, "bounded_wait": 10.0}
+    told |= {"online": online, "foreseen": 10.9}
+
+    page = wholes({"S1": {"1": seed}}, {"S1": {"1": {"10 min": told}}})
+
+    assert f"| 1.080 | 1.090 | {online / 10.0:.3f} | 1.143 | 1.111 | {12.0 / online:.3f} |" in page
+    assert f"Told of each job when it comes, and then all of it: {online / 10.0:.3f}." in page
+    assert verdict in page
 
 
 @given(

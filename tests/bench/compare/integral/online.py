@@ -17,8 +17,10 @@ from spindown.simulator import Arrival, SimScenario
 from tests.bench.compare.integral.bill import Bill
 from tests.bench.compare.integral.market import Market
 
-#: Tries for each job that has not begun, and in all; more find nothing.
+#: Tries for each job that has not begun, and in all; more find nothing. Where many wait, each
+#: try is long, and they are planned anew soon.
 _TRIES_A_JOB, _TRIES_AT_LEAST, _TRIES_AT_MOST = 5, 10, 60
+_MANY = 1_000
 #: Machines whose jobs are handed out again, at most.
 _RUINED = 3
 #: Annealing at first, of the mean cost of a machine.
@@ -134,7 +136,10 @@ class Online:
         opening = random.uniform(*_OPENING) if noise else 1.0
         for job in jobs:
             cheapest, taker, theirs = math.inf, None, list[int]()
+            due = self.jobs[job].at + self.within
             for life in lives:
+                if life.is_launched and life.free > due:
+                    continue
                 more = list(life.jobs)
                 insort(more, job)
                 dollars = self._plan(life, more)[0]
@@ -162,6 +167,7 @@ class Online:
         now, best = lives, lives
         cost = least = math.fsum(life.dollars for life in lives)
         tries = min(max(_TRIES_A_JOB * waiting, _TRIES_AT_LEAST), _TRIES_AT_MOST)
+        tries = min(tries, _MANY // max(waiting, 1))
         heat = _WARM * cost / len(lives)
         for turn in range(tries if waiting else 0):
             new, freed = self._ruin(now)
