@@ -15,7 +15,7 @@ from spindown.domain.policy import Policy
 
 #: A last look that asks every server of SQS takes a long poll, of a second or more; the rest is
 #: room for a message under way.
-SHORTEST_TIMEOUT = timedelta(seconds=5)
+SHORTEST_TIMEOUT = timedelta(seconds=2)
 LONGEST_TIMEOUT = timedelta(minutes=30)
 #: Gaps from which their distribution is trusted.
 LEARN_FROM = 5

@@ -191,13 +191,21 @@ def _rests(
 def _rest(lease: Lease, items: int, usual: float, policy: Policy, now: datetime) -> timedelta:
     """Return the time that a job at work still needs, by its pace up to its last heartbeat.
 
-    A pace above the usual may be that of a job that was resumed with many items done.
+    Items that were done when it was claimed tell nothing of its pace. While none has been done
+    since, the first is taken to need as long again as it is overdue: a video or a training run of
+    one item would else be about to end from its first minute to its last. Worked: one item of
+    usually 1 min that has taken 10 needs 9 more.
     """
     beat_at = min(now, max(lease.deadline - policy.lease_duration, lease.claimed_at))
-    hours = (beat_at - lease.claimed_at) / _HOUR
-    pace = min(usual, lease.items_done / hours) if lease.items_done and hours > 0.0 else usual
-    left = timedelta(hours=max(items - lease.items_done, 0) / pace)
-    return max(left - (now - beat_at), timedelta(0))
+    hours, left = (beat_at - lease.claimed_at) / _HOUR, items - lease.items_done
+    done = lease.items_done - lease.first_item
+    if left <= 0:
+        rest = 0.0
+    elif done > 0 and hours > 0.0:
+        rest = left / min(usual, done / hours)
+    else:
+        rest = abs(1.0 / usual - hours) + (left - 1) / usual
+    return max(timedelta(hours=rest) - (now - beat_at), timedelta(0))
 
 
 def _pending(launches: Sequence[Launch], within: timedelta, now: datetime) -> list[Launch]:

@@ -35,8 +35,10 @@ def _in_order(scenario: SimScenario) -> SimScenario:
 
 
 def _alike(scenario: SimScenario) -> SimScenario:
-    mean = scenario.work_seconds / len(scenario.arrivals)
-    arrivals = (replace(each, item_seconds=mean / each.items) for each in scenario.arrivals)
+    count = len(scenario.arrivals)
+    items = max(1, round(sum(each.items for each in scenario.arrivals) / count))
+    seconds = scenario.work_seconds / count / items
+    arrivals = (replace(each, items=items, item_seconds=seconds) for each in scenario.arrivals)
     return replace(scenario, arrivals=tuple(arrivals))
 
 

@@ -86,8 +86,8 @@ def test_a_job_with_every_item_done_needs_no_time() -> None:
         pytest.param(10, 6, minutes(264), id="90 items at 20 an hour, less 6 minutes"),
         pytest.param(10, 0, minutes(270), id="heard of now"),
         pytest.param(90, 0, minutes(10 / 3), id="at 180 an hour"),
-        pytest.param(0, 20, minutes(0), id="no item yet: it should be done by now"),
-        pytest.param(0, 1, minutes(5), id="no item yet"),
+        pytest.param(0, 20, minutes(15.88), id="30 min less 3.6 s overdue, 99 items, 20 min ago"),
+        pytest.param(0, 1, minutes(34.88), id="the same, a minute ago"),
     ],
 )
 def test_a_job_goes_on_at_the_pace_that_it_had_at_its_last_heartbeat(
@@ -106,11 +106,44 @@ def test_a_job_goes_on_at_the_pace_that_it_had_at_its_last_heartbeat(
     assert found.total_seconds() == pytest.approx(rest.total_seconds(), abs=0.001)
 
 
-def test_a_job_that_was_resumed_is_no_faster_than_usual() -> None:
-    worker, lease = busy(900, 1000)
-    resumed = replace(lease, claimed_at=NOW - minutes(6))
+@pytest.mark.parametrize(
+    ("since_claim", "rest"),
+    [
+        pytest.param(0, 6, id="just claimed"),
+        pytest.param(2, 4, id="as usual"),
+        pytest.param(6, 0, id="just about to end"),
+        pytest.param(7, 1, id="overdue"),
+        pytest.param(60, 54, id="the longer it has been overdue, the longer it may last"),
+    ],
+)
+def test_a_job_of_one_item_is_not_about_to_end_for_ever(since_claim: int, rest: int) -> None:
+    worker, lease = busy(0, 1)
+    at_work = replace(lease, claimed_at=NOW - minutes(since_claim))
+    slow = replace(POLICY, throughput_estimate=10.0)
 
-    assert present([worker], [resumed]).next_free == minutes(6)
+    (slot,) = present([worker], [at_work], policy=slow).slots
+
+    assert slot.items_per_hour == 10.0
+    assert slot.free_in == minutes(rest)
+
+
+@pytest.mark.parametrize(
+    ("done_here", "rest"),
+    [
+        pytest.param(0, 11.88, id="none since: the first is 6 min less 3.6 s overdue"),
+        pytest.param(1, 99 * 6, id="99 at one in 6 minutes"),
+    ],
+)
+def test_what_was_done_before_a_job_was_resumed_tells_nothing_of_its_pace(
+    done_here: int, rest: float
+) -> None:
+    worker, lease = busy(900 + done_here, 1000)
+    resumed = replace(lease, claimed_at=NOW - minutes(6), first_item=900)
+
+    found = present([worker], [resumed]).next_free
+
+    assert found is not None
+    assert found.total_seconds() == pytest.approx(60.0 * rest, abs=0.001)
 
 
 def test_what_is_launching_comes_on_top_of_what_runs() -> None:
