@@ -168,18 +168,20 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
 
 def _why_now(patience: Patience) -> str:
     if patience.is_crowded:
-        return f"{patience.late_jobs} jobs want {patience.slots} slots, more than there is room for"
-    return f"{_jobs(patience.late_jobs)} would start too late if this waited a tick"
+        verb = "wants" if patience.late_jobs == 1 else "want"
+        wanted = f"{_count(patience.late_jobs, 'job')} {verb} {_count(patience.slots, 'slot')}"
+        return f"{wanted}, more than there is room for"
+    return f"{_count(patience.late_jobs, 'job')} would start too late if this waited a tick"
 
 
 def _held(backlog: Backlog, policy: Policy) -> str:
     if backlog.visible < policy.scale_up_threshold:
         return f"{backlog.visible} of {policy.scale_up_threshold} messages"
-    return f"{_jobs(backlog.visible)} can wait"
+    return f"{_count(backlog.visible, 'job')} can wait"
 
 
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count} jobs"
+def _count(number: int, thing: str) -> str:
+    return f"1 {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _waited(backlog_since: datetime | None, patience: Patience | None, now: datetime) -> timedelta:
@@ -211,7 +213,7 @@ def _wanted(
     need = demand.need_items_per_hour
     if need > 0.0:
         count = 1 if best is None else best.workers
-        return count, f"{need:.0f} items/h are missing for {_jobs(demand.jobs)}"
+        return count, f"{need:.0f} items/h are missing for {_count(demand.jobs, 'job')}"
     free_in = capacity.next_free
     late = free_in is None or now + free_in > since + policy.start_within
     if capacity.free_slots == 0 and now >= due and late:

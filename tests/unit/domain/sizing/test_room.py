@@ -126,6 +126,21 @@ def test_what_is_crowded_is_launched_whole(groups: list[tuple[int, int]], seats:
     assert (found.slots > seats) or not found.is_crowded
 
 
+@pytest.mark.parametrize(
+    ("jobs", "slots", "said"),
+    [(20, 9, "20 jobs want 9 slots"), (3, 1, "3 jobs want 1 slot"), (1, 1, "1 job wants 1 slot")],
+)
+def test_says_how_many_slots_too_little_room_is_wanted_for(
+    jobs: int, slots: int, said: str
+) -> None:
+    crowd = a_patience(slots=slots, is_crowded=True, late_jobs=jobs)
+    policy = replace(POLICY, scale_up_threshold=10**6)
+
+    found = sized(jobs, policy=policy, patience=crowd)
+
+    assert found.reason.startswith(f"{said}, more than there is room for")
+
+
 def test_says_that_there_is_too_little_room() -> None:
     crowd = a_patience(slots=9, is_crowded=True, late_jobs=20)
     policy = replace(POLICY, scale_up_threshold=10**6, max_workers=2)
