@@ -119,6 +119,18 @@ def _check_policy(case: Case) -> Iterator[Finding]:
             mend=f"spindown policy reset {case.name} max_workers, or set it in spindown.toml",
             verdict=Verdict.BLOCKED,
         )
+    # A sooner promise starts work no sooner but later (docs/adr/0046-single-items.md).
+    least = case.policy.boot_estimate + 2 * case.policy.tick
+    if case.policy.start_within < least and case.policy.warm_workers == 0:
+        needed = f"{least.total_seconds():.0f}s"
+        yield Finding(
+            what=f"start_within of {case.name}",
+            found=f"{case.policy.start_within.total_seconds():.0f}s",
+            needed=f"{needed} at least: a boot of boot_estimate and two ticks",
+            mend=f"spindown policy set {case.name} start_within={needed}; or boot_estimate, if your"
+            " image boots sooner; or warm_workers, if work must not wait for a boot",
+            verdict=Verdict.WARNING,
+        )
 
 
 def _check_offers(choice: Choice, facts: Facts) -> Finding:

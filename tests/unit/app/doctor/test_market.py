@@ -1,5 +1,7 @@
 """What doctor says of the market: zones, offers that fit, quotas with the command that mends."""
 
+import json
+
 import pytest
 
 from spindown.app.doctor.finding import Verdict
@@ -213,3 +215,28 @@ def test_a_policy_that_allows_no_worker_blocks() -> None:
 
     assert finding.verdict is Verdict.BLOCKED
     assert finding.mend.startswith("spindown policy reset classify max_workers")
+
+
+@pytest.mark.parametrize(
+    ("live", "is_told"),
+    [
+        pytest.param({}, False, id="the defaults: 5 min, a boot of 3 and two ticks"),
+        pytest.param({"start_within": "299s"}, True, id="a second less"),
+        pytest.param({"start_within": "2m", "warm_workers": 1}, False, id="no boot is waited for"),
+        pytest.param({"start_within": "210s", "boot_estimate": "90s"}, False, id="boots sooner"),
+    ],
+)
+def test_warns_of_a_promise_that_no_launch_can_keep(
+    live: dict[str, object], *, is_told: bool
+) -> None:
+    world = Examined()
+    world.settings.put_live("classify", json.dumps(live))
+
+    report = world.report()
+    found = [each for each in report.findings if each.what == "start_within of classify"]
+
+    assert [each.verdict for each in found] == [Verdict.WARNING] * is_told
+    for each in found:
+        assert (each.found, each.needed[:4]) == ("299s", "300s")
+        assert each.mend.startswith("spindown policy set classify start_within=300s; or boot_")
+    assert report.can_launch
