@@ -102,6 +102,20 @@ def test_work_that_was_left_is_said_and_the_budget_that_may_have_stopped_it() ->
     assert speed_sentence(story) == ""
 
 
+def test_the_page_names_the_cheapest_way_of_those_as_fast_first() -> None:
+    page = write_page(
+        a_story(
+            (Role.OURS, 10.0, 600.0),
+            (Role.BASELINE, 9.0, 700.0),
+            (Role.BASELINE, 30.0, 60.0),
+            (Role.BASELINE, 20.0, 600.0),
+        )
+    )
+
+    told = "is what baseline-3 costs, the cheapest other way as fast"
+    assert f"<b>2.0 x</b><span>{told}</span>" in page
+
+
 def test_those_who_left_as_much_undone_are_named_together() -> None:
     story = a_story(
         (Role.OURS, 10.0, 600.0),
@@ -120,7 +134,8 @@ def test_those_who_left_as_much_undone_are_named_together() -> None:
     assert at_their_speed(story) == ([("baseline-3", 0.9)], [])
     assert speed_sentence(story).endswith("is no cheaper; they cost, over it: baseline-3 0.90.")
     page = write_page(story)
-    assert "<b>0.9 x</b><span>is what baseline-3 costs, the cheapest other way</span>" in page
+    told = "is what baseline-3 costs, the cheapest other way; none is as fast, it takes 11.7 min"
+    assert f"<b>0.9 x</b><span>{told}</span>" in page
     # What did nothing is not the cheapest and fastest of all.
     plot = page[page.index("Cost against delay") : page.index("The bill by cause")]
     assert "baseline-3" in plot

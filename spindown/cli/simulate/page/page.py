@@ -147,13 +147,15 @@ def _head(story: Story) -> Iterator[str]:
     if story.ratio is not None:
         tiles.append((f"{story.ratio:.2f} x", f"the least possible, ${story.floor:,.2f}"))
     others = [
-        (row.times_ours, row.name)
+        (row.wait_p95 > ours.wait.p95, row.times_ours, row.name, row.wait_p95)
         for row in story.rows
         if row.role is Role.BASELINE and row.times_ours is not None
     ]
     if others:
-        times, name = min(others)
-        tiles.insert(2, (f"{times:.1f} x", f"is what {name} costs, the cheapest other way"))
+        is_slower, times, name, wait = min(others)
+        words = f"is what {name} costs, the cheapest other way"
+        speed = f"; none is as fast, it takes {format_wait(wait)}" if is_slower else " as fast"
+        tiles.insert(2, (f"{times:.1f} x", words + speed))
     yield '<div class="tiles">'
     for figure, words in tiles:
         yield f'<div class="tile"><b>{escape(figure)}</b><span>{escape(words)}</span></div>'
