@@ -191,7 +191,7 @@ def test_the_page_says_what_bound_and_schedule_show_of_the_target(
 @pytest.mark.parametrize(
     ("online", "verdict"),
     [
-        (10.95, "; whether it can be had without knowing them is not shown."),
+        (10.95, "cannot hold, and by who knows of none that is to come, but how long each takes"),
         (11.05, "; but not by this search without knowing them"),
     ],
 )

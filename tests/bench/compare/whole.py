@@ -157,12 +157,15 @@ def _plainly(minutes: float, mean: Sequence[float | None]) -> str:
     elif target < found:
         verdict = "lies between the two, so whether it can be had is open even for who knows all"
     else:
-        verdict = (
-            "can be had by who knows every arrival beforehand, so no such bound shows that it"
-            " cannot hold"
-        )
-        if online_pays is None or online_pays <= target:
+        verdict = "can be had by who knows every arrival beforehand, so no such bound shows that it"
+        verdict += " cannot hold"
+        if online_pays is None:
             verdict += "; whether it can be had without knowing them is not shown"
+        elif online_pays <= target:
+            verdict += (
+                ", and by who knows of none that is to come, but how long each takes that waits;"
+                " whether it can be had without knowing that is not shown"
+            )
         else:
             verdict += (
                 "; but not by this search without knowing them, though it knows all else that"
