@@ -8,14 +8,15 @@ as its jobs last, and ends with the last of them: on standby it would cost more 
 
 import math
 from bisect import bisect_right, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from random import Random
 
-from spindown.simulator import Arrival, SimScenario
+from spindown.simulator import SimScenario
 from tests.bench.compare.integral.bill import Bill
 from tests.bench.compare.integral.market import Market
+from tests.bench.compare.integral.problem import Problem
 
 #: Tries for each job that has not begun, and in all; more find nothing. Where many wait, each
 #: try is long, and they are planned anew soon.
@@ -50,18 +51,9 @@ class Life:
 
 
 @dataclass(slots=True)
-class Online:
-    """One trace."""
+class Online(Problem):
+    """One trace, told as it comes."""
 
-    #: In order of arrival.
-    jobs: Sequence[Arrival]
-    #: Of each speed on sale.
-    bills: Mapping[float, Bill]
-    #: Seconds from a job's arrival to its start, at most.
-    within: float
-    commit: float
-    boot: float
-    random: Random
     #: Seconds before its arrival at which a job becomes known.
     ahead: float = 0.0
     _now: float = -math.inf
@@ -101,10 +93,7 @@ class Online:
                 break
             job = life.jobs.pop(0)
             life.begun.append((job, begins))
-            life.free = begins + self._takes(job, life.speed)
-
-    def _takes(self, job: int, speed: float) -> float:
-        return self.jobs[job].work_seconds / speed + self.commit
+            life.free = begins + self.takes(job, life.speed)
 
     def _plan(self, life: Life, jobs: Sequence[int]) -> tuple[float, float, float]:
         """Return USD, when it is ready and when it ends with such jobs ahead; inf: one is late."""
@@ -117,7 +106,7 @@ class Online:
             if free > due:
                 return math.inf, math.inf, math.inf
             latest = min(latest, due - work)
-            takes = self._takes(job, life.speed)
+            takes = self.takes(job, life.speed)
             free, work = max(free, self.jobs[job].at) + takes, work + takes
         if life.is_launched:
             return self.bills[life.speed](life.ready, free), life.ready, free

@@ -8,13 +8,11 @@ one after the other follow from theirs, so that trying a job in a machine takes 
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from random import Random
 
-from spindown.simulator import Arrival
 from tests.bench.compare.integral.bill import Bill
+from tests.bench.compare.integral.problem import Problem
 
 #: Jobs in a row: seconds of work; the end at the soonest; the latest instant to be ready for them.
 Row = tuple[float, float, float]
@@ -70,19 +68,10 @@ class Machine:
         return Machine(self.speed, jobs, self._row, self.bill)
 
 
-@dataclass(slots=True)
-class Search:
-    """One part of a trace."""
+class Search(Problem):
+    """One part of a trace, known beforehand."""
 
-    #: In order of arrival.
-    jobs: Sequence[Arrival]
-    #: Of each speed on sale.
-    bills: Mapping[float, Bill]
-    #: Seconds from a job's arrival to its start, at most.
-    within: float
-    commit: float
-    boot: float
-    random: Random
+    __slots__ = ()
 
     def improve(self, plans: Iterable[Plan], rounds: int) -> list[Machine]:
         """Return a schedule that is not dearer than the one given.
@@ -93,8 +82,7 @@ class Search:
         """
         dues = [job.at + self.within for job in self.jobs]
         takes = {
-            speed: [job.work_seconds / speed + self.commit for job in self.jobs]
-            for speed in self.bills
+            speed: [self.takes(job, speed) for job in range(len(self.jobs))] for speed in self.bills
         }
 
         def row(job: int, speed: float) -> Row:
