@@ -132,7 +132,7 @@ class Presence:
                 # The message of a row that is damaged comes by itself.
                 self._ports.table.write(clear)
                 continue
-            due = lease.put_down(lease.items_done, self._ports.clock.now())
+            due = lease.left_behind(self._ports.clock.now())
             clear = replace(clear, when=When(equals=lease_identity(lease)))
             # Another may have taken the job up, or received its message, meanwhile.
             with suppress(PreconditionFailed, StaleHandle):

@@ -137,6 +137,18 @@ def test_a_process_that_comes_back_lets_the_jobs_of_the_one_before_go_at_once() 
     assert decode(Due, row) == lease.put_down(0, world.clock.now())
 
 
+def test_a_job_whose_lease_had_lapsed_is_remembered_as_put_down_when_it_did() -> None:
+    world = WorkWorld()
+    lease = world.hold(JOB).lease
+    world.clock.advance(60 * MINUTE)
+
+    unknown(world).check_in(patience=timedelta(0))
+
+    row = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=due_sort("j")))
+    assert row is not None
+    assert decode(Due, row).at == lease.deadline < world.clock.now()
+
+
 def test_a_lease_that_is_another_by_now_is_not_let_go() -> None:
     world = WorkWorld()
     before = world.hold(JOB).lease
