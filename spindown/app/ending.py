@@ -50,7 +50,7 @@ def end_worker(
     """Return the writes that end a worker's row, charge the rest and count a reclaim once.
 
     Args:
-        worker: as the ledger holds it.
+        worker: as it has been charged (``domain.cost.charged_with``).
         at: when it ended, as far as is known.
         reason: in words for a person.
         reclaimed: EC2 took it back.
@@ -72,10 +72,7 @@ def end_worker(
     due = charge(ended, launch, until=at, ledger=ledger, reclaimed=reclaimed)
     row = Write(
         key=due.worker_write.key,
-        when=replace(
-            due.worker_write.when,
-            equals={**due.worker_write.when.equals, "version": worker.version},
-        ),
+        when=replace(due.worker_write.when, equals={"version": worker.version}),
         set={
             **{name: encode(getattr(ended, name)) for name in _ENDED_FIELDS},
             **due.worker_write.set,

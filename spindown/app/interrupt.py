@@ -16,7 +16,7 @@ from spindown.app.policy import effective_policy
 from spindown.app.port import Datum, InstanceView, Key, When
 from spindown.app.reconcile import reconcile
 from spindown.app.reconcile.look import assumed
-from spindown.app.spend import Charge
+from spindown.app.spend import Charge, exclude_tick
 from spindown.contract import row as rows
 from spindown.contract.codec import decode
 from spindown.contract.decision import Decision
@@ -27,8 +27,9 @@ from spindown.contract.event import (
     StateChange,
 )
 from spindown.contract.metric import DEPLOYMENT, WORKLOAD
-from spindown.contract.row import PolicyRow
+from spindown.contract.row import BacklogRow, PolicyRow
 from spindown.contract.settings import WorkloadSettings
+from spindown.domain.cost import charged_with
 from spindown.domain.fleet import Launch, Lease, Unavailable, Worker, WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import UNSEEN_FOR, ending_of
@@ -114,6 +115,10 @@ class Case:
     def unavailable(self) -> Unavailable | None:
         """Return what is remembered of its pool."""
         return self._read(Unavailable, rows.unavailable_sort(self.worker.pool))
+
+    def backlog(self) -> BacklogRow:
+        """Return up to when the fleet has been charged, among others."""
+        return self._read(BacklogRow, rows.BACKLOG) or BacklogRow()
 
     def launch(self) -> Launch | None:
         """Return the launch that it came from."""
@@ -201,9 +206,9 @@ def state_change(event: StateChange, case: Case, *, holder: str) -> Reaction:
     def attempt(worker: Worker) -> bool:
         if worker.state is WorkerState.ENDED or view is None:
             return False
-        ending = ending_of(worker, view)
+        ending, fleet = ending_of(worker, view), case.backlog()
         end = end_worker(
-            worker,
+            charged_with(worker, fleet.charged_until),
             at=max(event.at, worker.launched_at),
             reason=ending.reason,
             reclaimed=ending.reclaimed,
@@ -212,7 +217,7 @@ def state_change(event: StateChange, case: Case, *, holder: str) -> Reaction:
             policy=policy,
             ledger=case.ledger,
         )
-        case.ledger.transact(end.writes)
+        case.ledger.transact((*exclude_tick(worker, fleet, case.ledger), *end.writes))
         charged.append(end.charge)
         counted = ending.reclaimed and not worker.interruption_counted
         _emit(case, {"Interruptions": float(counted)})

@@ -27,6 +27,7 @@ from spindown.contract.row import (
     SpendRow,
 )
 from spindown.domain.concern import Sighting
+from spindown.domain.cost import charged_with
 from spindown.domain.fleet import Due, Launch, Lease, Unavailable, Worker
 from spindown.domain.offer import Pool
 from spindown.error import ContractError, PreconditionFailed, SpindownError, Unreachable
@@ -124,26 +125,22 @@ class Ledger:
         """Read all live rows in one consistent query."""
         reader = _Reader(self._table.query(self._live))
         leases = reader.all_of(Lease, rows.LEASE, required="job_id")
+        backlog = reader.one(BacklogRow, rows.BACKLOG) or BacklogRow()
+        workers = reader.all_of(Worker, rows.WORKER).values()
         return LedgerView(
-            workers={w.instance_id: w for w in reader.all_of(Worker, rows.WORKER).values()},
+            workers={w.instance_id: charged_with(w, backlog.charged_until) for w in workers},
             leases=tuple(leases.values()),
             dues={x.job_id: x for x in reader.all_of(Due, rows.DUE).values()},
             launches={x.launch_id: x for x in reader.all_of(Launch, rows.LAUNCH).values()},
             unavailable={x.pool: x for x in reader.all_of(Unavailable, rows.UNAVAILABLE).values()},
             rates=reader.all_of(RateRow, rows.RATE),
-            spend={
-                sort.removeprefix(rows.SPEND): x
-                for sort, x in reader.all_of(SpendRow, rows.SPEND).items()
-            },
-            backlog=reader.one(BacklogRow, rows.BACKLOG) or BacklogRow(),
+            spend=reader.named(SpendRow, rows.SPEND),
+            backlog=backlog,
             breakers={
-                sort.removeprefix(rows.BREAKER).removeprefix("#"): x
-                for sort, x in reader.all_of(BreakerRow, rows.BREAKER).items()
+                name.removeprefix("#"): x
+                for name, x in reader.named(BreakerRow, rows.BREAKER).items()
             },
-            concerns={
-                sort.removeprefix(rows.CONCERN): x
-                for sort, x in reader.all_of(Sighting, rows.CONCERN).items()
-            },
+            concerns=reader.named(Sighting, rows.CONCERN),
             policy=reader.one(PolicyRow, rows.POLICY) or PolicyRow(),
             decision=reader.one(DecisionRow, rows.DECISION),
             bad_rows=tuple(reader.bad),
@@ -166,11 +163,7 @@ class Ledger:
 
     def read_past_days(self) -> Mapping[str, SpendRow]:
         """Read the days of spend that are not live any more, as long as history keeps them."""
-        reader = _Reader(self._table.query(self._history, rows.SPEND))
-        return {
-            sort.removeprefix(rows.SPEND): x
-            for sort, x in reader.all_of(SpendRow, rows.SPEND).items()
-        }
+        return _Reader(self._table.query(self._history, rows.SPEND)).named(SpendRow, rows.SPEND)
 
     def worker(self, instance_id: str) -> Worker | None:
         """Find the live row of an instance by the index, then read it consistently."""
@@ -311,6 +304,11 @@ class _Reader:
             if (not required or row.get(required))
             and (value := self._decode(cls, sort, row)) is not None
         }
+
+    def named(self, cls: type[T], prefix: str) -> dict[str, T]:
+        """Decode the rows under a prefix, each by what follows it."""
+        found = self.all_of(cls, prefix).items()
+        return {sort.removeprefix(prefix): value for sort, value in found}
 
     def one(self, cls: type[T], sort: str) -> T | None:
         """Decode a single row; None if it is not there or cannot be read."""

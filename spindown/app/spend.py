@@ -1,4 +1,9 @@
-"""Account for what workers cost: once, since ``accrued_until`` only moves by condition.
+"""Account for what workers cost, each second once.
+
+The first and the last charge of a worker move ``accrued_until`` in its own row. In between it is
+charged with its whole fleet, whose ``charged_until`` the tick moves in one write for all of them.
+A tick charges under the lock; an event charges a worker that has ended without it, so that both
+raise ``charges`` and neither goes on from what the other has changed.
 
 Dollars go to the day of the workload and to the month of the deployment; what a launch had set
 aside from the budget is given back as its workers accrue on their own.
@@ -14,7 +19,7 @@ from spindown.app.ledger import Ledger, account_key
 from spindown.app.port import Key, When, Write
 from spindown.contract import row as rows
 from spindown.contract.codec import decode, encode, encode_instant
-from spindown.contract.row import SpendRow
+from spindown.contract.row import BacklogRow, SpendRow
 from spindown.domain.cost import accrue, reclaim_refund
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.interruption import FREE_FOR
@@ -33,7 +38,7 @@ class Charge:
     idle_seconds: float
     #: Taken out of the launch's reservation.
     released_usd: float
-    #: The worker's row, to be joined with another change of it.
+    #: Of the worker's row, to be joined with another change of it.
     worker_write: Write
     #: What is added to day, pool, month and launch.
     sums: tuple[tuple[Key, Mapping[str, float]], ...]
@@ -57,7 +62,8 @@ def charge(
     """Return what a worker has cost since it was last charged.
 
     Args:
-        worker: as the ledger holds it, or with ``ended_at`` about to be written.
+        worker: as it has been charged (``charged_with``), or with ``ended_at`` about to be
+            written.
         launch: the launch that it came from, for its reservation.
         until: up to where it is charged.
         ledger: makes the writes.
@@ -98,8 +104,52 @@ def charge(
     )
 
 
-def join_charges(charges: Sequence[Charge]) -> tuple[Write, ...]:
-    """Return the writes of several workers' charges with each row once."""
+def charge_apart(charges: Sequence[Charge]) -> tuple[Write, ...]:
+    """Return the writes of several workers' charges, each by its own row."""
+    return (*(charged.worker_write for charged in charges), *_join(charges))
+
+
+def charge_together(
+    charges: Sequence[Charge], fleet: BacklogRow, *, until: datetime, ledger: Ledger
+) -> tuple[Write, ...]:
+    """Return the writes that charge a whole fleet; nobody must have charged one of it meanwhile.
+
+    Args:
+        charges: of every worker that has been charged before and has not ended.
+        fleet: the row that the charges go on from.
+        until: up to when all of these charge.
+        ledger: makes the writes.
+    """
+    mark = Write(
+        key=ledger.key(rows.BACKLOG),
+        when=_nobody_charged_since(fleet),
+        set={"charged_until": encode_instant(until)},
+        add={"charges": 1},
+    )
+    return (mark, *_join(charges))
+
+
+def exclude_tick(worker: Worker, fleet: BacklogRow, ledger: Ledger) -> tuple[Write, ...]:
+    """Return the writes that keep a tick and an event from charging the same seconds.
+
+    Args:
+        worker: as its own row tells.
+        fleet: the row that the charge goes on from.
+        ledger: makes the writes.
+    """
+    as_read = When(exists=True, equals={"accrued_until": encode(worker.accrued_until)})
+    return (
+        Write(key=ledger.key(rows.worker_sort(worker.instance_id)), when=as_read),
+        Write(key=ledger.key(rows.BACKLOG), when=_nobody_charged_since(fleet), add={"charges": 1}),
+    )
+
+
+def _nobody_charged_since(fleet: BacklogRow) -> When:
+    return When(equals={"charges": fleet.charges or None})
+
+
+def _join(charges: Sequence[Charge]) -> list[Write]:
+    """Return the additions of several charges with each row once."""
     joined: dict[Key, dict[str, float]] = {}
     for charged in charges:
         for key, sums in charged.sums:
@@ -107,10 +157,7 @@ def join_charges(charges: Sequence[Charge]) -> tuple[Write, ...]:
             for name, value in sums.items():
                 if value:
                     known[name] = known.get(name, 0) + value
-    return (
-        *(charged.worker_write for charged in charges),
-        *(Write(key=key, add=sums) for key, sums in joined.items() if sums),
-    )
+    return [Write(key=key, add=sums) for key, sums in joined.items() if sums]
 
 
 @lru_cache(maxsize=1024)
@@ -136,16 +183,11 @@ def _gpu_use(worker: Worker, busy_seconds: float) -> dict[str, float]:
 
 
 def _mark_charged(worker: Worker, until: datetime, ledger: Ledger) -> Write:
-    """Return the write that moves ``accrued_until``, once."""
+    """Return the write that moves ``accrued_until``, unless an event has ended the worker."""
     return Write(
         key=ledger.key(rows.worker_sort(worker.instance_id)),
         set={"accrued_until": encode_instant(until)},
-        # An event may have ended it meanwhile without moving ``accrued_until``.
-        when=When(
-            exists=True,
-            equals={"accrued_until": encode(worker.accrued_until)},
-            absent=_NOT_ENDED,
-        ),
+        when=When(exists=True, absent=_NOT_ENDED),
     )
 
 

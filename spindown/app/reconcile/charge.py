@@ -9,44 +9,59 @@ from spindown.app.reconcile.breaker import forget_silence
 from spindown.app.reconcile.journal import Bundle
 from spindown.app.reconcile.tick import ACCOUNT, Tick
 from spindown.app.reconcile.track import add_sample
-from spindown.app.spend import Charge, charge, join_charges
+from spindown.app.spend import Charge, charge, charge_apart, charge_together
 from spindown.contract import row as rows
 from spindown.contract.codec import vary
 from spindown.contract.row import SpendRow
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.error import SpindownError
 
-#: Workers charged in one bundle: each brings three rows of its own at the most.
-_CHARGES_AT_ONCE = 25
+#: Workers charged by their own rows in one bundle: each brings three rows at the most.
+_APART_AT_ONCE = 25
+#: Launches that a charge of the whole fleet gives reservations back to: it must fit into one
+#: transaction. What others have over is given back when they are cleared away (``tidy``).
+_LAUNCHES_AT_ONCE = 40
 
 
 def charge_fleet(tick: Tick) -> None:
     """Charge every worker that bills up to now; learn from those that have just checked in."""
-    charges: list[Charge] = []
+    apart: list[Charge] = []
+    together: list[Charge] = []
+    # A worker whose row cannot be read now would miss what its fleet is charged.
+    is_whole = not tick.view.unreadable_workers
+    releasing: set[str] = set()
     for worker in list(tick.workers.values()):
         if worker.state is WorkerState.ENDED:
             continue
         _learn_boot(tick, worker)
-        launch = tick.launch_of(worker)
-        due = charge(worker, launch, until=tick.now, ledger=tick.ledger)
         if tick.now <= (worker.accrued_until or worker.launched_at):
             continue
-        charges.append(due)
-        tick.tally.dollars += due.dollars
-        tick.tally.on_demand_dollars += due.on_demand_dollars
-        tick.tally.idle_seconds += due.idle_seconds
+        with_fleet = is_whole and worker.accrued_until is not None
+        launch = tick.launch_of(worker)
+        if with_fleet and launch is not None and launch.reserved_usd > 0.0:
+            if launch.launch_id in releasing or len(releasing) < _LAUNCHES_AT_ONCE:
+                releasing.add(launch.launch_id)
+            else:
+                launch = None
+        due = charge(worker, launch, until=tick.now, ledger=tick.ledger)
+        (together if with_fleet else apart).append(due)
         if launch is not None and due.released_usd:
             left = launch.reserved_usd - due.released_usd
             tick.launches[launch.launch_id] = vary(launch, {"reserved_usd": left})
-    for first in range(0, len(charges), _CHARGES_AT_ONCE):
-        tick.journal.note_bundle(_bundle(charges[first : first + _CHARGES_AT_ONCE]))
+    tick.tally.charged += [(due.worker_write, due) for due in apart]
+    for first in range(0, len(apart), _APART_AT_ONCE):
+        tick.journal.note_bundle(_bundle(apart[first : first + _APART_AT_ONCE]))
+    if together:
+        fleet = charge_together(together, tick.view.backlog, until=tick.now, ledger=tick.ledger)
+        tick.journal.note(*fleet)
+        tick.tally.charged += [(fleet[0], due) for due in together]
     _note_vram(tick)
     _stamp_ends(tick)
 
 
 def _bundle(charges: Sequence[Charge]) -> Bundle:
     return Bundle(
-        together=join_charges(charges),
+        together=charge_apart(charges),
         apart=lambda: [(due.worker_write, *due.writes) for due in charges],
     )
 

@@ -45,7 +45,7 @@ class Journal:
         self._damaged = frozenset(ledger.key(sort) for sort in damaged)
         self._units: list[Unit | Bundle] = []
         #: Units that were dropped, and how often the table refused what a row holds.
-        self.lost = 0
+        self.dropped: list[Unit] = []
         self.refused = 0
 
     @property
@@ -101,7 +101,7 @@ class Journal:
     def _flush_one_by_one(self, units: Sequence[Unit | Bundle]) -> None:
         for unit in (one for each in units for one in _apart(each)):
             if not self._try_alone(unit):
-                self.lost += 1
+                self.dropped.append(unit)
 
     def _try_alone(self, unit: Unit) -> bool:
         kept = tuple(w for w in unit if not (w.is_sum and w.key in self._damaged))

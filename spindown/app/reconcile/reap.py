@@ -150,12 +150,9 @@ def _end(tick: Tick, instance_id: str, *, reason: str, reclaimed: bool) -> None:
         left = launch.reserved_usd - end.charge.released_usd
         tick.launches[launch.launch_id] = replace(launch, reserved_usd=left)
     tick.ended.append(EndingRecord(instance_id=instance_id, reason=end.worker.reason))
-    tally = tick.tally
-    tally.dollars += end.charge.dollars
-    tally.on_demand_dollars += end.charge.on_demand_dollars
-    tally.idle_seconds += end.charge.idle_seconds
+    tick.tally.charged.append((end.writes[0], end.charge))
     if reclaimed and not worker.interruption_counted:
-        tally.interruptions += 1
+        tick.tally.interruptions += 1
         known = tick.unavailable.get(worker.pool)
         memory = remember_interruption(worker, known, tick.now, tick.policy)
         tick.unavailable[worker.pool] = memory

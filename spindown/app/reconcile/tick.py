@@ -1,6 +1,6 @@
 """What one reconcile knows, what it has done so far, and what waits to be written."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -9,8 +9,9 @@ from spindown.app.control import CATALOGUE_FOR, SETTINGS_FOR, ControlPorts, Kind
 from spindown.app.knowledge import read_knowledge
 from spindown.app.ledger import AccountView, Fence, Ledger, LedgerView
 from spindown.app.policy import EffectivePolicy, effective_policy
-from spindown.app.port import JobQueue, LiveEdit
+from spindown.app.port import JobQueue, LiveEdit, Write
 from spindown.app.reconcile.journal import Journal
+from spindown.app.spend import Charge
 from spindown.contract import row as rows
 from spindown.contract.decision import AttemptRecord, EndingRecord
 from spindown.contract.row import BacklogRow, BreakerRow
@@ -36,9 +37,8 @@ CATALOGUE_STALE_AFTER = 12 * CATALOGUE_FOR
 class Tally:
     """Numbers of this tick that no row tells, for its metrics."""
 
-    dollars: float = 0.0
-    on_demand_dollars: float = 0.0
-    idle_seconds: float = 0.0
+    #: What was charged, each with the first write of the unit that does it.
+    charged: list[tuple[Write, Charge]] = field(default_factory=list)
     #: Sort key of a learned quantity -> its samples as this tick leaves them.
     samples: dict[str, tuple[float, ...]] = field(default_factory=dict)
     interruptions: int = 0
@@ -123,6 +123,12 @@ class Tick:
         known = self.view.launches.values()
         earlier = (launch for launch in known if rows.budget_sort(launch.intended_at) != month)
         return whole - sum(launch.reserved_usd for launch in earlier)
+
+    @property
+    def charges(self) -> Sequence[Charge]:
+        """Return what this tick has charged, once it is written: what is lost the next charges."""
+        lost = {id(write) for unit in self.journal.dropped for write in unit}
+        return [due for write, due in self.tally.charged if id(write) not in lost]
 
     @property
     def open_breakers(self) -> Mapping[str, BreakerRow]:

@@ -63,6 +63,10 @@ class BacklogRow:
     reclaims_seen_at: datetime | None = None
     #: When every region was last asked for instances that no row knows.
     swept_at: datetime | None = None
+    #: Up to when every worker has been charged that had been charged before.
+    charged_until: datetime | None = None
+    #: Raised by whoever charges several workers at once, or one without the lock.
+    charges: int = 0
     #: Region -> since EC2 asked there to slow down.
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
 

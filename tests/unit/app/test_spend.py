@@ -9,10 +9,19 @@ from spindown.app.interrupt import react
 from spindown.app.port import Key
 from spindown.contract import row as rows
 from spindown.contract.event import StateChange
-from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort, worker_sort
+from spindown.contract.row import (
+    DEPLOYMENT_PARTITION,
+    budget_sort,
+    worker_sort,
+    workload_partition,
+)
+from spindown.domain.fleet import Worker, WorkerState
+from spindown.error import Unreachable
 from tests.builders import minutes
-from tests.control import REGION, ControlWorld
+from tests.control import REGION, WORKLOAD, ControlWorld, with_policy
+from tests.failure import failing
 
+HOUR = timedelta(hours=1)
 PRICE = 0.20 + 100 * 0.08 / 730 + 0.005
 
 
@@ -48,18 +57,92 @@ def test_a_charge_that_loses_a_race_is_made_by_the_next_tick() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
-
-    def race() -> None:
-        # Another charge moves accrued_until between our read and our write.
-        world.put(rows.worker_sort(worker.instance_id), accrued_until=world.now - minutes(1))
-
-    world.just_before("backlog", race)
-    lost = world.tick(minutes(1))
+    world.run(2)
     before = _day(world).dollars
+
+    # Another charge of the fleet comes between our read and our write.
+    world.just_before("backlog", lambda: world.put(rows.BACKLOG, charges=7))
+    world.tick(minutes(1))
+    lost = _day(world).dollars
     world.tick(minutes(1))
 
-    assert any("lost a race" in note for note in lost.notes) or before == 0
-    assert _day(world).dollars == pytest.approx(PRICE * 2 / 60)
+    assert lost == pytest.approx(before)
+    assert _day(world).dollars == pytest.approx(before + PRICE * 2 / 60)
+    assert sum(world.metrics.values("Spend")) == pytest.approx(_day(world).dollars)
+
+
+def test_between_its_first_charge_and_its_last_a_worker_is_charged_without_a_write_of_its_own() -> (
+    None
+):
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.tick(minutes(1))
+    first = _own_row(world, worker)
+
+    world.run(3)
+
+    assert _own_row(world, worker) == first
+    assert world.view().workers[worker.instance_id].accrued_until == world.now
+    assert _dollars(world) == pytest.approx(PRICE * (world.now - worker.launched_at) / HOUR)
+
+
+def test_a_worker_whose_row_cannot_be_read_for_a_while_is_charged_for_all_of_it() -> None:
+    world = with_policy(max_workers=2)
+    _, bad = _two_at_work(world)
+    world.run(2)
+    sort = rows.worker_sort(bad.instance_id)
+
+    world.put(sort, launched_at="some day")
+    world.run(3)
+    world.put(sort, launched_at=bad.launched_at)
+    world.tick(minutes(1))
+
+    assert _dollars(world) == pytest.approx(PRICE * _lived(world) / HOUR)
+
+
+@pytest.mark.parametrize("call", ["query", "backlog", "transact"])
+def test_an_event_that_ends_a_worker_and_a_tick_charge_no_second_twice(call: str) -> None:
+    world = with_policy(max_workers=2)
+    gone, _ = _two_at_work(world)
+    world.run(2)
+    ended_at = world.now
+    world.compute.power_off(gone.instance_id)
+    event = StateChange(
+        instance_id=gone.instance_id, region=REGION, at=ended_at, state="terminated"
+    )
+    world.clock.advance(minutes(1))
+
+    world.just_before(call, lambda: react(event, world.ports, holder="event"))
+    world.tick()
+    world.tick(minutes(1))
+
+    assert _dollars(world) == pytest.approx(PRICE * _lived(world) / HOUR)
+
+
+@pytest.mark.parametrize("ticks", [0, 2], ids=["never-charged", "charged-before"])
+def test_a_tick_that_charges_while_an_event_ends_a_worker_has_it_look_again(ticks: int) -> None:
+    world = with_policy(max_workers=2)
+    gone, _ = _two_at_work(world)
+    world.run(ticks)
+    world.clock.advance(minutes(1))
+    world.compute.power_off(gone.instance_id)
+    event = StateChange(
+        instance_id=gone.instance_id, region=REGION, at=world.now, state="terminated"
+    )
+
+    def meanwhile() -> None:
+        # EC2 does not tell the tick that the instance is gone.
+        world.interfere = failing(Unreachable("no answer"), "instances", "reclaimed")
+        world.tick()
+        world.interfere = None
+
+    world.just_before("transact", meanwhile)
+    react(event, world.ports, holder="event")
+    world.tick(minutes(1))
+
+    assert world.view().workers[gone.instance_id].ended_at == event.at
+    assert _dollars(world) == pytest.approx(PRICE * _lived(world) / HOUR)
 
 
 def test_an_instance_that_an_event_ends_during_a_tick_is_charged_no_further() -> None:
@@ -163,6 +246,29 @@ def test_a_machine_without_a_gpu_tells_nothing_of_one() -> None:
 
     assert _day(world).gpu_seconds == 0.0
     assert world.metrics.values("GpuPercent") == []
+
+
+def _two_at_work(world: ControlWorld) -> tuple[Worker, Worker]:
+    world.send(1000)
+    world.tick()
+    world.clock.advance(minutes(2))
+    started = world.workers(WorkerState.BOOTING)
+    for worker in started:
+        world.check_in(worker.instance_id)
+        world.claim(worker.instance_id, f"job-{worker.instance_id}")
+    first, second = started
+    return first, second
+
+
+def _lived(world: ControlWorld) -> timedelta:
+    """Return how long all workers have lived together, as their rows tell."""
+    lived = [(w.ended_at or world.now) - w.launched_at for w in world.view().workers.values()]
+    return sum(lived, timedelta(0))
+
+
+def _own_row(world: ControlWorld, worker: Worker) -> dict[str, Any] | None:
+    key = Key(partition=workload_partition(WORKLOAD), sort=worker_sort(worker.instance_id))
+    return world.table.get(key)
 
 
 def _day(world: ControlWorld) -> Any:

@@ -34,8 +34,8 @@ def decide(tick: Tick, choice: Choice, ended_early: str) -> Decision:
     notes = [*tick.notes, *_tight(deadlines, tick.now)]
     if nearest is not None:
         notes.append(f"nearest is {nearest.offer}: {nearest.reason}")
-    if tick.journal.lost:
-        notes.append(f"{tick.journal.lost} writes lost a race; the next tick looks again")
+    if lost := len(tick.journal.dropped):
+        notes.append(f"{lost} writes lost a race; the next tick looks again")
     budget = tick.account.budget_at(tick.now) if tick.account else None
     return Decision(
         workload=tick.workload,

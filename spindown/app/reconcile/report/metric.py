@@ -81,9 +81,9 @@ def _cost(tick: Tick) -> Mapping[str, float]:
     today = tick.view.spend.get(spend_sort(tick.now).removeprefix(SPEND), SpendRow())
     paid = today.boot_seconds + today.busy_seconds + today.idle_seconds
     values: dict[str, float] = {
-        "Spend": tick.tally.dollars,
-        "SpendOnDemand": tick.tally.on_demand_dollars,
-        "IdleSeconds": tick.tally.idle_seconds,
+        "Spend": sum(due.dollars for due in tick.charges),
+        "SpendOnDemand": sum(due.on_demand_dollars for due in tick.charges),
+        "IdleSeconds": sum(due.idle_seconds for due in tick.charges),
         "DollarsPerHour": dollars_per_hour(list(tick.workers.values())),
         "IdleBeyondExpectation": len(_idle_too_long(tick)),
     }
@@ -118,7 +118,8 @@ def _gpu_use(tick: Tick) -> Mapping[str, float]:
 
 def _month(tick: Tick) -> Mapping[str, float]:
     """Return what the deployment spends: now, and in ticks that have read it in the month."""
-    values = {"SpendOfAll": tick.tally.dollars} if tick.tally.dollars else {}
+    charged = sum(due.dollars for due in tick.charges)
+    values = {"SpendOfAll": charged} if charged else {}
     if tick.account is not None:
         row = tick.account.budget_at(tick.now)
         values["SpendOfMonth"] = row.dollars
