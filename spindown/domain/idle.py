@@ -20,6 +20,9 @@ LONGEST_TIMEOUT = timedelta(minutes=30)
 #: Gaps from which their distribution is trusted.
 LEARN_FROM = 5
 
+#: How far a learned timeout may be from the one that workers were told, as a share of it.
+_NEAR = 0.1
+
 #: How long an idle worker polls without a pause, what share of its further idle time it pauses
 #: between polls, and the longest pause, which bounds how late it can notice a message.
 _EAGER_FOR = timedelta(seconds=20)
@@ -44,6 +47,14 @@ def idle_timeout(knowledge: Knowledge, policy: Policy) -> timedelta:
     else:
         best = timedelta(seconds=cheapest_timeout(knowledge.gaps, boot.total_seconds()))
     return min(max(best, SHORTEST_TIMEOUT), LONGEST_TIMEOUT)
+
+
+def is_about(told: timedelta | None, timeout: timedelta) -> bool:
+    """Tell whether a timeout is so near to what workers were told that they need no other.
+
+    Near its best the cost hardly depends on it, and what has been learned moves with every job.
+    """
+    return told is not None and abs(told - timeout) <= told * _NEAR
 
 
 def worth_of_boot(knowledge: Knowledge, policy: Policy) -> timedelta:

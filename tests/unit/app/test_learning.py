@@ -7,6 +7,7 @@ import pytest
 
 from spindown.app.explain.plan import plan
 from spindown.app.knowledge import read_interruption_rate
+from spindown.app.policy import edit_policy
 from spindown.app.work.held import WorkPorts
 from spindown.app.work.policy import read_standing
 from spindown.app.work.progress import Progress, Reporter
@@ -114,3 +115,28 @@ def test_boots_and_gaps_are_learned_and_workers_read_the_idle_timeout_that_follo
     # A gap of a minute is cheaper to wait for than a boot of two.
     standing = read_standing(world.table, WORKLOAD)
     assert standing.idle_timeout == pytest.approx(minutes(1), abs=timedelta(seconds=1))
+
+
+@pytest.mark.parametrize(("gap", "told"), [(63.0, 60.0), (70.0, 70.0)])
+def test_workers_are_told_a_learned_idle_timeout_anew_when_it_has_moved_by_a_tenth(
+    gap: float, told: float
+) -> None:
+    world = with_policy(idle_timeout=None)
+    world.put(BOOT_RATE, samples=(120.0,) * 9)
+    world.put(GAP_RATE, samples=(60.0,) * 9)
+    world.tick()
+
+    world.put(GAP_RATE, samples=(gap,) * 9)
+    world.tick(minutes(1))
+
+    assert read_standing(world.table, WORKLOAD).idle_timeout == timedelta(seconds=told)
+
+
+def test_a_fixed_idle_timeout_is_told_as_it_is_edited() -> None:
+    world = with_policy(idle_timeout=timedelta(seconds=60))
+    world.tick()
+
+    edit_policy(WORKLOAD, {"idle_timeout": "63s"}, settings=world.settings, table=world.table)
+    world.tick(minutes(1))
+
+    assert read_standing(world.table, WORKLOAD).idle_timeout == timedelta(seconds=63)

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from spindown.app.interrupt import react
+from spindown.app.ledger import Ledger
 from spindown.app.port import Key
+from spindown.app.spend import add_to_budget
 from spindown.contract import row as rows
 from spindown.contract.event import StateChange
 from spindown.contract.row import (
@@ -15,9 +17,9 @@ from spindown.contract.row import (
     worker_sort,
     workload_partition,
 )
-from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.error import Unreachable
-from tests.builders import minutes
+from tests.builders import a_launch, a_worker, minutes
 from tests.control import REGION, WORKLOAD, ControlWorld, with_policy
 from tests.failure import failing
 
@@ -208,6 +210,36 @@ def test_a_reservation_is_given_back_as_the_worker_accrues_and_when_it_ends() ->
     assert while_running["committed"] == pytest.approx(reserved)
     assert after["committed"] == pytest.approx(after["dollars"])
     assert after["dollars"] == pytest.approx(_dollars(world))
+
+
+def test_reservations_of_more_launches_than_fit_into_one_charge_are_given_back_in_the_end() -> None:
+    world = ControlWorld()
+    world.tick()
+    launches = [
+        a_launch(
+            f"launch-{n}", state=LaunchState.LAUNCHED, intended_at=world.now, reserved_usd=0.05
+        )
+        for n in range(45)
+    ]
+    workers = [
+        a_worker(f"i-{n}", launch_id=f"launch-{n}", launched_at=world.now, checked_in_at=world.now)
+        for n in range(45)
+    ]
+    ledger = Ledger(world.table, WORKLOAD)
+    for launch, worker in zip(launches, workers, strict=True):
+        ledger.write(ledger.put(rows.launch_sort(launch.launch_id), launch))
+        ledger.write(ledger.put(worker_sort(worker.instance_id), worker))
+    ledger.write(add_to_budget(world.now, {"committed": 45 * 0.05}))
+
+    world.run(3)
+    spent = 45 * workers[0].price_per_hour * 3 / 60
+    while_running = dict(_budget(world))
+    world.run(40)
+
+    assert while_running["dollars"] == pytest.approx(spent)
+    # Of five launches what was given back stands from the first charge on.
+    assert 45 * 0.05 < while_running["committed"] < 45 * 0.05 + 5 * spent / 45
+    assert _budget(world)["committed"] == pytest.approx(_budget(world)["dollars"])
 
 
 def test_counts_what_the_same_hours_would_have_cost_on_demand() -> None:

@@ -10,6 +10,7 @@ from spindown.domain.idle import (
     SHORTEST_TIMEOUT,
     cheapest_timeout,
     idle_timeout,
+    is_about,
     poll_wait,
     worth_of_boot,
 )
@@ -52,6 +53,25 @@ def test_the_worth_of_a_boot_goes_by_what_was_learned() -> None:
     known = Knowledge(boots=(90.0,) * 9, items_per_job=(20.0,) * 9)
 
     assert worth_of_boot(known, policy) == timedelta(seconds=15)
+
+
+@pytest.mark.parametrize(
+    ("told", "learned", "near"),
+    [
+        (None, 40.0, False),
+        (40.0, 40.0, True),
+        (40.0, 44.0, True),
+        (40.0, 44.1, False),
+        (40.0, 36.0, True),
+        (40.0, 35.9, False),
+    ],
+)
+def test_workers_need_no_other_timeout_while_it_is_within_a_tenth(
+    told: float | None, learned: float, near: bool
+) -> None:
+    before = None if told is None else timedelta(seconds=told)
+
+    assert is_about(before, timedelta(seconds=learned)) is near
 
 
 def test_a_fixed_timeout_is_taken_as_it_is() -> None:

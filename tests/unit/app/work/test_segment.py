@@ -10,7 +10,7 @@ from spindown.app.work.held import Finished, Held
 from spindown.contract.job.manifest import Part, encode_manifest, manifest_key
 from spindown.contract.job.result import ItemStatus, part_key
 from spindown.contract.job.segment import PARTS_LISTED_MAX, decode_segment
-from spindown.error import ContractError, LeaseLost
+from spindown.error import ContractError, LeaseLost, Unreachable
 from spindown.memory.interception import PortCall
 from tests.work import WorkWorld, a_portion, a_record, a_seat, items
 
@@ -168,6 +168,26 @@ def test_each_segment_names_the_one_before(begun: tuple[WorkWorld, Held]) -> Non
     first = decode_segment(world.objects.get(listed.before.key).data)
     assert (first.before, first.parts[0].first) == (None, 0)
     assert last.items == held.manifest.parts[0].first
+
+
+def test_the_key_of_a_segment_tells_the_items_that_it_lists(begun: tuple[WorkWorld, Held]) -> None:
+    stems = "jobs/j/parts/00000001-00000000-00000099", "jobs/j/parts/00000001-00000100-00000199"
+    assert segments(begun[0]) == [f"{stem}.segment.json" for stem in stems]
+
+
+def test_sealing_outlasts_some_seconds_in_which_s3_gives_no_answer() -> None:
+    world = WorkWorld()
+    held, left = commit_each(world, world.hold(JOB), PARTS_LISTED_MAX), [4]
+
+    def give_no_answer(call: PortCall) -> None:
+        if call.method == "put" and call.args[0].endswith(".segment.json") and left[0]:
+            left[0] -= 1
+            raise Unreachable("no answer")
+
+    world.before = give_no_answer
+    held = commit_each(world, held, 1)
+    assert (left, len(segments(world))) == ([0], 1)
+    assert held.manifest.next_item == PARTS_LISTED_MAX + 1
 
 
 def test_a_repeated_seal_writes_the_same_bytes() -> None:
