@@ -70,8 +70,10 @@ def _spans(
 ) -> Iterator[tuple[datetime, datetime, timedelta]]:
     """Yield (begin, end, period), newest first: each age at the finest period that is kept."""
     end = until
-    for age, period in _KEPT:
-        begin = max(_floor(now - age + _EDGE, period), _floor(since, period))
+    coarser = [period for _, period in _KEPT[1:]] + [_KEPT[-1][1]]
+    for (age, period), next_period in zip(_KEPT, coarser, strict=True):
+        # Where two periods meet a whole one of the coarser ends: half of it would be read twice.
+        begin = max(_ceil(now - age + _EDGE, next_period), _floor(since, period))
         if begin < end:
             yield begin, end, period
             end = begin
@@ -81,3 +83,9 @@ def _floor(at: datetime, period: timedelta) -> datetime:
     """Return the begin of the period that an instant falls into."""
     past = timedelta(seconds=at.timestamp() % period.total_seconds())
     return at - past
+
+
+def _ceil(at: datetime, period: timedelta) -> datetime:
+    """Return the end of the period that an instant falls into; a begin of one is itself."""
+    begin = _floor(at, period)
+    return at if begin == at else begin + period

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import boto3
@@ -127,3 +128,30 @@ def test_reads_each_age_at_the_period_that_cloudwatch_still_keeps(
     assert spans[0] == (NOW - 15 * DAY + hour, NOW, 60)
     assert spans[-2] == (NOW - 63 * DAY + hour, NOW - 15 * DAY + hour, 300)
     assert spans[-1] == (NOW - 80 * DAY, NOW - 63 * DAY + hour, 3600)
+
+
+def test_no_message_is_counted_at_two_periods_where_these_meet(session: boto3.Session) -> None:
+    odd = NOW + timedelta(minutes=17, seconds=23)
+    client = session.client("cloudwatch")
+    asked: list[Mapping[str, Any]] = []
+    with Stubber(client) as stub:
+        client.meta.events.register(
+            "provide-client-params.cloudwatch.GetMetricData",
+            lambda params, **_: asked.append(params),
+        )
+        for _ in range(3):
+            stub.add_response("get_metric_data", _answer())
+        history = CloudWatchTrafficHistory(client, MemoryClock(odd))
+        history.sent("odd", since=odd - 80 * DAY, until=odd + timedelta(seconds=37))
+
+    spans = [
+        (call["StartTime"], call["EndTime"], call["MetricDataQueries"][0]["MetricStat"]["Period"])
+        for call in asked
+    ]
+    for (begin, _, _), (_, end, period) in pairwise(spans):
+        assert begin == end
+        assert end.timestamp() % period == 0
+    minutes, fives, _ = (begin for begin, _, _ in spans)
+    hour = timedelta(hours=1)
+    assert 15 * DAY - 2 * hour <= odd - minutes <= 15 * DAY - hour
+    assert 63 * DAY - 2 * hour <= odd - fives <= 63 * DAY - hour

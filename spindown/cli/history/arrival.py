@@ -22,6 +22,8 @@ _HOUR = timedelta(hours=1)
 _COLUMNS = ("timestamp", "items", "item_seconds")
 #: Of one job: `max_items_per_job` allows no more either, and a message has no room for them.
 _ITEMS_AT_MOST = 100_000
+#: Seconds on the reference GPU: a job of more than thirty years has a wrong number in it.
+_WORK_AT_MOST = 1e9
 #: Longer traffic has a wrong time in it, or would be simulated for hours.
 _DAYS_AT_MOST = 731
 
@@ -57,7 +59,8 @@ def keep_last(traffic: Traffic, days: float) -> Traffic:
     begin = traffic.length - days * DAY
     if begin <= 0.0:
         return traffic
-    left_out = f"of {traffic.length / DAY:.3g} days of history the last {days:g} are used"
+    whole = f"{traffic.length / DAY:,.1f}".removesuffix(".0")
+    left_out = f"of {whole} days of history the last {days:g} are used"
     return replace(
         traffic,
         arrivals=tuple(replace(x, at=x.at - begin) for x in traffic.arrivals if x.at >= begin),
@@ -139,13 +142,8 @@ def read_arrivals(path: Path, shape: JobShape) -> Traffic:
             raise row.bad("timestamp", "sort the file by time, oldest first")
         instants.append(at)
     start = instants[0].replace(minute=0, second=0, microsecond=0)
-    usual = max(1, round(shape.items))
     arrivals = tuple(
-        Arrival(
-            at=(at - start).total_seconds(),
-            items=_items(row) or usual,
-            item_seconds=row.optional_amount("item_seconds") or shape.item_seconds,
-        )
+        _arrival(row, (at - start).total_seconds(), shape)
         for at, row in zip(instants, rows, strict=True)
     )
     return Traffic(
@@ -156,6 +154,14 @@ def read_arrivals(path: Path, shape: JobShape) -> Traffic:
         is_dated=True,
         notes=(*_assumed(rows, shape), *_unread(rows)),
     )
+
+
+def _arrival(row: Row, at: float, shape: JobShape) -> Arrival:
+    items = _items(row) or max(1, round(shape.items))
+    seconds = row.optional_amount("item_seconds") or shape.item_seconds
+    if items * seconds > _WORK_AT_MOST:
+        raise row.bad("item_seconds", f"write at most {_WORK_AT_MOST / items:,.0f} s an item")
+    return Arrival(at=at, items=items, item_seconds=seconds)
 
 
 def _items(row: Row) -> int | None:

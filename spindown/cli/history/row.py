@@ -4,6 +4,7 @@ import csv
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,10 @@ from spindown.error import BadInput
 ROWS_AT_MOST = 2_000_000
 #: From here on a number of seconds since 1970 is one of milliseconds: in seconds, year 5138.
 _MILLISECONDS_FROM = 1e11
+#: No traffic is older or newer: 20260131093000 is no number of milliseconds, 9999-12-31 no date.
+_YEARS = range(1900, 2200)
+#: Digits of a date of ISO 8601 without hyphens; as seconds it would lie in 1970.
+_DATE_DIGITS = 8
 #: Characters of a line in a complaint.
 _SHOWN = 60
 _LINES_SUFFIXES = {".jsonl", ".ndjson"}
@@ -36,14 +41,12 @@ class Row:
         if isinstance(value, bool):
             raise self._no_time(column, value)
         try:
-            seconds = float(value)
-        except (TypeError, ValueError):
-            return self._parse_iso(column, value)
-        seconds /= 1000.0 if abs(seconds) >= _MILLISECONDS_FROM else 1.0
-        try:
-            return datetime.fromtimestamp(seconds, UTC)
+            at = _to_instant(value)
         except (OverflowError, ValueError, OSError) as exc:
             raise self._no_time(column, value) from exc
+        if at.year not in _YEARS:
+            raise self._no_time(column, value)
+        return at
 
     def count(self, column: str) -> int | None:
         """Return a whole number from 1; None: the cell is empty or not there."""
@@ -60,7 +63,7 @@ class Row:
         try:
             # For Python true is 1; whoever wrote it meant no number.
             amount = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             amount = math.nan
         if not math.isfinite(amount) or amount <= 0.0:
             raise self.bad(column, "write a number above 0")
@@ -88,16 +91,29 @@ class Row:
             raise self.bad(column, "give every row a value")
         return self.cells[column]
 
-    def _parse_iso(self, column: str, value: Any) -> datetime:
-        try:
-            at = datetime.fromisoformat(str(value).strip())
-        except ValueError as exc:
-            raise self._no_time(column, value) from exc
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-
     def _no_time(self, column: str, value: Any) -> BadInput:
         mend = "write it as 2026-01-31T09:30:00Z, or as seconds since 1970"
         return BadInput(f"{self.place}, {column}", value, mend)
+
+
+def _to_instant(value: Any) -> datetime:
+    """Return a point in time; raises OverflowError, ValueError or OSError if it is none."""
+    text = str(value).strip()
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        return _parse_iso(text)
+    if isinstance(value, str) and text.isdigit() and len(text) == _DATE_DIGITS:
+        with suppress(ValueError):
+            return _parse_iso(text)
+    return datetime.fromtimestamp(
+        seconds / (1000.0 if abs(seconds) >= _MILLISECONDS_FROM else 1.0), UTC
+    )
+
+
+def _parse_iso(text: str) -> datetime:
+    at = datetime.fromisoformat(text)
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
 def read_rows(
@@ -162,6 +178,10 @@ def _csv_rows(
         if header and missing:
             mend = f"name the column {missing[0]} in its first line"
             raise BadInput(f"{path.name} header", _cut(",".join(header)), mend)
+        twice = [name for number, name in enumerate(header) if name and name in header[:number]]
+        if twice:
+            mend = f"name the column {twice[0]} once"
+            raise BadInput(f"{path.name} header", _cut(",".join(header)), mend)
         for cells in reader:
             place = f"{path.name} line {reader.line_num}"
             if len(cells) > len(header):
@@ -180,7 +200,7 @@ def _json_rows(path: Path, lines: Iterable[str]) -> Iterator[Row]:
         place = f"{path.name} line {number}"
         try:
             cells = json.loads(line)
-        except ValueError:
+        except (RecursionError, ValueError):
             cells = None
         if not isinstance(cells, dict):
             raise BadInput(place, _cut(line.strip()), "write one JSON object a line")
@@ -191,7 +211,7 @@ def _listed_rows(path: Path, text: str) -> Iterator[Row]:
     mend = "make it a list of JSON objects; one object a line goes into a file NAME.jsonl"
     try:
         told = json.loads(text) if text.strip() else []
-    except ValueError as exc:
+    except (RecursionError, ValueError) as exc:
         raise BadInput(path.name, str(exc), mend) from exc
     if isinstance(told, dict):
         lists = [value for value in told.values() if isinstance(value, list)]

@@ -64,6 +64,13 @@ def test_a_row_is_a_job_and_what_it_does_not_say_is_assumed(
     assert (traffic.length, traffic.items, traffic.is_dated) == (7200.0, 50, True)
 
 
+def test_a_date_without_hyphens_is_that_day_and_no_second_of_1970(tmp_path: Path) -> None:
+    traffic = read_arrivals(a_file(tmp_path, "timestamp\n20260601\n20260602\n"), SHAPE)
+
+    assert traffic.start == MONDAY
+    assert [arrival.at for arrival in traffic.arrivals] == [0.0, 86_400.0]
+
+
 def test_columns_that_are_missing_are_said_to_be_assumed(tmp_path: Path) -> None:
     traffic = read_arrivals(a_file(tmp_path, "timestamp\n1780306200\n"), SHAPE)
 
@@ -99,6 +106,27 @@ def test_columns_that_are_missing_are_said_to_be_assumed(tmp_path: Path) -> None
         pytest.param("timestamp\n1,2\n", "line 2 is '1,2': give it 1 cell as", id="too many cells"),
         pytest.param('timestamp\n"1\n', "line 2", id="an open quote"),
         pytest.param("timestamp,items\n1,100001\n", "items is '100001': write at most", id="huge"),
+        pytest.param(
+            "timestamp,items,item_seconds\n1,20,1e300\n",
+            "item_seconds is '1e300': write at most 50,000,000 s an item",
+            id="an item that never ends",
+        ),
+        pytest.param(
+            "timestamp\n0001-01-01T00:00:00Z\n", "line 2, timestamp is '0001", id="no time yet"
+        ),
+        pytest.param(
+            "timestamp\n0001-01-01T00:00:00+05:00\n", "write it as", id="before the calendar"
+        ),
+        pytest.param("timestamp\n9999-12-31T23:59:59Z\n", "line 2, timestamp is '9999", id="never"),
+        pytest.param(
+            "timestamp\n9999-12-31T23:59:59-05:00\n", "write it as", id="after the calendar"
+        ),
+        pytest.param(
+            "timestamp\n20260601093000\n", "is '20260601093000': write it as", id="no hyphens"
+        ),
+        pytest.param(
+            "timestamp,items,timestamp\n1,2,3\n", "name the column timestamp once", id="twice"
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
@@ -147,6 +175,13 @@ def test_a_list_in_json_is_read_entry_by_entry(tmp_path: Path, text: str) -> Non
         pytest.param(
             '[{"timestamp": 1, "items": true}]', "items is True: write a number", id="no number"
         ),
+        pytest.param(
+            f'[{{"timestamp": {10**400}}}]', "0...: write it as 2026", id="a number of 400 digits"
+        ),
+        pytest.param(
+            f'[{{"timestamp": 1, "items": {10**400}}}]', "0...: write a number", id="as many items"
+        ),
+        pytest.param("[" * 100_000, "t.json is 'maximum recursion", id="lists without end"),
     ],
 )
 def test_json_that_is_wrong_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
@@ -163,10 +198,12 @@ def test_traffic_over_years_has_a_wrong_time_in_it(tmp_path: Path) -> None:
 
     with pytest.raises(BadInput, match="is '2026-06-01 to 2032-10-02': mend the times"):
         check_span(years)
-    check_span(keep_last(years, 700.0))
+    last = keep_last(years, 700.0)
+    check_span(last)
+    assert last.notes[0] == "of 2,314.9 days of history the last 700 are used"
 
 
-@pytest.mark.parametrize("line", ["[1]", "{", "7"])
+@pytest.mark.parametrize("line", ["[1]", "{", "7", "[" * 100_000])
 def test_a_line_that_is_no_json_object_is_named(tmp_path: Path, line: str) -> None:
     with pytest.raises(BadInput, match=r"t\.jsonl line 1 is .*: write one JSON object a line"):
         read_arrivals(a_file(tmp_path, f"{line}\n", "t.jsonl"), SHAPE)
