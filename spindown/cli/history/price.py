@@ -1,7 +1,7 @@
 """Where a market comes from: a file of spot prices, EC2's own history, or a made-up one."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,7 +10,7 @@ from statistics import median
 from spindown.app.port import Market, PriceHistory
 from spindown.cli.history.arrival import Traffic
 from spindown.cli.history.hardware import find_type
-from spindown.cli.history.row import read_rows
+from spindown.cli.history.row import Row, read_rows
 from spindown.config.form import REGION_NAME
 from spindown.domain.learning.prior import relative_throughput
 from spindown.domain.offer import InstanceType, Requirements, SpotPrice, slot_count
@@ -121,31 +121,44 @@ def read_prices(path: Path, traffic: Traffic, buyer: Buyer) -> Prices:
         columns=("timestamp", "zone", "type", "price"),
         aliases=_AWS_NAMES,
     )
-    spot: list[SpotPrice] = []
-    on_demand: dict[tuple[str, str], float] = {}
-    for row in rows:
-        if row.cells.get("ProductDescription") not in {None, "", *_PRODUCTS}:
-            continue
-        at, zone, name = row.instant("timestamp"), row.text("zone"), row.text("type")
-        price = row.amount("price")
-        if not zone[-1:].isalpha():
-            on_demand[zone, name] = price
-        else:
-            spot.append(SpotPrice(instance_type=name, zone=zone, price=price, seen_at=at))
-    if not spot:
-        raise BadInput("--prices", str(path), "give it rows whose zone is one, such as us-east-1a")
+    spot, on_demand = _split(rows, path)
     names = {seen.instance_type for seen in spot}
     known = {name: kind for name in names if (kind := find_type(name)) is not None}
     types = {name: kind for name, kind in known.items() if _fits(kind, buyer)}
-    found = _Found(spot=spot, on_demand=on_demand, types=types)
-    listings, notes = _list(found, traffic, buyer)
+    fitting = [seen for seen in spot if seen.instance_type in types]
+    found = _Found(spot=fitting, on_demand=on_demand, types=types)
+    listings, notes = _list(found, traffic, buyer) if fitting else ((), [])
     if not listings:
-        mend = "give it GPU types that [workload.NAME.requirements] allow"
-        raise BadInput("--prices", str(path), mend)
+        mend = "give it GPU types that [workload.NAME.requirements] allow, not"
+        raise BadInput("--prices", str(path), f"{mend} {_few(names)} alone")
     if names - known.keys():
         unknown = _few(names - known.keys())
         notes.append(f"{unknown}: left out, since Spindown knows no such GPU type")
     return Prices(source=str(path), listings=listings, notes=tuple(notes))
+
+
+def _split(rows: Sequence[Row], path: Path) -> tuple[list[SpotPrice], dict[tuple[str, str], float]]:
+    """Return the changes of spot prices, and the newest on-demand price by (region, type)."""
+    spot: list[SpotPrice] = []
+    on_demand: dict[tuple[str, str], tuple[datetime, float]] = {}
+    others: set[str] = set()
+    for row in rows:
+        product = row.cells.get("ProductDescription")
+        if product not in {None, "", *_PRODUCTS}:
+            others.add(str(product))
+            continue
+        at, zone, name = row.instant("timestamp"), row.text("zone"), row.text("type")
+        price = row.amount("price")
+        if zone[-1:].isalpha():
+            spot.append(SpotPrice(instance_type=name, zone=zone, price=price, seen_at=at))
+        elif (zone, name) not in on_demand or on_demand[zone, name][0] <= at:
+            on_demand[zone, name] = at, price
+    if not spot:
+        mend = "give it rows whose zone is one, such as us-east-1a"
+        if others:
+            mend = f"give it rows of Linux/UNIX, not of {_few(others)} alone"
+        raise BadInput("--prices", str(path), mend)
+    return spot, {key: price for key, (_, price) in on_demand.items()}
 
 
 def read_live(
@@ -187,7 +200,7 @@ def read_live(
     where = ", ".join(sorted(zone for names in zones.values() for zone in names))
     if not spot:
         raise BadInput("--prices live", where, "loosen [workload.NAME.requirements]")
-    found = _Found(spot=spot, on_demand=on_demand, types=types)
+    found = _Found(spot=spot, on_demand=on_demand, types=types, known_to=now)
     listings, notes = _list(found, traffic, buyer)
     return Prices(source=f"EC2's prices in {where}", listings=listings, notes=tuple(notes))
 
@@ -204,16 +217,17 @@ class _Found:
     #: (region, type) -> USD per hour.
     on_demand: Mapping[tuple[str, str], float]
     types: Mapping[str, InstanceType]
+    #: Until when no change is missing; None: the last that was seen.
+    known_to: datetime | None = None
 
 
 def _list(found: _Found, traffic: Traffic, buyer: Buyer) -> tuple[tuple[Listing, ...], list[str]]:
     """Return what is sold, and what was assumed."""
-    begin, notes = _begin(found.spot, traffic)
+    begin, notes = _begin(found, traffic)
     moves: dict[tuple[str, str], dict[str, list[SpotPrice]]] = {}
     for seen in found.spot:
-        if seen.instance_type in found.types:
-            key = (_region(seen.zone), seen.instance_type)
-            moves.setdefault(key, {}).setdefault(seen.zone, []).append(seen)
+        key = (_region(seen.zone), seen.instance_type)
+        moves.setdefault(key, {}).setdefault(seen.zone, []).append(seen)
     estimated: list[str] = []
     listings = []
     for (region, name), zones in sorted(moves.items()):
@@ -246,13 +260,32 @@ def _list(found: _Found, traffic: Traffic, buyer: Buyer) -> tuple[tuple[Listing,
     return tuple(listings), notes
 
 
-def _begin(spot: Sequence[SpotPrice], traffic: Traffic) -> tuple[datetime, list[str]]:
+def _begin(found: _Found, traffic: Traffic) -> tuple[datetime, list[str]]:
     """Return the instant at which a simulation begins in the time of the prices."""
-    first, last = min(seen.seen_at for seen in spot), max(seen.seen_at for seen in spot)
+    times = [seen.seen_at for seen in found.spot]
+    first, last = min(times), max(times)
+    begin, notes = first, [f"prices of {first:%Y-%m-%d} to {last:%Y-%m-%d} begin with the traffic"]
     # By days: a price of the morning is still in force when jobs come at noon.
     if traffic.is_dated and first.date() <= traffic.end.date() and last >= _midnight(traffic.start):
-        return traffic.start, []
-    return first, [f"prices of {first:%Y-%m-%d} to {last:%Y-%m-%d} begin with the traffic"]
+        begin, notes = traffic.start, []
+    known_to = max(found.known_to or last, last)
+    end = begin + timedelta(seconds=traffic.length)
+    return begin, [*notes, *_uncovered(first - begin, end - known_to, first, known_to)]
+
+
+def _uncovered(
+    before: timedelta, after: timedelta, first: datetime, last: datetime
+) -> Iterator[str]:
+    """Say how much of the traffic has no price of its own, from a day on."""
+    for length, which, known, at in (
+        (before, "first", "from", first),
+        (after, "last", "to", last),
+    ):
+        days = length.total_seconds() / DAY
+        if days > 1.0:
+            told = f"{days:,.1f}".removesuffix(".0")
+            held = f"the {which} {told} days of the traffic have the {which} price of each pool"
+            yield f"{held}, known {known} {at:%Y-%m-%d}"
 
 
 def _midnight(at: datetime) -> datetime:

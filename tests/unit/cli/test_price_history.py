@@ -98,6 +98,51 @@ def test_prices_of_other_days_begin_with_the_traffic(tmp_path: Path, traffic: Tr
     assert prices.notes[0] == "prices of 2026-05-31 to 2026-06-01 begin with the traffic"
 
 
+def test_prices_of_types_that_do_not_fit_say_nothing_of_when_a_market_begins(
+    tmp_path: Path,
+) -> None:
+    early = PRICES + "2025-01-01T00:00:00Z,us-east-1a,m5.large,0.05\n"
+    prices = read_prices(a_file(tmp_path, early, "p.csv"), a_traffic(is_dated=False), BUYER)
+
+    assert prices.listings[1].zones["us-east-1a"].spot == ((0.0, 0.40), (108_000.0, 0.45))
+    assert prices.notes[0] == "prices of 2026-05-31 to 2026-06-01 begin with the traffic"
+
+
+def test_days_without_a_price_are_told(tmp_path: Path) -> None:
+    path = a_file(tmp_path, PRICES, "p.csv")
+    within = a_traffic(start=MONDAY - timedelta(days=10), hours=20 * 24)
+
+    assert read_prices(path, within, BUYER).notes[:2] == (
+        "the first 9 days of the traffic have the first price of each pool, known from 2026-05-31",
+        "the last 9.5 days of the traffic have the last price of each pool, known to 2026-06-01",
+    )
+    assert read_prices(path, a_traffic(is_dated=False, hours=96), BUYER).notes[:2] == (
+        "prices of 2026-05-31 to 2026-06-01 begin with the traffic",
+        "the last 2.5 days of the traffic have the last price of each pool, known to 2026-06-01",
+    )
+
+
+def test_live_prices_are_known_to_this_moment_even_if_none_has_moved_for_days() -> None:
+    clock = MemoryClock(MONDAY - timedelta(days=9))
+    market = MemoryMarket(clock)
+    zones = ["us-east-1a"]
+    market.offer(a_type("g5.xlarge"), region="us-east-1", zones=zones, on_demand=1.0, spot=0.4)
+    clock.advance(timedelta(days=9))
+    traffic = a_traffic(start=MONDAY - timedelta(days=14), hours=14 * 24)
+    prices = read_live(market, market, {"us-east-1": zones}, traffic, BUYER, now=MONDAY)
+
+    assert [note for note in prices.notes if "price of each pool" in note] == [
+        "the first 5 days of the traffic have the first price of each pool, known from 2026-05-23"
+    ]
+
+
+def test_of_two_on_demand_prices_the_newer_holds_in_any_order(tmp_path: Path) -> None:
+    older = PRICES + "2026-05-01T00:00:00Z,us-east-1,g5.xlarge,2.0\n"
+    prices = read_prices(a_file(tmp_path, older, "p.csv"), a_traffic(), BUYER)
+
+    assert prices.listings[1].on_demand == 1.006
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -114,8 +159,13 @@ def test_prices_of_other_days_begin_with_the_traffic(tmp_path: Path, traffic: Tr
         ),
         pytest.param(
             "timestamp,zone,type,price\n1,us-east-1a,m5.large,0.05\n",
-            "give it GPU types that [workload.NAME.requirements] allow",
+            "give it GPU types that [workload.NAME.requirements] allow, not m5.large alone",
             id="no GPU",
+        ),
+        pytest.param(
+            "timestamp,zone,type,price,ProductDescription\n1,us-east-1a,g5.xlarge,1,Windows\n",
+            "give it rows of Linux/UNIX, not of Windows alone",
+            id="no Linux",
         ),
     ],
 )
