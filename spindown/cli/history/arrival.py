@@ -24,6 +24,8 @@ _COLUMNS = ("timestamp", "items", "item_seconds")
 _ITEMS_AT_MOST = 100_000
 #: Seconds on the reference GPU: a job of more than thirty years has a wrong number in it.
 _WORK_AT_MOST = 1e9
+#: Shorter traffic is told to a part of a day.
+_MANY_DAYS = 100.0
 #: Longer traffic has a wrong time in it, or would be simulated for hours.
 _DAYS_AT_MOST = 731
 
@@ -59,8 +61,9 @@ def keep_last(traffic: Traffic, days: float) -> Traffic:
     begin = traffic.length - days * DAY
     if begin <= 0.0:
         return traffic
-    whole = f"{traffic.length / DAY:,.1f}".removesuffix(".0")
-    left_out = f"of {whole} days of history the last {days:g} are used"
+    whole = traffic.length / DAY
+    told = f"{whole:,.0f}" if whole >= _MANY_DAYS else f"{whole:.3g}"
+    left_out = f"of {told} days of history the last {days:g} are used"
     return replace(
         traffic,
         arrivals=tuple(replace(x, at=x.at - begin) for x in traffic.arrivals if x.at >= begin),

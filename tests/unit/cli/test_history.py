@@ -200,7 +200,7 @@ def test_traffic_over_years_has_a_wrong_time_in_it(tmp_path: Path) -> None:
         check_span(years)
     last = keep_last(years, 700.0)
     check_span(last)
-    assert last.notes[0] == "of 2,314.9 days of history the last 700 are used"
+    assert last.notes[0] == "of 2,315 days of history the last 700 are used"
 
 
 @pytest.mark.parametrize("line", ["[1]", "{", "7", "[" * 100_000])

@@ -17,6 +17,7 @@ from spindown.cli.simulate.contest import (
     ours,
     run_contest,
 )
+from spindown.cli.simulate.page.canvas import check_page
 from spindown.cli.simulate.page.series import bin_samples, busiest_day
 from spindown.cli.simulate.table import (
     format_days,
@@ -181,6 +182,11 @@ def test_figures_are_told_though_the_page_cannot_be_written(
             id="no job",
         ),
         pytest.param(["--html", "no/page.html"], "--html is 'no/page.html': name a", id="folder"),
+        pytest.param(
+            ["--html", "/proc/page.html"],
+            "--html is '/proc/page.html': name a file that can be written (No such file",
+            id="a folder that takes no file",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(
@@ -193,6 +199,13 @@ def test_a_mistake_is_one_sentence(
     assert (ended.value.code, told.out) == (1, "")
     assert told.err.startswith(f"spindown: {said}")
     assert told.err.count("\n") == 1
+
+
+def test_nothing_is_left_of_the_look_whether_a_page_could_be_written(directory: Path) -> None:
+    before = sorted(directory.iterdir())
+    check_page(directory / "page.html")
+
+    assert sorted(directory.iterdir()) == before
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,15 @@ Colours are Okabe and Ito's, which people with any kind of colour blindness can 
 they differ in lightness, so that they survive a grey printer.
 """
 
+import errno
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from spindown.error import BadInput
@@ -60,13 +63,28 @@ def check_page(path: Path) -> None:
     """Refuse a page before the long work for it that could not be written after it.
 
     Raises:
-        BadInput: there is no such folder, or the library that plots is not installed.
+        BadInput: there is no such folder, it takes no file, or the library that plots is not
+            installed.
     """
     if not path.parent.is_dir() or path.is_dir():
         raise BadInput("--html", str(path), "name a file in a folder that there is")
+    try:
+        _check_writable(path)
+    except OSError as exc:
+        mend = f"name a file that can be written ({exc.strerror})"
+        raise BadInput("--html", str(path), mend) from exc
     if find_spec("matplotlib") is None:
         mend = "install what plots it with: pip install 'spindown[plot]'"
         raise BadInput("--html", str(path), mend)
+
+
+def _check_writable(path: Path) -> None:
+    """Raise OSError if a file cannot be written; leaves nothing behind."""
+    if not path.exists():
+        with TemporaryFile(dir=path.parent):
+            return
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 @contextmanager
