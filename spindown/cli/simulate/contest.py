@@ -112,7 +112,11 @@ def baselines(asked: str, policy: Policy) -> list[Contestant]:
 
 
 def frontier(policy: Policy) -> list[Contestant]:
-    """Return the policy under promises from minutes to more than an hour."""
+    """Return the policy under promises from minutes to more than an hour.
+
+    Those that its deadline contradicts are left out: `policy set` would refuse them.
+    """
+    most = None if policy.finish_within is None else policy.finish_within - policy.boot_estimate
     return [
         Contestant(
             name=f"start {start} min, drain {drain} min",
@@ -125,6 +129,7 @@ def frontier(policy: Policy) -> list[Contestant]:
             ),
         )
         for start, drain in _PATIENCE_MINUTES
+        if most is None or timedelta(minutes=start) < most
     ]
 
 

@@ -4,10 +4,12 @@ import multiprocessing
 import os
 import signal
 import time
+from datetime import timedelta
 
 import pytest
 
 from spindown.cli.simulate.contest import baselines, frontier, ours, run_contest
+from spindown.config.check import check_policy
 from spindown.domain.policy import Policy
 from tests.local.waiting import until
 from tests.simulator.scene import HOUR, a_scenario, an_arrival
@@ -50,3 +52,11 @@ def test_a_ctrl_c_ends_all_simulations_at_once() -> None:
     assert time.monotonic() - began[0] < 20.0
     # They are dead; the pool's own thread may still be taking note of it.
     assert until(lambda: not multiprocessing.active_children())
+
+
+def test_no_promise_is_tried_that_the_deadline_of_the_policy_contradicts() -> None:
+    policy = Policy(finish_within=timedelta(minutes=20), boot_estimate=timedelta(minutes=3))
+    starts = [one.policy.start_within for one in frontier(policy)]
+
+    assert starts == [timedelta(minutes=minutes) for minutes in (1, 2, 4, 10)]
+    assert all(check_policy(one.policy) for one in frontier(policy))

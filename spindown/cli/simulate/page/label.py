@@ -1,5 +1,6 @@
 """Write names beside their points, where they cover neither each other nor a point."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -43,24 +44,25 @@ class Label:
 def write_labels(
     axes: "Axes", labels: Sequence[Label], obstacles: Sequence[tuple[float, float]]
 ) -> None:
-    """Write labels, the first first; one that has no free place takes its usual one.
+    """Write labels, the first first; one without a free place takes where it covers least.
+
+    A name on a name is worst: neither can be read.
 
     Args:
         axes: drawn already, so that texts have sizes.
         labels: what to write.
         obstacles: other points that no name may cover.
     """
-    taken = [_around(axes, point) for point in (*obstacles, *(label.point for label in labels))]
-    taken += [_box(text) for text in axes.texts]
+    points = [_around(axes, point) for point in (*obstacles, *(label.point for label in labels))]
+    words = [_box(text) for text in axes.texts]
     frame = tuple(axes.bbox.extents)
     for label in labels:
         tried = [_write(axes, label, place) for place in range(len(_PLACES))]
-        free = [text for text in tried if _is_free(_box(text), taken, frame)]
-        kept = free[0] if free else tried[0]
+        kept = min(tried, key=lambda text: _covered(_box(text), words, points, frame))
         for text in tried:
             if text is not kept:
                 text.remove()
-        taken.append(_box(kept))
+        words.append(_box(kept))
 
 
 def _write(axes: "Axes", label: Label, place: int) -> "Annotation":
@@ -88,10 +90,24 @@ def _box(text: object) -> Box:
     return tuple(text.get_window_extent().extents)  # type: ignore[attr-defined]
 
 
-def _is_free(box: Box, taken: Sequence[Box], frame: Box) -> bool:
-    left, low, right, high = box
-    is_inside = left >= frame[0] and low >= frame[1] and right <= frame[2] and high <= frame[3]
-    return is_inside and all(
-        right <= other[0] or left >= other[2] or high <= other[1] or low >= other[3]
-        for other in taken
+def _covered(
+    box: Box, words: Sequence[Box], points: Sequence[Box], frame: Box
+) -> tuple[int, int, int]:
+    """Return what a name would have outside the frame, on names and on points: square pixels."""
+    # To whole pixels: what is left of rounding is no reason.
+    return (
+        round(_area(box) - _common(box, frame)),
+        round(math.fsum(_common(box, other) for other in words)),
+        round(math.fsum(_common(box, other) for other in points)),
     )
+
+
+def _area(box: Box) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _common(one: Box, other: Box) -> float:
+    """Return the area that two boxes share."""
+    across = min(one[2], other[2]) - max(one[0], other[0])
+    up = min(one[3], other[3]) - max(one[1], other[1])
+    return max(across, 0.0) * max(up, 0.0)
