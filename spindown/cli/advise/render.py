@@ -76,9 +76,10 @@ def _outcome(advice: Advice) -> Iterator[Text]:
         if keeps_promise(advice.present.result, advice.promise):
             said = "Nothing that was tried costs at least 1 % less within the promise."
         elif undone(advice.present.result):
+            overtime = format_days(advice.gathered.scenario.overtime)
             said = (
-                "Nothing that was tried does all of the work in time; see max_workers, "
-                "max_price_per_hour, max_dollars_per_hour and the budget."
+                f"Nothing that was tried does all of the work until {overtime} after the traffic; "
+                "see max_workers, max_price_per_hour, max_dollars_per_hour and the budget."
             )
         else:
             said = "Nothing that was tried keeps the promise; see warm_workers and max_workers."

@@ -11,6 +11,7 @@ from spindown.cli.simulate.contest import Outcome, Role
 from spindown.domain.offer import HOURS_PER_MONTH, extra_price_per_hour
 from spindown.simulator import SimResult, SimScenario, bound
 from spindown.simulator.bound.supply import Track
+from spindown.simulator.scenario import DAY
 
 _HOUR = 3600.0
 #: Start delays whose bounds make the curve, seconds.
@@ -104,14 +105,16 @@ def at_their_speed(story: Story) -> tuple[list[tuple[str, float]], list[str]]:
 
 
 def say_obstacle(story: Story) -> str:
-    """Say what keeps this policy from doing all of the work, as far as its settings tell; or ""."""
+    """Say what keeps this policy from doing all of the work, as far as can be told; or ""."""
     policy, scenario = story.outcomes[0].contestant.policy, story.gathered.scenario
     if policy.max_workers < 1:
         return "Nothing is launched with max_workers = 0."
     ceiling = policy.max_price_per_hour - extra_price_per_hour(scenario.root_volume_gib)
     since = _too_dear_since(scenario, ceiling)
     if since is None:
-        return ""
+        is_cut_off = story.ours.seconds >= scenario.length + scenario.overtime
+        days = f"{scenario.overtime / DAY:g} days"
+        return f"The simulation ends {days} after the traffic." if is_cut_off else ""
     when = f" from {scenario.start + timedelta(seconds=since):%d %b %H:%M} on" if since else ""
     most = f"${policy.max_price_per_hour:,.2f}"
     return f"Nothing on sale costs max_price_per_hour = {most} or less{when}."

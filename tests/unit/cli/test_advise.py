@@ -136,7 +136,7 @@ def test_settings_that_leave_work_undone_are_no_yardstick(
     assert re.search(r"^Now +\$0\.00 a month, 6 of 6 jobs left undone$", text, re.MULTILINE)
     assert not re.search(r"inf|nan", text.replace("Nothing", ""))
     if advised is None:
-        assert "Nothing that was tried does all of the work in time; see max_workers," in text
+        assert "does all of the work until 4 days after the traffic; see max_workers," in text
         assert told["when_not"] == []
     else:
         assert told["advised"]["settings"]["max_price_per_hour"] == advised

@@ -32,7 +32,7 @@ from spindown.domain.policy import Policy
 from spindown.simulator import simulate
 from spindown.simulator.result import CAUSES
 from spindown.simulator.scenario import Steps
-from tests.simulator.scene import HOUR, a_listing, a_scenario, a_zone
+from tests.simulator.scene import DAY, HOUR, a_listing, a_scenario, a_zone
 
 
 def a_story(*points: tuple[Role, float, float]) -> Story:
@@ -164,6 +164,16 @@ def test_what_keeps_a_policy_from_its_work_is_said(changes: dict[str, float], sa
 
     assert say_obstacle(story) == said
     assert said in next(iter(unfinished_sentences(story)))
+
+
+def test_a_job_that_takes_longer_than_the_simulation_goes_on_is_told_so() -> None:
+    (outcome,) = a_story((Role.OURS, 0.5, 600.0)).outcomes
+    cut_off = replace(outcome.result, seconds=HOUR + 4 * DAY)
+    story = tell(a_story((Role.OURS, 0.5, 600.0)).gathered, [replace(outcome, result=cut_off)])
+
+    assert say_obstacle(story) == "The simulation ends 4 days after the traffic."
+    (mine,) = unfinished_sentences(story)
+    assert "that of the rest. The simulation ends 4 days after the traffic. Launches" in mine
 
 
 def test_a_price_that_rises_beyond_what_is_allowed_is_told_with_its_time() -> None:
