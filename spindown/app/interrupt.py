@@ -217,7 +217,7 @@ def state_change(event: StateChange, case: Case, *, holder: str) -> Reaction:
             policy=policy,
             ledger=case.ledger,
         )
-        case.ledger.transact((*exclude_tick(worker, fleet, case.ledger), *end.writes))
+        case.ledger.transact((exclude_tick(fleet, case.ledger), *end.writes))
         charged.append(end.charge)
         counted = ending.reclaimed and not worker.interruption_counted
         _emit(case, {"Interruptions": float(counted)})

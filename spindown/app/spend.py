@@ -129,19 +129,15 @@ def charge_together(
     return (mark, *_join(charges))
 
 
-def exclude_tick(worker: Worker, fleet: BacklogRow, ledger: Ledger) -> tuple[Write, ...]:
-    """Return the writes that keep a tick and an event from charging the same seconds.
+def exclude_tick(fleet: BacklogRow, ledger: Ledger) -> Write:
+    """Return the write that keeps a tick from charging the seconds that an event charges.
 
     Args:
-        worker: as its own row tells.
-        fleet: the row that the charge goes on from.
-        ledger: makes the writes.
+        fleet: the row that the event's charge goes on from.
+        ledger: makes the write.
     """
-    as_read = When(exists=True, equals={"accrued_until": encode(worker.accrued_until)})
-    return (
-        Write(key=ledger.key(rows.worker_sort(worker.instance_id)), when=as_read),
-        Write(key=ledger.key(rows.BACKLOG), when=_nobody_charged_since(fleet), add={"charges": 1}),
-    )
+    not_since = _nobody_charged_since(fleet)
+    return Write(key=ledger.key(rows.BACKLOG), when=not_since, add={"charges": 1})
 
 
 def _nobody_charged_since(fleet: BacklogRow) -> When:
@@ -183,11 +179,17 @@ def _gpu_use(worker: Worker, busy_seconds: float) -> dict[str, float]:
 
 
 def _mark_charged(worker: Worker, until: datetime, ledger: Ledger) -> Write:
-    """Return the write that moves ``accrued_until``, unless an event has ended the worker."""
+    """Return the write that moves ``accrued_until``, once."""
+    so_far = worker.accrued_until or worker.launched_at
     return Write(
         key=ledger.key(rows.worker_sort(worker.instance_id)),
         set={"accrued_until": encode_instant(until)},
-        when=When(exists=True, absent=_NOT_ENDED),
+        when=When(
+            exists=True,
+            at_most={"accrued_until": encode_instant(so_far)},
+            # An event may have ended it meanwhile without moving ``accrued_until``.
+            absent=_NOT_ENDED,
+        ),
     )
 
 

@@ -52,7 +52,7 @@ def charge_fleet(tick: Tick) -> None:
     for first in range(0, len(apart), _APART_AT_ONCE):
         tick.journal.note_bundle(_bundle(apart[first : first + _APART_AT_ONCE]))
     if together:
-        fleet = charge_together(together, tick.view.backlog, until=tick.now, ledger=tick.ledger)
+        fleet = charge_together(together, tick.seen, until=tick.now, ledger=tick.ledger)
         tick.journal.note(*fleet)
         tick.tally.charged += [(fleet[0], due) for due in together]
     _note_vram(tick)

@@ -15,7 +15,7 @@ from spindown.app.reconcile.breaker import count_failures, count_silence, forget
 from spindown.app.reconcile.look import assumed, each_region
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import row as rows
-from spindown.contract.codec import encode
+from spindown.contract.codec import encode, vary
 from spindown.contract.decision import EndingRecord
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.reaping import Condemnation, reap
@@ -143,8 +143,11 @@ def _end(tick: Tick, instance_id: str, *, reason: str, reclaimed: bool) -> None:
         policy=tick.policy,
         ledger=tick.ledger,
     )
-    if not tick.journal.commit(*end.writes):
+    # Even where its answer is lost, so that nobody charges the fleet as though this one lived.
+    raised = tick.ledger.add(rows.BACKLOG, {"charges": 1})
+    if not tick.journal.commit(*end.writes, raised):
         return
+    tick.seen = vary(tick.seen, {"charges": tick.seen.charges + 1})
     tick.workers[instance_id] = end.worker
     if launch is not None:
         left = launch.reserved_usd - end.charge.released_usd
