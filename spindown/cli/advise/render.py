@@ -151,8 +151,9 @@ def settings_lines(advice: Advice) -> list[Line]:
 
 def _table(advice: Advice) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name in ("setting", "now", "advised", ""):
-        table.add_column(name)
+    table.add_column("setting", no_wrap=True)
+    for name in ("now", "advised", ""):
+        table.add_column(name, overflow="fold")
     for line in settings_lines(advice):
         style = "bold" if line.now != line.advised else ""
         table.add_row(line.key, line.now, line.advised, Text(line.why, style="dim"), style=style)

@@ -162,7 +162,7 @@ def _gather(best: Trial, known: Known) -> Iterator[Settings]:
 
 def _idle(best: Trial, known: Known) -> Iterator[Settings]:
     yield _with(best, idle_timeout=None)
-    for share in _COVERED:
+    for share in _COVERED if known.gaps else ():
         seconds = timedelta(seconds=round(gap_quantile(known.gaps, share)))
         if seconds <= LONGEST_TIMEOUT:
             yield _with(best, idle_timeout=max(seconds, SHORTEST_TIMEOUT))

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from spindown.cli.advise.advice import advise
+from spindown.cli.advise.advice import Advice, advise
 from spindown.cli.advise.deadline import long_jobs
 from spindown.cli.advise.render import advice_to_json, render_advice
 from spindown.cli.history.gather import Asked, gather
@@ -75,9 +75,7 @@ def test_what_a_deadline_could_do_for_long_jobs_is_said_and_not_advised(
     advice = advise(gather(asked), 60.0, run_alone)
     told = advice_to_json(advice)["long_jobs"]
     assert not_in_guide(told) == set()
-    console = Console(file=io.StringIO(), width=200)
-    console.print(render_advice(advice))
-    text = " ".join(cast("io.StringIO", console.file).getvalue().split())
+    text = " ".join(on_a_screen(advice, 200).split())
 
     # A job of 1,500 items is split into a child of 1,000 and one of 500.
     assert told["longest_seconds"] <= 1000 * 30.0
@@ -88,6 +86,25 @@ def test_what_a_deadline_could_do_for_long_jobs_is_said_and_not_advised(
     assert f"finish_within={told['finish_within']} lets them wait for spot" in text
     assert f"the month costs ${told['dollars_a_month']:,.2f} with it" in text
     assert advice.best.settings.policy.finish_within is None
+
+
+def test_a_narrow_screen_cuts_no_setting_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "traffic.csv").write_text(TRAFFIC, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    advice = advise(gather(Asked(arrivals="traffic.csv", prices="sample")), 60.0, run_alone)
+    text = on_a_screen(advice, 44)
+
+    assert "…" not in text
+    for key in ("start_within", "scale_up_threshold", "max_price_per_hour", "families_denied"):
+        assert re.search(rf"^{key} ", text, re.MULTILINE)
+
+
+def on_a_screen(advice: Advice, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(render_advice(advice), crop=False)
+    return cast("io.StringIO", console.file).getvalue()
 
 
 def run_alone(contestants: Sequence[Contestant]) -> list[SimResult]:
@@ -122,9 +139,7 @@ def test_settings_that_leave_work_undone_are_no_yardstick(
         return [outcome.result for outcome in outcomes]
 
     advice = advise(gathered, None, run)
-    console = Console(file=io.StringIO(), width=200)
-    console.print(render_advice(advice))
-    text = cast("io.StringIO", console.file).getvalue()
+    text = on_a_screen(advice, 200)
     told = advice_to_json(advice)
 
     # What never starts waits for no time: the promise is the policy's own.

@@ -44,6 +44,14 @@ def test_each_setting_is_varied_on_the_best_so_far() -> None:
     assert sum(map(len, attempts.tried.values())) <= 18
 
 
+def test_an_idle_timeout_is_fitted_to_gaps_only_where_there_are_any() -> None:
+    attempts = Attempts()
+    search(a_present(), replace(KNOWN, gaps=[]), attempts)
+
+    tried = [each.policy.idle_timeout for each in attempts.tried["idle_timeout"]]
+    assert tried == [minutes(10)]
+
+
 def test_a_change_that_saves_nothing_beside_a_later_one_is_not_advised() -> None:
     answers = {"start_within": a_result(80.0), "max_price": a_result(70.0)}
     attempts = Attempts(**answers, **{"without start_within": a_result(70.5)})
