@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from spindown.error import BadInput
 
 #: What makes a text the address of an object that a worker fetches.
 _S3 = "s3://"
+_ADDRESS = re.compile("s3://[^/]+/")
 
 
 def submit(  # noqa: PLR0913 - each is an option of the command line
@@ -39,7 +41,7 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         str | None, typer.Option(help="s3://bucket/items.jsonl, or s3://bucket/prefix/.")
     ] = None,
     items_per_job: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="Items in one message.")
+        int, typer.Option(min=1, max=1_000_000, help="Items in one message; not of --uri.")
     ] = 200,
     tenant: Annotated[str | None, typer.Option(help="For fair shares of one queue.")] = None,
     param: Annotated[
@@ -74,8 +76,10 @@ def _send(
 ) -> Batch:
     queue, store = session.queue(draft.workload), session.work_store(draft.workload)
     if uri is not None:
-        if uri.startswith(_S3):
-            session.check_readable(draft.workload, uri)
+        if not _ADDRESS.match(uri):
+            mend = "write it as s3://bucket/items.jsonl, or s3://bucket/prefix/"
+            raise BadInput("--uri", uri, mend)
+        session.check_readable(draft.workload, uri)
         kind = "prefix_uri" if uri.endswith("/") else "items_uri"
         return submit_uri({kind: uri}, draft, queue=queue, store=store)
     if items is None:

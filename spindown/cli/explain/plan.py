@@ -75,6 +75,8 @@ def render_plan(
     yield _Table(shown)
     if len(candidates) > len(shown):
         yield f"... and {len(candidates) - len(shown)} more; --all shows them."
+    if any(candidate.offer.estimated for candidate in shown):
+        yield "~ no spot price is known: estimated by spot_price_ratio_estimate"
     yield from _say_rejections(made, show_all=show_all)
     yield from made.notes
     if made.warm_hours:

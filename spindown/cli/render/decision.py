@@ -93,8 +93,9 @@ class _Candidates:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table; what an offer is called is never cut off."""
         table = self._table(_PARTS)
-        # Asked without a limit, since a table never needs more than it is given.
-        need = Measurement.get(console, options.update(width=_UNLIMITED), table).minimum
+        # Asked without a limit, since a table never needs more than it is given; for its whole
+        # lines, since one that is narrowed cuts heads off and folds what came of an offer.
+        need = Measurement.get(console, options.update(width=_UNLIMITED), table).maximum
         yield table if need <= options.max_width else self._table(())
 
     def _table(self, parts: Sequence[str]) -> Table:
@@ -146,10 +147,11 @@ def say_now(found: Why) -> str:
         why = "nothing waits"
     else:
         why = f"{say_waiting(made.backlog.visible)}; {made.stopped or made.sizing.reason}"
-    return f"Nothing runs: {why}. {_say_offer(found)} {_say_try(found)}"
+    parts = (f"Nothing runs: {why}.", _say_offer(found, why), _say_try(found))
+    return " ".join(filter(None, parts))
 
 
-def _say_offer(found: Why) -> str:
+def _say_offer(found: Why, why: str) -> str:
     candidates = found.now.candidates if found.now else None
     best = candidates.best if candidates is not None else None
     if best is not None:
@@ -157,10 +159,13 @@ def _say_offer(found: Why) -> str:
         cost = f"{best.cost_per_item * 1000:.4g} USD for 1000 items"
         return f"{best.offer} would fit, at {price} and {cost}."
     nearest = candidates.nearest if candidates is not None else None
-    why = f"No offer may be taken: {candidates.say_none()}" if candidates is not None else ""
+    none = f"No offer may be taken: {candidates.say_none()}" if candidates is not None else ""
     if nearest is None:
-        return f"{why}."
-    return f"{why}; the nearest is {nearest.offer}: {nearest.reason}."
+        return f"{none}."
+    # What stops every launch rules the nearest out as well; no setting is to blame for it.
+    if nearest.reason in why:
+        return ""
+    return f"{none}; the nearest is {nearest.offer}: {nearest.reason}."
 
 
 def _say_try(found: Why) -> str:

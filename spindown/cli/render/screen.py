@@ -59,12 +59,19 @@ def render_status(status: Status) -> RenderableType:
         parts += _worker_lines(status)
     if not any(entry.is_present for entry in status.workers):
         parts.append(Text("no instances: nothing bills", style="dim"))
-    parts += [Text(sentence, style="dim") for sentence in (status.decision, *status.notes)]
+    parts += [Text(sentence, style="dim") for sentence in _sentences(status)]
     if status.held_until is not None and status.held_until > status.at:
         left = format_seconds(status.held_until - status.at)
         parts.append(Text(f"launch held for {left} more, so that work gathers", style="yellow"))
     parts += [Text(trouble, style="bold red") for trouble in status.troubles]
     return Panel(Group(*parts), title=status.workload, title_align="left")
+
+
+def _sentences(status: Status) -> Iterator[str]:
+    """Yield what was decided, but for what a trouble says already."""
+    for sentence in (status.decision, *status.notes):
+        if not any(trouble in sentence for trouble in status.troubles):
+            yield sentence
 
 
 def _queue_line(status: Status) -> Text:

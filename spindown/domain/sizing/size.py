@@ -139,6 +139,7 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
     since = now if backlog_since is None else backlog_since
     due = latest_launch(since, knowledge, policy)
     wanted, reason = _wanted(demand, capacity, best, policy, now=now, due=due, since=since)
+    reason = _hidden(backlog, capacity) or reason
     hold_until = None
     if patience is not None:
         wanted = best.workers if best and patience.slots else min(patience.slots, 1)
@@ -164,6 +165,15 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
         unbounded=wanted,
         bound=bound,
     )
+
+
+def _hidden(backlog: Backlog, capacity: Capacity) -> str:
+    """Say where the messages are that nobody sees while nothing runs; "": there are none."""
+    if backlog.visible or capacity.workers or not backlog.in_flight:
+        return ""
+    are = "is" if backlog.in_flight == 1 else "are"
+    hidden = f"{_count(backlog.in_flight, 'message')} {are} in flight"
+    return f"{hidden}, put back for a while or with a worker that ends"
 
 
 def _why_now(patience: Patience) -> str:

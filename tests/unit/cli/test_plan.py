@@ -84,6 +84,15 @@ def test_says_that_nothing_is_launched_where_nothing_waits() -> None:
     assert said.endswith("0 jobs wait; every waiting job has a free slot. Nothing is launched now.")
 
 
+def test_says_what_the_mark_of_an_estimated_price_means() -> None:
+    known, guessed = plan_of(with_policy()), with_policy()
+    guessed.market.move_spot_price("g4dn.xlarge", ZONES[0], None)
+
+    assert "~" not in screen_of(known)
+    said = screen_of(plan_of(guessed))
+    assert "~ no spot price is known: estimated by spot_price_ratio_estimate" in said
+
+
 def test_shows_the_reason_for_every_offer_that_is_not_taken() -> None:
     world = with_policy()
     made = plan_of(world)

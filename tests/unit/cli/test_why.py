@@ -74,6 +74,21 @@ def test_an_offer_is_told_whole_however_narrow_the_screen(columns: int) -> None:
     assert ("redo" in shown) is (columns == 200)
 
 
+@pytest.mark.parametrize("columns", range(100, 161, 10))
+def test_a_candidate_is_one_line_and_its_heads_are_whole(columns: int) -> None:
+    world = with_policy()
+    world.send(3)
+    decision = world.tick()
+    console = Console(file=io.StringIO(), width=columns)
+
+    console.print(render_decision(decision, confirmed_at=None, top=10))
+
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" not in shown
+    assert "asked for; EC2 chose another" in shown
+    assert "what came of it" in shown
+
+
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
@@ -131,6 +146,31 @@ def test_says_what_stops_a_launch_and_what_would_fit() -> None:
 
     assert "max_workers is 0" in said
     assert "g4dn.xlarge/us-west-2a/spot would fit" in said
+
+
+def test_says_once_that_launching_is_stopped_and_blames_no_setting() -> None:
+    world = ControlWorld()
+    world.send()
+    assert "never checked in" in world.run(34)[-1].summary
+
+    said = now_of(world)
+
+    assert said.count("launching is stopped") == 1
+    assert "regions" not in said
+    assert "The next try is at" in said
+
+
+def test_says_of_messages_that_are_hidden_while_nothing_runs_where_they_are() -> None:
+    world = ControlWorld()
+    world.send()
+    world.queue.receive(wait=timedelta(0), visibility=timedelta(minutes=5))
+    decision = world.tick(timedelta(minutes=1))
+
+    said = now_of(world)
+
+    reason = "1 message is in flight, put back for a while or with a worker that ends"
+    assert decision.summary == reason
+    assert said.startswith(f"Nothing runs: 0 jobs wait; {reason}.")
 
 
 def test_says_that_nothing_waits() -> None:

@@ -120,6 +120,15 @@ def test_says_that_a_job_is_late_or_will_be_as_long_as_it_is_so(name: str, said:
     assert world.status().troubles == ()
 
 
+def test_what_a_person_must_mend_is_said_once() -> None:
+    stopped = "launching is stopped: the role may not be passed"
+    status = replace(
+        World().status(), decision=f"{stopped} (1 job would start too late)", troubles=(stopped,)
+    )
+
+    assert screen_of(status).count(stopped) == 1
+
+
 def test_shows_workers_with_their_jobs_and_price() -> None:
     world = World()
     world.put(

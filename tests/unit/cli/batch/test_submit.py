@@ -100,6 +100,15 @@ def test_a_list_with_one_item_that_no_worker_may_read_is_not_sent(
     assert account.waiting(account.queue) == 0
 
 
+@pytest.mark.parametrize("uri", ["http://scans/in/", "s3://scans", "in/list.jsonl"])
+def test_an_address_that_is_none_of_s3_is_refused_by_its_option(account: Account, uri: str) -> None:
+    with pytest.raises(BadInput, match=f"^--uri is '{uri}': write it as s3://bucket/") as told:
+        submit("ocr", uri=uri, config=account.config)
+
+    assert "s3://bucket/prefix/" in str(told.value)
+    assert account.waiting(account.queue) == 0
+
+
 @pytest.mark.parametrize("uri", ["s3://scans/in/", "s3://store/workloads/ocr/inputs/b-1/"])
 def test_what_is_declared_or_was_uploaded_is_sent(
     account: Account, uri: str, capsys: pytest.CaptureFixture[str]
