@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from spindown.app.ledger import Ledger
 from spindown.app.port import JobQueue, When, Write
-from spindown.app.spend import Charge, charge
+from spindown.app.spend import Charge, charge, mark_charged
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.domain.fleet import (
@@ -50,7 +50,7 @@ def end_worker(
     """Return the writes that end a worker's row, charge the rest and count a reclaim once.
 
     Args:
-        worker: as it has been charged (``domain.cost.charged_with``).
+        worker: as it has been charged (``domain.cost.charged_until``).
         at: when it ended, as far as is known.
         reason: in words for a person.
         reclaimed: EC2 took it back.
@@ -70,12 +70,13 @@ def end_worker(
         version=worker.version + 1,
     )
     due = charge(ended, launch, until=at, ledger=ledger, reclaimed=reclaimed)
+    mark = mark_charged(ended, due.until, ledger)
     row = Write(
-        key=due.worker_write.key,
-        when=replace(due.worker_write.when, equals={"version": worker.version}),
+        key=mark.key,
+        when=replace(mark.when, equals={"version": worker.version}),
         set={
             **{name: encode(getattr(ended, name)) for name in _ENDED_FIELDS},
-            **due.worker_write.set,
+            **mark.set,
         },
     )
     writes = [row, *due.writes]

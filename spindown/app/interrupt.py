@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from spindown.app.control import ControlPorts
 from spindown.app.ending import bound_leases, end_worker, free_leases, note_interruption
-from spindown.app.ledger import Ledger, read_worker
+from spindown.app.ledger import Ledger, as_charged, read_worker
 from spindown.app.policy import effective_policy
 from spindown.app.port import Datum, InstanceView, Key, When
 from spindown.app.reconcile import reconcile
@@ -29,7 +29,6 @@ from spindown.contract.event import (
 from spindown.contract.metric import DEPLOYMENT, WORKLOAD
 from spindown.contract.row import BacklogRow, PolicyRow
 from spindown.contract.settings import WorkloadSettings
-from spindown.domain.cost import charged_with
 from spindown.domain.fleet import Launch, Lease, Unavailable, Worker, WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import UNSEEN_FOR, ending_of
@@ -208,7 +207,7 @@ def state_change(event: StateChange, case: Case, *, holder: str) -> Reaction:
             return False
         ending, fleet = ending_of(worker, view), case.backlog()
         end = end_worker(
-            charged_with(worker, fleet.charged_until),
+            as_charged(worker, fleet),
             at=max(event.at, worker.launched_at),
             reason=ending.reason,
             reclaimed=ending.reclaimed,

@@ -31,15 +31,16 @@ _NOT_ENDED = frozenset({"ended_at"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What one worker is charged for a stretch of its life, and the writes that do it."""
+    """What one worker is charged for a stretch of its life."""
+
+    #: Up to where: its row's ``accrued_until`` from here on, or its fleet's ``charged_until``.
+    until: datetime
 
     dollars: float
     on_demand_dollars: float
     idle_seconds: float
     #: Taken out of the launch's reservation.
     released_usd: float
-    #: Of the worker's row, to be joined with another change of it.
-    worker_write: Write
     #: What is added to day, pool, month and launch.
     sums: tuple[tuple[Key, Mapping[str, float]], ...]
 
@@ -62,7 +63,7 @@ def charge(
     """Return what a worker has cost since it was last charged.
 
     Args:
-        worker: as it has been charged (``charged_with``), or with ``ended_at`` about to be
+        worker: as it has been charged (``charged_until``), or with ``ended_at`` about to be
             written.
         launch: the launch that it came from, for its reservation.
         until: up to where it is charged.
@@ -95,18 +96,39 @@ def charge(
         back = {"reserved_usd": -released}
         sums.append((ledger.key(rows.launch_sort(launch.launch_id)), back))
     return Charge(
+        until=accrual.until,
         dollars=dollars,
         on_demand_dollars=on_demand,
         idle_seconds=accrual.idle_seconds,
         released_usd=released,
-        worker_write=_mark_charged(worker, accrual.until, ledger),
         sums=tuple(sums),
     )
 
 
-def charge_apart(charges: Sequence[Charge]) -> tuple[Write, ...]:
-    """Return the writes of several workers' charges, each by its own row."""
-    return (*(charged.worker_write for charged in charges), *_join(charges))
+def mark_charged(worker: Worker, until: datetime, ledger: Ledger) -> Write:
+    """Return the write that moves a worker's own ``accrued_until``, once.
+
+    Args:
+        worker: as it has been charged.
+        until: up to where its charge goes.
+        ledger: makes the write.
+    """
+    so_far = worker.accrued_until or worker.launched_at
+    return Write(
+        key=ledger.key(rows.worker_sort(worker.instance_id)),
+        set={"accrued_until": encode_instant(until)},
+        when=When(
+            exists=True,
+            at_most={"accrued_until": encode_instant(so_far)},
+            # An event may have ended it meanwhile without moving ``accrued_until``.
+            absent=_NOT_ENDED,
+        ),
+    )
+
+
+def charge_apart(charges: Sequence[tuple[Write, Charge]]) -> tuple[Write, ...]:
+    """Return the writes of several workers' charges, each with the mark in its own row."""
+    return (*(mark for mark, _ in charges), *_join([charged for _, charged in charges]))
 
 
 def charge_together(
@@ -176,21 +198,6 @@ def _gpu_use(worker: Worker, busy_seconds: float) -> dict[str, float]:
         "gpu_percent_seconds": worker.gpu_percent * busy_seconds,
         "vram_percent_seconds": worker.vram_percent * busy_seconds,
     }
-
-
-def _mark_charged(worker: Worker, until: datetime, ledger: Ledger) -> Write:
-    """Return the write that moves ``accrued_until``, once."""
-    so_far = worker.accrued_until or worker.launched_at
-    return Write(
-        key=ledger.key(rows.worker_sort(worker.instance_id)),
-        set={"accrued_until": encode_instant(until)},
-        when=When(
-            exists=True,
-            at_most={"accrued_until": encode_instant(so_far)},
-            # An event may have ended it meanwhile without moving ``accrued_until``.
-            absent=_NOT_ENDED,
-        ),
-    )
 
 
 def _is_within_free_hour(worker: Worker, until: datetime) -> bool:

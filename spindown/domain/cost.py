@@ -1,6 +1,6 @@
 """What workers have cost: paid seconds by what they were for, dollars, dollars per item."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from spindown.domain.fleet import Worker, WorkerState
@@ -13,19 +13,19 @@ LEAST_BILLED = timedelta(seconds=60)
 _HOUR = timedelta(hours=1)
 
 
-def charged_with(worker: Worker, fleet_until: datetime | None) -> Worker:
-    """Return a worker as it has been charged: by its own row, or later with its fleet.
+def charged_until(worker: Worker, fleet_until: datetime | None) -> datetime | None:
+    """Return up to when a worker has been charged, by its own row or later with its fleet.
 
-    A worker that has not been charged yet, or has ended, is charged by its row alone.
+    A worker that has not been charged yet (None), or has ended, is charged by its row alone.
 
     Args:
         worker: as its row tells.
         fleet_until: up to when the fleet has been charged as a whole.
     """
     own = worker.accrued_until
-    if own is None or fleet_until is None or fleet_until <= own or worker.ended_at is not None:
-        return worker
-    return replace(worker, accrued_until=fleet_until)
+    if own is None or fleet_until is None or worker.ended_at is not None:
+        return own
+    return max(own, fleet_until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

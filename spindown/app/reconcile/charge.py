@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spindown.app.offers import price_now
-from spindown.app.port import When
+from spindown.app.port import When, Write
 from spindown.app.reconcile.breaker import forget_silence
 from spindown.app.reconcile.journal import Bundle
 from spindown.app.reconcile.tick import ACCOUNT, Tick
 from spindown.app.reconcile.track import add_sample
-from spindown.app.spend import Charge, charge, charge_apart, charge_together
+from spindown.app.spend import Charge, charge, charge_apart, charge_together, mark_charged
 from spindown.contract import row as rows
 from spindown.contract.codec import vary
 from spindown.contract.row import SpendRow
@@ -25,7 +25,7 @@ _LAUNCHES_AT_ONCE = 40
 
 def charge_fleet(tick: Tick) -> None:
     """Charge every worker that bills up to now; learn from those that have just checked in."""
-    apart: list[Charge] = []
+    apart: list[tuple[Write, Charge]] = []
     together: list[Charge] = []
     # A worker whose row cannot be read now would miss what its fleet is charged.
     is_whole = not tick.view.unreadable_workers
@@ -44,11 +44,14 @@ def charge_fleet(tick: Tick) -> None:
             else:
                 launch = None
         due = charge(worker, launch, until=tick.now, ledger=tick.ledger)
-        (together if with_fleet else apart).append(due)
+        if with_fleet:
+            together.append(due)
+        else:
+            apart.append((mark_charged(worker, due.until, tick.ledger), due))
         if launch is not None and due.released_usd:
             left = launch.reserved_usd - due.released_usd
             tick.launches[launch.launch_id] = vary(launch, {"reserved_usd": left})
-    tick.tally.charged += [(due.worker_write, due) for due in apart]
+    tick.tally.charged += apart
     for first in range(0, len(apart), _APART_AT_ONCE):
         tick.journal.note_bundle(_bundle(apart[first : first + _APART_AT_ONCE]))
     if together:
@@ -59,10 +62,10 @@ def charge_fleet(tick: Tick) -> None:
     _stamp_ends(tick)
 
 
-def _bundle(charges: Sequence[Charge]) -> Bundle:
+def _bundle(charges: Sequence[tuple[Write, Charge]]) -> Bundle:
     return Bundle(
         together=charge_apart(charges),
-        apart=lambda: [(due.worker_write, *due.writes) for due in charges],
+        apart=lambda: [(mark, *due.writes) for mark, due in charges],
     )
 
 
