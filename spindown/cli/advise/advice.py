@@ -185,7 +185,7 @@ def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
     # A warm worker alone starts no job sooner that has to wait behind another.
     warm = replace(
         settings.policy,
-        warm_workers=1,
+        warm_workers=max(settings.policy.warm_workers, 1),
         max_workers=max(settings.policy.max_workers, 1),
         start_within=timedelta(minutes=1),
         drain_within=timedelta(minutes=2),
@@ -206,6 +206,7 @@ def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
             promise=advice.promise,
             boot=boot.at_least + boot.median,
             warm_wait=with_warm.wait.p95,
+            warm_workers=warm.warm_workers,
         ),
         _judge_load(advice, month),
         judge_small_bill(month=month, by_hand_month=_by_hand(advice), jobs=jobs),

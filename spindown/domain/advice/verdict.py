@@ -33,17 +33,25 @@ class Verdict:
 
 
 def judge_latency(
-    *, month: float, warm_month: float, jobs: float, promise: float, boot: float, warm_wait: float
+    *,
+    month: float,
+    warm_month: float,
+    jobs: float,
+    promise: float,
+    boot: float,
+    warm_wait: float,
+    warm_workers: int = 1,
 ) -> Verdict:
     """Judge work that cannot wait for a boot: it needs ``warm_workers``, and pays for them.
 
     Args:
         month: cost with the advised settings.
-        warm_month: cost of the same without patience, with one worker kept warm.
+        warm_month: cost of the same without patience, with workers kept warm.
         jobs: a month.
         promise: time within which 95 % of jobs should start, seconds.
         boot: usual time from launch to first job, seconds.
-        warm_wait: time within which 95 % start with that warm worker, seconds.
+        warm_wait: time within which 95 % start with those warm workers, seconds.
+        warm_workers: how many.
     """
     more = max(warm_month - month, 0.0)
     each = more / jobs if jobs > 0.0 else math.inf
@@ -53,9 +61,9 @@ def judge_latency(
         break_even=each,
         sentence=(
             f"A cold start takes {boot:.0f} s. With start_within = 1m, drain_within = 2m, "
-            f"scale_up_threshold = 1 and warm_workers = 1 the month costs ${warm_month:,.2f}, "
-            f"${more:,.2f} more, and 95 % of jobs start within {_say_wait(warm_wait)}: worth it "
-            f"from ${each:.3g} a job."
+            f"scale_up_threshold = 1 and warm_workers = {warm_workers} the month costs "
+            f"${warm_month:,.2f}, ${more:,.2f} more, and 95 % of jobs start within "
+            f"{_say_wait(warm_wait)}: worth it from ${each:.3g} a job."
         ),
     )
 

@@ -101,6 +101,26 @@ def test_a_narrow_screen_cuts_no_setting_off(
         assert re.search(rf"^{key} ", text, re.MULTILINE)
 
 
+def test_who_keeps_workers_warm_is_told_the_price_of_as_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "traffic.csv").write_text(TRAFFIC, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    gathered = gather(Asked(arrivals="traffic.csv", prices="sample"))
+    policy = replace(gathered.subject.policy, warm_workers=3)
+    gathered = replace(gathered, subject=replace(gathered.subject, policy=policy))
+    tried: list[int] = []
+
+    def run(contestants: Sequence[Contestant]) -> list[SimResult]:
+        tried.extend(one.policy.warm_workers for one in contestants)
+        return run_alone(contestants)
+
+    latency, *_ = advise(gathered, 600.0, run).verdicts
+
+    assert set(tried) == {3}
+    assert "and warm_workers = 3 the month costs" in latency.sentence
+
+
 def on_a_screen(advice: Advice, width: int) -> str:
     console = Console(file=io.StringIO(), width=width)
     console.print(render_advice(advice), crop=False)
