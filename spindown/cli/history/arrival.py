@@ -1,5 +1,6 @@
 """Where traffic comes from: a file, the queue's own past, or a generator."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -199,14 +200,23 @@ def read_queue(
         raise BadInput("--arrivals cloudwatch", queue, mend)
     if messages > ROWS_AT_MOST:
         raise BadInput("--days", days, f"take fewer: {messages:,} messages came to {queue}")
+    arrivals = _spread(sent, start, shape)
     return Traffic(
         source=f"{messages:,} messages that came to {queue} in {days:g} days",
-        arrivals=_spread(sent, start, shape),
+        arrivals=arrivals,
         start=start,
         length=days * DAY,
         is_dated=True,
-        notes=tuple(_assumed((), shape)),
+        notes=(*_silence(arrivals[0].at / DAY, days), *_assumed((), shape)),
     )
+
+
+def _silence(silent: float, days: float) -> Iterator[str]:
+    """Say that nothing came for days: of a queue that was not there a month would look cheap."""
+    if silent >= 1.0:
+        said = f"nothing was sent in the first {silent:.3g} of {days:g} days, which count"
+        rest = math.ceil((days - silent) * 10) / 10
+        yield f"{said}; of a queue that is newer take --days {rest:g}"
 
 
 def _spread(sent: Sequence[Sent], start: datetime, shape: JobShape) -> tuple[Arrival, ...]:

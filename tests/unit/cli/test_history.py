@@ -230,6 +230,18 @@ def test_a_queue_s_messages_come_evenly_within_the_period_that_is_known() -> Non
     assert (traffic.start, traffic.length) == (MONDAY, 86_400.0)
 
 
+def test_days_before_the_first_message_are_told_since_a_month_is_reckoned_with_them() -> None:
+    history = MemoryTrafficHistory()
+    history.record("jobs", MONDAY - 36 * HOUR, messages=2)
+    late = read_queue(history, "jobs", SHAPE, until=MONDAY, days=14.0)
+    early = read_queue(history, "jobs", SHAPE, until=MONDAY, days=2.0)
+
+    said = "nothing was sent in the first 12.5 of 14 days, which count; of a queue that is newer"
+    assert late.notes[0] == f"{said} take --days 1.5"
+    assert late.length == 14 * 86_400.0
+    assert not any("nothing was sent" in note for note in early.notes)
+
+
 def test_a_queue_without_messages_has_nothing_to_simulate() -> None:
     with pytest.raises(BadInput, match="nothing was sent to it in 1 days; give a file"):
         read_queue(MemoryTrafficHistory(), "jobs", SHAPE, until=MONDAY, days=1.0)
