@@ -121,6 +121,7 @@ class SimAttempt:
             self.held, seat=self._slot.seat, presence=self._worker.presence, ports=self._site.ports
         )
         self._site.record.note("released", self.held.job_id)
+        self._site.record.stopped(self.held.job_id)
         self._slot.ended()
 
     def call_off(self) -> None:

@@ -23,6 +23,8 @@ class Recorder:
         self._hash = hashlib.sha256()
         self.waits: list[float] = []
         self.sojourns: list[float] = []
+        #: Seconds that each begun job stood still, from its worker's end or notice to the next.
+        self.stands: list[float] = []
         self.samples: list[Sample] = []
         self.counts: Counter[str] = Counter()
         self.types: Counter[str] = Counter()
@@ -31,6 +33,8 @@ class Recorder:
         self.peak = 0
         #: Job -> second of its arrival, until it is done.
         self._open: dict[str, float] = {}
+        #: Begun job -> second since which nobody works on it.
+        self._stopped: dict[str, float] = {}
         #: Parent -> children not done; child -> parent.
         self._children: dict[str, int] = {}
         self._parents: dict[str, str] = {}
@@ -53,6 +57,16 @@ class Recorder:
         if job_id not in self._parents:
             self.waits.append(waited)
         self.note("claimed", job_id)
+
+    def stopped(self, job_id: str) -> None:
+        """Note that whoever worked on a job does so no more."""
+        self._stopped.setdefault(job_id, self.agenda.seconds)
+
+    def resumed(self, job_id: str) -> None:
+        """Note that somebody works on a job, again or for the first time."""
+        since = self._stopped.pop(job_id, None)
+        if since is not None:
+            self.stands.append(self.agenda.seconds - since)
 
     def was_split(self, job_id: str, children: Sequence[str]) -> None:
         """Note that children carry a job on."""
@@ -83,6 +97,11 @@ class Recorder:
     def open_jobs(self) -> int:
         """Return how many jobs are not done."""
         return len(self._open)
+
+    @property
+    def mean_jobs(self) -> float:
+        """Return how many jobs were present in the mean."""
+        return self.job_seconds / max(self.agenda.seconds, 1.0)
 
     @property
     def job_seconds(self) -> float:
@@ -142,13 +161,11 @@ def sum_up(
     accounted_dollars: float,
     dead_letters: int = 0,
 ) -> SimResult:
-    """Return what a run has come to; ``tallies`` say what each instance's time went to.
-
-    Summed with ``fsum``: versions of Python differ in how they round ``sum``.
-    """
-    shares = [(bill, tallies[bill.instance_id].shares(bill.seconds)) for bill in bills]
+    """Return what a run has come to; ``tallies`` say what each instance's time went to."""
+    # Versions of Python differ in how they round ``sum``.
+    shares = [(b, tallies[b.instance_id].shares(b.seconds)) for b in bills]
     seconds = {cause: fsum(b.seconds * share[cause] for b, share in shares) for cause in CAUSES}
-    on_demand, now = CapacityType.ON_DEMAND, record.agenda.seconds
+    on_demand = [bill for bill in bills if bill.pool.capacity_type is CapacityType.ON_DEMAND]
     return SimResult(
         scenario=scenario.name,
         seed=seed,
@@ -160,7 +177,7 @@ def sum_up(
         work_seconds=scenario.work_seconds,
         dollars=fsum(bill.dollars for bill in bills),
         bill={cause: fsum(b.dollars * share[cause] for b, share in shares) for cause in CAUSES},
-        on_demand_dollars=fsum(b.dollars for b in bills if b.pool.capacity_type is on_demand),
+        on_demand_dollars=fsum(bill.dollars for bill in on_demand),
         accounted_dollars=accounted_dollars,
         billed_seconds=fsum(bill.seconds for bill in bills if not bill.is_free),
         boot_seconds=seconds["boot"],
@@ -169,8 +186,9 @@ def sum_up(
         redo_seconds=seconds["redo"],
         wait=spread(record.waits),
         sojourn=spread(record.sojourns),
-        mean_jobs=record.job_seconds / max(now, 1.0),
-        seconds=now,
+        stood=spread(record.stands),
+        mean_jobs=record.mean_jobs,
+        seconds=record.agenda.seconds,
         launches=len(bills),
         refusals=record.counts["refusals"],
         interruptions=record.counts["reclaimed"],

@@ -67,6 +67,8 @@ class SimResult:
     #: From a job's arrival to its first claim, and to its end.
     wait: Spread
     sojourn: Spread
+    #: From the moment at which a begun job had no worker any more to its next claim.
+    stood: Spread
     #: Mean number of jobs present: waiting, or worked on (for Little's law).
     mean_jobs: float
     seconds: float

@@ -102,6 +102,8 @@ class SimSlot:
     def kill(self) -> None:
         """Stop where it stands: the instance is gone."""
         self.stop_polling()
+        if self.attempt is not None:
+            self.site.record.stopped(self.attempt.held.job_id)
         self._let_go()
 
     def _let_go(self) -> None:
@@ -149,6 +151,7 @@ class SimSlot:
         if held.manifest.epoch == 1:
             waited = self.site.agenda.now - held.message.sent_at
             self.site.record.claimed(held.job_id, waited.total_seconds())
+        self.site.record.resumed(held.job_id)
         values = settle_items(held.job, ports)
         if is_too_large(held, values, worker.policy):
             held = split(held, values, ports=ports, policy=worker.policy)

@@ -90,6 +90,21 @@ def test_an_instance_taken_within_its_first_hour_is_free_but_for_volume_and_addr
     assert sum(bill.seconds for bill in free) == pytest.approx(600 + 120 - 60)
 
 
+@pytest.mark.parametrize(("missing", "stood"), [(0.0, 0.0), (1.0, 90.0)])
+def test_a_job_stands_for_a_boot_where_nobody_was_told_and_else_not_at_all(
+    missing: float, stood: float
+) -> None:
+    zone = a_zone(capacity=((0.0, 5.0), (600.0, 0.0), (660.0, 5.0)))
+    scenario = a_scenario(
+        an_arrival(), listings=(a_listing(zones={"us-west-2a": zone}),), notice_missing=missing
+    )
+    result = simulate(scenario, a_policy(), 1)
+
+    # A replacement is up before a job is given back to the last moment of two minutes' notice.
+    assert result.interruptions == 1
+    assert (result.stood.mean, result.stood.most) == (stood, stood)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_work_is_conserved_however_often_instances_are_taken_away(seed: int) -> None:
     result = an_eventful(seed)

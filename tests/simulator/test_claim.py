@@ -129,6 +129,8 @@ EFFORT = {
     "stay_mean_min": 60.0,
     "stay_p95_min": 90.0,
     "stay_p99_min": 99.0,
+    "stood_p50_min": 0.5,
+    "stood_p95_min": 2.0,
     "share_redo": 0.004,
     "busy_hours": 6.0,
     "redo_hours": 0.12,
@@ -143,7 +145,9 @@ def test_what_else_it_takes_is_told_for_a_thousand_items() -> None:
     results = {"S1": {"1": {"ours 10 min": EFFORT}}, "S2": {"1": {"ours 10 min": {"jobs": 1.0}}}}
     table = efforts(results)
 
-    assert "| S1 | 2 | 0.80 | 60, 90, 99 | 2.0 | 2.00 | 2.50 | 5.0 | 1.50 | 25.0 |" in table
+    assert (
+        "| S1 | 2 | 0.80 | 60, 90, 99 | 2.0 | 2.00 | 0.5, 2.0 | 2.50 | 5.0 | 1.50 | 25.0 |" in table
+    )
     assert "S2" not in table
 
 

@@ -141,6 +141,7 @@ def _told(result: SimResult) -> dict[str, float]:
             f"stay_{which}_min": getattr(result.sojourn, which) / 60.0
             for which in ("mean", "p95", "p99")
         },
+        **{f"stood_{which}_min": getattr(result.stood, which) / 60.0 for which in ("p50", "p95")},
         "done_hours": result.sojourn.most / 3600.0,
         "jobs": float(result.jobs),
         "lost_jobs": float(result.jobs - result.jobs_done),

@@ -7,7 +7,8 @@ from tests.bench.compare.grid import Results, Seed, grid, mean, verdict
 TEXT = """At the promise of 10 minutes. *Billed / work* is hours of machines over hours of work on a
 T4, so that faster machines push it below 1; *stay* is from a job's arrival to its end, *over work*
 the mean stay over what the mean job takes on a T4; *lost* is work that was done again, of all
-machine time at work; *pools asked* are those that gave a machine and those that refused, over those
+machine time at work; *stood* is how long a job that had lost its worker had none, capacity to be
+found included; *pools asked* are those that gave a machine and those that refused, over those
 that gave. Interruptions and boots are for 1,000 items.
 """
 
@@ -23,6 +24,7 @@ def efforts(results: Results) -> str:
         "stay: mean, p95, p99, min",
         "over work",
         "lost, %",
+        "stood: p50, p95, min",
         "interruptions",
         "boots",
         "pools asked",
@@ -30,7 +32,7 @@ def efforts(results: Results) -> str:
     ]
     rows = []
     for name, seeds in results.items():
-        known = [seed for seed in seeds.values() if "items" in seed[_OURS]]
+        known = [seed for seed in seeds.values() if "stood_p95_min" in seed[_OURS]]
         if known:
             rows.append([name, *_row(known)])
     return grid(head, rows)
@@ -48,6 +50,7 @@ def _row(seeds: Sequence[Seed]) -> list[str]:
         stay,
         f"{of('stay_mean_min') / 60.0 / (of('work_hours') / of('jobs')):.1f}",
         f"{100.0 * lost_share(seeds, _OURS):.2f}",
+        ", ".join(f"{of(f'stood_{which}_min'):.1f}" for which in ("p50", "p95")),
         f"{of('interruptions') / thousands:.2f}",
         f"{of('launches') / thousands:.1f}",
         f"{(of('launches') + of('refusals')) / of('launches'):.2f}",
