@@ -1,7 +1,10 @@
 """``spindown doctor``: whether a launch can work, before a deploy and after it."""
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -19,6 +22,8 @@ from spindown.error import BadInput, NotFound
 
 _COLOURS = {Verdict.GOOD: "green", Verdict.WARNING: "yellow", Verdict.BLOCKED: "bold red"}
 _MARGIN = " " * 9
+#: What reads the file, unless a place to bootstrap is named.
+_CDK = re.compile(r"cdk (?:bootstrap(?! aws://)|deploy --all)")
 
 
 def doctor(
@@ -33,6 +38,8 @@ def doctor(
     if local:
         point_at_local_system()
     report = _examine(planned, deployment, has_images=not local)
+    if planned is not None:
+        report = Report(findings=tuple(name_file(each, config) for each in report.findings))
     if as_json:
         print(json.dumps({"can_launch": report.can_launch, **encode(report)}))
     else:
@@ -64,6 +71,14 @@ def _examine(planned: Subject | None, deployment: str | None, *, has_images: boo
         raise BadInput("deployment", name, mend) from exc
     # An instance of the local system is a process of this machine, started from no image.
     return examine(subject if has_images else without_images(subject), ports)
+
+
+def name_file(finding: Finding, config: Path) -> Finding:
+    """Return the finding with its commands for that file; cdk takes spindown.toml by itself."""
+    if config == option.CONFIG_FILE:
+        return finding
+    context = f" -c config={shlex.quote(str(config))}"
+    return replace(finding, mend=_CDK.sub(lambda found: found[0] + context, finding.mend))
 
 
 def render_finding(finding: Finding) -> Iterator[Text]:

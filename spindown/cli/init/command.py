@@ -53,9 +53,13 @@ def init(
             text, region if region or not is_there else _region_of(text), local=local
         )
         text = fill_in(text, region=found.region, zones=list(found.zones))
-    config.write_text(text, encoding="utf-8")
+    try:
+        config.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        mend = f"name a file that can be written ({exc.strerror})"
+        raise BadInput("--config", str(config), mend) from exc
     made = [] if is_there else [*_write_code(config.parent)]
-    _tell(config, made, found, is_new=not is_there, as_json=as_json)
+    _tell(config, made, found, is_new=not is_there, local=local, as_json=as_json)
 
 
 def _draft(config: Path, region: str | None) -> str:
@@ -123,12 +127,19 @@ def _write_code(directory: Path) -> Sequence[Path]:
 
 
 def _tell(
-    config: Path, made: Sequence[Path], found: Survey | None, *, is_new: bool, as_json: bool
+    config: Path,
+    made: Sequence[Path],
+    found: Survey | None,
+    *,
+    is_new: bool,
+    local: bool,
+    as_json: bool,
 ) -> None:
     if as_json:
         print(json.dumps({"config": str(config), "survey": encode(found) if found else None}))
         return
     options = f" --config {shlex.quote(str(config))}" if config != option.CONFIG_FILE else ""
+    options += " --local" if local else ""
     for path in (config, *made) if is_new else (config,):
         print(f"{'Wrote' if is_new else 'Filled in'} {path}")
     if found is None:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from spindown.app.doctor.finding import Finding, Verdict
 from spindown.cli.app import app
-from spindown.cli.doctor import render_finding
+from spindown.cli.doctor import name_file, render_finding
 
 CONFIG = str(Path(__file__).parents[3] / "spindown.toml")
 
@@ -33,6 +33,23 @@ def test_what_is_not_says_what_is_needed_and_how_to_mend_it() -> None:
         "         needed: 4",
         f"         mend:   {'aws ' * 60}",
     ]
+
+
+def test_what_is_to_be_deployed_is_the_file_that_was_asked_about() -> None:
+    mend = "cdk bootstrap, once, then cdk deploy --all"
+    finding = Finding(what="outpost", found="", mend=mend)
+
+    named = name_file(finding, Path("my lab/gpu.toml")).mend
+
+    file = " -c config='my lab/gpu.toml'"
+    assert named == f"cdk bootstrap{file}, once, then cdk deploy --all{file}"
+    assert name_file(finding, Path("spindown.toml")).mend == mend
+
+
+def test_a_bootstrap_of_a_named_place_asks_no_file() -> None:
+    finding = Finding(what="CDK", found="", mend="cdk bootstrap aws://1/us-east-1")
+
+    assert name_file(finding, Path("other.toml")) == finding
 
 
 @pytest.fixture

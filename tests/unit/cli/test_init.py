@@ -98,6 +98,16 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"spindown.toml is '{path}': mend its TOML: ")
 
 
+def test_a_file_that_cannot_be_written_is_named_with_its_option(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "spindown.toml"
+
+    with pytest.raises(BadInput) as caught:
+        init(config=path)
+
+    mend = "name a file that can be written (No such file or directory)"
+    assert str(caught.value) == f"--config is '{path}': {mend}"
+
+
 def test_what_to_do_next_can_be_run_as_it_stands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,6 +118,14 @@ def test_what_to_do_next_can_be_run_as_it_stands(
 
     line = capsys.readouterr().out.splitlines()[-1].partition("next: ")[2]
     assert shlex.split(line) == ["spindown", "init", "--from-account", "--config", str(path)]
+
+
+def test_what_to_do_next_stays_on_the_local_system(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    init(config=tmp_path / "spindown.toml", local=True)
+
+    assert capsys.readouterr().out.rstrip().endswith(" --local")
 
 
 def test_zones_are_those_that_offer_what_fits() -> None:
