@@ -161,11 +161,12 @@ def sum_up(
     accounted_dollars: float,
     dead_letters: int = 0,
 ) -> SimResult:
-    """Return what a run has come to; ``tallies`` say what each instance's time went to."""
-    # Versions of Python differ in how they round ``sum``.
+    """Return what a run has come to; ``tallies`` say what each instance's time went to.
+
+    Summed with ``fsum``: versions of Python differ in how they round ``sum``.
+    """
     shares = [(b, tallies[b.instance_id].shares(b.seconds)) for b in bills]
     seconds = {cause: fsum(b.seconds * share[cause] for b, share in shares) for cause in CAUSES}
-    on_demand = [bill for bill in bills if bill.pool.capacity_type is CapacityType.ON_DEMAND]
     return SimResult(
         scenario=scenario.name,
         seed=seed,
@@ -177,7 +178,7 @@ def sum_up(
         work_seconds=scenario.work_seconds,
         dollars=fsum(bill.dollars for bill in bills),
         bill={cause: fsum(b.dollars * share[cause] for b, share in shares) for cause in CAUSES},
-        on_demand_dollars=fsum(bill.dollars for bill in on_demand),
+        on_demand_dollars=_on_demand_dollars(bills),
         accounted_dollars=accounted_dollars,
         billed_seconds=fsum(bill.seconds for bill in bills if not bill.is_free),
         boot_seconds=seconds["boot"],
@@ -199,6 +200,11 @@ def sum_up(
         digest=record.digest,
         samples=_with_dollars(record, bills, tallies),
     )
+
+
+def _on_demand_dollars(bills: Iterable[Bill]) -> float:
+    on_demand = CapacityType.ON_DEMAND
+    return fsum(bill.dollars for bill in bills if bill.pool.capacity_type is on_demand)
 
 
 def _with_dollars(
