@@ -115,9 +115,9 @@ class Case:
         """Return what is remembered of its pool."""
         return self._read(Unavailable, rows.unavailable_sort(self.worker.pool))
 
-    def backlog(self) -> BacklogRow:
+    def backlog(self) -> BacklogRow | None:
         """Return up to when the fleet has been charged, among others."""
-        return self._read(BacklogRow, rows.BACKLOG) or BacklogRow()
+        return self._read(BacklogRow, rows.BACKLOG)
 
     def launch(self) -> Launch | None:
         """Return the launch that it came from."""
@@ -205,7 +205,10 @@ def state_change(event: StateChange, case: Case, *, holder: str) -> Reaction:
     def attempt(worker: Worker) -> bool:
         if worker.state is WorkerState.ENDED or view is None:
             return False
-        ending, fleet = ending_of(worker, view), case.backlog()
+        fleet = case.backlog()
+        if fleet is None:
+            return False
+        ending = ending_of(worker, view)
         end = end_worker(
             as_charged(worker, fleet),
             at=max(event.at, worker.launched_at),

@@ -89,7 +89,10 @@ class AccountView:
 def view_of(live: Partition) -> LedgerView:
     """Return everything live about one workload."""
     leases = live.all_of(Lease, rows.LEASE, required="job_id")
-    backlog = live.one(BacklogRow, rows.BACKLOG) or BacklogRow()
+    decision = live.one(DecisionRow, rows.DECISION)
+    # Where it cannot be read, what was charged is known by the last tick.
+    unread = BacklogRow(charged_until=decision.at if decision else None)
+    backlog = live.one(BacklogRow, rows.BACKLOG) or unread
     workers = live.all_of(Worker, rows.WORKER).values()
     return LedgerView(
         workers={w.instance_id: as_charged(w, backlog) for w in workers},
@@ -105,7 +108,7 @@ def view_of(live: Partition) -> LedgerView:
         },
         concerns=live.named(Sighting, rows.CONCERN),
         policy=live.one(PolicyRow, rows.POLICY) or PolicyRow(),
-        decision=live.one(DecisionRow, rows.DECISION),
+        decision=decision,
         bad_rows=tuple(live.bad),
     )
 

@@ -103,6 +103,33 @@ def test_a_worker_whose_row_cannot_be_read_for_a_while_is_charged_for_all_of_it(
     assert _dollars(world) == pytest.approx(PRICE * _lived(world) / HOUR)
 
 
+@pytest.mark.parametrize(
+    "damage", [{"claims": "many"}, {"charged_until": "some day"}, {"charges": "many"}]
+)
+@pytest.mark.parametrize("by", ["tick", "event"])
+def test_nothing_is_charged_twice_where_nobody_can_read_how_far_the_fleet_was_charged(
+    damage: dict[str, str], by: str
+) -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.run(5, beats=True)
+    before = _dollars(world)
+
+    world.put(rows.BACKLOG, **damage)
+    world.tick(minutes(1))
+    world.compute.power_off(worker.instance_id)
+    if by == "event":
+        event = StateChange(
+            instance_id=worker.instance_id, region=REGION, at=world.now, state="terminated"
+        )
+        react(event, world.ports, holder="event")
+    world.run(5)
+
+    assert world.view().workers[worker.instance_id].ended_at is not None
+    assert before <= _dollars(world) + 1e-9 <= PRICE * _lived(world) / HOUR + 2e-9
+
+
 @pytest.mark.parametrize("call", ["query", "backlog", "transact"])
 def test_an_event_that_ends_a_worker_and_a_tick_charge_no_second_twice(call: str) -> None:
     world = with_policy(max_workers=2)
