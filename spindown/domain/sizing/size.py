@@ -18,6 +18,7 @@ from spindown.domain.sizing.capacity import Capacity, window
 from spindown.domain.sizing.patience import Patience
 
 _HOUR = timedelta(hours=1)
+_IN_TIME = "the fleet works the backlog off in time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +140,7 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
     since = now if backlog_since is None else backlog_since
     due = latest_launch(since, knowledge, policy)
     wanted, reason = _wanted(demand, capacity, best, policy, now=now, due=due, since=since)
-    reason = _hidden(backlog, capacity) or reason
+    reason = reason or _why_none(backlog, capacity)
     hold_until = None
     if patience is not None:
         wanted = best.workers if best and patience.slots else min(patience.slots, 1)
@@ -167,10 +168,12 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
     )
 
 
-def _hidden(backlog: Backlog, capacity: Capacity) -> str:
-    """Say where the messages are that nobody sees while nothing runs; "": there are none."""
+def _why_none(backlog: Backlog, capacity: Capacity) -> str:
+    """Say why no job asks for another worker."""
+    if backlog.visible > capacity.free_slots:
+        return _IN_TIME
     if backlog.visible or capacity.workers or not backlog.in_flight:
-        return ""
+        return "every waiting job has a free slot"
     are = "is" if backlog.in_flight == 1 else "are"
     hidden = f"{_count(backlog.in_flight, 'message')} {are} in flight"
     return f"{hidden}, put back for a while or with a worker that ends"
@@ -217,9 +220,9 @@ def _wanted(
     due: datetime,
     since: datetime,
 ) -> tuple[int, str]:
-    """Return launches without bounds or hold, and why."""
+    """Return launches without bounds or hold, and why; "": no job asks for any."""
     if demand.jobs <= 0:
-        return 0, "every waiting job has a free slot"
+        return 0, ""
     need = demand.need_items_per_hour
     if need > 0.0:
         count = 1 if best is None else best.workers
@@ -228,7 +231,7 @@ def _wanted(
     late = free_in is None or now + free_in > since + policy.start_within
     if capacity.free_slots == 0 and now >= due and late:
         return 1, "no slot is free within start_within"
-    return 0, "the fleet works the backlog off in time"
+    return 0, _IN_TIME
 
 
 def _bounded(

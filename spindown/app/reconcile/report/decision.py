@@ -23,6 +23,9 @@ from spindown.domain.ranking import Candidate, CandidateList, Rejection
 _SHOWN = 50
 #: Deadlines of which the notes tell.
 _TIGHT = 3
+#: Verbs of one job, and of several.
+_ONE = ("was", "is", "takes", "waits")
+_MANY = ("were", "are", "take", "wait")
 
 
 def decide(tick: Tick, choice: Choice, ended_early: str) -> Decision:
@@ -76,14 +79,16 @@ def _tight(deadlines: Sequence[DeadlineRecord], now: datetime) -> Iterator[str]:
     """Say of the tightest deadlines what does not change with every tick."""
     for each in deadlines[:_TIGHT]:
         name, due = name_of(each), f"{each.due_at:%Y-%m-%d %H:%M} UTC"
+        was, is_, takes, waits = _MANY if each.jobs > 1 else _ONE
         if each.due_at < now:
-            yield f"{name} was due {due} and is not finished"
+            yield f"{name} {was} due {due} and {is_} not finished"
         elif each.slack_seconds < 0:
-            yield f"{name} is due {due} and takes longer"
+            yield f"{name} {is_} due {due} and {takes} longer"
         elif each.waits_until is not None:
-            yield f"{name} waits for spot until {each.waits_until:%H:%M} UTC, to be done by {due}"
+            until = f"{each.waits_until:%H:%M} UTC"
+            yield f"{name} {waits} for spot until {until}, to be done by {due}"
         elif each.course:
-            yield f"{name} is due {due}: {each.course}"
+            yield f"{name} {is_} due {due}: {each.course}"
 
 
 def _outcome(tick: Tick, choice: Choice, ended_early: str) -> Outcome:

@@ -75,6 +75,15 @@ def test_with_time_to_wait_nothing_but_spot_is_bought_however_long_it_has_waited
     assert any("waits for spot until" in note for note in decisions[-1].notes)
 
 
+def test_what_is_said_of_jobs_that_nobody_has_begun_counts_them() -> None:
+    world = without_spot(a_world())
+    world.send(3)
+
+    notes = world.tick().notes
+
+    assert any(note.startswith("3 jobs not begun wait for spot until") for note in notes)
+
+
 def test_without_a_deadline_the_ladder_opens_by_waiting() -> None:
     world = without_spot(with_policy(start_within=minutes(6)))
     world.send()

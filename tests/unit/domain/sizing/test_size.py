@@ -119,6 +119,16 @@ def test_a_sizing_says_what_is_needed_and_why(
     assert found.need_items_per_hour == pytest.approx(need, abs=0.1)
 
 
+def test_what_waits_for_a_busy_slot_is_not_said_to_have_a_free_one() -> None:
+    worker, lease = busy(items_done=50)
+    waiting = sized(1, [worker], [lease], policy=replace(HELD, max_workers=1))
+    idle = sized(1, [a_worker()], policy=HELD)
+
+    assert (waiting.wanted, waiting.hold_until) == (0, None)
+    assert waiting.reason == "the fleet works the backlog off in time"
+    assert idle.reason == "every waiting job has a free slot"
+
+
 def test_a_need_below_one_item_an_hour_is_one() -> None:
     slow = replace(KNOWLEDGE, items_per_job=(1.0,))
     policy = replace(
