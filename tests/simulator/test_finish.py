@@ -88,3 +88,14 @@ def test_parts_of_a_job_that_was_split_share_its_deadline_and_the_workers() -> N
 
     assert result.jobs_done == 1
     assert result.sojourn.most <= 13 * HOUR
+
+
+def test_short_jobs_with_time_for_several_boots_are_done_on_spot() -> None:
+    jobs = [an_arrival(at=n * HOUR / 4, items=10, item_seconds=10.0) for n in range(8)]
+    scenario = a_scenario(*jobs, listings=(a_listing(),), length=2 * HOUR)
+    result = simulate(scenario, Policy(finish_within=timedelta(minutes=40)), seed=1)
+
+    # A loss takes a boot and a hundred seconds, not the half hour between two commits.
+    assert result.jobs_done == 8
+    assert result.on_demand_dollars == 0.0
+    assert result.sojourn.most < 600.0

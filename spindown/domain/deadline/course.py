@@ -52,8 +52,14 @@ class Reserve:
 
     #: What one change of machines takes at most.
     change: timedelta
+    #: Of it, work that is done again.
+    redone: timedelta = timedelta(0)
     #: Interruptions of spot to expect, an hour.
     rate: float
+
+    def of(self, job: Unfinished) -> timedelta:
+        """Return what one change takes of a job, which loses no more than it has in it."""
+        return self.change - max(self.redone - job.at_risk, timedelta(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +96,8 @@ def reserve_of(knowledge: Knowledge, policy: Policy) -> Reserve:
     """Return what is held back: a change is p95 boot, two ticks, and what is done again.
 
     One tick sees the need, in the other a refused launch is tried again; at the worst a whole
-    checkpoint interval is lost, or the item in hand. Worked: 3 min, 1 min each, 2 min 30 s:
-    7 min 30 s.
+    checkpoint interval is lost, or the item in hand; of a job that is shorter, the job. Worked:
+    3 min, 1 min each, 2 min 30 s: 7 min 30 s.
     """
     pools = [r for pool, r in knowledge.pools.items() if pool.capacity_type is _SPOT]
     seen = PoolRecord(
@@ -101,8 +107,9 @@ def reserve_of(knowledge: Knowledge, policy: Policy) -> Reserve:
     rate = interruption_rate(seen, None)
     redone = interval_hours(policy, cost_hours=checkpoint_cost(knowledge) / _HOUR, rate=rate)
     redone = max(redone, 1.0 / usual_throughput(knowledge, policy))
-    change = boot_p95(knowledge, policy) + 2 * policy.tick + timedelta(hours=redone)
-    return Reserve(change=change, rate=rate)
+    again = timedelta(hours=redone)
+    change = boot_p95(knowledge, policy) + 2 * policy.tick + again
+    return Reserve(change=change, redone=again, rate=rate)
 
 
 def judge(
@@ -120,7 +127,7 @@ def judge(
     lies an estimate that was wrong by 2c. Worked: 48 h of work due in 52 h, c = 7.5 min, 0.2
     losses an hour: spot is waited for until 4 h - 22.5 min - 1 h 12 min have gone, 2 h 25 min.
     """
-    change = reserve.change
+    change = reserve.of(job)
     takes = job.work if takes is None else takes
     slack = job.due - now - takes
     losses = reserve.rate * (takes / _HOUR) * change
@@ -179,7 +186,7 @@ def _judge_all(
 
 def _speed(verdict: Verdict, reserve: Reserve, now: datetime) -> float:
     """Return how fast a machine must be to be in time, as a share of the usual; 0: none is."""
-    left = verdict.job.due - now - reserve.change
+    left = verdict.job.due - now - reserve.of(verdict.job)
     return verdict.job.work / left if left > timedelta(0) else 0.0
 
 

@@ -26,6 +26,13 @@ class Unfinished:
     on: CapacityType | None = None
     instance_id: str = ""
     jobs: int = 1
+    #: How long it has been held, of which nothing may be committed yet.
+    held: timedelta = timedelta(0)
+
+    @property
+    def at_risk(self) -> timedelta:
+        """Return the work that a loss of its machine can undo at the most."""
+        return self.held + self.work
 
 
 def is_measured(knowledge: Knowledge) -> bool:
@@ -62,6 +69,7 @@ def held_job(
         work=timedelta(hours=max(items - done, 0.0) / rate),
         on=None if worker.is_interrupting else worker.capacity_type,
         instance_id=worker.instance_id,
+        held=now - lease.claimed_at,
     )
 
 

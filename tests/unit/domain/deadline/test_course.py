@@ -1,10 +1,12 @@
 """What a deadline asks for: to wait, to buy, to move, by the slack of a job."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.deadline import Course, judge, reserve_of
+from spindown.domain.deadline import Course, Reserve, judge, reserve_of
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
 from spindown.domain.offer import CapacityType
 from tests.builders import NOW, ON_DEMAND, SPOT, a_policy, a_pool, minutes
@@ -65,7 +67,21 @@ def test_a_change_is_a_slow_boot_two_ticks_and_what_is_done_again() -> None:
     policy = a_policy(checkpoint_interval=minutes(2.5))
     knowledge = Knowledge(boots=(180.0,))
 
-    assert reserve_of(knowledge, policy).change == minutes(7.5)
+    reserve = reserve_of(knowledge, policy)
+    assert (reserve.change, reserve.redone) == (minutes(7.5), minutes(2.5))
+
+
+def test_no_more_is_held_back_than_a_job_has_to_lose() -> None:
+    reserve = Reserve(change=minutes(35), redone=minutes(30), rate=0.0)
+    # Six minutes of work: a change takes 11 minutes of it, not 35.
+    slacks = (33.1, 33, 22.1, 22)
+    courses = [judge(a_job(slack, work=0.1), reserve, NOW).course for slack in slacks]
+    held = a_job(19.9, work=0.1, on=SPOT, held=minutes(9))
+
+    assert courses == [Course.SPOT, Course.ANY, Course.ANY, Course.ON_DEMAND]
+    assert judge(held, reserve, NOW).moves_to is ON_DEMAND
+    assert judge(replace(held, held=minutes(8)), reserve, NOW).moves_to is None
+    assert judge(a_job(34.9, on=SPOT), reserve, NOW).moves_to is ON_DEMAND
 
 
 def test_an_item_that_takes_longer_than_a_checkpoint_may_be_lost_whole() -> None:
