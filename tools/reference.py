@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -139,11 +140,16 @@ def _spell(value: object) -> Iterator[str]:
     elif isinstance(value, Mapping):
         yield from (f"{name} = {json.dumps(each)}" for name, each in value.items())
     elif isinstance(value, frozenset):
-        yield json.dumps(sorted(value))
+        yield json.dumps(sorted(value, key=_place))
     elif isinstance(value, float) and value.is_integer():
         yield str(int(value))
     else:
         yield json.dumps(value)
+
+
+def _place(member: Any) -> Any:
+    """Return by what a member of a set is sorted: days of the week in their own order."""
+    return list(type(member)).index(member) if isinstance(member, Enum) else member
 
 
 def _takes_auto(model: type[BaseModel], key: str) -> bool:
