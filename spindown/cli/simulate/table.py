@@ -67,6 +67,8 @@ def _table(story: Story, width: int) -> Table:
     return table
 
 
+#: Below it two decimals would round by more than a twentieth.
+_FEW_DOLLARS = 0.1
 _STYLES = {Role.OURS: "bold green", Role.BASELINE: "", Role.FRONTIER: "cyan"}
 
 
@@ -148,9 +150,14 @@ def floor_sentence(story: Story) -> str:
         return "This policy did not do all of the work, so that no bound says how good it is."
     delay = format_wait(story.ours.wait.p95)
     return (
-        f"No policy that starts every job within {delay} can pay less than ${story.floor:,.2f}; "
+        f"No policy that starts every job within {delay} can pay less than {say_dollars(story.floor)}; "
         f"this one pays {story.ratio:.2f} times that, and starts 95 % of them so."
     )
+
+
+def say_dollars(dollars: float) -> str:
+    """Return money to the cent, and with two digits where that would be next to nothing."""
+    return f"${dollars:.2g}" if 0.0 < dollars < _FEW_DOLLARS else f"${dollars:,.2f}"
 
 
 def format_wait(seconds: float) -> str:

@@ -102,6 +102,16 @@ def test_work_that_was_left_is_said_and_the_budget_that_may_have_stopped_it() ->
     assert speed_sentence(story) == ""
 
 
+@pytest.mark.parametrize(
+    ("floor", "said"),
+    [(36.884, "$36.88;"), (1234.5, "$1,234.50;"), (0.00093, "$0.00093;"), (0.0, "$0.00;")],
+)
+def test_a_bound_of_less_than_a_cent_is_not_said_to_be_nothing(floor: float, said: str) -> None:
+    story = replace(a_story((Role.OURS, 5.0, 60.0)), floor=floor)
+
+    assert f"can pay less than {said}" in floor_sentence(story)
+
+
 def test_the_page_names_the_cheapest_way_of_those_as_fast_first() -> None:
     page = write_page(
         a_story(

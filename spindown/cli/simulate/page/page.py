@@ -14,6 +14,7 @@ from spindown.cli.simulate.table import (
     floor_sentence,
     format_days,
     format_wait,
+    say_dollars,
     say_done,
     say_times,
     say_work,
@@ -145,7 +146,7 @@ def _head(story: Story) -> Iterator[str]:
     if left := ours.jobs - ours.jobs_done:
         tiles.insert(0, (f"{left:,} of {ours.jobs:,}", "jobs were left undone"))
     if story.ratio is not None:
-        tiles.append((f"{story.ratio:.2f} x", f"the least possible, ${story.floor:,.2f}"))
+        tiles.append((f"{story.ratio:.2f} x", f"the least possible, {say_dollars(story.floor)}"))
     others = [
         (row.wait_p95 > ours.wait.p95, row.times_ours, row.name, row.wait_p95)
         for row in story.rows
