@@ -148,9 +148,9 @@ def floor_sentence(story: Story) -> str:
     """Say what no policy can do better."""
     if story.ratio is None:
         return "This policy did not do all of the work, so that no bound says how good it is."
-    delay = format_wait(story.ours.wait.p95)
+    delay, floor = format_wait(story.ours.wait.p95), say_dollars(story.floor)
     return (
-        f"No policy that starts every job within {delay} can pay less than {say_dollars(story.floor)}; "
+        f"No policy that starts every job within {delay} can pay less than {floor}; "
         f"this one pays {story.ratio:.2f} times that, and starts 95 % of them so."
     )
 
