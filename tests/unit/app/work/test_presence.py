@@ -257,3 +257,12 @@ def test_a_release_leaves_the_row_of_another_job_and_uses_its_own_handle() -> No
 
     assert world.lease() == others
     assert world.queue.backlog().visible == 1
+
+
+def test_a_worker_whose_row_has_gone_to_history_is_condemned_and_writes_no_row_anew() -> None:
+    world = WorkWorld()
+    presence = world.presence()
+    world.table.write(Write(key=world.worker_key("i-1"), delete=True))
+    with pytest.raises(Condemned, match=r"^i-1$"):
+        presence.beat()
+    assert world.table.get(world.worker_key("i-1")) is None
