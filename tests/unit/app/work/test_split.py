@@ -9,6 +9,7 @@ import pytest
 from spindown.app.batch import redrive as redriving
 from spindown.app.batch.cancel import cancel
 from spindown.app.batch.result import read_progress, read_records
+from spindown.app.port import Key, Write
 from spindown.app.work.claim import Declined, Outcome
 from spindown.app.work.commit import commit, complete
 from spindown.app.work.held import Held
@@ -16,6 +17,7 @@ from spindown.app.work.item import settle_items
 from spindown.app.work.split import is_too_large, split
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.contract.job.message import items_key
+from spindown.contract.row import due_sort, workload_partition
 from spindown.domain.policy import Policy
 from spindown.error import Unreachable
 from spindown.memory.interception import PortCall
@@ -140,6 +142,18 @@ def test_who_receives_the_message_of_a_child_that_is_another_jobs_is_told_why() 
     assert isinstance(declined, Declined)
     assert (declined.outcome, declined.job_id) == (Outcome.MALFORMED, "p.00001")
     assert declined.reason.startswith("message.job_id is 'p.00001': send the items of job p again")
+
+
+def test_what_the_ledger_remembers_of_another_job_stays_when_a_child_clashes_with_it() -> None:
+    world = a_world()
+    leave_anothers(world, "p.00001", JobState.RUNNING)
+    remembered = Key(partition=workload_partition(WORKLOAD), sort=due_sort("p.00001"))
+    world.table.write(Write(key=remembered, set={"job_id": "p.00001"}))
+    world.send({"job_id": "p.00001", "stored": True, "parent": "p"})
+
+    world.claim()
+
+    assert world.table.get(remembered) is not None
 
 
 def test_a_child_that_was_cancelled_before_its_claim_is_its_parents_own() -> None:
