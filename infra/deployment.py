@@ -53,7 +53,7 @@ def synthesise_app(app: App, loaded: Config) -> None:
 
 def load_config(app: App) -> Config:
     """Return what spindown.toml says, the one that the context names (ConfigError)."""
-    return config.load(_path(app))
+    return config.load(_path(app), named="context config")
 
 
 def _path(app: App) -> Path:

@@ -52,7 +52,7 @@ def doctor(
 
 
 def _planned(config: Path) -> Subject:
-    return from_config(configuration.load(config))
+    return from_config(configuration.load(config, named="--config"))
 
 
 def _examine(planned: Subject | None, deployment: str | None, *, has_images: bool) -> Report:

@@ -167,8 +167,10 @@ def _pause(length: timedelta) -> None:
     Event().wait(length.total_seconds())
 
 
-def open_session(config: Path, *, deployment: str | None, local: bool) -> Session:
-    """Connect to the deployment that a file or a name stands for.
+def open_session(
+    config: Path, *, deployment: str | None, local: bool, named: str = "--config"
+) -> Session:
+    """Connect to the deployment that a file or a name stands for; ``named``: the file's option.
 
     Raises:
         BadInput: no region, no credentials, or nothing deployed under the name.
@@ -176,7 +178,7 @@ def open_session(config: Path, *, deployment: str | None, local: bool) -> Sessio
     region, inputs = None, None
     options = f" --deployment {deployment}" if deployment is not None else ""
     if deployment is None:
-        loaded = configuration.load(config)
+        loaded = configuration.load(config, named=named)
         deployment, region = loaded.deployment.name, loaded.deployment.region
         inputs = {name: workload.inputs for name, workload in loaded.workload.items()}
         options = f" --config {shlex.quote(str(config))}" if config != CONFIG_FILE else ""

@@ -46,24 +46,25 @@ __all__ = [
 ]
 
 
-def load(path: Path, form: type[Config] = Config) -> Config:
+def load(path: Path, form: type[Config] = Config, *, named: str = "spindown.toml") -> Config:
     """Read and validate spindown.toml (raises ConfigError).
 
     Args:
         path: the file.
         form: ``DraftConfig`` where nothing is deployed: its zones may be missing.
+        named: what names the file to a person, as an option does.
     """
     try:
         text = path.read_bytes().decode()
     except OSError as exc:
         reason = exc.strerror or "unreadable"
-        raise ConfigError("spindown.toml", str(path), f"give a readable file ({reason})") from exc
+        raise ConfigError(named, str(path), f"give a readable file ({reason})") from exc
     except UnicodeDecodeError as exc:
-        raise ConfigError("spindown.toml", str(path), "save it as UTF-8") from exc
+        raise ConfigError(named, str(path), "save it as UTF-8") from exc
     try:
         return parse(tomllib.loads(text), form)
     except tomllib.TOMLDecodeError as exc:
-        raise ConfigError("spindown.toml", str(path), f"mend its TOML: {exc}") from exc
+        raise ConfigError(named, str(path), f"mend its TOML: {exc}") from exc
 
 
 def parse(document: Mapping[str, Any], form: type[Config] = Config) -> Config:

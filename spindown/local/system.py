@@ -80,7 +80,7 @@ class LocalSystem:
             guest: The program that every instance runs.
             credentials: What an instance finds in its metadata; None gives it leave for all.
         """
-        loaded = config.load(config_path)
+        loaded = config.load(config_path, named="--config")
         deployment = loaded.deployment
         self._has_containers = any(one.run.image for one in loaded.workloads.values())
         self.config_path = config_path

@@ -45,7 +45,7 @@ QUEUE_DAYS = 30.0
 class Connect(Protocol):
     """Connects to the deployment that a file or a name stands for."""
 
-    def __call__(self, config: Path, *, deployment: str | None, local: bool) -> Session:
+    def __call__(self, config: Path, *, deployment: str | None, local: bool, named: str) -> Session:
         """Connect (raises BadInput)."""
         ...
 
@@ -157,7 +157,7 @@ def _open(asked: Asked, connect: Connect) -> Session:
         mend = f"go where {USUAL_FILE} is, name a --deployment, or give a file or made-up ones"
         raise BadInput(option, value, mend)
     config = asked.policy or USUAL_FILE
-    return connect(config, deployment=asked.deployment, local=asked.local)
+    return connect(config, deployment=asked.deployment, local=asked.local, named="--policy")
 
 
 def _find_subject(asked: Asked, session: Session | None) -> Subject:

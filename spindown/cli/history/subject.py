@@ -68,7 +68,7 @@ def default_subject() -> Subject:
 
 def read_subject(path: Path, workload: str | None) -> Subject:
     """Return a workload of a spindown.toml, deployable or not (raises ConfigError, BadInput)."""
-    config = configuration.load(path, configuration.DraftConfig)
+    config = configuration.load(path, configuration.DraftConfig, named="--policy")
     name = _pick(config, workload, path)
     chosen = config.workloads[name]
     return Subject(

@@ -81,9 +81,9 @@ def _read(config: Path) -> str:
         text = config.read_text(encoding="utf-8")
         tomllib.loads(text)
     except UnicodeDecodeError as exc:
-        raise BadInput("spindown.toml", str(config), "save it as UTF-8") from exc
+        raise BadInput("--config", str(config), "save it as UTF-8") from exc
     except tomllib.TOMLDecodeError as exc:
-        raise BadInput("spindown.toml", str(config), f"mend its TOML: {exc}") from exc
+        raise BadInput("--config", str(config), f"mend its TOML: {exc}") from exc
     return text
 
 

@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput) as caught:
         init(config=path, from_account=True)
 
-    assert str(caught.value).startswith(f"spindown.toml is '{path}': mend its TOML: ")
+    assert str(caught.value).startswith(f"--config is '{path}': mend its TOML: ")
 
 
 def test_a_file_that_cannot_be_written_is_named_with_its_option(tmp_path: Path) -> None:

@@ -145,8 +145,13 @@ def refusal(code: str, message: str) -> ClientError:
         ),
         pytest.param(
             ["status", "--config", "absent.toml"],
-            "spindown.toml is 'absent.toml': give a readable file",
+            "--config is 'absent.toml': give a readable file",
             id="no configuration",
+        ),
+        pytest.param(
+            ["doctor", "--config", "absent.toml"],
+            "--config is 'absent.toml': give a readable file",
+            id="no configuration to examine",
         ),
         pytest.param(["status"], "credentials is not set: log in to AWS", id="no credentials"),
         pytest.param(["status", "--local"], "--local is '", id="no local system"),

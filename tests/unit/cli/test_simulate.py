@@ -180,7 +180,12 @@ def test_figures_are_told_though_the_page_cannot_be_written(
         pytest.param(["--against", "nobody"], "--against is 'nobody': name some of", id="baseline"),
         pytest.param(["--boot", "soon"], "--boot is 'soon': write a duration", id="a boot"),
         pytest.param(["--boot", "0s"], "--boot is '0s': give at least 1s", id="no boot"),
-        pytest.param(["--policy", "no.toml"], "spindown.toml is 'no.toml': give a", id="policy"),
+        pytest.param(["--policy", "no.toml"], "--policy is 'no.toml': give a", id="policy"),
+        pytest.param(
+            ["--arrivals", "cloudwatch", "--policy", "no.toml"],
+            "--policy is 'no.toml': give a",
+            id="policy of a deployment",
+        ),
         pytest.param(["--seed", "x"], "--seed is 'x': write a whole number", id="a seed"),
         pytest.param(
             ["--workload", "ocr"], "--workload is 'ocr': name its file with", id="no file"
