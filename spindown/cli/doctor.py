@@ -63,12 +63,13 @@ def _examine(planned: Subject | None, deployment: str | None, *, has_images: boo
         found = "none" if exc.value is None else str(exc.value)
         lost = Finding(what=exc.field, found=found, mend=exc.mend, verdict=Verdict.BLOCKED)
         return Report(findings=(lost,))
-    ports = DoctorPorts(account=aws.account(), market=aws.market(), clock=aws.clock)
     try:
         subject = find_subject(planned, aws.settings(name))
     except NotFound as exc:
         mend = f"deploy it to {aws.region}, or give the file that describes it"
         raise BadInput("deployment", name, mend) from exc
+    table = aws.table(subject.table) if subject.table else None
+    ports = DoctorPorts(account=aws.account(), market=aws.market(), clock=aws.clock, table=table)
     # An instance of the local system is a process of this machine, started from no image.
     return examine(subject if has_images else without_images(subject), ports)
 

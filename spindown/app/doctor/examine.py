@@ -9,6 +9,7 @@ from spindown.app.doctor.account import check_account, check_caller
 from spindown.app.doctor.fact import Facts, Unknown, ask, gather
 from spindown.app.doctor.finding import Finding, Report
 from spindown.app.doctor.market import Choice, check_market, choose
+from spindown.app.doctor.obstacle import check_obstacles
 from spindown.app.doctor.place import (
     check_images,
     check_reading,
@@ -16,7 +17,7 @@ from spindown.app.doctor.place import (
     check_subnets,
 )
 from spindown.app.doctor.subject import Subject
-from spindown.app.port import Account, Clock, LaunchOverride, LaunchRequest, Market, Refusal
+from spindown.app.port import Account, Clock, LaunchOverride, LaunchRequest, Market, Refusal, Table
 from spindown.contract import tag
 from spindown.domain.offer import Offer
 
@@ -28,11 +29,15 @@ class DoctorPorts:
     account: Account
     market: Market
     clock: Clock
+    #: The deployment's ledger; None: nothing is deployed.
+    table: Table | None = None
 
 
 def examine(subject: Subject, ports: DoctorPorts) -> Report:
     """Return a line for each thing that a launch depends on."""
-    facts = gather(subject, account=ports.account, market=ports.market, clock=ports.clock)
+    facts = gather(
+        subject, account=ports.account, market=ports.market, clock=ports.clock, table=ports.table
+    )
     if isinstance(facts.caller, Unknown):
         return Report(findings=(check_caller(facts),))
     choices = choose(subject, facts)
@@ -49,6 +54,7 @@ def _judge(
     yield check_caller(facts)
     yield from check_account(subject, facts)
     yield from check_market(subject, facts, choices)
+    yield from check_obstacles(subject, facts, choices)
     yield from check_images(subject, facts)
     yield from check_subnets(subject, facts)
     yield from check_reading(facts)

@@ -10,6 +10,8 @@ from functools import partial
 from typing import TypeVar
 
 from spindown.app.doctor.subject import Case, Subject
+from spindown.app.ledger import account_key
+from spindown.app.ledger.partition import Partition
 from spindown.app.port import (
     Account,
     AccountPlan,
@@ -18,8 +20,12 @@ from spindown.app.port import (
     ImageView,
     Market,
     SubnetView,
+    Table,
 )
+from spindown.contract import row as rows
+from spindown.contract.codec import decode
 from spindown.contract.image import DISK_KEY
+from spindown.contract.row import BreakerRow, BudgetRow
 from spindown.domain.offer import Catalogue, InstanceType, Quota, SpotPrice
 from spindown.domain.requirement import misfit
 from spindown.error import NotFound, SpindownError
@@ -53,6 +59,16 @@ class RegionFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacles:
+    """What the ledger says that holds launches back."""
+
+    #: Workload and region -> its breaker that is open; home is "".
+    breakers: Mapping[tuple[str, str], BreakerRow]
+    #: USD of this month, spent and set aside.
+    committed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """All that the checks judge."""
 
@@ -71,9 +87,13 @@ class Facts:
     keys: Mapping[str, Unknown | None] = field(default_factory=dict)
     #: Region -> why EBS has no key of its own there; None: it has.
     disk_keys: Mapping[str, Unknown | None] = field(default_factory=dict)
+    #: None: there is no ledger.
+    obstacles: Obstacles | Unknown | None = None
 
 
-def gather(subject: Subject, *, account: Account, market: Market, clock: Clock) -> Facts:
+def gather(
+    subject: Subject, *, account: Account, market: Market, clock: Clock, table: Table | None = None
+) -> Facts:
     """Ask for all facts about a subject; what fails is a fact as well."""
     at = clock.now()
     caller = ask(account.caller)
@@ -104,7 +124,22 @@ def gather(subject: Subject, *, account: Account, market: Market, clock: Clock) 
             region: ask(partial(account.try_key, _disk_key(caller, region)))
             for region in subject.regions
         },
+        obstacles=None if table is None else ask(partial(_read_obstacles, subject, table, at)),
     )
+
+
+def _read_obstacles(subject: Subject, table: Table, at: datetime) -> Obstacles:
+    """Ask once for each workload that is deployed, and once for the month."""
+    breakers: dict[tuple[str, str], BreakerRow] = {}
+    for case in subject.cases:
+        found = table.query(rows.workload_partition(case.name), rows.BREAKER)
+        for name, row in Partition(found).named(BreakerRow, rows.BREAKER).items():
+            if row.open_until is not None and row.open_until > at:
+                breakers[case.name, name.removeprefix("#")] = row
+    month = None
+    if subject.budget_usd is not None:
+        month = table.get(account_key(rows.budget_sort(at)))
+    return Obstacles(breakers=breakers, committed=decode(BudgetRow, month or {}).committed)
 
 
 def _disk_key(caller: Caller, region: str) -> str:

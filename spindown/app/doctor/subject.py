@@ -68,6 +68,10 @@ class Subject:
     region: str
     cases: tuple[Case, ...]
     is_deployed: bool = False
+    #: Name of its ledger's table; "": it has none yet.
+    table: str = ""
+    #: USD that a month may cost; None: there is no bound.
+    budget_usd: float | None = None
     #: Why it cannot be said whether it is deployed; "": it can.
     unread: str = ""
 
@@ -133,6 +137,8 @@ def as_deployed(
         region=deployment.region,
         cases=tuple(cases[name] for name in sorted(cases)),
         is_deployed=True,
+        table=deployment.table,
+        budget_usd=deployment.budget_per_month,
     )
 
 

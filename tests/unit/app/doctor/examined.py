@@ -7,7 +7,7 @@ from typing import Any
 from spindown.app.doctor.examine import DoctorPorts, examine
 from spindown.app.doctor.finding import Finding, Report, Verdict
 from spindown.app.doctor.subject import Subject, find_subject, from_config
-from spindown.app.port import ImageView, SubnetView
+from spindown.app.port import ImageView, SubnetView, Table
 from spindown.config import parse
 from spindown.contract.settings import (
     DeploymentSettings,
@@ -17,7 +17,13 @@ from spindown.contract.settings import (
     WorkloadSettings,
 )
 from spindown.domain.policy import Policy
-from spindown.memory import MemoryAccount, MemoryClock, MemoryMarket, MemorySettingsStore
+from spindown.memory import (
+    MemoryAccount,
+    MemoryClock,
+    MemoryMarket,
+    MemorySettingsStore,
+    MemoryTable,
+)
 from tests.builders import NOW, a_type
 
 REGION = "us-west-2"
@@ -49,9 +55,11 @@ class Examined:
     config: Mapping[str, Any] = field(default_factory=a_config)
     policy: Policy = field(default_factory=Policy)
     is_deployed: bool = True
+    budget_per_month: float | None = None
 
     def __post_init__(self) -> None:
         self.clock = MemoryClock(NOW)
+        self.table: Table = MemoryTable(self.clock)
         self.market = MemoryMarket(self.clock)
         for name, price in (("g4dn.xlarge", 0.526), ("g6.xlarge", 0.805)):
             self.market.offer(
@@ -81,6 +89,7 @@ class Examined:
                 bucket="demo-bucket",
                 workloads=("classify",),
                 scaler="demo-scaler",
+                budget_per_month=self.budget_per_month,
             ),
             {"classify": self._workload()},
         )
@@ -119,8 +128,14 @@ class Examined:
         return find_subject(planned, self.settings) if self.is_deployed else planned
 
     def report(self) -> Report:
-        ports = DoctorPorts(account=self.account, market=self.market, clock=self.clock)
-        return examine(self.subject(), ports)
+        subject = self.subject()
+        ports = DoctorPorts(
+            account=self.account,
+            market=self.market,
+            clock=self.clock,
+            table=self.table if subject.table else None,
+        )
+        return examine(subject, ports)
 
     def finding(self, what: str) -> Finding:
         """Return the one line that begins with ``what``."""

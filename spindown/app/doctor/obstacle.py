@@ -1,0 +1,79 @@
+"""What holds launches back that could work: an open breaker, or a budget that is used up."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from spindown.app.doctor.fact import Facts, Unknown
+from spindown.app.doctor.finding import Finding, Verdict
+from spindown.app.doctor.market import Choice
+from spindown.app.doctor.subject import Subject
+from spindown.contract.codec import encode_instant
+from spindown.contract.row import BreakerRow, breaker_sort, workload_partition
+
+
+def check_obstacles(subject: Subject, facts: Facts, choices: Sequence[Choice]) -> Iterator[Finding]:
+    """Judge what the ledger says of them; before a deploy there is none."""
+    if facts.obstacles is None:
+        return
+    if isinstance(facts.obstacles, Unknown):
+        yield Finding(
+            what=f"ledger {subject.table}",
+            found=facts.obstacles.reason,
+            needed="to see whether launching is stopped",
+            mend=f"grant dynamodb:Query and dynamodb:GetItem on table {subject.table}",
+            verdict=Verdict.WARNING,
+        )
+        return
+    for (workload, region), breaker in sorted(facts.obstacles.breakers.items()):
+        yield _open(subject, workload, region, breaker, facts.at)
+    if not facts.obstacles.breakers:
+        yield Finding(what="breakers", found="closed")
+    if subject.budget_usd is not None:
+        yield _check_budget(subject.budget_usd, facts.obstacles.committed, choices)
+
+
+def _open(
+    subject: Subject, workload: str, region: str, breaker: BreakerRow, at: datetime
+) -> Finding:
+    until = "" if breaker.open_until is None else f"{breaker.open_until:%H:%M} UTC"
+    return Finding(
+        what=f"breaker of {workload} in {region or subject.region}",
+        found=f"open until {until}: {breaker.reason}",
+        needed="closed: a deploy of another image, other code or other subnets closes it",
+        mend="what is outside the deployment once mended, one launch is tried at once after: "
+        + command_to_try(subject, workload, region, at),
+        verdict=Verdict.WARNING,
+    )
+
+
+def command_to_try(subject: Subject, workload: str, region: str, at: datetime) -> str:
+    """Return the command that ends the wait of a breaker; what it has counted stays.
+
+    Args:
+        subject: the deployment.
+        workload: whose breaker.
+        region: which of its breakers; "": the one at home.
+        at: until when it is to have been open.
+    """
+    key = {"pk": {"S": workload_partition(workload)}, "sk": {"S": breaker_sort(region)}}
+    values = {":now": {"S": encode_instant(at)}}
+    return (
+        f"aws dynamodb update-item --region {subject.region} --table-name {subject.table} "
+        f"--key '{json.dumps(key)}' --update-expression 'SET open_until = :now' "
+        f"--expression-attribute-values '{json.dumps(values)}'"
+    )
+
+
+def _check_budget(budget: float, committed: float, choices: Sequence[Choice]) -> Finding:
+    """Judge whether the month has room for the cheapest launch that there is."""
+    costs = [each.expected_dollars for choice in choices for each in choice.candidates.candidates]
+    left = budget - committed
+    has_room = left > 0 and left >= min(costs, default=0.0)
+    return Finding(
+        what="budget of the month",
+        found=f"{committed:.2f} of {budget:g} USD spent or set aside",
+        needed="" if has_room else "room for another launch, which waits for the next month else",
+        mend="" if has_room else "raise budget_per_month in [deployment], then cdk deploy --all",
+        verdict=Verdict.GOOD if has_room else Verdict.WARNING,
+    )

@@ -1,0 +1,162 @@
+"""What could work and is held back: the ledger's breakers, and the budget of the month."""
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.app.doctor.finding import Verdict
+from spindown.app.ledger import Ledger, account_key
+from spindown.app.port import Key, Write
+from spindown.aws.dynamodb.expression import PARTITION, SORT
+from spindown.contract import row as rows
+from spindown.contract.codec import encode
+from spindown.contract.decision import Outcome
+from spindown.contract.row import BreakerRow, BudgetRow
+from spindown.contract.settings import Outpost
+from spindown.error import AccessDenied
+from spindown.memory import PortCall, intercept
+from tests.builders import NOW, minutes
+from tests.control import IMAGE, ControlWorld, with_policy
+from tests.unit.app.doctor.examined import TEMPLATE, Examined
+
+OPEN = BreakerRow(strikes=3, reason="3 instances in a row", open_until=NOW + minutes(40))
+
+
+def put_breaker(world: Examined, row: BreakerRow, region: str = "") -> None:
+    key = Ledger(world.table, "classify").key(rows.breaker_sort(region))
+    world.table.write(Write(key=key, set=encode(row)))
+
+
+def spend(world: Examined, usd: float) -> None:
+    key = account_key(rows.budget_sort(NOW))
+    world.table.write(Write(key=key, set=encode(BudgetRow(dollars=usd / 2, committed=usd))))
+
+
+def test_an_open_breaker_is_a_warning_with_its_reason_and_the_command_that_tries_anew() -> None:
+    world = Examined()
+    put_breaker(world, OPEN)
+
+    found = world.finding("breaker")
+
+    assert found.what == "breaker of classify in us-west-2"
+    assert found.verdict is Verdict.WARNING
+    assert found.found == f"open until {NOW + minutes(40):%H:%M} UTC: 3 instances in a row"
+    assert "--table-name demo-ledger" in found.mend
+    # It could launch: who asks by the exit code is not told otherwise.
+    assert world.report().can_launch
+
+
+def test_the_breaker_of_another_region_is_named_and_tried_by_its_own_key() -> None:
+    world = Examined()
+    settings, _ = world.settings.workload("classify")
+    there = Outpost(subnets={"eu-west-1a": "subnet-e"}, templates={"x86_64": TEMPLATE})
+    home = settings.outposts
+    world.settings.deploy(replace(settings, outposts={**home, "eu-west-1": there}))
+    put_breaker(world, OPEN, "eu-west-1")
+
+    found = world.finding("breaker")
+
+    assert found.what == "breaker of classify in eu-west-1"
+    assert '"breaker#eu-west-1"' in found.mend
+    # The ledger is at home.
+    assert "--region us-west-2 " in found.mend
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(replace(OPEN, open_until=NOW), id="its wait is over"),
+        pytest.param(BreakerRow(strikes=2), id="two of three"),
+        pytest.param(None, id="none was ever counted"),
+    ],
+)
+def test_a_closed_breaker_is_well(row: BreakerRow | None) -> None:
+    world = Examined()
+    if row is not None:
+        put_breaker(world, row)
+
+    found = world.finding("breaker")
+
+    assert (found.what, found.found, found.verdict) == ("breakers", "closed", Verdict.GOOD)
+
+
+def test_the_command_that_it_prints_lets_one_launch_try_at_once() -> None:
+    examined = Examined()
+    put_breaker(examined, OPEN)
+    words = shlex.split(examined.finding("breaker").mend.partition("after: ")[2])
+    key = json.loads(words[words.index("--key") + 1])
+    values = json.loads(words[words.index("--expression-attribute-values") + 1])
+    assert words[words.index("--update-expression") + 1] == "SET open_until = :now"
+
+    world: ControlWorld = with_policy(max_workers=9)
+    open_until = world.now + timedelta(hours=1)
+    world.put(rows.BREAKER, strikes=3, image=IMAGE, reason="3 in a row", open_until=open_until)
+    world.send(900)
+    assert world.tick().outcome is Outcome.STOPPED
+    told = Key(partition=key[PARTITION]["S"], sort=key[SORT]["S"])
+    world.table.write(Write(key=told, set={"open_until": values[":now"]["S"]}))
+
+    tried = world.tick(minutes(1))
+
+    assert [len(attempt.instances) for attempt in tried.attempts] == [1]
+
+
+@pytest.mark.parametrize(
+    ("committed", "verdict"),
+    [
+        pytest.param(40.0, Verdict.GOOD, id="room"),
+        pytest.param(100.0, Verdict.WARNING, id="used up"),
+        pytest.param(99.999, Verdict.WARNING, id="less than a launch sets aside"),
+        pytest.param(130.0, Verdict.WARNING, id="lowered since"),
+    ],
+)
+def test_a_budget_without_room_for_a_launch_is_a_warning(
+    committed: float, verdict: Verdict
+) -> None:
+    world = Examined(budget_per_month=100.0)
+    spend(world, committed)
+
+    found = world.finding("budget")
+
+    assert found.verdict is verdict
+    assert found.found == f"{committed:.2f} of 100 USD spent or set aside"
+    assert ("budget_per_month" in found.mend) is (verdict is Verdict.WARNING)
+
+
+def test_nothing_is_said_of_a_budget_that_there_is_not_nor_of_a_ledger_before_the_deploy() -> None:
+    assert not [f for f in Examined().report().findings if f.what.startswith("budget")]
+    planned = Examined(is_deployed=False).report().findings
+    assert not [f for f in planned if f.what.startswith(("budget", "breaker", "ledger"))]
+
+
+def test_a_ledger_that_may_not_be_read_is_a_warning() -> None:
+    world = Examined()
+    world.table = intercept(world.table, "table", _refuse)
+
+    found = world.finding("ledger demo-ledger")
+
+    assert found.verdict is Verdict.WARNING
+    assert "dynamodb:Query" in found.mend
+
+
+def test_the_ledger_is_asked_once_for_each_workload_and_once_for_the_month() -> None:
+    world, asked = Examined(budget_per_month=100.0), list[str]()
+
+    def count(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        asked.append(call.method)
+        return proceed()
+
+    world.table = intercept(world.table, "table", count)
+
+    world.report()
+
+    assert sorted(asked) == ["get", "query"]
+
+
+def _refuse(call: PortCall, proceed: Callable[[], Any]) -> Any:
+    raise AccessDenied(call.method)
