@@ -150,7 +150,7 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
     stream = aws.log_stream(home.log_group, identity.instance_id)
     log.ship(stream)
     code = fetch_code(home.code, aws.input_source([home.code]).fetch, settings.scratch)
-    code = with_secrets(code, aws.secrets().read)
+    code, unread = with_secrets(code, aws.secrets().read)
     daemon = Daemon(
         Parts(
             home=home,
@@ -162,7 +162,8 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
             code=code,
             log=log,
             make_runner=lambda worker, slot: make_runner(worker, slot, code, settings, log),
-            find_fault=lambda worker: find_fault(worker, identity, code, settings),
+            # In the row, so that whoever is told of such workers is told why.
+            find_fault=lambda worker: unread or find_fault(worker, identity, code, settings),
             events=aws.job_events(),
         )
     )
@@ -174,12 +175,18 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
     return 0
 
 
-def with_secrets(code: Code, read: Callable[[str], str]) -> Code:
-    """Return the code with its secrets among its environment; nothing else is told of them."""
-    if not code.spec.secrets:
-        return code
-    known = {variable: read(name) for variable, name in code.spec.secrets.items()}
-    return replace(code, spec=replace(code.spec, env={**code.spec.env, **known}))
+def with_secrets(code: Code, read: Callable[[str], str]) -> tuple[Code, str | None]:
+    """Return the code with its secrets among its environment, or why one cannot be read.
+
+    Nothing else is told of them.
+    """
+    known: dict[str, str] = {}
+    for variable, name in code.spec.secrets.items():
+        try:
+            known[variable] = read(name)
+        except SpindownError as exc:
+            return code, f"the secret {name} cannot be read: {exc}"
+    return replace(code, spec=replace(code.spec, env={**code.spec.env, **known})), None
 
 
 def open_ports(aws: Aws, home: Home, code: Code, stream: LogStream) -> WorkPorts:

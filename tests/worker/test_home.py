@@ -13,7 +13,7 @@ from spindown.app.port import Identity
 from spindown.contract import tag
 from spindown.contract.run import RunSpec
 from spindown.domain.offer import CapacityType
-from spindown.error import ContractError
+from spindown.error import ContractError, NotFound
 from tests.work import a_worker
 from worker.__main__ import (
     find_fault,
@@ -124,10 +124,28 @@ def test_secrets_are_read_by_their_names_into_the_environment_of_the_code(tmp_pa
     spec = RunSpec(entrypoint="job:run", env={"LEVEL": "3"}, secrets={"TOKEN": "hub/token"})
     code = Code(root=tmp_path, spec=spec, digest="d")
 
-    known = with_secrets(code, {"hub/token": "t0p"}.__getitem__)
+    known, unread = with_secrets(code, {"hub/token": "t0p"}.__getitem__)
 
+    assert unread is None
     assert known.spec.env == {"LEVEL": "3", "TOKEN": "t0p"}
     assert b"t0p" not in (repr(code) + repr(spec.secrets)).encode()
+
+
+def test_a_secret_that_cannot_be_read_is_named_with_the_cause(tmp_path: Path) -> None:
+    spec = RunSpec(entrypoint="job:run", secrets={"A": "hub/token", "B": "hub/gone"})
+    code = Code(root=tmp_path, spec=spec, digest="d")
+
+    def read(name: str) -> str:
+        if name == "hub/gone":
+            raise NotFound("Secrets Manager can't find the specified secret.")
+        return "t0p"
+
+    known, unread = with_secrets(code, read)
+
+    assert known is code
+    assert unread == (
+        "the secret hub/gone cannot be read: Secrets Manager can't find the specified secret."
+    )
 
 
 def test_the_user_of_the_code_is_ours_unless_the_machine_names_one(tmp_path: Path) -> None:

@@ -100,7 +100,8 @@ def _breaker(sight: Sight) -> Iterator[Concern]:
             says=f"Launching for {sight.workload}{where} is stopped: {_sentence(breaker.reason)}",
             mend=f"read the log /spindown/{sight.deployment}/worker/{sight.workload} and "
             f"{_mend_of_breaker(breaker)}, and deploy: another image or other code closes the "
-            "breaker, else one launch is tried again after an hour.",
+            "breaker, else one launch is tried again after an hour, or at once after the command "
+            "that `spindown doctor` prints.",
         )
 
 

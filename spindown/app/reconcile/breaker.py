@@ -23,6 +23,7 @@ from spindown.domain.reaping import (
     has_left_work,
     has_missed_check_in,
     is_fault_of_image,
+    known_fault,
 )
 
 #: Instances of no use in a row on one image, from which launching stops.
@@ -33,7 +34,10 @@ _BREAKER_FOR = timedelta(hours=1)
 #: What an instance of no use is counted as: a field of BreakerRow.
 Strike = Literal["strikes", "unclaimed", "failed"]
 _LOOK = "look at its console output and at the image, then deploy a mended one"
-#: What happened, and what a person does about it.
+_MEND = "mend that; `spindown doctor` has the command that tries anew at once"
+#: Characters of a fault that are told.
+_FAULT_AT_MOST = 300
+#: What happened, and what a person does about it where no row knows the fault.
 _TOLD: Mapping[Strike, tuple[str, str]] = {
     "strikes": ("never checked in", _LOOK),
     "unclaimed": ("checked in and ended without a job although work waited", _LOOK),
@@ -131,10 +135,17 @@ def _strike(tick: Tick, worker: Worker, what: Strike) -> None:
     changes = {what: count, "image": tick.image(region), "items_done": _items_done(tick)}
     counted = vary(known, changes)
     if count >= STRIKES:
-        happened, mend = _TOLD[what]
-        reason = f"{count} instances in a row {happened}, the last one {worker.instance_id}: {mend}"
+        reason = f"{count} instances in a row {_what_happened(worker, what)}"
         counted = replace(counted, open_until=tick.now + _BREAKER_FOR, reason=reason)
     tick.set_breaker(region, counted)
+
+
+def _what_happened(worker: Worker, what: Strike) -> str:
+    happened, mend = _TOLD[what]
+    # That its jobs had failed is what happened; why they did is in their logs.
+    fault = "" if what == "failed" else known_fault(worker)[:_FAULT_AT_MOST].rstrip(". ")
+    told = f"{fault}; {_MEND}" if fault else mend
+    return f"{happened}, the last one {worker.instance_id}: {told}"
 
 
 def _forget(tick: Tick, region: str, what: Strike) -> None:

@@ -22,6 +22,7 @@ from spindown.domain.reaping.ending import (
     has_left_work,
     has_missed_check_in,
     is_fault_of_image,
+    known_fault,
 )
 from spindown.domain.reaping.watch import could_check_in, watch_from
 
@@ -41,6 +42,7 @@ __all__ = [
     "has_left_work",
     "has_missed_check_in",
     "is_fault_of_image",
+    "known_fault",
     "reap",
     "watch_from",
 ]

@@ -10,6 +10,10 @@ from spindown.domain.fleet import Worker, WorkerState
 #: that blame EC2 itself (EC2 API reference, StateReason).
 _ENDED_BY_CALL = "Client.UserInitiatedShutdown"
 _FAULT_OF_EC2 = "Server."
+#: What codes begin with that blame what was asked for, and those of them that name no fault
+#: (EC2 API reference, StateReason).
+_FAULT_OF_REQUEST = "Client."
+_NO_FAULT = frozenset({_ENDED_BY_CALL, "Client.InstanceInitiatedShutdown"})
 #: Why a worker leaves that could do its work: what it writes as its reason.
 OTHER_CODE, NO_ROOM = "other code is deployed", "max_workers is 0"
 RELIEVED = "another worker goes on with its jobs"
@@ -104,6 +108,14 @@ def has_failed_all(worker: Worker) -> bool:
         and worker.claimed_at is not None
         and worker.unfit_at is not None
     )
+
+
+def known_fault(worker: Worker) -> str:
+    """Return why an instance has ended, if it or EC2 has said so; "": neither has."""
+    is_told = worker.unfit_at is not None or (
+        worker.reason.startswith(_FAULT_OF_REQUEST) and worker.reason not in _NO_FAULT
+    )
+    return worker.reason if is_told else ""
 
 
 def is_fault_of_image(worker: Worker) -> bool:

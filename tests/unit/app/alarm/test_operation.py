@@ -298,6 +298,7 @@ def test_an_open_breaker_says_where_to_look_for_its_cause(kind: str, mend: str) 
 
     ((_, text),) = world.topic.said
     assert mend in text
+    assert "at once after the command that `spindown doctor` prints" in text
 
 
 def test_a_breaker_of_one_region_is_told_as_that_regions_alone() -> None:

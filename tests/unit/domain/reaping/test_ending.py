@@ -14,6 +14,7 @@ from spindown.domain.reaping import (
     has_left_work,
     has_missed_check_in,
     is_fault_of_image,
+    known_fault,
 )
 from tests.builders import NOW, a_worker, minutes
 from tests.unit.domain.reaping.fleet import Box, reaped
@@ -133,3 +134,22 @@ def test_what_ec2_does_not_blame_on_itself_may_be_the_fault_of_the_image(
     reason: str, *, expected: bool
 ) -> None:
     assert is_fault_of_image(a_worker(reason=reason)) is expected
+
+
+@pytest.mark.parametrize(
+    ("reason", "has_said", "told"),
+    [
+        pytest.param("nvidia-smi failed (9)", True, True, id="the worker has found it"),
+        pytest.param("Client.InternalError", False, True, id="EC2 blames what was asked for"),
+        pytest.param("Client.InstanceInitiatedShutdown", False, False, id="it ended itself"),
+        pytest.param("Client.UserInitiatedShutdown", False, False, id="a person ended it"),
+        pytest.param("Server.InternalError", False, False, id="EC2 failed"),
+        pytest.param("never checked in within 10 min", False, False, id="it kept silent"),
+    ],
+)
+def test_the_fault_of_an_instance_is_known_if_it_or_ec2_has_named_one(
+    reason: str, *, has_said: bool, told: bool
+) -> None:
+    worker = a_worker(reason=reason, unfit_at=NOW if has_said else None)
+
+    assert known_fault(worker) == (reason if told else "")
