@@ -221,7 +221,7 @@ class Offered:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """One launch attempt: written before the call, completed after it."""
+    """One launch: an intent, written before the call, and completed after it."""
 
     launch_id: str
     client_token: str

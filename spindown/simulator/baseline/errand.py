@@ -106,7 +106,7 @@ class _Errand:
             self,
             given.instance_id,
             speed=self._speed,
-            patience=None,
+            idling=None,
             checkpoint_seconds=_CHECKPOINT,
         )
         self._machines[given.instance_id] = machine, given.capacity_type

@@ -9,8 +9,8 @@ from random import Random
 from spindown.app.port import LaunchedInstance
 from spindown.contract.event import InstanceEvent
 from spindown.simulator.agenda import Agenda, Turn
+from spindown.simulator.baseline.idling import Idling
 from spindown.simulator.baseline.machine import Job, Machine
-from spindown.simulator.baseline.patience import Patience
 from spindown.simulator.baseline.plan import ACCEPTABLE_DELAY, Baseline
 from spindown.simulator.baseline.rule import Seen
 from spindown.simulator.baseline.shop import Shop, fixed_listing
@@ -57,7 +57,7 @@ class _Fleet:
         throughput = scenario.throughput(usual)
         self._rule = baseline.rule(scenario, throughput)
         self._least = self._desired = self._size(throughput)
-        self._patience = self._make_patience()
+        self._idling = self._make_idling()
         for number, arrival in enumerate(scenario.arrivals):
             self.agenda.plan_at(
                 arrival.at,
@@ -132,17 +132,17 @@ class _Fleet:
             self,
             given.instance_id,
             speed=speed,
-            patience=self._patience,
+            idling=self._idling,
             checkpoint_seconds=self.baseline.checkpoint_seconds,
             slots=slots,
         )
         self.machines[given.instance_id] = machine
         self._tallies[given.instance_id] = machine.tally
         boots_in = self.scenario.boot.draw(self._boots)
-        patience = self.baseline.attempt_seconds
-        if patience is not None and boots_in > patience:
+        at_most = self.baseline.attempt_seconds
+        if at_most is not None and boots_in > at_most:
             pool = given.instance_type, given.zone
-            self.agenda.plan_in(patience, Turn.WORKER, lambda: self._give_up(machine, pool))
+            self.agenda.plan_in(at_most, Turn.WORKER, lambda: self._give_up(machine, pool))
         else:
             self.agenda.plan_in(boots_in, Turn.WORKER, lambda: self._come_up(machine))
 
@@ -176,11 +176,11 @@ class _Fleet:
             most=self.baseline.max_workers,
         )
 
-    def _make_patience(self) -> Patience | None:
-        if self.baseline.patience is None:
+    def _make_idling(self) -> Idling | None:
+        if self.baseline.idling is None:
             return None
         boot = self.scenario.boot.at_least + self.scenario.boot.median
-        return self.baseline.patience(boot, Random(f"{self.seed}/idle"))
+        return self.baseline.idling(boot, Random(f"{self.seed}/idle"))
 
     def _come_up(self, machine: Machine) -> None:
         if machine.instance_id in self.machines:
@@ -196,8 +196,8 @@ class _Fleet:
         self.record.arrived(job.job_id)
         self._arrived[job.job_id] = self.agenda.seconds
         self.waiting.append(job)
-        if self._patience is not None and not self._has_room_at_work():
-            self._patience.needed(self.agenda.seconds)
+        if self._idling is not None and not self._has_room_at_work():
+            self._idling.needed(self.agenda.seconds)
         if not self._is_looking:
             self._is_looking = True
             every = self.baseline.first_look_seconds or self.baseline.look_seconds
@@ -244,7 +244,7 @@ class _Fleet:
         for _ in range(wanted - seen.machines):
             if self._shop.buy() is None:
                 break
-        spare = seen.machines - wanted if self._patience is None else 0
+        spare = seen.machines - wanted if self._idling is None else 0
         for machine in sorted(idle, key=lambda each: each.idle_since)[: max(spare, 0)]:
             self.compute.power_off(machine.instance_id)
         self._note(seen)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spindown.simulator.agenda import Agenda, Planned, Turn
-from spindown.simulator.baseline.patience import Patience
+from spindown.simulator.baseline.idling import Idling
 from spindown.simulator.record import Tally
 
 
@@ -60,7 +60,7 @@ class Machine:
         instance_id: str,
         *,
         speed: float,
-        patience: Patience | None,
+        idling: Idling | None,
         checkpoint_seconds: float | None,
         slots: int = 1,
     ) -> None:
@@ -70,7 +70,7 @@ class Machine:
             owner: gives jobs and hears what becomes of them.
             instance_id: EC2's.
             speed: of one slot; the reference GPU is 1.
-            patience: says how long it idles before ``owner`` hears of it; None: for ever.
+            idling: says how long it idles before ``owner`` hears of it; None: for ever.
             checkpoint_seconds: from one mark to the next to which a reclaim leaves the work; None:
                 there are none.
             slots: jobs at the same time.
@@ -82,7 +82,7 @@ class Machine:
         self.idle_since = 0.0
         self._speed = speed
         self._slots = slots
-        self._patience = patience
+        self._idling = idling
         self._checkpoint_seconds = checkpoint_seconds
         self._stints: list[_Stint] = []
         self._idle_end: Planned | None = None
@@ -127,8 +127,8 @@ class Machine:
         if self._stints:
             return
         self.idle_since = now
-        if self._patience is not None:
-            self._idle_end = self._plan(self._patience.begin(now), lambda: self._owner.idled(self))
+        if self._idling is not None:
+            self._idle_end = self._plan(self._idling.begin(now), lambda: self._owner.idled(self))
 
     def stop(self) -> None:
         """Give back what is held, as far as the last checkpoint; the machine is gone."""

@@ -12,11 +12,11 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from spindown.domain.offer import CapacityType
-from spindown.simulator.baseline.patience import (
-    LearnedPatience,
-    PatienceFactory,
-    RandomPatience,
-    SteadyPatience,
+from spindown.simulator.baseline.idling import (
+    IdlingFactory,
+    LearnedIdling,
+    RandomIdling,
+    SteadyIdling,
 )
 from spindown.simulator.baseline.rule import (
     BacklogTarget,
@@ -73,7 +73,7 @@ class Baseline:
     #: Likewise until the first look at work that comes while there is no machine.
     first_look_seconds: float | None = None
     #: Idle time after which a machine ends; None: only the rule ends machines.
-    patience: PatienceFactory | None = None
+    idling: IdlingFactory | None = None
     #: A machine works on one job at a time, whatever its slots.
     one_slot: bool = False
     #: It ends with its first job.
@@ -107,8 +107,8 @@ def _none(_scenario: SimScenario, _throughput: float) -> Rule:
     return lambda _seen: 0
 
 
-def _idles(minutes: float) -> PatienceFactory:
-    return lambda _boot, _random: SteadyPatience(minutes * MINUTE)
+def _idles(minutes: float) -> IdlingFactory:
+    return lambda _boot, _random: SteadyIdling(minutes * MINUTE)
 
 
 def _backlog(scenario: SimScenario, throughput: float) -> Rule:
@@ -124,7 +124,7 @@ _ALL = (
         rule=_alarm,
         capacity_type=CapacityType.ON_DEMAND,
         least=1,
-        patience=_idles(10),
+        idling=_idles(10),
     ),
     Baseline(
         name="warm-spot",
@@ -133,7 +133,7 @@ _ALL = (
         rule=_alarm,
         market=Market.ZONES,
         least=1,
-        patience=_idles(10),
+        idling=_idles(10),
     ),
     Baseline(
         name="asg-cpu",
@@ -167,7 +167,7 @@ _ALL = (
         rule=_pending,
         market=Market.DEEP,
         look_seconds=30.0,
-        patience=_idles(20),
+        idling=_idles(20),
     ),
     Baseline(
         name="vm-per-job",
@@ -176,7 +176,7 @@ _ALL = (
         rule=_pending,
         market=Market.ZONES,
         look_seconds=10.0,
-        patience=_idles(0),
+        idling=_idles(0),
         one_slot=True,
         one_job=True,
     ),
@@ -208,7 +208,7 @@ _ALL = (
         "had, ten idle minutes end",
         rule=_alarm,
         market=Market.CHEAPEST,
-        patience=_idles(10),
+        idling=_idles(10),
     ),
     Baseline(
         name="ski-rental",
@@ -216,7 +216,7 @@ _ALL = (
         source="Lu and Chen, arXiv 1112.0442: break-even timeout, work to the last that idled",
         rule=_alarm,
         market=Market.CHEAPEST,
-        patience=lambda boot, _: SteadyPatience(boot),
+        idling=lambda boot, _: SteadyIdling(boot),
     ),
     Baseline(
         name="ski-random",
@@ -224,7 +224,7 @@ _ALL = (
         source="Karlin et al., Algorithmica 11 (1994): e / (e - 1) of what knowing the gap costs",
         rule=_alarm,
         market=Market.CHEAPEST,
-        patience=RandomPatience,
+        idling=RandomIdling,
     ),
     Baseline(
         name="ski-learned",
@@ -232,7 +232,7 @@ _ALL = (
         source="Augustine, Irani and Swamy, FOCS 2004, learned from the workload's own gaps",
         rule=_alarm,
         market=Market.CHEAPEST,
-        patience=lambda boot, _: LearnedPatience(boot),
+        idling=lambda boot, _: LearnedIdling(boot),
     ),
     Baseline(
         name="luna",
@@ -241,7 +241,7 @@ _ALL = (
         rule=_pending,
         market=Market.LIST,
         look_seconds=10.0,
-        patience=_idles(10),
+        idling=_idles(10),
         back_off=30 * MINUTE,
         attempt_seconds=10 * MINUTE,
     ),

@@ -17,7 +17,7 @@ from spindown.domain.idle import LEARN_FROM, cheapest_timeout
 _GAPS_KEPT = 500
 
 
-class Patience(Protocol):
+class Idling(Protocol):
     """Says how long a machine that falls idle waits; may learn from when the next job comes."""
 
     def begin(self, at: float) -> float:
@@ -30,10 +30,10 @@ class Patience(Protocol):
 
 
 #: Made from the seconds of a boot, and the seed's own stream of chance.
-PatienceFactory = Callable[[float, Random], Patience]
+IdlingFactory = Callable[[float, Random], Idling]
 
 
-class SteadyPatience:
+class SteadyIdling:
     """Always as long."""
 
     def __init__(self, seconds: float) -> None:
@@ -48,7 +48,7 @@ class SteadyPatience:
         """Learn nothing."""
 
 
-class RandomPatience:
+class RandomIdling:
     """By chance, at most as long as a boot, a long wait likelier than a short one.
 
     Karlin, Manasse, McGeoch and Owicki, "Competitive randomized algorithms for nonuniform
@@ -69,7 +69,7 @@ class RandomPatience:
         """Learn nothing."""
 
 
-class LearnedPatience:
+class LearnedIdling:
     """The timeout that would have cost least over the gaps so far; a boot until there are some.
 
     Least mean cost: Augustine, Irani and Swamy (FOCS 2004), for a known distribution. That it is

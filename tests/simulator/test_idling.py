@@ -7,7 +7,7 @@ import pytest
 
 from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import BASELINES, SimScenario, simulate_baseline
-from spindown.simulator.baseline.patience import LearnedPatience, RandomPatience
+from spindown.simulator.baseline.idling import LearnedIdling, RandomIdling
 from tests.simulator.scene import HOUR, a_scenario, an_arrival
 
 BOOT = 90.0
@@ -20,8 +20,8 @@ def cost(timeout: float, gap: float) -> float:
 
 
 def test_a_wait_by_chance_has_the_distribution_of_its_source() -> None:
-    patience = RandomPatience(BOOT, Random(1))
-    waits = [patience.begin(0.0) for _ in range(20_000)]
+    idling = RandomIdling(BOOT, Random(1))
+    waits = [idling.begin(0.0) for _ in range(20_000)]
 
     assert min(waits) >= 0.0
     assert max(waits) <= BOOT
@@ -34,8 +34,8 @@ def test_a_wait_by_chance_has_the_distribution_of_its_source() -> None:
 def test_a_wait_by_chance_costs_e_over_e_less_one_of_knowing_the_gap_in_the_mean(
     gap: float,
 ) -> None:
-    patience = RandomPatience(BOOT, Random(2))
-    mean = sum(cost(patience.begin(0.0), gap) for _ in range(20_000)) / 20_000
+    idling = RandomIdling(BOOT, Random(2))
+    mean = sum(cost(idling.begin(0.0), gap) for _ in range(20_000)) / 20_000
 
     assert mean / min(gap, BOOT) == pytest.approx(math.e / (math.e - 1), rel=0.02)
 
@@ -45,25 +45,25 @@ def test_the_longest_wait_costs_twice_of_knowing_the_gap_at_worst() -> None:
 
 
 def test_a_learned_wait_is_a_boot_until_five_gaps_are_known_and_then_the_cheapest() -> None:
-    patience = LearnedPatience(BOOT)
+    idling = LearnedIdling(BOOT)
     for number, gap in enumerate((30.0, 30.0, 30.0, 600.0, 20.0)):
-        assert patience.begin(1000.0 * number) == BOOT
-        patience.needed(1000.0 * number + gap)
+        assert idling.begin(1000.0 * number) == BOOT
+        idling.needed(1000.0 * number + gap)
 
     # 30 s: (3 x 30 + 20 + 120) / 5; 0 s: 90; 20 s: (20 + 4 x 110) / 5; 600 s: 142.
-    assert patience.begin(9000.0) == 30.0
+    assert idling.begin(9000.0) == 30.0
 
 
 def test_the_machine_that_fell_idle_last_is_the_one_that_is_needed_first() -> None:
-    patience = LearnedPatience(BOOT)
+    idling = LearnedIdling(BOOT)
     for _ in range(5):
-        patience.begin(0.0)
-        patience.begin(50.0)
-        patience.needed(60.0)
-        patience.needed(80.0)
+        idling.begin(0.0)
+        idling.begin(50.0)
+        idling.needed(60.0)
+        idling.needed(80.0)
 
     # Gaps of 10 and of 80 s, five of each: to wait 10 costs 55, 80 costs 45, and none 90.
-    assert patience.begin(100.0) == 80.0
+    assert idling.begin(100.0) == 80.0
 
 
 def in_a_row(*gaps: float) -> SimScenario:
