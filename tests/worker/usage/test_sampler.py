@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from spindown.app.batch.cancel import cancel
+from spindown.contract.job.manifest import JobState
 from spindown.contract.usage import UsageEnd, UsageRecord, usage_prefix
 from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.offer import CapacityType
@@ -128,6 +130,28 @@ def test_a_failed_job_and_an_interrupted_one_say_so(plant: Callable[..., Plant])
     one.world.clock.advance(timedelta(hours=1))
     one.slot.slot.step()
     assert [record.end for record in one.records()] == [UsageEnd.FAILED, UsageEnd.INTERRUPTED]
+
+
+def test_a_job_that_is_cancelled_in_mid_work_leaves_what_the_slot_cost_in_its_record_alone(
+    plant: Callable[..., Plant],
+) -> None:
+    one = plant()
+    one.world.send({"job_id": "a", "items": items(4)})
+
+    def work_then_cancel(polls: int) -> None:
+        one.world.clock.advance(timedelta(minutes=5))
+        if polls == 2:
+            list(cancel(WORKLOAD, ["a"], one.world.ports))
+
+    one.slot.runner.before_poll = work_then_cancel
+    one.slot.slot.step()
+
+    [record] = one.records()
+    manifest = one.world.manifest("a")
+    assert (manifest.state, manifest.cost_usd) == (JobState.CANCELLED, 0.0)
+    assert (record.end, record.items) == (UsageEnd.LOST, 0)
+    assert record.seconds >= timedelta(minutes=10).total_seconds()
+    assert record.dollars == pytest.approx(0.36 * record.seconds / 3600)
 
 
 def test_nothing_is_looked_at_while_no_process_runs(
