@@ -1,18 +1,17 @@
 """What CreateFleet is asked and how its answers are read, beyond what a simulated EC2 shows."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
-from botocore.stub import Stubber
 
 from spindown.app.port import LaunchOverride, LaunchRequest, RefusalKind
 from spindown.aws.ec2 import Ec2Compute
 from spindown.contract.settings import TemplateRef
 from spindown.domain.offer import CapacityType
-from spindown.error import AccessDenied, SpindownError, Unreachable
+from spindown.error import Unreachable
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -31,7 +30,6 @@ class Ec2:
     """A client whose CreateFleet is answered here: after validation, before any network."""
 
     def __init__(self, client: "EC2Client") -> None:
-        self.client = client
         self.asked: list[Mapping[str, str]] = []
         self.answer: Callable[[], Answer] | None = None
         client.meta.events.register("before-call.ec2.CreateFleet", self._answer)  # type: ignore[arg-type]  # a handler may answer
@@ -252,84 +250,3 @@ def test_no_answer_leaves_open_what_became_of_the_request(ec2: Ec2, error: Excep
     ec2.raises(error)
     with pytest.raises(Unreachable):
         ec2.compute.launch(_request())
-
-
-@pytest.fixture
-def stub(ec2: Ec2) -> Iterator[Stubber]:
-    with Stubber(ec2.client) as stub:
-        yield stub
-        stub.assert_no_pending_responses()
-
-
-def test_ends_the_others_when_one_id_fails_the_call(ec2: Ec2, stub: Stubber) -> None:
-    code = "InvalidInstanceID.NotFound"
-    stub.add_client_error("terminate_instances", code, expected_params={"InstanceIds": ["a", "b"]})
-    stub.add_client_error("terminate_instances", code, expected_params={"InstanceIds": ["a"]})
-    stub.add_response("terminate_instances", {}, {"InstanceIds": ["b"]})
-
-    ec2.compute.terminate(region=REGION, instance_ids=["a", "b"])
-
-
-def test_ends_the_others_when_one_is_protected_and_says_so(ec2: Ec2, stub: Stubber) -> None:
-    code = "OperationNotPermitted"
-    stub.add_client_error("terminate_instances", code, expected_params={"InstanceIds": ["a", "b"]})
-    stub.add_client_error("terminate_instances", code, expected_params={"InstanceIds": ["a"]})
-    stub.add_response("terminate_instances", {}, {"InstanceIds": ["b"]})
-
-    with pytest.raises(SpindownError, match="OperationNotPermitted"):
-        ec2.compute.terminate(region=REGION, instance_ids=["a", "b"])
-
-
-def test_says_when_it_may_not_terminate(ec2: Ec2, stub: Stubber) -> None:
-    stub.add_client_error("terminate_instances", "UnauthorizedOperation")
-    with pytest.raises(AccessDenied, match="TerminateInstances"):
-        ec2.compute.terminate(region=REGION, instance_ids=["a"])
-
-
-@pytest.mark.parametrize(
-    ("code", "is_reclaimed"),
-    [
-        ("fulfilled", False),
-        ("marked-for-termination", True),
-        ("instance-terminated-no-capacity", True),
-        ("instance-terminated-by-price", True),
-        ("instance-terminated-capacity-oversubscribed", True),
-        ("instance-terminated-by-user", False),
-    ],
-)
-def test_knows_by_the_spot_request_that_ec2_takes_an_instance(
-    ec2: Ec2, stub: Stubber, code: str, *, is_reclaimed: bool
-) -> None:
-    request = {"InstanceId": "i-1", "Status": {"Code": code}}
-    stub.add_response(
-        "describe_spot_instance_requests",
-        {"SpotInstanceRequests": [request]},
-        {"Filters": [{"Name": "instance-id", "Values": ["i-1", "i-2"]}], "MaxResults": 1000},
-    )
-
-    found = ec2.compute.reclaimed(region=REGION, instance_ids=["i-1", "i-2"])
-    assert found == ({"i-1"} if is_reclaimed else set())
-
-
-def test_describes_over_many_pages(ec2: Ec2, stub: Stubber) -> None:
-    asked = {"Filters": [{"Name": "tag:a", "Values": ["b"]}], "MaxResults": 1000}
-    for number, before, token in ((1, {}, {"NextToken": "more"}), (2, {"NextToken": "more"}, {})):
-        instance = {
-            "InstanceId": f"i-{number}",
-            "InstanceType": "g6.xlarge",
-            "Placement": {"AvailabilityZone": "eu-west-1a"},
-            "State": {"Name": "terminated"},
-            "LaunchTime": "2026-01-01T00:00:00Z",
-            "InstanceLifecycle": "spot",
-            "StateReason": {"Code": "Server.SpotInstanceTermination"},
-        }
-        stub.add_response(
-            "describe_instances",
-            {"Reservations": [{"Instances": [instance]}], **token},
-            {**asked, **before},
-        )
-    found = ec2.compute.instances(region=REGION, tags={"a": "b"})
-
-    assert [seen.instance_id for seen in found] == ["i-1", "i-2"]
-    assert found[0].state_reason == "Server.SpotInstanceTermination"
-    assert found[0].capacity_type is CapacityType.SPOT

@@ -2,8 +2,6 @@
 
 import io
 import json
-import os
-import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -20,7 +18,6 @@ from tests.worker.child.batch import answers, drain
 from worker.child.call import BadResult, ResultReader, open_call
 from worker.child.code import Code
 from worker.child.command import CommandRunner
-from worker.child.ending import MemoryKills, describe_end
 from worker.child.place import Machine
 from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
 from worker.child.tape import Tape
@@ -299,44 +296,6 @@ def test_output_goes_to_the_tape_of_its_job(make: Make, tmp_path: Path) -> None:
     assert kept.endswith("line 18\nline 19\n")
     assert "bytes left out]" in kept
     assert len(kept) < 110
-
-
-@pytest.mark.parametrize(
-    ("status", "is_known", "says"),
-    [
-        (-signal.SIGKILL, True, "killed by the kernel for want of memory"),
-        (137, True, "killed by the kernel for want of memory"),
-        (-signal.SIGKILL, False, "killed (SIGKILL), most likely for want of memory"),
-        (-signal.SIGSEGV, True, "killed by SIGSEGV"),
-        (-99, False, "killed by signal 99"),
-        (1, True, "ended with status 1"),
-    ],
-)
-def test_says_why_a_process_is_gone(status: int, is_known: bool, says: str) -> None:
-    assert says in describe_end(status, "", out_of_memory=is_known)
-
-
-def test_the_control_group_tells_of_kills_for_memory(tmp_path: Path) -> None:
-    (tmp_path / "proc" / "self").mkdir(parents=True)
-    (tmp_path / "proc" / "self" / "cgroup").write_text("0::/system.slice/spindown-worker.service\n")
-    group = tmp_path / "cgroup" / "system.slice" / "spindown-worker.service"
-    group.mkdir(parents=True)
-    events = group / "memory.events"
-    events.write_text("low 0\noom 1\noom_kill 1\noom_group_kill 0\n")
-    kills = MemoryKills(tmp_path / "proc", tmp_path / "cgroup")
-    seen = [kills.has_killed]
-    events.write_text("low 0\noom 2\noom_kill 2\noom_group_kill 0\n")
-    seen.append(kills.has_killed)
-    kills.mark()
-    seen.append(kills.has_killed)
-    assert seen == [False, True, False]
-    assert not MemoryKills(tmp_path / "none", tmp_path / "cgroup").has_killed
-    (tmp_path / "proc" / "vmstat").write_text("nr_free_pages 7\noom_kill 3\n")
-    anywhere = MemoryKills(tmp_path / "proc", tmp_path / "cgroup", is_anywhere=True)
-    without_groups = MemoryKills(tmp_path / "proc", tmp_path / "none")
-    (tmp_path / "proc" / "vmstat").write_text("nr_free_pages 7\noom_kill 4\n")
-    assert (anywhere.has_killed, without_groups.has_killed, kills.has_killed) == (True, True, False)
-    assert os.path.exists("/proc/self/cgroup")  # noqa: PTH110 - the real one is there as well
 
 
 def test_nothing_of_a_call_is_left_when_the_next_one_begins(make: Make, tmp_path: Path) -> None:
