@@ -123,7 +123,8 @@ def _refusals(sight: Sight) -> Iterator[Concern]:
             says=f"EC2 refuses every launch of {sight.workload} because of the account or the "
             f"configuration: {account}",
             mend="run `spindown doctor`, which names what is missing and the command that mends "
-            "it. It is tried again every 15 minutes.",
+            "it. It is tried again every 15 minutes, or at once after the command that it prints "
+            "for the breaker.",
         )
     unknown = _words(attempts, _UNKNOWN)
     if unknown:

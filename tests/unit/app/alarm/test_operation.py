@@ -124,7 +124,10 @@ def workers_that_all_look_stale() -> ControlWorld:
             id="a full quota whose code is not known",
         ),
         pytest.param(
-            an_account_error, "account", ["UnauthorizedOperation", "spindown doctor"], id="account"
+            an_account_error,
+            "account",
+            ["UnauthorizedOperation", "spindown doctor", "at once after the command"],
+            id="account",
         ),
         pytest.param(an_unknown_code, "unknown-refusal", ["Novel"], id="unknown code"),
         pytest.param(
