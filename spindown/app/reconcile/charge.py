@@ -18,17 +18,18 @@ from spindown.error import SpindownError
 
 #: Workers charged by their own rows in one bundle: each brings three rows at the most.
 _APART_AT_ONCE = 25
-#: Launches that a charge of the whole fleet gives reservations back to: it must fit into one
-#: transaction. What others have over is given back when they are cleared away (``tidy``).
+#: Launches that a charge of the whole fleet gives reservations back to, and pools that it may come
+#: from: it must fit into one transaction. What other launches have over is given back when they
+#: are cleared away (``tidy``); workers of more pools are charged by their own rows.
 _LAUNCHES_AT_ONCE = 40
+_POOLS_AT_ONCE = 50
 
 
 def charge_fleet(tick: Tick) -> None:
     """Charge every worker that bills up to now; learn from those that have just checked in."""
     apart: list[tuple[Write, Charge]] = []
     together: list[Charge] = []
-    # A worker whose row cannot be read now would miss what its fleet is charged.
-    is_whole = not tick.view.unreadable_workers
+    is_whole = _may_charge_together(tick)
     releasing: set[str] = set()
     for worker in list(tick.workers.values()):
         if worker.state is WorkerState.ENDED:
@@ -60,6 +61,15 @@ def charge_fleet(tick: Tick) -> None:
         tick.tally.charged += [(fleet[0], due) for due in together]
     _note_vram(tick)
     _stamp_ends(tick)
+
+
+def _may_charge_together(tick: Tick) -> bool:
+    # A worker whose row cannot be read now would miss what its fleet is charged; and nobody must
+    # go on from a mark that cannot be read.
+    if tick.view.unreadable_workers or rows.BACKLOG in tick.view.bad_rows:
+        return False
+    live = (w for w in tick.workers.values() if w.state is not WorkerState.ENDED)
+    return len({worker.pool for worker in live}) <= _POOLS_AT_ONCE
 
 
 def _bundle(charges: Sequence[tuple[Write, Charge]]) -> Bundle:
