@@ -68,7 +68,7 @@ def test_without_node_it_says_what_to_install() -> None:
             {"synthesizer": "none"},
             "context synthesizer is 'none': write one of default, cli-credentials",
         ),
-        ({"config": "absent.toml"}, "spindown.toml is 'absent.toml': give a readable file"),
+        ({"config": "absent.toml"}, "context config is 'absent.toml': give a readable file"),
     ],
     ids=["bundle", "synthesizer", "config"],
 )
