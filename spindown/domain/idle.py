@@ -49,12 +49,12 @@ def idle_timeout(knowledge: Knowledge, policy: Policy) -> timedelta:
     return min(max(best, SHORTEST_TIMEOUT), LONGEST_TIMEOUT)
 
 
-def is_about(told: timedelta | None, timeout: timedelta) -> bool:
+def is_about(told: timedelta, timeout: timedelta) -> bool:
     """Tell whether a timeout is so near to what workers were told that they need no other.
 
     Near its best the cost hardly depends on it, and what has been learned moves with every job.
     """
-    return told is not None and abs(told - timeout) <= told * _NEAR
+    return abs(told - timeout) <= told * _NEAR
 
 
 def worth_of_boot(knowledge: Knowledge, policy: Policy) -> timedelta:

@@ -51,7 +51,6 @@ from spindown.contract.decision import Decision, Outcome, summary_counts
 from spindown.contract.metric import DEPLOYMENT, WORKLOAD
 from spindown.contract.row import BreakerRow, DecisionRow, PolicyRow, QuotaRow
 from spindown.domain.concern import review
-from spindown.domain.idle import idle_timeout, is_about
 from spindown.domain.policy import Policy
 from spindown.error import (
     AccessDenied,
@@ -215,12 +214,10 @@ def _quotas_met(tick: Tick, choice: Choice) -> Sequence[QuotaRow] | None:
 
 def _policy_row(tick: Tick) -> PolicyRow:
     """Return the policy in force as workers read it, who cannot read settings."""
-    told, timeout = tick.view.policy.idle_timeout, idle_timeout(tick.knowledge, tick.policy)
-    is_learned = tick.policy.idle_timeout is None
     return replace(
         tick.effective.row,
         effective=_policy_text(tick.policy),
-        idle_timeout=told if is_learned and is_about(told, timeout) else timeout,
+        idle_timeout=tick.idle_timeout,
         code_digest=tick.settings.run.code_digest,
     )
 

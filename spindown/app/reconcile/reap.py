@@ -37,7 +37,8 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
         instances=seen,
         launches=list(tick.launches.values()),
         leases=tick.leases,
-        policy=tick.policy,
+        # By the timeout that workers were told, not by what has been learned since.
+        policy=replace(tick.policy, idle_timeout=tick.idle_timeout),
         knowledge=tick.knowledge,
         now=tick.now,
         watched_since=tick.seen.watched_since,

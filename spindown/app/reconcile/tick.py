@@ -18,6 +18,7 @@ from spindown.contract.row import BacklogRow, BreakerRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.domain.concern import Review
 from spindown.domain.fleet import Backlog, Due, Launch, LaunchState, Lease, Unavailable, Worker
+from spindown.domain.idle import idle_timeout, is_about
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import Pool
 from spindown.domain.policy import Policy
@@ -95,6 +96,17 @@ class Tick:
     def policy(self) -> Policy:
         """Return the policy in force."""
         return self.effective.policy
+
+    @property
+    def idle_timeout(self) -> timedelta:
+        """Return the idle timeout that workers go by.
+
+        What is learned they are told anew only when it is no longer about what they were told.
+        """
+        told, timeout = self.view.policy.idle_timeout, idle_timeout(self.knowledge, self.policy)
+        if told is None or self.policy.idle_timeout is not None:
+            return timeout
+        return told if is_about(told, timeout) else timeout
 
     def image(self, region: str) -> str:
         """Return what a launch is made of there, for the breaker: templates, subnets, code."""

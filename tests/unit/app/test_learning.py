@@ -140,3 +140,21 @@ def test_a_fixed_idle_timeout_is_told_as_it_is_edited() -> None:
     world.tick(minutes(1))
 
     assert read_standing(world.table, WORKLOAD).idle_timeout == timedelta(seconds=63)
+
+
+def test_nobody_ends_a_worker_that_waits_as_long_as_it_was_told() -> None:
+    world = with_policy(idle_timeout=None, scale_down_delay=timedelta(0))
+    world.put(BOOT_RATE, samples=(1800.0,) * 9)
+    world.put(GAP_RATE, samples=(1200.0,) * 9)
+    world.launched()
+    world.empty_the_queue()
+
+    # A tenth less has been learned since, at which nobody tells the worker anything.
+    world.put(GAP_RATE, samples=(1090.0,) * 9)
+    world.clock.advance(timedelta(seconds=1160))
+    world.beat()
+    decision = world.tick()
+    told = read_standing(world.table, WORKLOAD).idle_timeout
+
+    assert (told, decision.condemned) == (timedelta(seconds=1200), ())
+    assert world.metric("IdleBeyondExpectation") == 0

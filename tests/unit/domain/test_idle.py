@@ -58,7 +58,6 @@ def test_the_worth_of_a_boot_goes_by_what_was_learned() -> None:
 @pytest.mark.parametrize(
     ("told", "learned", "near"),
     [
-        (None, 40.0, False),
         (40.0, 40.0, True),
         (40.0, 44.0, True),
         (40.0, 44.1, False),
@@ -67,11 +66,9 @@ def test_the_worth_of_a_boot_goes_by_what_was_learned() -> None:
     ],
 )
 def test_workers_need_no_other_timeout_while_it_is_within_a_tenth(
-    told: float | None, learned: float, near: bool
+    told: float, learned: float, near: bool
 ) -> None:
-    before = None if told is None else timedelta(seconds=told)
-
-    assert is_about(before, timedelta(seconds=learned)) is near
+    assert is_about(timedelta(seconds=told), timedelta(seconds=learned)) is near
 
 
 def test_a_fixed_timeout_is_taken_as_it_is() -> None:

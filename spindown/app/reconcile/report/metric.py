@@ -15,7 +15,6 @@ from spindown.contract.decision import (
 from spindown.contract.row import SPEND, SpendRow, spend_sort
 from spindown.domain.cost import cost_per_item, dollars_per_hour
 from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.idle import idle_timeout
 from spindown.domain.offer import CapacityType
 
 
@@ -177,7 +176,7 @@ def _capacity_types(tick: Tick) -> Mapping[str, int]:
 
 def _idle_too_long(tick: Tick) -> list[Worker]:
     """Return workers that should have ended by themselves by now."""
-    expected = idle_timeout(tick.knowledge, tick.policy) + tick.policy.scale_down_delay
+    expected = tick.idle_timeout + tick.policy.scale_down_delay
     return [
         w
         for w in tick.workers.values()
