@@ -134,6 +134,41 @@ def test_a_tick_that_ends_a_worker_charges_the_others_too() -> None:
     assert world.view().workers[other.instance_id].accrued_until == world.now
 
 
+def test_an_event_charges_nobody_where_the_mark_of_the_fleet_is_lost() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.run(5, beats=True)
+    world.remove(rows.BACKLOG)
+    world.compute.power_off(worker.instance_id)
+    event = StateChange(
+        instance_id=worker.instance_id, region=REGION, at=world.now, state="terminated"
+    )
+
+    assert not react(event, world.ports, holder="event").acted
+    world.run(3)
+
+    assert dollars(world) == pytest.approx(PRICE * lived(world) / HOUR)
+
+
+def test_a_worker_that_ended_before_its_last_charge_is_charged_no_more_by_its_own_row() -> None:
+    world = with_policy(max_workers=2)
+    gone, bad = two_at_work(world)
+    world.run(2)
+    world.put(worker_sort(bad.instance_id), launched_at="some day")
+    charged = dollars(world)
+    at = world.now - timedelta(seconds=30)
+    event = StateChange(instance_id=gone.instance_id, region=REGION, at=at, state="terminated")
+    world.clock.advance(minutes(1))
+    world.compute.power_off(gone.instance_id)
+
+    world.just_before("backlog", lambda: react(event, world.ports, holder="event"))
+    world.tick()
+
+    assert world.view().workers[gone.instance_id].ended_at == at
+    assert dollars(world) == pytest.approx(charged)
+
+
 @pytest.mark.parametrize("call", ["query", "backlog", "transact"])
 def test_an_event_that_ends_a_worker_and_a_tick_charge_no_second_twice(call: str) -> None:
     world = with_policy(max_workers=2)
@@ -208,7 +243,10 @@ def test_reservations_of_more_launches_than_fit_into_one_charge_are_given_back_i
     assert budget_row(world)["committed"] == pytest.approx(budget_row(world)["dollars"])
 
 
-def test_a_fleet_of_more_pools_than_one_transaction_has_room_for_is_charged_all_the_same() -> None:
+@pytest.mark.parametrize(("pools", "is_together"), [(50, True), (60, False), (110, False)])
+def test_a_fleet_of_more_pools_than_one_transaction_has_room_for_is_charged_all_the_same(
+    pools: int, is_together: bool
+) -> None:
     world = ControlWorld()
     world.tick()
     ledger = Ledger(world.table, WORKLOAD)
@@ -220,7 +258,7 @@ def test_a_fleet_of_more_pools_than_one_transaction_has_room_for_is_charged_all_
             launched_at=world.now,
             checked_in_at=world.now,
         )
-        for n in range(110)
+        for n in range(pools)
     ]
     for worker in workers:
         launch = a_launch(
@@ -228,7 +266,7 @@ def test_a_fleet_of_more_pools_than_one_transaction_has_room_for_is_charged_all_
         )
         ledger.write(ledger.put(rows.launch_sort(launch.launch_id), launch))
         ledger.write(ledger.put(worker_sort(worker.instance_id), worker))
-    ledger.write(add_to_budget(world.now, {"committed": 110 * 0.05}))
+    ledger.write(add_to_budget(world.now, {"committed": pools * 0.05}))
     world.tick(minutes(1))
 
     world.interfere = _all_but_the_first_transaction()
@@ -237,10 +275,11 @@ def test_a_fleet_of_more_pools_than_one_transaction_has_room_for_is_charged_all_
     # The lock was not given back either: its lease ends.
     world.tick(minutes(4))
 
+    assert (world.view().backlog.charged_until == world.now) is is_together
     view, budget = world.view(), budget_row(world)
     hours = sum(rate.hours for sort, rate in view.rates.items() if sort.startswith("rate#pool#"))
     left = sum(launch.reserved_usd for launch in view.launches.values())
-    assert hours == pytest.approx(110 * 6 / 60)
+    assert hours == pytest.approx(pools * 6 / 60)
     assert dollars(world) == pytest.approx(hours * workers[0].price_per_hour)
     assert budget["dollars"] == pytest.approx(dollars(world))
     assert budget["committed"] == pytest.approx(dollars(world) + left)
