@@ -57,9 +57,9 @@ class Reserve:
     #: Interruptions of spot to expect, an hour.
     rate: float
 
-    def of(self, job: Unfinished) -> timedelta:
-        """Return what one change takes of a job, which loses no more than it has in it."""
-        return self.change - max(self.redone - job.at_risk, timedelta(0))
+    def of(self, at_risk: timedelta) -> timedelta:
+        """Return what one change takes where no more work than this can be undone."""
+        return self.change - max(self.redone - at_risk, timedelta(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +113,17 @@ def reserve_of(knowledge: Knowledge, policy: Policy) -> Reserve:
 
 
 def judge(
-    job: Unfinished, reserve: Reserve, now: datetime, *, takes: timedelta | None = None
+    job: Unfinished,
+    reserve: Reserve,
+    now: datetime,
+    *,
+    takes: timedelta | None = None,
+    at_risk: timedelta | None = None,
 ) -> Verdict:
     """Return what the deadline of a job asks for now.
 
     ``takes`` is the time until it can be done if everything runs, with what is due before it;
-    None: its own work.
+    None: its own work. ``at_risk`` is what a loss on the way can undo; None: of itself alone.
 
     With slack s, change c, work w and rate r: a job that waits may wait for spot while
     s > 3c + r w c, the losses to be expected; from there on it takes what there is, and at s <= 2c
@@ -127,7 +132,7 @@ def judge(
     lies an estimate that was wrong by 2c. Worked: 48 h of work due in 52 h, c = 7.5 min, 0.2
     losses an hour: spot is waited for until 4 h - 22.5 min - 1 h 12 min have gone, 2 h 25 min.
     """
-    change = reserve.of(job)
+    change = reserve.of(job.at_risk if at_risk is None else at_risk)
     takes = job.work if takes is None else takes
     slack = job.due - now - takes
     losses = reserve.rate * (takes / _HOUR) * change
@@ -174,19 +179,22 @@ def _judge_all(
     on m slots, in whatever order they are taken (Graham, 1969). Worked: four jobs of 3 h on two
     slots: 7 h 30 min at most.
     """
-    work, longest, count, most = timedelta(0), timedelta(0), 0, max(slots, 1)
+    work = longest = most_at_risk = timedelta(0)
+    count, most = 0, max(slots, 1)
     for job in sorted(jobs, key=lambda each: (each.due, each.on is None)):
         work, count = work + job.work * job.jobs, count + job.jobs
-        longest = max(longest, job.work)
-        takes = job.work
+        longest, most_at_risk = max(longest, job.work), max(most_at_risk, job.at_risk)
+        takes, at_risk = job.work, job.at_risk
         if job.on is None and count > most:
             takes = max(takes, work / most + (1.0 - 1.0 / most) * longest)
-        yield judge(job, reserve, now, takes=takes)
+            # A loss of what is done before it puts it off as well.
+            at_risk = most_at_risk
+        yield judge(job, reserve, now, takes=takes, at_risk=at_risk)
 
 
 def _speed(verdict: Verdict, reserve: Reserve, now: datetime) -> float:
     """Return how fast a machine must be to be in time, as a share of the usual; 0: none is."""
-    left = verdict.job.due - now - reserve.of(verdict.job)
+    left = verdict.job.due - now - reserve.of(verdict.job.at_risk)
     return verdict.job.work / left if left > timedelta(0) else 0.0
 
 

@@ -41,6 +41,12 @@ def a_long_lease(**changes: object) -> Lease:
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
+def test_what_a_job_may_lose_is_what_it_took_since_its_claim_and_what_is_left() -> None:
+    job = held(a_long_lease())
+
+    assert (job.held, job.at_risk) == (HOUR, HOUR + job.work)
+
+
 def test_work_left_is_items_left_at_the_measured_speed() -> None:
     job = held(a_long_lease())
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spindown.domain.deadline import Course, hurry, look_out
+from spindown.domain.deadline import Course, Reserve, hurry, look_out
 from spindown.domain.ranking import Demand
 from tests.builders import NOW, ON_DEMAND, SPOT, a_demand, a_patience, minutes
 from tests.unit.domain.deadline.unfinished import HOUR, RESERVE, a_job
@@ -34,6 +34,27 @@ def test_a_long_job_may_be_urgent_before_a_short_one_that_has_less_slack() -> No
 
     assert (outlook.course, outlook.urgent) == (Course.ANY, 1)
     assert outlook.waits_until == NOW + minutes(4)
+
+
+@pytest.mark.parametrize(
+    ("slack", "course"), [(70, Course.ON_DEMAND), (105, Course.ANY), (106, Course.SPOT)]
+)
+def test_a_short_job_behind_a_long_one_holds_back_what_the_long_one_has_to_lose(
+    slack: float, course: Course
+) -> None:
+    reserve = Reserve(change=minutes(35), redone=minutes(30), rate=0.0)
+    long, short = a_job(0, work=2.0, on=SPOT), a_job(slack + 120, work=0.1)
+
+    assert look_out([long, short], reserve, NOW, slots=1).course is course
+
+
+def test_a_machine_for_a_short_job_has_the_time_that_a_loss_of_it_leaves() -> None:
+    reserve = Reserve(change=minutes(35), redone=minutes(30), rate=0.0)
+
+    # Six minutes of work are due in 26, of which a change takes 11.
+    outlook = look_out([a_job(20, work=0.1)], reserve, NOW, slots=1)
+
+    assert outlook.speed == pytest.approx(6 / 15)
 
 
 def test_where_no_job_is_urgent_all_wait_for_spot_on_whatever_speed() -> None:
