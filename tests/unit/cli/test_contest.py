@@ -54,9 +54,13 @@ def test_a_ctrl_c_ends_all_simulations_at_once() -> None:
     assert until(lambda: not multiprocessing.active_children())
 
 
-def test_no_promise_is_tried_that_the_deadline_of_the_policy_contradicts() -> None:
-    policy = Policy(finish_within=timedelta(minutes=20), boot_estimate=timedelta(minutes=3))
+@pytest.mark.parametrize(("deadline", "tried"), [(20, (1, 2, 4, 10)), (13, (1, 2, 4))])
+def test_no_promise_is_tried_that_the_deadline_of_the_policy_contradicts(
+    deadline: float, tried: tuple[int, ...]
+) -> None:
+    within, boot = timedelta(minutes=deadline), timedelta(minutes=3)
+    policy = Policy(finish_within=within, boot_estimate=boot, max_failures=3)
     starts = [one.policy.start_within for one in frontier(policy)]
 
-    assert starts == [timedelta(minutes=minutes) for minutes in (1, 2, 4, 10)]
+    assert starts == [timedelta(minutes=minutes) for minutes in tried]
     assert all(check_policy(one.policy) for one in frontier(policy))
