@@ -15,7 +15,7 @@ from rich.console import Console
 from spindown.cli.advise.advice import Advice, advise
 from spindown.cli.advise.deadline import long_jobs
 from spindown.cli.advise.render import advice_to_json, render_advice
-from spindown.cli.history.gather import Asked, gather
+from spindown.cli.history.gather import Asked, Gathered, gather
 from spindown.cli.main import main
 from spindown.cli.simulate.contest import Contestant, run_contest
 from spindown.config import parse_duration
@@ -28,6 +28,12 @@ from tests.unit.cli.trial import a_present
 TRAFFIC = "timestamp,items,item_seconds\n" + "".join(
     f"2026-06-01T{hour:02}:{minute:02}:00Z,30,8\n" for hour in (9, 11) for minute in (0, 4, 20)
 )
+
+
+def _gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, traffic: str = TRAFFIC) -> Gathered:
+    (tmp_path / "traffic.csv").write_text(traffic, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return gather(Asked(arrivals="traffic.csv", prices="sample"))
 
 
 def test_an_advice_is_printed_and_told_as_json(
@@ -104,9 +110,7 @@ def test_a_narrow_screen_cuts_no_setting_off(
 def test_who_keeps_workers_warm_is_told_the_price_of_as_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "traffic.csv").write_text(TRAFFIC, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    gathered = gather(Asked(arrivals="traffic.csv", prices="sample"))
+    gathered = _gathered(tmp_path, monkeypatch)
     policy = replace(gathered.subject.policy, warm_workers=3)
     gathered = replace(gathered, subject=replace(gathered.subject, policy=policy))
     tried: list[int] = []
@@ -146,9 +150,7 @@ def test_settings_that_leave_work_undone_are_no_yardstick(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "traffic.csv").write_text(TRAFFIC, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    gathered = gather(Asked(arrivals="traffic.csv", prices="sample"))
+    gathered = _gathered(tmp_path, monkeypatch)
     policy = replace(gathered.subject.policy, **changes)  # type: ignore[arg-type]
     gathered = replace(gathered, subject=replace(gathered.subject, policy=policy))
     # Four days of vain tries would take minutes.
@@ -183,9 +185,7 @@ def test_settings_that_leave_work_undone_are_no_yardstick(
 def test_who_cannot_wait_is_told_what_it_costs_not_to_be_patient(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "traffic.csv").write_text(TRAFFIC, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    gathered = gather(Asked(arrivals="traffic.csv", prices="sample"))
+    gathered = _gathered(tmp_path, monkeypatch)
     tried: list[Policy] = []
 
     def run(contestants: Sequence[Contestant]) -> list[SimResult]:
@@ -245,9 +245,7 @@ def test_a_deadline_has_nothing_to_do_where_no_rung_waits_for_on_demand(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "traffic.csv").write_text(LONG, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    gathered = gather(Asked(arrivals="traffic.csv", prices="sample"))
+    gathered = _gathered(tmp_path, monkeypatch, LONG)
     rungs = tuple(
         Rung(after=parse_duration(after), capacity_types=frozenset(kinds))
         for after, kinds in ladder
