@@ -10,7 +10,8 @@ from random import Random
 
 import pytest
 
-from spindown.domain.offer import extra_price_per_hour
+from spindown.domain.offer import CapacityType, extra_price_per_hour
+from spindown.domain.policy import Rung
 from spindown.simulator import (
     BASELINES,
     Arrival,
@@ -103,6 +104,16 @@ def test_a_job_stands_for_a_boot_where_nobody_was_told_and_else_not_at_all(
     # A replacement is up before a job is given back to the last moment of two minutes' notice.
     assert result.interruptions == 1
     assert (result.stood.mean, result.stood.most) == (stood, stood)
+
+
+def test_a_job_that_was_given_back_stands_until_there_is_capacity_again() -> None:
+    zone = a_zone(capacity=((0.0, 5.0), (600.0, 0.0), (1200.0, 5.0)))
+    spot_only = Rung(after=timedelta(0), capacity_types=frozenset({CapacityType.SPOT}))
+    scenario = a_scenario(an_arrival(), listings=(a_listing(zones={"us-west-2a": zone}),))
+    result = simulate(scenario, a_policy(ladder=(spot_only,)), 1)
+
+    # Given back 20 s before EC2 takes its worker; the next one is up a boot after 1,200 s.
+    assert result.stood.most == pytest.approx(1200 + 90 - (600 + 120 - 20))
 
 
 @pytest.mark.parametrize("seed", range(3))
