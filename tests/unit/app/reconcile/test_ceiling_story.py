@@ -312,7 +312,9 @@ class Story(RuleBasedStateMachine):
         world.empty_the_queue()
         for lease in world.view().leases:
             world.remove(f"lease#{lease.instance_id}#{lease.slot}")
-        for _ in range(50):
+        # A launch without an answer is in sight for an hour; so long may a boot take, too, where
+        # boots were slow, and a quarter of an hour more.
+        for _ in range(90):
             world.empty_the_queue()
             for worker in world.workers(WorkerState.IDLE, WorkerState.BUSY, WorkerState.DRAINED):
                 with suppress(KeyError):
