@@ -301,7 +301,7 @@ def test_every_view_is_json_for_programs(world: World) -> None:
         ),
         pytest.param(
             ("submit", "count", "--uri", "https://here/"),
-            "message.prefix_uri is 'https://here/': write it as s3://",
+            "--uri is 'https://here/': write it as s3://",
             id="an address that is not of S3",
         ),
     ],
