@@ -16,7 +16,7 @@ from spindown.contract.row import (
     worker_sort,
     workload_partition,
 )
-from spindown.domain.fleet import LaunchState, Worker
+from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.error import Unreachable, WriteConflict
 from spindown.memory import PortCall
 from tests.builders import a_launch, a_worker, minutes
@@ -42,6 +42,18 @@ def test_a_charge_that_loses_a_race_is_made_by_the_next_tick() -> None:
 
     assert lost == pytest.approx(before)
     assert dollars(world) == pytest.approx(before + PRICE * 2 / 60)
+    assert sum(world.metrics.values("Spend")) == pytest.approx(dollars(world))
+
+
+def test_what_was_spent_is_told_of_newcomers_of_the_fleet_and_of_who_has_ended() -> None:
+    world = with_policy(max_workers=2)
+    gone, stays = two_at_work(world)
+    world.run(2)
+    world.compute.power_off(gone.instance_id)
+    world.run(6)
+
+    assert world.workers(WorkerState.ENDED)
+    assert {w.instance_id for w in world.workers(WorkerState.BOOTING)} - {stays.instance_id}
     assert sum(world.metrics.values("Spend")) == pytest.approx(dollars(world))
 
 
