@@ -115,6 +115,9 @@ def _due(tick: Tick, *, is_launch_due: bool) -> str:
     if _watched(tick):
         asked["reclaims"] = max(tick.seen.reclaims_seen_at or begun, begun)
     question, at = min(asked.items(), key=lambda item: item[1])
+    if tick.now - asked["instances"] >= _AT_LATEST:
+        # After ticks that did not come: what has ended meanwhile must be charged no further.
+        question, at = "instances", asked["instances"]
     least = _AT_LATEST if is_launch_due else tick.policy.tick - _EARLY
     return question if tick.now - at >= least else ""
 

@@ -18,7 +18,8 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode, vary
 from spindown.contract.decision import EndingRecord
 from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.reaping import Condemnation, reap
+from spindown.domain.policy import Policy
+from spindown.domain.reaping import DRAINED_FOR, Condemnation, reap
 from spindown.domain.warm import kept_warm_of
 
 #: Why a row has ended whose instance EC2 does not describe.
@@ -136,7 +137,7 @@ def _end(tick: Tick, instance_id: str, *, reason: str, reclaimed: bool) -> None:
     launch = tick.launch_of(worker)
     end = end_worker(
         worker,
-        at=_ended_at(worker, tick.now),
+        at=_ended_at(worker, tick.policy, tick.now),
         reason=reason,
         reclaimed=reclaimed,
         launch=launch,
@@ -162,11 +163,20 @@ def _end(tick: Tick, instance_id: str, *, reason: str, reclaimed: bool) -> None:
         tick.unavailable[worker.pool] = memory
 
 
-def _ended_at(worker: Worker, now: datetime) -> datetime:
-    """Return when an instance that is found gone has ended: at its deadline, if it had one."""
-    deadline = worker.interrupted_at
-    charged_until = worker.accrued_until or worker.launched_at
-    return now if deadline is None else max(min(now, deadline), charged_until)
+def _ended_at(worker: Worker, policy: Policy, now: datetime) -> datetime:
+    """Return when an instance that is found gone has ended, as far as that can be told.
+
+    At its deadline, if it had one. Nobody may have looked for hours: one that has checked in has
+    not outlived its last sign of life by more than it may be silent for, or takes to power off.
+    """
+    known = [now]
+    if worker.interrupted_at is not None:
+        known.append(worker.interrupted_at)
+    if worker.checked_in_at is not None:
+        is_drained = worker.state is WorkerState.DRAINED
+        silent = DRAINED_FOR if is_drained else policy.heartbeat_stale_after
+        known.append(worker.last_sign + silent)
+    return max(min(known), worker.accrued_until or worker.launched_at)
 
 
 def _free_abandoned(tick: Tick) -> None:

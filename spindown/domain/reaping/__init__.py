@@ -6,6 +6,7 @@ timer and the dead-man timer on the instance bound its life.
 
 from spindown.domain.reaping.decision import (
     ASKED_FOR,
+    DRAINED_FOR,
     UNSEEN_FOR,
     Condemnation,
     Reaping,
@@ -28,6 +29,7 @@ from spindown.domain.reaping.watch import could_check_in, watch_from
 
 __all__ = [
     "ASKED_FOR",
+    "DRAINED_FOR",
     "NO_ROOM",
     "OTHER_CODE",
     "RELIEVED",

@@ -10,6 +10,9 @@ from spindown.contract.event import StateChange
 from spindown.contract.row import (
     worker_sort,
 )
+from spindown.domain.fleet import WorkerState
+from spindown.domain.policy import Policy
+from spindown.domain.reaping import DRAINED_FOR
 from tests.builders import minutes
 from tests.control import REGION, ControlWorld
 from tests.spending import PRICE, budget_row, dollars
@@ -146,6 +149,45 @@ def test_a_machine_without_a_gpu_tells_nothing_of_one() -> None:
 
     assert _day(world).gpu_seconds == 0.0
     assert world.metrics.values("GpuPercent") == []
+
+
+@pytest.mark.parametrize("ticks", [2, 3], ids=["instances-next", "reclaims-next"])
+@pytest.mark.parametrize("away", [HOUR / 2, 12 * HOUR], ids=["described", "forgotten"])
+def test_a_worker_that_drained_while_no_tick_came_is_charged_until_it_powered_off(
+    ticks: int, away: timedelta
+) -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.empty_the_queue()
+    world.run(ticks)
+    world.change(
+        worker.instance_id, state=WorkerState.DRAINED, reason="idle", heartbeat_at=world.now
+    )
+    world.compute.power_off(worker.instance_id)
+    lived = world.now - worker.launched_at
+
+    world.tick(away)
+    world.run(2)
+
+    assert dollars(world) <= PRICE * (lived + DRAINED_FOR) / HOUR + 1e-9
+
+
+def test_a_worker_that_is_gone_without_a_word_is_charged_for_its_silence_as_long_as_it_is_borne() -> (
+    None
+):
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.run(2, beats=True)
+    world.compute.power_off(worker.instance_id)
+    lived = world.now - worker.launched_at
+
+    world.tick(12 * HOUR)
+
+    borne = Policy().heartbeat_stale_after
+    (ended,) = world.workers(WorkerState.ENDED)
+    assert ended.ended_at == ended.launched_at + lived + borne
+    assert dollars(world) == pytest.approx(PRICE * (lived + borne) / HOUR)
 
 
 def _day(world: ControlWorld) -> Any:

@@ -100,6 +100,7 @@ def test_the_price_of_a_pool_is_stamped_at_the_launch_and_at_the_end() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.clock.advance(minutes(30))
+    world.beat()
     world.market.move_spot_price("g4dn.xlarge", ZONES[0], 0.31)
     world.compute.power_off(worker.instance_id)
 
