@@ -24,7 +24,7 @@ from spindown.contract.job.manifest import (
     encode_manifest,
     manifest_key,
 )
-from spindown.contract.job.result import ItemStatus, Record, decode_part
+from spindown.contract.job.result import ItemStatus, Record
 from spindown.contract.row import POLICY, worker_sort, workload_partition
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType
@@ -35,6 +35,7 @@ from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.sink.metric import MemoryMetricSink
 from spindown.memory.store import MemoryInputSource, MemoryObjectStore
 from spindown.memory.table import MemoryTable
+from tests.part import decode_part
 
 WORKLOAD = "classify"
 BUCKET = "s3://inputs/"

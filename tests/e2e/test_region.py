@@ -10,6 +10,7 @@ from spindown.contract import tag
 from spindown.local.market.instance import Reason
 from tests.e2e.region import AWAY, HOME, a_worker_at_work, dry_at_home, write_deployment
 from tests.e2e.world import World, deployed, found
+from tests.local.waiting import is_quiet
 
 pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
 ITEMS = 60
@@ -53,7 +54,7 @@ def test_a_job_survives_an_interruption_in_another_region(world: World) -> None:
 
 def check_bill(world: World, lost: str) -> None:
     """Let all end; compare what the ledger was charged with what the market would bill."""
-    found(lambda: world.session.status("slow").is_quiet)
+    found(lambda: is_quiet(world.session.status("slow")))
     lines = {line.instance.instance_id: line for line in world.system.market.bill()}
     assert lines[lost].is_free
     for instance in world.instances("slow"):

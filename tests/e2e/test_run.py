@@ -15,6 +15,7 @@ from spindown.cli.main import main
 from spindown.contract.row import spend_sort
 from spindown.local.market.instance import Reason, State
 from tests.e2e.world import World, deployed, found, write_deployment
+from tests.local.waiting import is_quiet
 
 #: MiniStack has one state for the process, and a deploy takes long: one xdist worker runs all.
 pytestmark = pytest.mark.xdist_group("e2e")
@@ -58,7 +59,7 @@ def test_a_message_by_plain_boto3_is_worked_off_and_its_worker_ends_itself(world
 
     found(all_ended)
     assert {one.reason for one in world.instances("count")} == {Reason.GUEST}
-    found(lambda: world.session.status("count").is_quiet)
+    found(lambda: is_quiet(world.session.status("count")))
 
 
 def test_the_files_that_code_leaves_come_back_with_their_item(world: World) -> None:
@@ -161,7 +162,7 @@ def test_a_job_of_too_many_items_is_split_and_every_item_done_once(world: World)
 
 def test_a_policy_set_live_is_in_force_and_a_broken_edit_is_not(world: World) -> None:
     assert world.spindown_json("policy", "set", "count", "max_workers=0") == {"max_workers": 0}
-    found(lambda: world.session.status("count").is_quiet)
+    found(lambda: is_quiet(world.session.status("count")))
     world.send("count", {"items": ["a"], "job_id": "held-back"})
     found(lambda: "max_workers is 0" in world.session.status("count").decision)
 

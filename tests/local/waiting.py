@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from spindown.app.explain.status import Status
+
 _Found = TypeVar("_Found")
 
 
@@ -17,3 +19,9 @@ def until(look: Callable[[], _Found], *, seconds: float = 20.0) -> _Found:
             return found
         assert time.monotonic() < deadline, f"waited {seconds} s in vain"
         pause.wait(0.05)
+
+
+def is_quiet(status: Status) -> bool:
+    """Tell whether nothing waits, nothing runs and nothing bills."""
+    has_workers = any(entry.is_present for entry in status.workers)
+    return status.backlog.is_empty and not has_workers and not status.launching

@@ -17,7 +17,7 @@ from spindown.contract import tag
 from spindown.contract.codec import decode
 from spindown.contract.job.manifest import JobState, Manifest, Part, decode_manifest, manifest_key
 from spindown.contract.job.message import items_key, parse_items, parse_job
-from spindown.contract.job.result import Record, decode_part
+from spindown.contract.job.result import Record
 from spindown.contract.row import BudgetRow
 from spindown.domain.cost import LEAST_BILLED
 from spindown.domain.fleet import Launch, Lease, Worker
@@ -25,6 +25,7 @@ from spindown.domain.interruption import FREE_FOR
 from spindown.error import ContractError, NotFound
 from spindown.memory.compute import DESCRIBED_FOR
 from spindown.memory.instance import SPOT_TERMINATION
+from tests.part import decode_part
 from tests.proof.world import ProofWorld
 
 OVER = {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.SPLIT}

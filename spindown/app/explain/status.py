@@ -71,12 +71,6 @@ class Status:
         """Return today's dollars by today's items; None before the first item."""
         return self.today.dollars / self.today.items if self.today.items else None
 
-    @property
-    def is_quiet(self) -> bool:
-        """Tell whether nothing waits, nothing runs and nothing bills."""
-        has_workers = any(entry.is_present for entry in self.workers)
-        return self.backlog.is_empty and not has_workers and not self.launching
-
 
 def read_status(
     workload: str,

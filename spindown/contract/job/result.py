@@ -4,14 +4,12 @@ A part is an object of JSON lines whose key holds the epoch that wrote it. Only 
 the manifest lists are results; a part that no manifest lists is an orphan of a lost lease.
 """
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from spindown.contract.codec import decode, encode, to_json
-from spindown.error import ContractError
+from spindown.contract.codec import encode, to_json
 
 
 class ItemStatus(StrEnum):
@@ -86,12 +84,3 @@ def _row(record: Record) -> dict[str, Any]:
         "outputs": [encode(output) for output in record.outputs],
         "seconds": record.seconds,
     }
-
-
-def decode_part(data: bytes) -> tuple[Record, ...]:
-    """Return the records of a part (raises ContractError)."""
-    try:
-        rows = [json.loads(line) for line in data.splitlines() if line.strip()]
-    except (ValueError, RecursionError) as exc:
-        raise ContractError("part", data[:100], "it is not JSON lines") from exc
-    return tuple(decode(Record, row) for row in rows)

@@ -28,7 +28,6 @@ class TypeFacts:
     gpu_count: int
     gpu_name: str | None
     gpu_memory_mib: int
-    usage_classes: frozenset[str]
     #: One element of DescribeInstanceTypes, as EC2 answers it.
     raw: Mapping[str, Any]
 
@@ -66,7 +65,6 @@ def _facts(name: str, raw: Mapping[str, Any]) -> TypeFacts:
         gpu_count=sum(gpu["Count"] for gpu in gpus),
         gpu_name=gpus[0]["Name"] if gpus else None,
         gpu_memory_mib=gpus[0]["MemoryInfo"]["SizeInMiB"] if gpus else 0,
-        usage_classes=frozenset(raw["SupportedUsageClasses"]),
         raw=raw,
     )
 

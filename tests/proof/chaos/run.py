@@ -15,6 +15,7 @@ from spindown.app.ledger import Ledger
 from spindown.app.spend import sum_spend
 from spindown.cli.session import Session, connect
 from spindown.contract.job.manifest import JobState
+from tests.local.waiting import is_quiet
 from tests.proof.chaos.money import compare
 from tests.proof.chaos.plant import NAME, WORKLOAD, Plant, local_system, pause
 
@@ -119,7 +120,7 @@ class Siege:
     def _is_done(self) -> bool:
         if self.plant.left or not all(one.is_over for one in self._progress().values()):
             return False
-        return self.session.status(WORKLOAD).is_quiet
+        return is_quiet(self.session.status(WORKLOAD))
 
     def _progress(self) -> Mapping[str, JobProgress]:
         store = self.session.work_store(WORKLOAD)

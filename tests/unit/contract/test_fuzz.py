@@ -1,6 +1,6 @@
 """Whatever bytes come, a parser gives a value or says in one sentence what is wrong with them.
 
-Messages come from whoever may send to a queue, manifests and parts from a bucket, results from a
+Messages come from whoever may send to a queue, manifests from a bucket, results from a
 program, settings from a person. Each parser gets anything at all, and valid documents with a piece
 changed. The slow tier tries many more and stores how many (docs/bench/fuzz.json).
 """
@@ -22,7 +22,6 @@ from spindown import config
 from spindown.contract.event import parse_instance_event, parse_wake_up
 from spindown.contract.job.manifest import Manifest, decode_manifest, encode_manifest
 from spindown.contract.job.message import encode_job, items_key, parse_items, parse_job
-from spindown.contract.job.result import decode_part
 from spindown.contract.location import check_declared, parse_location
 from spindown.contract.run import RunSpec, decode_run_spec, encode_run_spec
 from spindown.error import SpindownError
@@ -109,10 +108,6 @@ def item_list(data: bytes) -> None:
     parse_items(data, "items.jsonl")
 
 
-def part(data: bytes) -> None:
-    decode_part(data)
-
-
 def location(data: bytes) -> None:
     """What a declared prefix covers is below it, whatever the key looks like."""
     uri = a_text(data)
@@ -185,7 +180,6 @@ CHECKS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], None]]] = {
         run_spec,
     ),
     "item_list": (written(values) | st.binary(), item_list),
-    "part": (written(values) | st.binary(), part),
     "location": (
         st.text(max_size=40).map(lambda text: f"s3://mine/inputs/{text}".encode("utf-8", "replace"))
         | st.binary()

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.contract.job.manifest import Segment, decode_manifest, encode_manifest
-from spindown.contract.job.result import ItemStatus, OutputFile, Record, decode_part, encode_part
+from spindown.contract.job.result import ItemStatus, OutputFile, Record, encode_part
 from spindown.contract.job.segment import PartList, decode_segment, encode_segment
 from spindown.contract.run import RunSpec, decode_run_spec, encode_run_spec
 from spindown.error import ContractError, NewerSchema
+from tests.part import decode_part
 from tests.unit.contract.manifest import WHOLE
 
 
@@ -82,11 +83,6 @@ def test_a_segment_comes_back(before: Segment | None) -> None:
 def test_what_is_no_segment_is_an_error(data: bytes) -> None:
     with pytest.raises(ContractError):
         decode_segment(data)
-
-
-def test_a_part_that_is_no_part_is_an_error() -> None:
-    with pytest.raises(ContractError):
-        decode_part(b"{")
 
 
 def test_a_run_spec_comes_back_and_is_the_same_bytes_for_equal_values() -> None:
