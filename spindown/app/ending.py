@@ -4,6 +4,7 @@ Used by reconcile and by the events alike. Whichever comes first acts; the write
 conditional, so the later ones change nothing.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -22,7 +23,7 @@ from spindown.domain.fleet import (
 )
 from spindown.domain.interruption import not_after
 from spindown.domain.policy import Policy
-from spindown.error import PreconditionFailed, StaleHandle
+from spindown.error import PreconditionFailed, SpindownError, StaleHandle
 
 RECLAIMED = "EC2 has reclaimed it"
 
@@ -153,7 +154,9 @@ def free_leases(
             continue
         freed.append(lease)
         _, past = ledger.move_to_history(sort, lease, now=now)
-        ledger.write(past)
+        # The row is gone: nobody comes back for a message that stays hidden now.
+        with suppress(SpindownError):
+            ledger.write(past)
         try:
             queue.extend(lease.receipt_handle, timedelta(0))
         except StaleHandle:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from spindown.app.doctor.subject import Case, Subject
-from spindown.app.ledger import account_key
+from spindown.app.ledger import Ledger, account_key
 from spindown.app.ledger.partition import Partition
 from spindown.app.port import (
     Account,
@@ -28,7 +28,7 @@ from spindown.contract.image import DISK_KEY
 from spindown.contract.row import BreakerRow, BudgetRow
 from spindown.domain.offer import Catalogue, InstanceType, Quota, SpotPrice
 from spindown.domain.requirement import misfit
-from spindown.error import NotFound, SpindownError
+from spindown.error import ContractError, NotFound, SpindownError
 
 T = TypeVar("T")
 
@@ -64,8 +64,10 @@ class Obstacles:
 
     #: Workload and region -> its breaker that is open; home is "".
     breakers: Mapping[tuple[str, str], BreakerRow]
-    #: USD of this month, spent and set aside.
-    committed: float
+    #: USD of this month, spent and set aside; None: its row cannot be read.
+    committed: float | None
+    #: What it should say then, by the rows of the workloads.
+    month: BudgetRow = field(default_factory=BudgetRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +138,23 @@ def _read_obstacles(subject: Subject, table: Table, at: datetime) -> Obstacles:
         for name, row in Partition(found).named(BreakerRow, rows.BREAKER).items():
             if row.open_until is not None and row.open_until > at:
                 breakers[case.name, name.removeprefix("#")] = row
-    month = None
-    if subject.budget_usd is not None:
-        month = table.get(account_key(rows.budget_sort(at)))
-    return Obstacles(breakers=breakers, committed=decode(BudgetRow, month or {}).committed)
+    month = table.get(account_key(rows.budget_sort(at)))
+    try:
+        committed = decode(BudgetRow, month or {}).committed
+    except ContractError:
+        return Obstacles(breakers=breakers, committed=None, month=_add_up(subject, table, at))
+    return Obstacles(breakers=breakers, committed=committed)
+
+
+def _add_up(subject: Subject, table: Table, at: datetime) -> BudgetRow:
+    """Return what the rows of all workloads say of a month, as far as they can be read."""
+    views = [Ledger(table, case.name).read() for case in subject.cases]
+    days = ((name, day) for view in views for name, day in view.spend.items())
+    dollars = sum(day.dollars for name, day in days if name.startswith(f"{at:%Y-%m}-"))
+    month = rows.budget_sort(at)
+    launches = (launch for view in views for launch in view.launches.values())
+    reserved = (x.reserved_usd for x in launches if rows.budget_sort(x.intended_at) == month)
+    return BudgetRow(dollars=dollars, committed=dollars + sum(reserved))
 
 
 def _disk_key(caller: Caller, region: str) -> str:

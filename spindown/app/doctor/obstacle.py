@@ -1,7 +1,7 @@
 """What holds launches back that could work: an open breaker, or a budget that is used up."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from spindown.app.doctor.fact import Facts, Unknown
@@ -9,7 +9,14 @@ from spindown.app.doctor.finding import Finding, Verdict
 from spindown.app.doctor.market import Choice
 from spindown.app.doctor.subject import Subject
 from spindown.contract.codec import encode_instant
-from spindown.contract.row import BreakerRow, breaker_sort, workload_partition
+from spindown.contract.row import (
+    DEPLOYMENT_PARTITION,
+    BreakerRow,
+    BudgetRow,
+    breaker_sort,
+    budget_sort,
+    workload_partition,
+)
 
 
 def check_obstacles(subject: Subject, facts: Facts, choices: Sequence[Choice]) -> Iterator[Finding]:
@@ -29,8 +36,11 @@ def check_obstacles(subject: Subject, facts: Facts, choices: Sequence[Choice]) -
         yield _open(subject, workload, region, breaker, facts.at)
     if not facts.obstacles.breakers:
         yield Finding(what="breakers", found="closed")
-    if subject.budget_usd is not None:
-        yield _check_budget(subject.budget_usd, facts.obstacles.committed, choices)
+    committed = facts.obstacles.committed
+    if committed is None:
+        yield _damaged(subject, facts.obstacles.month, facts.at)
+    elif subject.budget_usd is not None:
+        yield _check_budget(subject.budget_usd, committed, choices)
 
 
 def _open(
@@ -47,6 +57,27 @@ def _open(
     )
 
 
+def _damaged(subject: Subject, month: BudgetRow, at: datetime) -> Finding:
+    values = {
+        ":spent": {"N": f"{month.dollars:.2f}"},
+        ":committed": {"N": f"{month.committed:.2f}"},
+    }
+    return Finding(
+        what="budget of the month",
+        found=f"its row {budget_sort(at)} in table {subject.table} cannot be read",
+        needed="numbers: no launch can be set aside from it, so none is made",
+        mend="put in what days and launches of the month add up to: "
+        + _update(
+            subject,
+            DEPLOYMENT_PARTITION,
+            budget_sort(at),
+            change="dollars = :spent, committed = :committed",
+            values=values,
+        ),
+        verdict=Verdict.BLOCKED,
+    )
+
+
 def command_to_try(subject: Subject, workload: str, region: str, at: datetime) -> str:
     """Return the command that ends the wait of a breaker; what it has counted stays.
 
@@ -56,11 +87,21 @@ def command_to_try(subject: Subject, workload: str, region: str, at: datetime) -
         region: which of its breakers; "": the one at home.
         at: until when it is to have been open.
     """
-    key = {"pk": {"S": workload_partition(workload)}, "sk": {"S": breaker_sort(region)}}
     values = {":now": {"S": encode_instant(at)}}
+    sort = breaker_sort(region)
+    return _update(
+        subject, workload_partition(workload), sort, change="open_until = :now", values=values
+    )
+
+
+def _update(
+    subject: Subject, partition: str, sort: str, *, change: str, values: Mapping[str, object]
+) -> str:
+    """Return the command that changes one row of the ledger."""
+    key = {"pk": {"S": partition}, "sk": {"S": sort}}
     return (
         f"aws dynamodb update-item --region {subject.region} --table-name {subject.table} "
-        f"--key '{json.dumps(key)}' --update-expression 'SET open_until = :now' "
+        f"--key '{json.dumps(key)}' --update-expression 'SET {change}' "
         f"--expression-attribute-values '{json.dumps(values)}'"
     )
 

@@ -8,7 +8,7 @@ from spindown.app.alarm.judgement import COST
 from spindown.app.ledger import AccountView, Ledger, LedgerView
 from spindown.app.port import JobQueue
 from spindown.config import format_duration
-from spindown.contract.row import QuotaRow, SpendRow
+from spindown.contract.row import QuotaRow, SpendRow, budget_sort
 from spindown.domain.concern import FORGOTTEN_AFTER
 from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.offer import QUOTA_CODES
@@ -148,6 +148,8 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
     if bad_rows:
         number = "1 ledger row" if len(bad_rows) == 1 else f"{len(bad_rows)} ledger rows"
         yield f"{number} cannot be read: {bad_rows[0]}"
+    if (month := budget_sort(now)) in account.bad_rows:
+        yield f"nothing is launched while {month} cannot be read: spindown doctor mends it"
 
 
 def _quota_words(quota: QuotaRow) -> str:

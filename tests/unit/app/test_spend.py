@@ -172,9 +172,7 @@ def test_a_worker_that_drained_while_no_tick_came_is_charged_until_it_powered_of
     assert dollars(world) <= PRICE * (lived + DRAINED_FOR) / HOUR + 1e-9
 
 
-def test_a_worker_that_is_gone_without_a_word_is_charged_for_its_silence_as_long_as_it_is_borne() -> (
-    None
-):
+def test_a_worker_that_is_gone_is_charged_for_no_more_silence_than_a_living_one_may_keep() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)

@@ -14,7 +14,7 @@ from spindown.app.offers import current_catalogue, current_sale
 from spindown.app.reconcile.launch.closure import closed_regions, is_on_trial
 from spindown.app.reconcile.launch.weigh import Choice, headroom, waiting_work
 from spindown.app.reconcile.tick import ACCOUNT, CATALOGUE_STALE_AFTER, Tick
-from spindown.contract.row import QuotaRow
+from spindown.contract.row import QuotaRow, budget_sort
 from spindown.domain.deadline import Course, open_ladder
 from spindown.domain.learning import throughput, usual_throughput
 from spindown.domain.offer import QUOTA_CODES, CapacityType, Offer, slot_count, trusted
@@ -207,6 +207,14 @@ def say_no_budget(tick: Tick, band: Sequence[Candidate]) -> str:
         return ""
     tick.budget_stopped = True
     return NO_BUDGET
+
+
+def say_unwritten(tick: Tick) -> str:
+    """Say why an intent could not be written although there was room for it."""
+    month = budget_sort(tick.now)
+    if tick.account is not None and month in tick.account.bad_rows:
+        return f"{month} cannot be read, and nothing be set aside in it: spindown doctor mends it"
+    return "the ledger was busy, the next tick goes on"
 
 
 def _budget_words(tick: Tick, sizing: Sizing) -> str:

@@ -21,7 +21,13 @@ from spindown.app.port import (
     Write,
 )
 from spindown.app.reconcile.launch.adopt import encode_request
-from spindown.app.reconcile.launch.choose import NO_BUDGET, budget_left, payable, say_no_budget
+from spindown.app.reconcile.launch.choose import (
+    NO_BUDGET,
+    budget_left,
+    payable,
+    say_no_budget,
+    say_unwritten,
+)
 from spindown.app.reconcile.launch.closure import bands_to_ask, is_on_trial
 from spindown.app.reconcile.launch.outcome import back_off, record_outcome
 from spindown.app.reconcile.launch.weigh import Choice
@@ -265,7 +271,7 @@ def _write_intent(tick: Tick, intent: Launch, region: str) -> str:
             return ""
         # Another workload was quicker: what has it left?
         tick.account = tick.ledger.read_account()
-    return _no_room(tick, intent, region) or "the ledger was busy, the next tick goes on"
+    return _no_room(tick, intent, region) or say_unwritten(tick)
 
 
 #: The second is for who finds that another workload has just begun the minute.
@@ -314,8 +320,7 @@ def _slots(tick: Tick, candidate: Candidate) -> int:
 
 
 def _offered(candidate: Candidate, slots: int) -> Offered:
-    offer = candidate.offer
-    on_demand = offer.on_demand_price
+    offer, on_demand = candidate.offer, candidate.offer.on_demand_price
     return Offered(
         price_per_hour=offer.price,
         on_demand_price=None if on_demand is None else on_demand + offer.extra_price,

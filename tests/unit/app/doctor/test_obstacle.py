@@ -128,6 +128,45 @@ def test_a_budget_without_room_for_a_launch_is_a_warning(
     assert ("budget_per_month" in found.mend) is (verdict is Verdict.WARNING)
 
 
+@pytest.mark.parametrize("budget", [None, 100.0], ids=["no-budget", "a-budget"])
+def test_a_month_that_cannot_be_read_lets_nothing_be_launched_until_the_command_mends_it(
+    budget: float | None,
+) -> None:
+    examined, world = Examined(budget_per_month=budget), ControlWorld(budget=budget)
+    busy = world.launched()
+    world.claim(busy.instance_id)
+    world.run(3, beats=True)
+    key = account_key(rows.budget_sort(world.now))
+    before = world.table.get(key) or {}
+    world.table.write(Write(key=key, set={"committed": "much"}))
+    world.send(900)
+    stopped = world.tick()
+    examined.table = world.table
+
+    found = examined.finding("budget")
+
+    assert stopped.summary.startswith(f"{key.sort} cannot be read")
+    assert found.verdict is Verdict.BLOCKED
+    assert "cannot be read" in found.found
+    values = json.loads(_word_after("--expression-attribute-values", found.mend))
+    assert json.loads(_word_after("--key", found.mend))[SORT]["S"] == key.sort
+    told = _word_after("--update-expression", found.mend)
+    assert told == "SET dollars = :spent, committed = :committed"
+    mended = {
+        "dollars": float(values[":spent"]["N"]),
+        "committed": float(values[":committed"]["N"]),
+    }
+    assert mended == pytest.approx({name: before[name] for name in mended}, abs=0.006)
+    world.table.write(Write(key=key, set=mended))
+    assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
+    assert examined.report().can_launch
+
+
+def _word_after(option: str, mend: str) -> str:
+    words = shlex.split(mend.partition(": ")[2])
+    return words[words.index(option) + 1]
+
+
 def test_nothing_is_said_of_a_budget_that_there_is_not_nor_of_a_ledger_before_the_deploy() -> None:
     assert not [f for f in Examined().report().findings if f.what.startswith("budget")]
     planned = Examined(is_deployed=False).report().findings

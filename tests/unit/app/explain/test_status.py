@@ -208,6 +208,18 @@ def test_names_what_a_person_must_mend() -> None:
     assert "1 in the dead-letter queue" in screen_of(status)
 
 
+def test_says_that_a_month_which_cannot_be_read_lets_nothing_be_launched() -> None:
+    world = World()
+    world.put(rows.worker_sort("i-2"), {"instance_id": "i-2"})
+    key = account_key(rows.budget_sort(NOW))
+    world.table.write(Write(key=key, set={"committed": "much"}))
+
+    assert world.status().troubles == (
+        "2 ledger rows cannot be read: worker#i-2",
+        f"nothing is launched while {key.sort} cannot be read: spindown doctor mends it",
+    )
+
+
 @pytest.mark.parametrize(
     ("quota_class", "name"),
     [

@@ -9,7 +9,12 @@ import pytest
 from spindown.app.reconcile import reconcile
 from spindown.contract import row as rows
 from spindown.contract.decision import Outcome
-from spindown.contract.row import lease_sort, worker_sort, workload_partition
+from spindown.contract.row import (
+    history_partition,
+    lease_sort,
+    worker_sort,
+    workload_partition,
+)
 from spindown.domain.fleet import WorkerState
 from spindown.error import Unreachable
 from spindown.memory import PortCall
@@ -47,6 +52,25 @@ def test_a_row_without_an_instance_is_ended_and_its_job_requeued() -> None:
     assert sum(world.metrics.values("LeasesFreed")) == 1
     # The freed job is work for a new worker at once.
     assert len(world.workers(WorkerState.BOOTING)) == 1
+
+
+def test_a_job_is_given_back_though_nobody_can_be_told_how_far_it_was() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.tick(minutes(1))
+    world.compute.power_off(worker.instance_id)
+
+    def no_history(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "write" and call.args[0].key.partition == history_partition(WORKLOAD):
+            raise Unreachable("no answer")
+        return proceed()
+
+    world.interfere = no_history
+    decisions = world.run(2)
+
+    assert world.queue.backlog().visible == 1
+    assert decisions[-1].outcome is Outcome.LAUNCHED
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["after-a-notice", "without-a-notice"])
