@@ -1,6 +1,6 @@
 """What is happening now, gathered for a person: queue, workers, jobs, dollars. Writes nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -144,11 +144,14 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
         known = view.concerns.get(name)
         if known is not None and now - known.seen_at <= FORGOTTEN_AFTER:
             yield words
-    bad_rows = view.bad_rows + account.bad_rows
+    yield from _damages(view.bad_rows + account.bad_rows, now)
+
+
+def _damages(bad_rows: Sequence[str], now: datetime) -> Iterator[str]:
     if bad_rows:
         number = "1 ledger row" if len(bad_rows) == 1 else f"{len(bad_rows)} ledger rows"
         yield f"{number} cannot be read: {bad_rows[0]}"
-    if (month := budget_sort(now)) in account.bad_rows:
+    if (month := budget_sort(now)) in bad_rows:
         yield f"nothing is launched while {month} cannot be read: spindown doctor mends it"
 
 
