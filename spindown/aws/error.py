@@ -91,7 +91,6 @@ _CODES: Mapping[type[SpindownError], tuple[str, ...]] = {
         "OperationAborted",
         "TransactionConflict",
         "TransactionConflictException",
-        "TransactionInProgressException",
     ),
     StaleHandle: (
         "AWS.SimpleQueueService.MessageNotInflight",
@@ -115,6 +114,8 @@ _CODES: Mapping[type[SpindownError], tuple[str, ...]] = {
         "InternalServerError",
         "RequestTimeout",
         "RequestTimeoutException",
+        # The first call of a repeated one is still under way: it may go through.
+        "TransactionInProgressException",
     ),
 }
 

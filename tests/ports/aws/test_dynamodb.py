@@ -81,6 +81,16 @@ def test_gives_up_on_a_row_that_stays_held(both: tuple[DynamoTable, Stubber]) ->
         table.transact([WRITE])
 
 
+def test_makes_no_transaction_anew_whose_first_call_may_still_go_through(
+    both: tuple[DynamoTable, Stubber],
+) -> None:
+    table, stub = both
+    # Under a token of its own the same additions would be made twice.
+    stub.add_client_error("transact_write_items", "TransactionInProgressException")
+    with pytest.raises(Unreachable):
+        table.transact([WRITE])
+
+
 @pytest.mark.parametrize(
     ("code", "status", "expected"),
     [
