@@ -87,7 +87,7 @@ def test_makes_no_transaction_anew_whose_first_call_may_still_go_through(
     table, stub = both
     # Under a token of its own the same additions would be made twice.
     stub.add_client_error("transact_write_items", "TransactionInProgressException")
-    with pytest.raises(Unreachable):
+    with pytest.raises(Unreachable, match="TransactionInProgress"):
         table.transact([WRITE])
 
 
