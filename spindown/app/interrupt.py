@@ -44,8 +44,9 @@ from spindown.error import (
 T = TypeVar("T")
 
 
-#: A worker's own heartbeat may come between our read and our write.
-_TRIES = 4
+#: Others may come between our read and our write: a worker's heartbeat, and the events of all that
+#: end at once, of which one a round gets through (``exclude_tick``).
+_TRIES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from spindown.contract.row import (
     workload_partition,
 )
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
+from spindown.domain.policy import Policy
 from spindown.error import Unreachable, WriteConflict
 from spindown.memory import PortCall
 from tests.builders import a_launch, a_worker, minutes
@@ -222,6 +223,37 @@ def test_a_tick_that_charges_while_an_event_ends_a_worker_has_it_look_again(tick
     world.tick(minutes(1))
 
     assert world.view().workers[gone.instance_id].ended_at == event.at
+    assert dollars(world) == pytest.approx(PRICE * lived(world) / HOUR)
+
+
+def test_each_end_of_a_burst_is_charged_by_its_own_event_though_others_come_between() -> None:
+    world = ControlWorld(policy=Policy(max_workers=10))
+    world.send(1000)
+    world.tick()
+    world.clock.advance(minutes(2))
+    started = [w.instance_id for w in world.workers(WorkerState.BOOTING)]
+    for instance_id in started:
+        world.check_in(instance_id)
+        world.compute.power_off(instance_id)
+    first, *others = started
+
+    def end(instance_id: str) -> bool:
+        event = StateChange(
+            instance_id=instance_id, region=REGION, at=world.now, state="terminated"
+        )
+        return react(event, world.ports, holder="event").acted
+
+    def another_first(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "transact" and others:
+            world.interfere = None
+            end(others.pop())
+            world.interfere = another_first
+        return proceed()
+
+    world.interfere = another_first
+
+    assert len(started) == 10
+    assert end(first)
     assert dollars(world) == pytest.approx(PRICE * lived(world) / HOUR)
 
 
