@@ -118,7 +118,9 @@ def _note_vram(tick: Tick) -> None:
 def _learn_boot(tick: Tick, worker: Worker) -> None:
     """Learn a boot time at the first charge after the check-in."""
     checked_in = worker.checked_in_at
-    if checked_in is None or (worker.accrued_until or worker.launched_at) > checked_in:
+    seen = tick.view.backlog.seen_at or worker.launched_at
+    # The last tick has learned it, even if what it charged was not written.
+    if checked_in is None or max(worker.accrued_until or seen, seen) > checked_in:
         return
     add_sample(tick, rows.BOOT_RATE, (checked_in - worker.launched_at).total_seconds())
     forget_silence(tick, worker.region)
