@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from spindown.cli.advise.deadline import Postponed, long_jobs, with_deadline
-from spindown.cli.advise.search import Known, Settings, Trial, search
+from spindown.cli.advise.search import Known, Settings, Trial, keeps_promise, search
 from spindown.cli.history.gather import Gathered
 from spindown.cli.simulate.contest import Contestant, Role
 from spindown.domain.advice import (
@@ -207,6 +207,7 @@ def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
             boot=boot.at_least + boot.median,
             warm_wait=with_warm.wait.p95,
             warm_workers=warm.warm_workers,
+            is_kept=_is_in_time(advice),
         ),
         _judge_load(advice, month),
         judge_small_bill(month=month, by_hand_month=_by_hand(advice), jobs=jobs),
@@ -217,6 +218,13 @@ def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
             redone_hours=result.redo_seconds / _HOUR / months,
         ),
     )
+
+
+def _is_in_time(advice: Advice) -> bool:
+    """Tell whether the advised settings keep the promise without a worker that is kept warm."""
+    policy = advice.best.settings.policy
+    is_warm = policy.warm_workers > 0 or bool(policy.warm_schedule)
+    return not is_warm and keeps_promise(advice.best.result, advice.promise)
 
 
 def _judge_load(advice: Advice, month: float) -> Verdict:
@@ -234,11 +242,18 @@ def _judge_load(advice: Advice, month: float) -> Verdict:
     reserved_month, share, machines = reserve(best)
     return judge_constant_load(
         month=month,
+        work_month=month * _work_share(advice.best.result),
         reserved_month=reserved_month,
         machine=best.instance_type.name,
         share=share,
         machines=machines,
     )
+
+
+def _work_share(result: SimResult) -> float:
+    """Return which share of a bill was paid for work, what was done again included."""
+    worked = result.bill["work"] + result.bill["redo"]
+    return worked / result.dollars if result.dollars > 0.0 else 0.0
 
 
 def _by_hand(advice: Advice) -> float:

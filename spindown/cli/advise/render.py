@@ -15,7 +15,7 @@ from spindown.cli.advise.advice import Advice, Idle, undone
 from spindown.cli.advise.deadline import postponed_to_json, say_postponed
 from spindown.cli.advise.search import GATHER, Settings, Trial, keeps_promise
 from spindown.cli.render.count import say_count
-from spindown.cli.simulate.table import format_days, format_wait
+from spindown.cli.simulate.table import ceiling_sentence, format_days, format_wait
 from spindown.config import format_duration
 from spindown.domain.advice import Answer, Verdict
 from spindown.domain.policy import Policy
@@ -72,6 +72,8 @@ def _inputs(advice: Advice) -> Iterator[Text]:
 
 def _outcome(advice: Advice) -> Iterator[Text]:
     yield _sum("Now", advice.present, advice)
+    if said := ceiling_sentence(advice.present.result, advice.present.settings.policy):
+        yield Text(said, style="yellow")
     if advice.best == advice.present:
         if keeps_promise(advice.present.result, advice.promise):
             said = "Nothing that was tried costs at least 1 % less within the promise."

@@ -1,5 +1,6 @@
 """Gather what a simulation is fed with, as the options of a command ask."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -30,8 +31,10 @@ from spindown.cli.history.subject import (
 )
 from spindown.cli.session import Session, open_session
 from spindown.config import parse_duration
+from spindown.domain.offer import HOURS_PER_MONTH
 from spindown.error import BadInput
 from spindown.simulator import SimScenario
+from spindown.simulator.scenario import DAY
 
 CLOUDWATCH = "cloudwatch"
 LIVE = "live"
@@ -40,6 +43,9 @@ SAMPLE = "sample"
 USUAL_FILE = Path("spindown.toml")
 #: Of a queue's past, if nobody says how many.
 QUEUE_DAYS = 30.0
+#: Shorter traffic shows no week, so that a month of it is a guess.
+_WEEK = 7 * DAY
+_MONTH = HOURS_PER_MONTH * 3600.0
 
 
 class Connect(Protocol):
@@ -96,7 +102,13 @@ class Gathered:
         boot = self.subject.boot
         half = boot.at_least + boot.median
         booted = f"half of all instances take a job within {half:.0f} s of their launch"
-        return (*self.traffic.notes, *self.prices.notes, booted)
+        return (*self.traffic.notes, *self._repeated(), *self.prices.notes, booted)
+
+    def _repeated(self) -> Iterator[str]:
+        """Say of how many such spans a month is made, where one does not show how they come."""
+        if self.traffic.length < _WEEK:
+            times = f"a month is taken for {_MONTH / self.traffic.length:,.0f} times this traffic"
+            yield f"{times}; divide by that if it comes once a month"
 
     @property
     def scenario(self) -> SimScenario:

@@ -173,7 +173,7 @@ def _csv_rows(
 ) -> Iterator[Row]:
     reader = csv.reader(lines, strict=True)
     try:
-        header = [aliases.get(name.strip(), name.strip()) for name in next(reader, [])]
+        header = [aliases.get(name.strip(), name.strip()) for name in _first(reader)]
         missing = [name for name in columns if name not in header]
         if header and missing:
             mend = f"name the column {missing[0]} in its first line"
@@ -191,6 +191,11 @@ def _csv_rows(
                 yield Row(place, dict(zip(header, cells, strict=False)))
     except csv.Error as exc:
         raise BadInput(f"{path.name} line {reader.line_num}", str(exc), "mend its CSV") from exc
+
+
+def _first(lines: Iterable[list[str]]) -> list[str]:
+    """Return the first line in which something stands; nothing if there is none."""
+    return next((cells for cells in lines if any(cell.strip() for cell in cells)), [])
 
 
 def _json_rows(path: Path, lines: Iterable[str]) -> Iterator[Row]:

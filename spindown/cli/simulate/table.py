@@ -10,6 +10,9 @@ from rich.text import Text
 from spindown.cli.render.count import say_count
 from spindown.cli.simulate.contest import Role
 from spindown.cli.simulate.story import Row, Story, at_their_speed, say_obstacle
+from spindown.config import format_duration
+from spindown.domain.policy import Policy
+from spindown.simulator import SimResult
 from spindown.simulator.scenario import DAY
 
 _MINUTE, _HOUR = 60.0, 3600.0
@@ -28,6 +31,8 @@ _COLUMNS = {
 _CHEAPER_FROM = 1.05
 #: From here on the cents of a thousand items are nobody's concern.
 _MANY_DOLLARS = 1000.0
+#: Times ``start_within`` from which 95 % of jobs start late, and not a little beyond it.
+_LATE = 1.1
 
 
 def render_story(story: Story, *, width: int) -> RenderableType:
@@ -98,10 +103,23 @@ def say_done(row: Row) -> tuple[str, str, str]:
 
 def _sentences(story: Story) -> Iterator[Text]:
     yield Text(floor_sentence(story))
+    if said := ceiling_sentence(story.ours, story.outcomes[0].contestant.policy):
+        yield Text(said, style="yellow")
     if story.frontier and (said := speed_sentence(story)):
         yield Text(said)
     for said in unfinished_sentences(story):
         yield Text(said, style="yellow")
+
+
+def ceiling_sentence(result: SimResult, policy: Policy) -> str:
+    """Say that more workers would start jobs sooner; "": they start in time, or there is room."""
+    promise = policy.start_within
+    is_late = result.wait.p95 > _LATE * promise.total_seconds() and policy.finish_within is None
+    if not is_late or result.peak < policy.max_workers:
+        return ""
+    late = f"Jobs start later than start_within = {format_duration(promise)} asks for, since"
+    ceiling = f"max_workers = {policy.max_workers:,}"
+    return f"{late} at times all of {ceiling} are busy: more of them would start jobs sooner."
 
 
 def unfinished_sentences(story: Story) -> Iterator[str]:

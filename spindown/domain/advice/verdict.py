@@ -41,6 +41,7 @@ def judge_latency(
     boot: float,
     warm_wait: float,
     warm_workers: int = 1,
+    is_kept: bool = False,
 ) -> Verdict:
     """Judge work that cannot wait for a boot: it needs ``warm_workers``, and pays for them.
 
@@ -52,12 +53,14 @@ def judge_latency(
         boot: usual time from launch to first job, seconds.
         warm_wait: time within which 95 % start with those warm workers, seconds.
         warm_workers: how many.
+        is_kept: whether the advised settings keep the promise without any, since workers run
+            anyway when jobs come.
     """
     more = max(warm_month - month, 0.0)
     each = more / jobs if jobs > 0.0 else math.inf
     return Verdict(
         case="latency-critical work",
-        answer=Answer.YES if promise < boot else Answer.NO,
+        answer=Answer.YES if promise < boot and not is_kept else Answer.NO,
         break_even=each,
         sentence=(
             f"A cold start takes {boot:.0f} s. With start_within = 1m, drain_within = 2m, "
@@ -69,21 +72,31 @@ def judge_latency(
 
 
 def judge_constant_load(
-    *, month: float, reserved_month: float, machine: str, share: float, machines: int
+    *,
+    month: float,
+    work_month: float,
+    reserved_month: float,
+    machine: str,
+    share: float,
+    machines: int,
 ) -> Verdict:
     """Judge work that never stops: a reserved machine is cheaper than any that comes and goes.
 
     Worked: 100 USD for work that fills one machine for 40 % of all hours is 250 for all hours; a
-    reserved one at 200 pays from 200 / 250 = 80 % on.
+    reserved one at 200 pays from 200 / 250 = 80 % on. Boots and idle time do not grow with the
+    load, so that below that only the work counts; where they make the reserved one cheaper
+    already, it pays from where the whole cost reaches its price.
 
     Args:
         month: cost with the advised settings.
+        work_month: of it, the cost of the work alone, without boots and idle time.
         reserved_month: cost of the reserved machines that could do all the work.
         machine: their type.
         share: of their hours that the work fills, 0 to 1.
         machines: how many.
     """
-    full = month / share if share > 0.0 else math.inf
+    grows = month if month > reserved_month else work_month
+    full = grows / share if share > 0.0 else math.inf
     tips = reserved_month / full if full > 0.0 and math.isfinite(full) else math.inf
     reserved = (
         f"One reserved {machine} costs" if machines == 1 else f"{machines} reserved {machine} cost"
@@ -96,7 +109,7 @@ def judge_constant_load(
     )
     return Verdict(
         case="constant load",
-        answer=Answer.YES if share > tips else Answer.NO,
+        answer=Answer.YES if month > reserved_month else Answer.NO,
         break_even=tips if tips <= 1.0 else math.inf,
         sentence=(
             f"{reserved} ${reserved_month:,.2f} a month; the work would keep {kept} busy for "

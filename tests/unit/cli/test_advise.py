@@ -19,6 +19,7 @@ from spindown.cli.history.gather import Asked, Gathered, gather
 from spindown.cli.main import main
 from spindown.cli.simulate.contest import Contestant, run_contest
 from spindown.config import parse_duration
+from spindown.domain.advice import Answer
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
 from spindown.simulator import SimResult
@@ -201,6 +202,36 @@ def test_who_cannot_wait_is_told_what_it_costs_not_to_be_patient(
     assert warm.scale_up_threshold == 1
     for name in ("start_within = 1m", "drain_within = 2m", "scale_up_threshold = 1"):
         assert name in advice.verdicts[0].sentence
+
+
+def test_steady_work_that_starts_at_once_is_not_said_to_need_warm_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered = _gathered(tmp_path, monkeypatch)
+
+    def run(contestants: Sequence[Contestant]) -> list[SimResult]:
+        return [replace(x, wait=replace(x.wait, p95=0.0)) for x in run_alone(contestants)]
+
+    latency, *_ = advise(gathered, None, run).verdicts
+    warm = replace(gathered.subject, policy=replace(gathered.subject.policy, warm_workers=1))
+    kept_warm, *_ = advise(replace(gathered, subject=warm), None, run).verdicts
+
+    assert (latency.answer, kept_warm.answer) == (Answer.NO, Answer.YES)
+
+
+def test_who_waits_for_want_of_workers_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered = _gathered(tmp_path, monkeypatch)
+    most = gathered.subject.policy.max_workers
+
+    def run(contestants: Sequence[Contestant]) -> list[SimResult]:
+        late = [replace(x, wait=replace(x.wait, p95=9999.0)) for x in run_alone(contestants)]
+        return [replace(x, peak=most) for x in late]
+
+    text = " ".join(on_a_screen(advise(gathered, None, run), 200).split())
+
+    assert f"since at times all of max_workers = {most} are busy: more of them would" in text
 
 
 NARROW = 60

@@ -35,6 +35,29 @@ def test_of_a_long_history_the_last_days_are_used() -> None:
     assert keep_last(traffic, 10.0) is traffic
 
 
+@pytest.mark.parametrize(
+    ("last", "times"),
+    [
+        pytest.param("2026-06-01T09:59:00Z", "730", id="one hour"),
+        pytest.param("2026-06-03T08:59:00Z", "15", id="two days"),
+        pytest.param("2026-06-08T08:59:00Z", None, id="a week"),
+    ],
+)
+def test_of_less_than_a_week_a_month_is_said_to_be_so_many_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str, times: str | None
+) -> None:
+    (tmp_path / "traffic.csv").write_text(
+        f"timestamp,items,item_seconds\n2026-06-01T09:00:00Z,1,1\n{last},1,1\n", encoding="utf-8"
+    )
+    monkeypatch.chdir(tmp_path)
+
+    notes = gather(Asked(arrivals="traffic.csv", prices="sample")).notes
+
+    told = [note for note in notes if "a month" in note]
+    said = "a month is taken for {} times this traffic; divide by that if it comes once a month"
+    assert told == ([] if times is None else [said.format(times)])
+
+
 class FakeAws:
     """The ports that a history is read through, in memory."""
 

@@ -71,6 +71,13 @@ def test_a_date_without_hyphens_is_that_day_and_no_second_of_1970(tmp_path: Path
     assert [arrival.at for arrival in traffic.arrivals] == [0.0, 86_400.0]
 
 
+def test_the_header_is_the_first_line_that_is_not_empty(tmp_path: Path) -> None:
+    text = "\n,,\ntimestamp,items\n2026-06-01T09:30:00Z,10\n2026-06-01T10:00:00Z,none\n"
+
+    with pytest.raises(BadInput, match=r"t\.csv line 5, items is 'none': write a number"):
+        read_arrivals(a_file(tmp_path, text, "t.csv"), SHAPE)
+
+
 def test_columns_that_are_missing_are_said_to_be_assumed(tmp_path: Path) -> None:
     traffic = read_arrivals(a_file(tmp_path, "timestamp\n1780306200\n"), SHAPE)
 

@@ -4,6 +4,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import cast
 
 import pytest
@@ -218,6 +219,32 @@ def test_only_what_stays_too_dear_to_the_end_keeps_a_policy_from_its_work(
 
     dear = f"Nothing on sale costs max_price_per_hour = $2.00 or less{since}."
     assert said == ("" if since is None else dear)
+
+
+@pytest.mark.parametrize(
+    ("peak", "wait", "changes", "is_said"),
+    [
+        pytest.param(4, 12_960.0, {}, True, id="all workers, hours late"),
+        pytest.param(3, 12_960.0, {}, False, id="room for one more"),
+        pytest.param(4, 310.0, {}, False, id="hardly late"),
+        pytest.param(4, 12_960.0, {"finish_within": timedelta(days=1)}, False, id="a deadline"),
+    ],
+)
+def test_jobs_that_start_late_since_no_more_workers_may_run_are_told_so(
+    peak: int, wait: float, changes: dict[str, timedelta], *, is_said: bool
+) -> None:
+    story = a_story((Role.OURS, 5.0, wait))
+    (outcome,) = story.outcomes
+    result = replace(outcome.result, peak=peak)
+    policy = replace(Policy(max_workers=4), **changes)  # type: ignore[arg-type]
+    contestant = replace(outcome.contestant, policy=policy)
+    story = replace(story, outcomes=(replace(outcome, contestant=contestant, result=result),))
+
+    told = (" ".join(on_a_screen(story, 200).split()), write_page(story))
+
+    late = "Jobs start later than start_within = 5m asks for, since at times all of"
+    said = f"{late} max_workers = 4 are busy: more of them would start jobs sooner."
+    assert [said in each for each in told] == [is_said, is_said]
 
 
 def on_a_screen(story: Story, width: int) -> str:

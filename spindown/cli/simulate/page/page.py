@@ -11,6 +11,7 @@ from spindown.cli.simulate.page.series import busiest_day
 from spindown.cli.simulate.page.time import plot_day, plot_span
 from spindown.cli.simulate.story import Row, Story
 from spindown.cli.simulate.table import (
+    ceiling_sentence,
     floor_sentence,
     format_days,
     format_wait,
@@ -192,6 +193,8 @@ def _figure(svg: str) -> str:
 def _foot(story: Story) -> Iterator[str]:
     yield "<h2>How far to trust this</h2>"
     yield f"<p>{escape(floor_sentence(story))}</p>"
+    if said := ceiling_sentence(story.ours, story.outcomes[0].contestant.policy):
+        yield f"<p>{escape(said)}</p>"
     yield "<ul>"
     for note in story.gathered.notes:
         yield f"<li>Assumed: {escape(note)}.</li>"

@@ -29,6 +29,20 @@ def test_work_that_cannot_wait_for_a_boot_needs_a_warm_worker(
     assert "within 4 s: worth it from $0.1 a job" in verdict.sentence
 
 
+def test_who_is_in_time_without_a_warm_worker_needs_none() -> None:
+    verdict = judge_latency(
+        month=40.0,
+        warm_month=140.0,
+        jobs=1000.0,
+        promise=0.0,
+        boot=90.0,
+        warm_wait=0.0,
+        is_kept=True,
+    )
+
+    assert verdict.answer is Answer.NO
+
+
 @pytest.mark.parametrize(
     ("warm_month", "jobs", "each"),
     [
@@ -73,12 +87,41 @@ def test_constant_load_is_cheaper_reserved(
     month: float, share: float, answer: Answer, tips: float
 ) -> None:
     verdict = judge_constant_load(
-        month=month, reserved_month=200.0, machine="g4dn.xlarge", share=share, machines=1
+        month=month,
+        work_month=month,
+        reserved_month=200.0,
+        machine="g4dn.xlarge",
+        share=share,
+        machines=1,
     )
 
     assert verdict.answer is answer
     assert verdict.break_even == pytest.approx(tips)
     assert f"{share:.0%} of the hours" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("month", "work_month", "answer", "tips"),
+    [
+        pytest.param(1.0, 0.18, Answer.NO, math.inf, id="boots of short jobs, far apart"),
+        pytest.param(100.0, 96.0, Answer.NO, 0.8333, id="little beside the work"),
+        pytest.param(250.0, 100.0, Answer.YES, 0.32, id="more beside the work than work"),
+    ],
+)
+def test_boots_and_idle_time_do_not_grow_with_the_load(
+    month: float, work_month: float, answer: Answer, tips: float
+) -> None:
+    verdict = judge_constant_load(
+        month=month,
+        work_month=work_month,
+        reserved_month=200.0,
+        machine="g4dn.xlarge",
+        share=0.001 if month < 2.0 else 0.4,
+        machines=1,
+    )
+
+    assert verdict.answer is answer
+    assert verdict.break_even == pytest.approx(tips, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +173,12 @@ def test_says_at_which_load_a_reserved_machine_pays(
     month: float, reserved: float, machines: int, sentence: str
 ) -> None:
     verdict = judge_constant_load(
-        month=month, reserved_month=reserved, machine="g4dn.xlarge", share=0.4, machines=machines
+        month=month,
+        work_month=month,
+        reserved_month=reserved,
+        machine="g4dn.xlarge",
+        share=0.4,
+        machines=machines,
     )
 
     assert verdict.sentence == sentence
@@ -150,7 +198,12 @@ def test_says_at_which_load_a_reserved_machine_pays(
 def test_little_work_is_not_said_to_be_none(share: float, words: str) -> None:
     month = share * 100.0 if share > 0.001 else 1.0
     verdict = judge_constant_load(
-        month=month, reserved_month=2.0, machine="g4dn.xlarge", share=share, machines=1
+        month=month,
+        work_month=month,
+        reserved_month=2.0,
+        machine="g4dn.xlarge",
+        share=share,
+        machines=1,
     )
 
     assert f"busy for {words}" in verdict.sentence
@@ -214,7 +267,12 @@ def test_every_case_has_its_name() -> None:
     cases = [
         judge_latency(month=1.0, warm_month=2.0, jobs=1.0, promise=60.0, boot=90.0, warm_wait=4.0),
         judge_constant_load(
-            month=1.0, reserved_month=2.0, machine="g4dn.xlarge", share=0.5, machines=1
+            month=1.0,
+            work_month=1.0,
+            reserved_month=2.0,
+            machine="g4dn.xlarge",
+            share=0.5,
+            machines=1,
         ),
         judge_small_bill(month=1.0, by_hand_month=2.0, jobs=1.0),
         judge_interruptions(month=1.0, on_demand_month=2.0, interruptions=1.0, redone_hours=0.0),
