@@ -33,6 +33,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -162,8 +163,9 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
             code=code,
             log=log,
             make_runner=lambda worker, slot: make_runner(worker, slot, code, settings, log),
-            # In the row, so that whoever is told of such workers is told why.
-            find_fault=lambda worker: unread or find_fault(worker, identity, code, settings),
+            find_fault=partial(
+                find_fault, identity=identity, code=code, settings=settings, unread=unread
+            ),
             events=aws.job_events(),
         )
     )
@@ -224,9 +226,19 @@ def make_runner(
 
 
 def find_fault(
-    worker: Worker, identity: Identity, code: Code, settings: WorkerSettings
+    worker: Worker,
+    identity: Identity,
+    code: Code,
+    settings: WorkerSettings,
+    unread: str | None = None,
 ) -> str | None:
-    """Return what makes this machine unfit for the workload, None if nothing does."""
+    """Return what makes this machine unfit for the workload, None if nothing does.
+
+    ``unread`` is the secret that cannot be read: as any fault it goes into the row, so that whoever
+    is told of such workers is told why.
+    """
+    if unread is not None:
+        return unread
     told = identity.tags.get(tag.GPU_MEMORY, "")
     bought = Equipment(gpus=worker.gpu_count, gpu_memory_mib=int(told) if told.isdecimal() else 0)
     fault = examine_gpus(bought, settings.gpu_test)

@@ -177,6 +177,15 @@ def test_a_machine_without_a_container_runtime_is_unfit_for_an_image_alone(tmp_p
     assert find_fault(worker, ours, program, settings) is None
 
 
+def test_a_machine_is_unfit_for_code_whose_secret_cannot_be_read(tmp_path: Path) -> None:
+    settings = read_settings({"PATH": str(tmp_path)}, tmp_path)
+    code = Code(root=tmp_path, spec=RunSpec(image="render:1"), digest="d")
+    unread = "the secret hub/gone cannot be read"
+
+    # First of all: nothing else of the machine matters then.
+    assert find_fault(a_worker(), identity(TAGS), code, settings, unread) == unread
+
+
 def test_a_worker_that_is_done_ends_though_a_transfer_hangs() -> None:
     program = (
         "import threading\nfrom concurrent.futures import ThreadPoolExecutor\n"

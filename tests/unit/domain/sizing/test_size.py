@@ -129,6 +129,34 @@ def test_what_waits_for_a_busy_slot_is_not_said_to_have_a_free_one() -> None:
     assert idle.reason == "every waiting job has a free slot"
 
 
+@pytest.mark.parametrize(
+    ("in_flight", "fleet", "reason"),
+    [
+        pytest.param(0, [], "every waiting job has a free slot", id="nothing"),
+        pytest.param(1, [busy()[0]], "every waiting job has a free slot", id="at work"),
+        pytest.param(
+            1,
+            [],
+            "1 message is in flight, put back for a while or with a worker that ends",
+            id="one that nobody works on",
+        ),
+        pytest.param(
+            2,
+            [],
+            "2 messages are in flight, put back for a while or with a worker that ends",
+            id="two",
+        ),
+    ],
+)
+def test_of_what_is_hidden_is_told_only_what_no_worker_of_ours_may_hold(
+    in_flight: int, fleet: list[Worker], reason: str
+) -> None:
+    policy = replace(POLICY, scale_up_threshold=0)
+    found = sized(0, fleet, policy=policy, backlog=a_backlog(0, in_flight))
+
+    assert (found.wanted, found.reason) == (0, reason)
+
+
 def test_a_need_below_one_item_an_hour_is_one() -> None:
     slow = replace(KNOWLEDGE, items_per_job=(1.0,))
     policy = replace(
