@@ -1,9 +1,11 @@
 """What past prices are read as, and what is said of those that are wrong."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +15,15 @@ from spindown.cli.history.price import Buyer, made_up_prices, read_live, read_pr
 from spindown.domain.offer import Requirements
 from spindown.error import BadInput
 from spindown.local.market.catalogue import instance_types
-from spindown.memory import MemoryClock, MemoryMarket
+from spindown.memory import MemoryClock, MemoryMarket, PortCall, intercept
+from spindown.simulator.scenario import DAY
 from tests.builders import a_type
 from tests.unit.cli.history import HOUR, MONDAY, a_file, a_traffic
 
 BUYER = Buyer(requirements=Requirements(), slots="per-gpu", spot_price_ratio=0.5)
 
+#: The present, where one is asked for.
+NOW = MONDAY + timedelta(days=10)
 PRICES = """timestamp,zone,type,price
 2026-06-01T06:00:00Z,us-east-1a,g5.xlarge,0.45
 2026-05-31T00:00:00Z,us-east-1a,g5.xlarge,0.40
@@ -88,6 +93,7 @@ def test_what_the_aws_command_line_says_of_prices_is_read_as_it_is(tmp_path: Pat
     "traffic",
     [
         pytest.param(a_traffic(start=MONDAY - timedelta(days=100)), id="of another season"),
+        pytest.param(a_traffic(start=MONDAY + timedelta(days=1)), id="of the day after"),
         pytest.param(a_traffic(is_dated=False), id="made up"),
     ],
 )
@@ -136,11 +142,80 @@ def test_live_prices_are_known_to_this_moment_even_if_none_has_moved_for_days() 
     ]
 
 
-def test_of_two_on_demand_prices_the_newer_holds_in_any_order(tmp_path: Path) -> None:
-    older = PRICES + "2026-05-01T00:00:00Z,us-east-1,g5.xlarge,2.0\n"
-    prices = read_prices(a_file(tmp_path, older, "p.csv"), a_traffic(), BUYER)
+@pytest.mark.parametrize(
+    ("month", "price", "holds"), [("05", "2.0", 1.006), ("07", "0.9", 0.9)], ids=["older", "newer"]
+)
+def test_of_two_on_demand_prices_the_newer_holds_in_any_order(
+    tmp_path: Path, month: str, price: str, holds: float
+) -> None:
+    other = PRICES + f"2026-{month}-01T00:00:00Z,us-east-1,g5.xlarge,{price}\n"
+    prices = read_prices(a_file(tmp_path, other, "p.csv"), a_traffic(), BUYER)
 
-    assert prices.listings[1].on_demand == 1.006
+    assert prices.listings[1].on_demand == holds
+
+
+def test_a_row_that_names_no_product_is_of_linux(tmp_path: Path) -> None:
+    named = "timestamp,zone,type,price,ProductDescription\n2026-06-01,us-east-1a,g5.xlarge,0.4,\n"
+    (listing,) = read_prices(a_file(tmp_path, named, "p.csv"), a_traffic(), BUYER).listings
+
+    assert listing.zones["us-east-1a"].spot == ((0.0, 0.4),)
+
+
+def test_of_prices_only_changes_count_and_only_until_the_last_work_is_done(tmp_path: Path) -> None:
+    rows = "".join(
+        f"2026-06-{day:02d}T00:00:00Z,us-east-1a,g5.xlarge,{price}\n"
+        for day, price in ((1, 0.4), (2, 0.4), (3, 0.5), (6, 0.6), (7, 0.7))
+    )
+    text = f"timestamp,zone,type,price\n{rows}"
+    (listing,) = read_prices(a_file(tmp_path, text, "p.csv"), a_traffic(), BUYER).listings
+
+    # One day of traffic, and four in which its last work is done.
+    assert [at / DAY for at, _ in listing.zones["us-east-1a"].spot] == [0.0, 2.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("traffic", "since"),
+    [
+        pytest.param(a_traffic(start=MONDAY), MONDAY, id="past"),
+        pytest.param(a_traffic(start=MONDAY + timedelta(days=20)), NOW, id="to come"),
+        pytest.param(
+            a_traffic(start=MONDAY - timedelta(days=300)), NOW - timedelta(days=90), id="forgotten"
+        ),
+        pytest.param(a_traffic(is_dated=False), NOW - timedelta(days=90), id="made up"),
+    ],
+)
+def test_live_prices_are_asked_for_from_the_begin_of_the_traffic_as_far_as_ec2_remembers(
+    traffic: Traffic, since: datetime
+) -> None:
+    market, asked = MemoryMarket(MemoryClock(NOW)), list[datetime]()
+    zones = ["us-east-1a"]
+    market.offer(a_type("g5.xlarge"), region="us-east-1", zones=zones, on_demand=1.0, spot=0.4)
+
+    def note(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        asked.append(call.kwargs["since"])
+        return proceed()
+
+    history = intercept(market, "history", note)
+    read_live(market, history, {"us-east-1": zones}, traffic, BUYER, now=NOW)
+
+    assert asked == [since]
+
+
+def test_an_on_demand_price_that_ec2_does_not_tell_is_estimated() -> None:
+    market = MemoryMarket(MemoryClock(MONDAY))
+    zones = ["us-east-1a"]
+    market.offer(a_type("g5.xlarge"), region="us-east-1", zones=zones, on_demand=1.0, spot=0.4)
+
+    def tell_none(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        return {} if call.method == "on_demand_prices" else proceed()
+
+    blind = intercept(market, "market", tell_none)
+    prices = read_live(blind, market, {"us-east-1": zones}, a_traffic(), BUYER, now=MONDAY)
+
+    assert prices.listings[0].on_demand == pytest.approx(0.8)
+    assert any(
+        note.startswith("on-demand prices of g5.xlarge are estimated") for note in prices.notes
+    )
 
 
 @pytest.mark.parametrize(
