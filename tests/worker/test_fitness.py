@@ -81,6 +81,24 @@ def answering(basic: str, health: Mapping[str, str] | None = None) -> Ask:
             "GPU 0 has a row of memory that could not be remapped (remapped_rows.failure is 1)",
             id="a row that is lost",
         ),
+        pytest.param(
+            Equipment(gpus=1),
+            answering("0, Tesla T4, [GPU requires reset]"),
+            "GPU 0 answers only [GPU requires reset]",
+            id="a GPU that waits for a reset",
+        ),
+        pytest.param(
+            Equipment(gpus=2),
+            answering(f"{T4}\n1, Tesla T4, 15360", {ECC: "0/[GPU is lost]"}),
+            "GPU 1 answers only [GPU is lost]",
+            id="a GPU that has fallen off its bus",
+        ),
+        pytest.param(
+            Equipment(gpus=1),
+            answering("0, NVIDIA GB10, [N/A]", {ECC: "[Unknown Error]"}),
+            None,
+            id="what a driver does not tell",
+        ),
     ],
 )
 def test_says_what_is_wrong_with_the_gpus(bought: Equipment, ask: Ask, says: str | None) -> None:

@@ -22,6 +22,9 @@ _HEALTH = {
     "remapped_rows.failure": "a row of memory that could not be remapped",
     "retired_pages.pending": "pages of memory that wait to be retired",
 }
+#: What stands for a value of a GPU that has fallen off its bus, or that only a reset brings back
+#: (NVML API Reference, ``nvmlReturn_t``).
+_GONE = ("gpu is lost", "requires reset", "requires a reset")
 _QUERY_SECONDS = 60.0
 #: nvidia-smi tells less than EC2 does, which counts what the driver keeps: T4 15,360 of 16,384 MiB.
 _MEMORY_SHARE = 0.85
@@ -72,6 +75,8 @@ def _find_shortage(bought: Equipment, lines: Sequence[Sequence[str]]) -> str | N
     if len(lines) < wanted:
         return f"{wanted} GPUs were bought and the driver sees {len(lines)}"
     for index, name, memory in (line[:3] for line in lines):
+        if _is_gone(memory):
+            return f"GPU {index} answers only {memory}"
         if _number(memory) < _MEMORY_SHARE * bought.gpu_memory_mib:
             return (
                 f"GPU {index} ({name}) has {memory} MiB of memory, "
@@ -88,9 +93,16 @@ def _find_broken_memory(ask: Ask) -> str | None:
             # A driver that does not know the question says nothing of its GPU.
             continue
         for line in lines:
+            if _is_gone(line[1]):
+                return f"GPU {line[0]} answers only {line[1]}"
             if len(line) > 1 and (line[1].lower() in {"yes", "pending"} or _number(line[1]) > 0):
                 return f"GPU {line[0]} has {what} ({field} is {line[1]})"
     return None
+
+
+def _is_gone(text: str) -> bool:
+    """Tell whether an answer is that of a GPU which gives none; others mean that it is not told."""
+    return any(state in text.lower() for state in _GONE)
 
 
 def _rows(text: str) -> list[list[str]]:
