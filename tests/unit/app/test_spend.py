@@ -188,5 +188,18 @@ def test_a_worker_that_is_gone_is_charged_for_no_more_silence_than_a_living_one_
     assert dollars(world) == pytest.approx(PRICE * (lived + borne) / HOUR)
 
 
+def test_a_worker_that_has_never_checked_in_is_charged_until_it_was_found_gone() -> None:
+    world = ControlWorld()
+    world.send()
+    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    world.compute.power_off(instance_id)
+    world.queue.receive(wait=timedelta(0), visibility=HOUR)
+
+    # Nobody knows for how long it has tried to boot.
+    world.tick(minutes(30))
+
+    assert dollars(world) == pytest.approx(PRICE / 2)
+
+
 def _day(world: ControlWorld) -> Any:
     return world.view().spend[f"{world.now:%Y-%m-%d}"]
