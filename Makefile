@@ -26,8 +26,9 @@ setup: ## Make .venv and node_modules from the lock files
 demo: setup ## Run the main job on this machine: a queue, spot workers, an interruption, a bill
 	@$(BIN)/spindown demo $(ARGS)
 
+# One process runs a module whole, so that what its tests share is made once.
 test: setup ## Run the fast tests
-	@$(PYTEST) -n 2 --dist loadgroup $(ARGS)
+	@$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup ## Run every static rule: format, lint, types, layers, house rules, locks
 	@$(BIN)/ruff check .

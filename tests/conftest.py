@@ -1,10 +1,11 @@
-"""What every test shares: Hypothesis profiles, Ctrl-C, and the node that CDK runs on."""
+"""What every test shares: Hypothesis profiles, order, Ctrl-C, and the node that CDK runs on."""
 
 import os
 import signal
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Examples may be slow on a busy machine, which says nothing about the code: no deadline, no
@@ -21,3 +22,9 @@ os.environ.setdefault("JSII_NODE", str(Path(sys.executable).parent / "node"))
 # A shell starts what runs in its background with Ctrl-C ignored. The processes under test would
 # inherit that, and the tests that interrupt one would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the longest modules begin first: a process runs a module whole, and one would be last."""
+    # What pytest-randomly has shuffled stays so within.
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)

@@ -12,7 +12,7 @@ from tests.local.world import at_once
 from tests.proof.container.engine import Docker
 from tests.proof.container.registry import IMAGE
 
-pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
+pytestmark = pytest.mark.proof
 
 #: Counts to the item; where it stands outlives its container.
 _PROGRAM = """

@@ -14,7 +14,7 @@ from spindown.local.market.scenario import DryPool
 from tests.e2e.world import SWIFT, World, deployed, found
 from tests.local.world import at_once, launch
 
-pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
+pytestmark = pytest.mark.proof
 
 WITHIN = timedelta(seconds=60)
 NOTICE = timedelta(seconds=3)

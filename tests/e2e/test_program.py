@@ -16,7 +16,7 @@ from spindown.local.market.instance import Reason
 from tests.e2e.world import ROOT, SWIFT, World, deployed, found
 from tests.local.world import at_once
 
-pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
+pytestmark = pytest.mark.proof
 
 STEPS = 100_000
 

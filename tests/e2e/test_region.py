@@ -12,7 +12,7 @@ from tests.e2e.region import AWAY, HOME, a_worker_at_work, dry_at_home, write_de
 from tests.e2e.world import World, deployed, found
 from tests.local.waiting import is_quiet
 
-pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
+pytestmark = pytest.mark.proof
 ITEMS = 60
 
 

@@ -9,7 +9,7 @@ from spindown.local.system import LocalSystem
 from tests.e2e.region import AWAY, HOME, a_worker_at_work, dry_at_home, write_deployment
 from tests.e2e.world import deployed
 
-pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("e2e")]
+pytestmark = pytest.mark.proof
 
 
 def stacks(system: LocalSystem, region: str) -> set[str]:

@@ -15,6 +15,8 @@ from spindown.local.state import StateDirectory
 from tests.local.waiting import until
 from tests.local.world import write_config
 
+pytestmark = pytest.mark.long
+
 #: Brings a system up with an instance whose guest has a child of its own, and waits.
 ATTACHED = """
 import sys, threading

@@ -33,6 +33,8 @@ from tests.simulator.scene import (
     an_arrival,
 )
 
+pytestmark = pytest.mark.long
+
 
 @cache
 def an_eventful(seed: int) -> SimResult:

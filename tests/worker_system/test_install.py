@@ -15,6 +15,8 @@ from tests.worker_system.kit import (
     zip_code,
 )
 
+pytestmark = pytest.mark.long
+
 SHOW_ORIGIN = "import {0}; print({0}.__file__ or list({0}.__path__))"
 
 

@@ -21,7 +21,7 @@ from worker.child.command import CommandRunner
 from worker.child.place import NoRuntime, find_runtime, remove_containers
 from worker.child.runner import BatchDone, Broken, Event, ItemDone
 
-pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("container")]
+pytestmark = pytest.mark.proof
 
 
 def drain(runner: CommandRunner) -> list[Event]:

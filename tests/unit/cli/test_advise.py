@@ -26,6 +26,8 @@ from spindown.simulator import SimResult
 from tests.unit.cli.guide import not_in_guide
 from tests.unit.cli.trial import a_present
 
+pytestmark = pytest.mark.long
+
 TRAFFIC = "timestamp,items,item_seconds\n" + "".join(
     f"2026-06-01T{hour:02}:{minute:02}:00Z,30,8\n" for hour in (9, 11) for minute in (0, 4, 20)
 )
