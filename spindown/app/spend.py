@@ -75,10 +75,11 @@ def charge(
     hours = (accrual.until - start) / _HOUR
     is_free = reclaimed and _is_within_free_hour(worker, until)
     dollars = -reclaim_refund(worker, until) if is_free else accrual.dollars
+    earlier = dollars * _charged_before(worker, accrual.until) if is_free else 0.0
     on_demand = (worker.on_demand_price or worker.price_per_hour) * hours
     released = min(launch.reserved_usd, max(dollars, 0.0)) if launch else 0.0
     day: dict[str, float] = {
-        "dollars": dollars,
+        "dollars": dollars - earlier,
         "on_demand_dollars": on_demand,
         "boot_seconds": accrual.boot_seconds,
         "busy_seconds": accrual.busy_seconds,
@@ -89,8 +90,11 @@ def charge(
     sums = [
         (ledger.key(rows.spend_sort(accrual.until)), day),
         (ledger.key(pool), {"hours": hours}),
-        (_month(accrual.until), {"dollars": dollars, "committed": dollars}),
+        (_month(accrual.until), _spent(dollars - earlier)),
     ]
+    if earlier:
+        sums.append((ledger.key(rows.spend_sort(worker.launched_at)), {"dollars": earlier}))
+        sums.append((_month(worker.launched_at), _spent(earlier)))
     if launch is not None and released:
         sums.append((_month(launch.intended_at), {"committed": -released}))
         back = {"reserved_usd": -released}
@@ -103,6 +107,19 @@ def charge(
         released_usd=released,
         sums=tuple(sums),
     )
+
+
+def _charged_before(worker: Worker, at: datetime) -> float:
+    """Return the share of what a worker has been charged that is of the day before ``at``."""
+    midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    charged_until = worker.accrued_until or worker.launched_at
+    charged = charged_until - worker.launched_at
+    before = min(charged_until, midnight) - worker.launched_at
+    return max(before / charged, 0.0) if charged else 0.0
+
+
+def _spent(dollars: float) -> dict[str, float]:
+    return {"dollars": dollars, "committed": dollars}
 
 
 def mark_charged(worker: Worker, until: datetime, ledger: Ledger) -> Write:

@@ -1,6 +1,6 @@
 """Accounting: every second once, refunds included, the budget's reservations given back."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,6 +8,8 @@ import pytest
 from spindown.app.interrupt import react
 from spindown.contract.event import StateChange
 from spindown.contract.row import (
+    BUDGET,
+    DEPLOYMENT_PARTITION,
     worker_sort,
 )
 from spindown.domain.fleet import WorkerState
@@ -78,6 +80,35 @@ def test_the_first_hour_of_a_reclaimed_spot_instance_is_free() -> None:
 
     assert charged == pytest.approx(PRICE * 22 / 60)
     assert _day(world).dollars == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_refund_goes_to_the_days_and_months_that_were_charged() -> None:
+    world = ControlWorld(budget=50.0)
+    midnight = datetime(world.now.year + 1, 1, 1, tzinfo=UTC)
+    world.clock.advance(midnight - minutes(20) - world.now)
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.run(38, beats=True)
+    days, months = _dollars_of(world)
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+    world.queue.receive(wait=timedelta(0), visibility=HOUR)
+    while not world.workers(WorkerState.ENDED):
+        world.tick(minutes(1))
+
+    assert [len(days), len(months)] == [2, 2]
+    assert min(*days, *months) > 0.0
+    left, of_months = _dollars_of(world)
+    # The day of a charge is that of its end: a tick's worth may lie on the other side.
+    assert left == pytest.approx([0.0, 0.0], abs=PRICE / 60 + 1e-9)
+    assert of_months == pytest.approx(left)
+    assert sum(left) == pytest.approx(0.0, abs=1e-9)
+
+
+def _dollars_of(world: ControlWorld) -> tuple[list[float], list[float]]:
+    """Return what the days and the months have cost."""
+    days = world.view().spend.values()
+    months = world.table.query(DEPLOYMENT_PARTITION, BUDGET).values()
+    return [day.dollars for day in days], [month["dollars"] for month in months]
 
 
 def test_after_the_first_hour_a_reclaimed_instance_is_charged() -> None:
