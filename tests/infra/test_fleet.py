@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from spindown.contract import tag
-from spindown.contract.image import USER_DATA_BYTES_MAX, render_user_data
+from spindown.contract.image import render_user_data
 from tests.infra.assembly import PLAIN, Assembly, synthesise_core, words, write_project
+from tests.worker_system.kit import USER_DATA_BYTES_MAX
 
 #: Set in the launch call itself, one launch at a time.
 PER_LAUNCH = {tag.LAUNCH, tag.LEASE_UNTIL}

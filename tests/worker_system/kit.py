@@ -16,6 +16,8 @@ from spindown.contract.run import RUN_SPEC_NAME, RunSpec, encode_run_spec
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = ROOT / "worker" / "system"
+#: EC2 takes no more user data than this, before base64 (EC2 User Guide, "Run commands at launch").
+USER_DATA_BYTES_MAX = 16 * 1024
 
 
 def build_wheel(directory: Path) -> Path:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from spindown.contract.image import USER_DATA_BYTES_MAX, Kit, render_user_data
+from spindown.contract.image import Kit, render_user_data
+from tests.worker_system.kit import USER_DATA_BYTES_MAX
 from tests.worker_system.machine import START, Machine
 
 

@@ -50,7 +50,6 @@ from spindown.app.port.surrounding import (
     LiveEdit,
     Metadata,
     MetricSink,
-    Scaler,
     SettingsStore,
 )
 from spindown.app.port.table import (
@@ -100,7 +99,6 @@ __all__ = [
     "PriceHistory",
     "Refusal",
     "RefusalKind",
-    "Scaler",
     "Sent",
     "SettingsStore",
     "StoredObject",

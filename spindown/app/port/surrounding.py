@@ -74,14 +74,6 @@ class MetricSink(Protocol):
         ...
 
 
-class Scaler(Protocol):
-    """The function that reconciles."""
-
-    def nudge(self, workload: str) -> None:
-        """Have it reconcile a workload now; returns before it has."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """Who this instance is, from its metadata."""

@@ -20,18 +20,11 @@ from pathlib import Path
 
 from spindown.contract import tag
 
-#: EC2 takes no more user data than this, before base64 (EC2 User Guide, "Run commands at launch").
-USER_DATA_BYTES_MAX = 16 * 1024
-
-#: Within the kit, the script that installs it.
-INSTALL = "system/install.sh"
-
 #: What an instance may take to start its worker; large requirements take minutes.
 START_WITHIN = timedelta(minutes=30)
 
 #: On an image that was baked: what with.
 STAMP_FILE = "/opt/spindown/baked"
-
 
 #: AWS's own key of EBS, by which disks and images are encrypted: whoever may use EBS may use it.
 #: Without a name EC2 takes the account's default, and where that is a key of one's own, neither our

@@ -10,7 +10,6 @@ import pytest
 
 import spindown
 from infra.image.kit import build_wheel, pack_kit
-from spindown.contract.image import INSTALL
 from spindown.error import ConfigError
 from tests.infra.assembly import ROOT, Assembly
 
@@ -31,7 +30,7 @@ def test_the_same_sources_give_the_same_kit(tmp_path: Path) -> None:
 
 def test_the_kit_holds_all_that_its_install_reads(kit: zipfile.ZipFile) -> None:
     names = set(kit.namelist())
-    script = kit.read(INSTALL).decode()
+    script = kit.read("system/install.sh").decode()
     read = set(re.findall(r"\$kit/((?:system|locks)/[\w.-]+\w)", script))
 
     assert {WHEEL, "locks/worker.txt", "locks/bootstrap.txt"} <= names

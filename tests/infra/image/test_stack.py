@@ -10,7 +10,6 @@ import pytest
 
 from spindown.contract import tag
 from spindown.contract.image import (
-    USER_DATA_BYTES_MAX,
     image_parameter,
     make_stamp,
     render_bake,
@@ -26,6 +25,7 @@ from tests.infra.assembly import (
     write_project,
 )
 from tests.infra.image.conftest import CONFIG, write_baking_project
+from tests.worker_system.kit import USER_DATA_BYTES_MAX
 
 IMAGES = ["lab-lean-x86-64", "lab-rich-arm64", "lab-rich-x86-64"]
 PARAMETERS = {
