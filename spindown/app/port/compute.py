@@ -68,6 +68,8 @@ class LaunchedInstance:
     instance_type: str
     zone: str
     capacity_type: CapacityType
+    #: When EC2 started it; None: it was not described.
+    launched_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from spindown.app.offers import price_now
 from spindown.app.port import When, Write
 from spindown.app.reconcile.breaker import forget_silence
 from spindown.app.reconcile.journal import Bundle
+from spindown.app.reconcile.launch.outcome import ADOPTED
 from spindown.app.reconcile.tick import ACCOUNT, Tick
 from spindown.app.reconcile.track import add_sample
 from spindown.app.spend import Charge, charge, charge_apart, charge_together, mark_charged
@@ -122,7 +123,10 @@ def _learn_boot(tick: Tick, worker: Worker) -> None:
     # The last tick has learned it, even if what it charged was not written.
     if checked_in is None or max(worker.accrued_until or seen, seen) > checked_in:
         return
-    add_sample(tick, rows.BOOT_RATE, (checked_in - worker.launched_at).total_seconds())
+    launch = tick.launch_of(worker)
+    # One that was adopted may have waited for its row, or was asked for more than once.
+    if launch is None or not launch.reason.startswith(ADOPTED):
+        add_sample(tick, rows.BOOT_RATE, (checked_in - worker.launched_at).total_seconds())
     forget_silence(tick, worker.region)
 
 

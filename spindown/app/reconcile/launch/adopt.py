@@ -66,6 +66,7 @@ def _adopt_one(tick: Tick, launch: Launch, request: LaunchRequest) -> None:
             instance_type=instance.instance_type,
             zone=instance.zone,
             capacity_type=instance.capacity_type,
+            launched_at=instance.launched_at,
         )
         for instance in tick.ports.compute.instances(
             region=request.region, tags={tag.LAUNCH: launch.launch_id}
@@ -97,7 +98,8 @@ def _replay(
         tick.notes.append(f"launch {launch.launch_id}: asked again, answered {', '.join(codes)}")
         return
     # What runs with its tag is its own, whatever is said of asking again.
-    given = (*found, *answer.instances)
+    known = {one.instance_id for one in found}
+    given = (*found, *(one for one in answer.instances if one.instance_id not in known))
     record_outcome(tick, launch, request, given, answer.refusals, adopted=ADOPTED)
 
 

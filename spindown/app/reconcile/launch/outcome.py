@@ -153,12 +153,19 @@ def _put_worker(
         price_per_hour=offered.price_per_hour,
         on_demand_price=offered.on_demand_price,
         state=WorkerState.BOOTING,
-        launched_at=tick.now if launch.fence == tick.journal.fence else launch.intended_at,
+        launched_at=_launched_at(tick, launch, found),
         warm_until=tick.now + RELIEF_STAYS_TICKS * tick.policy.tick if launch.is_relief else None,
     )
     tick.workers[worker.instance_id] = worker
     row = tick.ledger.put(rows.worker_sort(worker.instance_id), worker)
     return replace(row, when=When(exists=False))
+
+
+def _launched_at(tick: Tick, launch: Launch, found: LaunchedInstance) -> datetime:
+    """Return from when an instance bills; of one that it does not describe yet, at the earliest."""
+    if found.launched_at is not None:
+        return min(max(found.launched_at, launch.intended_at), tick.now)
+    return tick.now if launch.fence == tick.journal.fence else launch.intended_at
 
 
 def _stand_in(launch: Launch, found: LaunchedInstance) -> Offered:

@@ -8,10 +8,16 @@ import pytest
 
 from spindown.app.port import Key, LaunchAnswer, Refusal, RefusalKind
 from spindown.contract.decision import Outcome
-from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK_LEASE, budget_sort, worker_sort
+from spindown.contract.row import (
+    BOOT_RATE,
+    DEPLOYMENT_PARTITION,
+    LOCK_LEASE,
+    budget_sort,
+    worker_sort,
+)
 from spindown.domain.fleet import LaunchState
 from spindown.domain.policy import Policy
-from spindown.error import AccessDenied, Throttled
+from spindown.error import AccessDenied, Throttled, Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
 from tests.control import AWAY, REGION, ControlWorld, with_policy
@@ -46,6 +52,33 @@ def test_a_lost_answer_is_adopted_though_ec2_does_not_show_the_instance_yet() ->
     world.tick(minutes(1))
 
     assert len(world.compute.bills()) == len(world.workers()) == 1
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["seen-again", "never-described"])
+def test_a_launch_that_was_asked_for_again_teaches_no_boot_and_is_charged_as_ec2_began_it(
+    *, seen: bool
+) -> None:
+    world = ControlWorld()
+    world.send()
+    world.compute.lose_next_answer(is_carried_out=False)
+    world.tick()
+    world.interfere = failing(Unreachable("no answer"), "instances", "launch")
+    world.run(3)
+    world.interfere = None
+    if seen:
+        # The answer to the second request is lost, too, and not the instance that it gave.
+        world.compute.lose_next_answer(is_carried_out=True)
+        world.tick(minutes(1))
+    began = world.now
+    world.tick(minutes(1))
+    (worker,) = world.workers()
+    world.check_in(worker.instance_id)
+    world.claim(worker.instance_id)
+    world.tick(minutes(1))
+
+    assert BOOT_RATE not in world.view().rates
+    intended = min(launch.intended_at for launch in world.view().launches.values())
+    assert worker.launched_at == (began if seen else intended)
 
 
 def test_an_old_intent_that_ec2_does_not_know_never_happened() -> None:
