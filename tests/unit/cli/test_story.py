@@ -30,16 +30,15 @@ from spindown.cli.simulate.table import (
     unfinished_sentences,
 )
 from spindown.domain.policy import Policy
-from spindown.simulator import simulate
 from spindown.simulator.result import CAUSES
 from spindown.simulator.scenario import Steps
 from tests.simulator.scene import DAY, HOUR, a_listing, a_scenario, a_zone
+from tests.unit.cli.trial import RESULT
 
 
 def a_story(*points: tuple[Role, float, float]) -> Story:
     """Return a story of (role, dollars, 95 % wait); the first is ours."""
     scenario = a_scenario(length=HOUR)
-    result = simulate(scenario, Policy(), 1)
     traffic = Traffic(
         source="here",
         arrivals=scenario.arrivals,
@@ -60,10 +59,10 @@ def a_story(*points: tuple[Role, float, float]) -> Story:
                     name=f"{role}-{number}", title="", role=role, policy=Policy()
                 ),
                 result=replace(
-                    result,
+                    RESULT,
                     dollars=dollars,
-                    wait=replace(result.wait, p95=wait),
-                    jobs_done=result.jobs - (dollars < 1.0),
+                    wait=replace(RESULT.wait, p95=wait),
+                    jobs_done=RESULT.jobs - (dollars < 1.0),
                 ),
             )
             for number, (role, dollars, wait) in enumerate(points)
