@@ -33,6 +33,26 @@ def test_every_link_leads_somewhere(path: Path) -> None:
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
+def anchors_in(text: str) -> set[str]:
+    """Return what may follow ``#`` in a link to a page: its headings, as renderers spell them."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_link_into_a_page_names_one_of_its_headings() -> None:
+    links = {
+        (path, link)
+        for path in DOCUMENTS
+        for link in re.findall(r"\]\((?!https?:)([^)]*#[^)]+)\)", path.read_text(encoding="utf-8"))
+    }
+
+    assert links
+    for path, link in links:
+        page, anchor = link.split("#")
+        text = (path.parent / page if page else path).read_text(encoding="utf-8")
+        assert anchor in anchors_in(text), f"{name_of(path)}: {link}"
+
+
 #: What tells a person to run something; decisions tell of their own day.
 GUIDES = [path for path in DOCUMENTS if path.parent.name != "adr" and path.name != "CHANGELOG.md"]
 
