@@ -168,11 +168,12 @@ def _ended_at(worker: Worker, policy: Policy, now: datetime) -> datetime:
 
     At its deadline, if it had one. Nobody may have looked for hours: one that has checked in has
     not outlived its last sign of life by more than it may be silent for, or takes to power off.
+    A condemned one ran until it was ended, whatever it said.
     """
     known = [now]
     if worker.interrupted_at is not None:
         known.append(worker.interrupted_at)
-    if worker.checked_in_at is not None:
+    if worker.checked_in_at is not None and worker.condemned_at is None:
         is_drained = worker.state is WorkerState.DRAINED
         silent = DRAINED_FOR if is_drained else policy.heartbeat_stale_after
         known.append(worker.last_sign + silent)

@@ -219,6 +219,21 @@ def test_a_worker_that_is_gone_is_charged_for_no_more_silence_than_a_living_one_
     assert dollars(world) == pytest.approx(PRICE * (lived + borne) / HOUR)
 
 
+def test_a_worker_that_was_condemned_for_its_silence_is_charged_until_it_was_found_gone() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.clock.advance(minutes(20))
+    world.change(worker.instance_id, state=WorkerState.CONDEMNED, condemned_at=world.now)
+    # It ran until we ended it, whatever it said.
+    world.compute.terminate(region=REGION, instance_ids=[worker.instance_id])
+
+    world.tick(minutes(1))
+
+    (ended,) = world.workers(WorkerState.ENDED)
+    assert ended.ended_at == world.now
+
+
 def test_a_worker_that_has_never_checked_in_is_charged_until_it_was_found_gone() -> None:
     world = ControlWorld()
     world.send()
