@@ -13,12 +13,12 @@ import pytest
 
 from spindown.cli.main import main
 from spindown.contract.row import spend_sort
+from spindown.local.market import MarketInstance
 from spindown.local.market.instance import Reason, State
 from tests.e2e.world import World, deployed, found, write_deployment
 from tests.local.waiting import is_quiet
 
-#: MiniStack has one state for the process, and a deploy takes long: one xdist worker runs all.
-pytestmark = pytest.mark.xdist_group("e2e")
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +48,19 @@ def width_of(picture: bytes) -> int:
 
 
 def test_a_message_by_plain_boto3_is_worked_off_and_its_worker_ends_itself(world: World) -> None:
+    # A worker of another test may be there still, and may be ended for that test's sake.
+    found(lambda: is_quiet(world.session.status("count")))
+    earlier = {one.instance_id for one in world.instances("count")}
     world.send("count", {"items": ["a", "bb"], "job_id": "plain"})
 
     assert world.finished("plain").items_done == 2
     assert [record["result"] for record in world.records("plain")] == [{"length": 1}, {"length": 2}]
 
-    def all_ended() -> bool:
-        launched = world.instances("count")
-        return bool(launched) and all(one.state is State.TERMINATED for one in launched)
+    def its_own() -> list[MarketInstance]:
+        return [one for one in world.instances("count") if one.instance_id not in earlier]
 
-    found(all_ended)
-    assert {one.reason for one in world.instances("count")} == {Reason.GUEST}
+    found(lambda: its_own() and all(one.state is State.TERMINATED for one in its_own()))
+    assert {one.reason for one in its_own()} == {Reason.GUEST}
     found(lambda: is_quiet(world.session.status("count")))
 
 
@@ -107,12 +109,13 @@ def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: World) -> N
     world.finished("remembered")
     asked = ("--workload", "count", "--arrivals", "cloudwatch", "--days", "0.1", "--seed", "3")
 
-    def simulated() -> Any:
-        done = world.spindown("simulate", *asked, "--prices", "live", "--against", "warm", "--json")
-        return json.loads(done.stdout) if done.returncode == 0 else None
+    history = world.session.aws.traffic()
+    now = datetime.now(UTC)
+    span = {"since": now - timedelta(hours=1), "until": now + timedelta(minutes=1)}
 
     # CloudWatch tells of a message when its minute is summed up.
-    told = found(simulated)
+    found(lambda: history.sent("e2e-count", **span))
+    told = world.spindown_json("simulate", *asked, "--prices", "live", "--against", "warm")
     ours, warm = told["results"]
     assert ours["jobs_done"] == ours["jobs"] > 0
     assert ours["dollars"] < warm["dollars"]

@@ -28,6 +28,8 @@ SPINDOWN = Path(sys.executable).parent / "spindown"
 TICK = timedelta(seconds=1)
 #: Longer than any of these steps takes on a busy machine with two cores.
 PATIENCE = 60.0
+#: Ends a command that hangs: an advice is a score of simulations.
+HANGING = 180.0
 
 #: Workload -> what its code is: the last item of a job of `count` may raise.
 CODE = {
@@ -115,7 +117,7 @@ class World:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=HANGING,
         )
 
     def spindown_json(self, *arguments: str) -> Any:
@@ -235,6 +237,7 @@ def deployed(config: Path, scenario: Scenario | None = None) -> Iterator[World]:
 
 def found(look: Callable[[], Found | None]) -> Found:
     """Wait, within the patience of these tests, until something is found; return it."""
-    answer = until(look, seconds=PATIENCE)
+    # Each look asks the emulator several times, which has the same two cores as what it waits for.
+    answer = until(look, seconds=PATIENCE, every=0.25)
     assert answer is not None
     return answer

@@ -10,7 +10,7 @@ from spindown.app.explain.status import Status
 _Found = TypeVar("_Found")
 
 
-def until(look: Callable[[], _Found], *, seconds: float = 20.0) -> _Found:
+def until(look: Callable[[], _Found], *, seconds: float = 20.0, every: float = 0.05) -> _Found:
     """Look again and again until something true is found; fail when it never comes."""
     pause, deadline = threading.Event(), time.monotonic() + seconds
     while True:
@@ -18,7 +18,7 @@ def until(look: Callable[[], _Found], *, seconds: float = 20.0) -> _Found:
         if found:
             return found
         assert time.monotonic() < deadline, f"waited {seconds} s in vain"
-        pause.wait(0.05)
+        pause.wait(every)
 
 
 def is_quiet(status: Status) -> bool:
