@@ -62,6 +62,9 @@ class Advice:
     #: None: no job is long, or a deadline has nothing to do.
     postponed: Postponed | None = None
     simulations: int
+    #: Dollars of the settings in force and of the advised ones, simulated with the next seed;
+    #: None: nothing is saved, or it was not looked at.
+    again: tuple[float, float] | None = None
 
     @property
     def months(self) -> float:
@@ -79,8 +82,15 @@ class Advice:
             return None
         return self.a_month(self.present) - self.a_month(self.best)
 
+    @property
+    def saving_again(self) -> float | None:
+        """Return USD a month that they save with the next seed; None: it was not looked at."""
+        return None if self.again is None else (self.again[0] - self.again[1]) / self.months
 
-def advise(gathered: Gathered, promise: float | None, simulate: Simulate) -> Advice:
+
+def advise(
+    gathered: Gathered, promise: float | None, simulate: Simulate, again: Simulate | None = None
+) -> Advice:
     """Return the advice for a history.
 
     Args:
@@ -88,6 +98,7 @@ def advise(gathered: Gathered, promise: float | None, simulate: Simulate) -> Adv
         promise: seconds within which 95 % of jobs must start; None: no later than now, or, where
             now work is left undone, as the policy says.
         simulate: runs contestants.
+        again: runs them with the next seed, by which a saving shows whether it was chance.
     """
     count = _Count(simulate)
     subject = gathered.subject
@@ -115,7 +126,16 @@ def advise(gathered: Gathered, promise: float | None, simulate: Simulate) -> Adv
     if undone(best.result):
         return replace(advice, simulations=count.done)
     postponed, verdicts = _postpone(advice, count), _judge(advice, count)
-    return replace(advice, verdicts=verdicts, postponed=postponed, simulations=count.done)
+    advice = replace(advice, verdicts=verdicts, postponed=postponed, simulations=count.done)
+    return advice if again is None else _look_again(advice, _Count(again))
+
+
+def _look_again(advice: Advice, count: "_Count") -> Advice:
+    if (advice.saving_a_month or 0.0) <= 0.0:
+        return advice
+    now, best = count("again", [advice.present.settings, advice.best.settings])
+    done = advice.simulations + count.done
+    return replace(advice, again=(now.dollars, best.dollars), simulations=done)
 
 
 def undone(result: SimResult) -> int:

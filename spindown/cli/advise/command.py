@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -69,13 +70,12 @@ def advise_command(  # noqa: PLR0913 - each is an option of the command line
 
 
 def _advise(gathered: Gathered, promise: float | None, processes: int | None) -> Advice:
-    def simulate(contestants: Sequence[Contestant]) -> list[SimResult]:
-        outcomes = run_in_sight(
-            gathered.scenario, contestants, seed=gathered.seed, processes=processes
-        )
+    def simulate_with(seed: int, contestants: Sequence[Contestant]) -> list[SimResult]:
+        outcomes = run_in_sight(gathered.scenario, contestants, seed=seed, processes=processes)
         return [outcome.result for outcome in outcomes]
 
-    return advise(gathered, promise, simulate)
+    seed = gathered.seed
+    return advise(gathered, promise, partial(simulate_with, seed), partial(simulate_with, seed + 1))
 
 
 def _seconds(text: str) -> float:

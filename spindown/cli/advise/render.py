@@ -13,7 +13,7 @@ from rich.text import Text
 
 from spindown.cli.advise.advice import Advice, Idle, undone
 from spindown.cli.advise.deadline import postponed_to_json, say_postponed
-from spindown.cli.advise.search import GATHER, Settings, Trial, keeps_promise
+from spindown.cli.advise.search import GATHER, LEAST_GAIN, Settings, Trial, keeps_promise
 from spindown.cli.render.count import say_count
 from spindown.cli.simulate.table import ceiling_sentence, format_days, format_wait
 from spindown.config import format_duration
@@ -97,6 +97,19 @@ def _outcome(advice: Advice) -> Iterator[Text]:
     else:
         words = f"costs ${-saving:,.2f} a month more, and keeps the promise"
     yield Text(f"That {words}, found in {advice.simulations} simulations.", style="bold green")
+    yield from _again(advice)
+
+
+def _again(advice: Advice) -> Iterator[Text]:
+    saving = advice.saving_again
+    if saving is None or advice.again is None:
+        return
+    said = f"With seed {advice.gathered.seed + 1} the same change saves"
+    if saving < LEAST_GAIN * advice.again[0] / advice.months:
+        chance = "what was found may be chance, and more --days would show it"
+        yield Text(f"{said} nothing: {chance}.", style="yellow")
+    else:
+        yield Text(f"{said} ${saving:,.2f} a month.")
 
 
 def _sum(name: str, trial: Trial, advice: Advice) -> Text:
@@ -267,6 +280,7 @@ def advice_to_json(advice: Advice) -> dict[str, Any]:
         "now": _trial_to_json(advice.present, advice.present_idle, advice),
         "advised": _trial_to_json(advice.best, advice.best_idle, advice),
         "saving_a_month": advice.saving_a_month,
+        "saving_a_month_again": advice.saving_again,
         "command": policy_command(advice),
         "families": families_line(advice),
         "long_jobs": postponed and postponed_to_json(postponed, advice.months),

@@ -1,8 +1,10 @@
 """Rows of a file: CSV with a header, JSON Lines or a list in JSON; each mistake has its place."""
 
 import csv
+import gzip
 import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ _DATE_DIGITS = 8
 _SHOWN = 60
 _LINES_SUFFIXES = {".jsonl", ".ndjson"}
 _LIST_SUFFIX = ".json"
+_PACKED_SUFFIX = ".gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,8 @@ def read_rows(
 
     Args:
         path: ``.jsonl`` or ``.ndjson`` is JSON Lines, ``.json`` one list of objects, bare or under
-            the only key that has one; all else is CSV with a header.
+            the only key that has one; all else is CSV with a header. Each may be packed by gzip,
+            with ``.gz`` after its name.
         option: what the file was given to, for the complaint.
         columns: what every file must have.
         aliases: other name of a column -> ours.
@@ -136,12 +140,14 @@ def read_rows(
         BadInput: it cannot be read, has no rows, too many, or not these columns.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
+        with _open(path) as lines:
             rows = []
             for row in _read(path, lines, columns, aliases):
                 rows.append(row)
                 if len(rows) > ROWS_AT_MOST:
                     raise BadInput(option, str(path), f"give at most {ROWS_AT_MOST:,} rows")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as exc:
+        raise BadInput(option, str(path), "pack it whole by gzip, or give it unpacked") from exc
     except OSError as exc:
         reason = exc.strerror or "unreadable"
         raise BadInput(option, str(path), f"give a readable file ({reason})") from exc
@@ -152,12 +158,19 @@ def read_rows(
     return rows
 
 
+def _open(path: Path) -> TextIO:
+    if path.suffix == _PACKED_SUFFIX:
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
 def _read(
     path: Path, lines: TextIO, columns: Sequence[str], aliases: Mapping[str, str]
 ) -> Iterator[Row]:
-    if path.suffix in _LINES_SUFFIXES:
+    suffix = Path(path.stem).suffix if path.suffix == _PACKED_SUFFIX else path.suffix
+    if suffix in _LINES_SUFFIXES:
         found = _json_rows(path, lines)
-    elif path.suffix == _LIST_SUFFIX:
+    elif suffix == _LIST_SUFFIX:
         found = _listed_rows(path, lines.read())
     else:
         return _csv_rows(path, lines, columns, aliases)

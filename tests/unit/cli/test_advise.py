@@ -221,6 +221,41 @@ def test_steady_work_that_starts_at_once_is_not_said_to_need_warm_workers(
     assert (latency.answer, kept_warm.answer) == (Answer.NO, Answer.YES)
 
 
+@pytest.mark.parametrize(
+    ("dollars", "said"),
+    [
+        pytest.param((10.0, 9.0), "With seed 2 the same change saves ", id="again"),
+        pytest.param((10.0, 10.5), "With seed 2 the same change saves nothing: what", id="dearer"),
+    ],
+)
+def test_a_saving_is_looked_at_again_under_another_seed(
+    dollars: tuple[float, float], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered = _gathered(tmp_path, monkeypatch)
+
+    def run(contestants: Sequence[Contestant]) -> list[SimResult]:
+        """Return a cheaper result for whoever is more patient than the settings in force."""
+        found = run_alone(contestants)
+        return [
+            replace(each, dollars=each.dollars * (0.5 if one.name == "scale_up_threshold" else 1.0))
+            for one, each in zip(contestants, found, strict=True)
+        ]
+
+    def again(contestants: Sequence[Contestant]) -> list[SimResult]:
+        found = run_alone(contestants)
+        return [replace(x, dollars=each) for x, each in zip(found, dollars, strict=True)]
+
+    advice = advise(gathered, 3600.0, run, again)
+    told = advice_to_json(advice)
+
+    assert said in " ".join(on_a_screen(advice, 200).split())
+    assert told["saving_a_month_again"] == pytest.approx((dollars[0] - dollars[1]) / advice.months)
+    assert not_in_guide(told) == set()
+    unchecked = advise(gathered, 3600.0, run)
+    assert unchecked.simulations == advice.simulations - 2
+    assert advice_to_json(unchecked)["saving_a_month_again"] is None
+
+
 def test_who_waits_for_want_of_workers_is_told_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,7 @@
 """What files of past traffic are read as, and what is said of those that are wrong."""
 
+import gzip
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -225,6 +227,33 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     binary.write_bytes(b"timestamp\n\xff\xfe\n")
     with pytest.raises(BadInput, match="save it as UTF-8 text"):
         read_arrivals(binary, SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        pytest.param("t.csv", "\ufefftimestamp\n1780306200\n", id="CSV with Excel's mark"),
+        pytest.param("t.jsonl", '{"timestamp": 1780306200}\n', id="JSON Lines"),
+        pytest.param("t.json", '[{"timestamp": 1780306200}]', id="a list in JSON"),
+    ],
+)
+def test_a_file_packed_by_gzip_is_read_as_it_is_without(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    packed = tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+
+    plain = read_arrivals(a_file(tmp_path, text, name), SHAPE)
+    assert replace(read_arrivals(packed, SHAPE), source=plain.source) == plain
+
+
+def test_a_packed_file_that_is_not_whole_is_named(tmp_path: Path) -> None:
+    whole = gzip.compress(b"timestamp\n1780306200\n")
+    packed = tmp_path / "t.csv.gz"
+    for damaged in (whole[:-4], whole[:12] + b"\xff" + whole[13:], b"timestamp\n1780306200\n"):
+        packed.write_bytes(damaged)
+        with pytest.raises(BadInput, match=r"t\.csv\.gz.*: pack it whole by gzip"):
+            read_arrivals(packed, SHAPE)
 
 
 def test_a_queue_s_messages_come_evenly_within_the_period_that_is_known() -> None:
