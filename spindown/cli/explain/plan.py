@@ -15,7 +15,7 @@ from spindown.app.explain import plan as planning
 from spindown.app.explain.plan import Plan
 from spindown.cli import option
 from spindown.cli.render.count import say_count, say_waiting
-from spindown.cli.render.screen import format_cost, open_console
+from spindown.cli.render.screen import format_item_cost, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.domain.ranking import Candidate, Rejection
@@ -170,8 +170,8 @@ def _sentence(made: Plan) -> str:
         return f"{waiting} Nothing is launched: {made.stopped}."
     best = made.candidates.best
     if made.sizing.wanted and best is not None:
-        cost = format_cost(best.cost_per_item)
-        return f"{waiting} Would launch {made.sizing.wanted}, first {best.offer} at {cost} an item."
+        cost = format_item_cost(best.cost_per_item)
+        return f"{waiting} Would launch {made.sizing.wanted}, first {best.offer} at {cost}."
     if best is None:
         nearest = made.candidates.nearest
         hint = f" The nearest: {nearest.offer}: {nearest.reason}." if nearest else ""

@@ -13,7 +13,7 @@ from spindown.app.explain import rightsize as sizing
 from spindown.app.explain.rightsize import Rightsizing
 from spindown.cli import option
 from spindown.cli.render.count import say_count
-from spindown.cli.render.screen import format_cost, format_seconds, open_console
+from spindown.cli.render.screen import format_item_cost, format_seconds, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.domain.advice.footprint import Extent, Footprint
@@ -119,7 +119,7 @@ def _compare(found: Rightsizing) -> str:
 
 
 def _name(candidate: Candidate) -> str:
-    return f"{candidate.offer} at {format_cost(candidate.cost_per_item)} an item"
+    return f"{candidate.offer} at {format_item_cost(candidate.cost_per_item)}"
 
 
 def rightsizing_to_json(found: Rightsizing) -> dict[str, Any]:

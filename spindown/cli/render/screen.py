@@ -22,6 +22,8 @@ _COLOURS = {
 }
 
 
+#: USD from which an item's cost is said of one.
+_LEAST_ALONE = 0.001
 #: Columns of what is not a terminal.
 _FILE_COLUMNS = 120
 
@@ -91,7 +93,7 @@ def _money_line(status: Status) -> Text:
     line.append("today  ", style="bold")
     line.append(f"{say_count(today.items, 'item')}, ${today.dollars:.4f}")
     if status.cost_per_item is not None:
-        line.append(f", {format_cost(status.cost_per_item)} an item", style="bold green")
+        line.append(f", {format_item_cost(status.cost_per_item)}", style="bold green")
     refusals = say_count(today.refusals, "refusal")
     line.append(f"; {say_count(today.interruptions, 'interruption')}, {refusals} by EC2")
     if status.budget_usd is not None:
@@ -136,6 +138,8 @@ def format_seconds(length: timedelta) -> str:
     return format_duration(timedelta(seconds=max(0, round(length.total_seconds()))))
 
 
-def format_cost(dollars: float) -> str:
-    """Return a small amount of money with three significant digits."""
-    return f"${dollars:.3g}" if dollars >= 0.001 else f"${dollars * 1000:.3g}/1000"  # noqa: PLR2004
+def format_item_cost(dollars: float) -> str:
+    """Return what an item costs with three significant digits, or what many do."""
+    if dollars >= _LEAST_ALONE:
+        return f"${dollars:.3g} an item"
+    return f"${dollars * 1000:.3g} for 1,000 items"

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.app.bill import Bill, RankingChange
-from spindown.cli.render.screen import format_cost, format_seconds
+from spindown.cli.render.screen import format_item_cost, format_seconds
 
 #: EC2's own words for how an instance ended, and ours.
 _ENDINGS = {
@@ -62,7 +62,7 @@ def _refusal_table(bill: Bill) -> Table:
 
 def ranking_sentence(ranking: RankingChange) -> str:
     """Say what learning has done to the order of offers."""
-    best = f"{ranking.last} at {format_cost(ranking.last_cost)} an item"
+    best = f"{ranking.last} at {format_item_cost(ranking.last_cost)}"
     if not ranking.differs_from_price:
         return f"The best offer is {best}; it is also the cheapest by the hour."
     sentence = f"The best offer is {best}, not {ranking.cheapest}, the cheapest by the hour."
@@ -97,8 +97,10 @@ def _cost_table(bill: Bill) -> Table:
         table.add_row(f"paid for {name}", f"{seconds:,.0f} s", f"{share:.0%}")
     table.add_row("dollars", f"${spend.dollars:.5f}", f"over {format_seconds(_span(bill))}")
     if bill.cost is not None:
-        table.add_row("cost per item, busy", format_cost(bill.cost.busy))
-        table.add_row("cost per item, all in", format_cost(bill.cost.all_in), style="bold green")
+        table.add_row("cost per item, busy", format_item_cost(bill.cost.busy))
+        table.add_row(
+            "cost per item, all in", format_item_cost(bill.cost.all_in), style="bold green"
+        )
     if bill.kept_warm is not None and _span(bill):
         # Over the span itself it would look cheap: others have done its work meanwhile.
         a_day = bill.kept_warm * (_DAY / _span(bill))

@@ -70,7 +70,7 @@ def test_says_what_more_memory_costs_where_a_job_came_close_to_running_out() -> 
     said = told(world)
 
     assert said[2].startswith("What has enough is g6.xlarge/us-west-2a/spot at $")
-    assert said[2].endswith(" an item.")
+    assert said[2].endswith(" for 1,000 items.")
     assert " more than g4dn.xlarge/us-west-2a/spot at $" in said[2]
     assert said[-1] == "    gpu_memory_gib_min = 20"
 

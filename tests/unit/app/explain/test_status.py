@@ -10,7 +10,7 @@ from rich.console import Console
 from spindown.app.explain.status import Status, read_status
 from spindown.app.ledger import Ledger, account_key
 from spindown.app.port import Key, Outgoing, Table, Write
-from spindown.cli.render.screen import format_cost, format_seconds, render_status
+from spindown.cli.render.screen import format_item_cost, format_seconds, render_status
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.row import BacklogRow, BreakerRow, DecisionRow, QuotaRow, SpendRow
@@ -302,10 +302,15 @@ def test_no_id_and_no_offer_is_cut_however_narrow_the_screen(width: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("dollars", "text"), [(1.234, "$1.23"), (0.0123, "$0.0123"), (0.0000123, "$0.0123/1000")]
+    ("dollars", "text"),
+    [
+        (1.234, "$1.23 an item"),
+        (0.0123, "$0.0123 an item"),
+        (0.0000123, "$0.0123 for 1,000 items"),
+    ],
 )
 def test_small_money_is_said_for_a_thousand(dollars: float, text: str) -> None:
-    assert format_cost(dollars) == text
+    assert format_item_cost(dollars) == text
 
 
 def test_durations_are_shown_to_the_second() -> None:
