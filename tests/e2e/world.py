@@ -28,7 +28,7 @@ SPINDOWN = Path(sys.executable).parent / "spindown"
 TICK = timedelta(seconds=1)
 #: Longer than any of these steps takes on a busy machine with two cores.
 PATIENCE = 60.0
-#: Ends a command that hangs: an advice is a score of simulations.
+#: A command or a job that takes longer hangs: both compute, beside all else on the two cores.
 HANGING = 180.0
 
 #: Workload -> what its code is: the last item of a job of `count` may raise.
@@ -133,7 +133,7 @@ class World:
             told = (read_progress(job_id, store) for store in self._stores())
             return next((progress for progress in told if progress.is_over), None)
 
-        return found(look)
+        return found(look, HANGING)
 
     def records(self, job_id: str) -> Sequence[Mapping[str, Any]]:
         """Return what a job has committed."""
@@ -235,9 +235,9 @@ def deployed(config: Path, scenario: Scenario | None = None) -> Iterator[World]:
         yield World(system=system, session=session, directory=directory)
 
 
-def found(look: Callable[[], Found | None]) -> Found:
-    """Wait, within the patience of these tests, until something is found; return it."""
+def found(look: Callable[[], Found | None], seconds: float = PATIENCE) -> Found:
+    """Wait until something is found, so many seconds at most; return it."""
     # Each look asks the emulator several times, which has the same two cores as what it waits for.
-    answer = until(look, seconds=PATIENCE, every=0.25)
+    answer = until(look, seconds=seconds, every=0.25)
     assert answer is not None
     return answer
