@@ -20,8 +20,9 @@ from spindown.contract.job.message import items_key, parse_items, parse_job
 from spindown.contract.job.result import Record
 from spindown.contract.row import BudgetRow
 from spindown.domain.cost import LEAST_BILLED
-from spindown.domain.fleet import Launch, Lease, Worker
+from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR
+from spindown.domain.reaping import DRAINED_FOR
 from spindown.error import ContractError, NotFound
 from spindown.memory.compute import DESCRIBED_FOR
 from spindown.memory.instance import SPOT_TERMINATION
@@ -51,6 +52,8 @@ class Chronicle:
         self.ends: dict[str, End] = {}
         #: Instance id -> when its row was first seen as ended.
         self.found: dict[str, datetime] = {}
+        #: Instances whose row has said that they are about to power off.
+        self._drained: set[str] = set()
         self._known_parts: set[str] = set()
         #: Job id -> its parts as they were last seen.
         self._parts: dict[str, tuple[Part, ...]] = {}
@@ -84,6 +87,8 @@ class Chronicle:
         for worker in view.workers.values():
             if worker.ended_at is not None:
                 self.found.setdefault(worker.instance_id, now)
+            if worker.state is WorkerState.DRAINED:
+                self._drained.add(worker.instance_id)
 
     # Jobs.
 
@@ -190,13 +195,12 @@ class Chronicle:
             charged = _charged(worker)
             seconds += charged.total_seconds()
             dollars += self._due(worker, charged)
-            end = self.ends[instance_id]
             assert worker.ended_at is not None
-            # A tick goes by the time at which it began.
-            assert worker.ended_at >= end.at - self.world.stalled, "charged for less than it ran"
+            least = self._ended_no_sooner(worker)
+            assert worker.ended_at >= least, "charged for less than it ran"
             assert worker.ended_at <= self.found.get(instance_id, self.world.now)
             ran = timedelta(seconds=bills[instance_id].seconds)
-            assert charged >= ran - self.world.stalled
+            assert charged >= min(ran - self.world.stalled, least - worker.launched_at)
         days = self.world.view().spend.values()
         assert sum(d.dollars for d in days) == pytest.approx(dollars, abs=1e-6), self._costs(
             workers
@@ -207,6 +211,17 @@ class Chronicle:
         assert month.dollars == pytest.approx(dollars, abs=1e-6)
         # Nothing is set aside any more.
         assert month.committed == pytest.approx(dollars, abs=1e-6)
+
+    def _ended_no_sooner(self, worker: Worker) -> datetime:
+        """Return until when a worker must be charged at least."""
+        # A tick goes by the time at which it began.
+        least = self.ends[worker.instance_id].at - self.world.stalled
+        if worker.checked_in_at is None or worker.condemned_at is not None:
+            return least
+        # One that fell silent while no tick came has ended by then, for all that anybody can tell.
+        is_drained = worker.instance_id in self._drained
+        silent = DRAINED_FOR if is_drained else self.world.policy.heartbeat_stale_after
+        return min(least, worker.last_sign + silent)
 
     def _due(self, worker: Worker, charged: timedelta) -> float:
         """Return what an instance costs: EC2 gives away what it takes within the first hour."""
