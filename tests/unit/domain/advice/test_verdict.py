@@ -6,6 +6,7 @@ import pytest
 
 from spindown.domain.advice import (
     Answer,
+    Verdict,
     judge_constant_load,
     judge_interruptions,
     judge_latency,
@@ -71,6 +72,18 @@ def test_a_long_wait_is_said_in_minutes(wait: float, said: str) -> None:
     assert verdict.break_even == 100.0
 
 
+def beside_one_machine(month: float, work_month: float, share: float) -> Verdict:
+    """Judge a load beside one machine that costs 200 USD a month."""
+    return judge_constant_load(
+        month=month,
+        work_month=work_month,
+        reserved_month=200.0,
+        machine="g4dn.xlarge",
+        share=share,
+        machines=1,
+    )
+
+
 @pytest.mark.parametrize(
     ("month", "share", "answer", "tips"),
     [
@@ -86,14 +99,7 @@ def test_a_long_wait_is_said_in_minutes(wait: float, said: str) -> None:
 def test_constant_load_is_cheaper_reserved(
     month: float, share: float, answer: Answer, tips: float
 ) -> None:
-    verdict = judge_constant_load(
-        month=month,
-        work_month=month,
-        reserved_month=200.0,
-        machine="g4dn.xlarge",
-        share=share,
-        machines=1,
-    )
+    verdict = beside_one_machine(month, month, share)
 
     assert verdict.answer is answer
     assert verdict.break_even == pytest.approx(tips)
@@ -101,24 +107,17 @@ def test_constant_load_is_cheaper_reserved(
 
 
 @pytest.mark.parametrize(
-    ("month", "work_month", "answer", "tips"),
+    ("month", "work_month", "share", "answer", "tips"),
     [
-        pytest.param(1.0, 0.18, Answer.NO, math.inf, id="boots of short jobs, far apart"),
-        pytest.param(100.0, 96.0, Answer.NO, 0.8333, id="little beside the work"),
-        pytest.param(250.0, 100.0, Answer.YES, 0.32, id="more beside the work than work"),
+        pytest.param(1.0, 0.18, 0.001, Answer.NO, math.inf, id="boots of short jobs, far apart"),
+        pytest.param(100.0, 96.0, 0.4, Answer.NO, 0.8333, id="little beside the work"),
+        pytest.param(250.0, 100.0, 0.4, Answer.YES, 0.32, id="more beside the work than work"),
     ],
 )
 def test_boots_and_idle_time_do_not_grow_with_the_load(
-    month: float, work_month: float, answer: Answer, tips: float
+    month: float, work_month: float, share: float, answer: Answer, tips: float
 ) -> None:
-    verdict = judge_constant_load(
-        month=month,
-        work_month=work_month,
-        reserved_month=200.0,
-        machine="g4dn.xlarge",
-        share=0.001 if month < 2.0 else 0.4,
-        machines=1,
-    )
+    verdict = beside_one_machine(month, work_month, share)
 
     assert verdict.answer is answer
     assert verdict.break_even == pytest.approx(tips, rel=1e-3)
