@@ -28,7 +28,7 @@ demo: setup ## Run the main job on this machine: a queue, spot workers, an inter
 
 # One process runs a module whole, so that what its tests share is made once.
 test: setup ## Run the fast tests
-	@$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(PYTEST) -n logical --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup ## Run every static rule: format, lint, types, layers, house rules, locks
 	@$(BIN)/ruff check .

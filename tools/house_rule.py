@@ -8,7 +8,6 @@ import ast
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,13 +15,6 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("spindown", "functions", "worker", "infra")
-
-#: About 300 lines a module and 40 a function are the aim; past these somebody must split.
-MODULE_LINES_MAX = 330
-#: Tests and tools may be longer, since a table of cases is read row by row.
-TEST_LINES_MAX = 400
-FUNCTION_LINES_MAX = 45
-FOLDER_MODULES_MAX = 12
 
 #: Names that say nothing about what a thing does, so that everything ends up in it.
 EMPTY_WORDS = frozenset(
@@ -132,27 +124,6 @@ def module_parses(source: Source) -> Iterator[str]:
         yield "is not valid Python"
 
 
-def module_is_short(source: Source) -> Iterator[str]:
-    """A module can be read in one sitting."""
-    lines, most = source.text.count("\n"), MODULE_LINES_MAX if source.is_product else TEST_LINES_MAX
-    if source.is_module and lines > most:
-        yield f"{lines} lines, at most {most}: split it by what it decides"
-
-
-def function_is_short(source: Source) -> Iterator[str]:
-    """A shipped function fits on a screen, its docstring not counted."""
-    if not source.is_product:
-        return
-    for node in source.nodes:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0]
-            documented = ast.get_docstring(node) is not None
-            told = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
-            lines = (node.end_lineno or 0) - node.lineno + 1 - told
-            if lines > FUNCTION_LINES_MAX:
-                yield f"{node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
-
-
 def name_says_something(source: Source) -> Iterator[str]:
     """Neither a file nor a class has a name under which anything could be put."""
     words = set(re.split(r"[_\-]", source.path.stem.lower()))
@@ -222,8 +193,6 @@ def holds_no_secret(source: Source) -> Iterator[str]:
 
 RULES: Sequence[Rule] = (
     module_parses,
-    module_is_short,
-    function_is_short,
     name_says_something,
     test_is_honest,
     environment_is_read_at_the_edge,
@@ -238,11 +207,6 @@ def breaches(sources: Sequence[Source]) -> Iterator[str]:
     for source in sources:
         for rule in RULES:
             yield from (f"{source.path}: {found}" for found in rule(source))
-    modules = (source for source in sources if source.is_product)
-    folders = Counter(one.path.parent for one in modules if one.path.name != "__init__.py")
-    for folder, count in folders.items():
-        if count > FOLDER_MODULES_MAX:
-            yield f"{folder}: {count} modules, at most {FOLDER_MODULES_MAX}: make a package"
 
 
 def read_sources(root: Path) -> list[Source]:
