@@ -128,9 +128,7 @@ def run_job(tmp_path: Path, runner: Observed, policy: Policy) -> tuple[WorkWorld
     return world, manifest.busy_seconds
 
 
-def test_checkpoints_cost_less_than_a_hundredth_of_the_items_time(
-    tmp_path: Path, runner: ChildRunner
-) -> None:
+def test_checkpoints_cost_under_1_percent_of_item_time(tmp_path: Path, runner: ChildRunner) -> None:
     runner.warm()
     without, often = Observed(runner), Observed(runner)
     run_job(tmp_path, without, Policy(checkpoint_interval=timedelta(hours=1)))

@@ -51,7 +51,7 @@ def a_replacement() -> float:
     return asked[0] - began_at
 
 
-def test_a_replacement_is_requested_within_a_second_of_the_notice() -> None:
+def test_a_replacement_is_requested_within_1_s_of_the_notice() -> None:
     taken = [a_replacement() for _ in range(REPEATS)]
 
     record(

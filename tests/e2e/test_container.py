@@ -99,7 +99,7 @@ def a_worker_at_work(world: World, job_id: str, *besides: str) -> MarketInstance
         pytest.param("untold", timedelta(0), 150, id="without a word"),
     ],
 )
-def test_another_container_goes_on_where_the_first_was_taken_away(
+def test_another_container_resumes_after_a_reclaim(
     world: World, docker: Docker, job_id: str, notice: timedelta, steps: int
 ) -> None:
     world.send("count", {"items": ["1", str(steps)], "job_id": job_id})
@@ -124,7 +124,7 @@ def test_another_container_goes_on_where_the_first_was_taken_away(
     assert ("told to stop" in log) is bool(notice)
 
 
-def test_an_image_that_cannot_be_pulled_is_the_reason_of_the_dead_letter(world: World) -> None:
+def test_an_image_that_cannot_be_pulled_is_in_the_dead_letter(world: World) -> None:
     message_id = world.send("absent", {"items": ["a"], "job_id": "unpulled"})
 
     letter = world.dead_letter("absent", message_id)

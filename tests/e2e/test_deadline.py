@@ -121,7 +121,7 @@ def a_wait_for_spot(world: World) -> Any:
     return found(look)
 
 
-def test_a_job_waits_for_spot_as_long_as_it_can_and_is_done_on_demand_in_time(
+def test_waits_for_spot_then_finishes_on_demand_in_time(
     world: World,
 ) -> None:
     # What is not measured is no reason to wait: a small job shows how long an item takes.
@@ -151,7 +151,7 @@ def test_a_job_waits_for_spot_as_long_as_it_can_and_is_done_on_demand_in_time(
     assert world.session.status("slow").troubles == ()
 
 
-def test_a_job_that_had_to_go_on_demand_goes_back_to_spot_once_there_is_some(world: World) -> None:
+def test_a_job_on_demand_goes_back_to_spot_when_there_is_some(world: World) -> None:
     others = launch(world.system, "g5.xlarge")
     world.send("back", {"items": list(range(MANY_ITEMS)), "job_id": "back"})
     store = world.session.work_store("back")

@@ -93,7 +93,7 @@ def hear_jobs(world: World) -> str:
     return url
 
 
-def test_a_program_goes_on_from_its_checkpoint_after_an_interruption(world: World) -> None:
+def test_a_program_resumes_from_its_checkpoint(world: World) -> None:
     url = hear_jobs(world)
     world.send("simulate", {"items": [{"steps": 10}, {"steps": STEPS}], "job_id": "heat"})
     first = a_worker_at_work(world)
@@ -128,7 +128,7 @@ def test_a_program_goes_on_from_its_checkpoint_after_an_interruption(world: Worl
     assert event["detail"]["manifest"] == "workloads/simulate/jobs/heat/manifest.json"
 
 
-def test_an_instance_without_a_container_runtime_says_so_and_ends(world: World) -> None:
+def test_without_a_container_runtime_an_instance_ends(world: World) -> None:
     world.send("picture", {"items": ["a"]})
 
     def look() -> str | None:

@@ -65,7 +65,7 @@ def check_bill(world: World, lost: str) -> None:
         assert 0.0 < worker.price_per_hour - instance.price_per_hour < 0.05
 
 
-def test_a_plan_ranks_both_regions_in_one_list_with_their_transfer(world: World) -> None:
+def test_a_plan_ranks_both_regions_with_their_transfer_cost(world: World) -> None:
     told = world.spindown_json("plan", "slow", "--backlog", "3")
 
     by_region: dict[str, list[Any]] = {}

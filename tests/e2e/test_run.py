@@ -47,7 +47,7 @@ def width_of(picture: bytes) -> int:
     return int(struct.unpack_from(">I", picture, 16)[0])
 
 
-def test_a_message_by_plain_boto3_is_worked_off_and_its_worker_ends_itself(world: World) -> None:
+def test_a_message_by_plain_boto3_is_done_and_its_worker_ends(world: World) -> None:
     # A worker of another test may be there still, and may be ended for that test's sake.
     found(lambda: is_quiet(world.session.status("count")))
     earlier = {one.instance_id for one in world.instances("count")}
@@ -92,7 +92,7 @@ def test_an_item_that_raises_is_recorded_and_the_rest_goes_on(world: World) -> N
     assert "nothing to count" in records[1]["error"]
 
 
-def test_code_that_cannot_be_imported_costs_the_job_its_place_and_says_why(world: World) -> None:
+def test_code_that_cannot_be_imported_fails_the_job(world: World) -> None:
     message_id = world.send("absent", {"items": ["a"], "job_id": "unloadable"})
 
     letter = world.dead_letter("absent", message_id)
@@ -138,7 +138,7 @@ def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: World) -> N
     ],
     ids=["an unknown key", "no JSON", "two sources"],
 )
-def test_a_malformed_message_gets_its_reason_and_the_next_one_is_done(
+def test_a_malformed_message_is_dead_lettered_and_the_next_done(
     world: World, body: str, reason: str, request: pytest.FixtureRequest
 ) -> None:
     job_id = f"after-{request.node.callspec.id.replace(' ', '-')}"
@@ -152,7 +152,7 @@ def test_a_malformed_message_gets_its_reason_and_the_next_one_is_done(
     assert world.finished(job_id).state == "completed"
 
 
-def test_a_job_of_too_many_items_is_split_and_every_item_done_once(world: World) -> None:
+def test_a_job_of_too_many_items_is_split_and_done_once(world: World) -> None:
     world.send("count", {"items": ["x" * n for n in range(1, 11)], "job_id": "large"})
 
     progress = world.finished("large")
@@ -184,7 +184,7 @@ def test_a_policy_set_live_is_in_force_and_a_broken_edit_is_not(world: World) ->
     assert world.finished("held-back").state == "completed"
 
 
-def test_a_person_who_has_subscribed_hears_why_an_item_became_dear(world: World) -> None:
+def test_a_subscriber_hears_why_an_item_became_dear(world: World) -> None:
     inbox = world.subscribe()
     ledger, today = world.session.ledger("absent"), datetime.now(UTC)
     day = {"items": 100, "launches": 1, "boot_seconds": 60.0, "busy_seconds": 3600.0}
@@ -206,7 +206,7 @@ def test_a_person_who_has_subscribed_hears_why_an_item_became_dear(world: World)
     assert world.is_silent(inbox)
 
 
-def test_what_is_sent_from_files_lines_and_stdin_is_found_by_its_batch(world: World) -> None:
+def test_jobs_from_files_lines_and_stdin_are_found_by_batch(world: World) -> None:
     (world.directory / "lines.jsonl").write_text('"a"\n\n"bb"\n"ccc"\n', encoding="utf-8")
 
     sent = world.spindown_json(
@@ -242,7 +242,7 @@ def test_a_prefix_in_s3_is_a_job_of_all_that_lies_there(world: World, tmp_path: 
     ]
 
 
-def test_an_input_that_is_missing_fails_its_item_and_a_missing_list_its_job(world: World) -> None:
+def test_a_missing_input_fails_its_item_a_missing_list_its_job(world: World) -> None:
     uploads = f"{world.session.work_uri('count')}inputs/"
     absent = f"{uploads}absent.bin"
     world.send("count", {"items": ["a", absent], "job_id": "missing-input"})

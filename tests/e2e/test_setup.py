@@ -44,7 +44,7 @@ def works(checkout: Path) -> bool:
     return imported.returncode == 0 and cdk.stdout.startswith(b"2.1148.1")
 
 
-def test_a_set_up_from_nothing_is_whole_and_a_second_one_does_nothing(checkout: Path) -> None:
+def test_a_first_setup_is_complete_and_a_second_does_nothing(checkout: Path) -> None:
     first = set_up(checkout)
     second = set_up(checkout)
 

@@ -29,7 +29,7 @@ def scale(world: ControlWorld, event: object) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["tick", "nudge", "queue_alarm"])
-def test_whatever_wakes_the_scaler_launches_for_the_work_that_waits(name: str) -> None:
+def test_every_event_that_wakes_the_scaler_launches_for_work(name: str) -> None:
     world = ControlWorld()
     world.send()
 
@@ -74,7 +74,7 @@ def test_a_tick_of_a_workload_that_is_no_more_is_let_go() -> None:
 
 
 @pytest.mark.parametrize("function", [scaler, interruption])
-def test_settings_that_cannot_be_read_are_no_bad_event_but_an_error(function: ModuleType) -> None:
+def test_unreadable_settings_are_an_error_and_no_bad_event(function: ModuleType) -> None:
     world = ControlWorld()
     worker = world.launched()
     event = load("tick")
@@ -151,7 +151,7 @@ def test_the_end_of_an_instance_frees_its_job() -> None:
     assert said["leases_freed"] == 1
 
 
-def test_the_end_of_an_instance_whose_workload_a_deploy_has_left_out_is_let_go() -> None:
+def test_ignores_the_end_of_an_instance_of_a_removed_workload() -> None:
     world = ControlWorld()
     worker = world.launched()
     event = load("instance_state_change")

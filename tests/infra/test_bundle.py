@@ -36,7 +36,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_what_is_compiled_is_for_the_python_and_the_processor_of_lambda(package: Path) -> None:
+def test_binaries_are_for_the_python_and_processor_of_lambda(package: Path) -> None:
     compiled = list(package.rglob("*.so"))
 
     assert compiled
@@ -54,7 +54,7 @@ def test_the_package_is_far_below_what_lambda_takes(package: Path) -> None:
     assert len(packed.getvalue()) < (16 if Target.LAMBDA.is_compiled else 8) * MIB
 
 
-def test_the_package_holds_our_code_without_what_no_function_runs(package: Path) -> None:
+def test_the_package_holds_only_the_code_that_functions_run(package: Path) -> None:
     assert (package / "functions" / "__init__.py").is_file()
     assert (package / "spindown" / "aws" / "wiring.py").is_file()
     for absent in ("cli", "local", "memory"):
@@ -74,7 +74,7 @@ def test_bytecode_is_used_without_a_look_at_its_source(tmp_path: Path) -> None:
     assert done.stdout == "compiled\n"
 
 
-def test_the_package_for_this_machine_runs_alone_and_makes_every_client(tmp_path: Path) -> None:
+def test_the_package_for_this_machine_makes_every_client(tmp_path: Path) -> None:
     make_bundle(tmp_path, Target.HOST)
     # Isolated and without site-packages: what is not in the package is not there.
     command = [sys.executable, "-I", "-S", "-c", MAKE_CLIENTS, str(tmp_path), *CALLED]
@@ -84,7 +84,7 @@ def test_the_package_for_this_machine_runs_alone_and_makes_every_client(tmp_path
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_unchanged_package_keeps_its_name_and_each_target_has_its_own() -> None:
+def test_an_unchanged_package_keeps_its_name_for_each_target() -> None:
     assert digest(Target.LAMBDA) == digest(Target.LAMBDA)
     assert digest(Target.LAMBDA) != digest(Target.HOST)
 
@@ -119,7 +119,7 @@ MODEL: dict[str, Any] = {
 }
 
 
-def test_a_trimmed_model_has_all_that_its_operations_need_and_no_more() -> None:
+def test_a_trimmed_model_has_exactly_what_its_operations_need() -> None:
     trimmed = trim(MODEL, ["Ask"])
 
     assert set(trimmed["operations"]) == {"Ask"}

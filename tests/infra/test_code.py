@@ -47,7 +47,7 @@ def test_the_archive_holds_the_code_and_how_to_call_it(code: Path) -> None:
     assert decode_run_spec(found[RUN_SPEC_NAME]) == SPEC
 
 
-def test_the_same_code_gives_the_same_bytes_whenever_it_is_packed(code: Path) -> None:
+def test_the_same_code_always_gives_the_same_bytes(code: Path) -> None:
     first = pack(code, SPEC)
     for path in code.rglob("*"):
         os.utime(path, (1_000_000_000, 1_000_000_000))
@@ -151,7 +151,7 @@ def test_an_archive_is_uploaded_under_its_own_digest(assembly: Assembly) -> None
         assert destination["objectKey"] == f"{digest}.zip"
 
 
-def test_the_code_of_a_worker_is_named_by_the_digest_that_is_deployed(assembly: Assembly) -> None:
+def test_a_worker_s_code_is_named_by_its_deployed_digest(assembly: Assembly) -> None:
     settings = [
         (name, json.loads(words(one["Value"])))
         for one in assembly.all_of("AWS::SSM::Parameter")

@@ -34,9 +34,7 @@ def reference(assembly: Assembly, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_runs_on_the_newest_python_and_the_cheaper_processor(
-    assembly: Assembly, name: str
-) -> None:
+def test_functions_run_on_the_newest_python_on_arm(assembly: Assembly, name: str) -> None:
     made = function(assembly, name)
 
     assert (made["Runtime"], made["Architectures"]) == ("python3.14", ["arm64"])
@@ -51,9 +49,7 @@ def test_a_function_is_told_its_deployment_and_nothing_else(assembly: Assembly, 
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_takes_none_of_the_concurrency_that_a_new_account_has(
-    assembly: Assembly, name: str
-) -> None:
+def test_functions_reserve_no_concurrency(assembly: Assembly, name: str) -> None:
     assert "ReservedConcurrentExecutions" not in function(assembly, name)
 
 
@@ -64,7 +60,7 @@ def test_a_reconcile_is_cut_off_before_its_lock_frees_itself(assembly: Assembly,
     assert timeout == SCALER_TIMEOUT < LOCK_LEASE
 
 
-def test_the_offers_function_has_time_to_read_every_region_that_there_can_be(
+def test_the_offers_function_has_time_for_every_region(
     assembly: Assembly,
 ) -> None:
     timeout = timedelta(seconds=function(assembly, "lab-offers")["Timeout"])
@@ -81,9 +77,7 @@ def test_the_functions_share_one_package(assembly: Assembly) -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_has_several_times_the_memory_that_it_was_measured_to_take(
-    assembly: Assembly, name: str
-) -> None:
+def test_functions_have_several_times_the_memory_they_need(assembly: Assembly, name: str) -> None:
     """Lambda gives processor time by memory: what is above the peak buys quick starts."""
     bench = json.loads((ROOT / "docs" / "bench" / "memory.json").read_text())
     peak = bench["figures"][f"{name.removeprefix('lab-')}_peak_mib"]
@@ -203,9 +197,7 @@ def matches(pattern: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
 @pytest.mark.parametrize(
     "name", ["instance_state_change", "rebalance_recommendation", "spot_interruption"]
 )
-def test_exactly_one_rule_takes_an_event_of_ec2_to_the_interruption_function(
-    assembly: Assembly, name: str
-) -> None:
+def test_one_rule_takes_an_ec2_event_to_the_function(assembly: Assembly, name: str) -> None:
     event = json.loads((EVENTS / f"{name}.json").read_text())
 
     (rule,) = (

@@ -24,7 +24,7 @@ def queue(assembly: Assembly, name: str) -> Any:
     return assembly.one_of("AWS::SQS::Queue", QueueName=name)
 
 
-def test_a_job_is_kept_twelve_days_and_received_a_hundred_times_at_most(
+def test_a_job_is_kept_12_days_and_received_at_most_100_times(
     assembly: Assembly,
 ) -> None:
     jobs = queue(assembly, "lab-plain")
@@ -71,7 +71,7 @@ def test_the_bucket_is_private_versioned_and_stays(assembly: Assembly) -> None:
     assert not any("ExpirationInDays" in rule for rule in rules.values() if "Prefix" not in rule)
 
 
-def test_the_ledger_can_be_restored_and_finds_workers_by_instance(assembly: Assembly) -> None:
+def test_the_ledger_is_restorable_and_indexed_by_instance(assembly: Assembly) -> None:
     table = assembly.one_of("AWS::DynamoDB::GlobalTable", TableName="lab-ledger")
 
     assert table["BillingMode"] == "PAY_PER_REQUEST"
@@ -84,7 +84,7 @@ def test_the_ledger_can_be_restored_and_finds_workers_by_instance(assembly: Asse
     assert [key["AttributeName"] for key in index["KeySchema"]] == ["instance_id"]
 
 
-def test_a_network_of_our_own_costs_nothing_while_no_worker_runs(assembly: Assembly) -> None:
+def test_our_network_costs_nothing_while_no_worker_runs(assembly: Assembly) -> None:
     assert assembly.all_of("AWS::EC2::NatGateway") == []
     endpoints = assembly.all_of("AWS::EC2::VPCEndpoint")
     assert {one["VpcEndpointType"] for one in endpoints} == {"Gateway"}
@@ -151,7 +151,7 @@ def test_the_settings_of_a_workload_are_those_of_spindown_toml(assembly: Assembl
     assert set(settings.outposts["eu-west-1"].subnets) == {"eu-west-1a", "eu-west-1c"}
 
 
-def test_workers_are_launched_from_the_version_that_was_deployed(assembly: Assembly) -> None:
+def test_workers_launch_from_the_deployed_template_version(assembly: Assembly) -> None:
     templates = read_settings(assembly, "rich").outposts["eu-west-1"].templates
 
     assert set(templates) == {"arm64", "x86_64"}
@@ -191,7 +191,7 @@ def test_core_holds_only_what_the_local_system_creates_too(assembly: Assembly) -
     assert kinds - set(provisioners._RESOURCE_HANDLERS) == set()
 
 
-def test_whatever_can_bear_a_tag_says_which_deployment_it_belongs_to(assembly: Assembly) -> None:
+def test_all_that_takes_tags_names_its_deployment(assembly: Assembly) -> None:
     for kind in ("AWS::SQS::Queue", "AWS::S3::Bucket", "AWS::Lambda::Function", "AWS::EC2::VPC"):
         for properties in assembly.all_of(kind):
             assert {"Key": tag.DEPLOYMENT, "Value": "lab"} in properties["Tags"]

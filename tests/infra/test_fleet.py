@@ -28,16 +28,14 @@ def tags_of(data: Any, resource_type: str) -> dict[str, str]:
     return {one["Key"]: words(one["Value"]) for one in found["Tags"]}
 
 
-def test_each_workload_has_a_template_for_each_of_its_architectures(assembly: Assembly) -> None:
+def test_each_workload_has_a_template_for_each_architecture(assembly: Assembly) -> None:
     made = assembly.all_of("AWS::EC2::LaunchTemplate")
 
     assert sorted(one["LaunchTemplateName"] for one in made) == TEMPLATES
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_every_tag_by_which_a_worker_finds_home_is_on_its_template(
-    assembly: Assembly, name: str
-) -> None:
+def test_every_tag_that_a_worker_reads_is_on_its_template(assembly: Assembly, name: str) -> None:
     wanted = {value for key, value in vars(tag).items() if key.isupper() and isinstance(value, str)}
 
     tags = tags_of(launch_data(assembly, name), "instance")
@@ -91,7 +89,7 @@ def test_metadata_answers_only_to_tokens_and_tells_the_tags(assembly: Assembly, 
     }
 
 
-def test_the_root_volume_is_encrypted_and_as_large_as_configured(assembly: Assembly) -> None:
+def test_the_root_volume_is_encrypted_and_sized_as_configured(assembly: Assembly) -> None:
     (volume,) = launch_data(assembly, "lab-rich-x86_64")["BlockDeviceMappings"]
 
     assert volume["Ebs"]["Encrypted"] is True
@@ -123,9 +121,7 @@ def test_nobody_can_log_in_and_the_call_chooses_how_to_buy(assembly: Assembly) -
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_user_data_installs_the_kit_that_is_deployed_and_starts_the_worker(
-    assembly: Assembly, name: str
-) -> None:
+def test_user_data_installs_the_deployed_kit_and_starts_it(assembly: Assembly, name: str) -> None:
     user_data = words(launch_data(assembly, name)["UserData"]["Fn::Base64"])
 
     assert user_data == render_user_data(assembly.kit)

@@ -130,7 +130,7 @@ def test_a_worker_reads_the_kit_that_it_is_installed_from(assembly: Assembly, ro
     assert kit == f"arn:<AWS::Partition>:s3:::{assembly.kit.uri.removeprefix('s3://')}"
 
 
-def test_a_shell_on_workers_is_there_only_for_those_who_ask_for_it(
+def test_workers_have_a_shell_only_where_it_is_asked_for(
     assembly: Assembly, tmp_path: Path
 ) -> None:
     config = CONFIG.replace("budget_per_month", "session_manager = true\nbudget_per_month")
@@ -148,7 +148,7 @@ def test_a_shell_on_workers_is_there_only_for_those_who_ask_for_it(
         }
 
 
-def test_only_what_reconciles_launches_and_besides_only_a_teardown_ends(
+def test_only_reconcile_launches_and_only_it_and_teardown_end(
     assembly: Assembly,
 ) -> None:
     for role in ROLES:
@@ -178,7 +178,7 @@ def test_a_launch_comes_from_our_templates_with_our_tag(assembly: Assembly) -> N
     assert [words(one) for one in instances["ArnEquals"]["ec2:LaunchTemplate"]] == templates
 
 
-def test_a_launch_says_in_its_own_request_what_its_grant_asks_for(assembly: Assembly) -> None:
+def test_a_launch_request_says_what_its_grant_asks_for(assembly: Assembly) -> None:
     """EC2 looks at the request alone before it makes a fleet, which takes no tag of a template.
 
     Of a network interface it is known that the template's tag is enough (``spindown.aws.ec2``).
@@ -213,7 +213,7 @@ def the_first_launch() -> LaunchRequest:
     return asked[0]
 
 
-def test_a_launch_goes_into_our_subnets_behind_our_security_group(assembly: Assembly) -> None:
+def test_a_launch_goes_into_our_subnets_and_security_group(assembly: Assembly) -> None:
     parts = resources(assembly.statements("ControlScalerRole")["LaunchWithParts"])
 
     assert len([one for one in parts if ":subnet/<NetworkSubnet" in one]) == 2
@@ -256,14 +256,14 @@ def test_an_image_of_aws_and_one_of_our_own_can_be_looked_up(assembly: Assembly)
     }
 
 
-def test_settings_are_read_of_this_deployment_live_edits_among_them(assembly: Assembly) -> None:
+def test_reads_only_settings_of_this_deployment_and_live_edits(assembly: Assembly) -> None:
     for role in FUNCTIONS:
         found = resources(assembly.statements(role)["ReadSettings"])
         own = [one.partition("/spindown/lab/")[2] for one in found]
         assert sorted(own) == ["deployment", "live/*", "workload/*"]
 
 
-def test_what_is_called_is_granted_and_what_is_granted_is_called(assembly: Assembly) -> None:
+def test_what_is_called_is_granted_and_nothing_else(assembly: Assembly) -> None:
     prefixes = {"service-quotas": "servicequotas"}
     called = {
         f"{prefixes.get(service, service)}:{operation}"
@@ -282,7 +282,7 @@ def test_what_is_called_is_granted_and_what_is_granted_is_called(assembly: Assem
     assert granted - WITHIN_A_LAUNCH == called
 
 
-def test_instances_take_their_role_from_ec2_and_functions_from_lambda(assembly: Assembly) -> None:
+def test_ec2_and_lambda_may_each_take_their_own_roles_only(assembly: Assembly) -> None:
     trusted = {
         name: [
             statement["Principal"]["Service"]

@@ -89,7 +89,7 @@ def test_a_role_that_would_have_too_many_policies_is_told_of() -> None:
     )
 
 
-def test_more_workloads_than_a_stack_takes_are_told_of_in_one_sentence(tmp_path: Path) -> None:
+def test_too_many_workloads_for_a_stack_are_refused_in_words(tmp_path: Path) -> None:
     project = write_project(tmp_path, a_config(36))
     app = make_app(project, tmp_path / "out")
     describe_core(app, project)

@@ -17,7 +17,7 @@ from tests.infra.assembly import AWAY, SPREAD, Assembly, synthesise_once, write_
 from tests.infra.image.conftest import write_baking_project
 
 
-def test_nothing_is_wrong_with_a_template_and_what_is_wrong_is_found(
+def test_templates_pass_the_linter_which_finds_what_is_wrong(
     assembly: Assembly, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
     baking = synthesise_once(tmp_path_factory, "baking", write_baking_project)

@@ -50,7 +50,7 @@ def actions(statements: Mapping[str, Mapping[str, Any]]) -> set[str]:
     return {action for one in statements.values() for action in listed(one["Action"])}
 
 
-def test_a_deployment_of_one_region_has_no_outpost_and_no_fixed_name(assembly: Assembly) -> None:
+def test_one_region_needs_no_outpost_and_no_fixed_names(assembly: Assembly) -> None:
     assert not list(assembly.directory.glob("lab-outpost-*"))
     assert not [role for role in assembly.all_of("AWS::IAM::Role") if "RoleName" in role]
     assert len(assembly.all_of("AWS::IAM::InstanceProfile")) == 2
@@ -96,7 +96,7 @@ def test_what_the_outpost_names_at_home_is_there(core: Assembly, outpost: Assemb
     assert all(len(name) <= 64 for name in named)
 
 
-def test_its_templates_differ_from_home_s_only_in_what_is_regional(
+def test_an_outpost_s_templates_differ_only_in_regional_parts(
     core: Assembly, outpost: Assembly
 ) -> None:
     for template in outpost.all_of("AWS::EC2::LaunchTemplate"):
@@ -135,7 +135,7 @@ def test_it_sends_home_the_events_that_home_has_rules_for(
 
 
 @pytest.mark.parametrize("role", ["scaler", "interruption"])
-def test_reconcile_may_do_there_what_it_may_do_to_instances_at_home(
+def test_reconcile_has_the_same_rights_over_instances_there(
     core: Assembly, outpost: Assembly, role: str
 ) -> None:
     away, home = policy(outpost, f"lab-eu-west-1-{role}"), core.statements(f"Control{role.title()}")
@@ -184,7 +184,7 @@ def test_an_existing_network_needs_none_of_ours(tmp_path: Path) -> None:
     assert made.one_of("AWS::EC2::SecurityGroup")["VpcId"] == "vpc-0a"
 
 
-def test_instances_end_before_what_they_stand_on_and_after_what_launches(
+def test_instances_end_after_launchers_and_before_their_network(
     outpost: Assembly,
 ) -> None:
     (fleet,) = of_type(outpost, "Custom::SpindownFleet")
@@ -199,7 +199,7 @@ def test_instances_end_before_what_they_stand_on_and_after_what_launches(
     assert properties["Workloads"] == ["plain", "rich"]
 
 
-def test_a_subnet_goes_after_home_has_been_told_and_after_what_runs_in_it(
+def test_a_subnet_goes_after_home_is_told_and_it_is_empty(
     outpost: Assembly,
 ) -> None:
     (subnets,) = of_type(outpost, "Custom::SpindownSubnets")

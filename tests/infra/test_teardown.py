@@ -35,9 +35,7 @@ def test_all_that_instances_need_stays_until_they_are_gone(assembly: Assembly, f
     assert workers <= stays
 
 
-def test_the_teardown_keeps_its_own_rights_and_log_until_it_is_done(
-    assembly: Assembly, fleet: str
-) -> None:
+def test_the_teardown_keeps_its_rights_and_log_to_the_end(assembly: Assembly, fleet: str) -> None:
     own = {name for name in assembly.resources if name.startswith("ControlTeardownFunction")}
 
     assert {assembly.resources[name]["Type"] for name in own} >= {
@@ -78,9 +76,7 @@ def test_the_fleet_is_never_replaced_by_an_update(assembly: Assembly) -> None:
     assert properties["Workloads"] == ["plain", "rich"]
 
 
-def test_an_update_says_which_subnets_go_while_they_are_there_and_after_the_settings(
-    assembly: Assembly, fleet: str
-) -> None:
+def test_an_update_names_leaving_subnets_after_the_settings(assembly: Assembly, fleet: str) -> None:
     properties = assembly.one_of("Custom::SpindownSubnets")
     (name,) = of_type(assembly, "Custom::SpindownSubnets")
 
@@ -92,7 +88,7 @@ def test_an_update_says_which_subnets_go_while_they_are_there_and_after_the_sett
     assert name not in depends_on(assembly, fleet)
 
 
-def test_a_function_of_an_earlier_revision_ends_nothing_when_this_one_is_rolled_back(
+def test_a_rolled_back_function_version_ends_no_instance(
     assembly: Assembly,
 ) -> None:
     """To it the delete of the subnets' resource is that of all workloads in all regions named."""

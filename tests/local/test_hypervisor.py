@@ -127,7 +127,7 @@ def test_a_guest_runs_and_its_console_can_be_read(tmp_path: Path) -> None:
         made.until(lambda: made.console() == "up\n")
 
 
-def test_a_guest_gets_the_machines_environment_and_its_own_metadata(tmp_path: Path) -> None:
+def test_a_guest_gets_the_machine_s_environment_and_metadata(tmp_path: Path) -> None:
     with rig(tmp_path, TELL) as made:
         made.hypervisor.start(INSTANCE)
         made.until(lambda: made.console().count("\n") == 4)
@@ -144,7 +144,7 @@ def test_a_guest_that_powers_off_is_reported_once(tmp_path: Path) -> None:
         assert made.powered_off == ["i-0123"]
 
 
-def test_an_instance_whose_worker_is_gone_is_powered_off_by_its_own_timer(tmp_path: Path) -> None:
+def test_an_instance_without_its_worker_powers_off_by_its_timer(tmp_path: Path) -> None:
     with rig(tmp_path, "raise SystemExit(1)", dead_man_seconds=0.3) as made:
         started = time.monotonic()
         made.hypervisor.start(INSTANCE)
@@ -194,7 +194,7 @@ def test_a_guest_computes_at_the_speed_of_its_type(tmp_path: Path, speed: float)
     assert 0.3 * speed < share < 1.3 * speed
 
 
-def test_what_is_no_child_of_a_guest_is_cleared_when_its_instance_is_gone(tmp_path: Path) -> None:
+def test_strays_are_cleared_when_their_instance_is_gone(tmp_path: Path) -> None:
     said = tmp_path / "said"
     (tmp_path / "instances" / "i-of-a-killed-system").mkdir(parents=True)
     clear = ("/bin/sh", "-c", f'echo "$@" >>{said}', "sh")

@@ -154,7 +154,7 @@ def test_the_metrics_of_a_queue_are_those_that_sqs_publishes(system: LocalSystem
     assert until(lambda: names() == SENT_AND_DEPTHS)
 
 
-def test_a_queue_remembers_what_was_sent_to_it_as_cloudwatch_does(system: LocalSystem) -> None:
+def test_a_queue_keeps_its_metrics_as_cloudwatch_does(system: LocalSystem) -> None:
     sqs, cloudwatch = system.client("sqs"), system.client("cloudwatch")
     url = sqs.create_queue(QueueName="remembered")["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="work")
@@ -270,7 +270,7 @@ def test_functions_reach_every_service_at_the_one_endpoint(
     assert until(recorder.events) == [{"a": 1}]
 
 
-def test_an_instance_runs_its_guest_tells_its_rule_and_ends_itself(
+def test_an_instance_runs_its_guest_sends_events_and_ends(
     system: LocalSystem, recorder: Recorder
 ) -> None:
     events = system.client("events")

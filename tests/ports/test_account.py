@@ -84,7 +84,7 @@ def test_an_image_that_is_not_there_is_not_found(world: World, image_id: str) ->
         world.account.image(image_id, region=REGION)
 
 
-def test_describes_the_subnets_that_exist_and_leaves_out_the_others(world: World) -> None:
+def test_describes_existing_subnets_and_leaves_out_others(world: World) -> None:
     asked = [world.subnet_id, "subnet-0123456789abcdef0"]
 
     (found,) = world.account.subnets(asked, region=REGION)

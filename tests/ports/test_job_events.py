@@ -36,7 +36,7 @@ def an_event(job_id: str = "j", state: JobState = JobState.COMPLETED) -> JobEven
     return job_event(manifest, deployment="lab", workload="ocr", now=AT)
 
 
-def test_an_event_says_how_a_job_ended_and_where_its_results_are() -> None:
+def test_an_event_says_how_a_job_ended_and_where_results_are() -> None:
     event = an_event(state=JobState.FAILED)
     assert event.detail_type == FAILED
     detail = json.loads(event.detail)

@@ -216,7 +216,7 @@ def test_a_notice_that_cannot_be_read_is_a_notice_all_the_same(
     assert metadata.interruption() == first_seen + timedelta(minutes=2)
 
 
-def test_a_service_that_fails_says_nothing_about_an_interruption(
+def test_a_failing_service_says_nothing_about_an_interruption(
     service: Service, metadata: ImdsMetadata
 ) -> None:
     service.status = 500

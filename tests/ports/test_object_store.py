@@ -227,7 +227,7 @@ def test_memory_answers_a_conflict_when_told_to(clock: MemoryClock) -> None:
     assert store.get("a").data == b"one"
 
 
-def test_memory_takes_a_deleted_object_for_absent_but_keeps_its_versions(
+def test_memory_keeps_the_versions_of_a_deleted_object(
     clock: MemoryClock,
 ) -> None:
     store = MemoryObjectStore(clock)

@@ -145,7 +145,7 @@ def test_keeps_a_delayed_message_out_of_sight(queue: JobQueue) -> None:
     assert queue.backlog() == Backlog(visible=0, in_flight=0, delayed=1)
 
 
-def test_moves_a_message_that_was_received_too_often_to_the_dead_letters(
+def test_dead_letters_a_message_that_was_received_too_often(
     world: Memory | Sqs,
 ) -> None:
     world.queue.send([Outgoing(body="a", attributes={"reason": "kept"})])

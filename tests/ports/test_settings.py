@@ -172,7 +172,7 @@ def test_memory_refuses_what_parameter_store_does(clock: MemoryClock, text: str)
     assert store.workload("ocr") == (OCR, None)
 
 
-def test_adds_the_outposts_of_other_regions_and_says_which_cannot_be_read(
+def test_adds_outposts_and_says_which_cannot_be_read(
     session: boto3.Session, aws: Aws, name: str
 ) -> None:
     away = Outpost(

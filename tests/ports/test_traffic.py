@@ -97,7 +97,7 @@ def _answer(*points: tuple[datetime, float], token: str = "") -> Mapping[str, An
     }
 
 
-def test_reads_each_age_at_the_period_that_cloudwatch_still_keeps(
+def test_reads_each_age_at_a_period_that_cloudwatch_still_has(
     session: boto3.Session, clock: MemoryClock
 ) -> None:
     client = session.client("cloudwatch")

@@ -10,7 +10,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.proof
-def test_nothing_is_lost_doubled_or_left_running_after_an_attack() -> None:
+def test_an_attack_loses_doubles_and_leaves_running_nothing() -> None:
     # In a process of its own, as `make chaos` runs it: killed functions leave pipes behind.
     done = subprocess.run(
         [sys.executable, "-m", "tests.proof.chaos", "--seed", "11"],

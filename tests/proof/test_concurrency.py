@@ -124,9 +124,7 @@ def test_a_lost_answer_to_a_launch_costs_no_second_instance(carried_out: bool) -
 
 @pytest.mark.parametrize("lived", [0, 10, 59 * 60])
 @pytest.mark.parametrize("looked_after", [59, 61])
-def test_what_ran_and_ended_while_nobody_asked_is_missing_only_once_ec2_has_forgotten_it(
-    lived: int, looked_after: int
-) -> None:
+def test_an_unseen_end_is_missing_only_once_ec2_forgets_it(lived: int, looked_after: int) -> None:
     world = a_world()
     chronicle = Chronicle(world)
     world.submit(2)
@@ -146,7 +144,7 @@ def test_what_ran_and_ended_while_nobody_asked_is_missing_only_once_ec2_has_forg
     chronicle.close()
 
 
-def test_what_ended_unseen_is_missing_also_where_another_of_its_launch_still_runs() -> None:
+def test_an_unseen_end_is_missing_beside_one_of_its_launch() -> None:
     world = a_world()
     chronicle = Chronicle(world)
     for _ in range(6):
@@ -166,7 +164,7 @@ def test_what_ended_unseen_is_missing_also_where_another_of_its_launch_still_run
 
 
 @pytest.mark.parametrize("copies", [1, 3])
-def test_a_message_that_is_delivered_again_and_again_is_worked_on_once(copies: int) -> None:
+def test_a_message_delivered_again_and_again_is_done_once(copies: int) -> None:
     world = up(workers=2)
     job_id = world.submit(8)
     for _ in range(copies):
@@ -182,7 +180,7 @@ def test_a_message_that_is_delivered_again_and_again_is_worked_on_once(copies: i
     close(world)
 
 
-def test_a_conflict_beside_a_claim_is_repeated_with_the_same_etag() -> None:
+def test_a_conflict_beside_a_claim_is_repeated_with_its_etag() -> None:
     world = up()
     (process,) = world.live
     world.objects.conflict_next(manifest_key("job9"), 2)
@@ -198,7 +196,7 @@ def test_a_conflict_beside_a_claim_is_repeated_with_the_same_etag() -> None:
     close(world)
 
 
-def test_a_zombie_that_wakes_after_another_has_finished_its_job_changes_nothing() -> None:
+def test_a_zombie_changes_nothing_of_a_job_finished_by_another() -> None:
     world = up(workers=2)
     zombie, other = world.live
     job_id = begin(world, zombie, done=2)
@@ -246,9 +244,7 @@ def computed_by(world: ProofWorld, job_id: str) -> set[str]:
 
 @pytest.mark.parametrize("is_released", [True, False], ids=["given-back", "died"])
 @pytest.mark.parametrize("first", [0, 1], ids=["forward", "backward"])
-def test_a_job_that_goes_on_under_other_code_holds_results_of_one_version(
-    first: int, is_released: bool
-) -> None:
+def test_a_job_under_new_code_holds_results_of_one_version(first: int, is_released: bool) -> None:
     world = up(workers=2)
     both = versioned(world)
     begins, goes_on = both[first], both[1 - first]

@@ -165,7 +165,7 @@ def test_a_deployment_lives_changes_and_goes_with_its_instances(
     assert system.client("s3").head_bucket(Bucket=bucket)
 
 
-def test_a_deploy_that_takes_a_zone_out_ends_what_runs_there_and_the_work_goes_on(
+def test_a_deploy_without_a_zone_ends_its_workers_and_goes_on(
     system: LocalSystem, tmp_path: Path
 ) -> None:
     system.deploy()

@@ -43,7 +43,7 @@ def judge(world: World, rows: Mapping[str, Worker], dollars: float) -> Compariso
     return compare(world.market.bill(), rows, dollars, world.market.prices)
 
 
-def test_seconds_around_the_ends_and_volumes_explain_what_the_ledger_has_more() -> None:
+def test_seconds_at_the_ends_and_volumes_explain_the_excess() -> None:
     world, line = ran(600)
     worker = charged_for(line, 610)
 
@@ -76,7 +76,7 @@ def test_a_leak_of_any_kind_is_a_fault(leak: str) -> None:
     assert len(judge(world, rows, dollars).faults) >= 1
 
 
-def test_a_reclaim_that_the_ledger_does_not_know_for_one_is_a_fault() -> None:
+def test_a_reclaim_that_the_ledger_does_not_know_is_a_fault() -> None:
     world, line = ran(0, reclaimed=True)
     worker = charged_for(line, LEAST_BILLED.total_seconds())
     dollars = worker.price_per_hour * LEAST_BILLED.total_seconds() / 3600

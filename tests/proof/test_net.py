@@ -51,7 +51,7 @@ def ends(world: ProofWorld) -> dict[str, tuple[datetime, str]]:
 # The first net: the worker's own idle timeout. No tick, no timer, nobody watches.
 
 
-def test_a_worker_without_work_ends_its_instance_while_no_function_runs() -> None:
+def test_an_idle_worker_ends_while_no_function_runs() -> None:
     world = up()
     (process,) = world.live
     process.work()
@@ -65,7 +65,7 @@ def test_a_worker_without_work_ends_its_instance_while_no_function_runs() -> Non
     assert ended_at - done_at <= (world.policy.idle_timeout or MINUTE) + MINUTE
 
 
-def test_a_busy_worker_ends_its_instance_after_its_lifetime_while_no_function_runs() -> None:
+def test_a_busy_worker_ends_at_its_lifetime_with_no_function() -> None:
     world = up()
     (process,) = world.live
     process.step(0)
@@ -83,7 +83,7 @@ def test_a_busy_worker_ends_its_instance_after_its_lifetime_while_no_function_ru
 # The second: the timer on the instance (its script: tests/worker_system/test_deadman.py).
 
 
-def test_a_worker_that_is_gone_is_ended_by_its_timer_while_no_function_runs() -> None:
+def test_a_timer_ends_a_worker_that_is_gone_with_no_function() -> None:
     world = up()
     (process,) = world.live
     process.step(0)
@@ -175,7 +175,7 @@ def test_reconcile_ends_an_instance_that_has_no_row() -> None:
     assert ends(world)[process.instance_id][1] == TERMINATED_BY_CALL
 
 
-def test_reconcile_ends_a_row_that_has_no_instance_and_frees_its_job() -> None:
+def test_reconcile_ends_a_row_without_instance_and_requeues() -> None:
     world = up()
     (process,) = world.live
     process.step(0)
@@ -207,7 +207,7 @@ def test_a_ledger_outage_that_makes_all_look_stale_ends_nobody() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_an_outage_of_the_whole_ledger_ends_no_live_worker_of_one_or_two(count: int) -> None:
+def test_a_ledger_outage_ends_no_live_worker_of_one_or_two(count: int) -> None:
     world = a_world()
     while len(world.live) < count:
         world.submit(4)
@@ -235,7 +235,7 @@ def test_an_outage_of_the_whole_ledger_ends_no_live_worker_of_one_or_two(count: 
 # The fourth: alarms and the budget. Nothing ends instances here; a person must hear of it.
 
 
-def test_what_nobody_can_end_is_told_by_the_metric_of_the_idle_alarm() -> None:
+def test_what_nobody_can_end_is_told_by_the_idle_metric() -> None:
     world = up()
     world.live[0].work()
 

@@ -25,9 +25,7 @@ def test_a_warm_machine_is_paid_for_day_and_night() -> None:
 @pytest.mark.parametrize(
     ("on_demand", "on_spot"), [("warm", "warm-spot"), ("asg-on-demand", "asg-backlog")]
 )
-def test_the_same_way_on_spot_and_on_demand_differs_by_the_price_of_an_hour(
-    on_demand: str, on_spot: str
-) -> None:
+def test_spot_and_on_demand_differ_by_the_hourly_price(on_demand: str, on_spot: str) -> None:
     scenario = a_scenario(*(an_arrival(at=HOUR) for _ in range(5)))
     dear, cheap = (simulate_baseline(scenario, BASELINES[x], 1) for x in (on_demand, on_spot))
 
@@ -55,7 +53,7 @@ def test_the_classic_pays_a_boot_the_work_and_ten_idle_minutes() -> None:
     assert result.wait.most == pytest.approx(120 - 30 + 90)
 
 
-def test_what_a_reclaim_undoes_is_done_again_from_the_last_checkpoint() -> None:
+def test_work_undone_by_a_reclaim_restarts_from_a_checkpoint() -> None:
     zone = a_zone(capacity=((0.0, 1.0), (HOUR + 100, 0.0), (HOUR + 110, 1.0)))
     scenario = a_scenario(
         an_arrival(at=30.0, items=720), listings=(a_listing(zones={"us-west-2a": zone}),)
@@ -70,7 +68,7 @@ def test_what_a_reclaim_undoes_is_done_again_from_the_last_checkpoint() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_office_hours_cost_a_fraction_of_what_people_pay_for_them(seed: int) -> None:
+def test_office_hours_cost_a_fraction_of_the_usual_price(seed: int) -> None:
     scenario = a_scenario(
         *office_batches(seed=seed, days=2, work_hours=14),
         listings=sample_market(seed=seed, days=2),
@@ -86,7 +84,7 @@ def test_office_hours_cost_a_fraction_of_what_people_pay_for_them(seed: int) -> 
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_every_baseline_does_all_the_work_on_a_market_that_takes_machines_away(name: str) -> None:
+def test_every_baseline_does_all_work_despite_reclaims(name: str) -> None:
     scenario = a_scenario(
         *office_batches(seed=3, days=1, work_hours=4),
         listings=sample_market(seed=3, days=1, reclaims=20.0),
@@ -128,7 +126,7 @@ def test_a_machine_has_as_many_slots_as_ours(name: str) -> None:
         assert result.launches == 2
 
 
-def test_what_a_reclaim_takes_from_several_slots_goes_on_from_its_last_marks() -> None:
+def test_work_of_several_slots_resumes_from_its_last_marks() -> None:
     zone = a_zone(capacity=((0.0, 1.0), (HOUR, 0.0), (HOUR + 200, 1.0)))
     jobs = [an_arrival(at=30.0 + number, items=720) for number in range(4)]
     scenario = a_scenario(*jobs, listings=(a_listing(zones={"us-west-2a": zone}),), slots="2")
@@ -140,7 +138,7 @@ def test_what_a_reclaim_takes_from_several_slots_goes_on_from_its_last_marks() -
     assert result.busy_seconds == pytest.approx(4 * 7200 / 2 + result.redo_seconds)
 
 
-def test_what_a_reclaim_takes_from_several_slots_is_done_first_and_in_its_order() -> None:
+def test_work_reclaimed_from_several_slots_is_done_first() -> None:
     four = a_zone(spot=((0.0, 0.10),), capacity=((0.0, 1.0), (HOUR, 0.0)))
     listings = (a_listing("g4dn.12xlarge", zones={"us-west-2a": four}), a_listing("g4dn.xlarge"))
     taken = [an_arrival(at=30.0 + n, items=1, item_seconds=4000.0 + 1000.0 * n) for n in range(4)]
@@ -172,7 +170,7 @@ def test_work_that_is_under_way_at_the_end_is_paid_as_work(name: str) -> None:
     assert result.bill["work"] / result.dollars > 0.9
 
 
-def test_a_machine_per_job_pays_a_boot_for_each_and_nothing_else() -> None:
+def test_a_machine_per_job_pays_a_boot_each_and_nothing_else() -> None:
     scenario = a_scenario(an_arrival(at=10.0), an_arrival(at=2 * HOUR))
     result = simulate_baseline(scenario, BASELINES["vm-per-job"], 1)
 
@@ -181,7 +179,7 @@ def test_a_machine_per_job_pays_a_boot_for_each_and_nothing_else() -> None:
     assert result.wait.most == pytest.approx(90)
 
 
-def test_target_tracking_grows_after_three_minutes_and_shrinks_after_fifteen() -> None:
+def test_target_tracking_grows_after_3_and_shrinks_after_15_min() -> None:
     scenario = a_scenario(*(an_arrival(at=30.0) for _ in range(8)))
     result = simulate_baseline(scenario, BASELINES["asg-backlog"], 1, max_workers=16)
 
@@ -213,7 +211,7 @@ def test_an_auto_scaling_group_replaces_what_ec2_takes_from_it() -> None:
     assert up[2 * HOUR + 180.0] == 3
 
 
-def test_a_type_is_cheap_by_how_long_it_is_and_not_by_how_often_its_price_moves() -> None:
+def test_a_type_is_cheap_by_time_and_not_by_price_changes() -> None:
     moves = tuple((DAY - 60.0 + number, 0.90) for number in range(50))
     mostly_cheap = a_listing("g4dn.xlarge", zones={"a": a_zone(spot=((0.0, 0.10), *moves))})
     dearer = a_listing("g5.xlarge", zones={"a": a_zone(spot=((0.0, 0.20),))})
@@ -240,7 +238,7 @@ def test_the_classic_takes_the_cheapest_hour_that_is_to_be_had() -> None:
     assert (result.jobs_done, result.types) == (1, {"g5.xlarge": 1})
 
 
-def test_a_pool_that_refuses_leads_luna_to_the_next_and_who_knows_one_to_wait() -> None:
+def test_a_refusal_sends_luna_on_and_the_informed_waits() -> None:
     dry = a_listing("g4dn.xlarge", zones={"us-west-2a": a_zone(capacity=((0.0, 0.0),))})
     other = a_listing("g5.xlarge", on_demand=1.0, speed=2.0)
     scenario = a_scenario(listings=(dry, other), overtime=HOUR)

@@ -21,7 +21,7 @@ def test_one_job_costs_a_boot_and_its_work() -> None:
     assert found.zero_wait == pytest.approx((90 + 600) * HOURLY)
 
 
-def test_a_gap_costs_idling_or_a_boot_whichever_is_less_and_waiting_shortens_it() -> None:
+def test_a_gap_costs_idling_or_a_boot_and_waiting_shortens_it() -> None:
     # The second comes 40 s after the first can have ended at the latest with 60 s of waiting.
     scenario = a_scenario(an_arrival(at=0.0), an_arrival(at=700.0))
 
@@ -30,21 +30,21 @@ def test_a_gap_costs_idling_or_a_boot_whichever_is_less_and_waiting_shortens_it(
     assert bound(scenario, start_within=0).zero_wait == pytest.approx((180 + 1200) * HOURLY)
 
 
-def test_jobs_at_once_need_machines_at_once_only_if_they_may_not_wait() -> None:
+def test_jobs_at_once_share_machines_only_if_they_may_wait() -> None:
     scenario = a_scenario(an_arrival(at=0.0), an_arrival(at=0.0))
 
     assert bound(scenario, start_within=0).zero_wait == pytest.approx((180 + 1200) * HOURLY)
     assert bound(scenario, start_within=0).bounded_wait == pytest.approx((180 + 1200) * HOURLY)
 
 
-def test_work_costs_what_the_cheapest_hour_within_its_wait_costs() -> None:
+def test_work_costs_its_cheapest_hour_within_its_wait() -> None:
     zone = a_zone(spot=((0.0, 0.20), (300.0, 0.10)))
     scenario = a_scenario(an_arrival(at=0.0), listings=(a_listing(zones={"us-west-2a": zone}),))
 
     assert bound(scenario, start_within=0).work == pytest.approx(600 * (0.10 + EXTRA) / HOUR)
 
 
-def test_where_spot_has_no_capacity_in_time_work_costs_what_it_costs_on_demand() -> None:
+def test_without_spot_in_time_work_costs_the_on_demand_price() -> None:
     zone = a_zone(capacity=((0.0, 0.0), (3600.0, 4.0)))
     scenario = a_scenario(an_arrival(at=0.0), listings=(a_listing(zones={"us-west-2a": zone}),))
     on_demand = (0.50 + EXTRA) / HOUR
@@ -66,7 +66,7 @@ def test_of_a_crowd_only_so_much_is_spot_as_there_are_machines() -> None:
     assert found.bounded_wait == pytest.approx(690 * (2 * HOURLY + 6 * on_demand))
 
 
-def test_what_a_fall_of_capacity_takes_within_an_hour_is_free_and_runs_through_its_notice() -> None:
+def test_a_first_hour_lost_to_capacity_is_free_with_its_notice() -> None:
     zone = a_zone(capacity=((0.0, 1.0), (7200.0, 0.0)))
     supply = Supply(a_scenario(listings=(a_listing(on_demand=None, zones={"us-west-2a": zone}),)))
 
@@ -99,7 +99,7 @@ def test_all_slots_of_an_instance_work_for_its_one_price() -> None:
     assert found.zero_wait == pytest.approx((90 + 600) * HOURLY)
 
 
-def test_a_crowd_needs_a_machine_for_as_many_jobs_as_it_has_slots() -> None:
+def test_a_crowd_needs_a_machine_for_each_slotful_of_jobs() -> None:
     zone = a_zone(capacity=((0.0, 2.0),))
     scenario = a_scenario(
         *(an_arrival(at=0.0) for _ in range(8)),
@@ -112,7 +112,7 @@ def test_a_crowd_needs_a_machine_for_as_many_jobs_as_it_has_slots() -> None:
     assert found.bounded_wait == pytest.approx(690 * 2 * HOURLY)
 
 
-def test_a_machine_pays_the_price_at_which_its_hour_began_whenever_the_job_has_come() -> None:
+def test_a_machine_pays_the_price_at_its_hour_s_begin() -> None:
     # It boots at 0.10, and before its first hour is over the price is fourfold.
     zone = a_zone(spot=((0.0, 0.10), (1000.0, 0.40)))
     scenario = a_scenario(
@@ -126,7 +126,7 @@ def test_a_machine_pays_the_price_at_which_its_hour_began_whenever_the_job_has_c
     assert bound(scenario, start_within=result.wait.most).bounded_wait < result.dollars
 
 
-def test_an_hour_is_sold_at_the_least_price_of_the_hour_before_it_and_no_longer() -> None:
+def test_an_hour_sells_at_the_least_price_of_the_hour_before() -> None:
     zone = a_zone(spot=((0.0, 0.30), (1000.0, 0.10), (1200.0, 0.40), (3000.0, 0.20)))
     supply = Supply(a_scenario(listings=(a_listing(on_demand=None, zones={"us-west-2a": zone}),)))
     paid = {at: supply.at(at)[0].price for at in (999.0, 1000.0, 4799.0, 4800.0)}
@@ -134,7 +134,7 @@ def test_an_hour_is_sold_at_the_least_price_of_the_hour_before_it_and_no_longer(
     assert paid == {999.0: 0.30, 1000.0: 0.10, 4799.0: 0.10, 4800.0: 0.20}
 
 
-def test_the_bound_of_thin_work_is_never_below_that_of_empty_spans() -> None:
+def test_the_bound_of_thin_work_is_at_least_that_of_empty_spans() -> None:
     arrivals = office_batches(seed=1, days=1, work_hours=5)
     scenario = a_scenario(*arrivals, listings=sample_market(seed=1, days=2))
 
@@ -149,7 +149,7 @@ def test_no_refund_without_reclaims_and_more_with_more() -> None:
     assert refund_share(0.1) < refund_share(1.0) < 1.0
 
 
-def test_the_shipped_policy_stays_above_the_bound_of_a_market_that_runs_dry() -> None:
+def test_the_shipped_policy_stays_above_a_dry_market_s_bound() -> None:
     zone = a_zone(capacity=tuple((HOUR * n, (n + 1) % 3) for n in range(24)))
     scenario = a_scenario(
         *office_batches(seed=4, days=1, work_hours=5),
@@ -176,7 +176,7 @@ def test_the_shipped_policy_stays_above_every_bound(seed: int) -> None:
     assert found.work < found.bounded_wait < result.dollars
 
 
-def test_bounds_of_whole_traces_take_each_hour_at_what_may_be_paid_for_it() -> None:
+def test_whole_trace_bounds_take_each_hour_at_its_payable_price() -> None:
     spot = ((0.0, 0.10), (1000.0, 0.40), (9000.0, 0.20))
     zones = {"us-west-2a": a_zone(spot=spot)}
     scenario = a_scenario(an_arrival(), listings=(a_listing(zones=zones),))

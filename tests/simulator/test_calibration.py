@@ -80,7 +80,7 @@ def test_a_run_of_less_than_a_minute_is_billed_as_a_minute() -> None:
     assert result.dollars == pytest.approx(0.20 * 60 / HOUR + extra * lived / HOUR)
 
 
-def test_an_instance_taken_within_its_first_hour_is_free_but_for_volume_and_address() -> None:
+def test_a_reclaim_in_the_first_hour_bills_volume_and_address() -> None:
     zone = a_zone(capacity=((0.0, 5.0), (600.0, 0.0), (660.0, 5.0)))
     scenario = a_scenario(an_arrival(), listings=(a_listing(zones={"us-west-2a": zone}),))
     run = Run(scenario, a_policy(), 1)
@@ -94,9 +94,7 @@ def test_an_instance_taken_within_its_first_hour_is_free_but_for_volume_and_addr
 
 
 @pytest.mark.parametrize(("missing", "stood"), [(0.0, 0.0), (1.0, 90.0)])
-def test_a_job_stands_for_a_boot_where_nobody_was_told_and_else_not_at_all(
-    missing: float, stood: float
-) -> None:
+def test_a_job_waits_for_a_boot_only_where_nobody_was_told(missing: float, stood: float) -> None:
     zone = a_zone(capacity=((0.0, 5.0), (600.0, 0.0), (660.0, 5.0)))
     scenario = a_scenario(
         an_arrival(), listings=(a_listing(zones={"us-west-2a": zone}),), notice_missing=missing
@@ -108,7 +106,7 @@ def test_a_job_stands_for_a_boot_where_nobody_was_told_and_else_not_at_all(
     assert (result.stood.mean, result.stood.most) == (stood, stood)
 
 
-def test_a_job_that_was_given_back_stands_until_there_is_capacity_again() -> None:
+def test_a_job_given_back_waits_until_there_is_capacity() -> None:
     zone = a_zone(capacity=((0.0, 5.0), (600.0, 0.0), (1200.0, 5.0)))
     spot_only = Rung(after=timedelta(0), capacity_types=frozenset({CapacityType.SPOT}))
     scenario = a_scenario(an_arrival(), listings=(a_listing(zones={"us-west-2a": zone}),))
@@ -119,7 +117,7 @@ def test_a_job_that_was_given_back_stands_until_there_is_capacity_again() -> Non
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_work_is_conserved_however_often_instances_are_taken_away(seed: int) -> None:
+def test_work_is_conserved_however_often_instances_are_taken(seed: int) -> None:
     result = an_eventful(seed)
 
     assert result.interruptions > 10
@@ -145,7 +143,7 @@ def test_the_causes_of_the_bill_add_up_to_it() -> None:
     assert result.bill["redo"] > 0
 
 
-def test_messages_in_the_queue_are_arrivals_times_the_stay_of_jobs() -> None:
+def test_messages_in_the_queue_are_arrivals_times_stay() -> None:
     scenario = a_scenario(
         *daily_stream(seed=2, days=0.25, jobs_a_day=300),
         listings=sample_market(seed=2, days=1, reclaims=60.0),
@@ -221,7 +219,7 @@ def memoryless(jobs: int, *, between: float, service: float) -> list[Arrival]:
 
 
 @pytest.mark.parametrize("setup", [30.0, 240.0])
-def test_the_shipped_code_at_one_machine_with_a_boot_is_the_queue_that_it_should_be(
+def test_the_shipped_code_matches_the_queue_with_a_boot(
     setup: float,
 ) -> None:
     # As below, on the shipped control plane and workers in a world without delays.
@@ -257,7 +255,7 @@ def test_the_shipped_code_at_one_machine_with_a_boot_is_the_queue_that_it_should
 
 
 @pytest.mark.parametrize("setup", [30.0, 240.0])
-def test_a_queue_at_one_machine_with_a_boot_waits_as_its_closed_form_says(setup: float) -> None:
+def test_a_queue_with_a_boot_waits_as_its_closed_form_says(setup: float) -> None:
     # M/M/1 whose server is switched off when idle (Welch 1964): the mean stay is that of M/M/1
     # and (2 D + l D^2) / (2 (1 + l D)) for a boot of D; a look of 5 s makes D 2.5 s longer.
     service, between = 60.0, 120.0

@@ -54,7 +54,7 @@ def test_what_a_call_uses_up(
     assert count.dollars[who] == pytest.approx(PRICES[usage].each * units)
 
 
-def test_a_tick_while_nothing_happens_costs_what_the_page_of_costs_says() -> None:
+def test_an_idle_tick_costs_what_the_page_of_costs_says() -> None:
     calls, dollars = idle_tick(a_scenario(), a_policy())
 
     called = (Usage.QUEUE_REQUEST, Usage.TABLE_READ, Usage.TABLE_WRITE)
@@ -73,7 +73,7 @@ def test_ticks_that_a_simulation_leaves_out_are_paid_for() -> None:
     assert spared == pytest.approx(4 * minutes, rel=0.1)
 
 
-def test_work_is_called_for_by_workers_and_machines_by_the_functions() -> None:
+def test_workers_call_for_work_and_functions_for_machines() -> None:
     made: list[tuple[str, str]] = []
 
     def hear(call: PortCall, proceed: Callable[[], Any]) -> Any:
@@ -100,7 +100,7 @@ CALLS = {
     ("dollars", "verdicts"),
     [(40.0, ["holds", "holds"]), (5.0, ["holds", "**does not hold**"])],
 )
-def test_calls_are_told_for_a_thousand_items_and_judged_by_month_and_bill(
+def test_calls_are_told_per_1000_items_and_judged_by_bill(
     dollars: float, verdicts: list[str]
 ) -> None:
     results = {

@@ -63,7 +63,7 @@ def test_who_is_late_or_leaves_work_undone_is_no_rival() -> None:
     assert in_time([seed], 60) == {"warm": 3.75, "pool": 1.875, "ours-on-demand": 2.5}
 
 
-def test_tables_name_the_cheapest_in_time_and_leave_out_what_was_not_run() -> None:
+def test_tables_name_the_cheapest_in_time_of_what_ran() -> None:
     results = of("S1", warm=(30.0, 5.0, 0.0), pool=(9.0, 21.0, 0.0))
 
     assert "| S1 | 1 | warm 3.00 | 2 | pool 1.12 |  |" in rivals(results)
@@ -75,7 +75,7 @@ def test_tables_name_the_cheapest_in_time_and_leave_out_what_was_not_run() -> No
     ]
 
 
-def test_ours_at_the_speed_of_the_cheapest_is_held_against_the_cheapest() -> None:
+def test_ours_at_the_cheapest_one_s_speed_is_compared_with_it() -> None:
     fast = {"dollars": 25.0, "wait_p95_min": 4.8, "lost_jobs": 0.0}
     seed = {**a_seed(warm=(30.0, 5.0, 0.0), luna=(40.0, 2.0, 0.0)), AT_ITS_SPEED: fast}
 

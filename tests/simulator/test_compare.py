@@ -38,7 +38,7 @@ def test_means_and_their_intervals() -> None:
     assert geometric_mean([1.0, 4.0]) == pytest.approx(2.0)
 
 
-def test_the_exact_optimum_lies_above_the_bound_and_is_found_by_hand() -> None:
+def test_the_optimum_is_above_the_bound_and_matches_by_hand() -> None:
     # Two jobs of 5 min, 30 min apart, starts within 10 min: two boots of 90 s are cheaper than
     # to idle for 20 min and more.
     arrivals = (
@@ -74,7 +74,7 @@ def test_each_step_hides_less_and_leaves_the_work_as_it_is() -> None:
     assert not any(zone.reclaims_per_hour for zone in zones)
 
 
-def test_a_scenario_of_several_rows_counts_once_in_the_mean_of_what_not_knowing_costs() -> None:
+def test_a_scenario_of_several_rows_counts_once_in_the_mean() -> None:
     seed = {"ours 10 min": {"dollars": 2.0}, "bound 10 min": {"bounded_wait": 1.0}}
     seed |= {"ours 60 min": {"dollars": 2.0}, "bound 60 min": {"bounded_wait": 1.0}}
     results = {name: {"1": seed} for name in ("S1", "S3 103959", "S3 6c71a0")}

@@ -31,7 +31,7 @@ def test_a_job_that_spot_can_do_costs_its_hours_and_a_boot() -> None:
     assert found == pytest.approx((10 + 90 / HOUR) * SPOT, rel=0.01)
 
 
-def test_what_spot_cannot_do_by_the_deadline_is_bought_on_demand() -> None:
+def test_what_spot_cannot_do_in_time_is_bought_on_demand() -> None:
     market = a_market((0.0, 0.0), (2 * HOUR, 1.0), (8 * HOUR, 0.0))
     charged = passage(market, deadline=12 * HOUR, is_refunded=False)
     refunded = passage(market, deadline=12 * HOUR)
@@ -88,7 +88,7 @@ def test_every_rule_is_home_in_time_and_above_the_bound(name: str) -> None:
     assert result.redo_seconds < 10
 
 
-def test_even_progress_leaves_on_demand_for_spot_when_it_is_ahead() -> None:
+def test_even_progress_goes_back_to_spot_when_it_is_ahead() -> None:
     market = a_market((0.0, 0.0), (3 * HOUR, 1.0))
     result = simulate_deadline(
         market,

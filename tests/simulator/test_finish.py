@@ -56,7 +56,7 @@ def test_with_time_it_waits_for_spot_and_pays_for_nothing_else() -> None:
     assert 12.9 * HOUR < result.sojourn.most < 13.5 * HOUR
 
 
-def test_without_room_for_a_second_worker_it_stays_on_demand_and_is_in_time() -> None:
+def test_without_room_for_a_second_worker_it_stays_on_demand() -> None:
     result = finished(13.0, (0.0, 1.0), (1 * HOUR, 0.0), (4 * HOUR, 1.0), max_workers=1)
 
     assert result.sojourn.most < 13 * HOUR
@@ -74,7 +74,7 @@ def test_a_job_on_dear_spot_goes_to_cheaper_spot() -> None:
     assert 2.5 < result.dollars < 3.1
 
 
-def test_a_market_that_takes_back_every_hour_makes_it_late_for_nothing() -> None:
+def test_hourly_reclaims_make_it_late_for_nothing() -> None:
     steps = tuple((hour * 0.75 * HOUR, float(hour % 2 == 0)) for hour in range(40))
     result = finished(13.0, *steps)
 
@@ -83,14 +83,14 @@ def test_a_market_that_takes_back_every_hour_makes_it_late_for_nothing() -> None
     assert result.redo_seconds < 0.02 * 10 * HOUR
 
 
-def test_parts_of_a_job_that_was_split_share_its_deadline_and_the_workers() -> None:
+def test_parts_of_a_split_job_share_its_deadline_and_workers() -> None:
     result = finished(13.0, (0.0, 1.0), (1 * HOUR, 0.0), job=LARGE_JOB)
 
     assert result.jobs_done == 1
     assert result.sojourn.most <= 13 * HOUR
 
 
-def test_short_jobs_with_time_for_several_boots_are_done_on_spot() -> None:
+def test_short_jobs_with_time_for_several_boots_stay_on_spot() -> None:
     jobs = [an_arrival(at=n * HOUR / 4, items=10, item_seconds=10.0) for n in range(8)]
     scenario = a_scenario(*jobs, listings=(a_listing(),), length=2 * HOUR)
     result = simulate(scenario, Policy(finish_within=timedelta(minutes=40)), seed=1)

@@ -31,7 +31,7 @@ def test_a_wait_by_chance_has_the_distribution_of_its_source() -> None:
 
 
 @pytest.mark.parametrize("gap", [9.0, 45.0, 89.0, 91.0, 10_000.0])
-def test_a_wait_by_chance_costs_e_over_e_less_one_of_knowing_the_gap_in_the_mean(
+def test_a_random_wait_costs_e_over_e_less_1_of_the_known_gap(
     gap: float,
 ) -> None:
     idling = RandomIdling(BOOT, Random(2))
@@ -40,11 +40,11 @@ def test_a_wait_by_chance_costs_e_over_e_less_one_of_knowing_the_gap_in_the_mean
     assert mean / min(gap, BOOT) == pytest.approx(math.e / (math.e - 1), rel=0.02)
 
 
-def test_the_longest_wait_costs_twice_of_knowing_the_gap_at_worst() -> None:
+def test_the_longest_wait_costs_at_worst_twice_the_known_gap() -> None:
     assert cost(BOOT, BOOT + 1) / BOOT == 2.0
 
 
-def test_a_learned_wait_is_a_boot_until_five_gaps_are_known_and_then_the_cheapest() -> None:
+def test_a_learned_wait_is_a_boot_until_five_gaps_are_known() -> None:
     idling = LearnedIdling(BOOT)
     for number, gap in enumerate((30.0, 30.0, 30.0, 600.0, 20.0)):
         assert idling.begin(1000.0 * number) == BOOT
@@ -54,7 +54,7 @@ def test_a_learned_wait_is_a_boot_until_five_gaps_are_known_and_then_the_cheapes
     assert idling.begin(9000.0) == 30.0
 
 
-def test_the_machine_that_fell_idle_last_is_the_one_that_is_needed_first() -> None:
+def test_the_machine_idle_last_is_needed_first() -> None:
     idling = LearnedIdling(BOOT)
     for _ in range(5):
         idling.begin(0.0)
@@ -82,9 +82,7 @@ GAPS = (30.0, 30.0, 20.0, 20.0, 20.0, 20.0)
 @pytest.mark.parametrize(
     ("name", "last_idle"), [("ski-rental", BOOT), ("ski-learned", 30.0), ("classic-alarm", 600.0)]
 )
-def test_an_episode_costs_a_boot_the_work_its_gaps_and_the_last_wait(
-    name: str, last_idle: float
-) -> None:
+def test_an_episode_costs_a_boot_work_gaps_and_the_last_wait(name: str, last_idle: float) -> None:
     result = simulate_baseline(in_a_row(*GAPS), BASELINES[name], 1)
 
     life = BOOT + 7 * 600.0 + sum(GAPS) + last_idle
@@ -93,7 +91,7 @@ def test_an_episode_costs_a_boot_the_work_its_gaps_and_the_last_wait(
     assert result.dollars == pytest.approx((0.20 + EXTRA) * life / HOUR)
 
 
-def test_chance_is_drawn_anew_for_each_wait_and_from_a_stream_of_the_seeds_own() -> None:
+def test_each_wait_draws_anew_from_the_seed_s_own_stream() -> None:
     scenario = in_a_row(*(2 * HOUR for _ in range(9)))
     one, other = (simulate_baseline(scenario, BASELINES["ski-random"], seed) for seed in (1, 2))
     random = Random("1/idle")

@@ -149,7 +149,7 @@ def test_blocks_of_a_program_stay_below_the_whole_of_it() -> None:
     assert program(1).solve(1.0) == pytest.approx((1.5, 1.5))
 
 
-def test_the_table_takes_the_best_bound_and_forgets_what_is_of_other_traffic() -> None:
+def test_the_table_takes_the_best_bound_of_the_same_traffic() -> None:
     least = {"bounded_wait": 10.0, "sparse_wait": 11.0}
     seed = {f"bound {p}": least for p in ("10 min", "60 min")}
     seed |= {f"ours {p}": {"dollars": 13.2} for p in ("10 min", "60 min")}
@@ -173,7 +173,7 @@ def test_the_table_takes_the_best_bound_and_forgets_what_is_of_other_traffic() -
         (10.5, 10.9, "target of 1.10 can be had by who knows every arrival beforehand"),
     ],
 )
-def test_the_page_says_what_bound_and_schedule_show_of_the_target(
+def test_the_page_says_what_bound_and_schedule_show(
     least: float, found: float, verdict: str
 ) -> None:
     bounds = {"bounded_wait": 10.0, "sparse_wait": 10.0}
@@ -195,9 +195,7 @@ def test_the_page_says_what_bound_and_schedule_show_of_the_target(
         (11.05, "; but not by this search without knowing them"),
     ],
 )
-def test_the_page_says_what_it_costs_to_be_told_of_jobs_when_they_come(
-    online: float, verdict: str
-) -> None:
+def test_the_page_says_what_hearing_of_jobs_on_arrival_costs(online: float, verdict: str) -> None:
     bounds = {"bounded_wait": 10.0, "sparse_wait": 10.0}
     seed = {f"bound {p}": bounds for p in ("10 min", "60 min")}
     seed |= {f"ours {p}": {"dollars": 12.0} for p in ("10 min", "60 min")}
@@ -217,7 +215,7 @@ def test_the_page_says_what_it_costs_to_be_told_of_jobs_when_they_come(
     st.sampled_from([1, 3]),
     st.booleans(),
 )
-def test_every_list_schedule_keeps_the_promise_and_does_all_work(
+def test_every_list_schedule_keeps_the_promise_and_does_all(
     drawn: list[tuple[int, int]], hold: float, opened: int, is_packed: bool
 ) -> None:
     drawn.sort()

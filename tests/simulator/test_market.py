@@ -79,7 +79,7 @@ def test_lives_have_the_mean_of_their_rate_and_no_age_protects() -> None:
         assert older == pytest.approx(math.exp(-RATE * hours), abs=0.04)
 
 
-def test_a_notice_comes_two_minutes_before_the_end_unless_it_is_missing() -> None:
+def test_a_notice_comes_2_min_before_the_end_unless_missing() -> None:
     told = lives(CapacityType.SPOT)
     half = lives(CapacityType.SPOT, missing=0.5)
 

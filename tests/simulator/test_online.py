@@ -66,9 +66,7 @@ def test_every_job_is_done_once_in_time_on_a_machine_that_is_up(drawn: Drawn, se
 
 @settings(max_examples=40, deadline=None)
 @given(DRAWN, st.integers(0, 14), st.sampled_from([0.0, 300.0]))
-def test_what_happens_before_a_job_is_known_is_the_same_without_it(
-    drawn: Drawn, count: int, ahead: float
-) -> None:
+def test_a_job_changes_nothing_before_it_is_known(drawn: Drawn, count: int, ahead: float) -> None:
     jobs = _jobs(drawn)
     first = jobs[:count]
     if not first or count >= len(jobs) or jobs[count].at == first[-1].at:
@@ -87,7 +85,7 @@ def test_no_machine_is_launched_for_a_job_that_has_not_come() -> None:
     assert one.ready == pytest.approx(600.0 + PROMISE)
 
 
-def test_a_second_job_joins_the_machine_that_waits_for_the_first() -> None:
+def test_a_second_job_joins_the_machine_waiting_for_the_first() -> None:
     told = _told(_jobs([(10, 100), (15, 100)]))
 
     (one,) = told.run()

@@ -14,7 +14,7 @@ from tests.simulator.scene import DAY, HOUR, a_listing, a_scenario, a_zone, an_a
 EXTRA = extra_price_per_hour(100)
 
 
-def test_the_first_job_gets_a_worker_at_once_that_goes_after_twenty_minutes_without_one() -> None:
+def test_the_first_job_gets_a_worker_that_idles_20_min() -> None:
     result = simulate_baseline(a_scenario(an_arrival(at=32.0)), BASELINES["pool"], 1)
 
     # While there is none it looks every 5 s: at 35, then every 20 s. The worker is up at 125, so
@@ -24,7 +24,7 @@ def test_the_first_job_gets_a_worker_at_once_that_goes_after_twenty_minutes_with
     assert result.dollars == pytest.approx((0.20 + EXTRA) * (1315 - 35) / HOUR)
 
 
-def test_it_grows_by_one_worker_in_five_minutes_while_more_than_one_job_waits() -> None:
+def test_grows_by_a_worker_in_5_min_while_jobs_wait() -> None:
     scenario = a_scenario(*(an_arrival(at=30.0, items=360) for _ in range(5)))
     result = simulate_baseline(scenario, BASELINES["pool"], 1, max_workers=9)
     size = {x.seconds: x.booting + x.busy + x.idle for x in result.samples}
@@ -38,7 +38,7 @@ def test_it_grows_by_one_worker_in_five_minutes_while_more_than_one_job_waits() 
     assert (result.launches, result.jobs_done) == (4, 5)
 
 
-def test_a_worker_that_is_at_work_is_spared_until_its_job_is_done() -> None:
+def test_a_worker_at_work_is_spared_until_its_job_is_done() -> None:
     result = simulate_baseline(a_scenario(an_arrival(at=30.0, items=720)), BASELINES["pool"], 1)
 
     # Nothing waits from 120 s on; its job ends at 7,320 s, and 7,330 is the next look.
@@ -54,7 +54,7 @@ def test_a_worker_that_ec2_takes_is_replaced() -> None:
     assert (result.interruptions, result.launches, result.jobs_done) == (1, 2, 1)
 
 
-def test_a_fixed_pool_is_paid_for_all_the_time_and_as_large_as_the_promise_needs() -> None:
+def test_a_fixed_pool_is_paid_always_and_sized_by_the_promise() -> None:
     # Eight jobs of ten minutes at once, each to start within ten: four workers.
     scenario = a_scenario(*(an_arrival(at=HOUR) for _ in range(8)))
     result = simulate_baseline(scenario, BASELINES["pool-fixed"], 1, max_workers=9)
@@ -67,7 +67,7 @@ def test_a_fixed_pool_is_paid_for_all_the_time_and_as_large_as_the_promise_needs
     ("start_within", "most", "fewest"),
     [(1800.0, 9, 1), (1799.0, 9, 2), (600.0, 9, 2), (599.0, 9, 4), (599.0, 3, 3), (0.0, 0, 1)],
 )
-def test_the_fewest_machines_for_four_jobs_of_ten_minutes_at_once(
+def test_the_fewest_machines_for_four_jobs_of_10_min_at_once(
     start_within: float, most: int, fewest: int
 ) -> None:
     scenario = a_scenario(*(an_arrival(at=30.0) for _ in range(4)))

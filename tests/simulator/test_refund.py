@@ -47,9 +47,7 @@ def _best_of_every_rule(rate: float, share: float, boot: float) -> float:
 
 @pytest.mark.parametrize("rate", [0.02, 0.1, 0.24, 1.4, 5.0])
 @pytest.mark.parametrize("boot", [0.0, 0.026])
-def test_no_rule_that_cannot_foresee_reclaims_gets_more_of_its_hours_free(
-    rate: float, boot: float
-) -> None:
+def test_no_rule_without_foresight_gets_more_hours_free(rate: float, boot: float) -> None:
     share = refund_share(rate, boot)
 
     assert _best_of_every_rule(rate, share, boot) <= 1e-4
@@ -79,7 +77,7 @@ def test_a_plan_is_charged_what_drawn_lives_are(rate: float, plan: float) -> Non
     assert 0.995 * drawn <= mean_charge(rate)[round(plan * 60)] <= 1.04 * drawn
 
 
-def test_a_machine_stays_in_the_zone_that_was_cheapest_at_its_launch() -> None:
+def test_a_machine_stays_in_the_cheapest_zone_of_its_launch() -> None:
     zones = {
         "us-west-2a": a_zone(spot=((0.0, 0.10), (600.0, 0.40))),
         "us-west-2b": a_zone(spot=((0.0, 0.20),)),
@@ -93,7 +91,7 @@ def test_a_machine_stays_in_the_zone_that_was_cheapest_at_its_launch() -> None:
     assert 0.0 < extra < 0.05
 
 
-def test_long_plans_pay_the_whole_price_of_what_is_beyond_eight_hours() -> None:
+def test_long_plans_pay_in_full_beyond_eight_hours() -> None:
     scenario = a_scenario(
         listings=(a_listing(zones={"us-west-2a": a_zone(reclaims_per_hour=0.1)}, on_demand=None),)
     )
@@ -139,7 +137,7 @@ def test_both_lines_are_below_the_charge_of_every_age(
         assert surcharge + long_hour(price, rate, surcharge) * hours <= charged + 1e-9
 
 
-def test_a_fair_surcharge_meets_the_charge_where_long_lives_begin() -> None:
+def test_a_fair_surcharge_meets_the_charge_of_long_lives() -> None:
     fair = fair_surcharge(2.0, 0.1)
 
     assert fair + SHORT * long_hour(2.0, 0.1, fair) == pytest.approx(

@@ -29,7 +29,7 @@ def test_a_lone_job_costs_one_whole_boot_and_its_work() -> None:
     assert found.dollars == pytest.approx((90 + 600) * HOURLY)
 
 
-def test_jobs_far_apart_need_a_boot_each_and_jobs_close_together_share_one() -> None:
+def test_jobs_far_apart_need_a_boot_each_close_ones_share_one() -> None:
     apart = a_scenario(an_arrival(at=0.0), an_arrival(at=7200.0))
     close = a_scenario(an_arrival(at=0.0), an_arrival(at=300.0))
 
@@ -37,7 +37,7 @@ def test_jobs_far_apart_need_a_boot_each_and_jobs_close_together_share_one() -> 
     assert relaxed(close, start_within=600).dollars == pytest.approx((90 + 1200) * HOURLY)
 
 
-def test_work_that_is_no_whole_number_of_steps_is_counted_in_full() -> None:
+def test_work_of_no_whole_number_of_steps_is_counted_in_full() -> None:
     scenario = a_scenario(*(an_arrival(item_seconds=0.7 + n / 10) for n in range(5)))
     work = sum(each.work_seconds for each in scenario.arrivals)
 
@@ -63,7 +63,7 @@ def test_no_schedule_in_whole_numbers_is_cheaper(seed: int) -> None:
     assert relaxed(scenario, start_within=600).dollars <= exact.found * HOURLY * (1 + 1e-6)
 
 
-def test_it_sees_boots_in_an_office_week_that_the_bound_of_empty_spans_does_not() -> None:
+def test_sees_boots_that_the_bound_of_empty_spans_does_not() -> None:
     arrivals = office_batches(seed=1, days=2, work_hours=13.0)
     scenario = a_scenario(*arrivals)
 

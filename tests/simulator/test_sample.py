@@ -29,7 +29,7 @@ def test_rare_bursts_have_the_marginals_that_they_are_fitted_to() -> None:
     assert 16.0 < statistics.mean(spread) < 24.0
 
 
-def test_office_batches_are_the_work_that_is_asked_for_and_none_at_weekends() -> None:
+def test_office_batches_are_the_work_asked_for_on_weekdays() -> None:
     arrivals = office_batches(seed=1, days=14, work_hours=50)
 
     assert sum(each.work_seconds for each in arrivals) / 3600 == pytest.approx(50)

@@ -34,9 +34,7 @@ def _begins(search: Search, machine: Machine) -> list[float]:
 
 @settings(max_examples=30, deadline=None)
 @given(DRAWN, st.integers(0, 5))
-def test_a_search_keeps_the_promise_and_every_job_and_is_never_dearer(
-    drawn: Drawn, seed: int
-) -> None:
+def test_a_search_keeps_promise_and_jobs_and_is_never_dearer(drawn: Drawn, seed: int) -> None:
     jobs = [
         an_arrival(at=60.0 * at, items=1, item_seconds=float(work)) for at, work in sorted(drawn)
     ]

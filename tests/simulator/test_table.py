@@ -67,7 +67,7 @@ def test_merged_writes_leave_what_the_single_ones_leave(writes: list[Write]) -> 
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_row_that_is_made_and_then_changed_is_made_only_where_there_is_none(
+def test_a_row_made_then_changed_is_made_only_where_none_is(
     is_there: bool,
 ) -> None:
     table = MemoryTable(CLOCK)
@@ -82,7 +82,7 @@ def test_a_row_that_is_made_and_then_changed_is_made_only_where_there_is_none(
     assert table.get(KEY) == ({"colour": "blue"} if is_there else {"colour": "red", "count": 1})
 
 
-def test_a_row_that_is_deleted_after_all_is_so_only_under_what_its_change_required() -> None:
+def test_a_row_deleted_after_a_change_keeps_its_condition() -> None:
     table = MemoryTable(CLOCK)
     table.write(Write(key=KEY, set={"count": 2}))
     changed = Write(key=KEY, when=When(equals={"count": 1}), set={"colour": "red"})

@@ -20,7 +20,7 @@ from tests.simulator.scene import DAY, HOUR, a_listing, a_policy, a_scenario, a_
 START = datetime(2026, 1, 5, tzinfo=UTC)
 
 
-def test_at_one_instant_turns_come_first_and_then_the_order_of_planning() -> None:
+def test_at_one_instant_turns_come_first_then_planning_order() -> None:
     agenda, seen = Agenda(START), list[str]()
     for name, turn in (("tick", Turn.TICK), ("a", Turn.WORKER), ("b", Turn.WORKER)):
         agenda.plan_at(5.0, turn, lambda name=name: seen.append(name))  # type: ignore[misc]
@@ -55,7 +55,7 @@ def test_messages_go_to_those_who_wait_at_random() -> None:
     assert min(got.values()) > 70
 
 
-def test_a_poll_hears_of_a_message_at_the_instant_at_which_it_reappears() -> None:
+def test_a_poll_hears_of_a_message_the_instant_it_reappears() -> None:
     agenda, heard = Agenda(START), list[float]()
     queue = MemoryJobQueue(agenda.clock, Random(1))
     handout = Handout(agenda, queue, Random(2))
@@ -95,7 +95,7 @@ def test_half_of_all_boots_take_less_than_the_median() -> None:
     assert drawn[2000] == pytest.approx(90, rel=0.03)
 
 
-def test_a_pool_gives_no_more_than_its_capacity_and_takes_back_what_exceeds_it() -> None:
+def test_a_pool_gives_its_capacity_and_takes_back_the_excess() -> None:
     zone = a_zone(capacity=((0.0, 2.0), (2 * HOUR, 1.0)))
     only_spot = a_listing(on_demand=None, zones={"us-west-2a": zone})
     jobs = [an_arrival(at=30.0, items=720) for _ in range(4)]
@@ -115,7 +115,7 @@ def test_a_pool_gives_no_more_than_its_capacity_and_takes_back_what_exceeds_it()
     assert result.jobs_done == 4
 
 
-def test_capacity_changes_on_time_whatever_fraction_of_a_second_it_changes_at() -> None:
+def test_capacity_changes_on_time_to_a_fraction_of_a_second() -> None:
     steps = ((0.0, 1.0), (HOUR + 1 / 3, 0.0), (2 * HOUR + 2 / 3, 1.0), (3 * HOUR + 1 / 7, 0.0))
     listing = a_listing(on_demand=None, zones={"us-west-2a": a_zone(capacity=steps)})
     run = Run(a_scenario(an_arrival(at=30.0, items=2000), listings=(listing,)), a_policy(), 1)
@@ -162,7 +162,7 @@ def test_a_nudge_starts_work_before_the_tick() -> None:
     assert slow.wait.most == pytest.approx(50 + 90)
 
 
-def test_work_that_arrives_on_the_minute_does_not_put_the_tick_off() -> None:
+def test_work_arriving_on_the_minute_does_not_delay_the_tick() -> None:
     jobs = [an_arrival(at=minute * 60.0, items=1) for minute in range(120)]
     result = simulate(a_scenario(*jobs), a_policy(), 1)
 
@@ -170,7 +170,7 @@ def test_work_that_arrives_on_the_minute_does_not_put_the_tick_off() -> None:
     assert result.wait.p50 < 60
 
 
-def test_office_batches_hold_the_work_asked_for_and_rest_at_night() -> None:
+def test_office_batches_hold_the_work_and_rest_at_night() -> None:
     arrivals = office_batches(seed=3, days=14, work_hours=100)
 
     assert sum(a.work_seconds for a in arrivals) == pytest.approx(100 * HOUR)
@@ -178,7 +178,7 @@ def test_office_batches_hold_the_work_asked_for_and_rest_at_night() -> None:
     assert all(8 <= a.at % DAY / HOUR <= 17 for a in arrivals)
 
 
-def test_a_daily_stream_has_its_rate_and_its_peak_in_the_afternoon() -> None:
+def test_a_daily_stream_has_its_rate_and_an_afternoon_peak() -> None:
     arrivals = daily_stream(seed=3, days=10, jobs_a_day=1000)
 
     assert len(arrivals) == pytest.approx(10_000, rel=0.05)
@@ -187,7 +187,7 @@ def test_a_daily_stream_has_its_rate_and_its_peak_in_the_afternoon() -> None:
     assert all(30 <= a.work_seconds <= 1800 + 1e-6 for a in arrivals)
 
 
-def test_a_crowd_that_scarce_spot_serves_slowly_gets_on_demand_by_its_promise() -> None:
+def test_a_crowd_on_scarce_spot_gets_on_demand_by_its_promise() -> None:
     few = a_listing(zones={"us-west-2a": a_zone(capacity=((0.0, 2.0),))})
     jobs = [an_arrival(at=30.0, items=10) for _ in range(60)]
     promise = timedelta(minutes=20)
@@ -199,7 +199,7 @@ def test_a_crowd_that_scarce_spot_serves_slowly_gets_on_demand_by_its_promise() 
 
 
 @pytest.mark.parametrize("threshold", [1, 20, 1000])
-def test_jobs_start_by_the_promise_whatever_the_time_to_drain_is(threshold: int) -> None:
+def test_jobs_start_by_the_promise_whatever_the_drain_time(threshold: int) -> None:
     # 60 jobs of 10 min: three machines would work them off in the time to drain, the last of them
     # hours after the promise.
     jobs = [

@@ -64,7 +64,7 @@ def test_refuses_a_type_of_which_it_knows_nothing() -> None:
         ),
     ],
 )
-def test_refuses_a_kind_that_bills_by_the_hour_or_that_it_cannot_count(
+def test_refuses_kinds_that_bill_by_the_hour_or_are_unknown(
     kind: str, properties: Mapping[str, Any]
 ) -> None:
     with pytest.raises(ContractError):
@@ -110,7 +110,7 @@ def test_every_price_has_its_source() -> None:
     assert all(price.source.startswith("https://aws.amazon.com/") for price in PRICES.values())
 
 
-def test_the_control_share_goes_by_the_memory_that_the_functions_have(
+def test_control_share_follows_the_memory_of_the_functions(
     templates: Templates,
 ) -> None:
     found = {
@@ -143,7 +143,7 @@ def test_a_config_that_is_not_there_is_said_in_one_sentence(
     assert re.fullmatch(r"spindown: spindown\.toml is .*\n", capsys.readouterr().err)
 
 
-def test_one_workload_costs_less_than_a_dollar_a_month_while_idle() -> None:
+def test_an_idle_workload_costs_under_a_dollar_a_month() -> None:
     page = describe_cost(ROOT / "spindown.toml")
 
     (billed,) = re.findall(r"\*\*([\d.]+) USD a month\*\*", page)

@@ -64,7 +64,7 @@ def test_an_idle_hour_of_advice_uses_what_the_estimate_says() -> None:
     assert len(world.metrics.data) - before == JUDGEMENT.metrics
 
 
-def test_an_idle_tick_sends_as_many_metrics_as_the_estimate_says() -> None:
+def test_an_idle_tick_sends_as_many_metrics_as_estimated() -> None:
     world = ControlWorld(budget=100.0)
     world.run(5)
     before = len(world.metrics.data)
@@ -77,7 +77,7 @@ def test_an_idle_tick_sends_as_many_metrics_as_the_estimate_says() -> None:
     assert sum(len(event) for event in metric_events(sent, world.now)) < 500
 
 
-def test_a_refresh_of_one_region_sends_as_many_metrics_as_the_estimate_says() -> None:
+def test_a_refresh_sends_as_many_metrics_as_estimated() -> None:
     world = ControlWorld()
 
     refresh(world.ports)

@@ -7,7 +7,7 @@ from tests.infra.image.conftest import CONFIG
 from tests.infra.image.test_stack import PARAMETERS, made
 
 
-def test_an_outpost_gets_a_copy_of_each_image_under_the_same_parameter(tmp_path: Path) -> None:
+def test_an_outpost_copies_each_image_under_the_same_parameter(tmp_path: Path) -> None:
     spread = CONFIG.replace("zones =", 'outpost.us-west-2.zones = ["us-west-2b"]\nzones =', 1)
     project = write_project(tmp_path, spread)
     (tmp_path / "code" / "needs.txt").write_text("six\n")

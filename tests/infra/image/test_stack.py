@@ -78,7 +78,7 @@ def code_of(core: Assembly, workload: str) -> tuple[str, str]:
     return f"s3://{place['bucketName']}/{place['objectKey']}", digest
 
 
-def test_each_architecture_of_a_workload_that_bakes_has_an_image(image: Assembly) -> None:
+def test_each_architecture_of_a_baking_workload_has_an_image(image: Assembly) -> None:
     for kind in ("Component", "ImageRecipe", "ImagePipeline", "LifecyclePolicy"):
         names = [one["Name"] for one in image.all_of(f"AWS::ImageBuilder::{kind}")]
         assert sorted(names) == IMAGES
@@ -153,9 +153,7 @@ def test_the_base_is_the_latest_and_the_root_volume_encrypted(image: Assembly, n
     assert recipe["Version"] == "1.0.x"
 
 
-def test_an_image_holds_the_kit_and_the_requirements_of_the_code(
-    core: Assembly, image: Assembly
-) -> None:
+def test_an_image_holds_the_kit_and_the_requirements(core: Assembly, image: Assembly) -> None:
     uri, digest = code_of(core, "rich")
     stamp = make_stamp(core.kit, digest)
 
@@ -196,7 +194,7 @@ def test_an_image_is_tested_on_an_instance_that_booted_it(image: Assembly, name:
     assert "{{" not in data
 
 
-def test_images_are_made_where_nobody_comes_in_and_metadata_asks_for_tokens(
+def test_builders_take_no_connection_and_metadata_needs_tokens(
     image: Assembly,
 ) -> None:
     for made_on in image.all_of("AWS::ImageBuilder::InfrastructureConfiguration"):
@@ -229,7 +227,7 @@ def test_an_existing_network_is_used_for_builds_too(tmp_path: Path) -> None:
         assert made_on["SubnetId"] == "subnet-a"
 
 
-def test_old_images_are_deleted_with_their_snapshots_but_not_those_in_use(
+def test_unused_old_images_are_deleted_with_their_snapshots(
     image: Assembly,
 ) -> None:
     for name in IMAGES:
@@ -304,7 +302,7 @@ def test_cdk_and_cdk_nag_find_nothing_that_is_not_justified(tmp_path: Path) -> N
     assert found == set(KEPT)
 
 
-def test_an_image_is_made_of_archives_that_are_encrypted_with_a_key_of_one_s_own(
+def test_archives_of_images_are_encrypted_with_an_own_key(
     tmp_path: Path,
 ) -> None:
     key = "arn:aws:kms:eu-west-1:111122223333:key/1-2"

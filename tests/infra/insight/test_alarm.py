@@ -55,7 +55,7 @@ def alarms(resources: Mapping[str, Any]) -> Alarms:
         pytest.param("lab-interruption-errors", "Errors", 0, 1, 5, id="a failing function"),
     ],
 )
-def test_rings_at_its_threshold_and_is_calm_below_and_in_silence(
+def test_rings_at_its_threshold_not_below_nor_without_data(
     alarms: Alarms, name: str, metric: str, calm: float, grave: float, minutes: int
 ) -> None:
     alarm = alarms[name]

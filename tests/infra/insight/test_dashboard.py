@@ -50,7 +50,7 @@ def test_each_answers_the_questions_in_the_order_they_are_asked(
         assert titles(dashboard) == QUESTIONS
 
 
-def test_every_metric_of_ours_on_a_dashboard_or_in_an_alarm_is_emitted(
+def test_every_own_metric_on_dashboards_and_alarms_is_emitted(
     resources: Mapping[str, Any],
 ) -> None:
     used = {*_shown(resources), *_watched(resources)}
@@ -88,7 +88,7 @@ def test_the_overview_does_not_grow_with_the_workloads(
     assert _overview_metrics(many) == _overview_metrics(resources)
 
 
-def test_the_slack_of_deadlines_is_on_the_dashboard_of_a_workload_that_has_them(
+def test_deadline_slack_is_shown_where_a_workload_has_deadlines(
     tmp_path: Path,
 ) -> None:
     config = a_config("ocr", "render")
@@ -145,7 +145,7 @@ def test_refuses_a_metric_that_nothing_emits(name: str, of: Mapping[str, str], w
     assert caught.value.field == wrong
 
 
-def test_refuses_a_search_over_a_metric_or_a_dimension_that_is_not_there() -> None:
+def test_refuses_a_search_of_an_unknown_metric_or_dimension() -> None:
     series = Series(deployment="lab")
 
     with pytest.raises(ContractError, match="QueueDepth"):

@@ -70,7 +70,7 @@ def test_there_is_no_other_alarm(resources: Mapping[str, Any]) -> None:
     assert {name for name in names if not name.startswith("lab-embed-")} == {*BY_ALARM.values()}
 
 
-def test_what_an_alarm_reads_of_ours_is_emitted_with_its_dimensions(
+def test_own_metrics_that_alarms_read_are_emitted(
     resources: Mapping[str, Any],
 ) -> None:
     read = {

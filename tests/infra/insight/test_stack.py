@@ -112,7 +112,7 @@ def test_the_schedule_that_an_alarm_names_is_there(assembly: Assembly, insight: 
     assert named <= ticks
 
 
-def test_outcomes_that_saved_queries_ask_for_are_those_of_decisions(insight: Resources) -> None:
+def test_saved_queries_ask_for_outcomes_of_decisions(insight: Resources) -> None:
     asked = {
         word
         for query in all_of(insight, "AWS::Logs::QueryDefinition")
@@ -124,7 +124,7 @@ def test_outcomes_that_saved_queries_ask_for_are_those_of_decisions(insight: Res
     assert asked <= {outcome.value for outcome in Outcome}
 
 
-def test_what_saved_queries_ask_of_workers_is_what_workers_write(insight: Resources) -> None:
+def test_saved_queries_of_workers_ask_for_what_they_log(insight: Resources) -> None:
     queries = [
         query["QueryString"]
         for query in all_of(insight, "AWS::Logs::QueryDefinition")
@@ -158,7 +158,7 @@ def test_what_saved_queries_ask_of_workers_is_what_workers_write(insight: Resour
     assert events <= {arg.value for c in calls for arg in c.args if isinstance(arg, ast.Constant)}
 
 
-def test_what_saved_queries_ask_of_functions_is_what_functions_write(insight: Resources) -> None:
+def test_saved_queries_of_functions_ask_for_what_they_log(insight: Resources) -> None:
     queries = [
         query["QueryString"]
         for query in all_of(insight, "AWS::Logs::QueryDefinition")

@@ -26,7 +26,7 @@ def _codes(answer: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def test_launches_the_lowest_priority_whatever_the_order_and_price() -> None:
+def test_launches_the_lowest_priority_whatever_order_and_price() -> None:
     answer = a_world().fleet(
         an_override("g4dn.xlarge", Priority=2.0),
         an_override("g5.xlarge", Priority=0.0),
@@ -36,7 +36,7 @@ def test_launches_the_lowest_priority_whatever_the_order_and_price() -> None:
     assert answer["Errors"] == []
 
 
-def test_goes_on_in_priority_order_when_a_pool_is_dry_and_reports_it() -> None:
+def test_goes_on_in_priority_order_and_reports_a_dry_pool() -> None:
     world = a_world(DRY_G6)
     overrides = (
         an_override("g5.xlarge", Priority=2.0),
@@ -60,14 +60,14 @@ def test_takes_the_lowest_price_without_a_strategy() -> None:
     assert _types(answer) == ["g4dn.xlarge"]
 
 
-def test_a_fleet_that_finds_nothing_is_an_answer_without_instances() -> None:
+def test_a_fleet_that_finds_nothing_answers_without_instances() -> None:
     answer = a_world(DRY_G6).fleet(an_override("g6.xlarge"), an_override("g6.xlarge", "b"))
     assert answer["Instances"] == []
     assert _codes(answer) == [("g6.xlarge", "InsufficientInstanceCapacity")] * 2
     assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200
 
 
-def test_fills_a_target_from_the_next_pool_when_the_first_holds_too_few() -> None:
+def test_fills_a_target_from_the_next_pool_when_one_is_short() -> None:
     extra = '[[dry]]\ntype = "g6.xlarge"\ncapacity = 2\n'
     answer = a_world(extra).fleet(
         an_override("g6.xlarge", Priority=0.0), an_override("g5.xlarge", Priority=1.0), target=3
@@ -114,7 +114,7 @@ def test_a_full_quota_stops_its_own_class_only(capacity_type: str, quota: str, c
     assert world.launch(capacity_type=other)
 
 
-def test_an_instance_counts_against_the_quota_until_it_is_terminated() -> None:
+def test_an_instance_counts_against_its_quota_until_terminated() -> None:
     world = a_world(quota={"L-3819A6DF": 4})
     first = world.launch()
     world.wait(5)
@@ -125,7 +125,7 @@ def test_an_instance_counts_against_the_quota_until_it_is_terminated() -> None:
     assert world.launch()
 
 
-def test_the_same_token_returns_the_first_answer_and_launches_nothing() -> None:
+def test_the_same_token_repeats_the_answer_and_launches_nothing() -> None:
     world = a_world()
     first = world.fleet(ClientToken="t-1")
     again = world.fleet(ClientToken="t-1")
@@ -134,7 +134,7 @@ def test_the_same_token_returns_the_first_answer_and_launches_nothing() -> None:
     assert len(world.market.instances()) == 1
 
 
-def test_the_same_token_replays_a_failure_even_when_capacity_is_back() -> None:
+def test_the_same_token_repeats_a_failure_despite_new_capacity() -> None:
     world = a_world(DRY_G6)
     world.fleet(ClientToken="t-1")
     world.wait(31)
@@ -173,7 +173,7 @@ def test_tags_come_from_template_and_call_and_ec2_adds_its_own() -> None:
     assert fleet["Instances"][0]["InstanceIds"] == [instance.instance_id]
 
 
-def test_tags_for_a_spot_request_keep_on_demand_instances_from_launching() -> None:
+def test_tags_for_a_spot_request_stop_an_on_demand_launch() -> None:
     template = LaunchTemplate(
         template_id=TEMPLATE_ID, version=3, image_id="ami-0123", spot_request_tags={"bill": "7"}
     )
@@ -186,7 +186,7 @@ def test_tags_for_a_spot_request_keep_on_demand_instances_from_launching() -> No
     assert world.launch()
 
 
-def test_an_answer_names_zone_subnet_and_the_override_as_it_was_sent() -> None:
+def test_an_answer_names_zone_subnet_and_override_as_sent() -> None:
     sent = an_override("g6.xlarge", "b", AvailabilityZone="us-east-1b", Priority=1.0)
     instance = a_world().fleet(sent)["Instances"][0]
     assert instance["AvailabilityZone"] == "us-east-1b"

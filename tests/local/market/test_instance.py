@@ -48,7 +48,7 @@ def test_goes_through_the_states_of_ec2_in_time_and_tells_each() -> None:
     ]
 
 
-def test_the_guest_starts_after_the_boot_time_and_is_stopped_once() -> None:
+def test_the_guest_starts_after_the_boot_and_is_stopped_once() -> None:
     world = a_world()
     instance_id = world.launch()
     world.wait(3)
@@ -122,7 +122,7 @@ def test_one_unknown_id_fails_the_whole_batch() -> None:
     assert world.state(instance_id) == "pending"
 
 
-def test_a_terminated_instance_is_shown_for_an_hour_and_then_forgotten() -> None:
+def test_a_terminated_instance_is_shown_for_an_hour() -> None:
     world = a_world()
     instance_id = world.launch()
     world.ec2.terminate_instances(InstanceIds=[instance_id])
@@ -235,7 +235,7 @@ def test_instances_of_another_region_are_not_there() -> None:
         elsewhere.terminate_instances(InstanceIds=[instance_id])
 
 
-def test_status_shows_running_instances_only_unless_asked_for_all() -> None:
+def test_status_shows_only_running_instances_unless_asked() -> None:
     world = a_world()
     world.launch()
     assert world.ec2.describe_instance_status()["InstanceStatuses"] == []

@@ -36,7 +36,7 @@ def _metadata(world: World, instance_id: str, path: str) -> tuple[int, str]:
     return answer.status, answer.body.decode()
 
 
-def test_a_notice_reaches_bus_metadata_and_request_and_then_the_instance_is_taken() -> None:
+def test_a_notice_reaches_bus_metadata_and_request_then_it_ends() -> None:
     world = a_world(_rule(after="10s", notice="8s"))
     instance_id = world.launch()
     world.wait(10)
@@ -144,7 +144,7 @@ def test_a_pool_stays_dry_for_a_while_after_a_reclaim() -> None:
     assert world.fleet()["Instances"] != []
 
 
-def test_a_price_above_the_maximum_takes_the_instance_and_says_so() -> None:
+def test_a_price_above_the_maximum_takes_the_instance() -> None:
     world = a_world('\n[[price]]\nat = "10s"\ntype = "g6.*"\nspot = 0.5\n')
     cautious = world.launch(an_override(MaxPrice="0.4"))
     careless = world.launch(an_override())
@@ -177,7 +177,7 @@ def test_an_instance_can_be_taken_by_hand(notice_seconds: int) -> None:
     assert world.state(instance_id) == "terminated"
 
 
-def test_a_pool_from_which_an_instance_is_taken_by_hand_stays_dry_as_well() -> None:
+def test_a_pool_stays_dry_after_its_instance_is_taken_by_hand() -> None:
     world = a_world()
     instance_id = world.launch()
     world.market.interrupt(instance_id, notice=timedelta(0), dry_for=timedelta(seconds=30))

@@ -62,7 +62,7 @@ def test_a_guest_may_power_off_from_within_its_start() -> None:
     assert driver.calls == ["start", "stop"]
 
 
-def test_what_fell_due_together_happens_in_the_order_of_its_time() -> None:
+def test_what_falls_due_together_happens_in_order_of_time() -> None:
     world = a_world('\n[[interruption]]\nafter = "10s"\nnotice = "5s"\n')
     world.launch()
     world.now += timedelta(minutes=10)

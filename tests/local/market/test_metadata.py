@@ -96,7 +96,7 @@ def test_folders_are_listed_and_the_rest_is_not_found() -> None:
     assert guest.get("placement")[0] == 404
 
 
-def test_tags_are_told_only_where_the_launch_template_enables_it() -> None:
+def test_tags_are_in_metadata_only_where_the_template_says_so() -> None:
     template = LaunchTemplate(
         template_id=TEMPLATE_ID, version=3, image_id="ami-1", instance_tags={"k": "v"}
     )

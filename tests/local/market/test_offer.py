@@ -46,7 +46,7 @@ def test_start_time_now_gives_the_present_price_of_every_pool() -> None:
     assert ("g6.xlarge", "us-east-1b", "0.340000") in found
 
 
-def test_history_holds_the_changes_since_start_and_the_last_one_before() -> None:
+def test_history_holds_the_changes_since_start_and_one_before() -> None:
     world = a_world(MOVES)
     world.wait(150)
     asked = {"InstanceTypes": ["g6.xlarge"], "AvailabilityZone": "us-east-1a"}
@@ -87,7 +87,7 @@ def test_other_products_and_filters_leave_prices_out() -> None:
     assert {zone for _, zone, _ in _prices(world, Filters=zone)} == {"us-east-1b"}
 
 
-def test_a_walk_moves_within_its_bounds_and_repeats_from_the_same_seed() -> None:
+def test_a_walk_stays_in_bounds_and_repeats_from_its_seed() -> None:
     walk = '\n[walk]\nstep = "1m"\nvolatility = 0.5\nfloor = 0.2\nceiling = 0.9\n'
     histories = []
     for _ in range(2):
@@ -205,7 +205,7 @@ rate_per_hour = 0.5
 """
 
 
-def test_the_advisors_file_tells_how_often_the_scenario_reclaims() -> None:
+def test_the_advisor_s_file_tells_the_scenario_s_reclaim_rate() -> None:
     file = json.loads(spot_advisor_data(parse_scenario(PLAIN + RECLAIMS, origin="test")))
 
     shares = parse_advice(file, "us-east-1")

@@ -74,7 +74,7 @@ def test_an_account_from_before_there_were_plans_has_none(stub: Stub) -> None:
     ],
     indirect=["stub"],
 )
-def test_what_may_not_be_seen_is_denied_and_not_taken_for_missing(
+def test_what_may_not_be_read_is_denied_and_not_missing(
     stub: Stub, call: str, code: str, ask: Callable[[AwsAccount], object]
 ) -> None:
     stub.answers.add_client_error(call, code)

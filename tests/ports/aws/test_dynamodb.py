@@ -81,7 +81,7 @@ def test_gives_up_on_a_row_that_stays_held(both: tuple[DynamoTable, Stubber]) ->
         table.transact([WRITE])
 
 
-def test_makes_no_transaction_anew_whose_first_call_may_still_go_through(
+def test_repeats_no_transaction_that_may_still_go_through(
     both: tuple[DynamoTable, Stubber],
 ) -> None:
     table, stub = both

@@ -160,9 +160,7 @@ def test_a_broken_connection_stops_nobody(
     assert "log lines not sent" in caplog.text
 
 
-def test_a_batch_that_is_refused_for_itself_is_dropped_and_counted(
-    stub: Stubber, waiting: LogStream
-) -> None:
+def test_a_refused_batch_is_dropped_and_counted(stub: Stubber, waiting: LogStream) -> None:
     stub.add_client_error("put_log_events", "InvalidParameterException")
     waiting.flush()
     waiting.flush()

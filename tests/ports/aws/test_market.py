@@ -227,7 +227,7 @@ def test_asks_for_the_changes_between_the_begin_and_now(
     )
 
 
-def test_a_history_without_end_is_refused_before_it_fills_the_memory(answers: Answers) -> None:
+def test_an_endless_history_is_refused_before_memory_is_full(answers: Answers) -> None:
     half = [a_spot_entry("us-east-1a", "0.41", 5)] * (CHANGES_AT_MOST // 2 + 1)
     for token in ("more", "still more"):
         answers.ec2.add_response(

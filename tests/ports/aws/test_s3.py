@@ -117,7 +117,7 @@ def test_what_a_head_does_not_tell_of_an_input_is_asked_for(
             inputs.fetch("s3://images/a.png", tmp_path / "a.png")
 
 
-def test_an_input_that_is_replaced_while_it_is_fetched_is_to_be_fetched_again(
+def test_an_input_replaced_during_its_fetch_is_fetched_again(
     session: boto3.Session, tmp_path: Path
 ) -> None:
     client = session.client("s3")

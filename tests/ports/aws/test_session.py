@@ -49,7 +49,7 @@ def test_a_write_goes_out_at_once_and_still_signed_and_checked() -> None:
 
 
 @pytest.mark.parametrize("session", [steady_session("eu-west-1"), CoreSession()])
-def test_a_request_says_that_it_comes_from_spindown_also_where_a_client_is_configured(
+def test_every_client_names_spindown_in_its_user_agent(
     session: Any,
 ) -> None:
     client = session.client("s3", region_name="eu-west-1", config=Config(connect_timeout=1))

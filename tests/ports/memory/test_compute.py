@@ -282,7 +282,7 @@ def test_bills_what_ec2_would(
     assert bill.is_free is is_free
 
 
-def test_ending_it_ourselves_after_the_notice_makes_the_first_hour_due(
+def test_ending_it_ourselves_after_the_notice_bills_the_hour(
     compute: MemoryCompute, clock: MemoryClock
 ) -> None:
     instance_id = _launch(compute)

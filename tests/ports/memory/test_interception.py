@@ -36,7 +36,7 @@ def test_sees_every_call_by_name(clock: MemoryClock) -> None:
     assert seen[1].kwargs == {"wait": timedelta(0), "visibility": timedelta(minutes=1)}
 
 
-def test_a_write_whose_answer_is_lost_meets_itself_when_repeated(clock: MemoryClock) -> None:
+def test_a_write_with_a_lost_answer_meets_itself_on_repeat(clock: MemoryClock) -> None:
     def repeat(call: PortCall, proceed: Callable[[], Any]) -> Any:
         proceed()
         return proceed()

@@ -80,7 +80,7 @@ def test_items_go_in_results_and_files_come_out(bench: Bench) -> None:
     assert bench.tape.read().decode() == "to the log\n"
 
 
-def test_a_container_has_the_rights_of_the_users_code_and_no_more(bench: Bench) -> None:
+def test_a_container_has_the_user_s_rights_and_no_more(bench: Bench) -> None:
     runner = bench.run(
         """
         exec 2>/dev/null
@@ -126,12 +126,12 @@ def test_no_secret_stands_among_the_arguments_of_a_process(bench: Bench) -> None
     assert not [line for line in lines if SECRET.encode() in line]
 
 
-def test_the_images_own_command_runs_where_the_workload_names_none(bench: Bench) -> None:
+def test_an_image_s_own_command_runs_where_none_is_named(bench: Bench) -> None:
     drain(bench.run("", command=()))
     assert bench.tape.read() == b"the image's own command\n"
 
 
-def test_a_drained_container_has_its_grace_and_another_goes_on_from_its_state(
+def test_a_drained_container_has_its_grace_and_another_resumes(
     bench: Bench,
 ) -> None:
     runner = bench.run(
@@ -152,7 +152,7 @@ def test_a_drained_container_has_its_grace_and_another_goes_on_from_its_state(
     assert value_of(runner) == "from 41"
 
 
-def test_a_container_that_does_not_listen_is_gone_after_its_grace(bench: Bench) -> None:
+def test_a_container_that_does_not_listen_ends_after_grace(bench: Bench) -> None:
     runner = bench.run("trap '' TERM; tell before; while :; do sleep 0.05; done")
     assert first_value(runner) == "before"
     began = time.monotonic()
@@ -220,7 +220,7 @@ def test_a_program_that_the_image_lacks_is_told(bench: Bench) -> None:
     assert "No such file or directory" in reason
 
 
-def test_a_container_that_cannot_be_started_is_told_in_the_runtimes_own_words(
+def test_a_container_that_cannot_start_fails_in_runtime_s_words(
     bench: Bench,
 ) -> None:
     # No GPU, or no NVIDIA toolkit: what a workload that asks for one would meet.
@@ -238,7 +238,7 @@ def test_the_use_of_a_container_is_that_of_its_own_processes(bench: Bench) -> No
     assert runner.pid not in {None, client.pid}
 
 
-def test_a_container_outlives_a_killed_worker_until_the_next_one_starts(bench: Bench) -> None:
+def test_a_container_outlives_a_killed_worker_until_the_next(bench: Bench) -> None:
     engine, another = bench.engine, "i-of-another"
     for owner in (OWNER, another):
         runner = bench.run("trap '' TERM; tell ready; while :; do sleep 0.05; done", owner=owner)
