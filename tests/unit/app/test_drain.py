@@ -45,7 +45,7 @@ def test_is_not_over_before_a_tick_has_heard_of_it() -> None:
     assert read_remainder(WORKLOAD, world.ports).is_empty
 
 
-def test_waits_for_the_job_in_hand_and_for_the_end_of_its_instance() -> None:
+def test_waits_for_the_job_in_hand_and_its_instance_s_end() -> None:
     world = ControlWorld()
     worker = world.launched()
     lease = world.claim(worker.instance_id)
@@ -77,7 +77,7 @@ def test_a_busy_worker_is_never_terminated_by_it() -> None:
     assert world.compute.instance(region=REGION, instance_id=worker.instance_id).state == "running"
 
 
-def test_an_instance_that_no_row_knows_counts_as_long_as_it_bills() -> None:
+def test_an_instance_no_row_knows_counts_as_long_as_it_bills() -> None:
     world = ControlWorld()
     begin_drain(WORKLOAD, world.ports)
     world.tick()

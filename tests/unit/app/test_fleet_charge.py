@@ -46,7 +46,7 @@ def test_a_charge_that_loses_a_race_is_made_by_the_next_tick() -> None:
     assert sum(world.metrics.values("Spend")) == pytest.approx(dollars(world))
 
 
-def test_what_was_spent_is_told_of_newcomers_of_the_fleet_and_of_who_has_ended() -> None:
+def test_tells_the_spend_of_newcomers_the_fleet_and_the_ended() -> None:
     world = with_policy(max_workers=2)
     gone, stays = two_at_work(world)
     world.run(2)
@@ -58,9 +58,7 @@ def test_what_was_spent_is_told_of_newcomers_of_the_fleet_and_of_who_has_ended()
     assert sum(world.metrics.values("Spend")) == pytest.approx(dollars(world))
 
 
-def test_between_its_first_charge_and_its_last_a_worker_is_charged_without_a_write_of_its_own() -> (
-    None
-):
+def test_between_first_and_last_charge_a_worker_writes_nothing() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
@@ -74,7 +72,7 @@ def test_between_its_first_charge_and_its_last_a_worker_is_charged_without_a_wri
     assert dollars(world) == pytest.approx(PRICE * (world.now - worker.launched_at) / HOUR)
 
 
-def test_a_worker_whose_row_cannot_be_read_for_a_while_is_charged_for_all_of_it() -> None:
+def test_a_row_unreadable_for_a_while_is_charged_for_all_of_it() -> None:
     world = with_policy(max_workers=2)
     _, bad = two_at_work(world)
     world.run(2)
@@ -92,7 +90,7 @@ def test_a_worker_whose_row_cannot_be_read_for_a_while_is_charged_for_all_of_it(
     "damage", [{"claims": "many"}, {"charged_until": "some day"}, {"charges": "many"}]
 )
 @pytest.mark.parametrize("by", ["tick", "event"])
-def test_nothing_is_charged_twice_where_nobody_can_read_how_far_the_fleet_was_charged(
+def test_nothing_is_charged_twice_where_the_mark_is_unreadable(
     damage: dict[str, str], by: str
 ) -> None:
     world = ControlWorld()
@@ -118,7 +116,7 @@ def test_nothing_is_charged_twice_where_nobody_can_read_how_far_the_fleet_was_ch
 @pytest.mark.parametrize(
     "damage", [{"claims": "many"}, {"charged_until": "some day"}, {"charges": "many"}]
 )
-def test_while_nobody_can_read_how_far_a_fleet_was_charged_each_is_charged_by_its_own_row(
+def test_while_the_mark_is_unreadable_each_row_charges_itself(
     damage: dict[str, str],
 ) -> None:
     world = with_policy(max_workers=2)
@@ -147,7 +145,7 @@ def test_a_tick_that_ends_a_worker_charges_the_others_too() -> None:
     assert world.view().workers[other.instance_id].accrued_until == world.now
 
 
-def test_an_event_charges_nobody_where_the_mark_of_the_fleet_is_lost() -> None:
+def test_an_event_charges_nobody_where_the_mark_is_lost() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
@@ -164,7 +162,7 @@ def test_an_event_charges_nobody_where_the_mark_of_the_fleet_is_lost() -> None:
     assert dollars(world) == pytest.approx(PRICE * lived(world) / HOUR)
 
 
-def test_a_worker_that_ended_before_its_last_charge_is_charged_no_more_by_its_own_row() -> None:
+def test_a_worker_ended_before_its_charge_is_charged_no_more() -> None:
     world = with_policy(max_workers=2)
     gone, bad = two_at_work(world)
     world.run(2)
@@ -183,7 +181,7 @@ def test_a_worker_that_ended_before_its_last_charge_is_charged_no_more_by_its_ow
 
 
 @pytest.mark.parametrize("call", ["query", "backlog", "transact"])
-def test_an_event_that_ends_a_worker_and_a_tick_charge_no_second_twice(call: str) -> None:
+def test_an_event_and_a_tick_charge_no_second_twice(call: str) -> None:
     world = with_policy(max_workers=2)
     gone, _ = two_at_work(world)
     world.run(2)
@@ -202,7 +200,7 @@ def test_an_event_that_ends_a_worker_and_a_tick_charge_no_second_twice(call: str
 
 
 @pytest.mark.parametrize("ticks", [0, 2], ids=["never-charged", "charged-before"])
-def test_a_tick_that_charges_while_an_event_ends_a_worker_has_it_look_again(ticks: int) -> None:
+def test_an_end_by_an_event_makes_a_charging_tick_read_again(ticks: int) -> None:
     world = with_policy(max_workers=2)
     gone, _ = two_at_work(world)
     world.run(ticks)
@@ -226,7 +224,7 @@ def test_a_tick_that_charges_while_an_event_ends_a_worker_has_it_look_again(tick
     assert dollars(world) == pytest.approx(PRICE * lived(world) / HOUR)
 
 
-def test_each_end_of_a_burst_is_charged_by_its_own_event_though_others_come_between() -> None:
+def test_each_end_of_a_burst_is_charged_by_its_own_event() -> None:
     world = ControlWorld(policy=Policy(max_workers=10))
     world.send(1000)
     world.tick()
@@ -257,7 +255,7 @@ def test_each_end_of_a_burst_is_charged_by_its_own_event_though_others_come_betw
     assert dollars(world) == pytest.approx(PRICE * lived(world) / HOUR)
 
 
-def test_reservations_of_more_launches_than_fit_into_one_charge_are_given_back_in_the_end() -> None:
+def test_reservations_beyond_one_charge_are_returned_in_the_end() -> None:
     world = ControlWorld()
     world.tick()
     launches = [
@@ -288,7 +286,7 @@ def test_reservations_of_more_launches_than_fit_into_one_charge_are_given_back_i
 
 
 @pytest.mark.parametrize(("pools", "is_together"), [(50, True), (60, False), (110, False)])
-def test_a_fleet_of_more_pools_than_one_transaction_has_room_for_is_charged_all_the_same(
+def test_a_fleet_beyond_one_transaction_is_charged_all_the_same(
     pools: int, is_together: bool
 ) -> None:
     world = ControlWorld()

@@ -43,7 +43,7 @@ def a_busy_world() -> tuple[ControlWorld, Worker]:
     return world, worker
 
 
-def test_a_warning_bounds_the_lease_and_launches_the_replacement_at_once() -> None:
+def test_a_warning_bounds_the_lease_and_launches_a_replacement() -> None:
     world, worker = a_busy_world()
     deadline = world.now + minutes(2)
 
@@ -59,7 +59,7 @@ def test_a_warning_bounds_the_lease_and_launches_the_replacement_at_once() -> No
     assert len(world.workers(WorkerState.BOOTING)) == 1
 
 
-def test_a_warning_never_touches_the_message_before_the_deadline() -> None:
+def test_a_warning_leaves_the_message_until_the_deadline() -> None:
     world, worker = a_busy_world()
 
     act(world, a_warning(world, worker))
@@ -89,7 +89,7 @@ def test_an_interruption_is_counted_once_whoever_sees_it_first(first: str) -> No
     assert sum(world.metrics.values("Interruptions")) == 1
 
 
-def test_a_warning_keeps_the_deadline_that_the_worker_has_read_from_its_metadata() -> None:
+def test_a_warning_keeps_the_deadline_that_metadata_told() -> None:
     world, worker = a_busy_world()
     earlier = world.now + timedelta(seconds=90)
     world.put(rows.worker_sort(worker.instance_id), interrupted_at=earlier)
@@ -99,7 +99,7 @@ def test_a_warning_keeps_the_deadline_that_the_worker_has_read_from_its_metadata
     assert world.view().workers[worker.instance_id].interrupted_at == earlier
 
 
-def test_a_heartbeat_between_read_and_write_does_not_lose_the_warning() -> None:
+def test_a_heartbeat_between_read_and_write_keeps_the_warning() -> None:
     world, worker = a_busy_world()
 
     def beat() -> None:
@@ -128,7 +128,7 @@ def test_the_end_of_an_instance_requeues_its_job_at_once() -> None:
     assert reaction.decision.outcome is Outcome.LAUNCHED
 
 
-def test_a_reclaim_without_notice_is_an_interruption_and_the_first_hour_is_free() -> None:
+def test_a_reclaim_without_notice_is_free_in_its_first_hour() -> None:
     world, worker = a_busy_world()
     world.compute.reclaim(worker.instance_id, notice=timedelta(0))
 
@@ -141,7 +141,7 @@ def test_a_reclaim_without_notice_is_an_interruption_and_the_first_hour_is_free(
 
 
 @pytest.mark.parametrize("answer", ["none", "from before", "unknown"])
-def test_a_reclaim_that_ec2_does_not_describe_just_now_is_left_to_the_tick(answer: str) -> None:
+def test_a_reclaim_that_ec2_cannot_describe_is_left_to_the_tick(answer: str) -> None:
     world, worker = a_busy_world()
     before = world.compute.instance(region=REGION, instance_id=worker.instance_id)
     world.compute.reclaim(worker.instance_id, notice=timedelta(0))
@@ -168,7 +168,7 @@ def test_a_reclaim_that_ec2_does_not_describe_just_now_is_left_to_the_tick(answe
     assert day.dollars == pytest.approx(other.price_per_hour * (charged / timedelta(hours=1)))
 
 
-def test_an_end_of_which_ec2_has_forgotten_all_is_written_down_at_once() -> None:
+def test_an_end_that_ec2_has_forgotten_is_stored_at_once() -> None:
     world, worker = a_busy_world()
     world.beat()
     world.clock.advance(minutes(10))
@@ -179,7 +179,7 @@ def test_an_end_of_which_ec2_has_forgotten_all_is_written_down_at_once() -> None
     assert [w.instance_id for w in world.workers(WorkerState.ENDED)] == [worker.instance_id]
 
 
-def test_a_worker_that_powered_off_by_itself_is_no_interruption_and_is_charged() -> None:
+def test_a_worker_that_powered_off_is_charged_not_interrupted() -> None:
     world, worker = a_busy_world()
     world.compute.power_off(worker.instance_id)
 
@@ -204,7 +204,7 @@ def test_a_newer_receipt_of_the_message_is_left_to_its_holder() -> None:
     assert world.view().leases == ()
 
 
-def test_a_rebalance_recommendation_is_written_down_and_nothing_else() -> None:
+def test_a_rebalance_recommendation_is_stored_and_nothing_else() -> None:
     world, worker = a_busy_world()
     event = RebalanceRecommendation(instance_id=worker.instance_id, region=REGION, at=world.now)
 
@@ -223,7 +223,7 @@ def test_other_state_changes_mean_nothing(state: str) -> None:
     assert world.view().workers[worker.instance_id].state is WorkerState.BUSY
 
 
-def test_an_instance_of_somebody_else_costs_one_look_at_the_index() -> None:
+def test_someone_else_s_instance_costs_one_index_read() -> None:
     world = ControlWorld()
 
     for event in (
@@ -236,7 +236,7 @@ def test_an_instance_of_somebody_else_costs_one_look_at_the_index() -> None:
     assert world.calls == {"table.find_instance": 3}
 
 
-def test_an_instance_whose_row_has_gone_to_the_history_is_no_case() -> None:
+def test_an_instance_with_its_row_in_history_is_ignored() -> None:
     world, worker = a_busy_world()
     world.compute.reclaim(worker.instance_id, notice=timedelta(0))
     world.run(25)
@@ -259,7 +259,7 @@ def test_events_in_any_order_and_number_end_in_the_same_account() -> None:
     assert set(accounts) == {(1, 0.0, 0)}
 
 
-def test_a_second_reconcile_at_work_leaves_the_replacement_to_the_tick() -> None:
+def test_a_reconcile_under_way_leaves_a_replacement_to_the_tick() -> None:
     world, worker = a_busy_world()
     world.put(rows.LOCK, until=world.now + minutes(1), holder="tick", fence=99)
 
@@ -270,7 +270,7 @@ def test_a_second_reconcile_at_work_leaves_the_replacement_to_the_tick() -> None
     assert reaction.decision.outcome is Outcome.LOCKED
 
 
-def test_a_warning_that_comes_in_the_middle_of_an_end_counts_nothing() -> None:
+def test_a_warning_in_the_middle_of_an_end_counts_nothing() -> None:
     world, worker = a_busy_world()
     world.compute.terminate(region=REGION, instance_ids=[worker.instance_id])
     ended = a_state(world, worker)

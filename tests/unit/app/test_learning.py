@@ -45,7 +45,7 @@ def first(world: ControlWorld) -> tuple[str, bool]:
     return best.offer.instance_type.gpu_name, best.measured
 
 
-def test_after_three_workers_on_each_of_two_gpus_the_ranking_follows_their_reports() -> None:
+def test_after_3_workers_on_each_of_2_gpus_ranking_follows_them() -> None:
     world = ControlWorld()
     before = first(world)
     for _ in range(3):
@@ -57,7 +57,7 @@ def test_after_three_workers_on_each_of_two_gpus_the_ranking_follows_their_repor
     assert first(world) == ("A10G", True)
 
 
-def test_a_row_of_a_pool_that_cannot_be_read_keeps_no_worker_from_work() -> None:
+def test_an_unreadable_pool_row_keeps_no_worker_from_work() -> None:
     world = ControlWorld()
     unknown = read_interruption_rate(world.table, WORKLOAD, T4)
     world.put(pool_sort(T4.pool), count="many", hours=1.0)
@@ -93,7 +93,7 @@ def test_a_pool_that_takes_a_worker_back_sinks_in_the_list() -> None:
     )
 
 
-def test_boots_and_gaps_are_learned_and_workers_read_the_idle_timeout_that_follows() -> None:
+def test_the_idle_timeout_follows_learned_boots_and_gaps() -> None:
     world = with_policy(idle_timeout=None)
     worker = world.launched()
     world.tick(minutes(1))
@@ -118,9 +118,7 @@ def test_boots_and_gaps_are_learned_and_workers_read_the_idle_timeout_that_follo
 
 
 @pytest.mark.parametrize(("gap", "told"), [(63.0, 60.0), (70.0, 70.0)])
-def test_workers_are_told_a_learned_idle_timeout_anew_when_it_has_moved_by_a_tenth(
-    gap: float, told: float
-) -> None:
+def test_workers_hear_a_new_idle_timeout_when_it_moves_a_tenth(gap: float, told: float) -> None:
     world = with_policy(idle_timeout=None)
     world.put(BOOT_RATE, samples=(120.0,) * 9)
     world.put(GAP_RATE, samples=(60.0,) * 9)
@@ -160,7 +158,7 @@ def test_nobody_ends_a_worker_that_waits_as_long_as_it_was_told() -> None:
     assert world.metric("IdleBeyondExpectation") == 0
 
 
-def test_a_boot_is_learned_once_though_the_charge_that_went_with_it_lost_a_race() -> None:
+def test_a_boot_is_learned_once_though_its_charge_lost_a_race() -> None:
     world = ControlWorld()
     world.send()
     (instance_id,) = [i for a in world.tick().attempts for i in a.instances]

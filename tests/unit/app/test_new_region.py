@@ -48,7 +48,7 @@ def test_home_is_not_read_again_for_them(world: ControlWorld) -> None:
     assert load_catalogue(world.objects) != catalogue
 
 
-def test_what_takes_too_long_for_one_tick_is_left_to_the_next_ones(world: ControlWorld) -> None:
+def test_what_takes_too_long_for_one_tick_goes_to_the_next(world: ControlWorld) -> None:
     def be_slow(call: PortCall, proceed: Any) -> Any:
         if call.method == "instance_types":
             world.clock.advance(READING)
@@ -66,7 +66,7 @@ def test_what_takes_too_long_for_one_tick_is_left_to_the_next_ones(world: Contro
 
 
 @pytest.mark.parametrize("error", [AccessDenied("opt in first"), Unreachable("no answer")])
-def test_one_that_cannot_be_read_sells_nothing_and_is_in_nobody_s_way(
+def test_an_unreadable_region_sells_nothing_and_blocks_nobody(
     world: ControlWorld, error: Exception
 ) -> None:
     def refuse(call: PortCall, proceed: Any) -> Any:

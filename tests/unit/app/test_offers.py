@@ -48,7 +48,7 @@ def test_the_catalogue_is_compact() -> None:
 
 
 @pytest.mark.parametrize("source", ["instance_types", "offerings", "on_demand_prices"])
-def test_a_source_that_fails_keeps_its_last_good_part_with_its_age(source: str) -> None:
+def test_a_failing_source_keeps_its_last_good_part_and_its_age(source: str) -> None:
     world = ControlWorld()
     first = refresh(world.ports).catalogue
     taken_at = first.taken_at
@@ -73,7 +73,7 @@ def test_a_source_that_fails_keeps_its_last_good_part_with_its_age(source: str) 
 
 
 @pytest.mark.parametrize("source", ["offerings", "on_demand_prices"])
-def test_a_part_that_was_never_read_is_asked_for_before_the_next_refresh(source: str) -> None:
+def test_a_part_never_read_is_read_before_the_next_refresh(source: str) -> None:
     world = ControlWorld()
     world.interfere = failing(NO_ANSWER, source)
     refresh(world.ports)
@@ -109,7 +109,7 @@ def test_an_empty_answer_does_not_empty_the_catalogue() -> None:
     assert refreshed.failures == {f"{REGION}/instance_types": "it is empty"}
 
 
-def test_a_first_refresh_that_reads_nothing_is_an_error_and_writes_nothing() -> None:
+def test_a_first_refresh_without_data_is_an_error() -> None:
     world = ControlWorld()
     world.interfere = failing(NO_ANSWER, "instance_types", "offerings", "on_demand_prices")
 
@@ -132,7 +132,7 @@ def test_a_catalogue_of_another_version_or_none_is_read_anew(data: bytes) -> Non
     assert load_catalogue(world.objects) == catalogue
 
 
-def test_the_catalogue_and_spot_prices_are_remembered_for_a_few_minutes() -> None:
+def test_catalogue_and_spot_prices_are_cached_for_minutes() -> None:
     world = ControlWorld()
     world.send(1)
     for pool in every_spot_pool():
@@ -168,7 +168,7 @@ def test_asks_for_spot_prices_of_fitting_types_alone() -> None:
     assert asked == [["g4dn.xlarge", "g5.xlarge", "g6.xlarge"]]
 
 
-def test_a_refresh_keeps_reclaims_volumes_and_quotas_beside_the_prices() -> None:
+def test_a_refresh_keeps_reclaims_volumes_quotas_and_prices() -> None:
     world = _advised()
 
     catalogue = refresh(world.ports).catalogue
@@ -187,9 +187,7 @@ def test_a_refresh_keeps_reclaims_volumes_and_quotas_beside_the_prices() -> None
         ("quotas", "quotas"),
     ],
 )
-def test_what_the_ranking_can_do_without_keeps_its_last_good_part_too(
-    method: str, part: str
-) -> None:
+def test_optional_parts_keep_their_last_good_value_too(method: str, part: str) -> None:
     world = _advised()
     first = refresh(world.ports).catalogue
     world.interfere = failing(NO_ANSWER, method)
@@ -212,7 +210,7 @@ def test_without_an_advisor_the_prior_of_each_pool_stands() -> None:
     assert refreshed.catalogue.reclaim_share == {REGION: {}}
 
 
-def test_a_pool_that_is_reclaimed_often_by_all_accounts_costs_more() -> None:
+def test_a_pool_often_reclaimed_by_all_accounts_costs_more() -> None:
     known, unknown = _advised(), ControlWorld()
     known.send()
     unknown.send()
@@ -254,7 +252,7 @@ def test_a_throttled_source_is_a_failed_source() -> None:
 
 
 @pytest.mark.parametrize("error", [NotFound("no parameter"), AccessDenied("no grant")])
-def test_a_workload_whose_settings_cannot_be_read_keeps_no_other_from_its_prices(
+def test_one_workload_s_bad_settings_leave_others_their_prices(
     error: Exception,
 ) -> None:
     world = ControlWorld(away=(("g4dn.xlarge", 0.10),))

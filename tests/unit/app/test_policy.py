@@ -61,7 +61,7 @@ def test_an_invalid_edit_leaves_the_last_good_one_in_force(text: str) -> None:
     assert (found.row.text, found.row.refused_version) == (GOOD.text, 2)
 
 
-def test_without_a_good_edit_an_invalid_one_leaves_the_deployed_policy() -> None:
+def test_an_invalid_first_edit_leaves_the_deployed_policy() -> None:
     settings = ControlWorld().workload_settings()
 
     assert effective_policy(settings, an_edit("{"), PolicyRow()).policy == settings.policy
@@ -98,7 +98,7 @@ def test_a_refused_edit_stores_nothing() -> None:
     assert world.settings.workload(WORKLOAD)[1] is None
 
 
-def test_an_edit_that_contradicts_the_one_before_takes_nothing_of_it_back() -> None:
+def test_an_edit_against_the_one_before_takes_nothing_back() -> None:
     world = ControlWorld()
     ports = {"settings": world.settings, "table": world.table}
     edit_policy(WORKLOAD, {"start_within": "8h"}, **ports)  # type: ignore[arg-type]
@@ -153,7 +153,7 @@ def test_a_mend_replaces_an_edit_that_cannot_be_read() -> None:
         ),
     ],
 )
-def test_a_change_to_a_broken_edit_mends_it_or_goes_on_from_what_is_in_force(
+def test_a_change_to_a_broken_edit_mends_it_or_starts_in_force(
     broken: str, changes: dict[str, object], clear: list[str], edit: dict[str, object] | None
 ) -> None:
     world = ControlWorld()

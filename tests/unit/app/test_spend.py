@@ -50,7 +50,7 @@ def test_splits_paid_time_into_boot_and_busy() -> None:
     assert (day.boot_seconds, day.busy_seconds, day.idle_seconds) == (120, 180, 0)
 
 
-def test_an_instance_that_an_event_ends_during_a_tick_is_charged_no_further() -> None:
+def test_an_instance_ended_by_an_event_is_charged_no_further() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.run(2)
@@ -125,7 +125,7 @@ def test_after_the_first_hour_a_reclaimed_instance_is_charged() -> None:
     assert _day(world).dollars >= charged > PRICE
 
 
-def test_a_reservation_is_given_back_as_the_worker_accrues_and_when_it_ends() -> None:
+def test_a_reservation_is_returned_by_accrual_and_at_the_end() -> None:
     world = ControlWorld(budget=50.0)
     worker = world.launched()
     reserved = budget_row(world)["committed"]
@@ -184,9 +184,7 @@ def test_a_machine_without_a_gpu_tells_nothing_of_one() -> None:
 
 @pytest.mark.parametrize("ticks", [2, 3], ids=["instances-next", "reclaims-next"])
 @pytest.mark.parametrize("away", [HOUR / 2, 12 * HOUR], ids=["described", "forgotten"])
-def test_a_worker_that_drained_while_no_tick_came_is_charged_until_it_powered_off(
-    ticks: int, away: timedelta
-) -> None:
+def test_a_drained_worker_is_charged_until_it_powered_off(ticks: int, away: timedelta) -> None:
     world = ControlWorld()
     worker = world.launched()
     world.empty_the_queue()
@@ -203,7 +201,7 @@ def test_a_worker_that_drained_while_no_tick_came_is_charged_until_it_powered_of
     assert dollars(world) <= PRICE * (lived + DRAINED_FOR) / HOUR + 1e-9
 
 
-def test_a_worker_that_is_gone_is_charged_for_no_more_silence_than_a_living_one_may_keep() -> None:
+def test_a_gone_worker_is_charged_for_no_more_silence_than_live() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
@@ -219,7 +217,7 @@ def test_a_worker_that_is_gone_is_charged_for_no_more_silence_than_a_living_one_
     assert dollars(world) == pytest.approx(PRICE * (lived + borne) / HOUR)
 
 
-def test_a_worker_that_was_condemned_for_its_silence_is_charged_until_it_was_found_gone() -> None:
+def test_a_worker_condemned_for_silence_is_charged_until_gone() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
@@ -234,7 +232,7 @@ def test_a_worker_that_was_condemned_for_its_silence_is_charged_until_it_was_fou
     assert ended.ended_at == world.now
 
 
-def test_a_worker_that_has_never_checked_in_is_charged_until_it_was_found_gone() -> None:
+def test_a_worker_without_check_in_is_charged_until_gone() -> None:
     world = ControlWorld()
     world.send()
     (instance_id,) = [i for a in world.tick().attempts for i in a.instances]

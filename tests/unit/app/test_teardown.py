@@ -46,7 +46,7 @@ class Scene:
         return {one.instance_id: one.state for one in found}
 
 
-def test_every_instance_is_gone_when_it_returns_those_that_no_row_knows_too() -> None:
+def test_every_instance_is_gone_when_it_returns_orphans_too() -> None:
     scene = Scene()
     scene.world.send(3)
     scene.world.tick()
@@ -111,7 +111,7 @@ def test_an_answer_of_ec2_that_is_late_ends_nothing_too_early() -> None:
     assert set(scene.states().values()) == {"terminated"}
 
 
-def test_says_what_runs_when_the_time_is_over_and_lets_reconcile_in_again() -> None:
+def test_says_what_runs_at_its_time_limit_and_frees_reconcile() -> None:
     scene = Scene()
     instance = scene.world.launch_astray()
     scene.world.interfere = lambda call, proceed: None if call.method == "terminate" else proceed()
@@ -139,7 +139,7 @@ def test_a_fault_of_ec2_is_asked_again() -> None:
     assert scene.tear_down()
 
 
-def test_of_a_workload_that_leaves_only_its_own_instances_are_ended() -> None:
+def test_only_the_leaving_workload_s_instances_end() -> None:
     scene = Scene()
     mine, other = scene.world.launch_astray(), scene.world.launch_astray(**{tag.WORKLOAD: "stays"})
 
@@ -149,7 +149,7 @@ def test_of_a_workload_that_leaves_only_its_own_instances_are_ended() -> None:
     assert scene.states()[other] != "terminated"
 
 
-def test_of_subnets_that_leave_the_instances_are_ended_and_the_others_go_on() -> None:
+def test_leaving_subnets_lose_their_instances_others_go_on() -> None:
     scene = Scene()
     scene.world.send()
     scene.world.tick()

@@ -142,7 +142,7 @@ def test_a_machine_that_is_needed_is_no_overkill(
     assert judgement.diagnosis.cause is Cause.PRICE
 
 
-def test_overkill_names_a_cheaper_machine_that_holds_what_was_used() -> None:
+def test_overkill_names_a_cheaper_machine_that_fits_the_usage() -> None:
     # A10G and L4 are asked for; a T4 would do.
     today = replace(USUAL, **DEAR[Cause.OVERKILL][0])
     world = a_world(today, requirements=Requirements(gpu_names=frozenset({"A10G", "L4"})))
@@ -161,7 +161,7 @@ def test_tells_what_an_hour_of_one_warm_machine_would_cost() -> None:
     assert world.metric("WarmDollars") == pytest.approx(0.526, abs=0.03)
 
 
-def test_a_workload_that_cannot_be_judged_is_said_and_stops_nobody() -> None:
+def test_a_workload_that_cannot_be_judged_is_said() -> None:
     world = a_world(replace(USUAL, dollars=6.0))
 
     world.interfere = failing(Unreachable("no answer"), "query")

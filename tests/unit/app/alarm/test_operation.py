@@ -246,7 +246,7 @@ def test_a_quota_that_is_full_now_and_then_is_said_once_a_day() -> None:
     assert "demo-classify: no-offer" not in said
 
 
-def test_a_topic_that_takes_nothing_stops_no_tick_and_is_tried_again() -> None:
+def test_a_failing_topic_stops_no_tick_and_is_tried_again() -> None:
     world = ControlWorld()
 
     world.interfere = failing(AccessDenied("sns:Publish"), "publish")
@@ -263,7 +263,7 @@ def test_a_topic_that_takes_nothing_stops_no_tick_and_is_tried_again() -> None:
     assert len(world.topic.said) == 1
 
 
-def test_a_quota_that_only_others_have_filled_explains_nothing_and_is_not_told() -> None:
+def test_a_quota_that_only_others_fill_explains_nothing() -> None:
     world = with_policy(max_price_per_hour=0.01)
     # Another workload asks for machines of another class.
     row = {"quota_class": f"{REGION}/P/Spot", "code": "Max", "until": world.now + 90 * MINUTE}
@@ -315,7 +315,7 @@ def test_a_breaker_of_one_region_is_told_as_that_regions_alone() -> None:
     assert text.startswith(f"Launching for classify in {AWAY} is stopped: 3 instances in a row")
 
 
-def test_a_breaker_of_one_region_does_not_explain_why_the_others_launch_nothing() -> None:
+def test_one_region_s_breaker_does_not_explain_the_others() -> None:
     world = ControlWorld(away=(("g4dn.xlarge", 0.10),), policy=Policy(max_price_per_hour=0.01))
     stop_away(world, strikes=3)
 

@@ -44,7 +44,7 @@ def test_a_job_that_waits_is_never_claimed() -> None:
     assert world.hold().job_id == "other"
 
 
-def test_its_owner_commits_nothing_more_and_what_it_had_committed_stays() -> None:
+def test_its_owner_commits_no_more_and_its_commits_stay() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     held = commit(held, a_portion(held, 3), seat=a_seat(), ports=world.ports)
@@ -69,7 +69,7 @@ def test_its_owner_commits_nothing_more_and_what_it_had_committed_stays() -> Non
     assert world.table.get(a_seat().lease_key) is None
 
 
-def test_a_lease_row_that_cannot_be_read_keeps_no_other_job_from_its_end() -> None:
+def test_an_unreadable_lease_row_keeps_no_other_job_alive() -> None:
     world = WorkWorld()
     world.hold(JOB)
     world.table.write(Write(key=a_seat().lease_key, set={"deadline": "soon"}))
@@ -80,7 +80,7 @@ def test_a_lease_row_that_cannot_be_read_keeps_no_other_job_from_its_end() -> No
     assert [json.loads(body)["job_id"] for body in world.queue.bodies()] == ["j"]
 
 
-def test_a_message_that_was_hidden_is_deleted_by_its_next_receiver() -> None:
+def test_a_hidden_message_is_deleted_by_its_next_receiver() -> None:
     world = WorkWorld()
     world.send(JOB)
     message = world.receive()
@@ -95,7 +95,7 @@ def test_a_message_that_was_hidden_is_deleted_by_its_next_receiver() -> None:
     assert world.queue.bodies() == []
 
 
-def test_a_message_without_an_id_is_found_by_the_one_that_it_gets() -> None:
+def test_a_message_without_an_id_is_found_by_the_given_one() -> None:
     world = WorkWorld()
     world.send({"items": items(2)})
     message = world.receive()
@@ -206,7 +206,7 @@ def test_a_job_that_a_later_version_wrote_stays_alone() -> None:
     assert len(world.queue.bodies()) == world.queue.backlog().visible == 1
 
 
-def test_a_call_that_breaks_off_leaves_no_message_of_a_job_that_it_has_cancelled() -> None:
+def test_a_call_that_breaks_off_leaves_no_cancelled_message() -> None:
     def fail(call: PortCall) -> None:
         if call.port == "objects" and call.args[0] == manifest_key("b"):
             raise Unreachable("no answer")

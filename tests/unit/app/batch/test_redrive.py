@@ -168,7 +168,7 @@ def test_a_job_that_is_at_work_again_is_not_fenced_off() -> None:
     assert held.manifest.state is JobState.COMPLETED
 
 
-def test_a_job_that_a_later_version_has_worked_on_stays_and_keeps_no_other_back() -> None:
+def test_a_job_of_a_later_version_stays_and_keeps_no_other_back() -> None:
     world = WorkWorld()
     for name in ("a", "b", "c"):
         give_up(world, {**JOB, "job_id": name})

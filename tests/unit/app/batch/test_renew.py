@@ -108,7 +108,7 @@ def test_a_queue_that_was_empty_meanwhile_holds_nothing_old() -> None:
     assert world.pass_days(1) > 0
 
 
-def test_young_messages_are_looked_at_once_a_day_at_most_and_left_visible() -> None:
+def test_young_messages_are_read_daily_and_left_visible() -> None:
     world = World()
     world.send(3)
     world.pass_days(8)

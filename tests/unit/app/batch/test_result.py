@@ -55,7 +55,7 @@ def test_reads_the_children_of_a_job_that_was_split() -> None:
     assert len(list(read_records("j", store))) == 2
 
 
-def test_reads_nothing_of_another_job_that_has_had_the_id_of_a_child() -> None:
+def test_reads_nothing_of_another_job_with_the_id_of_a_child() -> None:
     store = a_store()
     put_manifest(store, a_manifest("j.00000", parts=(put_part(store, "j.00000", 0, 1),)))
     put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=("j.00000",)))
@@ -85,7 +85,7 @@ def test_a_part_that_is_gone_is_an_error_and_no_job_that_waits() -> None:
         list(read_records("j", store))
 
 
-def test_of_a_truncated_manifest_the_last_readable_version_counts() -> None:
+def test_of_a_truncated_manifest_the_last_readable_one_counts() -> None:
     store = a_store()
     put_manifest(store, a_manifest("j", parts=(put_part(store, "j", 0, 1),)))
     store.put(manifest_key("j"), b'{"job_id": "j", "epo')

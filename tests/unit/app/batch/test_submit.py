@@ -119,7 +119,7 @@ def test_refuses_a_uri_that_no_worker_would_take() -> None:
     assert world.messages() == []
 
 
-def test_refuses_what_all_jobs_share_before_the_first_item_is_asked_for() -> None:
+def test_refuses_shared_faults_before_it_reads_an_item() -> None:
     world = World()
     items = iter(["a"])
     draft = Draft(workload="ocr", batch_id="b", tenant="two words")

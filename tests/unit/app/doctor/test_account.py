@@ -76,7 +76,7 @@ def test_the_role_for_spot_is_made_by_one_command() -> None:
     assert finding.mend.endswith("--aws-service-name spot.amazonaws.com")
 
 
-def test_the_role_for_spot_is_not_asked_about_where_nothing_is_spot() -> None:
+def test_the_spot_role_is_not_read_where_nothing_is_spot() -> None:
     policy = {"ladder": [{"after": "0s", "capacity_types": ["on-demand"]}]}
     world = Examined(config=a_config(policy=policy), is_deployed=False)
     world.account.spot_role = False
@@ -140,7 +140,7 @@ def test_a_workload_of_the_file_that_is_not_deployed_is_named() -> None:
     assert (finding.found, finding.verdict) == ("deployed without ocr", Verdict.WARNING)
 
 
-def test_settings_that_cannot_be_read_are_not_taken_for_no_deployment() -> None:
+def test_unreadable_settings_do_not_count_as_no_deployment() -> None:
     world = Examined()
 
     class Shut:

@@ -34,7 +34,7 @@ def failing(market: Market, method: str) -> Market:
     return intercept(market, "market", fail)
 
 
-def test_a_quota_of_zero_blocks_where_nothing_else_may_be_bought() -> None:
+def test_a_zero_quota_blocks_where_nothing_else_may_be_bought() -> None:
     world = Examined(policy=SPOT_ONLY)
     world.market.limit("L-3819A6DF", 0, region=REGION)
 

@@ -37,7 +37,7 @@ def spend(world: Examined, usd: float) -> None:
     world.table.write(Write(key=key, set=encode(BudgetRow(dollars=usd / 2, committed=usd))))
 
 
-def test_an_open_breaker_is_a_warning_with_its_reason_and_the_command_that_tries_anew() -> None:
+def test_an_open_breaker_is_a_warning_with_reason_and_command() -> None:
     world = Examined()
     put_breaker(world, OPEN)
 
@@ -51,7 +51,7 @@ def test_an_open_breaker_is_a_warning_with_its_reason_and_the_command_that_tries
     assert world.report().can_launch
 
 
-def test_the_breaker_of_another_region_is_named_and_tried_by_its_own_key() -> None:
+def test_another_region_s_breaker_is_named_with_its_own_key() -> None:
     world = Examined()
     settings, _ = world.settings.workload("classify")
     there = Outpost(subnets={"eu-west-1a": "subnet-e"}, templates={"x86_64": TEMPLATE})
@@ -129,7 +129,7 @@ def test_a_budget_without_room_for_a_launch_is_a_warning(
 
 
 @pytest.mark.parametrize("budget", [None, 100.0], ids=["no-budget", "a-budget"])
-def test_a_month_that_cannot_be_read_lets_nothing_be_launched_until_the_command_mends_it(
+def test_an_unreadable_month_stops_launches_until_mended(
     budget: float | None,
 ) -> None:
     examined, world = Examined(budget_per_month=budget), ControlWorld(budget=budget)
@@ -167,7 +167,7 @@ def _word_after(option: str, mend: str) -> str:
     return words[words.index(option) + 1]
 
 
-def test_nothing_is_said_of_a_budget_that_there_is_not_nor_of_a_ledger_before_the_deploy() -> None:
+def test_says_nothing_without_a_budget_or_before_the_deploy() -> None:
     assert not [f for f in Examined().report().findings if f.what.startswith("budget")]
     planned = Examined(is_deployed=False).report().findings
     assert not [f for f in planned if f.what.startswith(("budget", "breaker", "ledger"))]
@@ -183,7 +183,7 @@ def test_a_ledger_that_may_not_be_read_is_a_warning() -> None:
     assert "dynamodb:Query" in found.mend
 
 
-def test_the_ledger_is_asked_once_for_each_workload_and_once_for_the_month() -> None:
+def test_the_ledger_is_read_once_per_workload_and_per_month() -> None:
     world, asked = Examined(budget_per_month=100.0), list[str]()
 
     def count(call: PortCall, proceed: Callable[[], Any]) -> Any:

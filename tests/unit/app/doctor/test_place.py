@@ -129,7 +129,7 @@ def test_an_existing_network_is_examined_before_the_deploy() -> None:
     assert world.verdict("subnet subnet-none") is Verdict.WARNING
 
 
-def test_an_input_that_cannot_be_read_is_said_and_blocks_nothing() -> None:
+def test_an_unreadable_input_is_said_and_blocks_nothing() -> None:
     world = Examined()
     world.account.unreadable = {"s3://documents/scans/": AccessDenied("ListObjectsV2: 403")}
 
@@ -180,7 +180,7 @@ def test_what_cannot_be_read_is_said(line: str, error: SpindownError, verdict: V
     assert world.report().can_launch is (verdict is not Verdict.BLOCKED)
 
 
-def test_the_best_launch_is_rehearsed_as_the_scaler_would_ask_for_it() -> None:
+def test_the_best_launch_is_rehearsed_as_the_scaler_asks_it() -> None:
     world = Examined()
     world.report()
 
@@ -245,7 +245,7 @@ def test_before_a_deploy_every_region_is_examined() -> None:
     assert world.verdict(f"image of classify in {REGION}") is Verdict.GOOD
 
 
-def test_an_outpost_that_is_not_deployed_is_told_and_stops_nothing_else() -> None:
+def test_an_outpost_not_deployed_is_said_and_stops_nothing() -> None:
     world = Examined(config=a_spread_config())
 
     finding = world.finding(f"outpost in {AWAY}")

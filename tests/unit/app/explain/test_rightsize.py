@@ -38,7 +38,7 @@ def asking_for_much(**changes: Any) -> ControlWorld:
     return ControlWorld(requirements=Requirements(gpu_memory_mib_min=20 * 1024, **changes))
 
 
-def test_finds_the_cheaper_machine_that_too_large_a_requirement_rules_out() -> None:
+def test_finds_the_cheaper_machine_that_requirements_rule_out() -> None:
     world = asking_for_much()
     keep(world)
 
@@ -54,7 +54,7 @@ def test_finds_the_cheaper_machine_that_too_large_a_requirement_rules_out() -> N
     assert {one.key: one.advised for one in found.footprint.extents}[Key.VRAM] == 6
 
 
-def test_counts_jobs_time_and_dollars_of_the_days_that_were_asked_for() -> None:
+def test_counts_jobs_time_and_dollars_of_the_days_asked_for() -> None:
     world = asking_for_much()
     for job, hours in (
         ("a", 0),
@@ -84,7 +84,7 @@ def test_one_object_that_cannot_be_read_hides_no_other() -> None:
     assert rightsize(WORKLOAD, world.ports, days=14).jobs == 1
 
 
-def test_a_type_that_is_sold_no_more_counts_as_work_and_measures_nothing() -> None:
+def test_a_type_sold_no_more_is_work_but_no_measurement() -> None:
     world = asking_for_much()
     keep(world, instance_type="p2.xlarge")
 

@@ -154,7 +154,7 @@ def test_an_interruption_is_shown_before_the_state() -> None:
     assert world.status().workers[0].word == "interrupting"
 
 
-def test_says_how_long_work_waits_and_until_when_a_launch_is_held() -> None:
+def test_says_how_long_work_waits_and_until_when_it_is_held() -> None:
     world = World()
     world.queue.send([Outgoing(body="{}")])
     world.put(rows.BACKLOG, BacklogRow(backlog_since=NOW - timedelta(seconds=90)))
@@ -175,7 +175,7 @@ def test_says_how_long_work_waits_and_until_when_a_launch_is_held() -> None:
     assert "launch held for 30s more" in shown
 
 
-def test_the_cost_of_an_item_is_of_today_and_the_month_of_all_workloads_like_the_budget() -> None:
+def test_an_item_s_cost_is_of_today_and_the_month_is_of_all() -> None:
     world = World()
     world.put(rows.spend_sort(NOW), SpendRow(dollars=2.0, items=1000))
     world.put(rows.spend_sort(NOW - timedelta(days=1)), SpendRow(dollars=3.0, items=1))
@@ -208,7 +208,7 @@ def test_names_what_a_person_must_mend() -> None:
     assert "1 in the dead-letter queue" in screen_of(status)
 
 
-def test_says_that_a_month_which_cannot_be_read_lets_nothing_be_launched() -> None:
+def test_says_that_an_unreadable_month_stops_launches() -> None:
     world = World()
     world.put(rows.worker_sort("i-2"), {"instance_id": "i-2"})
     key = account_key(rows.budget_sort(NOW))
@@ -266,7 +266,7 @@ def test_shows_what_the_decision_adds_to_its_sentence() -> None:
     assert "nearest is X" in screen_of(world.status())
 
 
-def test_a_worker_that_was_reclaimed_has_ended_and_nothing_bills() -> None:
+def test_a_reclaimed_worker_has_ended_and_nothing_bills() -> None:
     world = World()
     ended = a_worker(
         instance_id="i-1",

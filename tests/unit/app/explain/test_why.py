@@ -24,7 +24,7 @@ def test_writes_nothing_anywhere() -> None:
     assert found.now is not None
 
 
-def test_tells_decisions_newest_first_over_days_on_which_nothing_was_decided() -> None:
+def test_tells_decisions_newest_first_over_days_without_any() -> None:
     world = ControlWorld()
     idle = world.tick()
     world.send(3)
@@ -58,7 +58,7 @@ def test_says_until_when_the_newest_decision_held() -> None:
     assert found.confirmed_at == last.at
 
 
-def test_names_a_decision_that_cannot_be_read_and_tells_the_others() -> None:
+def test_names_an_unreadable_decision_and_tells_the_others() -> None:
     world = ControlWorld()
     world.tick()
     broken = f"{decision_prefix(WORKLOAD)}{world.now:%Y-%m-%d}/235959-broken.json"
@@ -115,7 +115,7 @@ def test_no_try_is_due_while_nothing_waits() -> None:
     assert now.candidates.best is not None
 
 
-def test_tells_the_decisions_even_when_the_market_cannot_be_read() -> None:
+def test_tells_decisions_even_when_the_market_is_unreadable() -> None:
     world = ControlWorld()
     world.tick()
 
@@ -154,7 +154,7 @@ def test_tells_that_ec2_chose_another_pool_of_the_same_request() -> None:
     assert sorted(told.values()) == ["asked for; EC2 chose another", "launched 1"]
 
 
-def test_a_refusal_of_the_whole_request_is_that_of_each_of_its_pools() -> None:
+def test_a_refusal_of_a_whole_request_counts_for_each_pool() -> None:
     world = ControlWorld()
     world.send()
     world.compute.refuse_next(RefusalKind.ACCOUNT, "OptInRequired")

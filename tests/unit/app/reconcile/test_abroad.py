@@ -25,7 +25,7 @@ from tests.failure import only_in, refuse
 from tests.unit.app.reconcile.abroad import CHEAP_AWAY, MINUTE, a_world
 
 
-def test_workers_of_a_region_that_does_not_answer_are_taken_as_running() -> None:
+def test_workers_of_a_silent_region_count_as_running() -> None:
     world = a_world(idle_timeout=timedelta(hours=9))
     worker = world.launched()
     world.interfere = only_in(AWAY, refuse(AccessDenied("no grant")))
@@ -51,7 +51,7 @@ def test_a_lost_answer_abroad_is_adopted_there() -> None:
     assert [w.region for w in world.workers()] == [AWAY]
 
 
-def test_a_throttle_abroad_while_an_answer_is_looked_for_does_not_close_home() -> None:
+def test_a_throttle_abroad_during_a_search_leaves_home_open() -> None:
     world = a_world(max_workers=2)
     world.compute.lose_next_answer(is_carried_out=False)
     world.send()
@@ -66,7 +66,7 @@ def test_a_throttle_abroad_while_an_answer_is_looked_for_does_not_close_home() -
     assert pools(decision) == [f"g4dn.xlarge/{ZONES[0]}/spot"]
 
 
-def test_a_throttle_where_all_workers_are_is_counted_once_and_there_alone() -> None:
+def test_a_throttle_where_all_workers_are_counts_once_and_there() -> None:
     world = a_world(idle_timeout=timedelta(hours=9))
     world.launched()
     world.interfere = only_in(AWAY, refuse(Throttled("slow down")))
@@ -120,7 +120,7 @@ def test_an_orphan_abroad_is_found_and_ended() -> None:
     assert instance.state in {"shutting-down", "terminated"}
 
 
-def test_a_region_that_ends_nothing_keeps_no_orphan_elsewhere_alive() -> None:
+def test_a_region_that_ends_nothing_saves_no_orphan_elsewhere() -> None:
     world = a_world()
     worker = world.launched()
     orphan = world.launch_astray(**{tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD})
@@ -138,7 +138,7 @@ def test_a_region_that_ends_nothing_keeps_no_orphan_elsewhere_alive() -> None:
     assert states[orphan] in {"shutting-down", "terminated"}
 
 
-def test_what_ran_in_a_region_that_is_given_up_ends_and_costs_no_more() -> None:
+def test_what_ran_in_a_removed_region_ends_and_costs_no_more() -> None:
     world = a_world(idle_timeout=timedelta(hours=9))
     worker = world.launched()
     settings = world.workload_settings()

@@ -7,7 +7,7 @@ from tests.control import ControlWorld, with_policy
 LOCK_CALLS = 2
 
 
-def test_a_tick_that_launches_nothing_makes_at_most_three_calls_besides_the_lock() -> None:
+def test_a_tick_without_launch_makes_at_most_3_calls_and_a_lock() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
@@ -68,7 +68,7 @@ def test_a_held_launch_costs_no_look_at_prices() -> None:
     assert world.calls.total() - before - LOCK_CALLS <= 3
 
 
-def test_a_launch_that_succeeds_first_time_adds_at_most_three_calls() -> None:
+def test_a_launch_at_first_try_adds_at_most_3_calls() -> None:
     world = ControlWorld()
     world.send()
     world.tick()

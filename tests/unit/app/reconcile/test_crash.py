@@ -78,9 +78,7 @@ def test_recovers_from_a_crash_at_this_call(number: int, after: bool) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before-its-effect", "after-its-effect"])
 @pytest.mark.parametrize("number", range(1, calls_of_that_tick() + 1))
-def test_a_fault_of_our_own_at_this_call_keeps_the_next_tick_from_nothing(
-    number: int, after: bool
-) -> None:
+def test_a_fault_of_ours_at_this_call_spares_the_next_tick(number: int, after: bool) -> None:
     world = a_world_with_all_to_do()
     world.interfere = crash_at(number, after=after, error=Fault)
     with pytest.raises(Fault):

@@ -61,7 +61,7 @@ def without_spot(world: ControlWorld) -> ControlWorld:
     return world
 
 
-def test_with_time_to_wait_nothing_but_spot_is_bought_however_long_it_has_waited() -> None:
+def test_with_time_to_wait_only_spot_is_bought_however_late() -> None:
     world = without_spot(a_world())
     world.send()
 
@@ -132,7 +132,7 @@ def test_one_urgent_job_does_not_send_all_others_to_on_demand() -> None:
     assert decision.deadlines[0].job_id == "old"
 
 
-def test_a_job_that_nobody_holds_is_forgotten_once_the_queue_is_empty() -> None:
+def test_a_job_nobody_holds_is_forgotten_with_an_empty_queue() -> None:
     world = a_world()
     due = Due(job_id="gone", sent_at=world.now, items=100, items_done=0, at=world.now)
     world.put(due_sort("gone"), **encode(due))
@@ -158,7 +158,7 @@ def on_demand_for_lack_of_spot(world: ControlWorld, **job: Any) -> Worker:
     return worker
 
 
-def test_a_job_on_demand_that_is_ahead_goes_back_to_spot_once_that_is_up() -> None:
+def test_a_job_on_demand_and_ahead_goes_back_to_spot() -> None:
     world = a_world(hours=20.0)
     old = on_demand_for_lack_of_spot(world)
 
@@ -210,7 +210,7 @@ def test_a_job_stays_on_demand_if(why: str, hours: float, most: int, job: dict[s
     assert [worker.instance_id for worker in world.workers()] == [old.instance_id], why
 
 
-def test_a_job_on_spot_that_could_lose_no_machine_moves_to_on_demand_at_once() -> None:
+def test_a_job_that_could_lose_no_machine_moves_on_demand() -> None:
     world = a_world(hours=10.1)
     world.send()
     world.tick()
@@ -223,7 +223,7 @@ def test_a_job_on_spot_that_could_lose_no_machine_moves_to_on_demand_at_once() -
     assert decision.deadlines[0].moves_to == "on-demand"
 
 
-def test_a_job_on_spot_with_time_moves_for_nothing_but_cheaper_spot() -> None:
+def test_a_job_on_spot_with_time_moves_only_to_cheaper_spot() -> None:
     world = a_world(hours=20.0)
     world.dry(*[pool for pool in every_spot_pool() if pool.instance_type != "g5.xlarge"])
     world.send()
@@ -240,7 +240,7 @@ def test_a_job_on_spot_with_time_moves_for_nothing_but_cheaper_spot() -> None:
     assert relief.instance_type == "g4dn.xlarge"
 
 
-def test_a_worker_that_was_told_to_leave_is_told_once_and_counts_no_more() -> None:
+def test_a_worker_is_told_to_leave_once_and_counts_no_more() -> None:
     world = a_world(hours=20.0)
     old = on_demand_for_lack_of_spot(world)
     world.put(worker_sort(old.instance_id), relieved_at=encode(world.now))
@@ -251,7 +251,7 @@ def test_a_worker_that_was_told_to_leave_is_told_once_and_counts_no_more() -> No
     assert [worker.instance_id for worker in world.workers()] == [old.instance_id]
 
 
-def test_the_job_of_an_interrupted_worker_waits_for_spot_while_there_is_time() -> None:
+def test_an_interrupted_job_waits_for_spot_while_it_has_time() -> None:
     world = a_world(hours=40.0)
     world.send()
     world.tick()
@@ -266,7 +266,7 @@ def test_the_job_of_an_interrupted_worker_waits_for_spot_while_there_is_time() -
     assert decision.deadlines[0].course == "wait for spot"
 
 
-def test_what_an_ended_worker_held_is_remembered_with_its_progress() -> None:
+def test_an_ended_worker_s_job_is_remembered_with_its_progress() -> None:
     world = a_world(hours=40.0)
     world.send()
     world.tick()
@@ -282,7 +282,7 @@ def test_what_an_ended_worker_held_is_remembered_with_its_progress() -> None:
     assert decision.deadlines[0].work_seconds == pytest.approx(6 * 3600, rel=0.05)
 
 
-def test_a_job_whose_worker_has_fallen_silent_keeps_its_deadline() -> None:
+def test_a_job_whose_worker_fell_silent_keeps_its_deadline() -> None:
     world = a_world()
     world.send()
     world.tick()
@@ -300,7 +300,7 @@ def test_a_job_whose_worker_has_fallen_silent_keeps_its_deadline() -> None:
     assert record.due_at == sent_at + 10.0 * HOUR
 
 
-def test_a_job_past_its_deadline_is_told_to_people_and_a_tight_one_is_too() -> None:
+def test_people_hear_of_jobs_past_or_near_their_deadline() -> None:
     world = a_world(hours=5.0)
     world.send()
     world.tick()
@@ -321,7 +321,7 @@ def test_a_job_past_its_deadline_is_told_to_people_and_a_tight_one_is_too() -> N
     assert any("deadline-missed" in subject for subject, _ in world.topic.said)
 
 
-def test_nobody_is_told_that_work_waits_while_it_waits_on_purpose() -> None:
+def test_nobody_hears_of_work_that_waits_on_purpose() -> None:
     world = without_spot(a_world(hours=20.0))
     world.send()
     world.tick()

@@ -32,7 +32,7 @@ def test_a_decision_is_stored_when_it_changes_and_only_then() -> None:
 
 
 @pytest.mark.parametrize("error", [Unreachable("no answer"), NotFound("no bucket")])
-def test_a_decision_that_could_not_be_stored_is_stored_by_the_next_tick(error: Exception) -> None:
+def test_a_decision_that_was_not_stored_is_stored_next_tick(error: Exception) -> None:
     world = ControlWorld()
     world.interfere = failing(error, "put", times=1)
     world.tick()

@@ -45,7 +45,7 @@ def test_no_edit_that_is_taken_keeps_the_tick_from_its_work(key: str) -> None:
             world.run(14)
 
 
-def test_an_invalid_edit_leaves_the_last_good_one_in_force_and_is_said() -> None:
+def test_an_invalid_edit_keeps_the_last_good_one_and_is_said() -> None:
     world = with_policy(max_workers=1, drain_within=minutes(10))
     edit_policy(WORKLOAD, {"max_workers": 2}, settings=world.settings, table=world.table)
     world.tick()

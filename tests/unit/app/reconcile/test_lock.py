@@ -38,7 +38,7 @@ def test_a_second_reconcile_at_the_same_time_leaves_at_once() -> None:
     assert world.metrics.values("LockBusy") == [1]
 
 
-def test_a_reconcile_that_outlived_its_lock_launches_nothing_more() -> None:
+def test_a_reconcile_that_outlived_its_lock_launches_no_more() -> None:
     world = ControlWorld()
     world.send()
     taken: list[Decision] = []
@@ -76,7 +76,7 @@ def unanswered(call: PortCall, proceed: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("lose", [twice, unanswered])
-def test_who_has_taken_the_lock_knows_it_though_the_answer_was_lost(lose: Interceptor) -> None:
+def test_knows_that_it_has_the_lock_though_the_answer_was_lost(lose: Interceptor) -> None:
     world = ControlWorld()
     world.send()
     world.interfere = at_the_lock(lose)
@@ -87,7 +87,7 @@ def test_who_has_taken_the_lock_knows_it_though_the_answer_was_lost(lose: Interc
     assert world.tick(timedelta(seconds=1)).outcome is not Outcome.LOCKED
 
 
-def test_a_lock_of_which_nobody_can_tell_whether_it_was_taken_is_given_back() -> None:
+def test_a_lock_that_may_have_been_taken_is_given_back() -> None:
     world = ControlWorld()
     world.send()
     lost = at_the_lock(unanswered)
@@ -145,7 +145,7 @@ def at_the_lock(lose: Interceptor) -> Interceptor:
     return interfere
 
 
-def test_an_unknown_workload_is_an_error_and_leaves_the_lock_free() -> None:
+def test_an_unknown_workload_is_an_error_and_frees_the_lock() -> None:
     world = ControlWorld()
 
     with pytest.raises(NotFound):
@@ -154,7 +154,7 @@ def test_an_unknown_workload_is_an_error_and_leaves_the_lock_free() -> None:
         reconcile("nobody", world.ports, holder="h")
 
 
-def test_a_tick_that_cannot_read_the_queue_frees_the_lock_for_the_next() -> None:
+def test_a_tick_that_cannot_read_the_queue_frees_the_lock() -> None:
     world = ControlWorld()
     world.send()
     world.interfere = failing(Unreachable("no answer"), "backlog", times=1)
@@ -176,7 +176,7 @@ class BrokenMetrics:
             raise ZeroDivisionError
 
 
-def test_a_fault_after_the_lock_was_given_back_takes_it_from_nobody() -> None:
+def test_a_fault_after_the_lock_is_back_takes_it_from_nobody() -> None:
     world = ControlWorld()
     world.send()
     ledger = Ledger(world.table, WORKLOAD)

@@ -59,7 +59,7 @@ def test_an_idle_tick_still_sends_what_is_wrong() -> None:
     }
 
 
-def test_the_age_of_the_spot_prices_that_a_launch_goes_by_is_told() -> None:
+def test_tells_the_age_of_the_spot_prices_behind_a_launch() -> None:
     world = with_policy(max_price_per_hour=0.01)
     world.send()
     world.tick()
@@ -95,7 +95,7 @@ def test_a_refused_launch_is_counted_by_the_pool_that_refused() -> None:
     assert refusals[str(pool)] >= 1
 
 
-def test_a_month_that_cannot_be_read_for_its_metrics_keeps_a_tick_from_nothing() -> None:
+def test_an_unreadable_month_for_metrics_stops_no_tick() -> None:
     world = with_policy(idle_timeout=600 * MINUTE)
     worker = world.launched()
     world.finish(world.claim(worker.instance_id))

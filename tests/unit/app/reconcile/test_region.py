@@ -28,7 +28,7 @@ from tests.failure import only_in, refuse
 from tests.unit.app.reconcile.abroad import CHEAP_AWAY, DEAR_AWAY, MINUTE, a_world
 
 
-def test_launches_where_an_item_is_cheapest_and_says_where_home_is() -> None:
+def test_launches_where_an_item_is_cheapest_and_names_home() -> None:
     world = a_world()
     requests: list[LaunchRequest] = []
 
@@ -76,7 +76,7 @@ def test_large_items_stay_at_home_once_they_were_seen() -> None:
     assert transfer[AWAY] == pytest.approx(5 / 101 * 0.02, rel=0.01)
 
 
-def test_the_policy_may_leave_a_region_out_while_the_system_runs() -> None:
+def test_the_policy_may_drop_a_region_while_the_system_runs() -> None:
     world = a_world(regions=frozenset({REGION}))
     world.send()
 
@@ -116,7 +116,7 @@ def test_a_region_that_refuses_closes_itself_alone(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [Unreachable("no answer"), Throttled("slow down")])
-def test_a_region_whose_prices_cannot_be_read_closes_itself_alone(error: Exception) -> None:
+def test_a_region_with_unreadable_prices_closes_itself_alone(error: Exception) -> None:
     world = a_world()
 
     def fail(call: PortCall, proceed: Callable[[], Any]) -> Any:
@@ -130,7 +130,7 @@ def test_a_region_whose_prices_cannot_be_read_closes_itself_alone(error: Excepti
     assert pools(world.tick()) == [f"g4dn.xlarge/{ZONES[0]}/spot"]
 
 
-def test_an_image_that_fails_in_one_region_stops_that_region_alone() -> None:
+def test_an_image_that_fails_in_one_region_stops_it_alone() -> None:
     world = a_world(max_workers=1, scale_up_timeout=MINUTE, unavailable_for=timedelta(0))
     world.send()
     for _ in range(12):
@@ -157,7 +157,7 @@ def test_a_full_quota_of_one_region_says_nothing_of_the_other() -> None:
     assert pools(decision) == [f"g4dn.xlarge/{ZONES[0]}/spot"]
 
 
-def test_an_outpost_that_cannot_be_read_is_said_and_the_others_go_on() -> None:
+def test_an_unreadable_outpost_is_said_and_the_others_go_on() -> None:
     world = a_world()
     settings = world.workload_settings()
     world.settings.deploy(
@@ -175,7 +175,7 @@ def test_an_outpost_that_cannot_be_read_is_said_and_the_others_go_on() -> None:
     assert f"{AWAY} is left out: nothing is deployed there" in decision.notes
 
 
-def test_the_catalogue_reads_what_leaving_a_region_costs_once_there_are_two() -> None:
+def test_the_catalogue_reads_egress_prices_for_two_regions() -> None:
     world = a_world(CHEAP_AWAY)
     world.market.set_transfer_price(AWAY, REGION, 0.09)
 

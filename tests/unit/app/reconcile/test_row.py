@@ -27,7 +27,7 @@ def test_a_row_that_cannot_be_read_is_skipped_and_counted() -> None:
     assert worker.instance_id in world.view().workers
 
 
-def test_a_day_of_spend_that_nobody_can_add_to_stops_neither_launches_nor_charges() -> None:
+def test_an_unwritable_spend_day_stops_no_launch_or_charge() -> None:
     world = ControlWorld(budget=100.0)
     busy = world.launched()
     world.claim(busy.instance_id)
@@ -49,7 +49,7 @@ def test_a_day_of_spend_that_nobody_can_add_to_stops_neither_launches_nor_charge
     assert world.tick(minutes(1)).outcome is not Outcome.LOCKED
 
 
-def test_a_month_that_nobody_can_add_to_lets_nothing_be_launched_and_the_rest_go_on() -> None:
+def test_an_unwritable_month_stops_launches_and_nothing_else() -> None:
     world = ControlWorld(budget=100.0)
     busy = world.launched()
     world.claim(busy.instance_id)
@@ -65,7 +65,7 @@ def test_a_month_that_nobody_can_add_to_lets_nothing_be_launched_and_the_rest_go
     assert world.metric("BadRows") == 1
 
 
-def test_rows_of_a_later_version_keep_the_fields_that_are_not_known_here() -> None:
+def test_rows_of_a_later_version_keep_their_unknown_fields() -> None:
     world = ControlWorld()
     worker = world.launched()
     sort = rows.worker_sort(worker.instance_id)
@@ -76,7 +76,7 @@ def test_rows_of_a_later_version_keep_the_fields_that_are_not_known_here() -> No
     assert (world.row(sort) or {})["battery"] == "full"
 
 
-def test_rows_in_the_way_of_other_transactions_delay_a_write_and_lose_nothing() -> None:
+def test_rows_in_other_transactions_delay_a_write_only() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)

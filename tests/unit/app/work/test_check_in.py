@@ -47,7 +47,7 @@ def test_a_second_check_in_keeps_the_time_of_the_first() -> None:
 
 
 @pytest.mark.parametrize("ask", [Presence.await_row, Presence.check_in])
-def test_an_instance_without_a_row_waits_for_it_and_then_gives_up(
+def test_an_instance_without_a_row_waits_then_gives_up(
     ask: Callable[..., object],
 ) -> None:
     world = WorkWorld()
@@ -82,7 +82,7 @@ def test_who_is_condemned_is_told_why_at_its_check_in() -> None:
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_who_is_given_up_while_it_checks_in_does_not_come_to_life_again(is_gone: bool) -> None:
+def test_a_worker_given_up_during_its_check_in_stays_ended(is_gone: bool) -> None:
     world = WorkWorld()
     world.launch()
 
@@ -113,7 +113,7 @@ def test_who_never_finds_the_row_as_it_was_read_gives_up() -> None:
     assert world.calls["table.write"] == 5
 
 
-def test_a_check_in_that_another_write_forestalls_is_made_over_the_new_row() -> None:
+def test_a_check_in_behind_another_write_is_made_over_it() -> None:
     world = WorkWorld()
     world.launch()
     world.just_before("write", lambda _: world.change_worker("i-1", version=7))
@@ -121,7 +121,7 @@ def test_a_check_in_that_another_write_forestalls_is_made_over_the_new_row() -> 
     assert unknown(world).check_in(patience=timedelta(0)).version == 8
 
 
-def test_a_process_that_comes_back_lets_the_jobs_of_the_one_before_go_at_once() -> None:
+def test_a_new_process_frees_the_jobs_of_the_one_before() -> None:
     world = WorkWorld()
     lease = world.hold(JOB).lease
     assert world.lease() is not None
@@ -137,7 +137,7 @@ def test_a_process_that_comes_back_lets_the_jobs_of_the_one_before_go_at_once() 
     assert decode(Due, row) == lease.put_down(0, world.clock.now())
 
 
-def test_a_job_whose_lease_had_lapsed_is_remembered_as_put_down_when_it_did() -> None:
+def test_a_lapsed_lease_is_remembered_from_when_it_lapsed() -> None:
     world = WorkWorld()
     lease = world.hold(JOB).lease
     world.clock.advance(60 * MINUTE)
@@ -163,7 +163,7 @@ def test_a_lease_that_is_another_by_now_is_not_let_go() -> None:
 
 
 @pytest.mark.parametrize("trouble", ["stale", "damaged"])
-def test_one_old_lease_that_cannot_be_let_go_of_keeps_no_other_and_no_worker(trouble: str) -> None:
+def test_an_old_lease_that_stays_blocks_no_other_and_no_worker(trouble: str) -> None:
     world = WorkWorld()
     first = world.hold(JOB)
     world.hold({**JOB, "job_id": "k"}, a_seat("i-1", 1))

@@ -35,7 +35,7 @@ def test_gives_a_new_job_to_the_first_who_claims_it() -> None:
     assert backlog == {"claims": 1}
 
 
-def test_lets_only_one_of_two_have_a_job_whose_message_came_twice() -> None:
+def test_one_of_two_has_a_job_whose_message_came_twice() -> None:
     world = WorkWorld()
     first = world.hold(JOB)
     world.send(JOB)
@@ -45,7 +45,7 @@ def test_lets_only_one_of_two_have_a_job_whose_message_came_twice() -> None:
     assert world.manifest("j").owner == first.manifest.owner
 
 
-def test_leaves_the_newer_receipt_handle_with_the_owner_of_a_job() -> None:
+def test_leaves_the_newer_receipt_handle_with_a_job_s_owner() -> None:
     world = WorkWorld(policy=replace(WorkWorld().policy, lease_duration=timedelta(minutes=5)))
     held = world.hold(JOB)
     world.queue.extend(held.message.receipt_handle, timedelta(0))
@@ -71,7 +71,7 @@ def test_leaves_no_handle_in_a_row_that_was_cleared_meanwhile() -> None:
     assert world.table.get(a_seat().lease_key) is None
 
 
-def test_a_lease_of_a_job_whose_items_nobody_has_counted_says_none_of_them() -> None:
+def test_a_lease_tells_no_item_count_before_it_is_known() -> None:
     world = WorkWorld()
     world.send({"job_id": "j", "prefix_uri": f"{BUCKET}images/"})
 
@@ -104,7 +104,7 @@ def test_takes_over_a_job_whose_lease_has_run_out() -> None:
     assert taken.manifest.epoch_first == 2
 
 
-def test_clears_the_lapsed_lease_of_the_job_and_none_that_its_slot_has_taken_since() -> None:
+def test_clears_a_job_s_lapsed_lease_and_no_newer_one() -> None:
     world = WorkWorld()
     lapsed = world.hold(JOB).lease
     world.presence("i-2")
@@ -145,7 +145,7 @@ def test_leaves_the_lease_of_what_the_last_owner_works_on_now() -> None:
     assert world.lease() == now
 
 
-def test_takes_a_job_over_though_the_lapsed_lease_cannot_be_cleared() -> None:
+def test_takes_a_job_over_though_its_old_lease_stays() -> None:
     def fail(call: PortCall) -> None:
         if call.method == "write" and call.args[0].delete:
             raise Unreachable("no answer")
@@ -160,7 +160,7 @@ def test_takes_a_job_over_though_the_lapsed_lease_cannot_be_cleared() -> None:
     assert world.lease() == lapsed
 
 
-def test_gives_a_job_back_when_its_worker_is_condemned_meanwhile() -> None:
+def test_gives_a_job_back_when_its_worker_is_condemned() -> None:
     world = WorkWorld()
     world.presence()
     world.change_worker("i-1", state=WorkerState.CONDEMNED)
@@ -199,7 +199,7 @@ def test_a_broken_lease_row_does_not_block_its_job() -> None:
     assert isinstance(world.claim_message(message, a_seat("i-2")), Held)
 
 
-def test_a_ledger_that_refuses_the_lease_counts_nothing_against_the_job() -> None:
+def test_a_refused_lease_counts_nothing_against_the_job() -> None:
     def fail(call: PortCall) -> None:
         if call.method == "transact":
             raise Unreachable("no answer")
@@ -220,7 +220,7 @@ def test_a_ledger_that_refuses_the_lease_counts_nothing_against_the_job() -> Non
     assert (held.manifest.losses, held.manifest.failures) == (0, ())
 
 
-def test_an_instance_whose_row_has_ended_takes_nothing_and_says_nothing() -> None:
+def test_an_instance_whose_row_has_ended_takes_nothing() -> None:
     world = WorkWorld()
     world.send(JOB)
     presence = world.presence()

@@ -34,7 +34,7 @@ def test_lists_a_part_with_its_range_size_and_digest() -> None:
     assert [r.index for r in world.records("j")] == [0, 1, 2]
 
 
-def test_what_two_portions_hold_is_in_one_in_order_with_the_state_of_the_later() -> None:
+def test_two_portions_join_in_order_with_the_later_state() -> None:
     held = WorkWorld().hold(JOB)
     both = replace(a_portion(held, 2), bytes_in=3, bytes_out=5, state=())
     later = (LocalFile(path="model", local=Path("model")),)
@@ -99,7 +99,7 @@ def test_commits_the_files_of_an_item_before_its_part(tmp_path: Path) -> None:
     assert output.bytes == 3
 
 
-def test_commits_the_users_state_before_the_manifest_that_lists_it(tmp_path: Path) -> None:
+def test_commits_the_user_s_state_before_its_manifest(tmp_path: Path) -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     local = tmp_path / "model.bin"
@@ -143,7 +143,7 @@ def test_gives_up_on_a_write_that_conflicts_for_ever() -> None:
 
 @pytest.mark.parametrize("method", ["put", "put_file"])
 @pytest.mark.parametrize("what", ["part", "outputs", "state"])
-def test_a_commit_outlasts_some_seconds_in_which_s3_gives_no_answer(
+def test_a_commit_outlasts_seconds_without_answers_from_s3(
     tmp_path: Path, method: str, what: str
 ) -> None:
     world = WorkWorld()
@@ -184,7 +184,7 @@ def test_refuses_a_portion_that_leaves_items_out() -> None:
         commit(held, gap, seat=a_seat(), ports=world.ports)
 
 
-def test_deletes_the_message_through_the_handle_that_was_left_in_the_row() -> None:
+def test_deletes_the_message_by_the_handle_left_in_the_row() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     world.queue.extend(held.message.receipt_handle, timedelta(0))
@@ -194,7 +194,7 @@ def test_deletes_the_message_through_the_handle_that_was_left_in_the_row() -> No
     assert world.queue.bodies() == []
 
 
-def test_a_stale_handle_deletes_nothing_of_the_job_that_has_the_row_by_now() -> None:
+def test_a_stale_handle_deletes_nothing_of_the_row_s_new_job() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     other = world.hold({"job_id": "k", "items": items(2)}, a_seat("i-2"))
@@ -207,7 +207,7 @@ def test_a_stale_handle_deletes_nothing_of_the_job_that_has_the_row_by_now() -> 
     assert len(world.queue.bodies()) == 2
 
 
-def test_a_damaged_lease_row_does_not_keep_a_completed_job_from_its_end() -> None:
+def test_a_damaged_lease_row_keeps_no_completed_job_alive() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     world.queue.extend(held.message.receipt_handle, timedelta(0))

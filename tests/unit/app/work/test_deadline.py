@@ -60,7 +60,7 @@ def remember(world: WorkWorld) -> Due:
 
 
 @pytest.mark.parametrize("within", [None, DAY])
-def test_what_is_put_down_is_remembered_with_or_without_a_deadline(
+def test_a_released_job_is_remembered_with_or_without_deadline(
     within: timedelta | None,
 ) -> None:
     world = a_world(within)
@@ -83,7 +83,7 @@ def test_what_is_put_down_is_remembered_with_or_without_a_deadline(
 
 
 @pytest.mark.parametrize("within", [None, DAY])
-def test_who_claims_it_again_takes_it_out_of_the_memory_and_begins_where_it_was(
+def test_a_new_claim_forgets_the_requeued_job_and_resumes_it(
     within: timedelta | None,
 ) -> None:
     world = a_world(within)
@@ -141,7 +141,7 @@ def test_a_copy_of_its_message_does_not_give_a_job_more_time() -> None:
     (None, False),
     (replace(PARENT, schema=3), False),
 ])  # fmt: skip
-def test_a_part_of_a_split_job_has_the_time_of_the_whole_as_far_as_that_is_known(
+def test_a_part_of_a_split_job_has_the_time_of_the_whole(
     parent: Manifest | None, is_parents: bool
 ) -> None:
     world = a_world()
@@ -154,7 +154,7 @@ def test_a_part_of_a_split_job_has_the_time_of_the_whole_as_far_as_that_is_known
 
 
 @pytest.mark.parametrize(("claimed_with", "told", "known"), [(0, 0, 0), (0, 9, 9), (4, 9, 4)])
-def test_a_heartbeat_tells_how_many_items_there_are_where_the_claim_did_not_know(
+def test_a_heartbeat_tells_the_item_count_a_claim_did_not_know(
     claimed_with: int, told: int, known: int
 ) -> None:
     world = a_world()
@@ -170,7 +170,7 @@ def test_a_heartbeat_tells_how_many_items_there_are_where_the_claim_did_not_know
     assert extended.items == known
 
 
-def test_a_claim_does_not_know_how_many_items_an_input_holds_that_is_read_after_it() -> None:
+def test_a_claim_does_not_know_items_that_are_read_after_it() -> None:
     world = a_world()
     world.sources["s3://inputs/list.jsonl"] = b'"a"\n"b"\n"c"\n'
 
@@ -189,7 +189,7 @@ def test_what_an_instance_held_that_is_gone_is_remembered() -> None:
     assert due(world) == lease.put_down(3, now)
 
 
-def test_a_job_that_another_took_up_and_finished_is_not_remembered_for_its_first_owner() -> None:
+def test_a_job_finished_by_another_is_forgotten_for_its_first() -> None:
     world = a_world()
     silent = world.hold(JOB).lease
     world.clock.advance(world.policy.lease_duration + MINUTE)
@@ -204,7 +204,7 @@ def test_a_job_that_another_took_up_and_finished_is_not_remembered_for_its_first
 
 
 @pytest.mark.parametrize("end", ["completed", "given up by its owner", "lost once too often"])
-def test_a_job_that_was_over_when_another_received_it_is_not_remembered(end: str) -> None:
+def test_a_job_over_when_received_again_is_not_remembered(end: str) -> None:
     world = a_world()
     held = world.hold(JOB)
     silent = held.lease
@@ -223,7 +223,7 @@ def test_a_job_that_was_over_when_another_received_it_is_not_remembered(end: str
     assert due(world) is None
 
 
-def test_the_lease_of_who_has_just_completed_its_job_is_its_own_to_clear() -> None:
+def test_a_completed_job_s_owner_clears_its_own_lease() -> None:
     world = a_world()
     held = world.hold(JOB)
     held = commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
@@ -236,7 +236,7 @@ def test_the_lease_of_who_has_just_completed_its_job_is_its_own_to_clear() -> No
     assert world.lease() is None
 
 
-def test_a_job_that_is_cancelled_while_it_waits_is_remembered_no_more() -> None:
+def test_a_job_cancelled_while_it_waits_is_forgotten() -> None:
     world = a_world()
     put_down(world, world.hold(JOB), 2)
     assert due(world) is not None
@@ -254,7 +254,7 @@ def test_a_job_that_is_cancelled_while_it_waits_is_remembered_no_more() -> None:
         (JobState.FAILED, Outcome.DEAD_LETTERED),
     ],
 )
-def test_a_job_that_is_over_is_forgotten_where_its_message_comes_again(
+def test_a_finished_job_is_forgotten_when_its_message_returns(
     state: JobState, outcome: Outcome
 ) -> None:
     world = a_world()
@@ -299,7 +299,7 @@ def test_a_job_that_is_put_back_stays_remembered() -> None:
     assert due(world) == known
 
 
-def test_who_has_lost_the_row_of_its_lease_leaves_nothing_to_remember() -> None:
+def test_a_worker_without_its_lease_row_leaves_nothing_behind() -> None:
     world = a_world()
     held = world.hold(JOB)
     others = replace(held.lease, job_id="k")

@@ -54,7 +54,7 @@ def test_the_manifest_of_another_job_is_taken_for_damage() -> None:
     assert (fence.manifest.job_id, fence.manifest.epoch, fence.epoch_floor) == ("j", 4, 5)
 
 
-def test_a_job_of_which_no_manifest_can_be_read_begins_as_one_that_nobody_has_had() -> None:
+def test_a_job_without_a_readable_manifest_begins_anew() -> None:
     world = WorkWorld()
     world.objects.put(KEY, b"{")
 
@@ -90,7 +90,7 @@ def test_older_versions_go_on_behind_one_that_cannot_be_read() -> None:
     assert epochs(world) == [4, 2, 1]
 
 
-def test_whoever_comes_second_is_told_that_somebody_else_has_written() -> None:
+def test_the_second_writer_is_told_that_another_has_written() -> None:
     world = WorkWorld()
     manifest = world.put_manifest()
 
@@ -99,7 +99,7 @@ def test_whoever_comes_second_is_told_that_somebody_else_has_written() -> None:
 
 
 @pytest.mark.parametrize("conflicts", range(8))
-def test_each_of_eight_tries_writes_over_the_manifest_that_was_read(conflicts: int) -> None:
+def test_each_of_eight_tries_writes_over_the_manifest_read(conflicts: int) -> None:
     world = WorkWorld()
     manifest = world.put_manifest(epoch=3)
     etag = world.objects.get(KEY).etag
@@ -112,7 +112,7 @@ def test_each_of_eight_tries_writes_over_the_manifest_that_was_read(conflicts: i
     assert fence.epoch_floor == 3
 
 
-def test_a_write_that_conflicts_for_ever_says_what_the_store_said() -> None:
+def test_an_endless_write_conflict_says_what_the_store_said() -> None:
     world = WorkWorld()
     world.objects.conflict_next(KEY, times=100)
 

@@ -12,7 +12,7 @@ MEND = "declare its prefix under the workload's inputs, deploy, then redrive the
 NO_JSON = "Expecting value: line 1 column 1 (char 0)"
 
 
-def test_the_items_of_a_prefix_do_not_move_when_objects_come_later() -> None:
+def test_items_of_a_prefix_do_not_move_when_objects_come_later() -> None:
     world = a_world()
     job = JobMessage(job_id="j", prefix_uri="s3://inputs/images/")
     first = settle_items(job, world.ports)
@@ -28,7 +28,7 @@ def test_who_has_stored_a_list_does_not_read_it_again() -> None:
     assert world.calls == {"objects.get": 1, "objects.put": 1}, "a look whether it is there"
 
 
-def test_who_lists_a_prefix_beside_another_takes_the_list_that_was_stored_first() -> None:
+def test_two_listers_of_a_prefix_take_the_first_stored_list() -> None:
     world = a_world()
     world.just_before("put", lambda _: world.objects.put(items_key("p"), b'"theirs"\n'))
     job = JobMessage(job_id="p", prefix_uri="s3://inputs/images/")
@@ -47,7 +47,7 @@ def test_a_write_that_meets_another_under_way_is_made_again() -> None:
     assert len(world.objects.versions(items_key("p"))) == 1
 
 
-def test_a_list_that_others_write_all_the_time_is_an_outage_and_no_fault_of_the_job() -> None:
+def test_a_list_always_written_by_others_is_an_outage() -> None:
     world = a_world()
     world.before = conflict(items_key("p"), times=1000)
 
@@ -107,7 +107,7 @@ def test_says_in_one_sentence_what_is_wrong_with_a_list(job: JobMessage, says: s
     assert str(caught.value) == says
 
 
-def test_a_prefix_that_no_worker_could_hold_in_memory_is_refused() -> None:
+def test_a_prefix_too_large_for_any_worker_is_refused() -> None:
     world = a_world()
     job = JobMessage(job_id="j", prefix_uri="s3://inputs/images/")
     size = 10 * len("s3://inputs/images/10.png")
@@ -121,7 +121,7 @@ def test_a_prefix_that_no_worker_could_hold_in_memory_is_refused() -> None:
     assert len(settle_items(job, world.ports, at_most_bytes=size)) == 10
 
 
-def test_a_list_that_another_stored_first_and_that_is_damaged_is_named() -> None:
+def test_a_damaged_list_that_another_stored_first_is_named() -> None:
     world = a_world()
     world.just_before("put", lambda _: world.objects.put(items_key("p"), b"{"))
 

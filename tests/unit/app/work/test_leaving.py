@@ -16,7 +16,7 @@ MINUTE = timedelta(minutes=1)
 JOB = {"job_id": "j", "items": items(4)}
 
 
-def test_an_idle_worker_drains_with_its_reason_and_a_busy_one_does_not() -> None:
+def test_an_idle_worker_drains_with_its_reason_a_busy_one_stays() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     presence = world.presence()
@@ -31,7 +31,7 @@ def test_an_idle_worker_drains_with_its_reason_and_a_busy_one_does_not() -> None
     assert worker.version == before.version + 1
 
 
-def test_who_does_not_ask_for_it_drains_a_worker_that_is_kept_warm() -> None:
+def test_a_default_caller_drains_a_warm_worker_too() -> None:
     world = WorkWorld()
     presence = world.presence()
     world.change_worker("i-1", warm_until=world.clock.now() + MINUTE)
@@ -71,7 +71,7 @@ def test_an_unfit_machine_says_why_and_takes_no_job() -> None:
     (Presence.record_notice, "interrupted_at"),
     (Presence.record_rebalance, "rebalance_at"),
 ])  # fmt: skip
-def test_the_first_word_of_ec2_stands_and_makes_no_row_where_there_is_none(
+def test_the_first_word_of_ec2_stands_and_makes_no_row(
     record: Callable[[Presence, datetime], None], field: str
 ) -> None:
     world = WorkWorld()
@@ -86,7 +86,7 @@ def test_the_first_word_of_ec2_stands_and_makes_no_row_where_there_is_none(
     assert getattr(world.worker(), field) == first
 
 
-def test_a_lease_ends_with_its_instance_in_the_row_and_for_its_holder() -> None:
+def test_a_lease_ends_with_its_instance_in_row_and_holder() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     end = world.clock.now() + MINUTE
@@ -96,7 +96,7 @@ def test_a_lease_ends_with_its_instance_in_the_row_and_for_its_holder() -> None:
     assert bounded == replace(held.lease, deadline=end, not_after=end) == world.lease()
 
 
-def test_a_lease_that_ends_sooner_than_its_instance_stays_as_it_is() -> None:
+def test_a_lease_that_ends_before_its_instance_stays() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     end = held.lease.deadline + MINUTE

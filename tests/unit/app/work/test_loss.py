@@ -24,7 +24,7 @@ def settle(world: WorkWorld, held: Held) -> Held:
     )
 
 
-def test_knows_how_far_a_lease_was_that_the_control_plane_has_freed() -> None:
+def test_knows_how_far_a_lease_freed_by_the_control_plane_was() -> None:
     world = WorkWorld()
     held = world.hold({"items": items(9)})
     lease = replace(held.lease, items_done=6)
@@ -38,7 +38,7 @@ def test_knows_how_far_a_lease_was_that_the_control_plane_has_freed() -> None:
     assert (taken.manifest.next_item, taken.lease.items_done) == (0, 6)
 
 
-def test_a_lease_that_was_freed_in_another_epoch_says_nothing_of_this_one() -> None:
+def test_a_lease_freed_in_another_epoch_says_nothing_of_this() -> None:
     world = WorkWorld()
     held = world.hold({"items": items(9)})
     ledger = Ledger(world.table, WORKLOAD)
@@ -52,7 +52,7 @@ def test_a_lease_that_was_freed_in_another_epoch_says_nothing_of_this_one() -> N
     assert world.hold(seat=a_seat("i-2")).lease.items_done == 0
 
 
-def test_a_lease_that_was_freed_says_nothing_of_a_job_that_was_released_in_order() -> None:
+def test_a_freed_lease_says_nothing_of_a_properly_released_job() -> None:
     world = WorkWorld()
     held = world.hold({"job_id": "j", "items": items(9)})
     ledger = Ledger(world.table, WORKLOAD)
@@ -64,7 +64,7 @@ def test_a_lease_that_was_freed_says_nothing_of_a_job_that_was_released_in_order
     assert world.hold(seat=a_seat("i-2")).lease.items_done == 0
 
 
-def test_a_worker_that_the_ledger_has_forgotten_was_lost_and_not_interrupted() -> None:
+def test_a_worker_the_ledger_forgot_is_lost_not_interrupted() -> None:
     world = WorkWorld()
     world.put_manifest(owner="i-9/0")
     world.send(JOB)
@@ -74,7 +74,7 @@ def test_a_worker_that_the_ledger_has_forgotten_was_lost_and_not_interrupted() -
     assert (manifest.losses, manifest.interruptions) == (1, 0)
 
 
-def test_counts_a_loss_only_without_release_interruption_or_progress() -> None:
+def test_counts_a_loss_without_release_interruption_or_progress() -> None:
     world = WorkWorld()
     world.hold(JOB)
     world.clock.advance(timedelta(minutes=6))
@@ -93,7 +93,7 @@ def test_does_not_count_a_loss_after_progress() -> None:
     assert world.hold(seat=a_seat("i-2")).manifest.failures == ()
 
 
-def test_counts_an_interruption_that_the_ledger_knows_instead_of_a_loss() -> None:
+def test_counts_an_interruption_in_the_ledger_and_no_loss() -> None:
     world = WorkWorld()
     world.hold(JOB)
     world.change_worker("i-1", interrupted_at=world.clock.now())
@@ -110,7 +110,7 @@ def test_does_not_count_an_orderly_release() -> None:
     assert (manifest.epoch, manifest.losses, manifest.interruptions) == (2, 0, 0)
 
 
-def test_moves_a_job_lost_on_two_instances_three_times_to_the_dead_letters() -> None:
+def test_dead_letters_a_job_lost_three_times_on_two_instances() -> None:
     world = WorkWorld()
     world.send(JOB)
     for instance in ("i-1", "i-2", "i-1"):
@@ -156,7 +156,7 @@ def test_another_worker_may_try_a_failed_job_at_once() -> None:
     assert isinstance(world.claim(a_seat("i-2")), Held)
 
 
-def test_a_job_left_to_others_touches_nothing_of_what_its_last_owner_holds_by_now() -> None:
+def test_a_job_left_to_others_touches_no_later_lease() -> None:
     world = WorkWorld()
     other = world.hold({"job_id": "k", "items": items(2)})
     failure = Failure(

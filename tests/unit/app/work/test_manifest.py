@@ -36,7 +36,7 @@ def test_keeps_what_a_later_minor_version_wrote_into_a_manifest() -> None:
     assert world.manifest("j").extra == {"colour": "blue"}
 
 
-def test_keeps_the_number_of_items_that_the_first_claimer_has_counted() -> None:
+def test_keeps_the_item_count_of_the_first_claimer() -> None:
     world = WorkWorld(sources={f"{BUCKET}images/{n}": b"" for n in range(5)})
     held = world.hold({"job_id": "j", "prefix_uri": f"{BUCKET}images/"})
     commit(held, a_portion(held, 2), seat=a_seat(), ports=world.ports)
@@ -49,7 +49,7 @@ def test_keeps_the_number_of_items_that_the_first_claimer_has_counted() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 20, 200])
-def test_falls_back_to_the_previous_manifest_without_the_epoch_going_back(cut: int) -> None:
+def test_falls_back_to_the_previous_manifest_at_a_higher_epoch(cut: int) -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     held = commit(held, a_portion(held, 2), seat=a_seat(), ports=world.ports)
@@ -62,7 +62,7 @@ def test_falls_back_to_the_previous_manifest_without_the_epoch_going_back(cut: i
     assert taken.manifest.epoch == 3
 
 
-def test_starts_over_above_every_epoch_when_no_manifest_can_be_read() -> None:
+def test_without_a_readable_manifest_it_starts_above_all_epochs() -> None:
     world = WorkWorld()
     world.objects.put("jobs/j/parts/00000007-00000000-00000001.jsonl", b"")
     world.objects.put(manifest_key("j"), b"{")
@@ -85,7 +85,7 @@ def test_drops_results_of_other_code_rather_than_mix_them() -> None:
     assert taken.manifest.code_digest == "new"
 
 
-def test_other_code_begins_anew_without_the_users_state_of_the_first() -> None:
+def test_other_code_begins_anew_without_the_first_one_s_state() -> None:
     world = WorkWorld()
     state = (StateFile(path="a", key="jobs/j/state/1/a", bytes=1, sha256="0" * 64),)
     before = world.put_manifest(
@@ -105,7 +105,7 @@ def test_other_code_begins_anew_without_the_users_state_of_the_first() -> None:
     ("", "v2", True),
     ("v1", "", True),
 ])  # fmt: skip
-def test_code_that_is_not_known_on_either_side_is_taken_for_the_same(
+def test_unknown_code_on_either_side_counts_as_the_same(
     known: str, ours: str, goes_on: bool
 ) -> None:
     world = WorkWorld()

@@ -60,7 +60,7 @@ def test_deletes_the_message_of_a_job_that_is_over(state: JobState) -> None:
     assert world.queue.bodies() == []
 
 
-def test_repeats_the_move_of_a_failed_job_whose_message_comes_again() -> None:
+def test_repeats_the_dead_letter_of_a_failed_job_seen_again() -> None:
     world = WorkWorld()
     world.put_manifest(state=JobState.FAILED, reason="it was bad")
     world.send(JOB)
@@ -101,7 +101,7 @@ def test_buries_a_malformed_message_with_the_reason_and_its_id(body: str, says: 
     assert world.queue.bodies() == []
 
 
-def test_buries_a_malformed_message_of_one_mebibyte_with_its_body_in_the_bucket() -> None:
+def test_dead_letters_a_malformed_mebibyte_through_the_bucket() -> None:
     world = WorkWorld()
     body = "x" * 1_048_576
     world.send(body)
@@ -122,7 +122,7 @@ def test_puts_a_newer_message_back_untouched() -> None:
     assert world.dead_letters.bodies() == []
 
 
-def test_gives_a_message_without_an_id_the_same_one_at_every_receive() -> None:
+def test_a_message_without_an_id_gets_the_same_at_each_receive() -> None:
     world = WorkWorld()
     held = world.hold({"items": items(1)})
     assert held.job_id == derived_id("queue-1")
@@ -130,7 +130,7 @@ def test_gives_a_message_without_an_id_the_same_one_at_every_receive() -> None:
     assert world.hold(seat=a_seat("i-2")).job_id == held.job_id
 
 
-def test_sends_a_message_older_than_a_week_anew_under_the_same_job() -> None:
+def test_resends_a_message_older_than_a_week_as_the_same_job() -> None:
     world = WorkWorld()
     world.send({"items": items(1)})
     world.clock.advance(timedelta(days=7))
@@ -142,7 +142,7 @@ def test_sends_a_message_older_than_a_week_anew_under_the_same_job() -> None:
     assert isinstance(world.claim(), Held)
 
 
-def test_a_crash_between_the_copy_and_the_deletion_leaves_one_job() -> None:
+def test_a_crash_between_copy_and_deletion_leaves_one_job() -> None:
     world = WorkWorld()
     world.send({"items": items(1)})
     world.clock.advance(timedelta(days=7))
@@ -190,9 +190,7 @@ def test_sends_a_full_message_anew_with_its_items_in_the_bucket() -> None:
 
 
 @pytest.mark.parametrize(("room", "outcome"), [(0, Outcome.SENT_ANEW), (-1, None)])
-def test_a_worn_message_is_sent_anew_if_its_copy_fits_to_the_byte(
-    room: int, outcome: Outcome | None
-) -> None:
+def test_resends_a_message_whose_copy_fits_to_the_byte(room: int, outcome: Outcome | None) -> None:
     world = WorkWorld()
     world.send(filled({"items_uri": f"{BUCKET}a"}, MESSAGE_BYTES_MAX - room))
     world.clock.advance(timedelta(days=8))
@@ -226,7 +224,7 @@ def test_a_dead_letter_keeps_its_body_if_it_fits_to_the_byte(room: int, is_aside
     assert ("body_key" in world.dead_letters.bodies()[0]) is is_aside
 
 
-def test_a_job_that_failed_lies_in_the_dead_letters_with_all_that_is_known_of_it() -> None:
+def test_a_failed_job_s_dead_letter_says_all_that_is_known() -> None:
     world = WorkWorld()
     message = a_message(world, JOB)
     reason = f"bad\x00 {'x' * 2000}"
@@ -244,7 +242,7 @@ def test_a_job_that_failed_lies_in_the_dead_letters_with_all_that_is_known_of_it
     assert world.queue.bodies() == []
 
 
-def test_a_dead_letter_keeps_tabs_and_lines_and_says_nothing_of_what_is_empty() -> None:
+def test_a_dead_letter_keeps_tabs_and_lines_and_omits_the_empty() -> None:
     world = WorkWorld()
     message = a_message(world, JOB)
 
@@ -255,7 +253,7 @@ def test_a_dead_letter_keeps_tabs_and_lines_and_says_nothing_of_what_is_empty() 
     assert "log" not in attributes
 
 
-def test_a_full_job_that_failed_lies_in_the_dead_letters_with_its_items_in_the_bucket() -> None:
+def test_a_full_failed_job_s_dead_letter_has_items_in_a_bucket() -> None:
     world = WorkWorld()
     body = json.dumps({"items": ["item-0", "x" * (MESSAGE_BYTES_MAX - 50)], "job_id": "j"})
     message = a_message(world, body)
@@ -267,7 +265,7 @@ def test_a_full_job_that_failed_lies_in_the_dead_letters_with_its_items_in_the_b
     assert world.objects.get("jobs/j/items.jsonl").data.startswith(b'"item-0"\n"xxx')
 
 
-def test_a_job_whose_parameters_fill_its_message_lies_in_the_bucket_as_a_whole() -> None:
+def test_a_job_with_huge_parameters_lies_whole_in_the_bucket() -> None:
     world = WorkWorld()
     body = filled({"items_uri": f"{BUCKET}a", "job_id": "j"}, MESSAGE_BYTES_MAX)
     message = a_message(world, body)
@@ -287,7 +285,7 @@ def test_a_job_whose_parameters_fill_its_message_lies_in_the_bucket_as_a_whole()
     ("j", None, "j"),
     (None, None, None),
 ])  # fmt: skip
-def test_a_copy_is_of_the_tenant_that_its_job_names_or_else_its_message(
+def test_a_copy_has_the_tenant_of_its_job_or_its_message(
     of_the_job: str | None, of_the_message: str | None, expected: str | None
 ) -> None:
     world = WorkWorld()
@@ -305,7 +303,7 @@ def test_works_on_a_worn_message_that_has_no_room_for_an_id() -> None:
     assert isinstance(world.claim(), Held)
 
 
-def test_a_malformed_message_keeps_its_tenant_in_the_dead_letters() -> None:
+def test_a_malformed_message_keeps_its_tenant_as_dead_letter() -> None:
     world = WorkWorld()
     world.queue.send([Outgoing(body="not a job", tenant="t")])
     world.claim()

@@ -87,7 +87,7 @@ def test_who_takes_a_job_up_again_is_not_late() -> None:
     assert backlog(world, "late") == 0
 
 
-def test_every_change_of_what_is_in_hand_raises_the_version_and_a_heartbeat_does_not() -> None:
+def test_a_change_of_jobs_in_hand_raises_the_version() -> None:
     world = WorkWorld()
     presence = world.presence()
     versions = [world.worker().version]
@@ -200,7 +200,7 @@ def test_a_worker_that_drains_says_since_when_with_every_write() -> None:
     assert world.worker().draining_at == drained_at
 
 
-def test_a_worker_is_drained_though_the_answer_that_says_so_was_lost() -> None:
+def test_a_worker_drains_though_the_answer_was_lost() -> None:
     world = WorkWorld()
     presence = world.presence()
     world.just_before("write", lambda call: world.table.write(*call.args))
@@ -209,7 +209,7 @@ def test_a_worker_is_drained_though_the_answer_that_says_so_was_lost() -> None:
     assert world.worker().version == 2
 
 
-def test_a_worker_that_has_drained_goes_though_its_end_is_written_at_once() -> None:
+def test_a_worker_drained_and_ended_at_once_goes() -> None:
     def end(call: PortCall) -> None:
         if call.method == "write":
             world.after = None
@@ -247,7 +247,7 @@ def test_a_lease_knows_the_items_and_what_of_them_is_done() -> None:
     assert (lease.items, lease.items_done, lease.epoch) == (4, 0, 1)
 
 
-def test_a_release_leaves_the_row_of_another_job_and_uses_its_own_handle() -> None:
+def test_a_release_uses_its_own_handle_and_no_other_job_s_row() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     others = replace(held.lease, job_id="k", receipt_handle="not ours")
@@ -259,7 +259,7 @@ def test_a_release_leaves_the_row_of_another_job_and_uses_its_own_handle() -> No
     assert world.queue.backlog().visible == 1
 
 
-def test_a_worker_whose_row_has_gone_to_history_is_condemned_and_writes_no_row_anew() -> None:
+def test_a_worker_with_its_row_in_history_is_condemned() -> None:
     world = WorkWorld()
     presence = world.presence()
     world.table.write(Write(key=world.worker_key("i-1"), delete=True))

@@ -69,7 +69,7 @@ def test_a_report_adds_to_the_day_and_to_what_is_learned() -> None:
     }
 
 
-def test_what_a_client_repeats_after_a_lost_answer_is_added_once() -> None:
+def test_what_a_client_repeats_after_a_lost_answer_adds_once() -> None:
     def repeat(call: PortCall, proceed: Callable[[], Any]) -> Any:
         if call.method == "write":
             proceed()
@@ -88,7 +88,7 @@ def test_what_a_client_repeats_after_a_lost_answer_is_added_once() -> None:
     assert (known["count"], known["reports"], known["samples"]) == (9, 3, [30.0])
 
 
-def test_a_process_that_is_started_again_counts_from_the_first_report_on() -> None:
+def test_a_restarted_process_counts_from_its_first_report() -> None:
     world = WorkWorld()
 
     for _ in range(2):
@@ -97,7 +97,7 @@ def test_a_process_that_is_started_again_counts_from_the_first_report_on() -> No
     assert row(world, spend_sort(world.clock.now()))["items"] == 2
 
 
-def test_what_has_no_commit_and_ends_no_job_says_nothing_of_either() -> None:
+def test_work_without_a_commit_or_end_tells_nothing_of_them() -> None:
     world = WorkWorld()
     reporter = a_reporter(world)
 
@@ -110,7 +110,7 @@ def test_what_has_no_commit_and_ends_no_job_says_nothing_of_either() -> None:
     assert row(world, JOB_RATE) == {}
 
 
-def test_metrics_carry_deployment_workload_and_if_there_is_one_the_reason() -> None:
+def test_metrics_name_deployment_workload_and_any_reason() -> None:
     world = WorkWorld()
     reporter = a_reporter(world)
 
@@ -137,7 +137,7 @@ def test_samples_of_one_minute_are_one_and_the_oldest_go() -> None:
     assert samples == [float(n) for n in range(20, 120, 2)]
 
 
-def test_every_report_of_a_minute_is_in_the_throughput_though_one_is_its_sample() -> None:
+def test_every_report_of_a_minute_counts_and_one_is_its_sample() -> None:
     world = WorkWorld()
     reporter = a_reporter(world)
 
@@ -150,7 +150,7 @@ def test_every_report_of_a_minute_is_in_the_throughput_though_one_is_its_sample(
     assert known["hours"] == pytest.approx(0.3)
 
 
-def test_a_report_costs_one_write_for_the_day_and_one_for_the_throughput() -> None:
+def test_a_report_costs_one_write_for_day_and_for_throughput() -> None:
     world = WorkWorld()
 
     a_reporter(world).report(Progress(items_ok=3, busy=timedelta(minutes=6)))
@@ -158,7 +158,7 @@ def test_a_report_costs_one_write_for_the_day_and_one_for_the_throughput() -> No
     assert world.calls == {"table.get": 1, "table.write": 2}
 
 
-def test_what_a_worker_that_lost_a_race_for_the_samples_has_done_is_counted_all_the_same() -> None:
+def test_a_worker_that_lost_a_race_for_samples_is_still_counted() -> None:
     world = WorkWorld()
     ours, theirs = a_reporter(world), a_reporter(world)
 
@@ -175,7 +175,7 @@ def test_what_a_worker_that_lost_a_race_for_the_samples_has_done_is_counted_all_
     assert (known["count"], known["reports"]) == (7, 2)
 
 
-def test_a_worker_counts_once_among_those_that_have_shown_a_throughput() -> None:
+def test_a_worker_counts_once_among_those_with_a_throughput() -> None:
     world = WorkWorld()
     first, second = a_reporter(world), a_reporter(world)
 
@@ -192,7 +192,7 @@ def test_a_worker_counts_once_among_those_that_have_shown_a_throughput() -> None
     (2**30, None, {}),
     (None, 2**31, {}),
 ])  # fmt: skip
-def test_bytes_are_summed_up_only_with_the_items_of_which_both_are_known(
+def test_bytes_add_up_only_with_items_where_both_are_known(
     bytes_in: int | None, bytes_out: int | None, moved: Row
 ) -> None:
     world = WorkWorld()

@@ -109,7 +109,7 @@ def test_rejects_input_that_no_further_try_can_mend() -> None:
     assert json.loads(body)["job_id"] == "j"
 
 
-def test_dismisses_a_job_through_the_handle_that_was_left_in_the_row() -> None:
+def test_dead_letters_a_job_by_the_handle_left_in_the_row() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     world.queue.extend(held.message.receipt_handle, timedelta(0))

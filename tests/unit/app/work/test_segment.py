@@ -74,7 +74,7 @@ def test_failed_items_of_segments_still_count() -> None:
     assert (progress.items_done, progress.items_failed) == (MANY - 1, 1)
 
 
-def test_only_a_manifest_with_a_segment_needs_a_version_that_knows_segments() -> None:
+def test_only_a_manifest_with_a_segment_needs_that_version() -> None:
     world = WorkWorld()
     held = commit_each(world, world.hold(JOB), PARTS_LISTED_MAX)
     assert (held.manifest.schema, held.manifest.sealed) == (1, None)
@@ -82,7 +82,7 @@ def test_only_a_manifest_with_a_segment_needs_a_version_that_knows_segments() ->
     assert commit_each(world, held, 1).manifest.schema == 2
 
 
-def test_whoever_takes_the_job_over_goes_on_without_reading_segments() -> None:
+def test_the_next_owner_goes_on_without_reading_segments() -> None:
     world = WorkWorld()
     before = commit_each(world, world.hold(JOB), MANY - 3)
     world.clock.advance(timedelta(minutes=6))
@@ -107,7 +107,7 @@ def test_a_fenced_off_worker_seals_nothing() -> None:
     assert [r.index for r in world.records("j")] == list(range(PARTS_LISTED_MAX + 2))
 
 
-def test_other_code_begins_anew_without_the_segments_of_the_first() -> None:
+def test_other_code_begins_anew_without_the_first_s_segments() -> None:
     world, old, new = WorkWorld(), a_seat(code_digest="old"), a_seat("i-2", code_digest="new")
     held = world.hold(JOB, old)
     for _ in range(PARTS_LISTED_MAX + 1):
@@ -133,7 +133,7 @@ def test_a_manifest_of_before_that_lists_many_parts_goes_on() -> None:
     assert len(encode_manifest(held.manifest)) < 2000
 
 
-def test_a_segment_that_is_damaged_anywhere_gives_way_to_what_was_committed() -> None:
+def test_a_damaged_segment_gives_way_to_what_was_committed() -> None:
     world = WorkWorld()
     held = commit_each(world, world.hold(JOB), PARTS_LISTED_MAX + 1)
     assert held.manifest.sealed is not None
@@ -176,7 +176,7 @@ def test_the_key_of_a_segment_tells_the_items_that_it_lists() -> None:
     assert segments(world) == ["jobs/j/parts/00000001-00000000-00000099.segment.json"]
 
 
-def test_sealing_outlasts_some_seconds_in_which_s3_gives_no_answer() -> None:
+def test_sealing_outlasts_seconds_without_answers_from_s3() -> None:
     world = WorkWorld()
     held, left = commit_each(world, world.hold(JOB), PARTS_LISTED_MAX), [4]
 

@@ -34,7 +34,7 @@ from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
     ],
     ids=lambda source: next(iter(source)),
 )
-def test_splits_a_large_job_into_children_that_hold_every_item_once(source: dict[str, Any]) -> None:
+def test_children_of_a_large_job_hold_every_item_once(source: dict[str, Any]) -> None:
     world = a_world()
     do_split(world, {"job_id": "p", **source, "params": {"size": 64}, "batch_id": "b"})
     parent = world.manifest("p")
@@ -50,7 +50,7 @@ def test_splits_a_large_job_into_children_that_hold_every_item_once(source: dict
 
 
 @pytest.mark.parametrize("effect", ["before", "after"])
-def test_a_crash_at_any_call_of_a_split_neither_loses_nor_doubles_an_item(effect: str) -> None:
+def test_a_crash_at_any_call_neither_loses_nor_doubles_an_item(effect: str) -> None:
     whole = a_world()
     points: list[PortCall] = []
     setattr(whole, effect, points.append)
@@ -68,7 +68,7 @@ def test_a_crash_at_any_call_of_a_split_neither_loses_nor_doubles_an_item(effect
         assert [i for child in sorted(found) for i in found[child]] == items(10), k
 
 
-def test_goes_on_with_a_split_that_was_begun_under_another_policy() -> None:
+def test_goes_on_with_a_split_begun_under_another_policy() -> None:
     world = a_world()
     crash_at_method(world, "send")
     with pytest.raises(Unreachable):
@@ -80,7 +80,7 @@ def test_goes_on_with_a_split_that_was_begun_under_another_policy() -> None:
     assert len(world.objects.versions(items_key("p.00001"))) == 1, "a share is stored once"
 
 
-def test_a_split_makes_its_writes_again_that_meet_others_under_way() -> None:
+def test_repeats_writes_that_meet_others_under_way() -> None:
     world = a_world()
     world.before = conflict(items_key("p.00001"), times=2)
 
@@ -90,7 +90,7 @@ def test_a_split_makes_its_writes_again_that_meet_others_under_way() -> None:
     assert sorted(work_off(world)) == ["p.00000", "p.00001", "p.00002"]
 
 
-def test_a_job_sent_under_the_id_of_a_child_does_not_pass_for_it() -> None:
+def test_a_job_sent_under_a_child_s_id_does_not_pass_for_it() -> None:
     world = a_world()
     world.send({"job_id": "p.00001", "items": ["another"]})
     declined = world.claim()
@@ -107,7 +107,7 @@ def test_a_job_sent_under_the_id_of_a_child_does_not_pass_for_it() -> None:
 
 
 @pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.FAILED, JobState.RUNNING])
-def test_a_child_whose_manifest_is_another_jobs_ends_with_the_dead_letters(state: JobState) -> None:
+def test_a_child_with_another_job_s_manifest_is_dead_lettered(state: JobState) -> None:
     world = a_world()
     leave_anothers(world, "p.00001", state)
     before = world.objects.get(manifest_key("p.00001")).etag
@@ -132,7 +132,7 @@ def test_a_child_whose_manifest_is_another_jobs_ends_with_the_dead_letters(state
     assert len(world.dead_letters.bodies()) == 1
 
 
-def test_who_receives_the_message_of_a_child_that_is_another_jobs_is_told_why() -> None:
+def test_a_child_that_is_another_job_s_is_refused_with_a_reason() -> None:
     world = a_world()
     leave_anothers(world, "p.00001", JobState.RUNNING)
     world.send({"job_id": "p.00001", "stored": True, "parent": "p"})
@@ -144,7 +144,7 @@ def test_who_receives_the_message_of_a_child_that_is_another_jobs_is_told_why() 
     assert declined.reason.startswith("message.job_id is 'p.00001': send the items of job p again")
 
 
-def test_what_the_ledger_remembers_of_another_job_stays_when_a_child_clashes_with_it() -> None:
+def test_a_clashing_child_leaves_what_is_known_of_the_other_job() -> None:
     world = a_world()
     leave_anothers(world, "p.00001", JobState.RUNNING)
     remembered = Key(partition=workload_partition(WORKLOAD), sort=due_sort("p.00001"))
@@ -156,7 +156,7 @@ def test_what_the_ledger_remembers_of_another_job_stays_when_a_child_clashes_wit
     assert world.table.get(remembered) is not None
 
 
-def test_a_child_that_was_cancelled_before_its_claim_is_its_parents_own() -> None:
+def test_a_child_cancelled_before_its_claim_is_its_parent_s() -> None:
     world = a_world()
     do_split(world, {"job_id": "p", "items": items(10)})
     list(cancel(WORKLOAD, ["p.00001"], world.ports))
@@ -167,7 +167,7 @@ def test_a_child_that_was_cancelled_before_its_claim_is_its_parents_own() -> Non
 
 
 @pytest.mark.parametrize("data", [b'"another"\n', b"{"], ids=["other items", "damaged"])
-def test_a_split_whose_child_has_another_jobs_list_fails_and_says_so(data: bytes) -> None:
+def test_a_child_with_another_job_s_list_fails_the_split(data: bytes) -> None:
     world = a_world()
     world.objects.put(items_key("p.00001"), data)
     held = world.hold({"job_id": "p", "items": items(10)})
@@ -250,7 +250,7 @@ def crash_at_method(world: WorkWorld, method: str) -> None:
     world.before = crash
 
 
-def test_a_child_keeps_the_parameters_and_the_tenant_of_its_parent() -> None:
+def test_a_child_keeps_its_parent_s_parameters_and_tenant() -> None:
     world = WorkWorld(policy=replace(WorkWorld().policy, max_items_per_job=2))
     job = {"job_id": "j", "items": items(3), "params": {"width": 16}, "tenant": "t"}
     held = world.hold(job)

@@ -41,7 +41,7 @@ def test_the_learned_idle_timeout_holds_only_where_none_is_set(
     assert read_standing(world.table, WORKLOAD).idle_timeout == expected
 
 
-def test_a_policy_that_cannot_be_read_leaves_the_known_one_in_force() -> None:
+def test_an_unreadable_policy_leaves_the_known_one_in_force() -> None:
     world = WorkWorld()
     put_policy(world, Policy(max_losses=7), code_digest="abc")
     known = read_standing(world.table, WORKLOAD)
@@ -54,7 +54,7 @@ def test_a_policy_that_cannot_be_read_leaves_the_known_one_in_force() -> None:
     assert without.idle_timeout == idle_timeout(Knowledge(), Policy())
 
 
-def test_logs_are_read_in_order_of_their_epochs_with_what_is_no_text_replaced() -> None:
+def test_logs_are_read_by_epoch_with_no_text_replaced() -> None:
     world = WorkWorld()
     keep_log("j", 1, b"one \xff", world.objects)
     keep_log("j", 2, b"", world.objects)
@@ -68,7 +68,7 @@ def test_logs_are_read_in_order_of_their_epochs_with_what_is_no_text_replaced() 
     ]
 
 
-def test_a_fence_gives_up_after_eight_tries_and_waits_longer_each_time() -> None:
+def test_a_fence_gives_up_after_8_tries_with_growing_waits() -> None:
     world = WorkWorld()
     tries: list[timedelta] = []
     began_at = world.clock.now()
@@ -114,7 +114,7 @@ def test_a_part_of_a_hidden_epoch_raises_the_floor() -> None:
     assert fence.epoch_floor == 9
 
 
-def test_without_a_part_and_a_readable_version_the_floor_is_the_number_of_versions() -> None:
+def test_with_no_part_and_no_version_the_floor_counts_versions() -> None:
     world = WorkWorld()
     world.objects.put(manifest_key("j"), b"{")
 

@@ -50,7 +50,7 @@ def test_state_that_is_whole_comes_back_without_a_complaint(tmp_path: Path) -> N
     assert (tmp_path / "step").read_text() == "one"
 
 
-def test_a_damaged_state_that_many_manifests_share_is_tried_once(tmp_path: Path) -> None:
+def test_a_damaged_state_shared_by_many_manifests_is_read_once(tmp_path: Path) -> None:
     world = WorkWorld()
     first, second = a_state(world, "one"), a_state(world, "two")
     manifest = a_history(world, 8, lambda number: second if number else first)
@@ -62,7 +62,7 @@ def test_a_damaged_state_that_many_manifests_share_is_tried_once(tmp_path: Path)
     assert world.calls["objects.get_file"] == 2
 
 
-def test_the_state_of_twenty_older_manifests_is_tried_and_no_more(tmp_path: Path) -> None:
+def test_tries_the_state_of_20_older_manifests_and_no_more(tmp_path: Path) -> None:
     world = WorkWorld()
     manifest = a_history(world, 30, lambda number: a_state(world, f"state {number}"))
     world.calls.clear()
@@ -87,7 +87,7 @@ def test_state_of_other_code_never_serves(tmp_path: Path) -> None:
     assert len(files) == 1
 
 
-def test_a_manifest_from_before_the_first_state_is_no_state_to_go_on_from(tmp_path: Path) -> None:
+def test_a_manifest_before_the_first_state_has_no_state(tmp_path: Path) -> None:
     world = WorkWorld()
     older = a_state(world, "one")
     world.put_manifest(user_state=older)

@@ -55,7 +55,7 @@ def test_all_workloads_share_ec2s_bucket_of_calls() -> None:
     assert _calls(world) == {"minute": minute_of(world.now), "count": 6}
 
 
-def test_a_call_that_another_workload_takes_in_between_is_counted_too() -> None:
+def test_counts_a_call_that_another_workload_takes_in_between() -> None:
     world = ControlWorld()
     world.send()
 
@@ -73,7 +73,7 @@ def test_a_call_that_another_workload_takes_in_between_is_counted_too() -> None:
     assert _calls(world)["count"] == 2
 
 
-def test_a_full_quota_blocks_its_class_and_the_next_class_is_tried() -> None:
+def test_a_full_quota_blocks_its_class_and_the_next_is_tried() -> None:
     world = with_policy(**STRICT, ladder=())
     refresh(world.ports)
     world.market.limit("L-3819A6DF", 0, region=REGION)
@@ -132,7 +132,7 @@ def test_says_that_a_quota_stops_everything_and_counts_it() -> None:
     assert world.metric("QuotaBlocked") == 1
 
 
-def test_a_quota_is_not_blocked_while_one_of_ours_is_giving_it_back() -> None:
+def test_a_quota_is_not_blocked_while_ours_gives_it_back() -> None:
     world = with_policy(**STRICT, ladder=(), max_price_per_hour=0.3)
     world.compute._ending = minutes(2)
     worker = world.launched()
@@ -188,7 +188,7 @@ def _spend(world: ControlWorld, dollars: float) -> None:
     world.table.write(Write(key=key, add={"dollars": dollars, "committed": dollars}))
 
 
-def test_a_full_quota_closes_the_class_that_it_counts_and_not_the_first_of_the_request() -> None:
+def test_a_full_quota_blocks_the_class_that_it_counts() -> None:
     world = with_policy(band=0.05, rank_by="price")
     world.market.offer(
         a_type("p6-b200.48xlarge"), region=REGION, zones=ZONES, on_demand=0.5, spot=0.20

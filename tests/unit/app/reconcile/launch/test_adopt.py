@@ -42,7 +42,7 @@ def test_a_lost_answer_to_a_launch_never_launches_twice(carried_out: bool) -> No
     assert {x.state for x in world.view().launches.values()} == {LaunchState.LAUNCHED}
 
 
-def test_a_lost_answer_is_adopted_though_ec2_does_not_show_the_instance_yet() -> None:
+def test_a_lost_answer_is_adopted_before_ec2_shows_the_instance() -> None:
     world = ControlWorld()
     world.compute._lag = minutes(3)
     world.send()
@@ -55,9 +55,7 @@ def test_a_lost_answer_is_adopted_though_ec2_does_not_show_the_instance_yet() ->
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["seen-again", "never-described"])
-def test_a_launch_that_was_asked_for_again_teaches_no_boot_and_is_charged_as_ec2_began_it(
-    *, seen: bool
-) -> None:
+def test_a_repeated_launch_teaches_no_boot_and_bills_from_ec2(*, seen: bool) -> None:
     world = ControlWorld()
     world.send()
     world.compute.lose_next_answer(is_carried_out=False)
@@ -165,7 +163,7 @@ def test_a_launch_of_which_ec2_shows_a_part_is_adopted_whole(shown: int) -> None
     assert len(launch.instance_ids) == 3
 
 
-def test_what_is_shown_of_a_launch_is_adopted_alone_once_it_may_not_be_asked_for_again() -> None:
+def test_adopts_what_is_shown_once_it_may_not_ask_again() -> None:
     world = _lost(3)
     shown, slow = _showing(2), failing(Throttled("slow down"), "launch")
     world.interfere = lambda call, proceed: slow(call, lambda: shown(call, proceed))
@@ -179,7 +177,7 @@ def test_what_is_shown_of_a_launch_is_adopted_alone_once_it_may_not_be_asked_for
     assert [len(a.instances) for a in late.attempts][:1] == [2]
 
 
-def test_what_is_shown_of_a_launch_is_kept_though_asking_again_is_refused() -> None:
+def test_keeps_what_is_shown_though_asking_again_is_refused() -> None:
     world = _lost(3)
     full = Refusal(kind=RefusalKind.QUOTA, code="VcpuLimitExceeded", message="full")
 
@@ -196,7 +194,7 @@ def test_what_is_shown_of_a_launch_is_kept_though_asking_again_is_refused() -> N
     assert len(world.workers()) == len(first.instance_ids) == 2
 
 
-def test_an_adopted_instance_whose_row_nobody_can_read_leaves_the_row_as_it_is() -> None:
+def test_an_adopted_instance_leaves_its_unreadable_row_alone() -> None:
     world = with_policy(max_workers=1)
     world.send()
     world.compute.lose_next_answer(is_carried_out=True)
@@ -212,7 +210,7 @@ def test_an_adopted_instance_whose_row_nobody_can_read_leaves_the_row_as_it_is()
     assert (world.row(sort) or {})["state"] == "of a later version"
 
 
-def test_what_the_last_of_the_repeated_requests_gave_is_adopted_however_late_ec2_shows_it() -> None:
+def test_the_last_repeated_request_is_adopted_however_late() -> None:
     world = ControlWorld(budget=100.0)
     world.compute._lag = minutes(4)
     world.send()
@@ -230,7 +228,7 @@ def test_what_the_last_of_the_repeated_requests_gave_is_adopted_however_late_ec2
     assert launch.state is LaunchState.LAUNCHED
 
 
-def test_a_launch_in_a_region_that_is_no_more_is_given_up_and_its_money_given_back() -> None:
+def test_a_launch_in_a_removed_region_is_dropped_and_refunded() -> None:
     world = ControlWorld(budget=100.0, away=(("g4dn.xlarge", 0.10),))
     world.compute.lose_next_answer(is_carried_out=False)
     world.send()

@@ -37,9 +37,7 @@ def _reserved_by_eight() -> float:
 @pytest.mark.parametrize(
     ("share", "workers"), [(1.0, 8), (0.9, 7), (0.8, 6), (0.5, 4), (0.3, 2), (0.13, 1)]
 )
-def test_a_budget_that_is_too_small_for_all_buys_as_many_as_it_has_room_for(
-    share: float, workers: int
-) -> None:
+def test_a_small_budget_buys_as_many_as_it_has_room_for(share: float, workers: int) -> None:
     budget = _reserved_by_eight() * share
     world = ControlWorld(policy=WIDE, budget=budget)
     world.send(8)
@@ -50,7 +48,7 @@ def test_a_budget_that_is_too_small_for_all_buys_as_many_as_it_has_room_for(
     assert _committed(world) <= budget
 
 
-def test_of_a_band_that_the_budget_has_no_room_for_its_cheaper_part_is_asked_for() -> None:
+def test_asks_for_the_cheaper_part_of_a_band_beyond_the_budget() -> None:
     dear = _reserved_by_eight() / 8
     world = ControlWorld(policy=WIDE, budget=0.9 * dear)
     world.send(8)
@@ -78,9 +76,7 @@ def test_says_that_the_budget_ended_the_walk() -> None:
     assert world.metric("BudgetStopped") == 1
 
 
-def test_the_last_worker_below_max_dollars_per_hour_is_launched_whatever_fractions_make_of_it() -> (
-    None
-):
+def test_the_last_worker_below_the_hourly_ceiling_is_launched() -> None:
     each, workers = 0.21595890410958907, 22
     # What 21 of them leave of it is less than one by the last binary digit.
     most = workers * each
@@ -95,7 +91,7 @@ def test_the_last_worker_below_max_dollars_per_hour_is_launched_whatever_fractio
     assert len(world.workers()) == workers
 
 
-def test_a_fleet_that_costs_all_that_it_may_is_stopped_and_no_case_of_nothing_to_buy() -> None:
+def test_a_fleet_at_its_ceiling_is_stopped_not_short_of_offers() -> None:
     world = with_policy(max_dollars_per_hour=0.5, max_workers=10, drain_within=minutes(10))
     world.send(100)
     world.tick()
@@ -111,14 +107,14 @@ def test_a_fleet_that_costs_all_that_it_may_is_stopped_and_no_case_of_nothing_to
     assert not any("no-offer" in subject for subject, _ in world.topic.said)
 
 
-def test_offers_that_cost_more_than_the_ceiling_by_themselves_are_nothing_to_buy() -> None:
+def test_offers_above_the_ceiling_alone_are_nothing_to_buy() -> None:
     world = with_policy(max_dollars_per_hour=0.1)
     world.send()
 
     assert world.tick().outcome is Outcome.NOTHING_FITS
 
 
-def test_what_was_set_aside_before_the_month_began_is_not_to_be_spent_twice() -> None:
+def test_money_reserved_before_the_month_is_not_spent_twice() -> None:
     budget = 1.2 * _reserved_by_eight()
     world = ControlWorld(policy=replace(WIDE, max_workers=30), budget=budget)
     world.clock.advance_to(world.now.replace(day=30, hour=23, minute=58))

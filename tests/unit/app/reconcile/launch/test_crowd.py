@@ -43,7 +43,7 @@ def _launched_at(world: ControlWorld, ticks: int) -> tuple[timedelta | None, Dec
         pytest.param({"max_dollars_per_hour": 5.9}, 0, id="room for two"),
     ],
 )
-def test_a_launch_is_held_only_as_long_as_there_is_room_for_what_it_takes_then(
+def test_a_launch_is_held_only_while_it_will_have_room(
     changes: dict[str, Any], after: float
 ) -> None:
     # With 23 min left a worker starts four jobs, from minute 5 on three: three workers, then four.
@@ -55,7 +55,7 @@ def test_a_launch_is_held_only_as_long_as_there_is_room_for_what_it_takes_then(
     assert at == minutes(after)
 
 
-def test_what_workers_have_cost_of_late_says_how_many_a_ceiling_in_dollars_leaves() -> None:
+def test_recent_worker_costs_say_how_many_a_ceiling_leaves() -> None:
     world = with_policy(**PATIENT, max_dollars_per_hour=1.0)
     # Two hours at 0.3 USD each: room for three.
     paid = {"dollars": 0.6, "boot_seconds": 600.0, "busy_seconds": 6000.0, "idle_seconds": 600.0}

@@ -13,7 +13,7 @@ from tests.builders import NOW, a_lease, minutes
 from tests.control import ControlWorld, with_policy
 
 
-def test_holds_a_launch_for_more_work_and_launches_when_the_promise_is_due() -> None:
+def test_holds_a_launch_for_more_work_until_the_promise_is_due() -> None:
     world = with_policy(scale_up_threshold=10, start_within=minutes(30))
     world.send(2)
 
@@ -29,7 +29,7 @@ def test_holds_a_launch_for_more_work_and_launches_when_the_promise_is_due() -> 
     assert world.metrics.values("Held")[0] == 1
 
 
-def test_launches_at_once_when_the_threshold_is_reached_while_holding() -> None:
+def test_launches_at_once_when_a_hold_reaches_its_threshold() -> None:
     world = with_policy(scale_up_threshold=3, start_within=minutes(30))
     world.send(2)
     held = world.tick()

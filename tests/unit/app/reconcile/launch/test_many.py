@@ -67,7 +67,7 @@ def test_it_has_a_row_for_each_worker() -> None:
     check(world)
 
 
-def test_a_crash_between_its_transactions_leaves_no_instance_without_a_row() -> None:
+def test_a_crash_between_transactions_leaves_every_row_made() -> None:
     world = a_world()
     world.interfere = fails_between(Crashed())
     with pytest.raises(Crashed):
@@ -84,7 +84,7 @@ def test_a_crash_between_its_transactions_leaves_no_instance_without_a_row() -> 
     check(world)
 
 
-def test_a_conflict_between_its_transactions_is_made_good_by_the_next_tick() -> None:
+def test_a_conflict_between_transactions_is_repaired_next_tick() -> None:
     world = a_world()
     world.interfere = fails_between(WriteConflict("another transaction is under way"))
     world.tick()
@@ -96,7 +96,7 @@ def test_a_conflict_between_its_transactions_is_made_good_by_the_next_tick() -> 
 
 
 @pytest.mark.parametrize("many", [96, 97, 98, 99, 100])
-def test_a_launch_that_just_has_no_room_in_one_transaction_is_completed_by_one_alone(
+def test_a_launch_too_large_for_one_transaction_takes_two(
     many: int,
 ) -> None:
     world = a_world(many)

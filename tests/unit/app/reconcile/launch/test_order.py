@@ -67,9 +67,7 @@ def test_tries_dry_pools_strictly_in_the_order_of_the_list() -> None:
 
 @pytest.mark.parametrize("rank_by", ["cost_per_item", "price"])
 @pytest.mark.parametrize("dry", range(7))
-def test_with_the_first_k_dry_the_list_is_tried_in_exactly_its_order(
-    rank_by: str, dry: int
-) -> None:
+def test_with_the_first_k_dry_the_list_is_tried_in_order(rank_by: str, dry: int) -> None:
     world = with_policy(band=0.0, rank_by=RankBy(rank_by))
     # No two pools cost the same, and the order is not that of the names.
     for n, (name, zone) in enumerate((n, z) for n in reversed(PRICES) for z in ZONES):
@@ -149,7 +147,7 @@ def test_max_dollars_per_hour_bounds_the_fleet() -> None:
         pytest.param({"us-west-2a": 2}, ["g4dn.xlarge"] * 2 + ["g6.xlarge"], id="it has two"),
     ],
 )
-def test_max_dollars_per_hour_holds_also_where_the_list_is_walked_to_dearer_offers(
+def test_the_hourly_ceiling_holds_for_dearer_offers_too(
     left: dict[str, int], bought: list[str]
 ) -> None:
     world = with_policy(**STRICT, max_dollars_per_hour=1.1, max_workers=10)
@@ -163,7 +161,7 @@ def test_max_dollars_per_hour_holds_also_where_the_list_is_walked_to_dearer_offe
     assert sum(worker.price_per_hour for worker in world.workers()) <= 1.1
 
 
-def test_max_dollars_per_hour_counts_what_ec2_chooses_of_a_band_as_the_dearest() -> None:
+def test_the_hourly_ceiling_counts_a_band_at_its_dearest() -> None:
     world = with_policy(band=2.0, max_dollars_per_hour=1.0, max_workers=10)
     for zone in ZONES:
         world.dry(a_pool_of("g4dn.xlarge", zone), a_pool_of("g6.xlarge", zone))
@@ -174,7 +172,7 @@ def test_max_dollars_per_hour_counts_what_ec2_chooses_of_a_band_as_the_dearest()
     assert 0.0 < sum(worker.price_per_hour for worker in world.workers()) <= 1.0
 
 
-def test_a_launch_without_an_answer_counts_against_max_dollars_per_hour() -> None:
+def test_an_unanswered_launch_counts_against_the_hourly_ceiling() -> None:
     world = with_policy(**STRICT, max_dollars_per_hour=1.1, max_workers=10)
     world.send(100)
 
@@ -193,7 +191,7 @@ def test_a_launch_without_an_answer_counts_against_max_dollars_per_hour() -> Non
     assert list(world.view().launches) == [intent.launch_id]
 
 
-def test_max_workers_bounds_the_fleet_and_costs_no_look_at_prices() -> None:
+def test_max_workers_bounds_the_fleet_without_reading_prices() -> None:
     world = with_policy(max_workers=2, drain_within=minutes(10))
     world.send(100)
     world.tick()
@@ -231,7 +229,7 @@ def test_says_which_constraint_is_in_the_way_when_nothing_fits() -> None:
     assert world.metric("NothingFits") == 1
 
 
-def test_marks_the_launch_with_its_template_version_token_and_tag() -> None:
+def test_marks_a_launch_with_template_version_token_and_tag() -> None:
     world = ControlWorld()
     seen: list[Any] = []
 

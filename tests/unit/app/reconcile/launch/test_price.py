@@ -45,7 +45,7 @@ def test_goes_on_without_a_launch_when_prices_cannot_be_read() -> None:
     assert next_one.outcome is Outcome.LAUNCHED
 
 
-def test_spot_prices_of_a_while_ago_stand_in_for_those_that_cannot_be_read() -> None:
+def test_recent_spot_prices_replace_unreadable_ones() -> None:
     world = with_policy(**STRICT)
     world.dry(*every_spot_pool())
     world.send()
@@ -62,7 +62,7 @@ def test_spot_prices_of_a_while_ago_stand_in_for_those_that_cannot_be_read() -> 
     )
 
 
-def test_without_spot_prices_nothing_is_bought_while_the_work_can_wait() -> None:
+def test_without_spot_prices_work_that_can_wait_buys_nothing() -> None:
     world = with_policy(**STRICT, start_within=minutes(60))
     world.interfere = failing(Unreachable("no answer"), "spot_prices")
     world.send()
@@ -78,7 +78,7 @@ def test_without_spot_prices_nothing_is_bought_while_the_work_can_wait() -> None
     assert any("are estimated from on-demand: no answer" in note for note in late.notes)
 
 
-def test_list_prices_that_nobody_could_read_for_a_week_buy_nothing_on_demand() -> None:
+def test_list_prices_unread_for_a_week_buy_nothing_on_demand() -> None:
     world = with_policy(**STRICT, ladder=())
     refresh(world.ports)
     read_at = world.now
@@ -96,7 +96,7 @@ def test_list_prices_that_nobody_could_read_for_a_week_buy_nothing_on_demand() -
     assert world.metric("CatalogueAge") == timedelta(days=7, minutes=1).total_seconds()
 
 
-def test_the_price_of_a_pool_is_stamped_at_the_launch_and_at_the_end() -> None:
+def test_a_pool_s_price_is_stored_at_launch_and_at_the_end() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.clock.advance(minutes(30))
@@ -117,7 +117,7 @@ def test_the_price_of_a_pool_is_stamped_at_the_launch_and_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("error", [Throttled("slow down"), Unreachable("no answer")])
-def test_a_price_that_cannot_be_read_holds_up_no_end_and_is_stamped_later(
+def test_an_unreadable_price_delays_no_end_and_is_stored_later(
     error: Exception,
 ) -> None:
     world = ControlWorld()

@@ -101,7 +101,7 @@ def test_a_job_that_had_started_has_no_promise_to_keep(
     assert not is_early
 
 
-def test_a_job_on_an_instance_that_is_being_taken_has_no_promise_to_keep() -> None:
+def test_a_job_on_an_instance_being_taken_has_no_promise() -> None:
     # A boot and a tick take as long: for a new job the ladder would be open at once.
     world, lease = a_world_without_spot(start_within=3.0)
     world.put(worker_sort(lease.instance_id), interrupted_at=world.now + minutes(2))

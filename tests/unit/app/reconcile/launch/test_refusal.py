@@ -48,7 +48,7 @@ def test_forgets_that_a_pool_was_dry_once_it_gives() -> None:
     assert a_pool_of("g4dn.xlarge") not in world.view().unavailable
 
 
-def test_an_account_error_opens_the_breaker_and_says_what_ec2_said() -> None:
+def test_an_account_error_opens_the_breaker_in_ec2_s_words() -> None:
     world = ControlWorld()
     world.compute.refuse_next(RefusalKind.ACCOUNT, "UnauthorizedOperation")
     world.send()
@@ -64,7 +64,7 @@ def test_an_account_error_opens_the_breaker_and_says_what_ec2_said() -> None:
     assert later.outcome is Outcome.LAUNCHED
 
 
-def test_after_a_deploy_that_took_a_subnet_away_only_one_tick_asks_for_it() -> None:
+def test_after_a_deploy_without_a_subnet_one_tick_asks_for_it() -> None:
     world = ControlWorld()
     world.tick()
     settings = world.workload_settings()
@@ -112,7 +112,7 @@ def test_an_unknown_refusal_counts_as_a_dry_pool() -> None:
     assert world.view().unavailable[pool].reason == "SomethingNew"
 
 
-def test_a_subnet_without_an_address_left_is_left_alone_whatever_the_type() -> None:
+def test_a_subnet_without_addresses_is_avoided_for_every_type() -> None:
     world = with_policy(**STRICT)
     # So that the second in the list is another type of the first zone.
     world.market.move_spot_price("g4dn.xlarge", ZONES[1], 0.40)
@@ -200,7 +200,7 @@ def _answering(
 
 
 @pytest.mark.parametrize("strange", [{"instance_type": "g9.new"}, {"zone": ""}])
-def test_an_instance_that_no_offer_names_costs_as_much_as_the_dearest_that_was_asked_for(
+def test_an_instance_no_offer_names_costs_as_the_dearest_asked(
     strange: dict[str, Any],
 ) -> None:
     world = with_policy(band=0.9)

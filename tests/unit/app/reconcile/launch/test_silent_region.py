@@ -22,7 +22,7 @@ def a_world(**policy: Any) -> ControlWorld:
 
 
 @pytest.mark.parametrize("silent", [{"launch"}, {"launch", "instances"}], ids=len)
-def test_a_region_that_answers_no_launch_keeps_no_work_from_starting_at_home(
+def test_a_silent_region_keeps_no_work_from_starting_at_home(
     silent: set[str],
 ) -> None:
     world = a_world(max_workers=2)
@@ -44,7 +44,7 @@ def test_a_region_that_answers_no_launch_keeps_no_work_from_starting_at_home(
     assert pools(world.tick()) == launched
 
 
-def test_a_region_that_gave_no_answer_is_asked_once_no_other_gives_anything() -> None:
+def test_a_silent_region_is_asked_once_no_other_gives_anything() -> None:
     world = a_world(max_workers=1)
     world.compute.lose_next_answer(is_carried_out=False)
     world.send()

@@ -47,7 +47,7 @@ def test_workers_are_kept_warm_at_their_hours_and_no_longer() -> None:
     assert world.policy.warm_workers == 0
 
 
-def test_a_warm_worker_stays_as_long_as_it_is_kept_and_ends_when_it_is_not() -> None:
+def test_a_warm_worker_ends_when_it_is_kept_no_longer() -> None:
     world = with_policy(warm_workers=1, idle_timeout=minutes(3))
     world.tick()
     (worker,) = world.workers()
@@ -76,7 +76,7 @@ def test_a_warm_worker_stays_as_long_as_it_is_kept_and_ends_when_it_is_not() -> 
     assert [e.reason for e in condemned] == ["idle for 7 min, beyond its timeout and grace"]
 
 
-def test_a_warm_worker_stays_while_ec2_does_not_answer_for_hours() -> None:
+def test_a_warm_worker_stays_while_ec2_is_silent_for_hours() -> None:
     world = with_policy(warm_workers=1, idle_timeout=minutes(3))
     world.tick()
     (worker,) = world.workers()

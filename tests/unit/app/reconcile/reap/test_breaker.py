@@ -15,7 +15,7 @@ from tests.control import IMAGE, ControlWorld, with_policy
 from tests.failure import failing
 
 
-def test_three_missed_check_ins_in_a_row_open_the_breaker_until_the_image_changes() -> None:
+def test_three_missed_check_ins_open_it_until_a_new_image() -> None:
     world = with_policy(max_workers=1)
     world.send()
 
@@ -29,7 +29,7 @@ def test_three_missed_check_ins_in_a_row_open_the_breaker_until_the_image_change
     assert any(d.outcome is Outcome.LAUNCHED for d in world.run(6))
 
 
-def test_an_instance_that_had_no_row_for_too_long_is_no_strike_against_its_image() -> None:
+def test_an_instance_long_without_a_row_is_no_strike() -> None:
     world = ControlWorld()
     world.send()
     world.compute.lose_next_answer(is_carried_out=True)
@@ -43,7 +43,7 @@ def test_an_instance_that_had_no_row_for_too_long_is_no_strike_against_its_image
     assert world.view().breaker.strikes == 0
 
 
-def test_an_instance_that_had_no_row_while_ec2_was_silent_is_no_strike_against_its_image() -> None:
+def test_an_instance_without_a_row_while_ec2_fails_is_no_strike() -> None:
     world = with_policy(max_workers=1)
     world.send()
     world.compute.lose_next_answer(is_carried_out=True)
@@ -84,7 +84,7 @@ def test_a_pool_whose_instance_kept_silent_is_left_alone_for_it() -> None:
     assert memory.reason == "its instance never checked in"
 
 
-def test_after_an_open_breaker_one_launch_tries_the_image_however_much_waits() -> None:
+def test_one_launch_tries_the_image_of_an_open_breaker() -> None:
     world = with_policy(max_workers=20)
     world.put(rows.BREAKER, strikes=3, image=IMAGE, reason="3 in a row", open_until=world.now)
     world.send(2000)
@@ -114,7 +114,7 @@ def test_an_open_breaker_lets_one_launch_through_after_an_hour() -> None:
     assert tried.outcome is Outcome.LAUNCHED
 
 
-def test_instances_that_die_before_they_check_in_open_the_breaker_too() -> None:
+def test_instances_that_die_before_their_check_in_open_it() -> None:
     world = with_policy(max_workers=1)
     world.send()
     launched: list[str] = []
@@ -140,7 +140,7 @@ def _comes_up_and_ends(world: ControlWorld, decision: Decision) -> int:
     return len(found)
 
 
-def test_instances_that_come_up_and_end_without_a_job_open_the_breaker() -> None:
+def test_instances_that_end_without_a_job_open_it() -> None:
     world = with_policy(max_workers=1)
     world.send()
 
@@ -182,7 +182,7 @@ def _fails_all(world: ControlWorld, decision: Decision) -> int:
     return len(found)
 
 
-def test_workers_whose_jobs_all_fail_open_the_breaker_until_an_item_is_done() -> None:
+def test_workers_whose_jobs_all_fail_open_it_until_one_is_done() -> None:
     world = with_policy(max_workers=1)
     world.send(40)
 
@@ -208,7 +208,7 @@ def test_workers_whose_jobs_all_fail_open_the_breaker_until_an_item_is_done() ->
     assert world.view().breaker.failed == 0
 
 
-def test_a_long_job_that_is_on_its_way_keeps_no_other_from_trying() -> None:
+def test_a_long_running_job_keeps_no_other_from_trying() -> None:
     world = with_policy(max_workers=2, max_lifetime=minutes(600))
     busy = world.launched()
     world.claim(busy.instance_id)
@@ -223,7 +223,7 @@ def test_a_long_job_that_is_on_its_way_keeps_no_other_from_trying() -> None:
     assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
 
 
-def test_an_item_that_is_done_between_two_failing_workers_counts_for_the_image() -> None:
+def test_an_item_between_two_failing_workers_counts_for_it() -> None:
     world = with_policy(max_workers=1)
     world.send(40)
     failed: list[int] = []
@@ -237,7 +237,7 @@ def test_an_item_that_is_done_between_two_failing_workers_counts_for_the_image()
     assert failed == [1, 2, 1, 2]
 
 
-def test_a_worker_that_finds_no_job_left_is_no_strike_against_its_image() -> None:
+def test_a_worker_that_finds_no_job_left_is_no_strike() -> None:
     world = with_policy(max_workers=1)
     for _ in range(4):
         world.send()
@@ -260,7 +260,7 @@ def test_a_worker_that_finds_no_job_left_is_no_strike_against_its_image() -> Non
         pytest.param("Client.UserInitiatedShutdown", 0, 0, id="a person ended it"),
     ],
 )
-def test_what_ended_an_instance_before_its_check_in_says_whose_fault_it_was(
+def test_what_ended_an_instance_early_says_whose_fault_it_was(
     reason: str, strikes: int, dry: int
 ) -> None:
     world = with_policy(max_workers=1, band=0.0)
@@ -284,7 +284,7 @@ def test_what_ended_an_instance_before_its_check_in_says_whose_fault_it_was(
     assert world.view().breaker.strikes == strikes
 
 
-def test_a_row_that_is_gone_is_not_made_anew_to_count_its_instance() -> None:
+def test_a_row_that_is_gone_is_not_made_anew_to_count() -> None:
     world = with_policy(max_workers=1)
     world.send()
     (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
@@ -297,7 +297,7 @@ def test_a_row_that_is_gone_is_not_made_anew_to_count_its_instance() -> None:
 
 
 @pytest.mark.parametrize("ends", ["by itself", "as condemned"])
-def test_instances_that_booted_while_the_ledger_was_away_are_no_strikes(ends: str) -> None:
+def test_boots_while_the_ledger_was_away_are_no_strikes(ends: str) -> None:
     world = with_policy(max_workers=3, warm_workers=3)
     world.tick()
     booting = world.workers()

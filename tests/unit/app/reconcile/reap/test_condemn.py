@@ -16,7 +16,7 @@ from tests.control import REGION, ControlWorld, a_pool_of, with_policy
 from tests.failure import failing
 
 
-def test_ends_an_instance_that_never_checked_in_and_tries_the_next_offer() -> None:
+def test_ends_an_instance_without_check_in_and_tries_the_next() -> None:
     world = with_policy(band=0.0, rank_by="price")
     world.send()
     (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
@@ -34,7 +34,7 @@ def test_ends_an_instance_that_never_checked_in_and_tries_the_next_offer() -> No
     assert replacement.pool == a_pool_of("g4dn.xlarge", "us-west-2b")
 
 
-def test_terminates_only_after_the_row_says_condemned_and_again_until_it_is_gone() -> None:
+def test_terminates_only_condemned_rows_and_until_they_are_gone() -> None:
     world = ControlWorld()
     world.compute._ending = minutes(30)
     worker = world.launched()
@@ -56,7 +56,7 @@ def test_terminates_only_after_the_row_says_condemned_and_again_until_it_is_gone
     assert row.state is WorkerState.ENDED
 
 
-def test_a_worker_that_takes_a_job_at_the_last_moment_is_not_condemned() -> None:
+def test_a_worker_that_takes_a_job_just_in_time_is_spared() -> None:
     world = with_policy(max_workers=1)
     worker = world.launched(2)
     world.run(1)
@@ -73,7 +73,7 @@ def test_a_worker_that_takes_a_job_at_the_last_moment_is_not_condemned() -> None
     assert world.calls["compute.terminate"] == 0
 
 
-def test_ends_nothing_when_most_of_the_fleet_looks_stale_at_once() -> None:
+def test_ends_nothing_when_most_of_the_fleet_looks_stale() -> None:
     world = with_policy(max_workers=4, drain_within=minutes(10))
     world.send(40)
     world.tick()
@@ -91,9 +91,7 @@ def test_ends_nothing_when_most_of_the_fleet_looks_stale_at_once() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("is_dead", [False, True], ids=["alive", "dead"])
-def test_after_an_outage_of_the_ledger_a_few_workers_have_time_to_report(
-    workers: int, is_dead: bool
-) -> None:
+def test_a_few_workers_may_report_after_a_ledger_outage(workers: int, is_dead: bool) -> None:
     world = with_policy(max_workers=workers, drain_within=minutes(10))
     world.send(40)
     world.tick()
@@ -151,7 +149,7 @@ def test_ends_one_silent_worker_and_requeues_its_job() -> None:
     }
 
 
-def test_a_row_that_cannot_be_read_costs_nobody_the_instance_or_the_job() -> None:
+def test_an_unreadable_row_costs_nobody_instance_or_job() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
@@ -169,7 +167,7 @@ def test_a_row_that_cannot_be_read_costs_nobody_the_instance_or_the_job() -> Non
     assert world.metric("BadRows") == 1
 
 
-def test_a_row_that_cannot_be_read_saves_no_instance_past_its_lifetime() -> None:
+def test_an_unreadable_row_saves_no_instance_past_its_lifetime() -> None:
     world = with_policy(max_lifetime=timedelta(hours=1), lifetime_grace=minutes(15))
     worker = world.launched()
     world.put(worker_sort(worker.instance_id), state="of-a-later-version")
@@ -180,7 +178,7 @@ def test_a_row_that_cannot_be_read_saves_no_instance_past_its_lifetime() -> None
     assert state in {"shutting-down", "terminated"}
 
 
-def test_an_instance_that_cannot_be_ended_stops_neither_launching_nor_requeueing() -> None:
+def test_an_instance_that_will_not_end_stops_no_other_action() -> None:
     protected = SpindownError("TerminateInstances: OperationNotPermitted: it is protected")
     world = with_policy(max_workers=2)
     worker = world.launched()
@@ -194,7 +192,7 @@ def test_an_instance_that_cannot_be_ended_stops_neither_launching_nor_requeueing
     assert any("it is protected" in note for note in decision.notes)
 
 
-def test_a_worker_that_has_just_given_a_sign_of_life_is_not_condemned() -> None:
+def test_a_worker_that_was_just_heard_is_not_condemned() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.clock.advance(minutes(30))

@@ -27,7 +27,7 @@ from tests.control import with_policy
         ),
     ],
 )
-def test_what_stops_launches_is_told_with_its_reason_where_one_is_known(
+def test_what_stops_launches_is_told_with_a_known_reason(
     marks: dict[str, object], told: str
 ) -> None:
     world = with_policy(max_workers=1)

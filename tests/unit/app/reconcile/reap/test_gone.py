@@ -39,7 +39,7 @@ def test_an_instance_without_a_row_is_terminated_after_a_grace() -> None:
     assert view.state == "terminated"
 
 
-def test_a_row_without_an_instance_is_ended_and_its_job_requeued() -> None:
+def test_a_row_without_an_instance_ends_and_frees_its_job() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
@@ -54,7 +54,7 @@ def test_a_row_without_an_instance_is_ended_and_its_job_requeued() -> None:
     assert len(world.workers(WorkerState.BOOTING)) == 1
 
 
-def test_a_job_is_given_back_though_nobody_can_be_told_how_far_it_was() -> None:
+def test_a_job_is_freed_though_its_progress_is_unreadable() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
@@ -90,7 +90,7 @@ def test_what_ec2_forgot_was_reclaimed_if_it_had_said_so(told: bool) -> None:
     assert (charged == 0) is told
 
 
-def test_an_instance_that_is_gone_before_its_deadline_is_charged_until_it_was_found() -> None:
+def test_an_instance_gone_early_is_charged_until_it_was_found() -> None:
     world = ControlWorld()
     world.send()
     (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
@@ -105,7 +105,7 @@ def test_an_instance_that_is_gone_before_its_deadline_is_charged_until_it_was_fo
     assert (ended.ended_at, ended.accrued_until) == (world.now, world.now)
 
 
-def test_notices_an_interruption_by_the_spot_request_when_the_event_was_lost() -> None:
+def test_finds_an_interruption_by_its_request_without_an_event() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
@@ -170,7 +170,7 @@ def test_ending_the_same_instance_again_changes_nothing(again: int) -> None:
     assert (world.view().spend, world.view().rates) == before
 
 
-def test_a_worker_that_ec2_takes_away_is_replaced_before_its_job_is_visible_again() -> None:
+def test_a_reclaimed_worker_is_replaced_before_its_job_shows() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
@@ -183,7 +183,7 @@ def test_a_worker_that_ec2_takes_away_is_replaced_before_its_job_is_visible_agai
     assert len(world.workers(WorkerState.BOOTING)) == 1
 
 
-def test_a_ledger_that_lost_everything_finds_its_instances_again() -> None:
+def test_a_ledger_that_lost_everything_finds_its_instances() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
@@ -201,7 +201,7 @@ def test_a_ledger_that_lost_everything_finds_its_instances_again() -> None:
 _LONG_JOBS = {"throughput_estimate": 10.0, "items_per_job_estimate": 10}
 
 
-def test_a_job_that_shows_again_by_itself_is_not_counted_twice_when_its_worker_is_ended() -> None:
+def test_a_job_that_shows_by_itself_is_not_counted_twice() -> None:
     world = with_policy(**_LONG_JOBS)
     silent = world.launched()
     world.claim(silent.instance_id)
@@ -214,7 +214,7 @@ def test_a_job_that_shows_again_by_itself_is_not_counted_twice_when_its_worker_i
     assert len(world.workers(WorkerState.BOOTING)) == 1
 
 
-def test_a_job_is_counted_once_while_ec2_is_late_in_taking_its_worker_away() -> None:
+def test_a_job_counts_once_while_ec2_is_late_to_take_a_worker() -> None:
     world = with_policy(**_LONG_JOBS)
     worker = world.launched()
     lease = world.claim(worker.instance_id)

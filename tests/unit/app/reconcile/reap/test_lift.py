@@ -27,7 +27,7 @@ def test_a_check_in_makes_the_strikes_start_anew() -> None:
     assert world.view().rates[rows.BOOT_RATE].samples == (120.0,)
 
 
-def test_a_job_that_is_taken_does_not_open_again_what_missed_check_ins_have_stopped() -> None:
+def test_a_claimed_job_does_not_lift_a_stop_by_missed_check_ins() -> None:
     world = with_policy(max_workers=2)
     worker = world.launched()
     world.tick(minutes(1))
@@ -48,9 +48,7 @@ def test_a_job_that_is_taken_does_not_open_again_what_missed_check_ins_have_stop
         pytest.param(3, False, id="others ended without a job"),
     ],
 )
-def test_an_item_that_is_done_opens_again_what_failing_jobs_alone_have_stopped(
-    unclaimed: int, closes: bool
-) -> None:
+def test_a_done_item_lifts_a_stop_by_failing_jobs_alone(unclaimed: int, closes: bool) -> None:
     world = ControlWorld()
     until = world.now + minutes(60)
     counts = {"strikes": 2, "unclaimed": unclaimed, "failed": 3}
@@ -65,7 +63,7 @@ def test_an_item_that_is_done_opens_again_what_failing_jobs_alone_have_stopped(
     assert (breaker.open_until, breaker.reason) == ((None, "") if closes else (until, reason))
 
 
-def test_a_day_of_spend_that_goes_to_history_is_no_item_that_was_done() -> None:
+def test_a_spend_day_moved_to_history_is_no_done_item() -> None:
     world = ControlWorld()
     for ago in range(1, 41):
         world.put(rows.spend_sort(world.now - minutes(ago * 24 * 60)), items=100)
@@ -85,7 +83,7 @@ def test_a_day_of_spend_that_goes_to_history_is_no_item_that_was_done() -> None:
     assert world.view().breaker.failed == 0
 
 
-def test_a_tick_in_which_nothing_was_done_does_not_write_a_stop_again() -> None:
+def test_a_tick_without_done_items_does_not_rewrite_a_stop() -> None:
     world = ControlWorld()
     world.do_items(5)
     until = world.now + minutes(60)
@@ -104,7 +102,7 @@ def test_a_tick_in_which_nothing_was_done_does_not_write_a_stop_again() -> None:
     assert rows.BREAKER not in written
 
 
-def test_an_account_error_forgets_no_instance_that_was_of_no_use() -> None:
+def test_an_account_error_forgets_no_useless_instance() -> None:
     world = with_policy(max_workers=9)
     counts = {"strikes": 1, "unclaimed": 2, "failed": 3, "items_done": 0}
     world.put(rows.BREAKER, **counts, image=IMAGE, reason="bad", open_until=world.now)
@@ -122,7 +120,7 @@ def test_an_account_error_forgets_no_instance_that_was_of_no_use() -> None:
     assert [len(a.instances) for a in tried.attempts] == [1]
 
 
-def test_an_item_that_is_done_does_not_lift_the_stop_that_an_account_error_has_set() -> None:
+def test_a_done_item_does_not_lift_a_stop_by_an_account_error() -> None:
     world = ControlWorld()
     world.put(rows.BREAKER, failed=3, image=IMAGE, reason="bad", open_until=world.now)
     world.send()
@@ -136,7 +134,7 @@ def test_an_item_that_is_done_does_not_lift_the_stop_that_an_account_error_has_s
     assert world.view().breaker == replace(stopped, failed=0)
 
 
-def test_a_first_strike_does_not_lift_the_stop_that_an_account_error_has_set() -> None:
+def test_a_strike_does_not_lift_a_stop_by_an_account_error() -> None:
     world = with_policy(max_workers=1)
     world.send()
     (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
@@ -152,7 +150,7 @@ def test_a_first_strike_does_not_lift_the_stop_that_an_account_error_has_set() -
     assert (breaker.strikes, breaker.reason, breaker.open_until) == (1, "no grant", until)
 
 
-def test_a_check_in_does_not_lift_the_stop_that_an_account_error_has_set() -> None:
+def test_a_check_in_does_not_lift_a_stop_by_an_account_error() -> None:
     world = with_policy(max_workers=2)
     world.launched()
     until = world.now + minutes(15)
@@ -164,7 +162,7 @@ def test_a_check_in_does_not_lift_the_stop_that_an_account_error_has_set() -> No
     assert (breaker.strikes, breaker.reason, breaker.open_until) == (0, "no grant", until)
 
 
-def test_a_breaker_of_another_image_is_forgotten_so_that_nobody_reads_that_it_stops() -> None:
+def test_another_image_s_breaker_is_forgotten() -> None:
     world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
     until = world.now + minutes(60)
     for sort in (rows.BREAKER, rows.breaker_sort(AWAY)):
