@@ -89,7 +89,7 @@ def test_every_node_package_is_pinned_with_its_hash() -> None:
     assert [name for name, package in packages.items() if "integrity" not in package] == []
 
 
-def test_without_a_fitting_python_the_set_up_says_so_in_one_sentence() -> None:
+def test_without_a_fitting_python_set_up_says_so_in_a_sentence() -> None:
     done = subprocess.run(
         ["sh", "tools/setup.sh"],
         check=False,

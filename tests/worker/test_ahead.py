@@ -35,7 +35,7 @@ def looking_ahead(slot: SlotWorld, tmp_path: Path) -> Ahead:
     return ahead
 
 
-def test_the_next_message_and_its_input_are_there_when_a_job_ends(tmp_path: Path) -> None:
+def test_the_next_message_and_input_are_there_when_a_job_ends(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     looking_ahead(slot, tmp_path)
     slot.runner.before_poll = lambda _: slot.world.clock.advance(SECOND)
@@ -54,7 +54,7 @@ def test_the_next_message_and_its_input_are_there_when_a_job_ends(tmp_path: Path
     assert not list(tmp_path.glob("ahead-*"))
 
 
-def test_what_was_received_ahead_is_given_back_when_no_job_is_taken_any_more(
+def test_what_was_received_ahead_goes_back_if_not_taken(
     tmp_path: Path,
 ) -> None:
     slot = SlotWorld(tmp_path)
@@ -118,7 +118,7 @@ def test_a_message_that_waited_too_long_is_given_back(tmp_path: Path) -> None:
     assert ahead.take() is None
 
 
-def test_the_input_of_a_job_that_was_not_to_be_had_does_not_stay(tmp_path: Path) -> None:
+def test_the_input_of_a_cancelled_job_does_not_stay(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     ahead = looking_ahead(slot, tmp_path)
     ahead.note_pace(10, SECOND)

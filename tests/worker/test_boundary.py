@@ -55,7 +55,7 @@ uris = hostile | st.text(max_size=30).map(lambda text: f"s3://mine/inputs/{text}
 
 
 @given(st.lists(uris, min_size=1, max_size=4))
-def test_an_item_is_fetched_from_a_declared_prefix_to_its_own_directory_or_not_at_all(
+def test_an_item_comes_from_a_declared_prefix_or_not_at_all(
     values: list[str],
 ) -> None:
     source = Observed()

@@ -34,7 +34,7 @@ def letter_of(world: WorkWorld) -> Message:
 
 
 @pytest.mark.parametrize(("workers", "deaths", "reason"), UNTIL_GIVEN_UP)
-def test_a_job_whose_process_dies_again_and_again_goes_to_the_dead_letters_with_its_reason(
+def test_a_job_whose_process_keeps_dying_is_dead_lettered(
     tmp_path: Path, workers: int, deaths: int, reason: str
 ) -> None:
     world = WorkWorld()
@@ -63,7 +63,7 @@ def test_a_job_whose_process_dies_again_and_again_goes_to_the_dead_letters_with_
 
 
 @pytest.mark.parametrize(("workers", "deaths", "reason"), UNTIL_GIVEN_UP)
-def test_a_job_that_kills_its_worker_again_and_again_goes_to_the_dead_letters_with_its_reason(
+def test_a_job_that_keeps_killing_its_worker_is_dead_lettered(
     workers: int, deaths: int, reason: str
 ) -> None:
     world = WorkWorld()
@@ -83,9 +83,7 @@ def test_a_job_that_kills_its_worker_again_and_again_goes_to_the_dead_letters_wi
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_job_that_interruptions_give_back_again_and_again_counts_nothing(
-    tmp_path: Path, workers: int
-) -> None:
+def test_a_job_that_interruptions_give_back_counts_nothing(tmp_path: Path, workers: int) -> None:
     world = WorkWorld()
     world.send(JOB)
     slots: list[SlotWorld] = []
@@ -113,7 +111,7 @@ def test_a_job_that_interruptions_give_back_again_and_again_counts_nothing(
     assert world.manifest("j").state is JobState.COMPLETED
 
 
-def test_an_idle_second_worker_present_at_the_notice_fences_nobody_before_the_deadline(
+def test_an_idle_second_worker_fences_nobody_before_a_deadline(
     tmp_path: Path,
 ) -> None:
     world = WorkWorld()

@@ -204,7 +204,7 @@ def test_gives_up_when_nobody_has_launched_it(plant: Callable[..., Plant]) -> No
         one.daemon.run()
 
 
-def test_does_not_work_when_it_was_condemned_before_it_checked_in(
+def test_does_not_work_when_condemned_before_its_check_in(
     plant: Callable[..., Plant],
 ) -> None:
     one = plant()
@@ -244,7 +244,7 @@ def test_leaves_at_its_lifetime_also_at_one_that_is_long_over(
     assert one.world.manifest("a").released
 
 
-def test_leaves_at_its_lifetime_though_it_was_to_end_its_last_job(
+def test_leaves_at_its_lifetime_though_told_to_end_its_last_job(
     plant: Callable[..., Plant],
 ) -> None:
     one = plant(SLEEPER, policy=PATIENT)
@@ -263,7 +263,7 @@ def test_leaves_at_its_lifetime_though_it_was_to_end_its_last_job(
     assert one.world.worker().state is WorkerState.DRAINED
 
 
-def test_ends_after_the_job_in_hand_once_the_policy_allows_no_worker(
+def test_ends_after_its_job_once_the_policy_allows_no_worker(
     plant: Callable[..., Plant],
 ) -> None:
     one = plant(STEPPER, policy=PATIENT)
@@ -282,7 +282,7 @@ def test_ends_after_the_job_in_hand_once_the_policy_allows_no_worker(
     assert one.has_powered_off
 
 
-def test_a_slot_whose_code_cannot_be_loaded_fails_the_job_and_the_worker_lives(
+def test_unloadable_code_fails_the_job_and_the_worker_lives(
     plant: Callable[..., Plant],
 ) -> None:
     one = plant("raise RuntimeError('no licence')")

@@ -112,7 +112,7 @@ def test_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.count(".") == 2
 
 
-def test_a_child_imports_the_users_contract_without_aws_or_pydantic() -> None:
+def test_a_child_imports_the_contract_without_aws_or_pydantic() -> None:
     program = "import sys, worker.child.__main__; print([m for m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
@@ -120,7 +120,7 @@ def test_a_child_imports_the_users_contract_without_aws_or_pydantic() -> None:
     assert not {"boto3", "botocore", "pydantic", "urllib3"} & set(eval(done.stdout))  # noqa: S307 - a list that we print
 
 
-def test_secrets_are_read_by_their_names_into_the_environment_of_the_code(tmp_path: Path) -> None:
+def test_secrets_are_read_by_name_into_the_code_s_environment(tmp_path: Path) -> None:
     spec = RunSpec(entrypoint="job:run", env={"LEVEL": "3"}, secrets={"TOKEN": "hub/token"})
     code = Code(root=tmp_path, spec=spec, digest="d")
 
@@ -148,7 +148,7 @@ def test_a_secret_that_cannot_be_read_is_named_with_the_cause(tmp_path: Path) ->
     )
 
 
-def test_the_user_of_the_code_is_ours_unless_the_machine_names_one(tmp_path: Path) -> None:
+def test_the_code_s_user_is_ours_unless_the_machine_names_one(tmp_path: Path) -> None:
     ours = f"{os.getuid()}:{os.getgid()}"
     assert read_settings({}, tmp_path).code_user == ours
     assert read_settings({"SPINDOWN_CODE_USER": "root"}, tmp_path).code_user == "0:0"
@@ -166,7 +166,7 @@ def test_a_program_is_started_as_the_machine_says(tmp_path: Path) -> None:
     assert isinstance(runner, CommandRunner)
 
 
-def test_a_machine_without_a_container_runtime_is_unfit_for_an_image_alone(tmp_path: Path) -> None:
+def test_without_a_container_runtime_a_machine_is_unfit_for_one(tmp_path: Path) -> None:
     settings = read_settings({"PATH": str(tmp_path)}, tmp_path)
     image = Code(root=tmp_path, spec=RunSpec(image="render:1"), digest="d")
     program = Code(root=tmp_path, spec=RunSpec(command=("a",)), digest="d")
@@ -177,7 +177,7 @@ def test_a_machine_without_a_container_runtime_is_unfit_for_an_image_alone(tmp_p
     assert find_fault(worker, ours, program, settings) is None
 
 
-def test_a_machine_is_unfit_for_code_whose_secret_cannot_be_read(tmp_path: Path) -> None:
+def test_a_machine_is_unfit_for_code_with_an_unreadable_secret(tmp_path: Path) -> None:
     settings = read_settings({"PATH": str(tmp_path)}, tmp_path)
     code = Code(root=tmp_path, spec=RunSpec(image="render:1"), digest="d")
     unread = "the secret hub/gone cannot be read"

@@ -20,7 +20,7 @@ def test_logs_one_json_object_a_line() -> None:
     assert "ValueError" in second["traceback"]
 
 
-def test_ships_what_any_part_of_the_log_writes_once_it_has_a_home() -> None:
+def test_ships_what_any_part_logs_once_it_has_a_home() -> None:
     stream, basket = io.StringIO(), Basket()
     log = open_log(stream)
     slot = log.bind(slot=0)

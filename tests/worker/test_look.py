@@ -84,7 +84,7 @@ class Walks:
         pytest.param(6.0, 1, id="once a minute"),
     ],
 )
-def test_a_large_directory_that_is_never_at_rest_is_looked_through_in_proportion(
+def test_a_large_restless_directory_is_read_in_proportion(
     tmp_path: Path, each: float, count: int
 ) -> None:
     walks = Walks(each)
@@ -99,7 +99,7 @@ def test_a_large_directory_that_is_never_at_rest_is_looked_through_in_proportion
     assert walks.count == count
 
 
-def test_only_a_look_in_vain_puts_the_next_off_and_no_commit_waits_for_it(tmp_path: Path) -> None:
+def test_only_a_vain_look_delays_the_next_and_no_commit_waits(tmp_path: Path) -> None:
     walks = Walks(60)
     state = walks.state(tmp_path)
     for text in ("1", "12"):
@@ -114,7 +114,7 @@ def test_only_a_look_in_vain_puts_the_next_off_and_no_commit_waits_for_it(tmp_pa
     assert state.take(at_rest=True) is not None
 
 
-def test_what_is_taken_stays_as_it_was_when_the_code_replaces_the_file(state: UserState) -> None:
+def test_what_is_taken_stays_when_the_code_replaces_the_file(state: UserState) -> None:
     write_settled(state.root / "step", "old")
     taken = state.take()
     assert taken is not None
@@ -139,7 +139,7 @@ def test_a_link_never_brings_a_file_of_somebody_else(state: UserState, tmp_path:
     assert list_files(state.root) == []
 
 
-def test_a_machine_that_can_open_no_file_is_not_taken_for_a_fault_of_the_file(
+def test_a_machine_that_can_open_no_file_does_not_blame_it(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a").write_text("x")

@@ -44,7 +44,7 @@ def test_a_job_that_is_completed_is_told_at_once(tmp_path: Path) -> None:
     assert (event.deployment, event.workload, event.items) == ("lab", "classify", 2)
 
 
-def test_a_job_that_is_completed_is_told_though_the_ledger_gives_no_answer(
+def test_a_completed_job_is_told_though_the_ledger_is_silent(
     tmp_path: Path,
 ) -> None:
     def fail(call: PortCall) -> None:

@@ -32,7 +32,7 @@ WAITS_AT_TWO = """
 """
 
 
-def test_a_job_that_is_handed_over_loses_nothing_and_does_nothing_twice(tmp_path: Path) -> None:
+def test_a_job_handed_over_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
     dear = Plant(make(tmp_path / "dear"), WAITS_AT_TWO, policy=POLICY)
     world = dear.world
     cheap = Plant(

@@ -28,7 +28,7 @@ def fail_once(method: str, when: Callable[[], bool]) -> Callable[[Any], None]:
     return fail
 
 
-def test_asks_again_for_its_end_after_an_answer_that_did_not_come(
+def test_asks_again_for_its_end_after_a_lost_answer(
     plant: Callable[..., Plant],
 ) -> None:
     one = plant()
@@ -75,7 +75,7 @@ def test_works_though_its_first_heartbeat_had_no_answer(plant: Callable[..., Pla
     assert one.world.manifest("a").state is JobState.COMPLETED
 
 
-def test_powers_off_though_nobody_can_write_down_that_it_is_drained(
+def test_powers_off_though_its_drained_row_cannot_be_written(
     plant: Callable[..., Plant],
 ) -> None:
     one = plant(policy=PATIENT)
@@ -93,7 +93,7 @@ def test_powers_off_though_nobody_can_write_down_that_it_is_drained(
     assert one.has_powered_off
 
 
-def test_gives_back_what_came_at_the_last_poll_if_it_must_leave_meanwhile(
+def test_gives_back_the_last_poll_if_it_must_leave_meanwhile(
     plant: Callable[..., Plant],
 ) -> None:
     def leave(call: Any) -> None:
@@ -109,7 +109,7 @@ def test_gives_back_what_came_at_the_last_poll_if_it_must_leave_meanwhile(
     assert one.next_item("late") == -1
 
 
-def test_a_slot_whose_code_cannot_be_begun_beforehand_finds_out_by_a_job(
+def test_a_slot_that_cannot_warm_its_code_fails_at_a_job(
     plant: Callable[..., Plant],
 ) -> None:
     one = plant()

@@ -70,7 +70,7 @@ def test_state_that_a_notice_cut_off_is_there_for_who_goes_on(tmp_path: Path) ->
     assert not list(tmp_path.glob("*/j.*")), "nothing of an attempt is left on the machine"
 
 
-def test_results_are_safe_before_a_checkpoint_for_which_there_is_no_time(tmp_path: Path) -> None:
+def test_results_are_safe_before_a_checkpoint_out_of_time(tmp_path: Path) -> None:
     def simulate(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
         write_settled(state_of(task) / "model", "large")
         return [*square(task, batch)[:3], *[None] * 99]
@@ -118,7 +118,7 @@ def test_state_alone_is_a_checkpoint_when_one_is_due(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("days", "writes"), [(6, 1), (8, 2)])
-def test_state_that_never_changes_outlives_the_rule_that_drops_it_by_age(
+def test_unchanging_state_outlives_the_rule_that_drops_old_ones(
     tmp_path: Path, days: int, writes: int
 ) -> None:
     def keep(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
@@ -164,7 +164,7 @@ def test_results_are_committed_before_they_fill_the_memory(tmp_path: Path) -> No
     assert [(part.first, part.last) for part in parts] == [(0, 3), (4, 7), (8, 9)]
 
 
-def test_who_commits_slower_than_the_code_computes_is_waited_for(tmp_path: Path) -> None:
+def test_code_waits_for_commits_that_are_slower_than_it(tmp_path: Path) -> None:
     def large(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
         done = [ItemDone(index=item.index, value=1, size=8 * MEBIBYTE) for item in batch]
         return [*done, BatchDone()]
@@ -187,7 +187,7 @@ def test_who_commits_slower_than_the_code_computes_is_waited_for(tmp_path: Path)
     assert beforehand == [10]
 
 
-def test_a_rebalance_recommendation_commits_at_once_and_the_job_goes_on(tmp_path: Path) -> None:
+def test_a_rebalance_recommendation_commits_and_the_job_goes_on(tmp_path: Path) -> None:
     policy = Policy(checkpoint_interval=timedelta(hours=1))
     parts: list[int] = []
 
@@ -255,7 +255,7 @@ def test_an_item_whose_result_is_a_file_of_somebody_else_failed(tmp_path: Path) 
     }
 
 
-def test_what_items_that_are_committed_have_left_on_the_disk_is_removed(tmp_path: Path) -> None:
+def test_files_of_committed_items_are_removed_from_the_disk(tmp_path: Path) -> None:
     left: list[list[str]] = []
 
     def leave_files(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:

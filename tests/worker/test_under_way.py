@@ -53,7 +53,7 @@ def leave_at(slot: SlotWorld, poll: int) -> Callable[[int], None]:
     return leave
 
 
-def test_state_that_is_still_coming_in_is_not_taken_for_the_state_of_the_job(
+def test_state_still_coming_in_is_not_taken_for_the_job_s(
     tmp_path: Path,
 ) -> None:
     def simulate(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
@@ -82,7 +82,7 @@ def test_state_that_is_still_coming_in_is_not_taken_for_the_state_of_the_job(
     assert (manifest.epoch, manifest.released, manifest.user_state) == (2, True, saved)
 
 
-def test_state_that_is_being_committed_is_left_alone_until_it_is(tmp_path: Path) -> None:
+def test_state_being_committed_is_left_alone_until_it_is(tmp_path: Path) -> None:
     def simulate(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
         write_settled(state_of(task) / "step", "x" * (1 + batch[0].index))
         done = [ItemDone(index=item.index, size=100 * MEBIBYTE) for item in batch]
@@ -105,7 +105,7 @@ def test_state_that_is_being_committed_is_left_alone_until_it_is(tmp_path: Path)
     assert (manifest.state, manifest.failures) == (JobState.COMPLETED, ())
 
 
-def test_results_overtake_a_checkpoint_that_is_still_on_its_way_at_a_notice(
+def test_results_overtake_a_checkpoint_under_way_at_a_notice(
     tmp_path: Path,
 ) -> None:
     def simulate(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
@@ -145,7 +145,7 @@ def test_results_overtake_a_checkpoint_that_is_still_on_its_way_at_a_notice(
     assert upload.calls == 1
 
 
-def test_results_are_committed_at_a_notice_though_the_ledger_gives_no_answer(
+def test_results_commit_at_a_notice_though_the_ledger_is_silent(
     tmp_path: Path,
 ) -> None:
     def compute(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
@@ -198,7 +198,7 @@ class SlowSource:
             assert self.is_open.wait(20)
 
 
-def test_an_input_that_still_comes_when_its_job_is_gone_is_not_left_on_the_disk(
+def test_an_input_that_comes_after_its_job_is_gone_is_removed(
     tmp_path: Path,
 ) -> None:
     source = SlowSource("s3://inputs/2")

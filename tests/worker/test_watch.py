@@ -20,7 +20,7 @@ from worker.log import open_log
 from worker.watch import Watch
 
 
-def test_a_slot_whose_queue_gives_no_answer_holds_up_no_lease_of_another_nor_the_heartbeat(
+def test_a_silent_queue_delays_no_other_lease_and_no_heartbeat(
     tmp_path: Path,
 ) -> None:
     world = WorkWorld(policy=Policy(heartbeat_interval=timedelta(milliseconds=20)))

@@ -31,7 +31,7 @@ def base(tmp_path: Path) -> Base:
     return Base(tmp_path)
 
 
-def test_an_image_is_baked_with_the_kit_and_the_requirements_and_starts_nothing(
+def test_an_image_has_kit_and_requirements_and_starts_nothing(
     base: Base,
 ) -> None:
     status = base.bake(code_uri="s3://assets/code.zip")
@@ -60,7 +60,7 @@ def test_a_bake_that_fails_leaves_no_stamp(base: Base, program: str) -> None:
     assert not base.stamp.exists()
 
 
-def test_an_instance_of_the_image_asked_for_has_only_to_start_its_units(base: Base) -> None:
+def test_an_instance_of_the_wanted_image_only_starts_its_units(base: Base) -> None:
     base.stamp.write_text(f"{STAMP}\n")
 
     status = base.start(stamp=STAMP)
@@ -71,7 +71,7 @@ def test_an_instance_of_the_image_asked_for_has_only_to_start_its_units(base: Ba
 
 
 @pytest.mark.parametrize("stamp", [None, "6" * 64], ids=["the bare base", "an older image"])
-def test_an_instance_of_another_image_installs_what_is_asked_for(
+def test_an_instance_of_another_image_installs_what_is_wanted(
     base: Base, stamp: str | None
 ) -> None:
     if stamp is not None:
@@ -86,7 +86,7 @@ def test_an_instance_of_another_image_installs_what_is_asked_for(
     assert [call for call in base.stubs.calls if call.startswith("systemctl")] == START
 
 
-def test_an_install_that_fails_over_an_older_image_ends_the_instance(base: Base) -> None:
+def test_a_failed_install_over_an_older_image_ends_the_instance(base: Base) -> None:
     base.stamp.write_text("6" * 64)
     base.stubs.add("aws", "exit 1")
 

@@ -142,7 +142,7 @@ def test_a_worker_that_is_done_ends_its_instance(root: CleanRoot, left: Path) ->
     assert (left / "runs").read_text() == "ran\n"
 
 
-def test_a_worker_that_fails_starts_clean_five_times_and_then_ends_its_instance(
+def test_a_failing_worker_starts_clean_five_times_and_then_ends(
     root: CleanRoot, left: Path
 ) -> None:
     run = f"ls $TMPDIR | wc -l >>{LEFT}/rests; touch $TMPDIR/rest; exit 1"
@@ -185,9 +185,7 @@ def test_an_instance_whose_worker_never_starts_is_ended(root: CleanRoot) -> None
     assert root.boot(units)
 
 
-def test_the_users_code_shares_its_files_with_the_worker_and_has_none_of_its_rights(
-    root: CleanRoot, left: Path
-) -> None:
+def test_the_user_s_code_shares_files_but_no_rights(root: CleanRoot, left: Path) -> None:
     scripts = root.directory / "opt" / "probe"
     scripts.mkdir()
     for name, text in {"probe": PROBE, "user_code": USER_CODE, "work": WORKER}.items():

@@ -49,7 +49,7 @@ def instance(tmp_path: Path) -> Instance:
     return Instance(tmp_path, stubs)
 
 
-def test_an_instance_whose_worker_never_started_ends_after_the_silence(instance: Instance) -> None:
+def test_an_instance_whose_worker_never_started_ends(instance: Instance) -> None:
     ended = {uptime: instance.is_ended_at(uptime) for uptime in (60, 120, 959, 960)}
 
     assert ended == {60: False, 120: False, 959: False, 960: True}
@@ -75,7 +75,7 @@ def test_a_removed_sign_of_life_is_silence(instance: Instance, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("clock", [0, 4_000_000_000], ids=["set back", "set far ahead"])
-def test_setting_the_clock_neither_ends_an_instance_nor_keeps_it(
+def test_setting_the_clock_neither_ends_nor_keeps_an_instance(
     instance: Instance, clock: int
 ) -> None:
     instance.show_life(clock=1_000_000_000)
@@ -100,7 +100,7 @@ def test_setting_the_clock_neither_ends_an_instance_nor_keeps_it(
     ],
     ids=["nothing", "empty line", "word", "negative", "no newline", "shorter", "longer"],
 )
-def test_a_live_worker_ends_at_the_lifetime_that_its_policy_tells(
+def test_a_live_worker_ends_at_the_lifetime_of_its_policy(
     instance: Instance, told: str, longest: int
 ) -> None:
     instance.show_life(told, clock=1)

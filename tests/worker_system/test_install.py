@@ -101,9 +101,7 @@ def test_a_second_install_leaves_what_the_first_left(installed: Prefix) -> None:
     assert installed.files() == installed.first
 
 
-def test_the_users_packages_win_for_the_users_code_and_for_it_alone(
-    prefix: Prefix, tmp_path: Path
-) -> None:
+def test_the_user_s_packages_win_for_the_user_s_code_alone(prefix: Prefix, tmp_path: Path) -> None:
     (tmp_path / "wheels").mkdir()
     theirs = make_wheel(tmp_path / "wheels", "boto3", {"boto3/__init__.py": "KIND = 'theirs'\n"})
     needs: dict[str, str | bytes] = {
@@ -145,7 +143,7 @@ def test_a_worker_that_does_not_start_fails_the_install(prefix: Prefix) -> None:
     assert ": failed: " in prefix.said
 
 
-def test_a_metadata_rule_that_cannot_be_loaded_fails_the_install(prefix: Prefix) -> None:
+def test_an_unloadable_metadata_rule_fails_the_install(prefix: Prefix) -> None:
     prefix.stubs.add("nft", "exit 1")
 
     status = prefix.install()

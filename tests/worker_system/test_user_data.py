@@ -15,7 +15,7 @@ def bootstrap(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_an_instance_installs_the_kit_and_then_starts_the_dead_man_check_and_the_worker(
+def test_an_instance_installs_the_kit_and_starts_both_services(
     bootstrap: Machine,
 ) -> None:
     status = bootstrap.run(render_user_data(bootstrap.kit))

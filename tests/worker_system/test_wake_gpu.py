@@ -26,7 +26,7 @@ def stubs(tmp_path: Path) -> Stubs:
         pytest.param(["nvidia0", "nvidia-uvm"], [], id="the distribution has done it"),
     ],
 )
-def test_what_cuda_needs_of_the_kernel_is_loaded_where_it_is_not(
+def test_loads_missing_kernel_modules_that_cuda_needs(
     stubs: Stubs, tmp_path: Path, there: list[str], asked: list[str]
 ) -> None:
     for name in there:
@@ -59,7 +59,7 @@ def test_a_machine_without_nvidias_driver_is_left_alone(tmp_path: Path) -> None:
     assert stubs.calls == []
 
 
-def test_root_wakes_the_gpus_since_nothing_of_the_worker_may_gain_privileges() -> None:
+def test_root_wakes_the_gpus_since_the_worker_gains_no_rights() -> None:
     lines = UNIT.read_text(encoding="utf-8").splitlines()
     wakes = "ExecStartPre=+-/opt/spindown/system/wake-gpu.sh"
 

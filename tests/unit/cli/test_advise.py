@@ -75,7 +75,7 @@ LONG = "timestamp,items,item_seconds\n" + "".join(
 )
 
 
-def test_what_a_deadline_could_do_for_long_jobs_is_said_and_not_advised(
+def test_a_possible_deadline_for_long_jobs_is_said_not_advised(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "traffic.csv").write_text(LONG, encoding="utf-8")
@@ -185,7 +185,7 @@ def test_settings_that_leave_work_undone_are_no_yardstick(
         assert len(told["when_not"]) == 4
 
 
-def test_who_cannot_wait_is_told_what_it_costs_not_to_be_patient(
+def test_work_that_cannot_wait_is_told_what_that_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gathered = _gathered(tmp_path, monkeypatch)
@@ -206,7 +206,7 @@ def test_who_cannot_wait_is_told_what_it_costs_not_to_be_patient(
         assert name in advice.verdicts[0].sentence
 
 
-def test_steady_work_that_starts_at_once_is_not_said_to_need_warm_workers(
+def test_steady_work_that_starts_at_once_needs_no_warm_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gathered = _gathered(tmp_path, monkeypatch)
@@ -308,7 +308,7 @@ SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
         pytest.param((("0s", [SPOT, ON_DEMAND]), ("5m", [ON_DEMAND])), id="on demand at once"),
     ],
 )
-def test_a_deadline_has_nothing_to_do_where_no_rung_waits_for_on_demand(
+def test_a_deadline_is_useless_where_no_rung_waits(
     ladder: tuple[tuple[str, list[CapacityType]], ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -17,7 +17,7 @@ from tests.simulator.scene import HOUR, a_scenario, an_arrival
 SCENARIO = a_scenario(an_arrival(), an_arrival(at=HOUR), length=2 * HOUR)
 
 
-def test_simulations_do_not_hear_a_ctrl_c_that_is_meant_for_their_parent(
+def test_simulations_ignore_a_ctrl_c_for_their_parent(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     contestants = [ours(Policy()), *baselines("warm", Policy()), frontier(Policy())[0]]
@@ -55,7 +55,7 @@ def test_a_ctrl_c_ends_all_simulations_at_once() -> None:
 
 
 @pytest.mark.parametrize(("deadline", "tried"), [(20, (1, 2, 4, 10)), (13, (1, 2, 4))])
-def test_no_promise_is_tried_that_the_deadline_of_the_policy_contradicts(
+def test_tries_no_promise_that_contradicts_the_deadline(
     deadline: float, tried: tuple[int, ...]
 ) -> None:
     within, boot = timedelta(minutes=deadline), timedelta(minutes=3)

@@ -35,7 +35,7 @@ def test_what_is_not_says_what_is_needed_and_how_to_mend_it() -> None:
     ]
 
 
-def test_what_is_to_be_deployed_is_the_file_that_was_asked_about() -> None:
+def test_the_file_asked_about_is_what_is_to_be_deployed() -> None:
     mend = "cdk bootstrap, once, then cdk deploy --all"
     finding = Finding(what="outpost", found="", mend=mend)
 

@@ -53,7 +53,7 @@ def test_says_when_nothing_runs() -> None:
         ((), ""),
     ],
 )
-def test_asks_before_it_ends_instances_and_only_if_there_are_any(
+def test_asks_before_it_ends_instances_if_there_are_any(
     instances: tuple[str, ...], question: str
 ) -> None:
     lease = a_lease(instance_id="i-1", job_id="j-7")

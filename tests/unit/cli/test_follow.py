@@ -31,7 +31,7 @@ def test_looks_are_held_against_each_other_by_what_they_show() -> None:
     assert file.getvalue() == "one runs\nnone waits\n"
 
 
-def test_a_terminal_shows_the_last_look_in_place_of_the_one_before() -> None:
+def test_a_terminal_replaces_the_last_look_by_the_new_one() -> None:
     file = io.StringIO()
 
     follow(Console(file=file, force_terminal=True, width=40), [Text("one runs"), Text("none runs")])

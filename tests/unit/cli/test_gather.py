@@ -43,7 +43,7 @@ def test_of_a_long_history_the_last_days_are_used() -> None:
         pytest.param("2026-06-08T08:59:00Z", None, id="a week"),
     ],
 )
-def test_of_less_than_a_week_a_month_is_said_to_be_so_many_of_it(
+def test_less_than_a_week_is_said_to_be_scaled_to_a_month(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str, times: str | None
 ) -> None:
     (tmp_path / "traffic.csv").write_text(
@@ -88,7 +88,7 @@ def a_deployment(*, boots: tuple[float, ...] = ()) -> tuple[ControlWorld, FakeAw
     return world, aws, Session(aws=cast("Aws", aws), deployment=deployment)
 
 
-def test_a_deployment_gives_history_prices_knowledge_and_the_policy_in_force() -> None:
+def test_a_deployment_gives_history_prices_and_its_policy() -> None:
     world, aws, session = a_deployment(boots=(120.0,) * 8)
     world.settings.put_live(WORKLOAD, json.dumps({"max_workers": 7}))
     url = session.workload(WORKLOAD).queue_url
@@ -107,7 +107,7 @@ def test_a_deployment_gives_history_prices_knowledge_and_the_policy_in_force() -
     assert gathered.scenario.length == 2 * DAY
 
 
-def test_a_file_says_the_policy_and_the_deployment_what_was_shown(tmp_path: Path) -> None:
+def test_a_file_gives_the_policy_and_the_deployment_the_history(tmp_path: Path) -> None:
     world, aws, session = a_deployment()
     file = tmp_path / "spindown.toml"
     file.write_text(

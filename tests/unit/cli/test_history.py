@@ -66,7 +66,7 @@ def test_a_row_is_a_job_and_what_it_does_not_say_is_assumed(
     assert (traffic.length, traffic.items, traffic.is_dated) == (7200.0, 50, True)
 
 
-def test_a_date_without_hyphens_is_that_day_and_no_second_of_1970(tmp_path: Path) -> None:
+def test_a_date_without_hyphens_is_a_day_and_no_epoch_second(tmp_path: Path) -> None:
     traffic = read_arrivals(a_file(tmp_path, "timestamp\n20260601\n20260602\n"), SHAPE)
 
     assert traffic.start == MONDAY
@@ -146,7 +146,7 @@ def test_a_file_that_is_wrong_is_one_sentence(tmp_path: Path, text: str, said: s
     assert "\n" not in str(refused.value)
 
 
-def test_what_some_rows_do_not_say_and_what_nobody_reads_is_told(tmp_path: Path) -> None:
+def test_unsaid_and_unread_columns_of_rows_are_told(tmp_path: Path) -> None:
     text = "timestamp,items,item_seconds,Seconds\n1,4,2,9\n2,,2,9\n3,4,2,9\n"
     traffic = read_arrivals(a_file(tmp_path, text), SHAPE)
 
@@ -256,7 +256,7 @@ def test_a_packed_file_that_is_not_whole_is_named(tmp_path: Path) -> None:
             read_arrivals(packed, SHAPE)
 
 
-def test_a_queue_s_messages_come_evenly_within_the_period_that_is_known() -> None:
+def test_a_queue_s_messages_spread_evenly_within_their_period() -> None:
     history = MemoryTrafficHistory()
     history.record("jobs", MONDAY + HOUR, messages=2)
     traffic = read_queue(history, "jobs", SHAPE, until=MONDAY + 24 * HOUR, days=1.0)
@@ -266,7 +266,7 @@ def test_a_queue_s_messages_come_evenly_within_the_period_that_is_known() -> Non
     assert (traffic.start, traffic.length) == (MONDAY, 86_400.0)
 
 
-def test_days_before_the_first_message_are_told_since_a_month_is_reckoned_with_them() -> None:
+def test_days_before_the_first_message_are_told() -> None:
     history = MemoryTrafficHistory()
     history.record("jobs", MONDAY - 36 * HOUR, messages=2)
     late = read_queue(history, "jobs", SHAPE, until=MONDAY, days=14.0)
@@ -292,7 +292,7 @@ def test_a_queue_of_millions_asks_for_fewer_days() -> None:
         read_queue(Flood(), "jobs", SHAPE, until=MONDAY, days=1.0)
 
 
-def test_the_regions_of_a_workload_are_those_of_its_file_home_first(tmp_path: Path) -> None:
+def test_regions_of_a_workload_are_those_of_its_file_home_first(tmp_path: Path) -> None:
     text = """
 [deployment]
 name = "far"

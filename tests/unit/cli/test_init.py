@@ -146,7 +146,7 @@ def test_what_fits_any_workload_counts() -> None:
     assert sorted(survey(REGION, each, a_market()).zones) == ["us-west-2b", "us-west-2c"]
 
 
-def test_a_quota_that_is_too_small_comes_with_its_code_and_request() -> None:
+def test_a_small_quota_comes_with_its_code_and_request() -> None:
     market = a_market()
     for name, vcpus in (("G/Spot", 0.0), ("G/OnDemand", 64.0), ("P/Spot", 0.0)):
         market.limit(QUOTA_CODES[name], vcpus, region=REGION)

@@ -6,7 +6,7 @@ from spindown.cli.simulate.page.canvas import drawing
 from spindown.cli.simulate.page.label import Label, write_labels
 
 
-def test_two_names_of_one_crowded_point_do_not_lie_on_each_other() -> None:
+def test_two_labels_of_a_crowded_point_do_not_overlap() -> None:
     with drawing(6.0, 4.0) as (figure, (axes,)):
         axes.set_xlim(0, 10)
         axes.set_ylim(0, 10)

@@ -26,9 +26,7 @@ UP = SystemStatus(
     [(Path(".spindown"), True), (Path.cwd() / ".spindown", True), (Path("elsewhere"), False)],
     ids=["the usual place", "the same by its whole name", "another"],
 )
-def test_local_is_named_only_where_other_commands_find_the_system_by_it(
-    state: Path, *, is_found: bool
-) -> None:
+def test_local_is_named_only_where_commands_find_it_so(state: Path, *, is_found: bool) -> None:
     said = "\n".join(say_up(UP, state))
 
     assert ("Give --local to other commands" in said) is is_found
@@ -36,7 +34,7 @@ def test_local_is_named_only_where_other_commands_find_the_system_by_it(
     assert f"{state.resolve()}/aws-config" in said
 
 
-def test_an_instance_and_its_console_are_told_whole_on_a_narrow_screen() -> None:
+def test_an_instance_and_its_console_fit_a_narrow_screen() -> None:
     instance = InstanceStatus(
         instance_id="i-0123456789abcdef0",
         instance_type="g4dn.12xlarge",

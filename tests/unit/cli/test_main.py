@@ -195,7 +195,7 @@ def test_a_profile_that_does_not_exist_is_named(
     assert said.startswith("spindown: AWS profile is 'nobody': mend it, or name another")
 
 
-def test_a_configuration_of_aws_that_cannot_be_read_is_said_in_a_sentence(
+def test_an_unreadable_aws_configuration_is_one_sentence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, directory: Path
 ) -> None:
     (directory / "aws").write_text("no ini", encoding="utf-8")
@@ -315,7 +315,7 @@ def test_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"spindown {__version__}\n"
 
 
-def test_python_knows_the_command_too_where_nothing_has_put_it_on_the_path() -> None:
+def test_python_m_spindown_runs_the_command_without_a_path() -> None:
     line = [sys.executable, "-m", "spindown", "plan"]
     done = subprocess.run(line, check=False, capture_output=True, text=True)
 

@@ -29,7 +29,7 @@ def screen_of(made: Plan, *, width: int = 200, show_all: bool = False) -> str:
     return captured.get()
 
 
-def test_shows_price_throughput_with_its_origin_cost_and_all_parts() -> None:
+def test_shows_price_throughput_and_its_origin_cost_and_parts() -> None:
     world = with_policy()
     world.market.move_volume_price(REGION, 0.096)
 

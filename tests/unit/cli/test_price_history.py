@@ -51,7 +51,7 @@ def test_prices_of_the_traffic_s_days_are_in_force_on_them(tmp_path: Path) -> No
     )
 
 
-def test_slots_share_the_speed_of_a_gpu_of_the_made_up_market_too() -> None:
+def test_slots_of_a_made_up_market_share_their_gpu_s_speed() -> None:
     whole = made_up_prices(1, a_traffic(), BUYER).listings
     shared = made_up_prices(1, a_traffic(), replace(BUYER, slots="4")).listings
 
@@ -59,7 +59,7 @@ def test_slots_share_the_speed_of_a_gpu_of_the_made_up_market_too() -> None:
     assert [each.speed for each in shared] == [each.speed / 4 for each in whole]
 
 
-def test_a_price_of_the_morning_is_in_force_when_jobs_come_at_noon(tmp_path: Path) -> None:
+def test_a_price_of_the_morning_holds_for_jobs_at_noon(tmp_path: Path) -> None:
     noon = a_traffic(start=MONDAY + timedelta(hours=12), hours=1)
     early = "timestamp,zone,type,price\n" + "".join(
         f"{at},us-east-1a,g5.xlarge,{price}\n"
@@ -71,7 +71,7 @@ def test_a_price_of_the_morning_is_in_force_when_jobs_come_at_noon(tmp_path: Pat
     assert not any("begin with the traffic" in note for note in prices.notes)
 
 
-def test_what_the_aws_command_line_says_of_prices_is_read_as_it_is(tmp_path: Path) -> None:
+def test_reads_prices_as_the_aws_command_line_prints_them(tmp_path: Path) -> None:
     said = {
         "AvailabilityZone": "us-east-1a",
         "InstanceType": "g5.xlarge",
@@ -104,7 +104,7 @@ def test_prices_of_other_days_begin_with_the_traffic(tmp_path: Path, traffic: Tr
     assert prices.notes[0] == "prices of 2026-05-31 to 2026-06-01 begin with the traffic"
 
 
-def test_prices_of_types_that_do_not_fit_say_nothing_of_when_a_market_begins(
+def test_prices_of_unfit_types_do_not_begin_a_market(
     tmp_path: Path,
 ) -> None:
     early = PRICES + "2025-01-01T00:00:00Z,us-east-1a,m5.large,0.05\n"
@@ -128,7 +128,7 @@ def test_days_without_a_price_are_told(tmp_path: Path) -> None:
     )
 
 
-def test_live_prices_are_known_to_this_moment_even_if_none_has_moved_for_days() -> None:
+def test_live_prices_are_known_until_now_even_if_unchanged() -> None:
     clock = MemoryClock(MONDAY - timedelta(days=9))
     market = MemoryMarket(clock)
     zones = ["us-east-1a"]
@@ -161,7 +161,7 @@ def test_a_row_that_names_no_product_is_of_linux(tmp_path: Path) -> None:
     assert listing.zones["us-east-1a"].spot == ((0.0, 0.4),)
 
 
-def test_of_prices_only_changes_count_and_only_until_the_last_work_is_done(tmp_path: Path) -> None:
+def test_only_price_changes_until_the_last_work_count(tmp_path: Path) -> None:
     rows = "".join(
         f"2026-06-{day:02d}T00:00:00Z,us-east-1a,g5.xlarge,{price}\n"
         for day, price in ((1, 0.4), (2, 0.4), (3, 0.5), (6, 0.6), (7, 0.7))
@@ -184,9 +184,7 @@ def test_of_prices_only_changes_count_and_only_until_the_last_work_is_done(tmp_p
         pytest.param(a_traffic(is_dated=False), NOW - timedelta(days=90), id="made up"),
     ],
 )
-def test_live_prices_are_asked_for_from_the_begin_of_the_traffic_as_far_as_ec2_remembers(
-    traffic: Traffic, since: datetime
-) -> None:
+def test_live_prices_are_read_from_the_first_traffic_on(traffic: Traffic, since: datetime) -> None:
     market, asked = MemoryMarket(MemoryClock(NOW)), list[datetime]()
     zones = ["us-east-1a"]
     market.offer(a_type("g5.xlarge"), region="us-east-1", zones=zones, on_demand=1.0, spot=0.4)
@@ -288,7 +286,7 @@ def test_a_market_where_nothing_fits_says_so() -> None:
         read_live(market, market, {"us-east-1": ["us-east-1a"]}, a_traffic(), buyer, now=MONDAY)
 
 
-def test_a_made_up_market_has_the_regions_of_the_file_as_far_as_it_stays_small() -> None:
+def test_a_made_up_market_has_the_file_s_regions_while_small() -> None:
     home, further = "eu-west-1", ("us-east-1", "us-west-2", "ap-south-1")
     alone = made_up_prices(1, a_traffic(), BUYER, (home,))
     assert alone == made_up_prices(1, a_traffic(), BUYER)

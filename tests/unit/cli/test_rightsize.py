@@ -63,7 +63,7 @@ def test_says_that_another_gpu_may_do() -> None:
     assert told(world)[-1] == "and take out gpu_names and instance_types, if they are there."
 
 
-def test_says_what_more_memory_costs_where_a_job_came_close_to_running_out() -> None:
+def test_says_what_more_memory_costs_where_it_nearly_ran_out() -> None:
     world = ControlWorld()
     keep(world, instance_type="g4dn.xlarge", vram_mean=90.0, vram_max=99.0)
 
@@ -75,7 +75,7 @@ def test_says_what_more_memory_costs_where_a_job_came_close_to_running_out() -> 
     assert said[-1] == "    gpu_memory_gib_min = 20"
 
 
-def test_says_what_asking_for_less_is_worth_where_the_same_offer_stays_the_best() -> None:
+def test_says_what_asking_for_less_saves_with_the_same_offer() -> None:
     world = ControlWorld(requirements=Requirements(memory_mib_min=16 * 1024))
     keep(world)
 

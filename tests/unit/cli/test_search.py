@@ -44,7 +44,7 @@ def test_each_setting_is_varied_on_the_best_so_far() -> None:
     assert sum(map(len, attempts.tried.values())) <= 18
 
 
-def test_an_idle_timeout_is_fitted_to_gaps_only_where_there_are_any() -> None:
+def test_an_idle_timeout_is_fitted_only_where_there_are_gaps() -> None:
     attempts = Attempts()
     search(a_present(), replace(KNOWN, gaps=[]), attempts)
 
@@ -52,7 +52,7 @@ def test_an_idle_timeout_is_fitted_to_gaps_only_where_there_are_any() -> None:
     assert tried == [minutes(10)]
 
 
-def test_a_change_that_saves_nothing_beside_a_later_one_is_not_advised() -> None:
+def test_a_change_that_a_later_one_makes_useless_is_not_advised() -> None:
     answers = {"start_within": a_result(80.0), "max_price": a_result(70.0)}
     attempts = Attempts(**answers, **{"without start_within": a_result(70.5)})
     best = search(a_present(), KNOWN, attempts)
@@ -66,7 +66,7 @@ def test_a_change_that_saves_nothing_beside_a_later_one_is_not_advised() -> None
     assert "without max_price" not in late.tried
 
 
-def test_a_setting_that_breaks_the_promise_or_leaves_work_undone_is_not_advised() -> None:
+def test_a_setting_that_breaks_the_promise_is_not_advised() -> None:
     present = a_present(g4dn_xlarge=1)
     for result in (a_result(10.0, p95=1801.0), a_result(10.0, undone=1), a_result(99.5)):
         attempts = Attempts(start_within=result, idle_timeout=result, max_price=result)
@@ -100,7 +100,7 @@ def test_no_start_is_tried_that_a_deadline_leaves_no_time_for() -> None:
     assert max(each.policy.start_within for each in attempts.tried["start_within"]) == minutes(21)
 
 
-def test_work_gathers_where_that_is_cheaper_and_not_where_it_is_not() -> None:
+def test_work_gathers_only_where_that_is_cheaper() -> None:
     gathers = search(a_present(), KNOWN, Attempts(scale_up_threshold=a_result(60.0)))
     policy = gathers.settings.policy
     at_once = Attempts(scale_up_threshold=a_result(50.0))
@@ -111,7 +111,7 @@ def test_work_gathers_where_that_is_cheaper_and_not_where_it_is_not() -> None:
     assert back.settings.policy.scale_up_threshold == 1
 
 
-def test_dearer_settings_are_advised_where_the_present_ones_break_the_promise() -> None:
+def test_dearer_settings_are_advised_for_a_broken_promise() -> None:
     attempts = Attempts(start_within=a_result(130.0, p95=1000.0))
     best = search(a_present(p95=5000.0), KNOWN, attempts)
 
@@ -119,7 +119,7 @@ def test_dearer_settings_are_advised_where_the_present_ones_break_the_promise() 
     assert best.result.wait.p95 <= KNOWN.promise
 
 
-def test_families_are_tried_without_the_one_that_was_used_and_with_the_denied() -> None:
+def test_families_are_tried_without_the_used_with_the_denied() -> None:
     attempts = Attempts(families=a_result(60.0))
     best = search(a_present(g5_xlarge=9, g5_2xlarge=2, g4dn_xlarge=1), KNOWN, attempts)
     denied = Trial(

@@ -66,7 +66,7 @@ def test_a_table_tells_what_each_way_costs(capsys: pytest.CaptureFixture[str]) -
     assert err == ""
 
 
-def test_json_has_every_figure_and_is_the_same_for_the_same_seed(
+def test_json_has_every_figure_and_repeats_with_its_seed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     first, _ = run(capsys, "--against", "warm", "--json", "--seed", "7")
@@ -112,7 +112,7 @@ def test_a_first_draft_is_simulated_before_it_knows_its_zones(
     assert json.loads(out)["workload"] == "main"
 
 
-def test_of_any_traffic_the_last_days_are_used_if_they_are_asked_for(
+def test_the_last_days_of_any_traffic_are_used_on_request(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out, _ = run(capsys, "--against", "none", "--days", "0.1")
@@ -216,7 +216,7 @@ def test_a_mistake_is_one_sentence(
     assert told.err.count("\n") == 1
 
 
-def test_nothing_is_left_of_the_look_whether_a_page_could_be_written(directory: Path) -> None:
+def test_a_look_whether_a_page_can_be_written_leaves_nothing(directory: Path) -> None:
     before = sorted(directory.iterdir())
     check_page(directory / "page.html")
 
@@ -268,7 +268,7 @@ def test_a_contest_does_not_depend_on_how_many_run_at_a_time() -> None:
     assert heard == dict.fromkeys(range(4), 1.0)
 
 
-def test_our_own_policy_on_demand_buys_no_spot_and_pays_the_list_price() -> None:
+def test_our_policy_on_demand_pays_the_list_price_and_no_spot() -> None:
     scenario = a_scenario(an_arrival(), an_arrival(at=HOUR), length=2 * HOUR)
     policy = Policy(idle_timeout=timedelta(minutes=2))
     contestants = [ours(policy), *baselines(OURS_ON_DEMAND, policy)]
@@ -289,7 +289,7 @@ def a_sample(seconds: float, *, visible: int = 0, busy: int = 0, idle: int = 0) 
     return Sample(seconds=seconds, visible=visible, in_flight=0, booting=0, idle=idle, busy=busy)
 
 
-def test_what_was_seen_holds_until_the_next_look_and_not_beyond_the_end() -> None:
+def test_what_was_seen_holds_until_the_next_look_or_the_end() -> None:
     samples = [
         a_sample(0.0),
         a_sample(50.0, visible=3, busy=2),

@@ -70,7 +70,7 @@ def a_story(*points: tuple[Role, float, float]) -> Story:
     )
 
 
-def test_others_are_held_against_the_promise_that_is_as_fast_as_they_are() -> None:
+def test_others_are_compared_under_the_promise_of_their_speed() -> None:
     story = a_story(
         (Role.OURS, 10.0, 600.0),
         (Role.BASELINE, 40.0, 700.0),
@@ -86,7 +86,7 @@ def test_others_are_held_against_the_promise_that_is_as_fast_as_they_are() -> No
     assert list(unfinished_sentences(story)) == []
 
 
-def test_work_that_was_left_is_said_and_the_budget_that_may_have_stopped_it() -> None:
+def test_says_work_left_and_the_budget_that_may_have_stopped_it() -> None:
     story = a_story((Role.OURS, 0.5, 600.0), (Role.BASELINE, 0.4, 700.0))
 
     mine, theirs = unfinished_sentences(story)
@@ -176,7 +176,7 @@ def test_what_keeps_a_policy_from_its_work_is_said(changes: dict[str, float], sa
     assert said in next(iter(unfinished_sentences(story)))
 
 
-def test_a_job_that_takes_longer_than_the_simulation_goes_on_is_told_so() -> None:
+def test_a_job_longer_than_the_simulation_is_told() -> None:
     (outcome,) = a_story((Role.OURS, 0.5, 600.0)).outcomes
     cut_off = replace(outcome.result, seconds=HOUR + 4 * DAY)
     story = tell(a_story((Role.OURS, 0.5, 600.0)).gathered, [replace(outcome, result=cut_off)])
@@ -186,7 +186,7 @@ def test_a_job_that_takes_longer_than_the_simulation_goes_on_is_told_so() -> Non
     assert "that of the rest. The simulation ends 4 days after the traffic. Launches" in mine
 
 
-def test_a_price_that_rises_beyond_what_is_allowed_is_told_with_its_time() -> None:
+def test_a_price_above_what_is_allowed_is_told_with_its_time() -> None:
     story = a_story((Role.OURS, 0.5, 600.0))
     zone = a_zone(spot=((0.0, 0.20), (1800.0, 3.0)))
     dear = a_listing(on_demand=None, zones={"us-west-2a": zone})
@@ -207,7 +207,7 @@ def test_a_price_that_rises_beyond_what_is_allowed_is_told_with_its_time() -> No
         pytest.param(3.0, (), "", id="no spot at all"),
     ],
 )
-def test_only_what_stays_too_dear_to_the_end_keeps_a_policy_from_its_work(
+def test_only_lasting_high_prices_keep_a_policy_from_its_work(
     on_demand: float | None, spot: Steps, since: str | None
 ) -> None:
     story = a_story((Role.OURS, 0.5, 600.0))
@@ -229,7 +229,7 @@ def test_only_what_stays_too_dear_to_the_end_keeps_a_policy_from_its_work(
         pytest.param(4, 12_960.0, {"finish_within": timedelta(days=1)}, False, id="a deadline"),
     ],
 )
-def test_jobs_that_start_late_since_no_more_workers_may_run_are_told_so(
+def test_jobs_late_for_want_of_workers_are_told(
     peak: int, wait: float, changes: dict[str, timedelta], *, is_said: bool
 ) -> None:
     story = a_story((Role.OURS, 5.0, wait))
@@ -272,7 +272,7 @@ def test_a_narrow_screen_leaves_columns_out_and_cuts_no_figure(width: int, colum
     assert re.search(r"^start 40 min, drain 80 min +41\.00 .*36\.7 min", table, re.MULTILINE)
 
 
-def test_a_policy_that_did_nothing_is_shown_without_figures_of_what_it_did() -> None:
+def test_a_policy_that_did_nothing_is_shown_without_figures() -> None:
     (outcome,) = a_story((Role.OURS, 0.0, 0.0)).outcomes
     idle = replace(
         outcome.result,

@@ -61,13 +61,13 @@ def test_an_instance_is_a_line_and_why_it_was_taken_another() -> None:
     )
 
 
-def test_a_machine_kept_warm_is_told_by_the_day_since_others_did_its_work_meanwhile() -> None:
+def test_a_warm_machine_is_told_by_the_day_beside_other_work() -> None:
     (line,) = [line for line in lines_of(BILL) if "kept warm" in line]
 
     assert line.split()[:6] == ["one", "machine", "kept", "warm", "$14.40", "a"]
 
 
-def test_what_ec2_refused_is_told_with_how_often_by_what_word_and_where() -> None:
+def test_what_ec2_refused_is_told_with_count_code_and_place() -> None:
     refusal = RefusalCount(times=2, code="InsufficientInstanceCapacity", pool="g6.xlarge/a/spot")
 
     lines = lines_of(replace(BILL, refusals=(refusal,)))
@@ -95,9 +95,7 @@ def test_the_best_offer_may_be_the_cheapest_by_the_hour() -> None:
         pytest.param(0.2501, "hardly more", id="what rounds to nothing"),
     ],
 )
-def test_what_measuring_has_changed_is_said_in_figures_that_say_something(
-    first_cost: float, words: str
-) -> None:
+def test_what_measuring_changed_is_told_in_telling_figures(first_cost: float, words: str) -> None:
     said = ranking_sentence(replace(LEARNED, first_cost=first_cost))
 
     assert said == (

@@ -116,7 +116,7 @@ def test_shows_the_tightest_deadlines(changes: dict[str, Any], line: str) -> Non
     assert line in screen_of(decision)
 
 
-def test_a_candidate_that_was_asked_for_is_shown_however_few_are() -> None:
+def test_a_requested_candidate_is_shown_in_a_short_list_too() -> None:
     world = ControlWorld()
     world.send()
 
@@ -148,7 +148,7 @@ def test_says_what_stops_a_launch_and_what_would_fit() -> None:
     assert "g4dn.xlarge/us-west-2a/spot would fit" in said
 
 
-def test_says_once_that_launching_is_stopped_and_blames_no_setting() -> None:
+def test_says_once_that_launches_are_stopped_and_no_setting() -> None:
     world = ControlWorld()
     world.send()
     assert "never checked in" in world.run(34)[-1].summary
@@ -160,7 +160,7 @@ def test_says_once_that_launching_is_stopped_and_blames_no_setting() -> None:
     assert "The next try is at" in said
 
 
-def test_says_of_messages_that_are_hidden_while_nothing_runs_where_they_are() -> None:
+def test_says_where_hidden_messages_are_while_nothing_runs() -> None:
     world = ControlWorld()
     world.send()
     world.queue.receive(wait=timedelta(0), visibility=timedelta(minutes=5))
@@ -190,7 +190,7 @@ def test_says_that_nothing_waits() -> None:
         pytest.param({"max_price_per_hour": 0.15}, "", id="a price that may come down"),
     ],
 )
-def test_while_nothing_waits_it_says_what_would_stop_the_next_message(
+def test_without_work_it_says_what_would_stop_the_next_message(
     policy: dict[str, Any], why: str
 ) -> None:
     world = with_policy(**policy)

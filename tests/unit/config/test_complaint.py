@@ -321,9 +321,7 @@ def test_names_the_key_and_the_mend(path: str, value: object, field: str, mend: 
 
 
 @pytest.mark.parametrize(("length", "is_taken"), [(27, True), (28, False)])
-def test_names_together_leave_room_for_what_a_schedule_is_called(
-    length: int, is_taken: bool
-) -> None:
+def test_all_names_together_leave_room_for_a_schedule_s_name(length: int, is_taken: bool) -> None:
     workload = "a-name-of-thirty-one-characters"
     document = with_value("deployment.name", "d" * length)
     document["workload"] = {workload: document["workload"]["ocr"]}

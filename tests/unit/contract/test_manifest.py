@@ -44,7 +44,7 @@ def test_a_manifest_of_a_newer_schema_is_not_read() -> None:
         decode_manifest(encode_manifest(replace(WHOLE, schema=3)))
 
 
-def test_a_version_that_knows_no_check_may_carry_an_old_one_along() -> None:
+def test_a_version_without_checks_may_carry_an_old_one_along() -> None:
     row = json.loads(encode_manifest(replace(WHOLE, nonce="a")))
     changed = {**row, "nonce": "b", "next_item": 3}
     assert decode_manifest(json.dumps(changed).encode()).next_item == 3
@@ -85,7 +85,7 @@ def test_what_is_no_segment_is_an_error(data: bytes) -> None:
         decode_segment(data)
 
 
-def test_a_run_spec_comes_back_and_is_the_same_bytes_for_equal_values() -> None:
+def test_a_run_spec_comes_back_and_equal_ones_have_equal_bytes() -> None:
     spec = RunSpec(
         entrypoint="a.b:run",
         item_timeout=timedelta(seconds=90),

@@ -28,7 +28,7 @@ def source_of(emitter: Emitter) -> str:
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
-def test_a_metric_of_the_table_is_emitted_by_whom_the_table_says(metric: Metric) -> None:
+def test_each_metric_is_emitted_by_whom_the_table_says(metric: Metric) -> None:
     shared = source_of(Emitter.INTERRUPTION) if metric.name == "MalformedEvents" else ""
     for emitter in metric.emitters:
         assert f'"{metric.name}"' in source_of(emitter) + shared, (metric.name, emitter)

@@ -34,7 +34,7 @@ RECORD = a_usage_record(
 )
 
 
-def test_a_record_lies_in_the_partition_of_its_workload_and_first_day() -> None:
+def test_a_record_lies_in_its_workload_s_first_day_s_partition() -> None:
     assert usage_key(RECORD) == "usage/workload=ocr/day=2026-03-09/scan-7-00000003.jsonl"
     assert usage_key(RECORD).startswith(usage_prefix("ocr"))
 
@@ -51,7 +51,7 @@ def test_records_come_back_as_written() -> None:
     assert decode_usage(data, workload="ocr") == (RECORD, bare)
 
 
-def test_a_row_holds_the_dollars_but_no_column_that_is_a_partition() -> None:
+def test_a_row_holds_dollars_and_no_partition_column() -> None:
     row = json.loads(encode_usage([RECORD]))
 
     assert row["dollars"] == pytest.approx(0.125)

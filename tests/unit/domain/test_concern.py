@@ -95,7 +95,7 @@ def test_forgets_what_would_be_news_if_it_came_back(known: Sighting, *, kept: bo
         pytest.param(3 * HOUR, True, id="news"),
     ],
 )
-def test_remembers_that_it_was_seen_but_does_not_write_at_every_look(
+def test_remembers_that_it_was_seen_without_writing_each_look(
     seen: timedelta, *, is_written: bool
 ) -> None:
     found = review([QUOTA], {"quota": remembered(4 * HOUR, seen)}, NOW)
@@ -106,7 +106,7 @@ def test_remembers_that_it_was_seen_but_does_not_write_at_every_look(
 
 
 @pytest.mark.parametrize("seen", [MINUTE, 2 * HOUR])
-def test_what_is_surely_over_is_news_at_once_and_what_is_not_seen_only_later(
+def test_a_sure_end_is_news_at_once_an_unseen_cause_only_later(
     seen: timedelta,
 ) -> None:
     known = {"quota": remembered(4 * HOUR, seen, 3 * HOUR)}
@@ -126,7 +126,7 @@ def test_of_one_name_the_first_counts() -> None:
 
 
 @given(st.lists(st.booleans(), min_size=30, max_size=400), st.integers(0, 60), st.integers(1, 20))
-def test_two_tellings_are_an_hour_apart_and_follow_some_patience(
+def test_two_alerts_are_an_hour_apart_and_follow_some_waiting(
     sights: list[bool], patience: int, step: int
 ) -> None:
     concern = replace(QUOTA, patience=patience * MINUTE)

@@ -55,7 +55,7 @@ def test_accrues_only_what_is_new() -> None:
         (9, 5, 9),
     ],
 )
-def test_a_worker_that_was_charged_once_is_charged_with_its_fleet(
+def test_a_worker_that_was_charged_once_joins_its_fleet(
     own: int | None, fleet: int | None, expected: int | None
 ) -> None:
     def at(minute: int | None) -> datetime | None:

@@ -119,9 +119,7 @@ def test_names_the_part_that_moved_most(now: CostShape, cause: Cause, said: str)
         ),
     ],
 )
-def test_says_how_much_of_the_cause_there_is_and_how_much_is_usual(
-    now: CostShape, says: str
-) -> None:
+def test_says_how_much_of_the_cause_there_is_and_is_usual(now: CostShape, says: str) -> None:
     found = diagnose(now, USUAL)
 
     assert found is not None
@@ -139,7 +137,7 @@ def test_says_which_share_of_the_computing_repeats_lost_work() -> None:
     assert found.says.endswith("Redo: 95 % of the computing repeats lost work instead of 80 %.")
 
 
-def test_where_nothing_was_computed_no_work_is_redone_and_no_item_done() -> None:
+def test_without_computation_no_work_is_redone_and_none_done() -> None:
     idled = replace(USUAL, work_hours=0.0, redo_hours=0.0)
 
     repeated = diagnose(replace(USUAL, redo_hours=0.01), idled)
@@ -151,7 +149,7 @@ def test_where_nothing_was_computed_no_work_is_redone_and_no_item_done() -> None
     assert slower.says.endswith("does 100 items instead of 0.")
 
 
-def test_names_overkill_when_a_cheaper_fitting_offer_would_save_more_than_anything_moved() -> None:
+def test_names_overkill_when_a_cheaper_offer_saves_most() -> None:
     dear = replace(USUAL, price_per_hour=1.0)
     fit = Fit(gpu_mean=12.0, vram_max=20.0, cheapest_price=0.2, cheapest_offer="g4dn.xlarge")
 
@@ -260,7 +258,7 @@ def test_a_window_has_a_shape_however_little_it_holds(changes: dict[str, Any]) -
     assert shape.cost_per_item == pytest.approx(window.dollars / window.items)
 
 
-def test_a_window_that_lived_on_earlier_launches_counts_as_one_launch() -> None:
+def test_a_window_on_earlier_launches_counts_as_one_launch() -> None:
     shape = shape_of(a_window(launches=0))
 
     assert shape is not None

@@ -33,7 +33,7 @@ def mean_cost(timeout: float, samples: list[float], boot: float) -> float:
         pytest.param(2, 100.0, 90.0, id="there is no time to hold it"),
     ],
 )
-def test_a_boot_is_worth_less_idle_time_where_launches_wait_for_more_work(
+def test_a_boot_is_worth_less_idling_where_launches_wait(
     threshold: int, start_within: float, seconds: float
 ) -> None:
     policy = Policy(
@@ -65,7 +65,7 @@ def test_the_worth_of_a_boot_goes_by_what_was_learned() -> None:
         (40.0, 35.9, False),
     ],
 )
-def test_workers_need_no_other_timeout_while_it_is_within_a_tenth(
+def test_workers_keep_a_timeout_that_is_within_a_tenth(
     told: float, learned: float, near: bool
 ) -> None:
     assert is_about(timedelta(seconds=told), timedelta(seconds=learned)) is near
@@ -109,7 +109,7 @@ def test_the_worked_example() -> None:
     assert mean_cost(600, [30, 30, 30, 600], 180) * 4 == 690
 
 
-def test_of_equal_timeouts_the_shortest_is_best_and_a_little_less_is_better() -> None:
+def test_of_equal_timeouts_the_shortest_or_a_little_less_wins() -> None:
     assert cheapest_timeout([10], 10) == 0
     assert cheapest_timeout([10], 10.5) == 10
 

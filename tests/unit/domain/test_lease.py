@@ -149,14 +149,14 @@ def test_a_message_never_comes_back_before_its_lease_has_lapsed(rest: int, jitte
     assert found <= timedelta(hours=11)
 
 
-def test_a_heartbeat_extends_by_the_lease_duration_and_never_past_its_bound() -> None:
+def test_a_heartbeat_extends_a_lease_never_past_its_bound() -> None:
     policy = Policy(lease_duration=minutes(5))
 
     assert extended_until(NOW, NOW + minutes(60), policy) == NOW + minutes(5)
     assert extended_until(NOW, NOW + minutes(2), policy) == NOW + minutes(2)
 
 
-def test_visibility_ends_after_twelve_hours_and_the_job_is_released_an_hour_before() -> None:
+def test_a_job_is_released_an_hour_before_its_visibility_ends() -> None:
     assert visibility_not_after(NOW) == NOW + timedelta(hours=12)
     assert not must_release(NOW - timedelta(hours=10, minutes=59), NOW)
     assert must_release(NOW - timedelta(hours=11), NOW)
@@ -201,7 +201,7 @@ def faults(*where: str) -> list[Fault]:
         pytest.param(("-a",) * 5, True, id="five losses in all"),
     ],
 )
-def test_a_job_goes_to_the_dlq_after_three_on_two_instances_or_five_in_all(
+def test_a_job_is_dead_after_3_losses_on_2_instances_or_5(
     where: tuple[str, ...], dead: bool
 ) -> None:
     reason = dead_letter_reason(faults(*where), Policy())

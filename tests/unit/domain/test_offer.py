@@ -63,11 +63,11 @@ def test_an_offer_says_where_it_is_and_how_sure_its_price_is() -> None:
     assert [str(o) for o in offers if o.estimated] == ["g4dn.xlarge/us-west-2b/spot"]
 
 
-def test_leaves_out_zones_without_a_subnet_and_regions_without_offers() -> None:
+def test_omits_zones_without_subnet_and_regions_without_offers() -> None:
     assert built(zones={"us-west-2": [], "eu-west-1": ["eu-west-1a"]}) == ()
 
 
-def test_whole_price_adds_the_root_volume_and_the_public_address() -> None:
+def test_a_whole_price_adds_root_volume_and_public_address() -> None:
     (offer, *_) = built(volume_gib=100)
 
     assert offer.extra_price == pytest.approx(100 * 0.08 / 730 + 0.005)
@@ -105,7 +105,7 @@ def test_believes_a_spot_price_from_a_hundredth_on() -> None:
 
 
 @pytest.mark.parametrize("price", [None, 0.0, -2.0, float("nan")])
-def test_an_unknown_on_demand_price_leaves_only_spot_with_a_price(price: float | None) -> None:
+def test_an_unknown_on_demand_price_leaves_only_spot_priced(price: float | None) -> None:
     listed = {} if price is None else {"g4dn.xlarge": price}
     catalogue = a_catalogue(on_demand={"us-west-2": listed})
 
@@ -150,7 +150,7 @@ def test_an_old_quota_binds_nobody(hours: int, binding: bool) -> None:
     assert trusted(catalogue, NOW).quotas == ({"us-west-2/G/Spot": 4.0} if binding else {})
 
 
-def test_a_part_that_a_wrong_clock_put_into_the_future_has_no_age() -> None:
+def test_a_part_that_a_wrong_clock_put_ahead_has_no_age() -> None:
     ahead = a_catalogue(taken_at=NOW + minutes(90))
 
     assert ahead.age("us-west-2/on_demand", NOW) == timedelta(0)

@@ -57,9 +57,7 @@ def test_a_span_holds_by_the_clock_of_its_zone(at: datetime, expected: int) -> N
         pytest.param(utc(17, 3), 0, id="Tuesday morning"),
     ],
 )
-def test_a_span_over_midnight_belongs_to_the_day_on_which_it_starts(
-    at: datetime, expected: int
-) -> None:
+def test_a_span_over_midnight_belongs_to_its_first_day(at: datetime, expected: int) -> None:
     assert kept(at, NIGHT) == expected
 
 
@@ -75,7 +73,7 @@ def test_a_span_holds_to_the_second() -> None:
     assert [kept(utc(16, 8, minute).replace(second=s), span) for minute, s in clock] == [0, 1, 1, 0]
 
 
-def test_the_largest_of_all_that_hold_is_kept_and_never_more_than_max_workers() -> None:
+def test_the_largest_span_that_holds_counts_up_to_max_workers() -> None:
     more = WarmSpan(days=WORKDAYS, start=timedelta(0), end=24 * HOUR, workers=9)
     monday = utc(16, 10)
 
@@ -91,7 +89,7 @@ def test_the_largest_of_all_that_hold_is_kept_and_never_more_than_max_workers() 
     start=st.integers(0, 23),
     end=st.integers(0, 24),
 )
-def test_a_span_of_every_day_holds_exactly_when_its_clock_says_so(
+def test_a_daily_span_holds_exactly_when_its_clock_says_so(
     minute: int, zone: str, start: int, end: int
 ) -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)
@@ -123,7 +121,7 @@ def test_the_hours_of_a_month(policy: Policy, hours: float) -> None:
     assert warm_hours_per_month(policy) == pytest.approx(hours, abs=0.05)
 
 
-def test_keeps_warm_the_youngest_of_those_that_are_up_and_take_jobs() -> None:
+def test_keeps_warm_the_youngest_that_are_up_and_take_jobs() -> None:
     def aged(name: str, age: float, **changes: Any) -> Worker:
         return a_worker(name, launched_at=NOW - minutes(age), **changes)
 

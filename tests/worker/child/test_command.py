@@ -93,7 +93,7 @@ def test_gives_each_result_as_it_is_written(make: Make, tmp_path: Path) -> None:
     assert runner.pid is None
 
 
-def test_results_that_nobody_looked_at_for_long_are_read_in_turns(tmp_path: Path) -> None:
+def test_results_unread_for_long_are_read_in_turns(tmp_path: Path) -> None:
     batch = [Item(index, index) for index in range(40)]
     call = open_call(a_task(tmp_path), batch, slot=0, number=1, results=Results.PER_ITEM)
     reader = ResultReader(call)
@@ -108,9 +108,7 @@ def test_results_that_nobody_looked_at_for_long_are_read_in_turns(tmp_path: Path
     assert (sum(turns), turns[2]) == (40, 0)
 
 
-def test_a_program_of_one_item_needs_no_result_but_its_exit_status(
-    make: Make, tmp_path: Path
-) -> None:
+def test_a_program_of_one_item_needs_only_its_exit_status(make: Make, tmp_path: Path) -> None:
     script = 'set -eu; test "$SPINDOWN_ITEM" = clip; test "$LEVEL$CUDA_VISIBLE_DEVICES" = 31\n'
     script += 'tr a-z A-Z <"$SPINDOWN_INPUT" >"$SPINDOWN_ITEM_OUTPUT/out.txt"'
     runner = make("", command=("sh", "-c", script))
@@ -269,9 +267,7 @@ def test_is_asked_to_stop_and_ended_after_its_grace(
     assert after == Broken("the process was ended")
 
 
-def test_cannot_make_the_worker_read_another_file_as_its_results(
-    make: Make, tmp_path: Path
-) -> None:
+def test_cannot_make_the_worker_read_another_file_as_results(make: Make, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text(json.dumps({"index": 0, "value": "the worker's own"}) + "\n")
     runner = make(
@@ -305,7 +301,7 @@ def test_nothing_of_a_call_is_left_when_the_next_one_begins(make: Make, tmp_path
         assert not list((tmp_path / "job").glob("call-*"))
 
 
-def test_of_a_flood_of_results_no_more_is_read_than_it_takes_to_refuse_it(
+def test_of_a_flood_of_results_only_enough_to_refuse_is_read(
     tmp_path: Path,
 ) -> None:
     call = open_call(a_task(tmp_path), [Item(0, 0)], slot=0, number=1, results=Results.PER_ITEM)

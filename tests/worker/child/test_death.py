@@ -36,9 +36,7 @@ def test_a_segfault_is_told_by_its_signal_and_last_words(make: Make, tmp_path: P
     assert "touching null" in broken.reason
 
 
-def test_a_death_is_told_at_once_though_what_it_has_forked_lives_on(
-    make: Make, tmp_path: Path
-) -> None:
+def test_a_death_is_told_at_once_though_its_forks_live_on(make: Make, tmp_path: Path) -> None:
     runner = make(
         """
         def run(batch, ctx):
@@ -113,9 +111,7 @@ def test_a_kill_for_memory_is_told_as_such(make: Make, tmp_path: Path) -> None:
     assert "most likely for want of memory" in broken.reason
 
 
-def test_memory_that_runs_out_fails_the_attempt_and_keeps_what_was_done(
-    make: Make, tmp_path: Path
-) -> None:
+def test_running_out_of_memory_fails_the_attempt_and_keeps_work(make: Make, tmp_path: Path) -> None:
     runner = make(
         """
         import resource
@@ -157,7 +153,7 @@ def test_a_setup_that_hangs_is_ended_after_its_timeout(make: Make, tmp_path: Pat
     assert run_batch(runner, tmp_path) == [Broken("setup took longer than 0.3 s")]
 
 
-def test_nobody_waits_for_ever_for_a_process_that_the_kernel_does_not_let_go() -> None:
+def test_nobody_waits_for_ever_for_an_unkillable_process() -> None:
     # A process that nobody has killed stands for one on which that has no effect.
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as stuck:
         with pytest.raises(Wedged, match=r"was killed and has not ended in 0\.05 s"):
@@ -166,9 +162,7 @@ def test_nobody_waits_for_ever_for_a_process_that_the_kernel_does_not_let_go() -
         reap(stuck)
 
 
-def test_a_child_that_stood_ready_for_longer_than_a_setup_may_take_works(
-    make: Make, tmp_path: Path
-) -> None:
+def test_a_child_ready_for_longer_than_a_setup_may_take_works(make: Make, tmp_path: Path) -> None:
     runner = make(
         "def setup(ctx):\n    print('up')\n"
         "def run(batch, ctx):\n    return [Result(item, 'fine') for item in batch]\n",
@@ -179,9 +173,7 @@ def test_a_child_that_stood_ready_for_longer_than_a_setup_may_take_works(
     assert answers(run_batch(runner, tmp_path, 1)) == {0: "fine"}
 
 
-def test_a_child_that_died_while_it_had_nothing_to_do_is_no_fault_of_the_next_job(
-    make: Make, tmp_path: Path
-) -> None:
+def test_a_child_that_died_idle_is_no_fault_of_the_next_job(make: Make, tmp_path: Path) -> None:
     runner = make(
         "def run(batch, ctx):\n    return [Result(item, os.getpid()) for item in batch]\n"
     )

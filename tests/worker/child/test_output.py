@@ -31,7 +31,7 @@ def test_printing_does_not_disturb_the_line(
     assert {line["job_id"] for line in lines} == {"j"}
 
 
-def test_a_flood_of_output_is_counted_and_a_long_line_comes_in_pieces(
+def test_a_flood_of_output_is_counted_and_long_lines_are_cut(
     output: io.StringIO,
 ) -> None:
     seconds = iter([0.0, *[0.5] * 150, 1.5, 1.6, 1.6])

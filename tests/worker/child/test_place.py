@@ -259,7 +259,7 @@ def test_no_runtime_is_one_sentence(tmp_path: Path) -> None:
     )
 
 
-def test_an_archive_that_only_says_how_to_call_an_image_holds_no_code(tmp_path: Path) -> None:
+def test_an_archive_that_only_names_an_image_holds_no_code(tmp_path: Path) -> None:
     code = Code(root=tmp_path, spec=RunSpec(image="a:1"), digest="d")
     (tmp_path / "spindown-run.json").write_text("{}")
     assert not has_code(code)

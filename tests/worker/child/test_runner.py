@@ -36,9 +36,7 @@ def test_what_a_batch_had_given_is_there_when_it_is_stopped(make: Make, tmp_path
     assert runner.pid is None
 
 
-def test_a_copy_that_the_code_forks_and_lets_run_on_answers_nothing(
-    make: Make, tmp_path: Path
-) -> None:
+def test_a_forked_copy_of_the_code_answers_nothing(make: Make, tmp_path: Path) -> None:
     runner = make(
         """
         def run(batch, ctx):

@@ -182,7 +182,7 @@ def test_a_family_ends_as_its_program_does(tmp_path: Path, program: str, status:
     family.end()
 
 
-def test_a_program_finds_everything_as_if_it_had_been_started_alone(tmp_path: Path) -> None:
+def test_a_program_finds_everything_as_if_started_alone(tmp_path: Path) -> None:
     tells = (
         "import os, signal, sys\n"
         "print(os.getpid() == os.getsid(0) == os.getpgrp(), os.listdir('/proc/self/fd'),\n"
@@ -205,7 +205,7 @@ def test_a_program_finds_everything_as_if_it_had_been_started_alone(tmp_path: Pa
     family.end()
 
 
-def test_what_cannot_be_started_says_why_and_leaves_no_descriptor(tmp_path: Path) -> None:
+def test_what_cannot_start_says_why_and_leaves_no_descriptor(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("no program")
     before = len(list(Path("/proc/self/fd").iterdir()))
     for name, error in (("nowhere", FileNotFoundError), ("./data", PermissionError)):

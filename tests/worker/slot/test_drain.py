@@ -58,7 +58,7 @@ def test_a_notice_that_only_the_ledger_knows_drains_too(tmp_path: Path) -> None:
     assert not slot.slot.step()
 
 
-def test_a_rebalance_finishes_the_job_in_hand_and_takes_no_other(tmp_path: Path) -> None:
+def test_a_rebalance_finishes_the_job_and_takes_no_other(tmp_path: Path) -> None:
     def advise(polls: int) -> None:
         if polls == 1:
             slot.metadata.recommend_rebalance(slot.world.clock.now())
@@ -105,7 +105,7 @@ def beats(slot: SlotWorld) -> Callable[[int], None]:
     return beat
 
 
-def test_a_single_call_is_given_back_after_eleven_hours_with_what_it_has_given(
+def test_a_single_call_is_released_with_results_after_11_hours(
     tmp_path: Path,
 ) -> None:
     def pause(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
@@ -143,7 +143,7 @@ def test_a_single_call_that_keeps_a_checkpoint_may_take_days(tmp_path: Path) -> 
     assert (manifest.losses, manifest.failures) == (0, ())
 
 
-def test_a_single_call_of_which_nothing_comes_is_not_tried_for_ever(tmp_path: Path) -> None:
+def test_a_single_call_without_results_is_not_tried_for_ever(tmp_path: Path) -> None:
     runner = ScriptedRunner(script=lambda *_: [None] * 99)
     slot = SlotWorld(tmp_path, runner=runner, policy=Policy(max_failures=2))
     slot.runner.before_poll = beats(slot)
@@ -170,7 +170,7 @@ def test_puts_back_what_it_received_while_it_was_told_to_finish(tmp_path: Path) 
     assert slot.world.queue.backlog().visible == 1
 
 
-def test_a_worker_that_is_told_to_finish_while_it_polls_makes_no_pause_after_it(
+def test_told_to_finish_while_polling_it_makes_no_pause_after(
     tmp_path: Path,
 ) -> None:
     slot = SlotWorld(tmp_path)
@@ -196,7 +196,7 @@ def test_leaves_when_reconcile_has_condemned_the_instance(tmp_path: Path) -> Non
     assert slot.life.must_leave()
 
 
-def test_a_worker_of_other_code_than_the_deployed_takes_no_new_job(tmp_path: Path) -> None:
+def test_a_worker_of_other_code_than_deployed_takes_no_new_job(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     slot.world.set_policy(slot.world.policy, code_digest="e")
 
@@ -222,7 +222,7 @@ def test_a_worker_of_the_deployed_code_goes_on(tmp_path: Path, digest: str) -> N
     assert not slot.life.is_finishing
 
 
-def test_a_scaler_that_still_tells_of_the_old_code_ends_no_worker(tmp_path: Path) -> None:
+def test_a_scaler_that_still_names_the_old_code_ends_no_worker(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
 
     for minute in range(20):

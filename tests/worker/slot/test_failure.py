@@ -18,7 +18,7 @@ from worker.child.ending import Wedged
 from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
 
 
-def test_a_broken_child_is_a_failed_job_that_keeps_what_was_done(tmp_path: Path) -> None:
+def test_a_broken_child_is_a_failed_job_that_keeps_its_work(tmp_path: Path) -> None:
     def crash(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
         if batch[0].index < 2:
             return square(task, batch)
@@ -71,7 +71,7 @@ def test_ends_after_three_jobs_in_which_every_item_failed(tmp_path: Path) -> Non
     assert slot.life.is_finishing
 
 
-def test_a_fault_of_the_machine_gives_the_job_back_and_is_not_hidden(tmp_path: Path) -> None:
+def test_a_machine_fault_gives_the_job_back_and_is_reported(tmp_path: Path) -> None:
     def fail(polls: int) -> None:
         raise OSError("no space left on device")
 
@@ -87,7 +87,7 @@ def test_a_fault_of_the_machine_gives_the_job_back_and_is_not_hidden(tmp_path: P
     assert failure.reason == "the worker failed: OSError: no space left on device"
 
 
-def test_a_machine_without_room_does_not_use_up_the_tries_of_a_job(tmp_path: Path) -> None:
+def test_a_full_machine_does_not_use_up_a_job_s_tries(tmp_path: Path) -> None:
     def fail(polls: int) -> None:
         raise OSError("no space left on device")
 
@@ -126,7 +126,7 @@ def test_a_machine_without_room_takes_no_more_than_three_jobs(tmp_path: Path) ->
     assert len(tried) == 3
 
 
-def test_a_process_that_cannot_be_killed_costs_its_worker_and_not_the_job(tmp_path: Path) -> None:
+def test_an_unkillable_process_costs_its_worker_and_not_the_job(tmp_path: Path) -> None:
     def hang(polls: int) -> None:
         raise Wedged("process 7 was killed and has not ended in 30 s")
 
@@ -144,9 +144,7 @@ def test_a_process_that_cannot_be_killed_costs_its_worker_and_not_the_job(tmp_pa
 
 
 @pytest.mark.parametrize("cause", [LeaseLost, Unreachable, ValueError], ids=lambda e: e.__name__)
-def test_no_lease_is_held_on_to_for_a_process_that_cannot_be_killed(
-    tmp_path: Path, cause: type[Exception]
-) -> None:
+def test_no_lease_is_kept_for_an_unkillable_process(tmp_path: Path, cause: type[Exception]) -> None:
     class Stuck(ScriptedRunner):
         def kill(self) -> None:
             raise Wedged("process 7 was killed and has not ended in 30 s")
@@ -163,7 +161,7 @@ def test_no_lease_is_held_on_to_for_a_process_that_cannot_be_killed(
     assert slot.world.worker().state is WorkerState.IDLE
 
 
-def test_a_job_that_every_worker_fails_on_ends_with_the_dead_letters(tmp_path: Path) -> None:
+def test_a_job_that_every_worker_fails_on_is_dead_lettered(tmp_path: Path) -> None:
     def fail(polls: int) -> None:
         raise ValueError("a fault of ours")
 

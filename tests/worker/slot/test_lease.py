@@ -31,7 +31,7 @@ def test_a_job_that_another_has_taken_over_is_dropped(tmp_path: Path) -> None:
     assert slot.world.worker("i-1").state is WorkerState.IDLE
 
 
-def test_a_lease_that_the_control_plane_cleared_drops_its_job_at_once(tmp_path: Path) -> None:
+def test_a_lease_cleared_by_the_control_plane_drops_its_job(tmp_path: Path) -> None:
     def clear(polls: int) -> None:
         if polls == 2:
             slot.world.table.write(Write(key=slot.bench.seat.lease_key, delete=True))
@@ -48,7 +48,7 @@ def test_a_lease_that_the_control_plane_cleared_drops_its_job_at_once(tmp_path: 
     assert slot.world.manifest("j").parts == ()
 
 
-def test_a_zombie_that_wakes_after_its_job_was_finished_commits_nothing(tmp_path: Path) -> None:
+def test_a_zombie_of_a_finished_job_commits_nothing(tmp_path: Path) -> None:
     def sleep(polls: int) -> None:
         if polls == 1:
             slot.world.clock.advance(10 * MINUTE)

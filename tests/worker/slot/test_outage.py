@@ -43,7 +43,7 @@ def fail_parts(call: PortCall) -> None:
         raise Unreachable("no answer")
 
 
-def test_an_outage_counts_nothing_against_a_job_and_tries_it_less_and_less(tmp_path: Path) -> None:
+def test_an_outage_costs_a_job_nothing_and_slows_its_retries(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     slot.world.before = fail_parts
     slot.world.send(JOB)
@@ -72,9 +72,7 @@ class SilentSource(MemoryInputSource):
 
 
 @pytest.mark.parametrize("has_parts", [True, False], ids=["only inputs", "parts too"])
-def test_what_was_computed_before_an_input_was_not_to_be_had_is_kept(
-    tmp_path: Path, has_parts: bool
-) -> None:
+def test_what_was_computed_before_an_input_failed_is_kept(tmp_path: Path, has_parts: bool) -> None:
     slot = SlotWorld(tmp_path)
     ports = replace(slot.bench.ports, inputs=SilentSource({}, ["s3://inputs/"]))
     slot.bench = replace(slot.bench, ports=ports)
@@ -89,7 +87,7 @@ def test_what_was_computed_before_an_input_was_not_to_be_had_is_kept(
     assert sum(int(row.get("items", 0)) for row in told) == manifest.next_item
 
 
-def test_an_outage_that_one_job_alone_meets_does_not_try_it_for_ever(tmp_path: Path) -> None:
+def test_an_outage_for_one_job_alone_is_not_tried_for_ever(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     slot.world.before = fail_parts
     slot.world.send(JOB)
@@ -113,7 +111,7 @@ def test_a_notice_in_an_outage_makes_the_job_visible_at_once(tmp_path: Path) -> 
     assert slot.world.queue.backlog().visible == 1
 
 
-def test_a_job_that_could_not_be_claimed_is_shown_again_within_minutes(tmp_path: Path) -> None:
+def test_an_unclaimable_job_is_shown_again_within_minutes(tmp_path: Path) -> None:
     def fail(call: PortCall) -> None:
         if call.method == "transact":
             raise Unreachable("no answer")
@@ -185,7 +183,7 @@ def test_a_ledger_without_answer_is_no_sign_of_death(tmp_path: Path) -> None:
     assert (tmp_path / "alive").exists()
 
 
-def test_a_disk_without_room_for_the_sign_of_life_lets_no_lease_go(tmp_path: Path) -> None:
+def test_a_disk_too_full_for_the_sign_of_life_lets_no_lease_go(tmp_path: Path) -> None:
     def beat(polls: int) -> None:
         slot.world.clock.advance(4 * MINUTE)
         slot.watch.beat()
@@ -218,7 +216,7 @@ class Settable(MemoryClock):
         self._now -= by
 
 
-def test_a_clock_that_is_set_back_keeps_no_results_from_being_committed(tmp_path: Path) -> None:
+def test_a_clock_set_back_lets_results_be_committed(tmp_path: Path) -> None:
     def one_by_one(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
         found = [[ItemDone(index=item.index), None, None] for item in batch]
         return [*(event for events in found for event in events), BatchDone()]
@@ -244,7 +242,7 @@ def test_a_clock_that_is_set_back_keeps_no_results_from_being_committed(tmp_path
     assert in_the_middle[0] >= 3
 
 
-def test_a_clock_that_is_set_back_lets_no_slot_be_idle_for_an_hour_more(tmp_path: Path) -> None:
+def test_a_clock_set_back_lets_no_slot_idle_an_hour_more(tmp_path: Path) -> None:
     clock = Settable()
     slot = SlotWorld(tmp_path, world=WorkWorld(clock=clock))
     slot.slot.step()

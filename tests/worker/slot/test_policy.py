@@ -18,7 +18,7 @@ def test_the_heartbeat_follows_the_policy_in_force(tmp_path: Path) -> None:
     assert slot.life.standing.idle_timeout == timedelta(minutes=2)
 
 
-def test_a_policy_that_cannot_be_read_leaves_the_last_one_in_force(tmp_path: Path) -> None:
+def test_an_unreadable_policy_leaves_the_last_one_in_force(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     changed = replace(Policy(), idle_timeout=timedelta(minutes=2))
     slot.world.set_policy(changed)
@@ -28,7 +28,7 @@ def test_a_policy_that_cannot_be_read_leaves_the_last_one_in_force(tmp_path: Pat
     assert slot.life.standing.policy == changed
 
 
-def test_the_heartbeat_shows_the_longest_life_to_the_dead_man_check(tmp_path: Path) -> None:
+def test_the_heartbeat_tells_the_dead_man_check_the_lifetime(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     slot.watch.beat()
     assert (tmp_path / "alive").read_text() == f"{24 * 3600 + 900}\n"

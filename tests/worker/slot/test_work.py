@@ -85,7 +85,7 @@ def test_commits_while_it_computes_when_a_checkpoint_is_due(tmp_path: Path) -> N
     assert ranges[-1][1] == 4
 
 
-def test_what_the_code_prints_is_kept_with_commits_but_not_with_each(tmp_path: Path) -> None:
+def test_the_code_s_output_is_kept_with_some_commits(tmp_path: Path) -> None:
     def talk(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
         assert task.tape is not None
         task.tape.add("x" * 1000)
@@ -157,7 +157,7 @@ def test_an_error_without_a_word_is_an_error_all_the_same(tmp_path: Path) -> Non
     assert slot.world.manifest("j").items_failed == 1
 
 
-def test_a_list_that_is_not_there_sends_the_job_to_the_dead_letters(tmp_path: Path) -> None:
+def test_a_missing_list_sends_the_job_to_the_dead_letters(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     slot.world.send({"job_id": "j", "items_uri": "s3://inputs/none.jsonl"})
     slot.slot.step()
@@ -232,7 +232,7 @@ def test_never_uploads_a_file_from_elsewhere(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("replaced", ["outputs/0", "outputs", "."])
-def test_never_uploads_what_a_link_puts_in_the_place_of_its_directory(
+def test_never_uploads_through_a_link_in_its_directory_s_place(
     tmp_path: Path, replaced: str
 ) -> None:
     elsewhere, scratch = tmp_path / "elsewhere", tmp_path / "slot"
@@ -265,7 +265,7 @@ def test_never_uploads_what_a_link_puts_in_the_place_of_its_directory(
     ],
     ids=["Latin-1", "long"],
 )
-def test_a_file_that_no_object_can_be_named_after_fails_its_item_alone(
+def test_a_file_no_object_can_be_named_after_fails_its_item(
     tmp_path: Path, name: bytes, says: str
 ) -> None:
     def leave(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:

@@ -52,7 +52,7 @@ def test_a_meter_that_saw_nothing_says_so() -> None:
     assert set(vars_of(meter.end()).values()) == {None}
 
 
-def test_cpu_time_of_the_job_before_or_of_a_process_before_is_not_counted() -> None:
+def test_cpu_time_before_the_job_or_its_process_is_not_counted() -> None:
     meter = Meter(slots=1, gpus=None)
     meter.take(a_machine(0.0, 100.0), 40)
     meter.begin()
@@ -86,7 +86,7 @@ def test_gpus_are_shared_out_over_slots(
     assert [slot_gpus(worker, slot) for slot in range(slots)] == own
 
 
-def test_a_gauge_tells_the_gpus_of_the_machine_since_it_was_last_read() -> None:
+def test_a_gauge_tells_the_gpus_since_it_was_last_read() -> None:
     gauge = Gauge()
     gauge.take([Gpu(20.0, 2 * GIB, 16 * GIB), Gpu(40.0, 4 * GIB, 16 * GIB)])
     gauge.take([Gpu(60.0, 8 * GIB, 16 * GIB), Gpu(None, 1.0, None)])

@@ -132,7 +132,7 @@ def test_a_failed_job_and_an_interrupted_one_say_so(plant: Callable[..., Plant])
     assert [record.end for record in one.records()] == [UsageEnd.FAILED, UsageEnd.INTERRUPTED]
 
 
-def test_a_job_that_is_cancelled_in_mid_work_leaves_what_the_slot_cost_in_its_record_alone(
+def test_a_cancelled_job_s_record_alone_has_what_its_slot_cost(
     plant: Callable[..., Plant],
 ) -> None:
     one = plant()
@@ -183,7 +183,7 @@ def test_records_are_written_on_after_a_fault_of_the_sampler(
     one.sampler.stop()
 
 
-def test_a_fault_of_the_sampler_is_told_and_takes_no_record_along(
+def test_a_sampler_fault_is_told_and_loses_no_record(
     plant: Callable[..., Plant], proc: Path
 ) -> None:
     one = plant()
@@ -208,7 +208,7 @@ def test_the_sampler_fills_the_gauge_while_a_job_runs(tmp_path: Path, proc: Path
     assert plant.sampler.gauge.read() == GpuUse(percent=80.0, vram_percent=25.0, vram_gib=3.75)
 
 
-def test_a_machine_that_gives_no_answer_keeps_no_worker_from_its_end(
+def test_a_silent_machine_keeps_no_worker_from_its_end(
     plant: Callable[..., Plant], proc: Path
 ) -> None:
     one = plant()

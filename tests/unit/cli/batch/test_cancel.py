@@ -54,7 +54,7 @@ def test_prints_for_programs(account: Account, capsys: pytest.CaptureFixture[str
     assert (said["job_id"], said["outcome"]) == ("b-1-00000", "cancelled")
 
 
-def test_cancels_what_it_can_and_names_what_a_later_version_must(
+def test_cancels_what_it_can_and_names_what_is_too_new(
     account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
     submit(account, 2)

@@ -88,7 +88,7 @@ def test_an_address_that_no_worker_may_read_is_not_sent(account: Account, uri: s
     assert account.waiting(account.queue) == 0
 
 
-def test_a_list_with_one_item_that_no_worker_may_read_is_not_sent(
+def test_a_list_with_an_item_no_worker_may_read_is_not_sent(
     account: Account, tmp_path: Path
 ) -> None:
     items = tmp_path / "items.jsonl"
@@ -138,7 +138,7 @@ def test_a_parameter_has_a_name_and_a_value(account: Account, pair: str) -> None
         submit("ocr", uri="s3://scans/in/", param=[pair], config=account.config)
 
 
-def test_without_the_file_nobody_but_the_worker_knows_what_it_may_read(
+def test_without_the_file_only_the_worker_knows_its_rights(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_REGION", REGION)

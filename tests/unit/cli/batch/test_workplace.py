@@ -65,7 +65,7 @@ def test_which_of_two_jobs_of_one_name_is_meant_must_be_said(
     assert [state_of(account, each, "first") for each in ("ocr", "render")] == before
 
 
-def test_the_one_that_is_named_is_cancelled_and_the_other_goes_on(
+def test_the_named_job_is_cancelled_and_the_other_goes_on(
     account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
     submit(account, "ocr")
@@ -88,7 +88,7 @@ def test_the_one_that_is_named_is_cancelled_and_the_other_goes_on(
         pytest.param("paint", "name one of the deployment's: ocr, render", id="no such workload"),
     ],
 )
-def test_a_workload_that_has_no_such_job_is_no_place_to_look_further(
+def test_a_workload_without_such_a_job_ends_the_search(
     account: Account, command: Command, workload: str, says: str
 ) -> None:
     leave(account, "render", "first")
@@ -97,7 +97,7 @@ def test_a_workload_that_has_no_such_job_is_no_place_to_look_further(
         command("first", workload=workload, config=account.config)
 
 
-def test_a_job_that_nobody_has_claimed_is_one_that_was_submitted(
+def test_a_job_that_nobody_has_claimed_counts_as_submitted(
     account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
     submit(account, "render")

@@ -63,7 +63,7 @@ def test_a_job_that_needs_much_now_and_then_counts() -> None:
     assert extent.mean == pytest.approx(4.0)
 
 
-def test_slots_of_one_instance_need_their_memory_at_the_same_time() -> None:
+def test_slots_of_an_instance_need_their_memory_together() -> None:
     assert extent_of(Key.MEMORY, LITTLE, slots="4").enough == 30
     assert extent_of(Key.VCPUS, LITTLE, slots="4").enough == 9
     # Each slot has GPUs of its own, or a share of one that was seen whole.
@@ -71,9 +71,7 @@ def test_slots_of_one_instance_need_their_memory_at_the_same_time() -> None:
 
 
 @pytest.mark.parametrize(("asked", "advised"), [(4, 8), (8, None), (64, None)])
-def test_who_came_close_to_running_out_is_told_to_ask_for_more_and_never_for_less(
-    asked: int, advised: int | None
-) -> None:
+def test_a_job_that_nearly_ran_out_is_told_to_ask_for_more(asked: int, advised: int | None) -> None:
     close = replace(LITTLE, memory_share_max=95.0)
     requirements = replace(LARGE, memory_mib_min=asked * GIB)
 
@@ -113,7 +111,7 @@ def test_any_gpu_will_do_only_where_little_of_one_is_used() -> None:
     assert fit(LARGE, busy).gpu_names == frozenset({"A10G"})
 
 
-def test_what_is_asked_for_becomes_what_is_enough_and_everything_else_stays() -> None:
+def test_a_request_becomes_what_is_enough_and_the_rest_stays() -> None:
     asked = replace(LARGE, instance_types=frozenset({"g5.16xlarge"}))
     idle = find_footprint([LITTLE], asked, "per-gpu")
     busy = find_footprint([replace(LITTLE, gpu_mean=70.0)], asked, "per-gpu")

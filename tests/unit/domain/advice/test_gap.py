@@ -10,7 +10,7 @@ from spindown.domain.advice import (
 from spindown.domain.advice.gap import gap_quantile
 
 
-def test_a_gap_lasts_from_the_look_that_saw_no_work_to_the_next_job() -> None:
+def test_a_gap_lasts_from_a_look_without_work_to_the_next_job() -> None:
     looks = [
         (0.0, False),
         (60.0, True),

@@ -258,7 +258,7 @@ def test_says_from_how_much_work_on_a_bill_is_large_enough(by_hand: float, worth
     )
 
 
-def test_without_jobs_no_number_of_them_makes_a_bill_large_enough() -> None:
+def test_without_jobs_no_bill_is_large_enough() -> None:
     assert judge_small_bill(month=50.0, by_hand_month=40.0, jobs=0.0).break_even == math.inf
 
 

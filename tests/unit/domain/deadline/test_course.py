@@ -23,9 +23,7 @@ from tests.unit.domain.deadline.unfinished import RESERVE, a_job
         pytest.param(-600, Course.ON_DEMAND, id="too late for anything"),
     ],
 )
-def test_a_job_waits_for_spot_until_its_slack_is_what_losses_take(
-    slack: float, course: Course
-) -> None:
+def test_a_job_waits_for_spot_until_its_slack_covers_losses(slack: float, course: Course) -> None:
     assert judge(a_job(slack), RESERVE, NOW).course is course
 
 
@@ -53,7 +51,7 @@ def test_less_work_holds_back_less() -> None:
     assert judge(a_job(35, work=1.0), RESERVE, NOW).course is Course.SPOT
 
 
-def test_the_moment_until_which_it_waits_is_when_its_course_changes() -> None:
+def test_a_wait_ends_when_its_purchase_mode_changes() -> None:
     job = a_job(90)
 
     verdict = judge(job, RESERVE, NOW)
@@ -63,7 +61,7 @@ def test_the_moment_until_which_it_waits_is_when_its_course_changes() -> None:
     assert judge(job, RESERVE, verdict.waits_until - minutes(1)).course is Course.SPOT
 
 
-def test_a_change_is_a_slow_boot_two_ticks_and_what_is_done_again() -> None:
+def test_a_change_is_a_slow_boot_two_ticks_and_repeated_work() -> None:
     policy = a_policy(checkpoint_interval=minutes(2.5))
     knowledge = Knowledge(boots=(180.0,))
 
@@ -84,7 +82,7 @@ def test_no_more_is_held_back_than_a_job_has_to_lose() -> None:
     assert judge(a_job(34.9, on=SPOT), reserve, NOW).moves_to is ON_DEMAND
 
 
-def test_an_item_that_takes_longer_than_a_checkpoint_may_be_lost_whole() -> None:
+def test_an_item_longer_than_a_checkpoint_may_be_lost_whole() -> None:
     policy = a_policy(checkpoint_interval=minutes(2.5))
     record = ThroughputRecord(items=60.0, hours=20.0, reports=60)
     knowledge = Knowledge(boots=(180.0,), throughput={("T4", 1.0): record})

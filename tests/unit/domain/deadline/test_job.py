@@ -41,7 +41,7 @@ def a_long_lease(**changes: object) -> Lease:
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def test_what_a_job_may_lose_is_what_it_took_since_its_claim_and_what_is_left() -> None:
+def test_a_job_may_lose_its_time_since_claim_and_what_is_left() -> None:
     job = held(a_long_lease())
 
     assert (job.held, job.at_risk) == (HOUR, HOUR + job.work)
@@ -106,7 +106,7 @@ def test_a_job_whose_items_are_all_done_takes_no_time() -> None:
     assert held(a_long_lease(items_done=600)).work == timedelta(0)
 
 
-def test_a_worker_that_does_not_tell_when_it_was_sent_counts_from_its_claim() -> None:
+def test_a_job_without_a_sending_time_counts_from_its_claim() -> None:
     assert held(a_long_lease(sent_at=None)).due == NOW + 23 * HOUR
 
 
@@ -139,7 +139,7 @@ def test_a_job_of_unknown_size_is_taken_for_a_usual_one(
 @pytest.mark.parametrize(
     ("pace", "hours"), [(None, 9.0), (30.0, 18.0), (600.0, 9.0)], ids=["untold", "slow", "fast"]
 )
-def test_a_job_that_nobody_holds_takes_as_long_as_its_last_holder_found(
+def test_a_job_nobody_holds_takes_what_its_last_holder_found(
     pace: float | None, hours: float
 ) -> None:
     due = Due(job_id="j", sent_at=NOW, items=600, items_done=60, items_per_hour=pace, at=NOW)
@@ -150,13 +150,13 @@ def test_a_job_that_nobody_holds_takes_as_long_as_its_last_holder_found(
     assert (job.job_id, job.due, job.on) == ("j", NOW + DAY, None)
 
 
-def test_a_job_that_was_put_down_with_all_its_items_done_takes_no_time() -> None:
+def test_a_requeued_job_with_all_items_done_takes_no_time() -> None:
     due = Due(job_id="j", sent_at=NOW, items=600, items_done=600, at=NOW)
 
     assert put_down(due, within=DAY, knowledge=KNOWLEDGE, policy=POLICY).work == timedelta(0)
 
 
-def test_messages_that_nobody_has_claimed_are_as_large_as_the_largest() -> None:
+def test_unclaimed_messages_are_as_large_as_the_largest() -> None:
     waiting = [
         Waiting(since=NOW - HOUR, jobs=2),
         Waiting(since=NOW, jobs=5),
@@ -171,7 +171,7 @@ def test_messages_that_nobody_has_claimed_are_as_large_as_the_largest() -> None:
     assert jobs[0].work == pytest.approx(100 / 60 * HOUR, rel=0.01)
 
 
-def test_a_larger_job_that_somebody_holds_shows_how_large_they_may_be() -> None:
+def test_a_larger_held_job_shows_how_large_messages_may_be() -> None:
     waiting = [Waiting(since=NOW, jobs=1)]
 
     (job,) = never_claimed(waiting, 1, items=600, within=DAY, knowledge=KNOWLEDGE, policy=POLICY)
@@ -179,7 +179,7 @@ def test_a_larger_job_that_somebody_holds_shows_how_large_they_may_be() -> None:
     assert job.work == pytest.approx(10 * HOUR, rel=0.01)
 
 
-def test_where_no_size_is_known_messages_are_as_large_as_the_estimate() -> None:
+def test_without_a_known_size_messages_are_as_estimated() -> None:
     waiting = [Waiting(since=NOW, jobs=1)]
 
     (job,) = never_claimed(waiting, 1, items=0, within=DAY, knowledge=SIZELESS, policy=POLICY)

@@ -8,7 +8,7 @@ from tests.builders import NOW, ON_DEMAND, SPOT, a_demand, a_patience, minutes
 from tests.unit.domain.deadline.unfinished import HOUR, RESERVE, a_job
 
 
-def test_the_gravest_job_that_waits_sets_the_course_and_all_urgent_ones_count() -> None:
+def test_the_gravest_job_sets_the_mode_and_urgent_ones_count() -> None:
     jobs = [
         a_job(25, job_id="late", jobs=2),
         a_job(500, job_id="early"),
@@ -26,7 +26,7 @@ def test_the_gravest_job_that_waits_sets_the_course_and_all_urgent_ones_count() 
     assert outlook.speed == pytest.approx(1.0)
 
 
-def test_a_long_job_may_be_urgent_before_a_short_one_that_has_less_slack() -> None:
+def test_a_long_job_may_be_urgent_before_a_short_tighter_one() -> None:
     # One hour of work holds back 31 minutes, ten hold back 40.
     jobs = [a_job(35, work=1.0), a_job(39, work=10.0)]
 
@@ -39,16 +39,14 @@ def test_a_long_job_may_be_urgent_before_a_short_one_that_has_less_slack() -> No
 @pytest.mark.parametrize(
     ("slack", "course"), [(70, Course.ON_DEMAND), (105, Course.ANY), (106, Course.SPOT)]
 )
-def test_a_short_job_behind_a_long_one_holds_back_what_the_long_one_has_to_lose(
-    slack: float, course: Course
-) -> None:
+def test_a_short_job_behind_a_long_one_keeps_back_its_loss(slack: float, course: Course) -> None:
     reserve = Reserve(change=minutes(35), redone=minutes(30), rate=0.0)
     long, short = a_job(0, work=2.0, on=SPOT), a_job(slack + 120, work=0.1)
 
     assert look_out([long, short], reserve, NOW, slots=1).course is course
 
 
-def test_a_machine_for_a_short_job_has_the_time_that_a_loss_of_it_leaves() -> None:
+def test_a_short_job_s_machine_has_the_time_its_loss_leaves() -> None:
     reserve = Reserve(change=minutes(35), redone=minutes(30), rate=0.0)
 
     # Six minutes of work are due in 26, of which a change takes 11.
@@ -57,7 +55,7 @@ def test_a_machine_for_a_short_job_has_the_time_that_a_loss_of_it_leaves() -> No
     assert outlook.speed == pytest.approx(6 / 15)
 
 
-def test_where_no_job_is_urgent_all_wait_for_spot_on_whatever_speed() -> None:
+def test_without_an_urgent_job_all_wait_for_spot_at_any_speed() -> None:
     outlook = look_out([a_job(500), a_job(400)], RESERVE, NOW, slots=9)
 
     assert (outlook.course, outlook.urgent, outlook.speed) == (Course.SPOT, 0, 0.0)
@@ -75,9 +73,7 @@ def test_where_no_job_is_urgent_all_wait_for_spot_on_whatever_speed() -> None:
         pytest.param(-900, 0.0, id="overdue"),
     ],
 )
-def test_an_urgent_job_asks_for_a_machine_that_does_it_in_the_time_left(
-    slack: float, speed: float
-) -> None:
+def test_an_urgent_job_wants_a_machine_fast_enough_for_it(slack: float, speed: float) -> None:
     assert look_out([a_job(slack)], RESERVE, NOW, slots=1).speed == pytest.approx(speed)
 
 
@@ -108,7 +104,7 @@ def test_what_does_not_wait_asks_for_no_launch() -> None:
     assert outlook.speed == 0.0
 
 
-def test_urgent_jobs_get_slots_side_by_side_whatever_else_is_wanted() -> None:
+def test_urgent_jobs_get_slots_beside_whatever_else_is_wanted() -> None:
     waiting = a_patience(slots=1, items_per_hour=45.0, until=NOW)
     demand = a_demand(need_items_per_hour=-5.0, backlog_items=0.0, jobs=0)
 

@@ -25,7 +25,7 @@ from tests.unit.domain.learning.report import POLICY, measured, rate
         ),
     ],
 )
-def test_a_data_sheet_is_worth_more_workers_the_more_jobs_differ(
+def test_a_data_sheet_is_worth_more_the_more_jobs_differ(
     rates: tuple[tuple[float, ...], ...], worth: float
 ) -> None:
     assert data_sheet_worth(rates) == pytest.approx(worth)
@@ -33,7 +33,7 @@ def test_a_data_sheet_is_worth_more_workers_the_more_jobs_differ(
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.3, 0.6, 1.2])
-def test_of_jobs_drawn_from_a_lognormal_the_deviation_over_the_data_sheets_own_counts(
+def test_lognormal_jobs_show_their_spread_beyond_the_data_sheet(
     spread: float,
 ) -> None:
     random = Random(3)
@@ -42,7 +42,7 @@ def test_of_jobs_drawn_from_a_lognormal_the_deviation_over_the_data_sheets_own_c
     assert data_sheet_worth((rates,)) == pytest.approx((spread / DATA_SHEET_ERROR) ** 2, rel=0.1)
 
 
-def test_what_one_worker_has_shown_counts_as_much_as_the_data_sheet_until_jobs_tell_more() -> None:
+def test_one_worker_counts_as_much_as_the_data_sheet_at_first() -> None:
     # Both GPUs did 1,000 items an hour; by its data sheet an L4 does 1.32 times what a T4 does.
     both = {name: measured((500, 1800.0), lives=1) for name in (("T4", 1.0), ("L4", 1.0))}
     scale = 1 / math.sqrt(1.3210572688919688)
@@ -53,7 +53,7 @@ def test_what_one_worker_has_shown_counts_as_much_as_the_data_sheet_until_jobs_t
     assert expected.measured
 
 
-def test_a_gpu_that_got_the_short_jobs_of_one_worker_is_not_taken_for_fast() -> None:
+def test_a_gpu_with_one_worker_s_short_jobs_is_not_fast() -> None:
     # Jobs of 10 s to 40 s; the one worker with an L4 came in an hour of short ones.
     usual = [(1.0, seconds) for seconds in (10.0, 20.0, 40.0)] * 10
     short = [(1.0, 10.0)] * 30

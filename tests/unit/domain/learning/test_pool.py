@@ -37,7 +37,7 @@ def test_a_pool_learns_from_its_own_interruptions() -> None:
     interruptions=st.floats(0.0, 100.0),
     hours=st.floats(0.0, 10000.0),
 )
-def test_an_interruption_raises_the_rate_and_a_calm_hour_lowers_it(
+def test_an_interruption_raises_the_rate_a_calm_hour_lowers_it(
     share: float | None, interruptions: float, hours: float
 ) -> None:
     now = interruption_rate(PoolRecord(interruptions=interruptions, hours=hours), share)

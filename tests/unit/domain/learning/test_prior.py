@@ -22,7 +22,7 @@ def test_without_reports_throughput_is_the_prior() -> None:
     assert expected == Throughput(items_per_hour=1000.0, measured=False, samples=0)
 
 
-def test_without_a_gpu_the_vcpus_count_and_of_an_unknown_type_four() -> None:
+def test_without_a_gpu_vcpus_count_and_four_for_unknown_types() -> None:
     bare = a_type(gpu_name="", gpu_count=0.0, vcpus=8)
     worker = a_worker(gpu_name="", gpu_count=0.0)
 
@@ -31,7 +31,7 @@ def test_without_a_gpu_the_vcpus_count_and_of_an_unknown_type_four() -> None:
     assert relative_throughput("", 0.0) == pytest.approx(0.08)
 
 
-def test_the_prior_is_the_geometric_mean_of_compute_and_bandwidth() -> None:
+def test_the_prior_is_the_mean_of_compute_and_bandwidth() -> None:
     l4 = relative_throughput("L4", 1.0)
 
     assert l4 == pytest.approx(math.sqrt(121 / 65 * 300 / 320))

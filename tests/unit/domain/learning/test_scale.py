@@ -30,7 +30,7 @@ def test_a_scale_that_the_caller_has_is_not_worked_out_again(name: str, per_hour
     assert found.items_per_hour == pytest.approx(per_hour, rel=1e-4)
 
 
-def test_each_gpu_counts_toward_the_scale_by_its_hours_up_to_one() -> None:
+def test_a_gpu_counts_toward_the_scale_by_its_hours_up_to_one() -> None:
     # 5 s weigh a half, 15 s three quarters; what has no item or no time yet says nothing.
     records = {
         ("T4", 4.0): ThroughputRecord(),
@@ -46,7 +46,7 @@ def test_each_gpu_counts_toward_the_scale_by_its_hours_up_to_one() -> None:
     assert workload_scale(one, POLICY) == pytest.approx(2.0)
 
 
-def test_an_unmeasured_gpu_takes_its_prior_times_what_others_have_shown() -> None:
+def test_an_unmeasured_gpu_takes_its_prior_times_the_scale() -> None:
     knowledge = Knowledge(throughput={("T4", 1.0): measured((3000 * 10, 36000.0))})
 
     expected = throughput(knowledge, a_type("g6.xlarge"), POLICY)
@@ -55,7 +55,7 @@ def test_an_unmeasured_gpu_takes_its_prior_times_what_others_have_shown() -> Non
     assert not expected.measured
 
 
-def test_the_same_gpu_in_another_count_says_more_than_other_gpus() -> None:
+def test_another_count_of_a_gpu_says_more_than_other_gpus() -> None:
     records = {("T4", 1.0): measured((2000, 3600.0)), ("L4", 1.0): measured((100, 3600.0))}
 
     for known in (records, dict(reversed(records.items()))):
@@ -80,7 +80,7 @@ def test_the_same_gpu_in_another_count_says_more_than_other_gpus() -> None:
         ),
     ],
 )
-def test_the_usual_throughput_is_that_of_a_slot_of_the_kind_that_ran_most(
+def test_the_usual_throughput_is_a_slot_s_of_the_commonest_kind(
     records: dict[tuple[str, float], ThroughputRecord], per_hour: float
 ) -> None:
     for known in (records, dict(reversed(records.items()))):
@@ -89,7 +89,7 @@ def test_the_usual_throughput_is_that_of_a_slot_of_the_kind_that_ran_most(
         assert found == pytest.approx(per_hour, rel=0.01)
 
 
-def test_the_usual_slots_are_those_of_the_kind_that_ran_most_and_of_one_gpu_until_one_has() -> None:
+def test_the_usual_slots_are_those_of_the_kind_that_ran_most() -> None:
     four = Knowledge(throughput={("T4", 4.0): measured((700, 3600.0))})
 
     assert [usual_slots(known) for known in (Knowledge(), four)] == [1, 4]

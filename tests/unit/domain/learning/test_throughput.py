@@ -15,7 +15,7 @@ from tests.builders import a_type, a_worker
 from tests.unit.domain.learning.report import POLICY, measured, rate
 
 
-def test_a_measured_gpu_is_pulled_toward_the_prior_by_five_seconds() -> None:
+def test_a_measured_gpu_is_pulled_to_its_prior_by_five_seconds() -> None:
     # Two GPUs measured at half and at twice their priors leave the scale at 1.
     l4 = relative_throughput("L4", 1.0) * 1000
     knowledge = Knowledge(
@@ -32,7 +32,7 @@ def test_a_measured_gpu_is_pulled_toward_the_prior_by_five_seconds() -> None:
     assert expected.samples == 1
 
 
-def test_one_job_on_each_of_two_gpus_makes_the_ranking_follow_the_measurement() -> None:
+def test_one_job_on_each_of_two_gpus_makes_the_ranking_follow() -> None:
     # By the priors the A10G is 1.9 times as fast; this workload runs at half its speed there.
     knowledge = Knowledge(
         throughput={
@@ -45,7 +45,7 @@ def test_one_job_on_each_of_two_gpus_makes_the_ranking_follow_the_measurement() 
     assert rate(knowledge, "g5.xlarge") < rate(knowledge, "g4dn.xlarge")
 
 
-def test_where_jobs_differ_their_mean_counts_and_where_they_are_alike_their_median() -> None:
+def test_differing_jobs_count_by_mean_and_like_ones_by_median() -> None:
     # Items take 1 s to 8 s, as many of each: the mean of the hours, not the usual job.
     differing = measured(*[(100.0, 100.0 * 2**n) for n in range(4)] * 6)
     hung = measured(*[(100.0, 100.0)] * 23, (100.0, 100_000.0))

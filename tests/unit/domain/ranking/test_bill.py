@@ -109,7 +109,7 @@ def test_a_pool_that_is_reclaimed_more_never_costs_less(
 
 
 @given(load=loads, overhead=overheads, rate=st.floats(0.0, 20.0))
-def test_no_part_is_negative_and_the_refund_stays_below_its_limit(
+def test_no_part_is_negative_and_the_refund_keeps_its_limit(
     load: Load, overhead: Overhead, rate: float
 ) -> None:
     hours = bill(load, overhead, rate)

@@ -31,7 +31,7 @@ def test_the_ladder_is_climbed_by_waiting(
     assert (found.get(SPOT), found.get(ON_DEMAND)) == (spot, on_demand)
 
 
-def test_every_rung_of_the_default_ladder_says_when_it_really_opens() -> None:
+def test_every_default_rung_says_when_it_really_opens() -> None:
     policy = Policy()
     last = policy.ladder[-1].after
 
@@ -90,9 +90,7 @@ def test_what_is_brought_forward_says_when_it_opens() -> None:
 
 
 @given(wait=st.integers(0, 30), waited=st.integers(0, 90))
-def test_bringing_forward_opens_all_after_its_wait_and_closes_nothing(
-    wait: int, waited: int
-) -> None:
+def test_an_earlier_opening_opens_all_after_it_and_closes_none(wait: int, waited: int) -> None:
     policy = Policy(ladder=RUNGS, start_within=minutes(60), max_price_per_hour=2.0)
 
     before = price_ceilings(policy, minutes(waited))

@@ -298,7 +298,7 @@ def test_a_longer_backlog_moves_toward_throughput_per_dollar(
 
 
 @given(markets(), situations, st.floats(0.0, 0.5))
-def test_bands_keep_every_candidate_once_in_order_and_within_their_width(
+def test_bands_keep_each_candidate_once_in_order_and_in_width(
     offers: list[Offer], situation: dict[str, Any], band: float
 ) -> None:
     found = a_ranking(offers, **situation)

@@ -200,7 +200,7 @@ def test_says_which_constraint_rules_an_offer_out(
     assert reason(an_offer(kind, **offered), **changes) == expected
 
 
-def test_a_quota_that_is_too_full_for_one_offer_has_room_for_the_next() -> None:
+def test_a_quota_too_full_for_one_offer_has_room_for_the_next() -> None:
     offers = [
         an_offer("g4dn.12xlarge"),
         an_offer("g4dn.xlarge"),
@@ -236,7 +236,7 @@ def test_the_nearest_offer_is_the_one_that_comes_back_first() -> None:
     assert found.nearest.retry_at == NOW + minutes(4)
 
 
-def test_without_a_time_the_nearest_offer_is_the_cheapest_that_meets_the_requirements() -> None:
+def test_without_a_time_the_nearest_is_the_cheapest_that_fits() -> None:
     offers = [an_offer(instance_price=p) for p in (0.9, 0.7, 0.8)]
     offers.append(an_offer(a_type(architecture="arm64"), instance_price=0.6))
 

@@ -72,7 +72,7 @@ def test_with_equal_throughput_the_cheaper_comes_first() -> None:
     assert zones(a_ranking(offers)) == ["z0.1", "z0.2", "z0.3", "z0.4"]
 
 
-def test_a_short_backlog_prefers_cheap_hours_and_a_long_one_throughput_per_dollar() -> None:
+def test_short_backlogs_prefer_cheap_hours_long_ones_throughput() -> None:
     # The L40S does five times as much for three times as much.
     offers = [
         an_offer("g4dn.xlarge", instance_price=0.20),
@@ -171,7 +171,7 @@ def test_an_offer_costs_the_same_whatever_stands_beside_it() -> None:
     assert len(set(together.values())) == 4
 
 
-def test_an_offer_costs_the_same_while_another_quota_of_its_region_is_full() -> None:
+def test_an_offer_costs_the_same_beside_another_full_quota() -> None:
     offers = [an_offer(zone=f"us-west-2{z}", reclaim_share=s) for z, s in [("a", 0.05), ("b", 0.9)]]
 
     beside = a_ranking(offers, blocked={"us-west-2/P/Spot": NOW + minutes(15)})

@@ -32,13 +32,13 @@ def used(*lives: int) -> Knowledge:
         pytest.param((10**9,), HOPE, id="no end of them"),
     ],
 )
-def test_the_more_workers_there_have_been_the_more_a_trial_may_cost(
+def test_the_more_workers_there_were_the_more_a_trial_may_cost(
     lives: tuple[int, ...], hoped: float
 ) -> None:
     assert hope(used(*lives)) == pytest.approx(hoped, abs=1e-4)
 
 
-def test_one_worker_of_an_unknown_gpu_is_tried_on_the_hope_that_its_data_sheet_is_modest() -> None:
+def test_a_modest_data_sheet_earns_an_unknown_gpu_one_trial() -> None:
     # A data sheet of 1.9 T4s at 2.3 times the price.
     offers = [an_offer(), an_offer("g5.xlarge", instance_price=0.48)]
     known = measured(T4=1000.0)
@@ -57,7 +57,7 @@ def test_one_worker_of_an_unknown_gpu_is_tried_on_the_hope_that_its_data_sheet_i
         assert names(a_ranking(offers, knowledge=known, demand=beside)) == order
 
 
-def test_a_workload_that_has_run_little_is_not_taken_for_one_that_will_run_much() -> None:
+def test_a_workload_that_ran_little_does_not_promise_much() -> None:
     # 1.2 times the best by its data sheet: lost on a few workers, found again over many.
     offers = [an_offer(), an_offer("g5.xlarge", instance_price=0.48)]
     record = ThroughputRecord(items=10_000, hours=10.0, reports=50)

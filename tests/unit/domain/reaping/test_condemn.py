@@ -146,7 +146,7 @@ def test_a_learned_idle_timeout_is_kept_to() -> None:
     assert (found(12.9), found(13.1)) == ([], ["i-1"])
 
 
-def test_a_drained_worker_that_goes_on_saying_that_it_lives_is_ended_at_its_lifetime() -> None:
+def test_a_drained_worker_still_heard_ends_at_its_lifetime() -> None:
     age = POLICY.max_lifetime + POLICY.lifetime_grace
     drained = a_worker(state=WorkerState.DRAINED, heartbeat_at=NOW, launched_at=NOW - age)
 
@@ -218,7 +218,7 @@ def test_a_worker_is_in_one_list_and_a_live_busy_one_in_none(
     assert sum(r.startswith("no heartbeat") for r in reasons) <= 5
 
 
-def test_a_worker_that_is_kept_warm_no_more_gets_its_grace_from_then_on() -> None:
+def test_a_worker_kept_warm_no_longer_has_its_grace_from_then() -> None:
     idle = a_worker(idle_since=NOW - minutes(300), warm_until=NOW - minutes(12))
 
     assert condemned(reaped(idle)) == []

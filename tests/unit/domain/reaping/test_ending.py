@@ -20,7 +20,7 @@ from tests.builders import NOW, a_worker, minutes
 from tests.unit.domain.reaping.fleet import Box, reaped
 
 
-def test_a_condemned_worker_is_terminated_until_ec2_says_that_it_is_gone() -> None:
+def test_a_condemned_worker_is_terminated_until_ec2_has_it_gone() -> None:
     worker = a_worker(state=WorkerState.CONDEMNED)
 
     assert reaped(worker).terminate == ("i-1",)
@@ -71,7 +71,7 @@ def test_tells_a_reclaim_from_an_end_of_ours(worker: Worker, reason: str, reclai
         pytest.param({"reason": "Client.UserInitiatedShutdown"}, 10, False, id="a person ended it"),
     ],
 )
-def test_a_worker_has_left_work_if_it_ended_without_a_job_though_one_waited(
+def test_a_worker_left_work_if_it_ended_jobless_beside_a_job(
     changes: dict[str, Any], waiting_for: int | None, expected: bool
 ) -> None:
     ended = a_worker(checked_in_at=NOW - minutes(8), state=WorkerState.ENDED)
@@ -93,7 +93,7 @@ def test_a_worker_has_left_work_if_it_ended_without_a_job_though_one_waited(
         pytest.param({"interrupted_at": NOW}, True, id="EC2 took it as it left"),
     ],
 )
-def test_a_worker_has_failed_all_if_it_took_jobs_and_ended_as_unfit(
+def test_a_worker_failed_all_if_it_took_jobs_and_ended_unfit(
     changes: dict[str, Any], expected: bool
 ) -> None:
     ended = a_worker(state=WorkerState.ENDED, claimed_at=NOW - minutes(9), unfit_at=NOW)
@@ -112,7 +112,7 @@ def test_a_worker_has_failed_all_if_it_took_jobs_and_ended_as_unfit(
         pytest.param({"reason": "Client.UserInitiatedShutdown"}, False, id="ended by a call"),
     ],
 )
-def test_a_check_in_is_missed_by_who_ended_before_it_of_its_own_fault(
+def test_a_check_in_is_missed_by_an_early_end_of_its_own_fault(
     changes: dict[str, Any], missed: bool
 ) -> None:
     ended: dict[str, Any] = {"state": WorkerState.ENDED, "checked_in_at": None}
@@ -130,7 +130,7 @@ def test_a_check_in_is_missed_by_who_ended_before_it_of_its_own_fault(
         pytest.param("", True, id="nobody knows"),
     ],
 )
-def test_what_ec2_does_not_blame_on_itself_may_be_the_fault_of_the_image(
+def test_what_ec2_does_not_own_up_to_may_be_the_image_s_fault(
     reason: str, *, expected: bool
 ) -> None:
     assert is_fault_of_image(a_worker(reason=reason)) is expected
@@ -147,7 +147,7 @@ def test_what_ec2_does_not_blame_on_itself_may_be_the_fault_of_the_image(
         pytest.param("never checked in within 10 min", False, False, id="it kept silent"),
     ],
 )
-def test_the_fault_of_an_instance_is_known_if_it_or_ec2_has_named_one(
+def test_an_instance_s_fault_is_known_if_it_or_ec2_named_one(
     reason: str, *, has_said: bool, told: bool
 ) -> None:
     worker = a_worker(reason=reason, unfit_at=NOW if has_said else None)

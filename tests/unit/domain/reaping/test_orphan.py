@@ -10,7 +10,7 @@ from tests.builders import NOW, a_booting_worker, a_launch, a_worker, minutes
 from tests.unit.domain.reaping.fleet import Box, reaped
 
 
-def test_a_row_that_ec2_does_not_know_is_lost_once_it_cannot_be_late() -> None:
+def test_a_row_unknown_to_ec2_is_lost_once_it_cannot_be_late() -> None:
     young = a_booting_worker("i-young", age=minutes(4))
     old = a_worker("i-old")
     ended = a_worker("i-ended", state=WorkerState.ENDED)
@@ -58,7 +58,7 @@ def test_what_may_still_be_ours_is_no_orphan(box: Box, launches: list[Any]) -> N
 
 
 @pytest.mark.parametrize("age", [0, 29, 41, 24 * 60])
-def test_an_intent_protects_nothing_that_came_before_it_or_long_after(age: int) -> None:
+def test_an_intent_protects_nothing_before_or_long_after_it(age: int) -> None:
     intent = a_launch(intended_at=NOW - minutes(age))
 
     assert reaped(instances=[Box()], launches=[intent]).orphans == ("i-1",)

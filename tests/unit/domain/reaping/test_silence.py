@@ -123,7 +123,7 @@ def test_a_watch_begins_anew_after_a_break(
         pytest.param(10, False, id="for just as long as a boot may take"),
     ],
 )
-def test_a_check_in_was_missed_only_if_somebody_was_there_for_all_of_a_boot(
+def test_a_check_in_is_missed_only_if_all_of_a_boot_was_watched(
     watched_for: int | None, heard: bool
 ) -> None:
     since = None if watched_for is None else NOW - minutes(watched_for)
@@ -131,7 +131,7 @@ def test_a_check_in_was_missed_only_if_somebody_was_there_for_all_of_a_boot(
     assert could_check_in(NOW - minutes(12), NOW, since, minutes(10)) is heard
 
 
-def test_somebody_who_was_there_since_the_launch_heard_a_life_shorter_than_a_boot() -> None:
+def test_a_watcher_since_the_launch_heard_a_life_below_a_boot() -> None:
     began = NOW - minutes(2)
 
     assert could_check_in(began, NOW, began, minutes(10))
@@ -142,7 +142,7 @@ def test_those_who_were_silent_longest_are_ended_first() -> None:
     assert condemned(reaped(*stale(8), *fresh(20))) == [f"i-s{n:02d}" for n in range(5)]
 
 
-def test_who_was_launched_last_and_heard_longest_ago_is_ended_first() -> None:
+def test_the_last_launched_and_longest_unheard_is_ended_first() -> None:
     heard = [busy(f"i-{n}") for n in range(20)]
     silent = [
         busy(
@@ -166,7 +166,7 @@ def test_other_breaches_are_ended_even_when_most_are_stale() -> None:
     assert condemned(found) == ["i-never"]
 
 
-def test_past_their_lifetime_silent_workers_are_ended_though_all_are_silent() -> None:
+def test_past_their_lifetime_all_silent_workers_are_ended() -> None:
     silent = {"heartbeat_at": NOW - minutes(30), "checked_in_at": NOW - timedelta(hours=25)}
     age = POLICY.max_lifetime + POLICY.lifetime_grace
     old = [busy(f"i-{n}", launched_at=NOW - age - minutes(1), **silent) for n in range(3)]

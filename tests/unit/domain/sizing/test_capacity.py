@@ -59,7 +59,7 @@ def test_a_busy_slot_counts_with_the_time_that_is_left(items: int, done: int, sh
     assert present([worker], [lease]).items_per_hour == pytest.approx(1000 * share)
 
 
-def test_a_busy_slot_without_a_lease_row_is_taken_to_be_half_done() -> None:
+def test_a_busy_slot_without_a_lease_row_counts_as_half_done() -> None:
     worker, _ = busy()
 
     found = present([worker])
@@ -68,7 +68,7 @@ def test_a_busy_slot_without_a_lease_row_is_taken_to_be_half_done() -> None:
     assert found.next_free == minutes(3)
 
 
-def test_a_lease_without_a_count_of_items_is_taken_to_be_half_done() -> None:
+def test_a_lease_without_an_item_count_counts_as_half_done() -> None:
     worker, lease = busy(items=0)
 
     assert present([worker], [lease]).next_free == minutes(3)
@@ -90,7 +90,7 @@ def test_a_job_with_every_item_done_needs_no_time() -> None:
         pytest.param(0, 1, minutes(34.88), id="the same, a minute ago"),
     ],
 )
-def test_a_job_goes_on_at_the_pace_that_it_had_at_its_last_heartbeat(
+def test_a_job_goes_on_at_the_pace_of_its_last_heartbeat(
     done: int, beat_ago: int, rest: timedelta
 ) -> None:
     worker, lease = busy(done)
@@ -134,9 +134,7 @@ def test_a_job_of_one_item_is_not_about_to_end_for_ever(since_claim: int, rest: 
         pytest.param(1, 99 * 6, id="99 at one in 6 minutes"),
     ],
 )
-def test_what_was_done_before_a_job_was_resumed_tells_nothing_of_its_pace(
-    done_here: int, rest: float
-) -> None:
+def test_work_before_a_job_resumed_tells_nothing_of_its_pace(done_here: int, rest: float) -> None:
     worker, lease = busy(900 + done_here, 1000)
     resumed = replace(lease, claimed_at=NOW - minutes(6), first_item=900)
 
@@ -190,7 +188,7 @@ def test_an_intent_may_come_true_for_two_slow_boots() -> None:
     assert present(launches=[a_launch(intended_at=NOW - minutes(13))]).free_slots == 0
 
 
-def test_nothing_more_is_launched_beside_what_an_unanswered_launch_may_have_given() -> None:
+def test_an_unanswered_launch_counts_as_what_it_may_have_given() -> None:
     # EC2 has not answered since: what it gave may run, though it should have checked in.
     silent = a_launch(count=3, intended_at=NOW - minutes(60))
 
@@ -199,7 +197,7 @@ def test_nothing_more_is_launched_beside_what_an_unanswered_launch_may_have_give
     assert (found.workers, found.slots, found.items_per_hour) == (3, (), 0.0)
 
 
-def test_a_boot_that_nothing_is_known_of_takes_as_long_as_the_policy_says() -> None:
+def test_an_unknown_boot_takes_as_long_as_the_policy_says() -> None:
     policy = replace(POLICY, boot_estimate=minutes(4))
     found = capacity(
         workers=[], launches=[a_launch()], knowledge=Knowledge(), policy=policy, now=NOW
@@ -223,7 +221,7 @@ def test_slots_count_one_by_one() -> None:
 @pytest.mark.parametrize(
     "change", [{"draining_at": NOW}, {"rebalance_at": NOW}], ids=["drains", "at risk"]
 )
-def test_a_worker_that_takes_no_new_job_is_no_capacity_but_takes_its_place(
+def test_a_worker_taking_no_new_job_has_a_place_but_no_capacity(
     change: dict[str, Any],
 ) -> None:
     lease = a_lease(items=100, items_done=0)

@@ -36,7 +36,7 @@ def test_work_below_the_threshold_starts_when_the_clock_says_so(
     assert found.waited == minutes(waited)
 
 
-def test_a_hold_says_how_much_work_there_is_and_until_when_it_waits() -> None:
+def test_a_hold_says_how_much_work_waits_and_until_when() -> None:
     held = sized(3, policy=HELD, waited=minutes(5))
     due = sized(3, policy=HELD, waited=minutes(10))
 
@@ -46,7 +46,7 @@ def test_a_hold_says_how_much_work_there_is_and_until_when_it_waits() -> None:
     assert one.reason == "1 job would start too late if this waited a tick"
 
 
-def test_a_hold_of_as_much_work_as_is_due_at_once_says_that_it_can_wait() -> None:
+def test_a_hold_of_as_much_as_is_due_at_once_says_it_can_wait() -> None:
     patient = a_patience(slots=0, late_jobs=0, until=NOW + minutes(4))
     held = sized(10, policy=HELD, patience=patient)
 

@@ -59,7 +59,7 @@ def test_one_job_starts_as_late_as_its_promise_allows(waited: float, slots: int)
     assert asked((1, waited)).slots == slots
 
 
-def test_several_jobs_that_one_slot_can_do_start_earlier_by_their_length() -> None:
+def test_several_jobs_for_one_slot_start_their_length_earlier() -> None:
     # The fourth of 80 s starts 4 min after the slot is up.
     assert asked((4, 2.4)).slots == 0
     assert asked((4, 2.5)).slots == 1
@@ -72,7 +72,7 @@ def test_jobs_wait_behind_those_that_came_before_them() -> None:
     assert asked((2, 2.5)).slots == 0
 
 
-def test_what_would_take_one_slot_more_a_tick_later_is_not_put_off() -> None:
+def test_what_would_take_a_slot_more_next_tick_is_not_put_off() -> None:
     found = asked((40, 0))
 
     # 7.5 min are left to a slot: 6 jobs each, 7 slots; 6.5 min a tick later: 5 jobs, 8 slots.
@@ -121,13 +121,13 @@ def test_of_slots_that_are_needed_those_that_can_wait_do() -> None:
     assert asked((110, 0), policy=replace(POLICY, throughput_estimate=180.0)).slots == 4
 
 
-def test_two_slots_may_wait_until_each_still_does_half_of_the_jobs() -> None:
+def test_two_slots_may_wait_until_each_still_does_half() -> None:
     # Five of 80 s each: the last starts 320 s after the slot is up, in 150 s and a tick.
     assert asked((10, 0)).until == NOW + timedelta(seconds=600 - 320 - 150 - 60)
     assert asked((1, 60)).until == NOW
 
 
-def test_boots_that_nothing_is_known_of_take_as_long_as_the_policy_says() -> None:
+def test_unknown_boots_take_as_long_as_the_policy_says() -> None:
     policy = replace(POLICY, boot_estimate=timedelta(seconds=90))
     unknown = asked((100, 60), knowledge=Knowledge(items_per_job=(1.0,)), policy=policy)
 
@@ -141,7 +141,7 @@ def test_boots_that_nothing_is_known_of_take_as_long_as_the_policy_says() -> Non
         pytest.param((3, 5.8), 0, id="one slot could start two"),
     ],
 )
-def test_jobs_that_no_slot_can_take_one_after_the_other_want_slots_side_by_side(
+def test_jobs_that_cannot_take_turns_want_slots_side_by_side(
     waiting: tuple[int, float], side_by_side: int
 ) -> None:
     # Of 100 s each, for one boot of 90 s after a launch.
@@ -166,7 +166,7 @@ def test_a_late_backlog_asks_for_no_slot_for_each_job() -> None:
         pytest.param(9.6, -2, 2, id="not even then"),
     ],
 )
-def test_jobs_that_can_still_be_saved_get_the_slots_that_save_them(
+def test_jobs_that_can_still_be_saved_get_the_slots_for_it(
     waited: float, margin: float, slots: int
 ) -> None:
     assert asked((4, waited), margin=timedelta(minutes=margin)).slots == slots
@@ -213,7 +213,7 @@ def test_the_margin_rests_where_one_job_in_twenty_five_is_late() -> None:
     assert moved(100, 0) == pytest.approx(-48.0)
 
 
-def test_a_margin_that_nothing_is_known_of_is_a_tenth_of_the_promise() -> None:
+def test_an_unknown_margin_is_a_tenth_of_the_promise() -> None:
     assert next_margin(None, started=0, late=0, policy=POLICY) == minutes(1)
 
 
@@ -221,7 +221,7 @@ def test_a_margin_stays_while_no_job_starts() -> None:
     assert next_margin(minutes(2), started=0, late=0, policy=POLICY) == minutes(2)
 
 
-def test_jobs_in_time_take_back_two_ticks_of_reserve_and_late_ones_half_of_the_promise() -> None:
+def test_jobs_in_time_lower_the_margin_and_late_ones_raise_it() -> None:
     assert next_margin(timedelta(0), started=1000, late=0, policy=POLICY) == minutes(-2)
     assert next_margin(timedelta(0), started=1000, late=1000, policy=POLICY) == minutes(5)
     double = replace(POLICY, start_within=minutes(20))

@@ -31,7 +31,7 @@ _MINUTES = st.integers(0, 20)
         pytest.param([(3, 9, 3), (2, 1, 2)], None, id="none of five"),
     ],
 )
-def test_the_ladder_opens_in_time_for_jobs_that_have_not_started_yet(
+def test_the_ladder_opens_in_time_for_jobs_not_yet_started(
     waiting: list[tuple[int, float, int]], opens_in: float | None
 ) -> None:
     found = asked(*waiting, room=99).opens_at
@@ -45,7 +45,7 @@ def test_a_slot_of_ours_is_for_a_job_that_has_not_started_yet() -> None:
 
 
 @given(groups=_GROUPS, seats=st.integers(0, 60))
-def test_who_has_started_once_changes_when_the_ladder_opens_and_nothing_else(
+def test_a_started_job_changes_only_when_the_ladder_opens(
     groups: list[tuple[int, int, int]], seats: int
 ) -> None:
     known = asked(*groups, room=seats)
@@ -86,7 +86,7 @@ def _ago(*waited: float) -> list[datetime]:
         pytest.param([], _ago(1), [], id="nothing waits"),
     ],
 )
-def test_a_job_that_was_put_down_is_one_of_the_first_that_were_seen_since(
+def test_a_requeued_job_is_one_of_the_first_seen_since(
     waiting: list[Waiting], dates: list[datetime], put_down: list[int]
 ) -> None:
     assert [group.put_down for group in mark_put_down(waiting, dates)] == put_down

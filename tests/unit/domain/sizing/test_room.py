@@ -52,7 +52,7 @@ def test_a_worker_has_as_many_slots_as_those_that_ran_most() -> None:
         pytest.param(40, 0, 7, True, id="even if that is nothing"),
     ],
 )
-def test_where_more_is_needed_than_there_is_room_for_nothing_waits(
+def test_where_more_is_needed_than_fits_nothing_waits(
     jobs: int, slots_left: int, slots: int, is_crowded: bool
 ) -> None:
     # 7.5 min are left to a slot: six jobs of 80 s each.
@@ -78,7 +78,7 @@ def test_where_nothing_waits_nothing_is_crowded() -> None:
         pytest.param(20, 99, 7.5, id="room for more slots than jobs"),
     ],
 )
-def test_the_ladder_opens_when_a_tick_more_would_be_too_late_for_all_there_is_room_for(
+def test_the_ladder_opens_a_tick_before_what_fits_would_be_late(
     jobs: int, slots_left: int, opens_in: float
 ) -> None:
     found = asked((jobs, 0), room=slots_left).opens_at

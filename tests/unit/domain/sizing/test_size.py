@@ -119,7 +119,7 @@ def test_a_sizing_says_what_is_needed_and_why(
     assert found.need_items_per_hour == pytest.approx(need, abs=0.1)
 
 
-def test_what_waits_for_a_busy_slot_is_not_said_to_have_a_free_one() -> None:
+def test_what_waits_for_a_busy_slot_has_no_free_one() -> None:
     worker, lease = busy(items_done=50)
     waiting = sized(1, [worker], [lease], policy=replace(HELD, max_workers=1))
     idle = sized(1, [a_worker()], policy=HELD)
@@ -148,7 +148,7 @@ def test_what_waits_for_a_busy_slot_is_not_said_to_have_a_free_one() -> None:
         ),
     ],
 )
-def test_of_what_is_hidden_is_told_only_what_no_worker_of_ours_may_hold(
+def test_only_hidden_jobs_that_no_worker_may_hold_are_told(
     in_flight: int, fleet: list[Worker], reason: str
 ) -> None:
     policy = replace(POLICY, scale_up_threshold=0)
@@ -186,7 +186,7 @@ def test_what_may_wait_is_not_asked_for() -> None:
         pytest.param(0, minutes(9), minutes(2), id="ours are in time"),
     ],
 )
-def test_the_oldest_job_opens_rungs_while_slots_of_ours_will_not_do(
+def test_the_oldest_job_opens_rungs_while_our_slots_will_not_do(
     late_jobs: int, since: timedelta, waited: timedelta
 ) -> None:
     patient = a_patience(late_jobs=late_jobs, since=NOW - since)
