@@ -56,6 +56,9 @@ BANNED_IN_TESTS = {
     "time.sleep": "move the clock by hand",
 }
 
+#: How long the name of a test may be: one line of pytest's report, read at a glance.
+TEST_NAME_LENGTH = 59
+
 #: Addresses that tie the repository to one registry, and paths of one machine.
 FOREIGN = re.compile(
     r"pypi\.org|pythonhosted\.org|registry\.npmjs|registry\.yarnpkg|[/]simple/|--(?:extra-)?index-url\b"
@@ -150,6 +153,17 @@ def test_is_honest(source: Source) -> Iterator[str]:
             yield f"line {node.lineno}: unittest.mock: pass the in-memory port"
 
 
+def test_name_is_short(source: Source) -> Iterator[str]:
+    """A test's name says one behaviour in fewer than 60 characters."""
+    if not source.is_test:
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            excess = len(node.name) - TEST_NAME_LENGTH
+            if excess > 0:
+                yield f"line {node.lineno}: the name is {excess} characters too long: {node.name}"
+
+
 def environment_is_read_at_the_edge(source: Source) -> Iterator[str]:
     """Only entry points read the environment, so that everything else can be called with values."""
     if not source.is_product or any(source.path.match(edge) for edge in READS_ENVIRONMENT):
@@ -195,6 +209,7 @@ RULES: Sequence[Rule] = (
     module_parses,
     name_says_something,
     test_is_honest,
+    test_name_is_short,
     environment_is_read_at_the_edge,
     domain_is_pure,
     text_belongs_to_no_place,

@@ -22,6 +22,7 @@ BREACHES = [
     pytest.param("tests/a.py", "from unittest.mock import patch\n", id="an imported patch"),
     pytest.param("tests/a.py", "time.sleep(1)\n", id="a sleep"),
     pytest.param("tests/a.py", "@pytest.mark.skip\ndef f(): ...\n", id="a skipped test"),
+    pytest.param("tests/a.py", f"def test_{'a' * 55}(): ...\n", id="a long name of a test"),
     pytest.param("spindown/app/a.py", "os.environ['A']\n", id="the environment inside"),
     pytest.param("spindown/domain/a.py", "import pydantic\n", id="a library in the domain"),
     pytest.param("spindown/domain/a.py", "datetime.now(UTC)\n", id="a clock in the domain"),
@@ -52,6 +53,8 @@ NEIGHBOURS = [
     pytest.param(
         "docs/a.md", "run `.venv/bin/spindown`; see infra/queue/work/\n", id="relative paths"
     ),
+    pytest.param("tests/a.py", f"def test_{'a' * 54}(): ...\n", id="a name of 59 characters"),
+    pytest.param("tests/a.py", f"def {'a' * 70}(): ...\n", id="a long name of no test"),
     pytest.param("worker/a.py", "time.sleep(1)\n", id="a sleep in the product"),
     pytest.param("docs/a.md", "AKIA" + "IOSFODNN7EXAMPLE\n", id="the example key of AWS"),
     pytest.param("docs/a.md", "https://example.com/a:b@c\n", id="an address without a password"),
