@@ -11,7 +11,8 @@ from spindown.cli.app import app
 from spindown.contract.metric import METRICS
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+NOTES = ROOT / "research" / "notes"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *NOTES.glob("*.md")])
 
 
 def name_of(path: Path) -> str:
@@ -54,7 +55,11 @@ def test_every_link_into_a_page_names_one_of_its_headings() -> None:
 
 
 #: What tells a person to run something; decisions tell of their own day.
-GUIDES = [path for path in DOCUMENTS if path.parent.name != "adr" and path.name != "CHANGELOG.md"]
+GUIDES = [
+    path
+    for path in DOCUMENTS
+    if path.parent.name not in {"adr", "notes"} and path.name != "CHANGELOG.md"
+]
 
 
 @pytest.mark.parametrize("path", GUIDES, ids=name_of)
@@ -88,9 +93,12 @@ def test_every_decision_is_listed_under_its_title() -> None:
     listed = (folder / "README.md").read_text(encoding="utf-8")
 
     for path in sorted(folder.glob("0*.md")):
-        number, title = path.read_text(encoding="utf-8").splitlines()[0][2:].split(". ", 1)
+        first, _, status = path.read_text(encoding="utf-8").splitlines()[:3]
+        number, title = first[2:].split(". ", 1)
         assert int(path.name[:4]) == int(number)
-        assert f"| [{number}]({path.name}) | {title} |" in listed
+        stated = re.match(r"Status: (accepted|partly replaced by|replaced by)", status)
+        assert stated, f"{path.name}: the third line tells the status"
+        assert f"| [{number}]({path.name}) | {title} | {stated[1]}" in listed
 
 
 def test_every_place_in_the_glossary_exists() -> None:
