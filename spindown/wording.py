@@ -5,29 +5,100 @@ Nothing that decides may import this module.
 
 from collections.abc import Callable, Mapping
 
-from spindown.domain.reason import Code, Reason
+from spindown.domain.reason import Reason, ReasonCode
 
 About = Mapping[str, str | int | float]
 
-_WORDS: Mapping[Code, str | Callable[[About], str]] = {
-    Code.NONE: "",
-    Code.IDLE: "it was idle",
-    Code.IDLE_UNHEARD: "it was idle, and the ledger did not answer",
-    Code.LIFETIME_OVER: "its max_lifetime is over",
-    Code.INTERRUPTED: "EC2 takes it away",
-    Code.REBALANCE: "EC2 sees a higher risk of an interruption",
-    Code.STOPPED: "the system was asked to stop",
-    Code.CONDEMNED: "it was ended by the scaler",
-    Code.OTHER_CODE: "other code is deployed",
-    Code.NO_ROOM: "max_workers is 0",
-    Code.RELIEVED: "another worker goes on with its jobs",
-    Code.UNFIT: "{fault}",
-    Code.FAULTY: "the machine or the worker failed again and again",
-    Code.JOBS_FAILED: "its last jobs all failed",
-}
+_LOOK = "look at its console output and at the image, then deploy a mended one"
+_MEND = "mend that; `spindown doctor` has the command that tries again at once"
+#: Characters of a fault that are told.
+_FAULT_AT_MOST = 300
 
 
 def say(reason: Reason) -> str:
     """Return a reason as a clause for a person, without a full stop; "" if there is none."""
     words = _WORDS[reason.code]
     return words.format_map(reason.about) if isinstance(words, str) else words(reason.about)
+
+
+def say_span(seconds: float) -> str:
+    """Return a span of time as minutes and seconds."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min" if minutes and not rest else f"{minutes} min {rest} s"
+
+
+def _never_checked_in(about: About) -> str:
+    return f"never checked in within {say_span(float(about['within_seconds']))}"
+
+
+def _pool_never_checked_in(about: About) -> str:
+    ended = say(Reason(ReasonCode(str(about["ended"])), about))
+    return f"its instance never checked in: {ended}" if ended else "its instance never checked in"
+
+
+def _strikes(happened: str, mend: str) -> Callable[[About], str]:
+    def words(about: About) -> str:
+        fault = say(Reason(ReasonCode(str(about["fault_code"])), about))[:_FAULT_AT_MOST].rstrip(
+            ". "
+        )
+        told = f"{fault}; {_MEND}" if fault else mend
+        last = f"the last one {about['instance_id']}"
+        return f"{about['count']} instances in a row {happened}, {last}: {told}"
+
+    return words
+
+
+_WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
+    ReasonCode.NONE: "",
+    ReasonCode.IDLE: "it was idle",
+    ReasonCode.IDLE_UNHEARD: "it was idle, and the ledger did not answer",
+    ReasonCode.LIFETIME: "its max_lifetime is over",
+    ReasonCode.INTERRUPTED: "EC2 takes it away",
+    ReasonCode.REBALANCE: "EC2 sees a higher risk of an interruption",
+    ReasonCode.STOPPED: "the system was asked to stop",
+    ReasonCode.CONDEMNED: "the scaler ended it",
+    ReasonCode.OTHER_CODE: "other code is deployed",
+    ReasonCode.NO_ROOM: "max_workers is 0",
+    ReasonCode.RELIEVED: "another worker goes on with its jobs",
+    ReasonCode.UNFIT: "{fault}",
+    ReasonCode.FAULTY: "the machine or the worker failed again and again",
+    ReasonCode.JOBS_FAILED: "its last jobs all failed",
+    ReasonCode.EC2_SAID: "{state_reason}",
+    ReasonCode.EC2_STATE: "EC2 says that it is {state}",
+    ReasonCode.EC2_RECLAIMED: "EC2 has reclaimed it",
+    ReasonCode.UNKNOWN_TO_EC2: "EC2 does not know it any more",
+    ReasonCode.NEVER_CHECKED_IN: _never_checked_in,
+    ReasonCode.NEVER_POWERED_OFF: "drained, but never powered off",
+    ReasonCode.TOO_OLD: lambda about: (
+        f"older than its lifetime and grace ({say_span(float(about['age_seconds']))})"
+    ),
+    ReasonCode.IDLE_TOO_LONG: lambda about: (
+        f"idle for {say_span(float(about['idle_seconds']))}, beyond its timeout and grace"
+    ),
+    ReasonCode.SILENT: lambda about: f"no heartbeat for {say_span(float(about['silent_seconds']))}",
+    ReasonCode.NO_ROW: "no row knows it",
+    ReasonCode.ADOPTED: "adopted",
+    ReasonCode.ADOPTED_IN_PART: (
+        "adopted; nobody asked EC2 for over an hour: what else it gave and ended again is not in "
+        "the spend"
+    ),
+    ReasonCode.NEVER_REACHED_EC2: "it never reached EC2",
+    ReasonCode.FATE_UNKNOWN: (
+        "nobody asked EC2 for over an hour: what it gave and ended again is not in the spend"
+    ),
+    ReasonCode.REFUSED: "{said}",
+    ReasonCode.REQUEST_UNREADABLE: "its request cannot be read",
+    ReasonCode.REGION_REMOVED: "nothing is deployed in {region} any more",
+    ReasonCode.POOL_INTERRUPTED: "interrupted",
+    ReasonCode.POOL_REFUSED: "{refusal}",
+    ReasonCode.POOL_NEVER_CHECKED_IN: _pool_never_checked_in,
+    ReasonCode.ACCOUNT_REFUSED: "{refusal}: {message}",
+    ReasonCode.STRIKES_SILENT: _strikes("never checked in", _LOOK),
+    ReasonCode.STRIKES_UNCLAIMED: _strikes(
+        "checked in and ended without a job although work waited", _LOOK
+    ),
+    ReasonCode.STRIKES_FAILED: _strikes(
+        "ended since all their last jobs had failed",
+        "see why in its log, then deploy mended code or take out the jobs that fail",
+    ),
+}

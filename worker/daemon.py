@@ -27,6 +27,7 @@ from spindown.app.work.progress import Reporter
 from spindown.contract.run import Results, RunMode
 from spindown.domain.fleet import Worker
 from spindown.domain.interruption import commit_by, should_power_off
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied, SpindownError
 from worker.child.code import Code
 from worker.child.runner import Runner
@@ -98,7 +99,7 @@ class Daemon:
         fault = self._parts.find_fault(bought := self._presence.await_row(patience=patience))
         if fault is not None:
             self._log.warning("machine_unfit", reason=fault)
-            self._presence.mark_unfit(fault)
+            self._presence.mark_unfit(Reason(ReasonCode.UNFIT, {"fault": fault}))
             return bought
         worker = self._presence.check_in(patience=patience)
         reporter = self._open_reporter(worker)
@@ -122,7 +123,7 @@ class Daemon:
         self._join_slots(worker)
         self._empty_inbox()
         with suppress(SpindownError):
-            self._presence.drain(self._life.reason)
+            self._presence.drain(Reason(self._life.reason))
         watch.stop()
         sampler.stop()
         if self._outbox is not None:
@@ -132,7 +133,9 @@ class Daemon:
 
     def stop(self) -> None:
         """Drain because somebody asks for it, as systemd does by SIGTERM."""
-        self._life.leave(self._ports.clock.now() + self._parts.settings.stop_grace, "stopped")
+        self._life.leave(
+            self._ports.clock.now() + self._parts.settings.stop_grace, ReasonCode.STOPPED
+        )
         self._asked.set()
 
     def power_off(self, worker: Worker) -> None:
@@ -247,7 +250,9 @@ class Daemon:
         ends_at = worker.launched_at + policy.max_lifetime
         if self._ports.clock.now() < ends_at:
             return
-        if self._life.leave(commit_by(ends_at + policy.lifetime_grace, policy), "lifetime"):
+        if self._life.leave(
+            commit_by(ends_at + policy.lifetime_grace, policy), ReasonCode.LIFETIME
+        ):
             self._log.info("lifetime_over", hours=policy.max_lifetime / timedelta(hours=1))
 
     def _end_if_idle(self) -> None:
@@ -262,9 +267,9 @@ class Daemon:
             message = self._ports.queue.receive(wait=_LAST_POLL, visibility=visibility)
             if message is not None:
                 self._life.inbox.append(message)
-            elif self._presence.drain("idle", unless_warm=True):
+            elif self._presence.drain(Reason(ReasonCode.IDLE), unless_warm=True):
                 # Nothing is held any more, so a slot that hangs is not waited for either.
-                self._life.leave(self._ports.clock.now(), "idle")
+                self._life.leave(self._ports.clock.now(), ReasonCode.IDLE)
                 words = f"No work for {say_duration(timeout)}. Shutting down."
                 self._log.info("idle_timeout", message=words)
         self._life.wake()
@@ -275,7 +280,7 @@ class Daemon:
         standing = self._life.standing
         patience = standing.idle_timeout + standing.policy.scale_down_delay
         if isinstance(error, AccessDenied) or self._is_idle_for(patience):
-            self._life.leave(self._ports.clock.now(), "idle, without an answer")
+            self._life.leave(self._ports.clock.now(), ReasonCode.IDLE_UNHEARD)
         else:
             self._life.wait(_LOOK_UP)
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from spindown.app.port import Clock, Message
 from spindown.app.work.policy import Standing
 from spindown.domain.interruption import commit_by
+from spindown.domain.reason import ReasonCode
 
 #: Jobs that are remembered to judge the machine by.
 _OUTCOMES = 32
@@ -40,8 +41,8 @@ class Life:
     warm_until: datetime | None = None
     #: Since when EC2 sees a higher risk of an interruption; None: it has not said so.
     risk_since: datetime | None = None
-    #: Why no new job is taken; "" while jobs are taken.
-    reason: str = ""
+    #: Why no new job is taken; NONE while jobs are taken.
+    reason: ReasonCode = ReasonCode.NONE
     #: EC2 announced the interruption; or it is ours to leave.
     interrupted: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -50,22 +51,22 @@ class Life:
     @property
     def is_finishing(self) -> bool:
         """Tell whether no new job may be taken."""
-        return bool(self.reason)
+        return self.reason is not ReasonCode.NONE
 
     @property
     def is_warm(self) -> bool:
         """Tell whether reconcile keeps the worker for whatever comes."""
         return self.warm_until is not None and self.clock.now() < self.warm_until
 
-    def finish(self, reason: str) -> bool:
+    def finish(self, reason: ReasonCode) -> bool:
         """Take no new job; tell whether this was news."""
         with self._lock:
-            is_news = not self.reason
+            is_news = not self.is_finishing
             self.reason = self.reason or reason
         self._changed.set()
         return is_news
 
-    def leave(self, by: datetime, reason: str) -> bool:
+    def leave(self, by: datetime, reason: ReasonCode) -> bool:
         """Take no new job and give back what is held by ``by``; tell whether this was news."""
         with self._lock:
             is_news = self.leave_by is None or by < self.leave_by
@@ -80,14 +81,14 @@ class Life:
             is_news = self.deadline is None
             self.deadline = min(deadline, self.deadline or deadline)
             self.interrupted = True
-        self.leave(commit_by(deadline, self.standing.policy), "interrupted")
+        self.leave(commit_by(deadline, self.standing.policy), ReasonCode.INTERRUPTED)
         return is_news
 
     def rebalance(self) -> bool:
         """Take no new job, since EC2 advises to leave; tell whether this was news."""
         with self._lock:
             self.risk_since = self.risk_since or self.clock.now()
-        return self.finish("rebalance")
+        return self.finish(ReasonCode.REBALANCE)
 
     def is_at_risk_since(self, committed_at: datetime) -> bool:
         """Tell whether EC2 has seen a higher risk after a commit."""

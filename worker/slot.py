@@ -13,6 +13,7 @@ from spindown.app.work.message import put_back
 from spindown.contract.usage import UsageEnd
 from spindown.domain.idle import poll_wait
 from spindown.domain.lease import is_quarantined, outage_wait
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import SpindownError
 from worker.attempt import Attempt
 from worker.child.ending import Wedged
@@ -29,8 +30,6 @@ _ENDS = {
     Ending.DEAD_LETTERED: UsageEnd.FAILED,
     Ending.LOST: UsageEnd.LOST,
 }
-_FAULTY = "faults of its own"
-_NO_GOOD = "its last jobs all failed"
 _COUNTED = {Ending.COMPLETED, Ending.FAILED, Ending.DEAD_LETTERED}
 
 
@@ -199,17 +198,17 @@ class Slot:
             # A copy: the other slots add to it.
             if is_quarantined(tuple(bench.life.outcomes), bench.policy):
                 bench.log.warning("quarantined", jobs=bench.policy.failures_to_quarantine)
-                bench.life.finish(_NO_GOOD)
-                bench.presence.mark_unfit(_NO_GOOD)
+                bench.life.finish(ReasonCode.JOBS_FAILED)
+                bench.presence.mark_unfit(Reason(ReasonCode.JOBS_FAILED))
 
     def _note_crash(self, fault: Exception) -> None:
         """Take no more jobs if the last ones all met a fault of this machine or of ours."""
         # What cannot be killed keeps its GPU for good.
         self._crashes += _CRASHES_AT_MOST if isinstance(fault, Wedged) else 1
         if self._crashes >= _CRASHES_AT_MOST:
-            self._bench.life.finish(_FAULTY)
+            self._bench.life.finish(ReasonCode.FAULTY)
             with suppress(SpindownError):
-                self._bench.presence.mark_unfit(_FAULTY)
+                self._bench.presence.mark_unfit(Reason(ReasonCode.FAULTY))
 
     def _record(self, taken: Held, attempt: Attempt, ending: Ending, since: datetime) -> None:
         """Note how the machine was used; a job that was only split has not used it."""
@@ -236,7 +235,7 @@ class Slot:
             bench.reporter.emit({"DeadLettered": 1}, reason="failures")
             self._announce(declined.job_id or "")
         elif declined.outcome is Outcome.CONDEMNED:
-            bench.life.leave(bench.ports.clock.now(), "condemned")
+            bench.life.leave(bench.ports.clock.now(), ReasonCode.CONDEMNED)
 
     def _announce(self, job_id: str) -> None:
         """Tell of a job that was given up at its claim."""

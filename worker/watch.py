@@ -16,7 +16,7 @@ from spindown.app.work.presence import Condemned, Presence
 from spindown.app.work.progress import Reporter
 from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.policy import Policy
-from spindown.domain.reaping import NO_ROOM, OTHER_CODE, RELIEVED
+from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError
 from worker.home import WorkerSettings
 from worker.keeper import Keeper
@@ -96,7 +96,7 @@ class Watch:
         try:
             self._hear(self._presence.beat(self._gpu_use()))
         except Condemned:
-            self._life.leave(self._ports.clock.now(), "condemned")
+            self._life.leave(self._ports.clock.now(), ReasonCode.CONDEMNED)
         self._follow_policy()
         self._reporter.flush()
 
@@ -132,7 +132,7 @@ class Watch:
             self._ports.table, self._presence.workload, self._life.standing
         )
         if not self._policy.max_workers:
-            self._life.finish(NO_ROOM)
+            self._life.finish(ReasonCode.NO_ROOM)
         self._follow_code()
 
     def _follow_code(self) -> None:
@@ -143,7 +143,7 @@ class Watch:
             return
         self._outdated_since = self._outdated_since or now
         if now - self._outdated_since >= OUTDATED_FOR:
-            self._life.finish(OTHER_CODE)
+            self._life.finish(ReasonCode.OTHER_CODE)
 
     def _hear(self, worker: Worker) -> None:
         """Take from our own row what the control plane has written there."""
@@ -152,7 +152,9 @@ class Watch:
             self.interrupt(worker.interrupted_at, "ledger")
         if worker.rebalance_at is not None and self._life.rebalance():
             self._log.warning("rebalance_recommended", at=worker.rebalance_at)
-        if worker.relieved_at is not None and self._life.leave(self._ports.clock.now(), RELIEVED):
+        if worker.relieved_at is not None and self._life.leave(
+            self._ports.clock.now(), ReasonCode.RELIEVED
+        ):
             self._log.info("relieved", since=worker.relieved_at)
 
     def _show_life(self) -> None:

@@ -17,6 +17,7 @@ from spindown.contract.decision import AttemptRecord, CandidateRecord, Decision,
 from spindown.contract.row import SpendRow
 from spindown.domain.cost import CostPerItem, cost_per_item, kept_warm_dollars
 from spindown.domain.fleet import Worker
+from spindown.domain.reason import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class InstanceBill:
     launched_at: datetime
     ended_at: datetime | None
     why: str
-    ended_because: str
+    ended_because: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

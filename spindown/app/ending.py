@@ -23,9 +23,10 @@ from spindown.domain.fleet import (
 )
 from spindown.domain.interruption import not_after
 from spindown.domain.policy import Policy
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import PreconditionFailed, SpindownError, StaleHandle
 
-RECLAIMED = "EC2 has reclaimed it"
+RECLAIMED = Reason(ReasonCode.EC2_RECLAIMED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ def end_worker(
     worker: Worker,
     *,
     at: datetime,
-    reason: str,
+    reason: Reason,
     reclaimed: bool,
     launch: Launch | None,
     unavailable: Unavailable | None,
@@ -53,7 +54,7 @@ def end_worker(
     Args:
         worker: as it has been charged (``domain.cost.charged_until``).
         at: when it ended, as far as is known.
-        reason: in words for a person.
+        reason: why, unless the row says it.
         reclaimed: EC2 took it back.
         launch: the launch that it came from, for its reservation.
         unavailable: what is remembered of its pool.
@@ -191,7 +192,7 @@ def remember_interruption(
 ) -> Unavailable:
     """Return the memory of a pool that has just taken an instance back."""
     return remember_unavailable(
-        worker.pool, unavailable, reason="interrupted", now=now, policy=policy
+        worker.pool, unavailable, reason=Reason(ReasonCode.POOL_INTERRUPTED), now=now, policy=policy
     )
 
 

@@ -277,6 +277,8 @@ def _reader(hint: Any) -> _Reader:  # noqa: PLR0911 - one return per kind of typ
 
 
 def _union_reader(args: tuple[Any, ...]) -> _Reader:
+    if _PLAIN.issuperset(args):
+        return _plain_reader(args)
     read, is_optional = _reader(next(a for a in args if a is not _NONE)), _NONE in args
 
     def read_union(value: Any) -> Any:
@@ -290,6 +292,16 @@ def _union_reader(args: tuple[Any, ...]) -> _Reader:
 
 
 _NONE = type(None)
+_PLAIN = frozenset({str, int, float})
+
+
+def _plain_reader(kinds: tuple[type, ...]) -> _Reader:
+    def read(value: Any) -> Any:
+        if type(value) not in kinds:
+            raise TypeError
+        return value
+
+    return read
 
 
 def _items_reader(kind: Any, read: _Reader) -> _Reader:

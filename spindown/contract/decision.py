@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from spindown.contract.codec import encode
+from spindown.domain.reason import Reason
 
 SCHEMA = 1
 
@@ -93,7 +94,7 @@ class EndingRecord:
     """A worker that was condemned, or whose row was ended."""
 
     instance_id: str
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy
+from spindown.domain.reason import NO_REASON, Reason
 
 _HOUR = timedelta(hours=1)
 
@@ -83,8 +84,8 @@ class Worker:
     condemned_at: datetime | None = None
     #: Whether its end before the check-in, or before any job, has been counted against it.
     miss_counted: bool = False
-    #: Why it was condemned or ended, in words for a person.
-    reason: str = ""
+    #: Why it was condemned or ended.
+    reason: Reason = NO_REASON
     ended_at: datetime | None = None
     #: Every conditional change of ``state`` raises it.
     version: int = 0
@@ -233,7 +234,7 @@ class Launch:
     #: USD set aside from the budget until the workers accrue on their own.
     reserved_usd: float = 0.0
     instance_ids: tuple[str, ...] = ()
-    reason: str = ""
+    reason: Reason = NO_REASON
     #: Instances asked for.
     count: int = 1
     #: Expected throughput of one of them, so that an open intent counts as capacity.
@@ -254,11 +255,11 @@ class Unavailable:
     until: datetime
     #: Times in a row; the memory doubles with each.
     strikes: int
-    reason: str
+    reason: Reason
 
 
 def remember_unavailable(
-    pool: Pool, previous: Unavailable | None, *, reason: str, now: datetime, policy: Policy
+    pool: Pool, previous: Unavailable | None, *, reason: Reason, now: datetime, policy: Policy
 ) -> Unavailable:
     """Return the memory of a pool that just ran dry or reclaimed an instance.
 

@@ -16,6 +16,7 @@ from spindown.app.work.message import put_back
 from spindown.app.work.progress import Progress
 from spindown.app.work.split import is_too_large, split
 from spindown.domain.idle import poll_wait
+from spindown.domain.reason import ReasonCode
 from spindown.simulator.agenda import Planned, Turn
 from spindown.simulator.attempt import SimAttempt
 from spindown.simulator.handout import Poll
@@ -141,7 +142,7 @@ class SimSlot:
     def _note(self, declined: Declined) -> None:
         self.site.record.note("declined", f"{declined.job_id} {declined.outcome}")
         if declined.outcome is Outcome.CONDEMNED:
-            self.worker.leave("condemned")
+            self.worker.leave(ReasonCode.CONDEMNED)
         else:
             self._pause = self.site.agenda.plan_in(_REQUEST_SECONDS, Turn.WORKER, self.poll)
 

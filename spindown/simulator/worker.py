@@ -14,7 +14,7 @@ from spindown.app.work.presence import Condemned, Presence
 from spindown.app.work.progress import Reporter
 from spindown.domain.interruption import RECLAIM_GRACE, commit_by, should_power_off
 from spindown.domain.policy import Policy
-from spindown.domain.reaping import RELIEVED
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import NotFound
 from spindown.simulator.agenda import Action, Planned, Turn
 from spindown.simulator.record import Tally
@@ -53,8 +53,8 @@ class SimWorker:
         self.deadline: datetime | None = None
         #: Until when it stays though it is idle.
         self.warm_until: datetime | None = None
-        #: Why no new job is taken; "" while jobs are taken.
-        self.reason = ""
+        #: Why no new job is taken; NONE while jobs are taken.
+        self.reason = ReasonCode.NONE
         self.slots: list[SimSlot] = []
         #: The slot that asks for a message now, and those that wait to.
         self.polling: SimSlot | None = None
@@ -71,7 +71,7 @@ class SimWorker:
     @property
     def is_finishing(self) -> bool:
         """Tell whether it takes no new job."""
-        return bool(self.reason) or self.ended_at is not None
+        return self.reason is not ReasonCode.NONE or self.ended_at is not None
 
     @property
     def is_warm(self) -> bool:
@@ -128,13 +128,13 @@ class SimWorker:
         try:
             seen = self.presence.beat()
         except Condemned:
-            self.leave("condemned")
+            self.leave(ReasonCode.CONDEMNED)
             return
         self.warm_until = seen.warm_until
         if seen.interrupted_at is not None:
             self.notice(seen.interrupted_at)
         if seen.relieved_at is not None:
-            self.leave(RELIEVED)
+            self.leave(ReasonCode.RELIEVED)
         before = self.standing.idle_timeout
         self.standing = self.site.standing()
         if self.standing.idle_timeout != before:
@@ -153,9 +153,9 @@ class SimWorker:
                 slot.attempt.bound(deadline)
         self.presence.record_notice(deadline)
         self._plan("leave", commit_by(deadline, self.policy), self._give_all_back)
-        self._finish("interrupted")
+        self._finish(ReasonCode.INTERRUPTED)
 
-    def leave(self, reason: str) -> None:
+    def leave(self, reason: ReasonCode) -> None:
         """Take no new job and give back at once what is held."""
         self._finish(reason)
         self._give_all_back()
@@ -196,9 +196,9 @@ class SimWorker:
             return
         leave_by = self.launched_at + self.policy.max_lifetime + self.policy.lifetime_grace
         self._plan("leave", commit_by(leave_by, self.policy), self._give_all_back)
-        self._finish("lifetime")
+        self._finish(ReasonCode.LIFETIME)
 
-    def _finish(self, reason: str) -> None:
+    def _finish(self, reason: ReasonCode) -> None:
         if self.is_finishing:
             return
         self.reason = reason
@@ -224,10 +224,10 @@ class SimWorker:
             slot.stop_polling()
         self.pollers.clear()
         message = self.site.handout.receive(self.policy.lease_duration)
-        if message is None and self.presence.drain("idle", unless_warm=True):
+        if message is None and self.presence.drain(Reason(ReasonCode.IDLE), unless_warm=True):
             self._is_drained = True
             self.site.record.note("drained", f"{self.instance_id} idle")
-            self._finish("idle")
+            self._finish(ReasonCode.IDLE)
             self._end_instance()
             return
         first, *others = self.slots
@@ -245,7 +245,7 @@ class SimWorker:
         if self._is_drained:
             return
         self._is_drained = True
-        if self.presence.drain(self.reason):
+        if self.presence.drain(Reason(self.reason)):
             self.site.record.note("drained", f"{self.instance_id} {self.reason}")
         self._end_instance()
 

@@ -2,17 +2,19 @@
 
 import pytest
 
-from spindown.domain.reason import Code, Reason
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.wording import say
 
+_ABOUT = {
+    name: ReasonCode.IDLE.value if name in {"ended", "fault_code"} else 90
+    for name in (
+        *("age_seconds", "count", "ended", "fault", "fault_code", "idle_seconds", "instance_id"),
+        *("message", "refusal", "region", "said", "silent_seconds", "state", "state_reason"),
+        "within_seconds",
+    )
+}
 
-class _Any(dict[str, str | int | float]):
-    """Parameters of every name."""
 
-    def __missing__(self, name: str) -> str:
-        return name
-
-
-@pytest.mark.parametrize("code", Code)
-def test_every_code_has_words(code: Code) -> None:
-    assert bool(say(Reason(code, _Any()))) is (code is not Code.NONE)
+@pytest.mark.parametrize("code", ReasonCode)
+def test_every_code_has_words(code: ReasonCode) -> None:
+    assert bool(say(Reason(code, _ABOUT))) is (code is not ReasonCode.NONE)

@@ -14,6 +14,7 @@ from spindown.contract.row import BreakerRow, QuotaRow
 from spindown.domain.concern import SAID_AGAIN_AFTER, Concern
 from spindown.domain.offer import QUOTA_CODES
 from spindown.domain.policy import Policy
+from spindown.wording import say
 
 #: What each tick sees or sees not; the others are seen only by ticks that launch.
 _SEEN_BY_EACH = frozenset(
@@ -95,9 +96,10 @@ def _breaker(sight: Sight) -> Iterator[Concern]:
     is_ours = breaker.strikes or breaker.unclaimed or breaker.failed
     if is_ours and breaker.open_until is not None and breaker.open_until > sight.now:
         where = f" in {sight.stopped_in}" if sight.stopped_in else ""
+        why = _sentence(say(breaker.reason))
         yield Concern(
             name="breaker",
-            says=f"Launching for {sight.workload}{where} is stopped: {_sentence(breaker.reason)}",
+            says=f"Launching for {sight.workload}{where} is stopped: {why}",
             mend=f"read the log /spindown/{sight.deployment}/worker/{sight.workload} and "
             f"{_mend_of_breaker(breaker)}, and deploy: another image or other code closes the "
             "breaker, else one launch is tried again after an hour, or at once after the command "

@@ -17,6 +17,7 @@ from spindown.contract.row import (
     budget_sort,
     workload_partition,
 )
+from spindown.wording import say
 
 
 def check_obstacles(subject: Subject, facts: Facts, choices: Sequence[Choice]) -> Iterator[Finding]:
@@ -49,7 +50,7 @@ def _open(
     until = "" if breaker.open_until is None else f"{breaker.open_until:%H:%M} UTC"
     return Finding(
         what=f"breaker of {workload} in {region or subject.region}",
-        found=f"open until {until}: {breaker.reason}",
+        found=f"open until {until}: {say(breaker.reason)}",
         needed="closed: a deploy of another image, other code or other subnets closes it",
         mend="what is outside the deployment once mended, one launch is tried at once after: "
         + command_to_try(subject, workload, region, at),

@@ -12,6 +12,7 @@ from spindown.contract.row import QuotaRow, SpendRow, budget_sort
 from spindown.domain.concern import FORGOTTEN_AFTER
 from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.offer import QUOTA_CODES
+from spindown.wording import say
 
 #: After so long without a tick what was decided tells little, and the alarm ``tick-missing`` rings.
 _SILENT_AFTER = timedelta(minutes=5)
@@ -132,7 +133,7 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
     for region, breaker in sorted(view.breakers.items()):
         if breaker.open_until is not None and breaker.open_until > now:
             where = f" in {region}" if region else ""
-            yield f"launching{where} is stopped: {breaker.reason}"
+            yield f"launching{where} is stopped: {say(breaker.reason)}"
     yield from (_quota_words(quota) for quota in account.quotas if quota.until > now)
     if refusal:
         yield f"the live policy is refused: {refusal}"

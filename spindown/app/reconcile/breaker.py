@@ -25,6 +25,7 @@ from spindown.domain.reaping import (
     is_fault_of_image,
     known_fault,
 )
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 
 #: Instances of no use in a row on one image, from which launching stops.
 STRIKES = 3
@@ -33,18 +34,10 @@ _BREAKER_FOR = timedelta(hours=1)
 
 #: What an instance of no use is counted as: a field of BreakerRow.
 Strike = Literal["strikes", "unclaimed", "failed"]
-_LOOK = "look at its console output and at the image, then deploy a mended one"
-_MEND = "mend that; `spindown doctor` has the command that tries anew at once"
-#: Characters of a fault that are told.
-_FAULT_AT_MOST = 300
-#: What happened, and what a person does about it where no row knows the fault.
-_TOLD: Mapping[Strike, tuple[str, str]] = {
-    "strikes": ("never checked in", _LOOK),
-    "unclaimed": ("checked in and ended without a job although work waited", _LOOK),
-    "failed": (
-        "ended since all their last jobs had failed",
-        "see why in its log, then deploy mended code or take out the jobs that fail",
-    ),
+_STRIKES: Mapping[Strike, ReasonCode] = {
+    "strikes": ReasonCode.STRIKES_SILENT,
+    "unclaimed": ReasonCode.STRIKES_UNCLAIMED,
+    "failed": ReasonCode.STRIKES_FAILED,
 }
 
 
@@ -77,7 +70,7 @@ def count_failures(tick: Tick) -> None:
 def count_silence(tick: Tick, worker: Worker) -> None:
     """Count that a worker was condemned which never checked in."""
     if _could_check_in(tick, worker):
-        mark_unavailable(tick, worker.pool, "its instance never checked in")
+        mark_unavailable(tick, worker.pool, Reason(ReasonCode.POOL_NEVER_CHECKED_IN, {"ended": ""}))
         _strike(tick, worker, "strikes")
 
 
@@ -100,7 +93,8 @@ def _count_miss(tick: Tick, worker: Worker) -> None:
     _note_counted(tick, worker)
     if not _could_check_in(tick, worker):
         return
-    mark_unavailable(tick, worker.pool, f"its instance never checked in: {worker.reason}")
+    ended = {"ended": worker.reason.code.value, **worker.reason.about}
+    mark_unavailable(tick, worker.pool, Reason(ReasonCode.POOL_NEVER_CHECKED_IN, ended))
     if is_fault_of_image(worker):
         _strike(tick, worker, "strikes")
 
@@ -113,7 +107,7 @@ def _note_counted(tick: Tick, worker: Worker) -> None:
 def _could_check_in(tick: Tick, worker: Worker) -> bool:
     """Tell whether it had a row all the time, and the ledger was there for long enough."""
     launch = tick.launch_of(worker)
-    if launch is not None and launch.reason.startswith(ADOPTED):
+    if launch is not None and launch.reason.code in ADOPTED:
         return False
     return could_check_in(
         worker.launched_at,
@@ -135,17 +129,21 @@ def _strike(tick: Tick, worker: Worker, what: Strike) -> None:
     changes = {what: count, "image": tick.image(region), "items_done": _items_done(tick)}
     counted = vary(known, changes)
     if count >= STRIKES:
-        reason = f"{count} instances in a row {_what_happened(worker, what)}"
+        reason = _reason_to_stop(worker, what, count)
         counted = replace(counted, open_until=tick.now + _BREAKER_FOR, reason=reason)
     tick.set_breaker(region, counted)
 
 
-def _what_happened(worker: Worker, what: Strike) -> str:
-    happened, mend = _TOLD[what]
+def _reason_to_stop(worker: Worker, what: Strike, count: int) -> Reason:
     # That its jobs had failed is what happened; why they did is in their logs.
-    fault = "" if what == "failed" else known_fault(worker)[:_FAULT_AT_MOST].rstrip(". ")
-    told = f"{fault}; {_MEND}" if fault else mend
-    return f"{happened}, the last one {worker.instance_id}: {told}"
+    fault = NO_REASON if what == "failed" else known_fault(worker)
+    about: dict[str, str | int | float] = {
+        **fault.about,
+        "count": count,
+        "instance_id": worker.instance_id,
+        "fault_code": fault.code.value,
+    }
+    return Reason(_STRIKES[what], about)
 
 
 def _forget(tick: Tick, region: str, what: Strike) -> None:
@@ -154,14 +152,14 @@ def _forget(tick: Tick, region: str, what: Strike) -> None:
     counts = _counts(known)
     mine = counts.pop(what)
     if mine >= STRIKES > max(counts.values()) and _is_of_instances(known):
-        tick.set_breaker(region, vary(known, {what: 0, "open_until": None, "reason": ""}))
+        tick.set_breaker(region, vary(known, {what: 0, "open_until": None, "reason": NO_REASON}))
     elif mine:
         tick.set_breaker(region, vary(known, {what: 0}))
 
 
 def _is_of_instances(breaker: BreakerRow) -> bool:
     """Tell whether instances of no use have stopped launches, and not an account error."""
-    return any(happened in breaker.reason for happened, _ in _TOLD.values())
+    return breaker.reason.code in _STRIKES.values()
 
 
 def _counts(breaker: BreakerRow) -> dict[Strike, int]:

@@ -125,7 +125,7 @@ def _learn_boot(tick: Tick, worker: Worker) -> None:
         return
     launch = tick.launch_of(worker)
     # One that was adopted may have waited for its row, or was asked for more than once.
-    if launch is None or not launch.reason.startswith(ADOPTED):
+    if launch is None or launch.reason.code not in ADOPTED:
         add_sample(tick, rows.BOOT_RATE, (checked_in - worker.launched_at).total_seconds())
     forget_silence(tick, worker.region)
 

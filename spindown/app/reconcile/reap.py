@@ -20,10 +20,11 @@ from spindown.contract.decision import EndingRecord
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import DRAINED_FOR, Condemnation, reap
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.warm import kept_warm_of
 
 #: Why a row has ended whose instance EC2 does not describe.
-UNKNOWN = "EC2 does not know it any more"
+UNKNOWN = Reason(ReasonCode.UNKNOWN_TO_EC2)
 #: Ticks that may be missed before a worker that is kept warm ends by itself.
 _WARM_TICKS = 5
 
@@ -58,7 +59,7 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
     doomed = [tick.workers[i] for i in (*reaping.terminate, *condemned)]
     orphans = [by_id[i] for i in reaping.orphans if not _may_be_at_work(tick, by_id[i])]
     tick.condemned += [
-        EndingRecord(instance_id=i.instance_id, reason="no row knows it") for i in orphans
+        EndingRecord(instance_id=i.instance_id, reason=Reason(ReasonCode.NO_ROW)) for i in orphans
     ]
     if reaping.held_back:
         tick.held_back = True
@@ -132,7 +133,7 @@ def _terminate(tick: Tick, instances: Sequence[tuple[str, str]]) -> None:
     )
 
 
-def _end(tick: Tick, instance_id: str, *, reason: str, reclaimed: bool) -> None:
+def _end(tick: Tick, instance_id: str, *, reason: Reason, reclaimed: bool) -> None:
     worker = tick.workers[instance_id]
     launch = tick.launch_of(worker)
     end = end_worker(

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from spindown.app.port import Write
-from spindown.app.reconcile.launch.adopt import NEVER, UNTOLD
+from spindown.app.reconcile.launch.adopt import UNANSWERED
 from spindown.app.reconcile.tick import Tick
 from spindown.app.spend import add_to_budget
 from spindown.contract import row as rows
@@ -51,7 +51,7 @@ def _old_launches(tick: Tick) -> list[tuple[Write, ...]]:
         for x in tick.view.launches.values()
         if x.state is not LaunchState.INTENDED
         and x.launch_id not in used
-        and tick.now - x.intended_at > (_SILENT_FOR if x.reason in {NEVER, UNTOLD} else _SHOWN_FOR)
+        and tick.now - x.intended_at > (_SILENT_FOR if x.reason.code in UNANSWERED else _SHOWN_FOR)
     ]
 
 

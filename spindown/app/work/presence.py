@@ -17,6 +17,7 @@ from spindown.contract.codec import decode, encode_instant
 from spindown.contract.codec import encode as encode_row
 from spindown.contract.row import BACKLOG, LEASE, due_sort, worker_sort, workload_partition
 from spindown.domain.fleet import Due, GpuUse, Lease, Worker, WorkerState
+from spindown.domain.reason import Reason
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, StaleHandle
 
 #: Waits for reconcile to write the row of an instance that was quicker than its launch.
@@ -76,10 +77,10 @@ class Presence:
             self._ports.pause(_CHECK_IN_PAUSE)
         return decode(Worker, row)
 
-    def mark_unfit(self, reason: str) -> None:
+    def mark_unfit(self, reason: Reason) -> None:
         """Say that this machine is no good, and that it takes no job, now or any more."""
         now = encode_instant(self._ports.clock.now())
-        marks = {"unfit_at": now, "draining_at": now, "reason": reason}
+        marks = {"unfit_at": now, "draining_at": now, "reason": encode_row(reason)}
         self._change(marks, _NOT_CONDEMNED, add={"version": 1})
 
     def check_in(self, *, patience: timedelta) -> Worker:
@@ -95,7 +96,7 @@ class Presence:
         for _ in range(_CHECK_IN_TRIES):
             worker = self.await_row(patience=patience)
             if not worker.is_live:
-                raise Condemned(f"{self._instance_id} is {worker.state}: {worker.reason}")
+                raise Condemned(f"{self._instance_id} is {worker.state}: {worker.reason.code}")
             with suppress(PreconditionFailed):
                 return self._check_in_over(worker)
         raise PreconditionFailed(
@@ -260,7 +261,7 @@ class Presence:
             raise Condemned(self._instance_id)
         return decode(Worker, row)
 
-    def drain(self, reason: str, *, unless_warm: bool = False) -> bool:
+    def drain(self, reason: Reason, *, unless_warm: bool = False) -> bool:
         """Turn idle into drained; False if a slot took a job or the row was condemned.
 
         With ``unless_warm`` also if reconcile keeps the worker warm.
@@ -270,7 +271,9 @@ class Presence:
             now = encode_instant(self._ports.clock.now())
             when = replace(when, at_most={"warm_until": now})
         row = self._change(
-            {"state": WorkerState.DRAINED.value, "reason": reason}, when, add={"version": 1}
+            {"state": WorkerState.DRAINED.value, "reason": encode_row(reason)},
+            when,
+            add={"version": 1},
         )
         # If the first answer was lost, the call's repetition finds what it has written itself.
         row = self._ports.table.get(self._key) if row is None else row

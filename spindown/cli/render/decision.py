@@ -14,6 +14,7 @@ from spindown.app.explain.why import Why, fates
 from spindown.cli.render.count import say_count, say_waiting
 from spindown.cli.render.screen import format_seconds
 from spindown.contract.decision import CandidateRecord, DeadlineRecord, Decision, Outcome
+from spindown.wording import say
 
 _COLOURS = {
     Outcome.LAUNCHED: "green",
@@ -63,7 +64,7 @@ def _lines(decision: Decision) -> Iterator[str]:
         yield f"wanted {sizing.wanted} more{missing}: {sizing.reason}"
     yield from (_deadline(each) for each in decision.deadlines[:_DEADLINES])
     for ending in (*decision.condemned, *decision.ended):
-        yield f"{ending.instance_id} ended: {ending.reason}"
+        yield f"{ending.instance_id} ended: {say(ending.reason)}"
     if decision.policy_refusal:
         yield f"the live policy is refused: {decision.policy_refusal}"
     yield from decision.notes

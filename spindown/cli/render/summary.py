@@ -1,6 +1,6 @@
 """A bill on paper: what was done, by which instances and why, at what cost an item."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from rich.console import Group, RenderableType
@@ -9,15 +9,20 @@ from rich.text import Text
 
 from spindown.app.bill import Bill, RankingChange
 from spindown.cli.render.screen import format_item_cost, format_seconds
+from spindown.domain.reason import ReasonCode
+from spindown.wording import say
 
 #: EC2's own words for how an instance ended, and ours.
 _ENDINGS = {
-    "interrupted": "reclaimed, with notice",
     "Server.SpotInstanceTermination": "reclaimed, without notice",
     "Server.SpotInstanceShutdown": "reclaimed, without notice",
     "Client.InstanceInitiatedShutdown": "ended itself",
     "Client.UserInitiatedShutdown": "terminated from outside",
-    "idle": "ended itself: idle",
+}
+_ENDED: Mapping[ReasonCode, str] = {
+    ReasonCode.NONE: "running",
+    ReasonCode.INTERRUPTED: "reclaimed, with notice",
+    ReasonCode.IDLE: "ended itself: idle",
 }
 
 _DAY = timedelta(days=1)
@@ -46,7 +51,9 @@ def _instance_lines(bill: Bill) -> Iterator[Text]:
     yield Text(heading, style="bold")
     for entry in bill.instances:
         lived = format_seconds((entry.ended_at or bill.end) - entry.launched_at)
-        ended = _ENDINGS.get(entry.ended_because, entry.ended_because) or "running"
+        why = entry.ended_because
+        said = _ENDINGS.get(str(why.about.get("state_reason", "")))
+        ended = said or _ENDED.get(why.code) or say(why)
         price = f"{entry.price_per_hour:.3f}"
         name = entry.instance_id[:_ID]
         yield Text(f"{name:{_ID}}  {entry.offer:{width}}  {price:>5}  {lived:>5}  {ended}")

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from spindown.domain.reason import NO_REASON, Reason
+
 #: The lock frees itself after this; longer than the scaler may run (``SCALER_TIMEOUT``).
 LOCK_LEASE = timedelta(seconds=180)
 
@@ -94,7 +96,7 @@ class BreakerRow:
     #: Items of the days at hand that were done when the last of those was counted.
     items_done: int = 0
     open_until: datetime | None = None
-    reason: str = ""
+    reason: Reason = NO_REASON
     #: Template versions, subnets and code digest that the strikes belong to.
     image: str = ""
 

@@ -77,8 +77,12 @@ def _out_of_reach(offer: Offer, terms: Terms) -> Iterator[Reason]:
     kind = offer.instance_type
     dry = terms.dry.get((kind.name, offer.zone, offer.capacity_type))
     if dry is not None:
-        back = dry.until
-        yield "unavailable", lambda: f"{dry.reason}; left alone until {back:%H:%M:%S}", back
+        back, why = dry.until, dry.reason.about.get("refusal", dry.reason.code)
+        yield (
+            "unavailable",
+            lambda: f"{why}; left alone until {back:%H:%M:%S}",
+            back,
+        )
     until = terms.blocked.get(offer.quota_class)
     if until is not None:
         full = offer.quota_class

@@ -13,9 +13,6 @@ from spindown.domain.reaping.decision import (
     reap,
 )
 from spindown.domain.reaping.ending import (
-    NO_ROOM,
-    OTHER_CODE,
-    RELIEVED,
     Ending,
     Instance,
     ending_of,
@@ -30,9 +27,6 @@ from spindown.domain.reaping.watch import could_check_in, watch_from
 __all__ = [
     "ASKED_FOR",
     "DRAINED_FOR",
-    "NO_ROOM",
-    "OTHER_CODE",
-    "RELIEVED",
     "UNSEEN_FOR",
     "Condemnation",
     "Ending",

@@ -10,6 +10,7 @@ from spindown.domain.interruption import RECLAIM_GRACE
 from spindown.domain.learning import Knowledge, check_in_within
 from spindown.domain.policy import Policy
 from spindown.domain.reaping.ending import Ending, Instance, ending_of
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.warm import kept_warm_of
 
 
@@ -18,7 +19,7 @@ class Condemnation:
     """A live worker to be condemned, then terminated."""
 
     instance_id: str
-    reason: str
+    reason: Reason
     #: It never came up: its pool is marked, and the launch counts as failed.
     never_checked_in: bool = False
 
@@ -208,9 +209,10 @@ class _Verdicts:
         # A moment, not a length: the note of the next tick reads the same.
         return f"ticks reach the ledger since {self.watched_since or self.now:%H:%M} UTC only"
 
-    def stale_reason(self, worker: Worker) -> str:
-        """Say since when it has been silent."""
-        return f"no heartbeat for {_words(self.now - worker.last_sign)}"
+    def stale_reason(self, worker: Worker) -> Reason:
+        """Return for how long it has been silent."""
+        silent = self.now - worker.last_sign
+        return Reason(ReasonCode.SILENT, {"silent_seconds": silent.total_seconds()})
 
     def is_overdue(self, worker: Worker) -> bool:
         """Tell whether it is busy and alive past its lifetime and grace."""
@@ -225,22 +227,18 @@ class _Verdicts:
         age = self.now - worker.launched_at
         return age > self.policy.max_lifetime + self.policy.lifetime_grace
 
-    def _reason(self, worker: Worker, kept_warm: frozenset[str]) -> str | None:
+    def _reason(self, worker: Worker, kept_warm: frozenset[str]) -> Reason | None:
         age = self.now - worker.launched_at
         if worker.state is WorkerState.BOOTING and age > self.check_in_within:
-            return f"never checked in within {_words(self.check_in_within)}"
+            within = self.check_in_within.total_seconds()
+            return Reason(ReasonCode.NEVER_CHECKED_IN, {"within_seconds": within})
         if worker.state is WorkerState.DRAINED and self.now - worker.last_sign > DRAINED_FOR:
-            return "drained, but never powered off"
+            return Reason(ReasonCode.NEVER_POWERED_OFF)
         unoccupied = worker.state in {WorkerState.IDLE, WorkerState.DRAINED}
         if unoccupied and self.is_past_lifetime(worker):
-            return f"older than its lifetime and grace ({_words(age)})"
+            return Reason(ReasonCode.TOO_OLD, {"age_seconds": age.total_seconds()})
         if worker.state is WorkerState.IDLE and worker.useless_since is not None:
             idle = self.now - worker.useless_since
             if idle > self.idle_at_most and worker.instance_id not in kept_warm:
-                return f"idle for {_words(idle)}, beyond its timeout and grace"
+                return Reason(ReasonCode.IDLE_TOO_LONG, {"idle_seconds": idle.total_seconds()})
         return None
-
-
-def _words(span: timedelta) -> str:
-    minutes, seconds = divmod(int(span.total_seconds()), 60)
-    return f"{minutes} min" if minutes and not seconds else f"{minutes} min {seconds} s"

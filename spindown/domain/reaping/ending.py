@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 
 #: StateReason.Code of an instance that somebody ended by a call, and what all codes begin with
 #: that blame EC2 itself (EC2 API reference, StateReason).
@@ -14,10 +15,8 @@ _FAULT_OF_EC2 = "Server."
 #: (EC2 API reference, StateReason).
 _FAULT_OF_REQUEST = "Client."
 _NO_FAULT = frozenset({_ENDED_BY_CALL, "Client.InstanceInitiatedShutdown"})
-#: Why a worker leaves that could do its work: what it writes as its reason.
-OTHER_CODE, NO_ROOM = "other code is deployed", "max_workers is 0"
-RELIEVED = "another worker goes on with its jobs"
-_SENT_AWAY = frozenset({_ENDED_BY_CALL, OTHER_CODE, NO_ROOM, RELIEVED})
+#: Why a worker leaves that could do its work.
+_SENT_AWAY = frozenset({ReasonCode.OTHER_CODE, ReasonCode.NO_ROOM, ReasonCode.RELIEVED})
 #: StateReason.Code of an instance that EC2 took back (EC2 API reference, StateReason).
 _RECLAIMED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
 
@@ -51,7 +50,7 @@ class Ending:
     """A worker whose instance is gone."""
 
     instance_id: str
-    reason: str
+    reason: Reason
     #: EC2 took it back: an interruption of its pool.
     reclaimed: bool = False
 
@@ -61,7 +60,11 @@ def ending_of(worker: Worker, instance: Instance) -> Ending:
     reclaimed = instance.state_reason in _RECLAIMED or (
         worker.is_interrupting and not instance.state_reason.startswith("Client.")
     )
-    reason = worker.reason or instance.state_reason or instance.state
+    if instance.state_reason:
+        found = Reason(ReasonCode.EC2_SAID, {"state_reason": instance.state_reason})
+    else:
+        found = Reason(ReasonCode.EC2_STATE, {"state": instance.state})
+    reason = worker.reason or found
     return Ending(instance_id=worker.instance_id, reason=reason, reclaimed=reclaimed)
 
 
@@ -76,7 +79,7 @@ def has_missed_check_in(worker: Worker) -> bool:
         and worker.checked_in_at is None
         and worker.condemned_at is None
         and not worker.is_interrupting
-        and worker.reason != _ENDED_BY_CALL
+        and _state_reason(worker) != _ENDED_BY_CALL
     )
 
 
@@ -95,7 +98,8 @@ def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
         and worker.claimed_at is None
         and not worker.is_interrupting
         and worker.rebalance_at is None
-        and worker.reason not in _SENT_AWAY
+        and worker.reason.code not in _SENT_AWAY
+        and _state_reason(worker) != _ENDED_BY_CALL
         and waiting_since is not None
         and waiting_since <= worker.checked_in_at
     )
@@ -110,14 +114,20 @@ def has_failed_all(worker: Worker) -> bool:
     )
 
 
-def known_fault(worker: Worker) -> str:
-    """Return why an instance has ended, if it or EC2 has said so; "": neither has."""
+def known_fault(worker: Worker) -> Reason:
+    """Return why an instance has ended, if it or EC2 has said so; false: neither has."""
+    said = _state_reason(worker)
     is_told = worker.unfit_at is not None or (
-        worker.reason.startswith(_FAULT_OF_REQUEST) and worker.reason not in _NO_FAULT
+        said.startswith(_FAULT_OF_REQUEST) and said not in _NO_FAULT
     )
-    return worker.reason if is_told else ""
+    return worker.reason if is_told else NO_REASON
 
 
 def is_fault_of_image(worker: Worker) -> bool:
     """Tell whether what ended an instance may be in its image, code or account, not in EC2."""
-    return not worker.reason.startswith(_FAULT_OF_EC2)
+    return not _state_reason(worker).startswith(_FAULT_OF_EC2)
+
+
+def _state_reason(worker: Worker) -> str:
+    """Return EC2's StateReason.Code of an instance that has ended; "": another reason is known."""
+    return str(worker.reason.about.get("state_reason", ""))

@@ -14,7 +14,6 @@ from datetime import timedelta
 
 from spindown.app.port import LaunchedInstance, LaunchRequest, RefusalKind
 from spindown.app.reconcile.launch.outcome import (
-    ADOPTED,
     back_off,
     backing_off_until,
     give_up,
@@ -25,6 +24,7 @@ from spindown.contract import tag
 from spindown.contract.codec import decode, encode
 from spindown.domain.fleet import Launch, LaunchState
 from spindown.domain.reaping import ASKED_FOR, UNSEEN_FOR
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied, ContractError, Throttled, Unreachable
 
 #: Replaying later could launch for a backlog that is long gone; EC2's tokens live far longer.
@@ -32,9 +32,8 @@ _REPLAY_WITHIN: timedelta = UNSEEN_FOR
 #: EC2 describes an instance that has ended for about an hour (EC2 User Guide, "Terminate
 #: Amazon EC2 instances").
 _DESCRIBED_FOR = timedelta(hours=1)
-NEVER = "it never reached EC2"
-#: No instance of it runs, but one may have run and ended while no tick looked.
-UNTOLD = "nobody asked EC2 for over an hour: what it gave and ended again is not in the spend"
+#: Reasons of launches that EC2 never answered.
+UNANSWERED = frozenset({ReasonCode.NEVER_REACHED_EC2, ReasonCode.FATE_UNKNOWN})
 
 
 def adopt(tick: Tick) -> None:
@@ -44,11 +43,11 @@ def adopt(tick: Tick) -> None:
             continue
         request = decode_request(launch)
         if request is None:
-            give_up(tick, launch, "its request cannot be read")
+            give_up(tick, launch, Reason(ReasonCode.REQUEST_UNREADABLE))
             continue
         if request.region not in deployed_regions(tick):
             # Its outpost has ended what there was, and with it went the right to ask.
-            give_up(tick, launch, f"nothing is deployed in {request.region} any more")
+            give_up(tick, launch, Reason(ReasonCode.REGION_REMOVED, {"region": request.region}))
             continue
         try:
             _adopt_one(tick, launch, request)
@@ -76,15 +75,19 @@ def _adopt_one(tick: Tick, launch: Launch, request: LaunchRequest) -> None:
     may_be_more = tick.now - launch.intended_at <= _REPLAY_WITHIN and len(found) < launch.count
     if found and not may_be_more:
         is_whole = is_told or len(found) >= launch.count
-        reason = ADOPTED if is_whole else f"{ADOPTED}; of the others {UNTOLD}"
-        record_outcome(tick, launch, request, found, (), adopted=reason)
+        adopted = Reason(ReasonCode.ADOPTED if is_whole else ReasonCode.ADOPTED_IN_PART)
+        record_outcome(tick, launch, request, found, (), adopted=adopted)
     elif may_be_more:
         if backing_off_until(tick, request.region) is not None:
             tick.notes.append(f"launch {launch.launch_id} waits: EC2 asked to slow down")
         else:
             _replay(tick, launch, request, found)
     elif tick.now - launch.intended_at > ASKED_FOR:
-        give_up(tick, launch, NEVER if is_told else UNTOLD)
+        give_up(
+            tick,
+            launch,
+            Reason(ReasonCode.NEVER_REACHED_EC2 if is_told else ReasonCode.FATE_UNKNOWN),
+        )
 
 
 def _replay(
@@ -100,7 +103,9 @@ def _replay(
     # What runs with its tag is its own, whatever is said of asking again.
     known = {one.instance_id for one in found}
     given = (*found, *(one for one in answer.instances if one.instance_id not in known))
-    record_outcome(tick, launch, request, given, answer.refusals, adopted=ADOPTED)
+    record_outcome(
+        tick, launch, request, given, answer.refusals, adopted=Reason(ReasonCode.ADOPTED)
+    )
 
 
 def decode_request(launch: Launch) -> LaunchRequest | None:

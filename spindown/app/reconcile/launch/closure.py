@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from spindown.app.reconcile.breaker import STRIKES
-from spindown.app.reconcile.launch.adopt import NEVER, UNTOLD, decode_request
+from spindown.app.reconcile.launch.adopt import UNANSWERED, decode_request
 from spindown.app.reconcile.launch.outcome import backing_off_until
 from spindown.app.reconcile.tick import Tick
 from spindown.contract.row import BreakerRow
 from spindown.domain.fleet import LaunchState, Worker
 from spindown.domain.ranking import Candidate, CandidateList, Closure, bands
+from spindown.wording import say
 
 #: Candidates that one walk can reach; the tick after it sees the next ones.
 _LISTED = 400
@@ -33,12 +34,13 @@ def _closure(tick: Tick, region: str) -> Closure | None:
     if allowed is not None and region not in allowed:
         return Closure(reason=f"regions of the policy leaves {region} out")
     if breaker.open_until is not None and breaker.open_until > tick.now:
-        return Closure(reason=f"launching is stopped: {breaker.reason}", until=breaker.open_until)
+        stopped = f"launching is stopped: {say(breaker.reason)}"
+        return Closure(reason=stopped, until=breaker.open_until)
     here = (w for w in tick.workers.values() if w.region == region and w.is_live)
     unproven = [w for w in here if w.claimed_at is None or _is_tried(w, breaker)]
     if unproven and is_on_trial(tick, region):
         trial = unproven[0].instance_id
-        return Closure(reason=f"{trial} tries the image anew: {breaker.reason}")
+        return Closure(reason=f"{trial} tries the image anew: {say(breaker.reason)}")
     until = backing_off_until(tick, region)
     return None if until is None else Closure(reason="EC2 asked to slow down", until=until)
 
@@ -80,6 +82,6 @@ def _silent_regions(tick: Tick) -> frozenset[str]:
     unanswered = [
         decode_request(launch)
         for launch in tick.launches.values()
-        if launch.state is LaunchState.INTENDED or launch.reason in {NEVER, UNTOLD}
+        if launch.state is LaunchState.INTENDED or launch.reason.code in UNANSWERED
     ]
     return frozenset(request.region for request in unanswered if request is not None)

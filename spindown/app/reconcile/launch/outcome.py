@@ -25,6 +25,7 @@ from spindown.domain.fleet import (
     remember_unavailable,
 )
 from spindown.domain.offer import Pool, quota_class
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 
 #: An account error is tried again after this, so that a mend needs no second action.
 _ACCOUNT_RETRY = timedelta(minutes=15)
@@ -41,8 +42,8 @@ _NOTHING = Refusal(
 RELIEF_STAYS_TICKS = 5
 #: Characters that a row keeps of EC2's words.
 _REASON_AT_MOST = 500
-#: With this begins the reason on a launch whose workers had no row for a while.
-ADOPTED = "adopted"
+#: Reasons of launches whose workers had no row for a while.
+ADOPTED = frozenset({ReasonCode.ADOPTED, ReasonCode.ADOPTED_IN_PART})
 
 
 def record_outcome(
@@ -52,11 +53,11 @@ def record_outcome(
     instances: Sequence[LaunchedInstance],
     refusals: Sequence[Refusal],
     *,
-    adopted: str = "",
+    adopted: Reason = NO_REASON,
 ) -> AttemptRecord:
     """Let the journal complete a launch; bring the tick's rows up to date.
 
-    ``adopted`` is the reason on a launch whose answer was lost; "": it was answered.
+    ``adopted`` is the reason on a launch whose answer was lost; false: it was answered.
     """
     instances = list({found.instance_id: found for found in instances}.values())
     if not instances and not refusals:
@@ -113,11 +114,12 @@ def _note(
     )
 
 
-def _reasons(refusals: Sequence[Refusal]) -> str:
-    return "; ".join(sorted({f"{r.code}: {r.message}" for r in refusals}))[:_REASON_AT_MOST]
+def _reasons(refusals: Sequence[Refusal]) -> Reason:
+    said = "; ".join(sorted({f"{r.code}: {r.message}" for r in refusals}))[:_REASON_AT_MOST]
+    return Reason(ReasonCode.REFUSED, {"said": said}) if said else NO_REASON
 
 
-def give_up(tick: Tick, launch: Launch, reason: str) -> None:
+def give_up(tick: Tick, launch: Launch, reason: Reason) -> None:
     """Let the journal close an intent that never became a launch."""
     done = replace(launch, state=LaunchState.REFUSED, reserved_usd=0.0, reason=reason)
     tick.launches[launch.launch_id] = done
@@ -125,7 +127,7 @@ def give_up(tick: Tick, launch: Launch, reason: str) -> None:
         _complete(tick, done),
         add_to_budget(launch.intended_at, {"committed": -launch.reserved_usd}),
     )
-    tick.notes.append(f"launch {launch.launch_id}: {reason}")
+    tick.notes.append(f"launch {launch.launch_id}: {reason.code}")
 
 
 def pools_of(request: LaunchRequest) -> tuple[Pool, ...]:
@@ -223,10 +225,10 @@ def _learn_from(tick: Tick, request: LaunchRequest, refusal: Refusal) -> None:
         _block_quota(tick, request, refusal)
     else:
         for pool in _refused_pools(request, refusal):
-            mark_unavailable(tick, pool, refusal.code)
+            mark_unavailable(tick, pool, Reason(ReasonCode.POOL_REFUSED, {"refusal": refusal.code}))
 
 
-def mark_unavailable(tick: Tick, pool: Pool, reason: str) -> Unavailable:
+def mark_unavailable(tick: Tick, pool: Pool, reason: Reason) -> Unavailable:
     """Remember that a pool gives nothing for a while, longer with each time in a row."""
     memory = remember_unavailable(
         pool, tick.unavailable.get(pool), reason=reason, now=tick.now, policy=tick.policy
@@ -262,7 +264,9 @@ def backing_off_until(tick: Tick, region: str) -> datetime | None:
 def _open_breaker(tick: Tick, region: str, refusal: Refusal) -> None:
     stop = {
         "open_until": tick.now + _ACCOUNT_RETRY,
-        "reason": f"{refusal.code}: {refusal.message}",
+        "reason": Reason(
+            ReasonCode.ACCOUNT_REFUSED, {"refusal": refusal.code, "message": refusal.message}
+        ),
         "image": tick.image(region),
     }
     # What is counted of the image goes on to count: the account says nothing of it.

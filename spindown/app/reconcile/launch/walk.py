@@ -39,6 +39,7 @@ from spindown.domain.fleet import Launch, LaunchState, Offered
 from spindown.domain.offer import CapacityType, slot_count
 from spindown.domain.ranking import Candidate
 from spindown.error import AccessDenied, Throttled, Unreachable
+from spindown.wording import say
 
 #: No further request is begun after this: what is under way still ends within SCALER_TIMEOUT.
 _BEGIN_WITHIN = timedelta(seconds=40)
@@ -175,7 +176,7 @@ def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], choice: Choice, mo
 def _heed(tick: Tick, walk: _Walk, band: list[Candidate], kinds: set[RefusalKind]) -> None:
     region, classes = band[0].offer.region, [each.offer.quota_class for each in band]
     if RefusalKind.ACCOUNT in kinds:
-        _close(tick, walk, region, f"launching is stopped: {tick.breaker(region).reason}")
+        _close(tick, walk, region, f"launching is stopped: {say(tick.breaker(region).reason)}")
     elif RefusalKind.THROTTLE in kinds:
         _close(tick, walk, region, "EC2 asked to slow down")
     elif RefusalKind.QUOTA in kinds and tick.quotas_met.isdisjoint(classes):
