@@ -26,6 +26,7 @@ from spindown.domain.offer import (
 )
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import CandidateList, Demand, rank
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.sizing import Patience
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -126,7 +127,10 @@ def a_pool(instance_type: str = "g4dn.xlarge", zone: str = "us-west-2a") -> Pool
 def an_unavailable(pool: Pool | None = None, **changes: Any) -> Unavailable:
     """Return a pool's memory that has three minutes to go."""
     base = Unavailable(
-        pool=pool or a_pool(), until=NOW + minutes(3), strikes=1, reason="it ran dry"
+        pool=pool or a_pool(),
+        until=NOW + minutes(3),
+        strikes=1,
+        reason=Reason(ReasonCode.POOL_REFUSED, {"refusal": "InsufficientInstanceCapacity"}),
     )
     return replace(base, **changes)
 
@@ -232,3 +236,18 @@ def a_spot_price(price: float, **changes: Any) -> SpotPrice:
     """Return a price of g4dn.xlarge in us-west-2a, seen now."""
     base = SpotPrice(instance_type="g4dn.xlarge", zone="us-west-2a", price=price, seen_at=NOW)
     return replace(base, **changes)
+
+
+def ec2_said(state_reason: str) -> Reason:
+    """Return why an instance has ended, in EC2's code."""
+    return Reason(ReasonCode.EC2_SAID, {"state_reason": state_reason})
+
+
+def unfit(fault: str) -> Reason:
+    """Return that a machine is not fit, and why."""
+    return Reason(ReasonCode.UNFIT, {"fault": fault})
+
+
+def account_refused(message: str = "no grant") -> Reason:
+    """Return that EC2 refuses every launch because of the account."""
+    return Reason(ReasonCode.ACCOUNT_REFUSED, {"refusal": "Refused", "message": message})

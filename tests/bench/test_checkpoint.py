@@ -24,6 +24,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.run import RunSpec
 from spindown.domain.checkpointing import interval_hours
 from spindown.domain.policy import Policy
+from spindown.domain.reason import ReasonCode
 from spindown.memory.interception import PortCall
 from spindown.user import Item
 from tests.bench.record import record
@@ -165,7 +166,7 @@ def test_a_job_that_is_given_back_is_visible_at_once(tmp_path: Path) -> None:
 
     def leave(polls: int) -> None:
         if polls == 3:
-            slot.life.leave(world.clock.now(), "stopped")
+            slot.life.leave(world.clock.now(), ReasonCode.STOPPED)
 
     runner.before_poll = leave
     world.send({"job_id": "j", "items": list(range(ITEMS))})

@@ -134,6 +134,8 @@ def test_without_a_container_runtime_an_instance_ends(world: World) -> None:
     def look() -> str | None:
         ledger = world.session.ledger("picture")
         rows = {**ledger.read_ended(), **ledger.read().workers}.values()
-        return next((row.reason for row in rows if row.unfit_at is not None), None)
+        return next(
+            (str(row.reason.about["fault"]) for row in rows if row.unfit_at is not None), None
+        )
 
     assert "run.image needs a container runtime" in found(look)

@@ -18,6 +18,7 @@ from spindown.app.work.release import settle_failure, settle_rejection, settle_r
 from spindown.app.work.split import is_too_large
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus, Record
+from spindown.domain.reason import ReasonCode
 from spindown.error import ContractError, LeaseLost, SpindownError
 from worker.handover import Bench, Handover
 from worker.slot import Slot
@@ -108,7 +109,7 @@ class Hand:
             return
         if isinstance(claimed, Declined):
             if claimed.outcome is Outcome.CONDEMNED:
-                bench.life.leave(self._now(), "condemned")
+                bench.life.leave(self._now(), ReasonCode.CONDEMNED)
             self._free()
             return
         self.held, self._busy_from = claimed, self._now()

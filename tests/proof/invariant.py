@@ -10,7 +10,6 @@ import pytest
 
 from spindown.app.batch.result import read_parts
 from spindown.app.ledger import LedgerView
-from spindown.app.reconcile.launch.adopt import UNTOLD
 from spindown.app.reconcile.reap import UNKNOWN
 from spindown.contract import row as rows
 from spindown.contract import tag
@@ -23,6 +22,7 @@ from spindown.domain.cost import LEAST_BILLED
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.reaping import DRAINED_FOR
+from spindown.domain.reason import ReasonCode
 from spindown.error import ContractError, NotFound
 from spindown.memory.compute import DESCRIBED_FOR
 from spindown.memory.instance import SPOT_TERMINATION
@@ -33,6 +33,9 @@ OVER = {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.SPLIT}
 #: A parent that has yet to send its children, or never will.
 _UNFINISHED = {JobState.RUNNING, JobState.CANCELLED}
 _HOUR = timedelta(hours=1)
+
+#: Launches of which not all is known.
+_UNTOLD = frozenset({ReasonCode.FATE_UNKNOWN, ReasonCode.ADOPTED_IN_PART})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +256,7 @@ class Chronicle:
         past = self.world.table.query(rows.history_partition(self.world.workload), rows.LAUNCH)
         launches = [*self.world.view().launches.values()]
         launches += [decode(Launch, row) for row in past.values()]
-        return {launch.launch_id for launch in launches if UNTOLD in launch.reason}
+        return {launch.launch_id for launch in launches if launch.reason.code in _UNTOLD}
 
     def _month(self) -> BudgetRow:
         found: Mapping[str, object] = self.world.table.query(rows.DEPLOYMENT_PARTITION, rows.BUDGET)

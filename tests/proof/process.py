@@ -12,6 +12,7 @@ from spindown.app.work.policy import read_standing
 from spindown.app.work.presence import Presence
 from spindown.app.work.progress import Reporter
 from spindown.domain.interruption import should_power_off
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import SpindownError
 from spindown.memory import PortCall, intercept
 from tests.proof.fault import Crashed
@@ -168,22 +169,22 @@ class Process:
         """End the process and its instance if it is time, as worker.daemon decides it."""
         now, standing = self.world.clock.now(), self.life.standing
         if now >= self.worker.launched_at + standing.policy.max_lifetime:
-            self.life.leave(now, "lifetime")
+            self.life.leave(now, ReasonCode.LIFETIME)
         if not self.is_free:
             return
         with suppress(SpindownError):
             if self.life.is_finishing:
-                self.presence.drain(self.life.reason)
+                self.presence.drain(Reason(self.life.reason))
                 self._power_off()
             elif all(
                 now - (hand.slot.free_since or now) >= standing.idle_timeout for hand in self.hands
             ):
                 self.hands[0].receive()
-                if self.is_free and self.presence.drain("idle"):
+                if self.is_free and self.presence.drain(Reason(ReasonCode.IDLE)):
                     self._power_off()
 
     def _power_off(self) -> None:
-        self.life.finish("idle")
+        self.life.finish(ReasonCode.IDLE)
         if should_power_off(
             launched_at=self.worker.launched_at,
             deadline=self.life.deadline,

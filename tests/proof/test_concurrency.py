@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from spindown.app.reconcile.launch.adopt import UNTOLD
-from spindown.app.reconcile.launch.outcome import ADOPTED
 from spindown.contract.decision import Outcome
 from spindown.contract.job.manifest import JobState, Manifest, decode_manifest, manifest_key
 from spindown.domain.fleet import LaunchState
+from spindown.domain.reason import ReasonCode
 from spindown.memory import PortCall
 from tests.builders import NOW
 from tests.proof.invariant import Chronicle
@@ -139,7 +138,9 @@ def test_an_unseen_end_is_missing_only_once_ec2_forgets_it(lived: int, looked_af
 
     (launch,) = (x for x in world.view().launches.values() if x.intended_at == NOW)
     assert (instance.instance_id in world.rows()) is (looked_after < 60)
-    assert launch.reason == (ADOPTED if looked_after < 60 else UNTOLD)
+    assert launch.reason.code is (
+        ReasonCode.ADOPTED if looked_after < 60 else ReasonCode.FATE_UNKNOWN
+    )
     recover(world, chronicle.look)
     chronicle.close()
 
@@ -158,7 +159,7 @@ def test_an_unseen_end_is_missing_beside_one_of_its_launch() -> None:
     world.tick(timedelta(minutes=61))
 
     (launch,) = (x for x in world.view().launches.values() if x.intended_at == NOW)
-    assert launch.reason == f"{ADOPTED}; of the others {UNTOLD}"
+    assert launch.reason.code is ReasonCode.ADOPTED_IN_PART
     recover(world, chronicle.look)
     chronicle.close()
 

@@ -11,6 +11,7 @@ from spindown.app.control import DEPLOYMENT
 from spindown.app.reconcile.reap import UNKNOWN
 from spindown.contract.row import worker_sort
 from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import ReasonCode
 from spindown.memory import PortCall
 from spindown.memory.instance import POWERED_OFF, TERMINATED_BY_CALL
 from tests.proof.recovery import DEAD_MAN
@@ -120,7 +121,7 @@ def never_come_up(world: ProofWorld) -> None:
     world.live[0].work()
     world.submit(2)
     for process in world.live:
-        process.life.leave(world.now, "deploy")
+        process.life.leave(world.now, ReasonCode.STOPPED)
         process.beat()
         process.retire()
     world.tick(MINUTE)

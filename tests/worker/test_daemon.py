@@ -14,6 +14,7 @@ from spindown.app.work.presence import Condemned
 from spindown.contract.job.manifest import JobState
 from spindown.contract.usage import UsageEnd, decode_usage, usage_prefix
 from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import NotFound
 from tests.basket import Basket
 from tests.plant import QUICK, Plant
@@ -48,6 +49,8 @@ BURNER = """
         return [Result(item, item.value) for item in batch]
 """
 
+SILENT = Reason(ReasonCode.NEVER_CHECKED_IN, {"within_seconds": 600.0})
+
 
 def test_works_until_there_is_nothing_more_and_ends_itself(plant: Callable[..., Plant]) -> None:
     one = plant()
@@ -59,7 +62,7 @@ def test_works_until_there_is_nothing_more_and_ends_itself(plant: Callable[..., 
         assert one.world.manifest(name).state is JobState.COMPLETED
     assert one.world.queue.bodies() == []
     worker = one.world.worker()
-    assert (worker.state, worker.reason) == (WorkerState.DRAINED, "idle")
+    assert (worker.state, worker.reason) == (WorkerState.DRAINED, Reason(ReasonCode.IDLE))
     assert worker.checked_in_at is not None
     [line] = one.events("idle_timeout")
     assert line["message"] == "No work for 0.3 seconds. Shutting down."
@@ -208,8 +211,8 @@ def test_does_not_work_when_condemned_before_its_check_in(
     plant: Callable[..., Plant],
 ) -> None:
     one = plant()
-    one.world.launch("i-1", state=WorkerState.CONDEMNED, reason="never checked in")
-    with pytest.raises(Condemned, match="never checked in"):
+    one.world.launch("i-1", state=WorkerState.CONDEMNED, reason=SILENT)
+    with pytest.raises(Condemned, match="never-checked-in"):
         one.daemon.run()
 
 
@@ -240,7 +243,7 @@ def test_leaves_at_its_lifetime_also_at_one_that_is_long_over(
         replace(QUICK, max_lifetime=timedelta(0), lifetime_grace=timedelta(seconds=2))
     )
     one.join()
-    assert one.world.worker().reason == "lifetime"
+    assert one.world.worker().reason.code is ReasonCode.LIFETIME
     assert one.world.manifest("a").released
 
 
@@ -278,7 +281,7 @@ def test_ends_after_its_job_once_the_policy_allows_no_worker(
     assert one.world.manifest("a").state is JobState.COMPLETED
     assert one.world.queue.backlog().visible == 1
     worker = one.world.worker()
-    assert (worker.state, worker.reason) == (WorkerState.DRAINED, "max_workers is 0")
+    assert (worker.state, worker.reason) == (WorkerState.DRAINED, Reason(ReasonCode.NO_ROOM))
     assert one.has_powered_off
 
 
@@ -291,7 +294,7 @@ def test_unloadable_code_fails_the_job_and_the_worker_lives(
     one.join()
     [failure] = one.world.manifest("a").failures
     assert failure.reason == "the code cannot be loaded: RuntimeError: no licence"
-    assert one.world.worker().reason == "idle"
+    assert one.world.worker().reason.code is ReasonCode.IDLE
 
 
 def test_takes_a_job_that_arrives_at_the_last_poll(plant: Callable[..., Plant]) -> None:
@@ -315,7 +318,7 @@ def test_stays_while_it_is_kept_warm_and_ends_when_it_is_not(plant: Callable[...
     one.start(warm_until=now + timedelta(seconds=1.5))
     one.join()
     worker = one.world.worker()
-    assert (worker.state, worker.reason) == (WorkerState.DRAINED, "idle")
+    assert (worker.state, worker.reason) == (WorkerState.DRAINED, Reason(ReasonCode.IDLE))
     assert one.world.clock.now() - now >= timedelta(seconds=1.5)
 
 
@@ -333,7 +336,7 @@ def test_what_reconcile_keeps_warm_at_the_last_moment_stays(plant: Callable[...,
     one.start()
     one.join()
     assert one.world.clock.now() >= until
-    assert one.world.worker().reason == "idle"
+    assert one.world.worker().reason.code is ReasonCode.IDLE
 
 
 def has_waited(one: Plant) -> bool:

@@ -9,6 +9,8 @@ import pytest
 from spindown.app.work.presence import Presence
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reaping import has_missed_check_in
+from spindown.domain.reason import Reason, ReasonCode
+from tests.builders import unfit
 from tests.plant import Plant
 from tests.work import WorkWorld, items
 from worker.machine.fitness import Ask, Equipment, examine_gpus, find_fault
@@ -168,7 +170,7 @@ def test_an_unfit_machine_never_checks_in_and_ends(tmp_path: Path) -> None:
     plant.start()
     plant.join()
     worker = plant.world.worker()
-    assert (worker.reason, worker.checked_in_at) == ("1 GPUs are broken", None)
+    assert (worker.reason, worker.checked_in_at) == (unfit("1 GPUs are broken"), None)
     assert worker.unfit_at is not None
     assert not worker.takes_jobs
     assert plant.has_powered_off
@@ -180,6 +182,6 @@ def test_an_unfit_machine_never_checks_in_and_ends(tmp_path: Path) -> None:
 
 def test_what_is_condemned_is_not_marked_anew() -> None:
     world = WorkWorld()
-    world.launch("i-1", state=WorkerState.CONDEMNED, reason="silent")
-    Presence(workload="classify", instance_id="i-1", ports=world.ports).mark_unfit("broken")
-    assert world.worker().reason == "silent"
+    world.launch("i-1", state=WorkerState.CONDEMNED, reason=Reason(ReasonCode.SILENT))
+    Presence(workload="classify", instance_id="i-1", ports=world.ports).mark_unfit(unfit("broken"))
+    assert world.worker().reason.code is ReasonCode.SILENT

@@ -9,6 +9,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.row import due_sort, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
+from spindown.domain.reason import ReasonCode
 from tests.plant import QUICK, Plant
 from tests.work import WORKLOAD, items
 
@@ -59,7 +60,7 @@ def test_a_job_handed_over_loses_nothing_and_repeats_nothing(tmp_path: Path) -> 
     assert [record.index for record in world.records("a")] == list(range(6))
     assert sum(world.metrics.values("ItemsDone")) == 6
     assert not sum(world.metrics.values("ItemsRedone"))
-    assert world.worker("i-1").reason == "another worker goes on with its jobs"
+    assert world.worker("i-1").reason.code is ReasonCode.RELIEVED
     assert dear.has_powered_off
     assert world.queue.backlog().is_empty
     due = Key(partition=workload_partition(WORKLOAD), sort=due_sort("a"))

@@ -10,6 +10,7 @@ import pytest
 
 from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied, SpindownError, Unreachable
 from tests.plant import QUICK, Plant
 from tests.work import items
@@ -36,7 +37,10 @@ def test_asks_again_for_its_end_after_a_lost_answer(
     one.start()
     one.join()
     assert len(one.events("end_not_asked_for")) == 1
-    assert (one.world.worker().state, one.world.worker().reason) == (WorkerState.DRAINED, "idle")
+    assert (one.world.worker().state, one.world.worker().reason) == (
+        WorkerState.DRAINED,
+        Reason(ReasonCode.IDLE),
+    )
     assert one.has_powered_off
 
 

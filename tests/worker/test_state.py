@@ -11,6 +11,7 @@ import pytest
 from spindown.app.work.attachment.log import read_logs
 from spindown.contract.job.manifest import JobState
 from spindown.domain.policy import Policy
+from spindown.domain.reason import ReasonCode
 from spindown.memory.interception import PortCall
 from spindown.user import Item
 from tests.slot import ScriptedRunner, SlotWorld, in_line, square
@@ -77,7 +78,7 @@ def test_results_are_safe_before_a_checkpoint_out_of_time(tmp_path: Path) -> Non
 
     def leave(polls: int) -> None:
         if polls == 5:
-            slot.life.leave(slot.world.clock.now(), "interrupted")
+            slot.life.leave(slot.world.clock.now(), ReasonCode.INTERRUPTED)
 
     def take_away(call: PortCall) -> None:
         if call.method == "put_file":
@@ -130,7 +131,7 @@ def test_unchanging_state_outlives_the_rule_that_drops_old_ones(
 
     def leave(polls: int) -> None:
         if polls > 2:
-            world.life.leave(world.world.clock.now(), "stopped")
+            world.life.leave(world.world.clock.now(), ReasonCode.STOPPED)
 
     runner = ScriptedRunner(script=keep, before_poll=leave)
     world = SlotWorld(tmp_path / "1", runner=runner)

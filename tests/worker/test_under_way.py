@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from spindown.contract.job.manifest import JobState
 from spindown.domain.policy import Policy
+from spindown.domain.reason import ReasonCode
 from spindown.memory.interception import PortCall
 from spindown.user import Item
 from tests.slot import ScriptedRunner, SlotWorld
@@ -48,7 +49,7 @@ def state_of(task: Task) -> Path:
 def leave_at(slot: SlotWorld, poll: int) -> Callable[[int], None]:
     def leave(polls: int) -> None:
         if polls == poll:
-            slot.life.leave(slot.world.clock.now(), "interrupted")
+            slot.life.leave(slot.world.clock.now(), ReasonCode.INTERRUPTED)
 
     return leave
 
@@ -74,7 +75,7 @@ def test_state_still_coming_in_is_not_taken_for_the_job_s(
     working = threading.Thread(target=second.slot.step)
     working.start()
     assert gate.is_reached.wait(20)
-    second.life.leave(second.world.clock.now(), "interrupted")
+    second.life.leave(second.world.clock.now(), ReasonCode.INTERRUPTED)
     working.join(20)
     assert not working.is_alive()
     gate.is_open.set()
@@ -118,7 +119,7 @@ def test_results_overtake_a_checkpoint_under_way_at_a_notice(
         if polls == 5:
             # The commit that is due at the second item has begun, and two more are done.
             assert upload.is_reached.wait(20)
-            slot.life.leave(slot.world.clock.now(), "interrupted")
+            slot.life.leave(slot.world.clock.now(), ReasonCode.INTERRUPTED)
 
     upload, told = Gate("put_file"), threading.Event()
 
@@ -157,7 +158,7 @@ def test_results_commit_at_a_notice_though_the_ledger_is_silent(
         if polls == 5:
             # The commit of the first two items is to be told to the ledger; two more are done.
             assert report.is_reached.wait(20)
-            slot.life.leave(slot.world.clock.now(), "interrupted")
+            slot.life.leave(slot.world.clock.now(), ReasonCode.INTERRUPTED)
 
     def hold_up(call: PortCall) -> None:
         if slot.world.calls["objects.put"] > 2:

@@ -10,6 +10,7 @@ from spindown.cli.drain import render_remainder
 from spindown.contract import tag
 from spindown.contract.decision import Outcome
 from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import Reason, ReasonCode
 from tests.control import DEPLOYMENT, REGION, WORKLOAD, ControlWorld
 from tests.reading import only_reading
 
@@ -18,7 +19,7 @@ MINUTE = timedelta(minutes=1)
 
 def power_off(world: ControlWorld, instance_id: str) -> None:
     """Let a worker end as it does by itself."""
-    world.change(instance_id, state=WorkerState.DRAINED, reason="max_workers is 0")
+    world.change(instance_id, state=WorkerState.DRAINED, reason=Reason(ReasonCode.NO_ROOM))
     world.compute.power_off(instance_id)
 
 

@@ -15,6 +15,7 @@ from spindown.contract.row import (
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import DRAINED_FOR
+from spindown.domain.reason import Reason, ReasonCode
 from tests.builders import minutes
 from tests.control import REGION, ControlWorld
 from tests.spending import PRICE, budget_row, dollars
@@ -190,7 +191,10 @@ def test_a_drained_worker_is_charged_until_it_powered_off(ticks: int, away: time
     world.empty_the_queue()
     world.run(ticks)
     world.change(
-        worker.instance_id, state=WorkerState.DRAINED, reason="idle", heartbeat_at=world.now
+        worker.instance_id,
+        state=WorkerState.DRAINED,
+        reason=Reason(ReasonCode.IDLE),
+        heartbeat_at=world.now,
     )
     world.compute.power_off(worker.instance_id)
     lived = world.now - worker.launched_at

@@ -9,6 +9,7 @@ from rich.console import Console
 from spindown.app.bill import Bill, InstanceBill, RankingChange, RefusalCount
 from spindown.cli.render.summary import ranking_sentence, render_bill
 from spindown.contract.row import SpendRow
+from spindown.domain.reason import Reason, ReasonCode
 from tests.builders import NOW
 
 LEARNED = RankingChange(
@@ -32,7 +33,7 @@ BILL = Bill(
             launched_at=NOW,
             ended_at=NOW + timedelta(seconds=26),
             why="4th of 24 by cost per item, 4th by price; 118,895 items/h expected",
-            ended_because="interrupted",
+            ended_because=Reason(ReasonCode.INTERRUPTED),
         ),
     ),
     refusals=(),

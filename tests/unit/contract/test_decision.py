@@ -14,6 +14,7 @@ from spindown.contract.decision import (
     Outcome,
     SizingRecord,
 )
+from spindown.domain.reason import Reason, ReasonCode
 from tests.builders import NOW, minutes
 
 DECISION = Decision(
@@ -58,7 +59,7 @@ def test_what_every_tick_changes_is_not_another_decision(changes: dict[str, obje
         {"outcome": Outcome.LAUNCHED},
         {"held_until": NOW},
         {"attempts": (AttemptRecord(launch_id="a", pools=(), count=1, outcome="capacity"),)},
-        {"condemned": (EndingRecord(instance_id="i-1", reason="idle"),)},
+        {"condemned": (EndingRecord(instance_id="i-1", reason=Reason(ReasonCode.IDLE)),)},
         {"candidates": ()},
         {"notes": ("prices are old",)},
     ],

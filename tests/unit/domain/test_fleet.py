@@ -4,7 +4,10 @@ import pytest
 
 from spindown.domain.fleet import Due, Unavailable, remember_unavailable
 from spindown.domain.policy import Policy
+from spindown.domain.reason import Reason, ReasonCode
 from tests.builders import NOW, a_lease, a_pool, a_worker, minutes
+
+_DRY = Reason(ReasonCode.POOL_REFUSED, {"refusal": "InsufficientInstanceCapacity"})
 
 
 def struck(
@@ -13,7 +16,7 @@ def struck(
     now, memory = NOW, None
     for _ in range(times):
         memory = remember_unavailable(
-            a_pool(), memory, reason="dry", now=now, policy=policy or Policy()
+            a_pool(), memory, reason=_DRY, now=now, policy=policy or Policy()
         )
         now = memory.until + pause
     assert memory is not None
@@ -42,7 +45,7 @@ def test_a_pool_that_was_left_alone_for_long_starts_anew() -> None:
 def test_the_memory_of_a_pool_says_which_and_why() -> None:
     memory = struck(1)
 
-    assert (memory.pool, memory.reason) == (a_pool(), "dry")
+    assert (memory.pool, memory.reason) == (a_pool(), _DRY)
 
 
 def test_a_longer_first_memory_than_the_limit_still_holds() -> None:

@@ -9,6 +9,7 @@ import pytest
 from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
+from spindown.domain.reason import ReasonCode
 from spindown.memory.interception import PortCall
 from spindown.user import Item
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
@@ -163,7 +164,7 @@ def test_puts_back_what_it_received_while_it_was_told_to_finish(tmp_path: Path) 
 
     def finish(call: PortCall) -> None:
         if call.method == "receive":
-            slot.life.finish("stopped")
+            slot.life.finish(ReasonCode.STOPPED)
 
     slot.world.after = finish
     slot.slot.step()
@@ -178,7 +179,7 @@ def test_told_to_finish_while_polling_it_makes_no_pause_after(
 
     def finish(call: PortCall) -> None:
         if call.method == "receive":
-            slot.life.finish("other code")
+            slot.life.finish(ReasonCode.OTHER_CODE)
             # The main thread, which waits for news, has heard it first.
             slot.life.wait(MINUTE)
 
@@ -206,7 +207,7 @@ def test_a_worker_of_other_code_than_deployed_takes_no_new_job(tmp_path: Path) -
     assert not slot.life.is_finishing
     slot.watch.beat()
 
-    assert slot.life.reason == "other code is deployed"
+    assert slot.life.reason is ReasonCode.OTHER_CODE
     assert not slot.life.must_leave()
 
 

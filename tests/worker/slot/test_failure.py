@@ -10,6 +10,7 @@ import pytest
 from spindown.aws.clock import SystemClock
 from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import LeaseLost, Unreachable
 from spindown.user import Item
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
@@ -56,7 +57,7 @@ def test_ends_after_three_different_jobs_have_failed_in_a_row(tmp_path: Path) ->
         slot.world.send({"job_id": name, "items": items(1)})
         while not slot.world.objects.versions(f"jobs/{name}/manifest.json"):
             slot.slot.step()
-    assert slot.life.reason == "its last jobs all failed"
+    assert slot.life.reason is ReasonCode.JOBS_FAILED
     assert slot.events("quarantined")
 
 
@@ -120,7 +121,7 @@ def test_a_machine_without_room_takes_no_more_than_three_jobs(tmp_path: Path) ->
     # A second at least after the first and after the second.
     assert timedelta(seconds=2) <= world.clock.now() - began_at < timedelta(seconds=20)
     worker = slot.world.worker()
-    assert (slot.life.reason, worker.reason) == ("faults of its own", "faults of its own")
+    assert (slot.life.reason, worker.reason) == (ReasonCode.FAULTY, Reason(ReasonCode.FAULTY))
     assert worker.unfit_at is not None
     tried = [n for n in "abcde" if slot.world.objects.versions(f"jobs/{n}/manifest.json")]
     assert len(tried) == 3

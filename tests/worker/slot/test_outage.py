@@ -12,6 +12,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.row import SPEND, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
 from spindown.memory.clock import MemoryClock
 from spindown.memory.interception import PortCall
@@ -168,7 +169,7 @@ def test_is_idle_again_after_a_ledger_that_gave_no_answer(tmp_path: Path) -> Non
     assert slot.world.worker().state is WorkerState.BUSY
     slot.watch.beat()
     assert slot.world.worker().state is WorkerState.IDLE
-    assert slot.bench.presence.drain("idle")
+    assert slot.bench.presence.drain(Reason(ReasonCode.IDLE))
 
 
 def test_a_ledger_without_answer_is_no_sign_of_death(tmp_path: Path) -> None:

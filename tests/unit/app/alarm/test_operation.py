@@ -17,6 +17,7 @@ from spindown.contract.row import (
     worker_sort,
 )
 from spindown.domain.policy import Policy
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied
 from tests.builders import a_type
 from tests.control import AWAY, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
@@ -280,7 +281,9 @@ def stop_away(world: ControlWorld, **counts: int) -> None:
         breaker_sort(AWAY),
         **counts,
         image="lt-2@1 subnet-z abc",
-        reason="3 instances in a row never checked in",
+        reason=Reason(
+            ReasonCode.STRIKES_SILENT, {"count": 3, "instance_id": "i-3", "fault_code": ""}
+        ),
         open_until=world.now + 60 * MINUTE,
     )
 

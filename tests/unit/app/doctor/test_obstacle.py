@@ -20,11 +20,11 @@ from spindown.contract.row import BreakerRow, BudgetRow
 from spindown.contract.settings import Outpost
 from spindown.error import AccessDenied
 from spindown.memory import PortCall, intercept
-from tests.builders import NOW, minutes
+from tests.builders import NOW, account_refused, minutes
 from tests.control import IMAGE, ControlWorld, with_policy
 from tests.unit.app.doctor.examined import TEMPLATE, Examined
 
-OPEN = BreakerRow(strikes=3, reason="3 instances in a row", open_until=NOW + minutes(40))
+OPEN = BreakerRow(strikes=3, reason=account_refused(), open_until=NOW + minutes(40))
 
 
 def put_breaker(world: Examined, row: BreakerRow, region: str = "") -> None:
@@ -45,7 +45,7 @@ def test_an_open_breaker_is_a_warning_with_reason_and_command() -> None:
 
     assert found.what == "breaker of classify in us-west-2"
     assert found.verdict is Verdict.WARNING
-    assert found.found == f"open until {NOW + minutes(40):%H:%M} UTC: 3 instances in a row"
+    assert found.found == f"open until {NOW + minutes(40):%H:%M} UTC: Refused: no grant"
     assert "--table-name demo-ledger" in found.mend
     # It could launch: who asks by the exit code is not told otherwise.
     assert world.report().can_launch
@@ -95,7 +95,7 @@ def test_the_command_that_it_prints_lets_one_launch_try_at_once() -> None:
 
     world: ControlWorld = with_policy(max_workers=9)
     open_until = world.now + timedelta(hours=1)
-    world.put(rows.BREAKER, strikes=3, image=IMAGE, reason="3 in a row", open_until=open_until)
+    world.put(rows.BREAKER, strikes=3, image=IMAGE, reason=account_refused(), open_until=open_until)
     world.send(900)
     assert world.tick().outcome is Outcome.STOPPED
     told = Key(partition=key[PARTITION]["S"], sort=key[SORT]["S"])

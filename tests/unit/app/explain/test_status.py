@@ -19,7 +19,7 @@ from spindown.domain.fleet import WorkerState
 from spindown.memory.clock import MemoryClock
 from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.table import MemoryTable
-from tests.builders import NOW, a_lease, a_worker
+from tests.builders import NOW, a_lease, a_worker, account_refused
 
 
 class World:
@@ -194,7 +194,10 @@ def test_names_what_a_person_must_mend() -> None:
     world.dead_letters.send([Outgoing(body="{}")])
     world.put(
         rows.BREAKER,
-        BreakerRow(open_until=NOW + timedelta(hours=1), reason="the role may not be passed"),
+        BreakerRow(
+            open_until=NOW + timedelta(hours=1),
+            reason=account_refused("the role may not be passed"),
+        ),
     )
     world.put(rows.worker_sort("i-2"), {"instance_id": "i-2"})
 

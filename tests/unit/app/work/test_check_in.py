@@ -11,11 +11,14 @@ from spindown.app.work.presence import Condemned, Presence
 from spindown.contract.codec import decode, encode
 from spindown.contract.row import due_sort, workload_partition
 from spindown.domain.fleet import Due, WorkerState
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import NotFound, PreconditionFailed
 from tests.work import WORKLOAD, WorkWorld, a_seat, items
 
 MINUTE = timedelta(minutes=1)
 JOB = {"job_id": "j", "items": items(4)}
+
+SILENT = Reason(ReasonCode.NEVER_CHECKED_IN, {"within_seconds": 600.0})
 
 
 def unknown(world: WorkWorld) -> Presence:
@@ -75,9 +78,9 @@ def test_the_row_is_found_when_it_comes_late() -> None:
 
 def test_who_is_condemned_is_told_why_at_its_check_in() -> None:
     world = WorkWorld()
-    world.launch(state=WorkerState.CONDEMNED, reason="never checked in")
+    world.launch(state=WorkerState.CONDEMNED, reason=SILENT)
 
-    with pytest.raises(Condemned, match="i-1 is condemned: never checked in"):
+    with pytest.raises(Condemned, match="i-1 is condemned: never-checked-in"):
         unknown(world).check_in(patience=timedelta(0))
 
 

@@ -10,6 +10,8 @@ from spindown.app.port import Write
 from spindown.app.work.presence import Presence
 from spindown.contract.codec import encode
 from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import Reason, ReasonCode
+from tests.builders import unfit
 from tests.work import WORKLOAD, WorkWorld, a_seat, items
 
 MINUTE = timedelta(minutes=1)
@@ -21,13 +23,13 @@ def test_an_idle_worker_drains_with_its_reason_a_busy_one_stays() -> None:
     held = world.hold(JOB)
     presence = world.presence()
 
-    assert not presence.drain("idle")
+    assert not presence.drain(Reason(ReasonCode.IDLE))
     presence.vacate(a_seat(), held.lease)
     before = world.worker()
-    assert presence.drain("idle")
+    assert presence.drain(Reason(ReasonCode.IDLE))
 
     worker = world.worker()
-    assert (worker.state, worker.reason) == (WorkerState.DRAINED, "idle")
+    assert (worker.state, worker.reason) == (WorkerState.DRAINED, Reason(ReasonCode.IDLE))
     assert worker.version == before.version + 1
 
 
@@ -36,7 +38,7 @@ def test_a_default_caller_drains_a_warm_worker_too() -> None:
     presence = world.presence()
     world.change_worker("i-1", warm_until=world.clock.now() + MINUTE)
 
-    assert presence.drain("the instance is taken")
+    assert presence.drain(Reason(ReasonCode.INTERRUPTED))
 
 
 @pytest.mark.parametrize(("unless_warm", "minutes_left", "drains"), [
@@ -51,7 +53,7 @@ def test_a_worker_that_is_kept_warm_stays_until_that_time(
     presence = world.presence()
     world.change_worker("i-1", warm_until=world.clock.now() + minutes_left * MINUTE)
 
-    assert presence.drain("idle", unless_warm=unless_warm) is drains
+    assert presence.drain(Reason(ReasonCode.IDLE), unless_warm=unless_warm) is drains
 
 
 def test_an_unfit_machine_says_why_and_takes_no_job() -> None:
@@ -60,11 +62,15 @@ def test_an_unfit_machine_says_why_and_takes_no_job() -> None:
 
     before = world.worker()
 
-    presence.mark_unfit("its GPU fails")
+    presence.mark_unfit(unfit("its GPU fails"))
 
     worker, now = world.worker(), world.clock.now()
     assert worker.version == before.version + 1
-    assert (worker.unfit_at, worker.draining_at, worker.reason) == (now, now, "its GPU fails")
+    assert (worker.unfit_at, worker.draining_at, worker.reason) == (
+        now,
+        now,
+        unfit("its GPU fails"),
+    )
 
 
 @pytest.mark.parametrize(("record", "field"), [

@@ -13,6 +13,7 @@ from spindown.app.work.release import release
 from spindown.contract.codec import encode
 from spindown.contract.row import BACKLOG, workload_partition
 from spindown.domain.fleet import GpuUse, WorkerState
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import SpindownError, Unreachable, WriteConflict
 from spindown.memory.interception import PortCall
 from tests.work import WORKLOAD, WorkWorld, a_seat, items
@@ -205,7 +206,7 @@ def test_a_worker_drains_though_the_answer_was_lost() -> None:
     presence = world.presence()
     world.just_before("write", lambda call: world.table.write(*call.args))
 
-    assert presence.drain("idle", unless_warm=True)
+    assert presence.drain(Reason(ReasonCode.IDLE), unless_warm=True)
     assert world.worker().version == 2
 
 
@@ -219,7 +220,7 @@ def test_a_worker_drained_and_ended_at_once_goes() -> None:
     presence = world.presence()
     world.after = end
 
-    assert presence.drain("idle")
+    assert presence.drain(Reason(ReasonCode.IDLE))
 
 
 @pytest.mark.parametrize("state", [WorkerState.BUSY, WorkerState.CONDEMNED])
@@ -228,7 +229,7 @@ def test_a_worker_that_is_not_idle_any_more_does_not_drain(state: WorkerState) -
     presence = world.presence()
     world.change_worker("i-1", state=state)
 
-    assert not presence.drain("idle")
+    assert not presence.drain(Reason(ReasonCode.IDLE))
     assert world.worker().state is state
 
 

@@ -87,7 +87,7 @@ UNTIL_DEAR = a_policy(
         pytest.param(
             {},
             {"unavailable": [an_unavailable()]},
-            "it ran dry; left alone until 12:03:00",
+            "InsufficientInstanceCapacity; left alone until 12:03:00",
             id="dry",
         ),
         pytest.param(

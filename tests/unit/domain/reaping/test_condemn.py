@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.learning import Knowledge
 from spindown.domain.reaping import Condemnation
+from spindown.domain.reason import Reason, ReasonCode
 from tests.builders import NOW, a_booting_worker, a_worker, minutes
 from tests.unit.domain.reaping.fleet import POLICY, Box, busy, condemned, reaped
 
@@ -18,37 +19,37 @@ from tests.unit.domain.reaping.fleet import POLICY, Box, busy, condemned, reaped
 @pytest.mark.parametrize(
     ("worker", "reason"),
     [
-        pytest.param(a_worker(idle_since=NOW), None, id="idle for no time"),
+        pytest.param(a_worker(idle_since=NOW), None, id="idle for a moment"),
         pytest.param(busy(), None, id="busy"),
         pytest.param(a_booting_worker(age=minutes(10)), None, id="may still check in"),
         pytest.param(
             a_booting_worker(age=minutes(10.1)),
-            "never checked in within 10 min",
+            ReasonCode.NEVER_CHECKED_IN,
             id="never checked in",
         ),
         pytest.param(busy(heartbeat_at=NOW - minutes(10)), None, id="silent for a while"),
         pytest.param(
-            busy(heartbeat_at=NOW - minutes(11)), "no heartbeat for 11 min", id="stale while busy"
+            busy(heartbeat_at=NOW - minutes(11)), ReasonCode.SILENT, id="stale while busy"
         ),
         pytest.param(
             a_worker(heartbeat_at=NOW - minutes(11)),
-            "no heartbeat for 11 min",
+            ReasonCode.SILENT,
             id="stale while idle",
         ),
         pytest.param(
             a_worker(heartbeat_at=None, checked_in_at=NOW - minutes(11)),
-            "no heartbeat for 11 min",
+            ReasonCode.SILENT,
             id="stale since its check-in",
         ),
         pytest.param(
             busy(heartbeat_at=NOW - minutes(10.5)),
-            "no heartbeat for 10 min 30 s",
+            ReasonCode.SILENT,
             id="stale by half a minute",
         ),
         pytest.param(a_worker(idle_since=NOW - minutes(13)), None, id="within its grace"),
         pytest.param(
             a_worker(idle_since=NOW - minutes(14)),
-            "idle for 14 min, beyond its timeout and grace",
+            ReasonCode.IDLE_TOO_LONG,
             id="idle for too long",
         ),
         pytest.param(
@@ -58,7 +59,7 @@ from tests.unit.domain.reaping.fleet import POLICY, Box, busy, condemned, reaped
         ),
         pytest.param(
             a_worker(launched_at=NOW - timedelta(hours=24, minutes=16)),
-            "older than its lifetime and grace (1456 min)",
+            ReasonCode.TOO_OLD,
             id="too old",
         ),
         pytest.param(
@@ -66,15 +67,15 @@ from tests.unit.domain.reaping.fleet import POLICY, Box, busy, condemned, reaped
         ),
         pytest.param(
             a_worker(state=WorkerState.DRAINED, heartbeat_at=NOW - minutes(6)),
-            "drained, but never powered off",
+            ReasonCode.NEVER_POWERED_OFF,
             id="drained and still there",
         ),
     ],
 )
-def test_ends_only_what_breaks_its_own_contract(worker: Worker, reason: str | None) -> None:
+def test_ends_only_what_breaks_its_own_contract(worker: Worker, reason: ReasonCode | None) -> None:
     found = reaped(worker)
 
-    assert [each.reason for each in found.condemn] == ([] if reason is None else [reason])
+    assert [each.reason.code for each in found.condemn] == ([] if reason is None else [reason])
     assert found.held_back is None
 
 
@@ -82,7 +83,9 @@ def test_a_launch_that_never_came_up_is_marked_as_such() -> None:
     (found,) = reaped(a_booting_worker(age=minutes(11))).condemn
 
     assert found == Condemnation(
-        instance_id="i-1", reason="never checked in within 10 min", never_checked_in=True
+        instance_id="i-1",
+        reason=Reason(ReasonCode.NEVER_CHECKED_IN, {"within_seconds": 600.0}),
+        never_checked_in=True,
     )
 
 
@@ -214,8 +217,8 @@ def test_a_worker_is_in_one_list_and_a_live_busy_one_in_none(
     }
     assert not alive & set(condemned(found))
     assert not alive & set(found.terminate)
-    reasons = [each.reason for each in found.condemn]
-    assert sum(r.startswith("no heartbeat") for r in reasons) <= 5
+    reasons = [each.reason.code for each in found.condemn]
+    assert reasons.count(ReasonCode.SILENT) <= 5
 
 
 def test_a_worker_kept_warm_no_longer_has_its_grace_from_then() -> None:

@@ -7,8 +7,6 @@ import pytest
 
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.reaping import (
-    NO_ROOM,
-    OTHER_CODE,
     Ending,
     has_failed_all,
     has_left_work,
@@ -16,8 +14,17 @@ from spindown.domain.reaping import (
     is_fault_of_image,
     known_fault,
 )
-from tests.builders import NOW, a_worker, minutes
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from tests.builders import NOW, a_worker, ec2_said, minutes, unfit
 from tests.unit.domain.reaping.fleet import Box, reaped
+
+_SILENT = Reason(ReasonCode.NEVER_CHECKED_IN, {"within_seconds": 600.0})
+
+
+def _found(state_reason: str) -> Reason:
+    if state_reason:
+        return ec2_said(state_reason)
+    return Reason(ReasonCode.EC2_STATE, {"state": "terminated"})
 
 
 def test_a_condemned_worker_is_terminated_until_ec2_has_it_gone() -> None:
@@ -50,7 +57,7 @@ def test_tells_a_reclaim_from_an_end_of_ours(worker: Worker, reason: str, reclai
 
     (found,) = reaped(worker, instances=[box]).ended
 
-    assert found == Ending(instance_id="i-1", reason=reason or "terminated", reclaimed=reclaimed)
+    assert found == Ending(instance_id="i-1", reason=_found(reason), reclaimed=reclaimed)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +72,19 @@ def test_tells_a_reclaim_from_an_end_of_ours(worker: Worker, reason: str, reclai
         pytest.param({"claimed_at": NOW}, 10, False, id="it had a job"),
         pytest.param({"interrupted_at": NOW}, 10, False, id="EC2 took it"),
         pytest.param({"rebalance_at": NOW}, 10, False, id="EC2 was about to take it"),
-        pytest.param({"reason": OTHER_CODE}, 10, False, id="a deploy sent it away"),
-        pytest.param({"reason": NO_ROOM}, 10, False, id="a drain sent it away"),
-        pytest.param({"reason": "idle", "draining_at": NOW}, 10, True, id="it found no message"),
-        pytest.param({"reason": "Client.UserInitiatedShutdown"}, 10, False, id="a person ended it"),
+        pytest.param(
+            {"reason": Reason(ReasonCode.OTHER_CODE)}, 10, False, id="a deploy sent it away"
+        ),
+        pytest.param({"reason": Reason(ReasonCode.NO_ROOM)}, 10, False, id="a drain sent it away"),
+        pytest.param(
+            {"reason": Reason(ReasonCode.IDLE), "draining_at": NOW},
+            10,
+            True,
+            id="it found no message",
+        ),
+        pytest.param(
+            {"reason": ec2_said("Client.UserInitiatedShutdown")}, 10, False, id="a person ended it"
+        ),
     ],
 )
 def test_a_worker_left_work_if_it_ended_jobless_beside_a_job(
@@ -109,7 +125,9 @@ def test_a_worker_failed_all_if_it_took_jobs_and_ended_unfit(
         pytest.param({"checked_in_at": NOW}, False, id="after its check-in"),
         pytest.param({"condemned_at": NOW}, False, id="counted when it was condemned"),
         pytest.param({"interrupted_at": NOW}, False, id="taken back"),
-        pytest.param({"reason": "Client.UserInitiatedShutdown"}, False, id="ended by a call"),
+        pytest.param(
+            {"reason": ec2_said("Client.UserInitiatedShutdown")}, False, id="ended by a call"
+        ),
     ],
 )
 def test_a_check_in_is_missed_by_an_early_end_of_its_own_fault(
@@ -123,15 +141,15 @@ def test_a_check_in_is_missed_by_an_early_end_of_its_own_fault(
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
-        pytest.param("Server.InsufficientInstanceCapacity", False, id="EC2 had no room"),
-        pytest.param("Server.InternalError", False, id="EC2 failed"),
-        pytest.param("Client.VolumeLimitExceeded", True, id="the account has no room"),
-        pytest.param("never checked in within 10 min", True, id="setup hangs"),
-        pytest.param("", True, id="nobody knows"),
+        pytest.param(ec2_said("Server.InsufficientInstanceCapacity"), False, id="EC2 had no room"),
+        pytest.param(ec2_said("Server.InternalError"), False, id="EC2 failed"),
+        pytest.param(ec2_said("Client.VolumeLimitExceeded"), True, id="the account has no room"),
+        pytest.param(_SILENT, True, id="setup hangs"),
+        pytest.param(NO_REASON, True, id="nobody knows"),
     ],
 )
 def test_what_ec2_does_not_own_up_to_may_be_the_image_s_fault(
-    reason: str, *, expected: bool
+    reason: Reason, *, expected: bool
 ) -> None:
     assert is_fault_of_image(a_worker(reason=reason)) is expected
 
@@ -139,17 +157,23 @@ def test_what_ec2_does_not_own_up_to_may_be_the_image_s_fault(
 @pytest.mark.parametrize(
     ("reason", "has_said", "told"),
     [
-        pytest.param("nvidia-smi failed (9)", True, True, id="the worker has found it"),
-        pytest.param("Client.InternalError", False, True, id="EC2 blames what was asked for"),
-        pytest.param("Client.InstanceInitiatedShutdown", False, False, id="it ended itself"),
-        pytest.param("Client.UserInitiatedShutdown", False, False, id="a person ended it"),
-        pytest.param("Server.InternalError", False, False, id="EC2 failed"),
-        pytest.param("never checked in within 10 min", False, False, id="it kept silent"),
+        pytest.param(unfit("nvidia-smi failed (9)"), True, True, id="the worker has found it"),
+        pytest.param(
+            ec2_said("Client.InternalError"), False, True, id="EC2 blames what was asked for"
+        ),
+        pytest.param(
+            ec2_said("Client.InstanceInitiatedShutdown"), False, False, id="it ended itself"
+        ),
+        pytest.param(
+            ec2_said("Client.UserInitiatedShutdown"), False, False, id="a person ended it"
+        ),
+        pytest.param(ec2_said("Server.InternalError"), False, False, id="EC2 failed"),
+        pytest.param(_SILENT, False, False, id="it kept silent"),
     ],
 )
 def test_an_instance_s_fault_is_known_if_it_or_ec2_named_one(
-    reason: str, *, has_said: bool, told: bool
+    reason: Reason, *, has_said: bool, told: bool
 ) -> None:
     worker = a_worker(reason=reason, unfit_at=NOW if has_said else None)
 
-    assert known_fault(worker) == (reason if told else "")
+    assert known_fault(worker) == (reason if told else NO_REASON)

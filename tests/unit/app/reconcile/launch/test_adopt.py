@@ -17,6 +17,7 @@ from spindown.contract.row import (
 )
 from spindown.domain.fleet import LaunchState
 from spindown.domain.policy import Policy
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied, Throttled, Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
@@ -89,7 +90,10 @@ def test_an_old_intent_that_ec2_does_not_know_never_happened() -> None:
     world.tick(minutes(30))
 
     (launch,) = world.view().launches.values()
-    assert (launch.state, launch.reason) == (LaunchState.REFUSED, "it never reached EC2")
+    assert (launch.state, launch.reason.code) == (
+        LaunchState.REFUSED,
+        ReasonCode.NEVER_REACHED_EC2,
+    )
     assert world.compute.bills() == []
     assert _committed(world) == pytest.approx(0.0)
 
@@ -251,7 +255,7 @@ def test_a_launch_in_a_removed_region_is_dropped_and_refunded() -> None:
 
     (launch,) = world.view().launches.values()
     assert launch.state is LaunchState.REFUSED
-    assert launch.reason == f"nothing is deployed in {AWAY} any more"
+    assert launch.reason == Reason(ReasonCode.REGION_REMOVED, {"region": AWAY})
     assert _committed(world) == pytest.approx(0.0)
     assert decisions[-1].outcome is Outcome.IDLE
     assert decisions[-1].notes == ()

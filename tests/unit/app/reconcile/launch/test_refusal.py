@@ -109,7 +109,7 @@ def test_an_unknown_refusal_counts_as_a_dry_pool() -> None:
     decision = world.tick()
 
     assert [a.outcome for a in decision.attempts] == ["unknown", "launched"]
-    assert world.view().unavailable[pool].reason == "SomethingNew"
+    assert world.view().unavailable[pool].reason.about["refusal"] == "SomethingNew"
 
 
 def test_a_subnet_without_addresses_is_avoided_for_every_type() -> None:
@@ -150,7 +150,9 @@ def test_an_answer_with_nothing_in_it_is_a_failure_of_its_pools() -> None:
     decision = world.tick()
 
     assert [a.outcome for a in decision.attempts] == ["capacity", "launched"]
-    assert world.view().unavailable[a_pool_of("g4dn.xlarge")].reason == "NoInstances"
+    assert (
+        world.view().unavailable[a_pool_of("g4dn.xlarge")].reason.about["refusal"] == "NoInstances"
+    )
 
 
 def test_errors_beside_instances_are_heeded() -> None:

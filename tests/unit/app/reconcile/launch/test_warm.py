@@ -5,6 +5,7 @@ from datetime import timedelta
 from spindown.app.policy import edit_policy
 from spindown.contract.decision import EndingRecord, Outcome
 from spindown.domain.policy import WarmSpan, Weekday
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
 from tests.builders import minutes
 from tests.control import WORKLOAD, pools, with_policy
@@ -73,7 +74,9 @@ def test_a_warm_worker_ends_when_it_is_kept_no_longer() -> None:
         condemned += world.tick().condemned
 
     # Five minutes until the stay is over, three idle, two and one of grace.
-    assert [e.reason for e in condemned] == ["idle for 7 min, beyond its timeout and grace"]
+    assert [e.reason for e in condemned] == [
+        Reason(ReasonCode.IDLE_TOO_LONG, {"idle_seconds": 420.0})
+    ]
 
 
 def test_a_warm_worker_stays_while_ec2_is_silent_for_hours() -> None:

@@ -9,8 +9,9 @@ from spindown.contract.decision import Decision, Outcome
 from spindown.contract.settings import RunSettings
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
-from tests.builders import minutes
+from tests.builders import account_refused, ec2_said, minutes
 from tests.control import IMAGE, ControlWorld, with_policy
 from tests.failure import failing
 
@@ -81,12 +82,12 @@ def test_a_pool_whose_instance_kept_silent_is_left_alone_for_it() -> None:
     world.run(12)
 
     memory = world.view().unavailable[worker.pool]
-    assert memory.reason == "its instance never checked in"
+    assert memory.reason.code is ReasonCode.POOL_NEVER_CHECKED_IN
 
 
 def test_one_launch_tries_the_image_of_an_open_breaker() -> None:
     world = with_policy(max_workers=20)
-    world.put(rows.BREAKER, strikes=3, image=IMAGE, reason="3 in a row", open_until=world.now)
+    world.put(rows.BREAKER, strikes=3, image=IMAGE, reason=account_refused(), open_until=world.now)
     world.send(2000)
     tries = [world.tick(), world.tick(minutes(1))]
     (booting,) = world.workers(WorkerState.BOOTING)
@@ -103,7 +104,7 @@ def test_an_open_breaker_lets_one_launch_through_after_an_hour() -> None:
         rows.BREAKER,
         strikes=3,
         image=IMAGE,
-        reason="bad image",
+        reason=account_refused(),
         open_until=world.now + minutes(60),
     )
     world.send()
@@ -176,7 +177,11 @@ def _fails_all(world: ControlWorld, decision: Decision) -> int:
         lease = world.claim(instance_id)
         world.queue.extend(lease.receipt_handle, minutes(0))
         world.remove(rows.lease_sort(instance_id, 0))
-        marks = {"unfit_at": world.now, "draining_at": world.now, "reason": "all jobs failed"}
+        marks = {
+            "unfit_at": world.now,
+            "draining_at": world.now,
+            "reason": Reason(ReasonCode.JOBS_FAILED),
+        }
         world.change(instance_id, state=WorkerState.IDLE, busy_slots=0, **marks)
         world.compute.power_off(instance_id)
     return len(found)
@@ -271,7 +276,7 @@ def test_what_ended_an_instance_early_says_whose_fault_it_was(
         instance_id,
         state=WorkerState.ENDED,
         ended_at=world.now,
-        reason=reason,
+        reason=ec2_said(reason),
         end_price_per_hour=0.2,
     )
 

@@ -9,6 +9,7 @@ import pytest
 from spindown.contract.decision import Outcome
 from spindown.contract.row import worker_sort
 from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError, Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
@@ -24,8 +25,8 @@ def test_ends_an_instance_without_check_in_and_tries_the_next() -> None:
     decisions = world.run(11)
 
     condemned = [e for d in decisions for e in d.condemned]
-    assert [(e.instance_id, e.reason) for e in condemned] == [
-        (instance_id, "never checked in within 10 min")
+    assert [(e.instance_id, e.reason.code) for e in condemned] == [
+        (instance_id, ReasonCode.NEVER_CHECKED_IN)
     ]
     assert world.compute.instance(region="us-west-2", instance_id=instance_id).state == "terminated"
     assert world.view().unavailable[a_pool_of("g4dn.xlarge")].strikes == 1
@@ -142,7 +143,7 @@ def test_ends_one_silent_worker_and_requeues_its_job() -> None:
 
     ended = [w for w in world.workers() if w.instance_id == first.instance_id]
     assert [w.state for w in ended] == [WorkerState.ENDED]
-    assert "no heartbeat" in ended[0].reason
+    assert ended[0].reason.code is ReasonCode.SILENT
     assert world.view().leases == ()
     assert {w.state for w in world.workers()} == {WorkerState.IDLE, WorkerState.ENDED} | {
         w.state for w in world.workers(WorkerState.BOOTING)

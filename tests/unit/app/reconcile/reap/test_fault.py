@@ -3,7 +3,8 @@
 import pytest
 
 from spindown.domain.fleet import WorkerState
-from tests.builders import minutes
+from spindown.domain.reason import ReasonCode
+from tests.builders import ec2_said, minutes, unfit
 from tests.control import with_policy
 
 
@@ -11,24 +12,24 @@ from tests.control import with_policy
     ("marks", "told"),
     [
         pytest.param(
-            {"unfit_at": True, "reason": "the secret hub/token cannot be read: not found."},
-            "the secret hub/token cannot be read: not found; mend that",
+            {"unfit_at": True, "reason": unfit("the secret hub/token cannot be read")},
+            {"fault_code": "unfit", "fault": "the secret hub/token cannot be read"},
             id="the worker has said why",
         ),
         pytest.param(
-            {"reason": "Client.VolumeLimitExceeded"},
-            "Client.VolumeLimitExceeded; mend that",
+            {"reason": ec2_said("Client.VolumeLimitExceeded")},
+            {"fault_code": "ec2-said", "state_reason": "Client.VolumeLimitExceeded"},
             id="EC2 has",
         ),
         pytest.param(
-            {"reason": "Client.InstanceInitiatedShutdown"},
-            "look at its console output and at the image",
+            {"reason": ec2_said("Client.InstanceInitiatedShutdown")},
+            {"fault_code": ""},
             id="EC2 says only that it ended itself",
         ),
     ],
 )
 def test_what_stops_launches_is_told_with_a_known_reason(
-    marks: dict[str, object], told: str
+    marks: dict[str, object], told: dict[str, str]
 ) -> None:
     world = with_policy(max_workers=1)
     world.send()
@@ -40,5 +41,6 @@ def test_what_stops_launches_is_told_with_a_known_reason(
 
     breaker = world.view().breaker
     assert breaker.open_until is not None
-    assert breaker.reason.startswith("3 instances in a row never checked in, the last one i-")
-    assert f": {told}" in breaker.reason
+    assert breaker.reason.code is ReasonCode.STRIKES_SILENT
+    assert breaker.reason.about["count"] == 3
+    assert told.items() <= breaker.reason.about.items()

@@ -16,6 +16,7 @@ from spindown.contract.row import (
     workload_partition,
 )
 from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
 from spindown.memory import PortCall
 from tests.builders import minutes
@@ -33,7 +34,9 @@ def test_an_instance_without_a_row_is_terminated_after_a_grace() -> None:
     decisions = world.run(20)
 
     ended = [e for d in decisions for e in d.condemned]
-    assert (worker.instance_id, "no row knows it") in {(e.instance_id, e.reason) for e in ended}
+    assert (worker.instance_id, ReasonCode.NO_ROW) in {
+        (e.instance_id, e.reason.code) for e in ended
+    }
     assert {b.instance_id for b in world.compute.bills()} >= {worker.instance_id}
     view = world.compute.instance(region="us-west-2", instance_id=worker.instance_id)
     assert view.state == "terminated"
@@ -47,7 +50,7 @@ def test_a_row_without_an_instance_ends_and_frees_its_job() -> None:
 
     decisions = [world.tick(minutes(4)), world.tick(minutes(1)), world.tick(minutes(1))]
 
-    assert [e.reason for d in decisions for e in d.ended] == ["EC2 does not know it any more"]
+    assert [e.reason.code for d in decisions for e in d.ended] == [ReasonCode.UNKNOWN_TO_EC2]
     assert world.view().leases == ()
     assert sum(world.metrics.values("LeasesFreed")) == 1
     # The freed job is work for a new worker at once.
@@ -145,13 +148,13 @@ def test_a_drained_worker_is_left_to_power_off_by_itself() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.empty_the_queue()
-    world.change(worker.instance_id, state=WorkerState.DRAINED, reason="no work for 3 minutes")
+    world.change(worker.instance_id, state=WorkerState.DRAINED, reason=Reason(ReasonCode.IDLE))
     world.compute.power_off(worker.instance_id)
 
     decisions = world.run(2)
 
     assert world.calls["compute.terminate"] == 0
-    assert [e.reason for d in decisions for e in d.ended] == ["no work for 3 minutes"]
+    assert [e.reason.code for d in decisions for e in d.ended] == [ReasonCode.IDLE]
     assert world.view().rates[rows.pool_sort(worker.pool)].count == 0
 
 

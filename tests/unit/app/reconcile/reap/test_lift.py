@@ -11,14 +11,15 @@ from spindown.contract import row as rows
 from spindown.contract.decision import Outcome
 from spindown.contract.row import BreakerRow
 from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.memory import PortCall
-from tests.builders import minutes
+from tests.builders import account_refused, ec2_said, minutes
 from tests.control import AWAY, IMAGE, REGION, ControlWorld, with_policy
 
 
 def test_a_check_in_makes_the_strikes_start_anew() -> None:
     world = ControlWorld()
-    world.put(rows.BREAKER, strikes=2, image=IMAGE, reason="", open_until=None)
+    world.put(rows.BREAKER, strikes=2, image=IMAGE, reason=NO_REASON, open_until=None)
 
     world.launched()
     world.tick(minutes(1))
@@ -32,7 +33,14 @@ def test_a_claimed_job_does_not_lift_a_stop_by_missed_check_ins() -> None:
     worker = world.launched()
     world.tick(minutes(1))
     until = world.now + minutes(60)
-    world.put(rows.BREAKER, strikes=3, unclaimed=1, image=IMAGE, reason="bad", open_until=until)
+    world.put(
+        rows.BREAKER,
+        strikes=3,
+        unclaimed=1,
+        image=IMAGE,
+        reason=account_refused(),
+        open_until=until,
+    )
     world.claim(worker.instance_id)
 
     world.tick(minutes(1))
@@ -52,7 +60,8 @@ def test_a_done_item_lifts_a_stop_by_failing_jobs_alone(unclaimed: int, closes: 
     world = ControlWorld()
     until = world.now + minutes(60)
     counts = {"strikes": 2, "unclaimed": unclaimed, "failed": 3}
-    reason = "3 instances in a row ended since all their last jobs had failed"
+    about: dict[str, str | int | float] = {"count": 3, "instance_id": "i-3", "fault_code": ""}
+    reason = Reason(ReasonCode.STRIKES_FAILED, about)
     world.put(rows.BREAKER, **counts, image=IMAGE, reason=reason, open_until=until)
     world.do_items(1)
 
@@ -60,7 +69,9 @@ def test_a_done_item_lifts_a_stop_by_failing_jobs_alone(unclaimed: int, closes: 
 
     breaker = world.view().breaker
     assert breaker.failed == 0
-    assert (breaker.open_until, breaker.reason) == ((None, "") if closes else (until, reason))
+    assert (breaker.open_until, breaker.reason) == (
+        (None, NO_REASON) if closes else (until, reason)
+    )
 
 
 def test_a_spend_day_moved_to_history_is_no_done_item() -> None:
@@ -69,7 +80,12 @@ def test_a_spend_day_moved_to_history_is_no_done_item() -> None:
         world.put(rows.spend_sort(world.now - minutes(ago * 24 * 60)), items=100)
     until = world.now + minutes(60)
     world.put(
-        rows.BREAKER, failed=3, image=IMAGE, reason="bad", open_until=until, items_done=40 * 100
+        rows.BREAKER,
+        failed=3,
+        image=IMAGE,
+        reason=account_refused(),
+        open_until=until,
+        items_done=40 * 100,
     )
     # The day of today is the 41st.
     world.put(rows.spend_sort(world.now), launches=1)
@@ -87,7 +103,14 @@ def test_a_tick_without_done_items_does_not_rewrite_a_stop() -> None:
     world = ControlWorld()
     world.do_items(5)
     until = world.now + minutes(60)
-    world.put(rows.BREAKER, failed=3, image=IMAGE, reason="bad", open_until=until, items_done=5)
+    world.put(
+        rows.BREAKER,
+        failed=3,
+        image=IMAGE,
+        reason=account_refused(),
+        open_until=until,
+        items_done=5,
+    )
     written: set[str] = set()
 
     def note(call: PortCall, proceed: Callable[[], Any]) -> Any:
@@ -105,7 +128,7 @@ def test_a_tick_without_done_items_does_not_rewrite_a_stop() -> None:
 def test_an_account_error_forgets_no_useless_instance() -> None:
     world = with_policy(max_workers=9)
     counts = {"strikes": 1, "unclaimed": 2, "failed": 3, "items_done": 0}
-    world.put(rows.BREAKER, **counts, image=IMAGE, reason="bad", open_until=world.now)
+    world.put(rows.BREAKER, **counts, image=IMAGE, reason=account_refused(), open_until=world.now)
     world.send(900)
     world.compute.refuse_next(RefusalKind.ACCOUNT, "UnauthorizedOperation")
 
@@ -113,7 +136,7 @@ def test_an_account_error_forgets_no_useless_instance() -> None:
     breaker = world.view().breaker
 
     assert breaker.open_until is not None
-    assert breaker.reason.startswith("UnauthorizedOperation")
+    assert breaker.reason.about["refusal"] == "UnauthorizedOperation"
     assert (breaker.strikes, breaker.unclaimed, breaker.failed) == (1, 2, 3)
     # Once the account is mended, one instance tries the image anew, as before.
     tried = world.tick(minutes(16))
@@ -122,7 +145,7 @@ def test_an_account_error_forgets_no_useless_instance() -> None:
 
 def test_a_done_item_does_not_lift_a_stop_by_an_account_error() -> None:
     world = ControlWorld()
-    world.put(rows.BREAKER, failed=3, image=IMAGE, reason="bad", open_until=world.now)
+    world.put(rows.BREAKER, failed=3, image=IMAGE, reason=account_refused(), open_until=world.now)
     world.send()
     world.compute.refuse_next(RefusalKind.ACCOUNT, "UnauthorizedOperation")
     world.tick()
@@ -139,34 +162,37 @@ def test_a_strike_does_not_lift_a_stop_by_an_account_error() -> None:
     world.send()
     (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
     until = world.now + minutes(15)
-    world.put(rows.BREAKER, image=IMAGE, reason="no grant", open_until=until)
+    world.put(rows.BREAKER, image=IMAGE, reason=account_refused(), open_until=until)
     world.change(
-        instance_id, state=WorkerState.ENDED, ended_at=world.now, reason="Client.InternalError"
+        instance_id,
+        state=WorkerState.ENDED,
+        ended_at=world.now,
+        reason=ec2_said("Client.InternalError"),
     )
 
     world.tick(minutes(1))
 
     breaker = world.view().breaker
-    assert (breaker.strikes, breaker.reason, breaker.open_until) == (1, "no grant", until)
+    assert (breaker.strikes, breaker.reason, breaker.open_until) == (1, account_refused(), until)
 
 
 def test_a_check_in_does_not_lift_a_stop_by_an_account_error() -> None:
     world = with_policy(max_workers=2)
     world.launched()
     until = world.now + minutes(15)
-    world.put(rows.BREAKER, strikes=2, image=IMAGE, reason="no grant", open_until=until)
+    world.put(rows.BREAKER, strikes=2, image=IMAGE, reason=account_refused(), open_until=until)
 
     world.tick(minutes(1))
 
     breaker = world.view().breaker
-    assert (breaker.strikes, breaker.reason, breaker.open_until) == (0, "no grant", until)
+    assert (breaker.strikes, breaker.reason, breaker.open_until) == (0, account_refused(), until)
 
 
 def test_another_image_s_breaker_is_forgotten() -> None:
     world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
     until = world.now + minutes(60)
     for sort in (rows.BREAKER, rows.breaker_sort(AWAY)):
-        world.put(sort, strikes=3, image="of yesterday", reason="bad", open_until=until)
+        world.put(sort, strikes=3, image="of yesterday", reason=account_refused(), open_until=until)
     deployed = world.workload_settings()
     home = {REGION: deployed.outposts[REGION]}
     world.settings.deploy(replace(deployed, outposts=home, unread={AWAY: "no answer"}))
