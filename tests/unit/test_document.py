@@ -1,7 +1,6 @@
-"""What the documents point at is there: links, decisions, places, metrics."""
+"""What the documents point at is there: links, decisions, commands, metrics."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,6 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *NOTES.g
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
-
-
-def places_in(text: str) -> Iterator[str]:
-    """Yield the modules and folders that the glossary names; most lie below spindown/."""
-    for line in text.splitlines():
-        if line.startswith("| "):
-            last = line.split("|")[-2]
-            yield from re.findall(r"`([a-z_]+(?:/[a-z_]+)+(?:\.py)?)`", last)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
@@ -99,15 +90,6 @@ def test_every_decision_is_listed_under_its_title() -> None:
         stated = re.match(r"Status: (accepted|partly replaced by|replaced by)", status)
         assert stated, f"{path.name}: the third line tells the status"
         assert f"| [{number}]({path.name}) | {title} | {stated[1]}" in listed
-
-
-def test_every_place_in_the_glossary_exists() -> None:
-    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-    places = list(places_in(text))
-
-    assert len(places) > 50
-    below = (ROOT, ROOT / "spindown")
-    assert [one for one in places if not any((base / one).exists() for base in below)] == []
 
 
 def test_every_metric_in_the_runbook_is_sent() -> None:
