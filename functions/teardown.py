@@ -1,23 +1,31 @@
 """End every instance before the deployment that it belongs to goes.
 
-Trigger: CloudFormation, when it makes, changes or deletes the stack.
+Trigger: CloudFormation, when it makes, changes or deletes the stack. It waits until it is answered.
 Input: what goes: the whole deployment, or the workloads and subnets that a deploy has left out.
 Effects: keeps reconcile out, terminates instances, waits until they are gone, answers.
 """
 
+import json
+import urllib.request
 from datetime import timedelta
+from http import HTTPStatus
 from threading import Event
 from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from functions.answer import answer_stack
 from functions.port import connect
 from spindown.app.teardown import TeardownPorts, tear_down
 from spindown.contract.event import StackEvent, parse_stack_event
-from spindown.error import SpindownError
+from spindown.error import SpindownError, Unreachable
 
 logger = Logger(service="teardown")
+
+#: How long CloudFormation may take to accept the answer.
+_TIMEOUT_SECONDS = 10.0
+#: CloudFormation takes 4 KiB in all (AWS CloudFormation User Guide, "Custom resource response
+#: objects").
+_REASON_CHARACTERS = 1000
 #: Kept of the function's own time, to answer in.
 _RESERVE = timedelta(seconds=30)
 
@@ -46,6 +54,30 @@ def handler(event: dict[str, Any], context: Any) -> None:
         return
     logger.info("torn_down", extra={"action": "torn_down", **said})
     answer_stack(asked)
+
+
+def answer_stack(event: StackEvent, *, failure: str = "") -> None:
+    """Put success, or the reason of a failure, where the event says (raises Unreachable).
+
+    The resource keeps one id for its life, so that no update replaces, which is to say deletes, it.
+    """
+    said = {
+        "Status": "FAILED" if failure else "SUCCESS",
+        "Reason": failure[:_REASON_CHARACTERS] or "done",
+        "PhysicalResourceId": f"{event.stands_for}-of-{event.leaving.deployment}",
+        "StackId": event.stack_id,
+        "RequestId": event.request_id,
+        "LogicalResourceId": event.logical_id,
+    }
+    request = urllib.request.Request(  # noqa: S310 - CloudFormation's own presigned address
+        event.answer_to, data=json.dumps(said).encode(), method="PUT", headers={"Content-Type": ""}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
+            if response.status != HTTPStatus.OK:
+                raise Unreachable(f"CloudFormation answered {response.status}")
+    except OSError as exc:
+        raise Unreachable(f"CloudFormation was not reached: {exc}") from exc
 
 
 def _ports(event: StackEvent) -> TeardownPorts:

@@ -1,23 +1,64 @@
 """The core stack: everything that runs. It holds only types that the local system creates too."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aws_cdk import IStackSynthesizer
+from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from infra.control.bundle import FunctionBundle, Target
-from infra.control.control import Control
-from infra.ground import DeploymentStack, Ground
-from infra.image.kit import KitArchive
-from infra.ledger import Ledger
-from infra.network import Network
-from infra.settings import Settings
-from infra.store import Store
-from infra.topic import AlarmTopic
-from infra.workload.workload import Workload
+from infra.control.control import ControlPlane
+from infra.shared.archive import KitArchive
+from infra.shared.network import Network
+from infra.shared.resources import AlarmTopic, DeploymentBucket, LedgerTable, SharedResources
+from infra.shared.stack import DeploymentStack
+from infra.workload import Workload
 from spindown.config import Config
-from spindown.contract.settings import DeploymentSettings
+from spindown.contract.codec import encode
+from spindown.contract.settings import (
+    DeploymentSettings,
+    WorkloadSettings,
+    deployment_parameter,
+    workload_parameter,
+)
+
+#: Left out of what is written down, since reading fills it in.
+_EMPTY: tuple[object, ...] = (None, [], {})
+
+
+class SettingsParameters(Construct):
+    """One parameter for the deployment and one for each workload.
+
+    Live edits lie in parameters that no template knows, so that no deploy overwrites them.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        deployment: DeploymentSettings,
+        workloads: Mapping[str, WorkloadSettings],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._put("Deployment", deployment_parameter(deployment.name), deployment)
+        for name, workload in workloads.items():
+            self._put(f"Workload-{name}", workload_parameter(deployment.name, name), workload)
+
+    def _put(
+        self, construct_id: str, name: str, value: DeploymentSettings | WorkloadSettings
+    ) -> None:
+        ssm.CfnParameter(
+            self,
+            construct_id,
+            name=name,
+            type="String",
+            # Free up to 4 KiB, which long lists of GPUs or zones may pass.
+            tier="Intelligent-Tiering",
+            value=json.dumps({k: v for k, v in encode(value).items() if v not in _EMPTY}),
+        )
 
 
 class CoreStack(DeploymentStack):
@@ -44,10 +85,10 @@ class CoreStack(DeploymentStack):
         # The stack works with a bound copy, which cannot be reached from here; both keep one
         # list of assets, so that the code archives can be added through the original.
         synthesizer.bind(self)
-        ground = Ground(
+        shared = SharedResources(
             deployment=deployment,
-            ledger=Ledger(self, "Ledger", deployment=deployment.name),
-            store=Store(self, "Store"),
+            ledger=LedgerTable(self, "Ledger", deployment=deployment.name),
+            store=DeploymentBucket(self, "Store"),
             network=Network(self, "Network", deployment=deployment),
             topic=AlarmTopic(
                 self, "Alarms", deployment=deployment.name, email=deployment.alarm_email
@@ -56,39 +97,45 @@ class CoreStack(DeploymentStack):
             assets=synthesizer,
         )
         #: Where results and usage records lie.
-        self.bucket_name: str = ground.store.bucket.bucket_name
+        self.bucket_name: str = shared.store.bucket.bucket_name
         #: What carries alarms to people.
-        self.topic_arn: str = ground.topic.topic.topic_arn
+        self.topic_arn: str = shared.topic.topic.topic_arn
         self.workloads = workloads = [
-            Workload(self, f"Workload-{name}", name=name, config=one, root=root, ground=ground)
+            Workload(self, f"Workload-{name}", name=name, config=one, root=root, shared=shared)
             for name, one in config.workloads.items()
         ]
-        control = self._add_control(ground, workloads, FunctionBundle(target))
-        self._write_settings(config, ground, workloads, control)
+        control = self._add_control(shared, workloads, FunctionBundle(target))
+        self._write_settings(config, shared, workloads, control)
 
     def _add_control(
-        self, ground: Ground, workloads: Sequence[Workload], bundle: FunctionBundle
-    ) -> Control:
+        self, shared: SharedResources, workloads: Sequence[Workload], bundle: FunctionBundle
+    ) -> ControlPlane:
         try:
-            return Control(self, "Control", ground=ground, workloads=workloads, code=bundle.code)
+            return ControlPlane(
+                self, "Control", shared=shared, workloads=workloads, code=bundle.code
+            )
         except RuntimeError as exc:
             raise bundle.failure or exc from exc
 
     def _write_settings(
-        self, config: Config, ground: Ground, workloads: Sequence[Workload], control: Control
+        self,
+        config: Config,
+        shared: SharedResources,
+        workloads: Sequence[Workload],
+        control: ControlPlane,
     ) -> None:
         settings = DeploymentSettings(
             name=config.deployment.name,
             region=config.deployment.region,
-            table=ground.ledger.table.table_name,
-            bucket=ground.store.bucket.bucket_name,
+            table=shared.ledger.table.table_name,
+            bucket=shared.store.bucket.bucket_name,
             workloads=tuple(one.name for one in workloads),
             scaler=control.scaler.function.function_name,
-            topic=ground.topic.topic.topic_arn,
+            topic=shared.topic.topic.topic_arn,
             budget_per_month=config.deployment.budget_per_month,
         )
         of_workloads = {one.name: one.settings for one in workloads}
-        written = Settings(self, "Settings", deployment=settings, workloads=of_workloads)
+        written = SettingsParameters(self, "Settings", deployment=settings, workloads=of_workloads)
         # So no tick comes before them.
         control.teardown.outlive(written)
-        control.teardown.end_with_subnets(list(ground.network.subnets.values()), after=written)
+        control.teardown.end_with_subnets(list(shared.network.subnets.values()), after=written)

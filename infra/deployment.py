@@ -13,9 +13,9 @@ from aws_cdk import App, CliCredentialsStackSynthesizer, DefaultStackSynthesizer
 
 from infra.control.bundle import Target
 from infra.core import CoreStack
-from infra.grant.limit import check_roles
-from infra.image.stack import ImageStack, baked_workloads
-from infra.insight.stack import InsightStack
+from infra.iam.limit import check_roles
+from infra.image import ImageStack, baked_workloads
+from infra.observability.stack import InsightStack
 from infra.outpost import OutpostStack
 from spindown import config
 from spindown.config import Config

@@ -12,14 +12,12 @@ from constructs import Construct
 from infra.control.bundle import FunctionBundle, Target
 from infra.control.teardown import Teardown
 from infra.control.trigger import INSTANCE_EVENTS
-from infra.grant import control as grant
-from infra.grant import launch
-from infra.grant.limit import split_statements
-from infra.grant.statement import allow, make_role
-from infra.ground import DeploymentStack, fixed_name
-from infra.network import Network
-from infra.workload.template import add_templates, refs_of
-from infra.workload.workload import Workload
+from infra.iam import control as grants
+from infra.iam.limit import split_statements
+from infra.iam.statement import allow, make_role
+from infra.shared.network import Network
+from infra.shared.stack import DeploymentStack, fixed_name
+from infra.workload import Workload, add_templates, refs_of
 from spindown.config import DeploymentConfig
 from spindown.contract import tag
 from spindown.contract.codec import encode
@@ -107,11 +105,11 @@ class OutpostStack(DeploymentStack):
 
     def _read_outposts(self) -> iam.PolicyStatement:
         names = [workload.name for workload in self._workloads]
-        return grant.read_outposts(deployment=self._deployment.name, workloads=names)
+        return grants.read_outposts(deployment=self._deployment.name, workloads=names)
 
     def _see_market(self) -> list[iam.PolicyStatement]:
         """Return the reading of the market here; list prices and quotas are granted at home."""
-        return [grant.see_types(), grant.see_prices()]
+        return [grants.see_types(), grants.see_prices()]
 
     def _reconcile(self, template_ids: Sequence[str]) -> list[iam.PolicyStatement]:
         """Return what a reconcile does here; handing over the workers' roles is granted at home."""
@@ -120,15 +118,15 @@ class OutpostStack(DeploymentStack):
         return [
             self._read_outposts(),
             *self._see_market(),
-            grant.see_instances(),
-            *launch.use_parts(
+            grants.see_instances(),
+            *grants.use_parts(
                 template_ids=template_ids,
                 subnet_ids=list(network.subnets.values()),
                 security_group_id=network.security_group_id,
             ),
-            *launch.make_tagged(deployment=deployment, template_ids=template_ids),
-            launch.resolve_images(images),
-            grant.end_workers(deployment=deployment),
+            *grants.make_tagged(deployment=deployment, template_ids=template_ids),
+            grants.resolve_images(images),
+            grants.end_workers(deployment=deployment),
         ]
 
     def _send_events_home(self) -> None:

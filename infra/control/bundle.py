@@ -2,16 +2,23 @@
 
 Made for Python and processor of Lambda; for the local system, whose emulator runs functions in
 its own interpreter, for that interpreter instead.
+
+botocore's service models are cut down to what the functions call. A client of EC2 reads the
+description of all its operations, hundreds of them, to use seven, and a function waits for it at
+every start. What is cut changes no answer: an operation that is not listed in `CALLED` is missing
+from its client.
 """
 
 import compileall
+import gzip
 import hashlib
+import json
 import py_compile
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -21,7 +28,6 @@ from aws_cdk import AssetHashType, BundlingOptions, ILocalBundling
 from aws_cdk import aws_lambda as lambda_
 from uv import find_uv_bin
 
-from infra.control import model
 from spindown.error import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,9 +50,6 @@ _PACKAGES = (
     "spindown/contract",
     "spindown/domain",
 )
-
-#: How the package is made decides its content too.
-_OWN_MAKING = (Path(__file__).resolve(), Path(model.__file__).resolve())
 
 #: What uv installs besides the packages themselves and no function reads.
 _LEFT_OUT = ("bin", ".lock", "boto3/data")
@@ -85,7 +88,8 @@ class Target(StrEnum):
 def digest(target: Target) -> str:
     """Return the SHA-256 of everything that the package is made from."""
     found = hashlib.sha256(target.fingerprint.encode())
-    for path in (LOCK, *_OWN_MAKING, *sources()):
+    # How the package is made decides its content too.
+    for path in (LOCK, Path(__file__).resolve(), *sources()):
         found.update(f"\0{path.relative_to(ROOT)}\0".encode())
         found.update(path.read_bytes())
     return found.hexdigest()
@@ -122,7 +126,7 @@ def make_bundle(directory: Path, target: Target) -> None:
     for name in _LEFT_OUT:
         path = directory / name
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-    model.trim_models(directory / "botocore" / "data")
+    trim_models(directory / "botocore" / "data")
     for path in sources():
         copy = directory / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -173,3 +177,87 @@ class FunctionBundle:
             self.failure = exc
             raise
         return True
+
+
+Json = dict[str, Any]
+
+#: Service -> the operations that functions call; none listed: all of them.
+CALLED: Mapping[str, Sequence[str]] = {
+    "dynamodb": (),
+    "ec2": (
+        "CreateFleet",
+        "DescribeInstanceTypeOfferings",
+        "DescribeInstanceTypes",
+        "DescribeInstances",
+        "DescribeSpotInstanceRequests",
+        "DescribeSpotPriceHistory",
+        "TerminateInstances",
+    ),
+    "pricing": ("GetProducts",),
+    "s3": (),
+    "service-quotas": ("ListServiceQuotas",),
+    "sns": ("Publish",),
+    "sqs": (),
+    "ssm": ("GetParameters",),
+}
+
+
+def trim_models(data: Path) -> None:
+    """Cut botocore's ``data`` directory down to the services and operations that are called."""
+    for directory in sorted(path for path in data.iterdir() if path.is_dir()):
+        if directory.name not in CALLED:
+            shutil.rmtree(directory)
+            continue
+        *old, newest = sorted(directory.iterdir())
+        for version in old:
+            shutil.rmtree(version)
+        _rewrite(newest / "service-2.json.gz", CALLED[directory.name])
+
+
+def _rewrite(path: Path, operations: Sequence[str]) -> None:
+    model = trim(json.loads(gzip.decompress(path.read_bytes())), operations)
+    # uv may have linked the file from its cache, which is shared with everything it installs.
+    path.unlink()
+    # No time in the file: the same model gives the same bytes.
+    path.write_bytes(gzip.compress(json.dumps(model, separators=(",", ":")).encode(), mtime=0))
+
+
+def trim(model: Mapping[str, Any], operations: Sequence[str]) -> Json:
+    """Return ``model`` with these operations, the shapes they need, and no documentation."""
+    kept = {
+        name: _undocumented(operation)
+        for name, operation in model["operations"].items()
+        if not operations or name in operations
+    }
+    shapes: Json = {}
+    needed = list(_shapes_of(kept))
+    while needed:
+        name = needed.pop()
+        if name not in shapes:
+            shapes[name] = _undocumented(model["shapes"][name])
+            needed.extend(_shapes_of(shapes[name]))
+    rest = {key: value for key, value in model.items() if key != "documentation"}
+    return {**rest, "operations": kept, "shapes": dict(sorted(shapes.items()))}
+
+
+def _shapes_of(value: Any) -> Iterator[str]:
+    """Yield the names of the shapes that a part of a model refers to."""
+    if isinstance(value, Mapping):
+        if isinstance(value.get("shape"), str):
+            yield value["shape"]
+        for part in value.values():
+            yield from _shapes_of(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _shapes_of(part)
+
+
+def _undocumented(value: Any) -> Any:
+    """Return a part of a model without texts for people; a member may bear that name too."""
+    if isinstance(value, Mapping):
+        return {
+            key: _undocumented(part)
+            for key, part in value.items()
+            if key != "documentation" or not isinstance(part, str)
+        }
+    return [_undocumented(part) for part in value] if isinstance(value, list) else value

@@ -10,12 +10,12 @@ from constructs import Construct
 
 from infra.control.function import ControlFunction
 from infra.control.teardown import Teardown
-from infra.control.trigger import Trigger
-from infra.grant import control as grant
-from infra.grant import launch
-from infra.grant.statement import see_missing_objects
-from infra.ground import Ground, fixed_name
-from infra.workload.workload import Workload
+from infra.control.trigger import Triggers
+from infra.iam import control as grants
+from infra.iam.statement import see_missing_objects
+from infra.shared.resources import SharedResources
+from infra.shared.stack import fixed_name
+from infra.workload import Workload
 from spindown.contract.row import SCALER_TIMEOUT
 from spindown.domain.interruption import NOTICE
 
@@ -23,7 +23,7 @@ from spindown.domain.interruption import NOTICE
 _RECONCILE_TIMEOUT = Duration.seconds(SCALER_TIMEOUT.total_seconds())
 
 
-class Control(Construct):
+class ControlPlane(Construct):
     """Scaler, interruption, offers and teardown, with all that invokes them."""
 
     def __init__(
@@ -31,12 +31,12 @@ class Control(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        ground: Ground,
+        shared: SharedResources,
         workloads: Sequence[Workload],
         code: lambda_.Code,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._ground = ground
+        self._shared = shared
         self._workloads = workloads
         self._code = code
         #: Events that a function has failed on for good, for a person to look at.
@@ -51,10 +51,10 @@ class Control(Construct):
         self.scaler = self._make_scaler()
         self.interruption = self._make_interruption()
         self.offers = self._make_offers()
-        trigger = Trigger(
+        trigger = Triggers(
             self,
             "Trigger",
-            deployment=ground.deployment.name,
+            deployment=shared.deployment.name,
             workloads=workloads,
             scaler=self.scaler,
             interruption=self.interruption,
@@ -68,7 +68,7 @@ class Control(Construct):
         return ControlFunction(
             self,
             "Scaler",
-            deployment=self._ground.deployment.name,
+            deployment=self._shared.deployment.name,
             name="scaler",
             role_name=self._role_name("scaler"),
             description="Reconciles a workload: sizes its fleet, launches and ends workers",
@@ -85,7 +85,7 @@ class Control(Construct):
         return ControlFunction(
             self,
             "Interruption",
-            deployment=self._ground.deployment.name,
+            deployment=self._shared.deployment.name,
             name="interruption",
             role_name=self._role_name("interruption"),
             description="Answers EC2's notices: bounds leases, requeues, reconciles at once",
@@ -103,7 +103,7 @@ class Control(Construct):
         return ControlFunction(
             self,
             "Offers",
-            deployment=self._ground.deployment.name,
+            deployment=self._shared.deployment.name,
             name="offers",
             role_name=self._role_name("offers"),
             description="Refreshes the catalogue, renews old messages, explains dear items",
@@ -123,22 +123,22 @@ class Control(Construct):
         )
 
     def _make_teardown(self) -> Teardown:
-        ground = self._ground
+        shared = self._shared
         teardown = Teardown(
             self,
             "Teardown",
-            deployment=ground.deployment.name,
+            deployment=shared.deployment.name,
             workloads=[one.name for one in self._workloads],
             code=self._code,
-            table=ground.ledger.table,
+            table=shared.ledger.table,
             failed_events=self.failed_events,
         )
-        teardown.outlive(ground.network, ground.ledger, ground.store, *self._workloads)
+        teardown.outlive(shared.network, shared.ledger, shared.store, *self._workloads)
         return teardown
 
     def _role_name(self, function: str) -> str | None:
         """Return the fixed name of a role to which outposts attach grants, if there are any."""
-        deployment = self._ground.deployment
+        deployment = self._shared.deployment
         return fixed_name(deployment, function) if deployment.outpost else None
 
     def _reconcile(self) -> list[iam.PolicyStatement]:
@@ -146,55 +146,55 @@ class Control(Construct):
         queue_arns = [one.jobs.queue.queue_arn for one in self._workloads]
         return [
             *self._refresh_offers(),
-            grant.keep_ledger(table_arn=self._ground.ledger.table.table_arn),
-            grant.keep_decisions(bucket_arn=self._ground.store.bucket.bucket_arn),
-            grant.see_queues(queue_arns),
-            grant.requeue_jobs(queue_arns),
-            grant.see_instances(),
-            grant.see_prices(),
+            grants.keep_ledger(table_arn=self._shared.ledger.table.table_arn),
+            grants.keep_decisions(bucket_arn=self._shared.store.bucket.bucket_arn),
+            grants.see_queues(queue_arns),
+            grants.requeue_jobs(queue_arns),
+            grants.see_instances(),
+            grants.see_prices(),
             *self._launch(),
-            grant.end_workers(deployment=self._ground.deployment.name),
-            grant.tell_people(topic_arn=self._ground.topic.topic.topic_arn),
+            grants.end_workers(deployment=self._shared.deployment.name),
+            grants.tell_people(topic_arn=self._shared.topic.topic.topic_arn),
         ]
 
     def _refresh_offers(self) -> list[iam.PolicyStatement]:
-        bucket_arn = self._ground.store.bucket.bucket_arn
+        bucket_arn = self._shared.store.bucket.bucket_arn
         return [
-            grant.read_settings(deployment=self._ground.deployment.name),
+            grants.read_settings(deployment=self._shared.deployment.name),
             see_missing_objects(bucket_arn=bucket_arn),
-            grant.keep_offers(bucket_arn=bucket_arn),
-            *grant.see_market(),
+            grants.keep_offers(bucket_arn=bucket_arn),
+            *grants.see_market(),
         ]
 
     def _judge_costs(self) -> list[iam.PolicyStatement]:
         return [
-            grant.keep_concerns(
-                table_arn=self._ground.ledger.table.table_arn,
+            grants.keep_concerns(
+                table_arn=self._shared.ledger.table.table_arn,
                 workloads=[one.name for one in self._workloads],
             ),
-            grant.see_prices(),
-            grant.tell_people(topic_arn=self._ground.topic.topic.topic_arn),
+            grants.see_prices(),
+            grants.tell_people(topic_arn=self._shared.topic.topic.topic_arn),
         ]
 
     def _renew_messages(self) -> list[iam.PolicyStatement]:
         queue_arns = [one.jobs.queue.queue_arn for one in self._workloads]
         return [
-            grant.see_backlogs(table_arn=self._ground.ledger.table.table_arn),
-            grant.renew_messages(queue_arns),
-            grant.keep_items(bucket_arn=self._ground.store.bucket.bucket_arn),
+            grants.see_backlogs(table_arn=self._shared.ledger.table.table_arn),
+            grants.renew_messages(queue_arns),
+            grants.keep_items(bucket_arn=self._shared.store.bucket.bucket_arn),
         ]
 
     def _launch(self) -> list[iam.PolicyStatement]:
-        network, deployment = self._ground.network, self._ground.deployment.name
+        network, deployment = self._shared.network, self._shared.deployment.name
         fleets = [one.fleet for one in self._workloads]
         templates = [ref.id for fleet in fleets for ref in fleet.template_refs.values()]
         return [
-            *launch.use_parts(
+            *grants.use_parts(
                 template_ids=templates,
                 subnet_ids=list(network.subnets.values()),
                 security_group_id=network.security_group_id,
             ),
-            *launch.make_tagged(deployment=deployment, template_ids=templates),
-            *launch.pass_roles(worker_role_arns=[fleet.role.role_arn for fleet in fleets]),
-            launch.resolve_images([name for fleet in fleets for name in fleet.image_parameters]),
+            *grants.make_tagged(deployment=deployment, template_ids=templates),
+            *grants.pass_roles(worker_role_arns=[fleet.role.role_arn for fleet in fleets]),
+            grants.resolve_images([name for fleet in fleets for name in fleet.image_parameters]),
         ]

@@ -10,8 +10,8 @@ from aws_cdk.aws_lambda_destinations import SqsDestination
 from constructs import Construct
 
 from infra.control import bundle
-from infra.grant.statement import make_role, write_log
-from infra.log import make_log
+from infra.iam.statement import make_role, write_log
+from infra.shared.resources import make_log
 from spindown.contract.settings import ENV_DEPLOYMENT
 
 

@@ -11,7 +11,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
 
 from infra.control.function import ControlFunction
-from infra.grant import control as grant
+from infra.iam import control as grants
 
 #: Lambda's longest.
 _TIMEOUT = Duration.minutes(15)
@@ -104,7 +104,7 @@ class Teardown(Construct):
 
 def _statements(deployment: str, table: dynamodb.ITable | None) -> list[iam.PolicyStatement]:
     return [
-        *([] if table is None else [grant.keep_reconcile_out(table_arn=table.table_arn)]),
-        grant.find_instances(),
-        grant.end_workers(deployment=deployment),
+        *([] if table is None else [grants.keep_reconcile_out(table_arn=table.table_arn)]),
+        grants.find_instances(),
+        grants.end_workers(deployment=deployment),
     ]

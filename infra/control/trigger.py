@@ -13,8 +13,8 @@ from aws_cdk.aws_events_targets import LambdaFunction
 from constructs import Construct
 
 from infra.control.function import ControlFunction
-from infra.grant.statement import allow, make_role, regional
-from infra.workload.workload import Workload
+from infra.iam.statement import allow, make_role, regional
+from infra.workload import Workload
 from spindown.contract.event import TICK
 from spindown.domain.interruption import NOTICE
 
@@ -53,7 +53,7 @@ class _Invoke:
         return cloudwatch.AlarmActionConfig(alarm_action_arn=self._function.function.function_arn)
 
 
-class Trigger(Construct):
+class Triggers(Construct):
     """A tick and two wake-up alarms for each workload, an hourly refresh, three event rules."""
 
     def __init__(

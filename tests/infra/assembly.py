@@ -16,7 +16,7 @@ from cdk_nag import AwsSolutionsChecks
 from infra.control.bundle import Target
 from infra.core import CoreStack
 from infra.deployment import describe
-from infra.image.stack import ImageStack
+from infra.image import ImageStack
 from spindown import config
 from spindown.contract.image import Kit
 

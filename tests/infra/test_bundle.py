@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.control.bundle import Target, compile_sources, digest, make_bundle, sources
-from infra.control.model import CALLED, trim
+from infra.control.bundle import CALLED, Target, compile_sources, digest, make_bundle, sources, trim
 from tests.infra.assembly import ROOT
 
 MIB = 1024 * 1024

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from infra.workload.code import find_code, pack, run_spec
+from infra.shared.archive import find_code, pack, run_spec
 from spindown import config
 from spindown.config import WorkloadConfig
 from spindown.contract.run import RUN_SPEC_NAME, RunSpec, decode_run_spec

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from functions.offers import RENEW_FOR
-from infra.cost.idle import REFRESH
+from infra.cost import REFRESH
 from spindown.config.deployment import OUTPOSTS_AT_MOST
 from spindown.contract.event import InterruptionWarning, parse_instance_event, parse_wake_up
 from spindown.contract.row import LOCK_LEASE, SCALER_TIMEOUT

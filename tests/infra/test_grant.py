@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.control.model import CALLED
+from infra.control.bundle import CALLED
 from spindown.app.port import LaunchRequest
 from spindown.aws.ec2 import fleet_arguments
 from spindown.contract import tag

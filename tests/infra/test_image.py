@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.grant.worker import pull_image
+from infra.iam.worker import pull_image
 from spindown.contract.run import ecr_registry
 
 ECR = "111122223333.dkr.ecr.eu-west-1.amazonaws.com"

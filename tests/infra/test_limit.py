@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.deployment import describe, load_config, synthesise_app
-from infra.grant.limit import POLICIES_MAX, POLICY_CHARACTERS_MAX, check_roles, measure
+from infra.iam.limit import POLICIES_MAX, POLICY_CHARACTERS_MAX, check_roles, measure
 from spindown.error import ConfigError
 from tests.infra.assembly import (
     PLAIN,

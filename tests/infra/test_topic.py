@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack
 
-from infra.topic import AlarmTopic
+from infra.shared.resources import AlarmTopic
 from tests.infra.assembly import Assembly, recommended_flags, words
 
 

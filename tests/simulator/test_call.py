@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.cost.idle import TICK
-from infra.cost.price import PRICES, Usage
+from infra.cost import TICK
+from infra.price import PRICES, Usage
 from spindown.memory import PortCall
 from spindown.simulator import Run, simulate
 from tests.bench.compare.claim.call import Count, call_table, call_targets, counted, idle_tick

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import spindown
-from infra.image.kit import build_wheel, pack_kit
+from infra.shared.archive import build_wheel, pack_kit
 from spindown.error import ConfigError
 from tests.infra.assembly import ROOT, Assembly
 

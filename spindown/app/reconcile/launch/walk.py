@@ -236,7 +236,7 @@ def _tags(tick: Tick, launch_id: str, region: str) -> Mapping[str, str]:
     """Return what the request itself says: whose it is, and what no template can know.
 
     The template has the former as well, and EC2 lets nobody make a fleet by that: it looks for
-    the tag in the request (``infra/grant/launch.py``).
+    the tag in the request (``infra/iam/control.py``).
     """
     lives_for = tick.policy.max_lifetime + tick.policy.lifetime_grace
     launched = {

@@ -9,8 +9,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from infra.cost.idle import HOURS_A_MONTH, TICK
-from infra.cost.price import PRICES, Usage
+from infra.cost import HOURS_A_MONTH, TICK
+from infra.price import PRICES, Usage
 from spindown.domain.policy import Policy
 from spindown.memory import PortCall
 from spindown.simulator import Run, SimResult, SimScenario
@@ -25,7 +25,7 @@ happens, alarms for instance, is in [costs](costs.md). The first seed.
 
 #: Of the scaler, GB.
 _MEMORY = 0.5
-#: A consistent query of the ledger, in units of 4 KB, as in ``infra.cost.idle``.
+#: A consistent query of the ledger, in units of 4 KB, as in ``infra.cost``.
 _QUERY_UNITS = 3
 #: A transaction counts each of its writes twice.
 _TRANSACTED = 2

@@ -1,0 +1,489 @@
+"""What a deployment costs a month while nothing happens, computed from its templates.
+
+``python -m infra.cost [spindown.toml]`` prints the page (docs/costs.md). A test counts the calls
+and metrics of a tick over the real reconcile. What only AWS can show, such as the time that a
+function takes, is an estimate that says so.
+"""
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.app import choose_node
+from infra.price import AS_OF, PRICES, Usage
+from spindown import config
+from spindown.error import BadInput, ContractError
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+#: Hours of a mean month.
+HOURS_A_MONTH = 730.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvocationUse:
+    """What one invocation of a function uses up."""
+
+    #: Billed duration.
+    seconds: float
+    #: Of one invocation.
+    used: Mapping[Usage, float]
+    #: Metrics that it sends each hour.
+    metrics: int
+    basis: str
+
+
+#: Lambda's START, END and REPORT, and the line that the function writes; metrics come besides.
+_LOG_BYTES = 1_000
+_GIB = 1e9
+
+#: The scaler with an empty queue and no worker.
+TICK = InvocationUse(
+    seconds=0.3,
+    used={
+        Usage.QUEUE_REQUEST: 1,
+        # One consistent query of a ledger of up to 12 KB, 4 KB a unit.
+        Usage.TABLE_READ: 3,
+        # The lock, and a transaction over three rows, which counts twice.
+        Usage.TABLE_WRITE: 7,
+        Usage.LOG_GIB: (_LOG_BYTES + 500) / _GIB,
+    },
+    # That it ran, and how long.
+    metrics=2,
+    basis="calls and metrics as counted over an idle tick; 0.3 s billed is an estimate",
+)
+
+#: The offers function.
+REFRESH = InvocationUse(
+    seconds=30.0,
+    used={
+        # Since when the queue has not been empty.
+        Usage.TABLE_READ: 1,
+        Usage.OBJECT_READ: 1,
+        Usage.OBJECT_WRITE: 1,
+        # Versions of about 1 MB that expire after 30 days.
+        Usage.OBJECT_GIB: 0.001 * 30 * 24 / HOURS_A_MONTH,
+        Usage.LOG_GIB: (_LOG_BYTES + 500) / _GIB,
+    },
+    # The number of types, and the age of three sources.
+    metrics=4,
+    basis="an estimate: 30 s billed and a catalogue of 1 MB",
+)
+
+#: What the offers function does besides for each workload: judge what its items have cost.
+JUDGEMENT = InvocationUse(
+    seconds=0.1,
+    used={
+        # One consistent query of a ledger of up to 12 KB, 4 KB a unit.
+        Usage.TABLE_READ: 3,
+        Usage.LOG_GIB: 300 / _GIB,
+    },
+    # What an hour of one warm machine would cost.
+    metrics=1,
+    basis="calls and metrics as counted over an idle hour; 0.1 s billed is an estimate",
+)
+
+#: The ledger without a worker.
+LEDGER_GIB = 0.001
+
+
+#: Resources of one template by logical id.
+Resources = Mapping[str, Mapping[str, Any]]
+
+#: Largest standard parameter, which is free (AWS Systems Manager quotas).
+_STANDARD_PARAMETER = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthlyUsage:
+    """So much of something a month, and for what."""
+
+    usage: Usage
+    quantity: float
+    purpose: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthlyCost:
+    """All lines of one price."""
+
+    usage: Usage
+    quantity: float
+    purposes: tuple[str, ...]
+
+    @property
+    def listed(self) -> float:
+        """Return USD a month by list price."""
+        return self.quantity * PRICES[self.usage].each
+
+    @property
+    def billed(self) -> float:
+        """Return USD a month after what every account has for nothing."""
+        price = PRICES[self.usage]
+        return max(0.0, self.quantity - price.free) * price.each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A month without work."""
+
+    costs: tuple[MonthlyCost, ...]
+    #: Name of an alarm -> metrics that it reads, by which it is billed.
+    alarms: Mapping[str, int]
+    #: Type of resource -> (how many, why it costs nothing).
+    free: Mapping[str, tuple[int, str]]
+
+    @property
+    def listed(self) -> float:
+        """Return USD a month by list price."""
+        return sum(cost.listed for cost in self.costs)
+
+    @property
+    def billed(self) -> float:
+        """Return USD a month in an account that uses its free allowances for nothing else."""
+        return sum(cost.billed for cost in self.costs)
+
+
+def estimate(templates: Mapping[str, Resources]) -> Estimate:
+    """Return what the stacks cost a month while nothing happens.
+
+    Raises:
+        ContractError: a type of resource of which nothing is known, or that is used in a way
+            that costs more than its kind.
+    """
+    lines: list[MonthlyUsage] = []
+    free: dict[str, tuple[int, str]] = {}
+    for resources in templates.values():
+        for name, resource in resources.items():
+            kind = resource["Type"]
+            found = list(_lines(name, kind, resource.get("Properties", {}), resources))
+            lines += found
+            if not found:
+                free[kind] = free.get(kind, (0, ""))[0] + 1, _FREE[kind]
+    return Estimate(costs=tuple(_add_up(lines)), alarms=dict(_alarms(templates)), free=free)
+
+
+def _alarms(templates: Mapping[str, Resources]) -> Iterator[tuple[str, int]]:
+    for resources in templates.values():
+        for name, resource in resources.items():
+            if resource["Type"] == "AWS::CloudWatch::Alarm":
+                properties = resource.get("Properties", {})
+                yield str(properties.get("AlarmName", name)), _metrics_of(properties)
+
+
+Properties = Mapping[str, Any]
+
+
+def _lines(
+    name: str, kind: str, properties: Properties, resources: Resources
+) -> Iterator[MonthlyUsage]:
+    if kind in _PAID:
+        yield from _PAID[kind](properties, resources)
+    elif kind not in _FREE:
+        raise ContractError(
+            f"type of {name}", kind, "say in infra/cost.py what it costs while idle"
+        )
+
+
+def _add_up(lines: list[MonthlyUsage]) -> Iterator[MonthlyCost]:
+    for usage in Usage:
+        mine = [line for line in lines if line.usage is usage]
+        if mine:
+            yield MonthlyCost(
+                usage=usage,
+                quantity=sum(line.quantity for line in mine),
+                purposes=tuple(sorted({line.purpose for line in mine})),
+            )
+
+
+def _alarm(properties: Properties, _: Resources) -> Iterator[MonthlyUsage]:
+    yield MonthlyUsage(usage=Usage.ALARM_METRIC, quantity=_metrics_of(properties), purpose="alarms")
+
+
+def _metrics_of(properties: Properties) -> int:
+    """Return how many metrics an alarm is billed for."""
+    queries = properties.get("Metrics", [])
+    read = sum("MetricStat" in query for query in queries) or 1
+    # A band of usual values is billed as two metrics besides the one that it is of.
+    bands = sum("ANOMALY_DETECTION_BAND" in query.get("Expression", "") for query in queries)
+    return read + 2 * bands
+
+
+def _dashboard(_: Properties, __: Resources) -> Iterator[MonthlyUsage]:
+    yield MonthlyUsage(usage=Usage.DASHBOARD, quantity=1, purpose="one a workload, one overview")
+
+
+def _schedule(properties: Properties, resources: Resources) -> Iterator[MonthlyUsage]:
+    times = HOURS_A_MONTH / _hours(properties["ScheduleExpression"])
+    target = properties["Target"]
+    function = resources[target["Arn"]["Fn::GetAtt"][0]]["Properties"]
+    ticks = "workload" in json.loads(target["Input"])
+    invocation, purpose = (TICK, "ticks") if ticks else (REFRESH, "refresh of offers")
+    gib_seconds = invocation.seconds * function["MemorySize"] / 1024
+    yield MonthlyUsage(usage=Usage.SCHEDULE, quantity=times, purpose=purpose)
+    yield MonthlyUsage(usage=Usage.LAMBDA_REQUEST, quantity=times, purpose=purpose)
+    yield MonthlyUsage(usage=Usage.LAMBDA_GIB_SECOND, quantity=times * gib_seconds, purpose=purpose)
+    yield from _invocation(invocation, times, purpose)
+    if not ticks:
+        yield from _judgement(times, function["MemorySize"], resources)
+
+
+def _judgement(times: float, memory_mib: float, resources: Resources) -> Iterator[MonthlyUsage]:
+    """Yield what the refresh of the offers does besides for each workload, which has a tick."""
+    schedules = (
+        json.loads(one["Properties"]["Target"]["Input"])
+        for one in resources.values()
+        if one["Type"] == "AWS::Scheduler::Schedule"
+    )
+    for _ in [target for target in schedules if "workload" in target]:
+        gib_seconds = times * JUDGEMENT.seconds * memory_mib / 1024
+        yield MonthlyUsage(
+            usage=Usage.LAMBDA_GIB_SECOND, quantity=gib_seconds, purpose="judging costs"
+        )
+        yield from _invocation(JUDGEMENT, times, "judging costs")
+
+
+def _invocation(invocation: InvocationUse, times: float, purpose: str) -> Iterator[MonthlyUsage]:
+    yield MonthlyUsage(usage=Usage.CUSTOM_METRIC, quantity=invocation.metrics, purpose=purpose)
+    for usage, quantity in invocation.used.items():
+        yield MonthlyUsage(usage=usage, quantity=times * quantity, purpose=purpose)
+
+
+_RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
+_UNIT_HOURS = {"minute": 1 / 60, "hour": 1.0, "day": 24.0}
+
+
+def _hours(expression: str) -> float:
+    match = _RATE.fullmatch(expression)
+    if match is None:
+        raise ContractError("ScheduleExpression", expression, "read it in infra/cost.py")
+    return int(match[1]) * _UNIT_HOURS[match[2]]
+
+
+def _table(properties: Properties, _: Resources) -> Iterator[MonthlyUsage]:
+    if properties.get("BillingMode") != "PAY_PER_REQUEST":
+        raise ContractError("BillingMode", properties.get("BillingMode"), "pay by request")
+    yield MonthlyUsage(usage=Usage.TABLE_GIB, quantity=LEDGER_GIB, purpose="ledger")
+    yield MonthlyUsage(usage=Usage.TABLE_BACKUP_GIB, quantity=LEDGER_GIB, purpose="ledger")
+
+
+def _parameter(properties: Properties, _: Resources) -> Iterator[MonthlyUsage]:
+    if len(json.dumps(properties["Value"])) > _STANDARD_PARAMETER:
+        yield MonthlyUsage(usage=Usage.PARAMETER, quantity=1, purpose="settings of over 4 KB")
+
+
+def _endpoint(properties: Properties, _: Resources) -> Iterator[MonthlyUsage]:
+    if properties.get("VpcEndpointType") != "Gateway":
+        raise ContractError(
+            "VpcEndpointType", properties.get("VpcEndpointType"), "Gateway, or it bills by the hour"
+        )
+    yield from ()
+
+
+_PAID: Mapping[str, Callable[[Properties, Resources], Iterator[MonthlyUsage]]] = {
+    "AWS::CloudWatch::Alarm": _alarm,
+    "AWS::CloudWatch::Dashboard": _dashboard,
+    "AWS::DynamoDB::GlobalTable": _table,
+    "AWS::EC2::VPCEndpoint": _endpoint,
+    "AWS::SSM::Parameter": _parameter,
+    "AWS::Scheduler::Schedule": _schedule,
+}
+
+_IDENTITY = "IAM is free"
+_NETWORK = "free without instances; there is no NAT gateway and no public address"
+_RULE = "part of what it belongs to"
+
+#: Type -> why it costs nothing while nothing happens.
+_FREE: Mapping[str, str] = {
+    "AWS::Athena::NamedQuery": "paid by data that a query reads",
+    "AWS::Athena::WorkGroup": "paid by data that a query reads",
+    "AWS::CDK::Metadata": "a note of CDK's",
+    "AWS::EC2::InternetGateway": _NETWORK,
+    "AWS::EC2::LaunchTemplate": _NETWORK,
+    "AWS::EC2::Route": _NETWORK,
+    "AWS::EC2::RouteTable": _NETWORK,
+    "AWS::EC2::SecurityGroup": _NETWORK,
+    "AWS::EC2::Subnet": _NETWORK,
+    "AWS::EC2::SubnetRouteTableAssociation": _NETWORK,
+    "AWS::EC2::VPC": _NETWORK,
+    "AWS::EC2::VPCGatewayAttachment": _NETWORK,
+    "AWS::EC2::VPCEndpoint": "gateway endpoints are free",
+    "AWS::Events::Rule": "events of AWS services are free",
+    "AWS::Glue::Database": "the first million objects of the catalogue are free",
+    "AWS::Glue::Table": "the first million objects of the catalogue are free",
+    "AWS::IAM::InstanceProfile": _IDENTITY,
+    "AWS::IAM::ManagedPolicy": _IDENTITY,
+    "AWS::IAM::Policy": _IDENTITY,
+    "AWS::IAM::Role": _IDENTITY,
+    "AWS::Lambda::EventInvokeConfig": _RULE,
+    "AWS::Lambda::Function": "paid by invocation: see the schedules",
+    "AWS::Lambda::Permission": _RULE,
+    "AWS::Logs::LogGroup": "paid by what is written: see the schedules",
+    "AWS::Logs::QueryDefinition": "paid by data that a query reads",
+    "AWS::S3::Bucket": "paid by what lies in it: see the refresh of offers",
+    "AWS::S3::BucketPolicy": _RULE,
+    "AWS::SNS::Subscription": "1,000 emails a month are free",
+    "AWS::SNS::Topic": "paid by messages, of which there are none",
+    "AWS::SNS::TopicPolicy": _RULE,
+    "AWS::SSM::Parameter": "standard parameters are free",
+    "AWS::SQS::Queue": "paid by requests: see the schedules",
+    "AWS::SQS::QueuePolicy": _RULE,
+    "Custom::SpindownFleet": "acts when the stack is changed or deleted",
+    "Custom::SpindownSubnets": "acts when the stack is changed",
+}
+
+
+def render(estimate: Estimate, *, workloads: Sequence[str]) -> str:
+    """Return the page."""
+    return "\n".join(
+        [
+            *_render_head(estimate, workloads),
+            *_render_costs(estimate),
+            *_render_alarms(estimate),
+            *_render_free(estimate),
+            *_render_basis(),
+        ]
+    )
+
+
+def _render_head(estimate: Estimate, workloads: Sequence[str]) -> Iterator[str]:
+    names = ", ".join(workloads)
+    noun = "workload" if len(workloads) == 1 else "workloads"
+    yield "# What a deployment costs while nothing happens"
+    yield ""
+    yield "Written by `python -m infra.cost`, from the templates of `spindown.toml`."
+    yield ""
+    yield (
+        f"With {len(workloads)} {noun} ({names}), no message in a queue and no worker: "
+        f"**{estimate.billed:,.2f} USD a month** in an account that uses its free allowances for "
+        f"nothing else, {estimate.listed:,.2f} USD where they are used up. Workers come on top, "
+        "by the second that they run."
+    )
+    yield ""
+
+
+def _render_costs(estimate: Estimate) -> Iterator[str]:
+    yield "| What | Quantity a month | USD each | Free a month | List, USD | Billed, USD | For |"
+    yield "|---|---:|---:|---:|---:|---:|---|"
+    by_bill = sorted(estimate.costs, key=lambda one: (-one.billed, -one.listed))
+    yield from (_row(cost) for cost in by_bill)
+    yield f"| **Total** | | | | **{estimate.listed:,.2f}** | **{estimate.billed:,.2f}** | |"
+    yield ""
+    yield f"List prices of us-east-1 as of {AS_OF}, from:"
+    yield ""
+    used = {cost.usage for cost in estimate.costs}
+    yield from (f"- <{source}>" for source in sorted({PRICES[usage].source for usage in used}))
+    yield ""
+
+
+def _row(cost: MonthlyCost) -> str:
+    price = PRICES[cost.usage]
+    free = _number(price.free) if price.free else ""
+    return (
+        f"| {cost.usage.value} | {_number(cost.quantity)} | {_number(price.each)} | {free} "
+        f"| {cost.listed:,.2f} | {cost.billed:,.2f} | {', '.join(cost.purposes)} |"
+    )
+
+
+def _render_alarms(estimate: Estimate) -> Iterator[str]:
+    each = PRICES[Usage.ALARM_METRIC].each
+    yield "## Which alarms"
+    yield ""
+    yield (
+        "An alarm is billed by the metrics that it reads, so there is one only for what must be "
+        "heard even when the functions are silent, and for money. What a function finds wrong "
+        "besides (a full quota, dry pools, an open breaker, a refused policy, late work, a dear "
+        "item and its cause) it tells the same topic itself, which costs nothing until it speaks."
+    )
+    yield ""
+    yield "| Alarm | Metrics | List, USD |"
+    yield "|---|---:|---:|"
+    for name, metrics in sorted(estimate.alarms.items()):
+        yield f"| {name} | {metrics} | {metrics * each:,.2f} |"
+    yield ""
+
+
+def _render_free(estimate: Estimate) -> Iterator[str]:
+    yield "## What costs nothing"
+    yield ""
+    whys: dict[str, list[str]] = {}
+    for kind, (count, why) in sorted(estimate.free.items()):
+        whys.setdefault(why, []).append(f"{count} {kind}")
+    yield "| Resources | Why |"
+    yield "|---|---|"
+    yield from (f"| {', '.join(kinds)} | {why} |" for why, kinds in whys.items())
+    yield ""
+
+
+def _render_basis() -> Iterator[str]:
+    yield "## What the quantities rest on"
+    yield ""
+    yield f"- A month has {HOURS_A_MONTH:,.0f} hours; a workload has one tick a minute."
+    yield f"- A tick: {TICK.basis}."
+    yield f"- A refresh of the offers, every hour: {REFRESH.basis}."
+    yield f"- Judging what items cost, then, for each workload: {JUDGEMENT.basis}."
+    yield "- A metric is billed for each hour in which a value is sent."
+    yield ""
+
+
+def _number(value: float) -> str:
+    """Return a number as people write it, small ones to their first digits."""
+    if value >= 1:
+        return f"{value:,.0f}" if value == round(value) or value >= 100 else f"{value:,.2f}"  # noqa: PLR2004 - cents matter below
+    return f"{value:.10f}".rstrip("0").rstrip(".") if value else "0"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the page; say in one sentence what is wrong with the input."""
+    path = Path(arguments[0]) if arguments else Path("spindown.toml")
+    try:
+        choose_node()
+        sys.stdout.write(describe_cost(path))
+    except BadInput as exc:
+        sys.stderr.write(f"spindown: {exc}\n")
+        return 1
+    return 0
+
+
+def describe_cost(path: Path) -> str:
+    """Return the page for one spindown.toml (raises ConfigError)."""
+    workloads = tuple(config.load(path).workloads)
+    return render(estimate(synthesise(path)), workloads=workloads)
+
+
+def synthesise(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Return the resources of each stack; the functions' package is not made."""
+    # Imported late, since aws-cdk-lib starts Node.
+    from aws_cdk import App  # noqa: PLC0415
+
+    from infra.deployment import describe  # noqa: PLC0415
+
+    flags = json.loads((_ROOT / "cdk.json").read_text())["context"]
+    with tempfile.TemporaryDirectory() as directory:
+        app = App(
+            outdir=directory,
+            context={**flags, "config": str(path), "aws:cdk:bundling-stacks": []},
+            # What is priced need not be valid; `make synth` checks that.
+            builtin_cloud_formation_validation=False,
+            analytics_reporting=False,
+        )
+        describe(app)
+        app.synth()
+        return read_templates(Path(directory))
+
+
+def read_templates(directory: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Return the resources of each stack that was synthesised into a directory."""
+    return {
+        file.name.removesuffix(".template.json"): json.loads(file.read_text())["Resources"]
+        for file in sorted(directory.glob("*.template.json"))
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

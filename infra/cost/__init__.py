@@ -1,1 +1,0 @@
-"""What a deployment costs a month while nothing happens, from its templates."""

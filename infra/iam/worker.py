@@ -1,0 +1,193 @@
+"""What a worker may do: its jobs, its results, its rows. Nothing about instances."""
+
+import re
+from collections.abc import Sequence
+
+from aws_cdk import Aws
+from aws_cdk import aws_iam as iam
+
+from infra.iam.statement import READ_ROWS, allow, parameter, regional, see_missing_objects
+from spindown.contract import row
+from spindown.contract.job.batch import UPLOADS
+from spindown.contract.job.event import DETAIL_TYPES, SOURCE
+from spindown.contract.job.manifest import STATES
+from spindown.contract.location import parse_location, work_root
+from spindown.contract.run import ecr_registry, is_parameter
+from spindown.contract.usage import usage_prefix
+
+
+def work_jobs(*, queue_arn: str, dead_letters_arn: str) -> list[iam.PolicyStatement]:
+    """Return what a worker does with messages: take, extend, end, re-send, give up."""
+    return [
+        allow(
+            "WorkQueue",
+            [
+                "sqs:ChangeMessageVisibility",
+                "sqs:DeleteMessage",
+                "sqs:ReceiveMessage",
+                "sqs:SendMessage",
+            ],
+            [queue_arn],
+        ),
+        allow("GiveUpJobs", ["sqs:SendMessage"], [dead_letters_arn]),
+    ]
+
+
+def keep_results(*, bucket_arn: str, workload: str) -> list[iam.PolicyStatement]:
+    """Return what a worker does with objects: manifests, parts, checkpoints, uploaded inputs."""
+    root = f"{bucket_arn}/{work_root(workload)}"
+    return [
+        allow(
+            "KeepResults",
+            ["s3:AbortMultipartUpload", "s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"],
+            [f"{root}jobs/*", f"{root}{STATES}*"],
+        ),
+        allow("ReadUploads", ["s3:GetObject"], [f"{root}{UPLOADS}*"]),
+        see_missing_objects(bucket_arn=bucket_arn),
+        allow(
+            "SeeVersions",
+            ["s3:ListBucketVersions"],
+            [bucket_arn],
+            {"StringLike": {"s3:prefix": f"{work_root(workload)}jobs/*"}},
+        ),
+    ]
+
+
+def keep_usage(*, bucket_arn: str, workload: str) -> iam.PolicyStatement:
+    """Return the writing of the workload's usage records."""
+    return allow("KeepUsage", ["s3:PutObject"], [f"{bucket_arn}/{usage_prefix(workload)}*"])
+
+
+def tell_of_jobs() -> iam.PolicyStatement:
+    """Return the sending of events of jobs, and of nothing that bears another name.
+
+    Source: Service Authorization Reference, Amazon EventBridge, condition keys of PutEvents.
+    """
+    bus = f"arn:{Aws.PARTITION}:events:{Aws.REGION}:{Aws.ACCOUNT_ID}:event-bus/default"
+    conditions = {
+        "StringEquals": {"events:source": SOURCE, "events:detail-type": list(DETAIL_TYPES)}
+    }
+    return allow("TellOfJobs", ["events:PutEvents"], [bus], conditions)
+
+
+def read_code(*, archive_arn: str) -> iam.PolicyStatement:
+    """Return the reading of one code archive, and of nothing else beside it."""
+    return allow("ReadCode", ["s3:GetObject"], [archive_arn])
+
+
+def read_kit(*, archive_arn: str) -> iam.PolicyStatement:
+    """Return the reading of the kit that an instance installs itself from."""
+    return allow("ReadKit", ["s3:GetObject"], [archive_arn])
+
+
+def open_sessions() -> iam.PolicyStatement:
+    """Return what the agent of Session Manager does; these actions know no resources.
+
+    Source: AWS Systems Manager User Guide, "Add Session Manager permissions to an existing IAM
+    role".
+    """
+    return allow(
+        "OpenSessions",
+        [
+            "ssm:UpdateInstanceInformation",
+            "ssmmessages:CreateControlChannel",
+            "ssmmessages:CreateDataChannel",
+            "ssmmessages:OpenControlChannel",
+            "ssmmessages:OpenDataChannel",
+        ],
+        ["*"],
+    )
+
+
+def read_declared(uris: Sequence[str]) -> list[iam.PolicyStatement]:
+    """Return the reading of a workload's inputs and models, ``s3://bucket/prefix``."""
+    places = [parse_location(uri) for uri in uris]
+    if not places:
+        return []
+    prefixes: dict[str, list[str]] = {}
+    for place in places:
+        prefixes.setdefault(place.bucket, []).append(f"{place.key}*")
+    objects = [f"arn:{Aws.PARTITION}:s3:::{place.bucket}/{place.key}*" for place in places]
+    return [
+        allow("ReadInputs", ["s3:GetObject"], objects),
+        *(
+            allow(
+                f"ListInputs{number}",
+                ["s3:ListBucket"],
+                [f"arn:{Aws.PARTITION}:s3:::{bucket}"],
+                {"StringLike": {"s3:prefix": keys}},
+            )
+            for number, (bucket, keys) in enumerate(sorted(prefixes.items()), 1)
+        ),
+    ]
+
+
+def pull_image(image: str | None) -> list[iam.PolicyStatement]:
+    """Return the pull of one repository of Amazon ECR; an image that lies elsewhere needs none.
+
+    GetAuthorizationToken knows no resources (Service Authorization Reference, Amazon ECR).
+    """
+    registry = ecr_registry(image or "")
+    if image is None or registry is None:
+        return []
+    account, _, _, region, *_ = registry.split(".")
+    repository = re.split(r"[:@]", image.removeprefix(f"{registry}/"))[0]
+    arn = f"arn:{Aws.PARTITION}:ecr:{region}:{account}:repository/{repository}"
+    return [
+        allow("SignInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),
+        allow("PullImage", ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"], [arn]),
+    ]
+
+
+def read_secrets(secrets: Sequence[str]) -> list[iam.PolicyStatement]:
+    """Return the reading of a workload's secrets, each by its name.
+
+    Secrets Manager ends the ARN of a secret with six characters of its own (AWS Secrets Manager
+    User Guide, "What's in a Secrets Manager secret?").
+    """
+    parameters = [parameter(one) for one in secrets if is_parameter(one)]
+    managed = [
+        one if one.startswith("arn:") else regional("secretsmanager", f"secret:{one}-??????")
+        for one in secrets
+        if not is_parameter(one)
+    ]
+    return [
+        *([allow("ReadParameters", ["ssm:GetParameter"], parameters)] if parameters else []),
+        *([allow("ReadSecrets", ["secretsmanager:GetSecretValue"], managed)] if managed else []),
+    ]
+
+
+def use_keys(arns: Sequence[str]) -> list[iam.PolicyStatement]:
+    """Return the decrypting of what a workload reads, by the services that it reads from."""
+    services = sorted(
+        f"{service}.{arn.split(':')[3]}.amazonaws.com"
+        for arn in arns
+        for service in ("s3", "secretsmanager", "ssm")
+    )
+    through = {"StringEquals": {"kms:ViaService": sorted(set(services))}}
+    return [allow("UseKeys", ["kms:Decrypt"], arns, through)] if arns else []
+
+
+def keep_own_rows(*, table_arn: str, workload: str) -> list[iam.PolicyStatement]:
+    """Return the worker's part of the ledger: the rows of its workload, live and past.
+
+    Each of these actions names its keys, so the condition always has something to compare.
+    """
+
+    def within(partition: str) -> dict[str, dict[str, list[str]]]:
+        return {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [partition]}}
+
+    return [
+        allow(
+            "KeepOwnRows",
+            [*READ_ROWS, "dynamodb:DeleteItem", "dynamodb:UpdateItem"],
+            [table_arn],
+            within(row.workload_partition(workload)),
+        ),
+        allow(
+            "ReadOwnHistory",
+            ["dynamodb:GetItem"],
+            [table_arn],
+            within(row.history_partition(workload)),
+        ),
+    ]

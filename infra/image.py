@@ -1,0 +1,401 @@
+"""The image stack: the images of workloads that have theirs baked by EC2 Image Builder."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import Aws, IStackSynthesizer, RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_imagebuilder as imagebuilder
+from constructs import Construct, IDependable
+
+from infra.iam import image as grants
+from infra.iam.statement import make_role
+from infra.shared.archive import CodeArchive, KitArchive
+from infra.shared.network import Network
+from infra.shared.resources import make_log
+from infra.shared.stack import DeploymentStack
+from spindown.config import Config, DeploymentConfig, WorkloadConfig
+from spindown.config.form import Architecture
+from spindown.contract import tag
+from spindown.contract.image import DISK_KEY, Kit, image_parameter, make_stamp, render_bake
+
+#: Image Builder counts the last number of a recipe's version up by itself, and so the builds of a
+#: component: both are made anew when they change (EC2 Image Builder User Guide, "Create a new
+#: version of an image recipe").
+_RECIPE_VERSION = "1.0.x"
+_COMPONENT_VERSION = "1.0.0"
+
+#: Sundays at 03:00 UTC.
+_WEEKLY = "cron(0 3 ? * sun *)"
+
+#: An image is deleted when it is as old as this, not among the newest, and not in use.
+_EXPIRE_AFTER_WEEKS = 5
+_KEPT_IMAGES = 2
+
+#: Minutes, but large requirements are slow to come.
+_BAKE_SECONDS = 60 * 60
+_TEST_SECONDS = 10 * 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What an image consists of."""
+
+    deployment: str
+    workload: str
+    architecture: Architecture
+    config: WorkloadConfig
+    kit: Kit
+    #: Where the code archive lies, and its digest, if it has requirements.
+    code_uri: str | None
+    code_digest: str | None
+    #: Further regions that get a copy of it.
+    regions: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return the name of whatever is made for this image, fit for an ARN."""
+        return f"{self.deployment}-{self.workload}-{self.architecture.replace('_', '-')}"
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Return the tags by which its images are known."""
+        return {tag.DEPLOYMENT: self.deployment, "Name": self.name}
+
+
+class BakedImage(Construct):
+    """One image: baked in the deploy that changes it, and every week upon the latest base.
+
+    The deploy waits for the image, so that what is deployed after it can start instances of it.
+    Its id is published under ``contract.image.image_parameter``.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        recipe: Recipe,
+        infrastructure_arn: str,
+        expiry_role_arn: str,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._recipe = recipe
+        self.log_group = make_log(self, f"/aws/imagebuilder/{recipe.name}")
+        self.component = imagebuilder.CfnComponent(
+            self,
+            "Component",
+            name=recipe.name,
+            platform="Linux",
+            version=_COMPONENT_VERSION,
+            description=f"What workers of {recipe.workload} need",
+            data=json.dumps(_describe_steps(recipe)),
+        )
+        wanted: dict[str, Any] = {
+            "image_recipe_arn": self._make_recipe().attr_arn,
+            "infrastructure_configuration_arn": infrastructure_arn,
+            "distribution_configuration_arn": self._make_distribution().attr_arn,
+            # It would take the inventory of packages, and the grants for that.
+            "enhanced_image_metadata_enabled": False,
+        }
+        self._image = self._make_image(wanted)
+        self._make_pipeline(wanted)
+        self._expire(expiry_role_arn)
+
+    def bake_after(self, *needed: IDependable) -> None:
+        """Begin no image before these are there."""
+        self._image.node.add_dependency(*needed)
+
+    def _make_recipe(self) -> imagebuilder.CfnImageRecipe:
+        recipe, image = self._recipe, self._recipe.config.image
+        mapping = imagebuilder.CfnImageRecipe.InstanceBlockDeviceMappingProperty(
+            device_name=image.find_root_device(recipe.architecture),
+            ebs=imagebuilder.CfnImageRecipe.EbsInstanceBlockDeviceSpecificationProperty(
+                volume_type="gp3",
+                volume_size=image.root_volume_gib,
+                encrypted=True,
+                kms_key_id=_disk_key(Aws.REGION),
+                delete_on_termination=True,
+            ),
+        )
+        return imagebuilder.CfnImageRecipe(
+            self,
+            "Recipe",
+            name=recipe.name,
+            version=_RECIPE_VERSION,
+            # Looked up at each build: the latest base.
+            parent_image=f"ssm:{image.parameters[recipe.architecture]}",
+            components=[
+                imagebuilder.CfnImageRecipe.ComponentConfigurationProperty(
+                    component_arn=self.component.attr_arn
+                )
+            ],
+            block_device_mappings=[mapping],
+        )
+
+    def _make_distribution(self) -> imagebuilder.CfnDistributionConfiguration:
+        recipe = self._recipe
+        configuration = imagebuilder.CfnDistributionConfiguration
+        home = Stack.of(self).region
+        parameter = image_parameter(recipe.deployment, recipe.workload, recipe.architecture)
+        return configuration(
+            self,
+            "Distribution",
+            name=recipe.name,
+            distributions=[
+                configuration.DistributionProperty(
+                    region=region,
+                    # CDK hands this part on as it is.
+                    ami_distribution_configuration={
+                        "Name": f"{recipe.name}-{{{{ imagebuilder:buildDate }}}}",
+                        "AmiTags": recipe.tags,
+                        # What is made here has it from its recipe.
+                        **({} if region == home else {"KmsKeyId": _disk_key(region)}),
+                    },
+                    # Written in the region of the copy that it names.
+                    ssm_parameter_configurations=[
+                        configuration.SsmParameterConfigurationProperty(
+                            parameter_name=parameter, data_type="aws:ec2:image"
+                        )
+                    ],
+                )
+                for region in (home, *recipe.regions)
+            ],
+        )
+
+    def _make_image(self, wanted: Mapping[str, Any]) -> imagebuilder.CfnImage:
+        """Bake the first image, and another one whenever the recipe changes."""
+        image = imagebuilder.CfnImage(
+            self,
+            "Image",
+            **wanted,
+            logging_configuration=imagebuilder.CfnImage.ImageLoggingConfigurationProperty(
+                log_group_name=self.log_group.log_group_name
+            ),
+            tags=self._recipe.tags,
+        )
+        # The parameter names it still if the deploy is rolled back; with age it expires.
+        image.apply_removal_policy(RemovalPolicy.RETAIN)
+        return image
+
+    def _make_pipeline(self, wanted: Mapping[str, Any]) -> None:
+        pipeline = imagebuilder.CfnImagePipeline
+        pipeline(
+            self,
+            "Pipeline",
+            name=self._recipe.name,
+            **wanted,
+            schedule=pipeline.ScheduleProperty(
+                schedule_expression=_WEEKLY,
+                # The base may be new, and so may be packages that the requirements do not pin.
+                pipeline_execution_start_condition="EXPRESSION_MATCH_ONLY",
+            ),
+            logging_configuration=pipeline.PipelineLoggingConfigurationProperty(
+                image_log_group_name=self.log_group.log_group_name
+            ),
+            image_tags=self._recipe.tags,
+        )
+
+    def _expire(self, role_arn: str) -> None:
+        policy = imagebuilder.CfnLifecyclePolicy
+        rule = policy.PolicyDetailProperty(
+            action=policy.ActionProperty(
+                type="DELETE",
+                include_resources=policy.IncludeResourcesProperty(amis=True, snapshots=True),
+            ),
+            filter=policy.FilterProperty(
+                type="AGE", value=_EXPIRE_AFTER_WEEKS, unit="WEEKS", retain_at_least=_KEPT_IMAGES
+            ),
+            exclusion_rules=policy.ExclusionRulesProperty(
+                amis=policy.AmiExclusionRulesProperty(
+                    last_launched=policy.LastLaunchedProperty(value=1, unit="WEEKS")
+                )
+            ),
+        )
+        policy(
+            self,
+            "Expiry",
+            name=self._recipe.name,
+            resource_type="AMI_IMAGE",
+            execution_role=role_arn,
+            policy_details=[rule],
+            resource_selection=policy.ResourceSelectionProperty(tag_map=self._recipe.tags),
+        )
+
+
+def _describe_steps(recipe: Recipe) -> Mapping[str, Any]:
+    """Return the component: install, then see on a new instance of the image that it works."""
+    stamp = make_stamp(recipe.kit, recipe.code_digest)
+    script = render_bake(recipe.kit, code_uri=recipe.code_uri, stamp=stamp)
+    return {
+        "schemaVersion": 1.0,
+        "phases": [
+            {"name": "build", "steps": [_step("Install", script, _BAKE_SECONDS)]},
+            {"name": "test", "steps": [_step("Check", _CHECK, _TEST_SECONDS)]},
+        ],
+    }
+
+
+#: The check that ends an install, on an instance that has booted the image.
+_CHECK = "/opt/spindown/system/smoke.sh"
+
+
+def _disk_key(region: str) -> str:
+    """Return the key that an image's disk is encrypted with: the one that its instances have.
+
+    Unnamed, it is the account's default, and where that is a key of one's own, the disks of
+    instances cannot be made from it. Image Builder takes a key by its ARN or an alias's (EC2 Image
+    Builder API Reference, "EbsInstanceBlockDeviceSpecification", "AmiDistributionConfiguration").
+    """
+    return f"arn:{Aws.PARTITION}:kms:{region}:{Aws.ACCOUNT_ID}:{DISK_KEY}"
+
+
+def _step(name: str, script: str, seconds: int) -> Mapping[str, Any]:
+    return {
+        "name": name,
+        "action": "ExecuteBash",
+        "timeoutSeconds": seconds,
+        "inputs": {"commands": [script]},
+    }
+
+
+#: What images are made on: of each architecture the cheap types with memory enough to unpack
+#: large packages. None has a GPU, since installing needs none.
+_BUILD_TYPES: Mapping[Architecture, tuple[str, ...]] = {
+    "x86_64": ("m7i.large", "m6i.large", "m5.large"),
+    "arm64": ("m7g.large", "m6g.large"),
+}
+
+
+class ImageStack(DeploymentStack):
+    """``{deployment}-image``: deployed before the core stack, whose launches need its images.
+
+    So it has a network of its own, with one subnet, unless spindown.toml names one.
+    """
+
+    def __init__(
+        self, scope: Construct, *, config: Config, root: Path, synthesizer: IStackSynthesizer
+    ) -> None:
+        """Describe ``config``; ``root`` is where its relative paths begin (ConfigError)."""
+        deployment = config.deployment
+        super().__init__(
+            scope,
+            deployment=deployment,
+            part="image",
+            holds="images of its workers",
+            synthesizer=synthesizer,
+        )
+        # The stack works with a bound copy; both keep one list of assets.
+        synthesizer.bind(self)
+        self._config = config
+        self._root = root
+        self._assets = synthesizer
+        self._kit = KitArchive(self, "Kit", assets=synthesizer)
+        self._network = Network(self, "Network", deployment=_in_one_zone(deployment))
+        self._builder = make_role(
+            Construct(self, "Builder"),
+            description=f"Instances on which images of {deployment.name} are made",
+            trusted=iam.ServicePrincipal("ec2.amazonaws.com"),
+            statements=[],
+        )
+        self._profile = iam.CfnInstanceProfile(self, "Profile", roles=[self._builder.role_name])
+        self._infrastructure: dict[Architecture, str] = {}
+        self._add_images(baked_workloads(config))
+
+    def _add_images(self, workloads: Mapping[str, WorkloadConfig]) -> None:
+        deployment = self._config.deployment.name
+        expiry = make_role(
+            Construct(self, "Expiry"),
+            description=f"Expires images of {deployment}",
+            trusted=iam.ServicePrincipal("imagebuilder.amazonaws.com"),
+            statements=grants.expire(
+                deployment=deployment, regions=sorted(self._config.deployment.outpost)
+            ),
+        )
+        codes = {name: self._add_code(name, one) for name, one in workloads.items()}
+        images = [
+            BakedImage(
+                self,
+                f"{name}-{architecture}",
+                recipe=self._make_recipe(name, architecture, codes[name]),
+                infrastructure_arn=self._find_infrastructure(architecture),
+                expiry_role_arn=expiry.role_arn,
+            )
+            for name, workload in workloads.items()
+            for architecture in sorted(workload.requirements.architectures)
+        ]
+        archives = [self._kit, *(code for code in codes.values() if code is not None)]
+        for statement in grants.bake(
+            component_arns=[image.component.attr_arn for image in images],
+            archive_arns=[archive.arn for archive in archives],
+            log_group_arns=[image.log_group.log_group_arn for image in images],
+            key_arns=sorted({arn for one in workloads.values() for arn in one.kms_keys}),
+        ):
+            self._builder.add_to_policy(statement)
+        for image in images:
+            image.bake_after(self._builder, self._network)
+
+    def _add_code(self, name: str, workload: WorkloadConfig) -> CodeArchive | None:
+        """Add the code of a workload if an image must have its requirements."""
+        if not workload.run.requirements:
+            return None
+        return CodeArchive(
+            self, f"Code-{name}", root=self._root, name=name, workload=workload, assets=self._assets
+        )
+
+    def _make_recipe(
+        self, name: str, architecture: Architecture, code: CodeArchive | None
+    ) -> Recipe:
+        return Recipe(
+            deployment=self._config.deployment.name,
+            workload=name,
+            architecture=architecture,
+            config=self._config.workloads[name],
+            kit=self._kit.kit,
+            code_uri=code.uri if code else None,
+            code_digest=code.digest if code else None,
+            regions=tuple(sorted(self._config.deployment.outpost)),
+        )
+
+    def _find_infrastructure(self, architecture: Architecture) -> str:
+        """Return the ARN of what images of an architecture are made on; add it at first use."""
+        if architecture not in self._infrastructure:
+            name = f"{self._config.deployment.name}-{architecture.replace('_', '-')}"
+            configuration = imagebuilder.CfnInfrastructureConfiguration
+            (subnet_id,) = self._network.subnets.values()
+            made = configuration(
+                self,
+                f"Infrastructure-{architecture}",
+                name=name,
+                instance_profile_name=self._profile.ref,
+                instance_types=list(_BUILD_TYPES[architecture]),
+                subnet_id=subnet_id,
+                security_group_ids=[self._network.security_group_id],
+                instance_metadata_options=configuration.InstanceMetadataOptionsProperty(
+                    http_tokens="required", http_put_response_hop_limit=1
+                ),
+                terminate_instance_on_failure=True,
+                # Not by the tag of workers, which reconcile would end: it knows none of these. Nor
+                # by a name, which Image Builder keeps for itself (EC2 Image Builder API Reference,
+                # "CreateInfrastructureConfiguration").
+                resource_tags={"spindown:images-of": self._config.deployment.name},
+            )
+            self._infrastructure[architecture] = made.attr_arn
+        return self._infrastructure[architecture]
+
+
+def baked_workloads(config: Config) -> Mapping[str, WorkloadConfig]:
+    """Return the workloads whose images are baked, by name."""
+    return {name: one for name, one in config.workloads.items() if one.image.mode == "bake"}
+
+
+def _in_one_zone(deployment: DeploymentConfig) -> DeploymentConfig:
+    """Return the deployment as if it had only its first zone."""
+    zone = deployment.zones[0]
+    network = deployment.network
+    if network is not None:
+        network = network.model_copy(update={"subnets": {zone: network.subnets[zone]}})
+    return deployment.model_copy(update={"zones": (zone,), "network": network})

@@ -1,1 +1,0 @@
-"""What turns an instance into a worker: the kit, and images that are baked with it."""

@@ -1,0 +1,208 @@
+"""The alarms to people: what happened, and what to do about it.
+
+An alarm is there only for what a person must hear even when our own code is silent. A tick tells
+the same topic what only the code can explain, such as which quota is full
+(``spindown.app.alarm``): each metric that an alarm reads costs money every month.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_sns as sns
+from aws_cdk.aws_cloudwatch_actions import SnsAction
+from constructs import Construct
+
+from infra.observability.metric import (
+    DAY,
+    FIVE_MINUTES,
+    FUNCTION_DOLLARS,
+    HOUR,
+    MINUTE,
+    MetricScope,
+    function_metrics,
+)
+from spindown.config import format_duration
+from spindown.domain.policy import Policy
+
+_AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+_LESS_THAN = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
+
+#: Percent of the spend that the control plane's functions may cost.
+_CONTROL_SHARE = 5
+#: USD a day below which a share says nothing: ticks and refreshes cost about a cent.
+_SPEND_WORTH_A_SHARE = 1
+
+#: Whoever sees a message of this age sends it again, so an older message is seen by nobody.
+_OLDEST_MESSAGE = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmDefinition:
+    """What an alarm compares and what it tells a person. Settings in its text are in backticks."""
+
+    name: str
+    metric: cloudwatch.IMetric
+    #: What happened: one full sentence or more.
+    problem: str
+    #: What to do: imperative clauses with the setting to change or the command to run.
+    remedy: str
+    threshold: float = 1
+    #: For how many periods the metric must be over the threshold.
+    periods: int = 1
+    comparison: cloudwatch.ComparisonOperator = _AT_LEAST
+    #: Whether the alarm goes off when the metric has no value.
+    on_silence: bool = False
+
+    @property
+    def text(self) -> str:
+        """Return what the person reads."""
+        return f"{self.problem} To do: {self.remedy}"
+
+
+def make_alarm(
+    scope: Construct, definition: AlarmDefinition, *, prefix: str, topic: sns.ITopic
+) -> cloudwatch.Alarm:
+    """Add the alarm ``{prefix}-{name}``, which sends its text to ``topic``."""
+    treat = cloudwatch.TreatMissingData
+    name = f"{prefix}-{definition.name}"
+    alarm = cloudwatch.Alarm(
+        scope,
+        name,
+        alarm_name=name,
+        alarm_description=definition.text,
+        metric=definition.metric,
+        threshold=definition.threshold,
+        evaluation_periods=definition.periods,
+        comparison_operator=definition.comparison,
+        treat_missing_data=treat.BREACHING if definition.on_silence else treat.NOT_BREACHING,
+    )
+    alarm.add_alarm_action(SnsAction(topic))
+    return alarm
+
+
+def workload_alarms(metrics: MetricScope, policy: Policy) -> Iterator[AlarmDefinition]:
+    """Yield the alarms of one workload, the gravest first; ``policy`` is that of the deploy."""
+    workload, deployment = metrics.workload, metrics.deployment
+    yield AlarmDefinition(
+        name="tick-missing",
+        metric=metrics.total("Ticks", period=MINUTE),
+        threshold=1,
+        periods=5,
+        comparison=_LESS_THAN,
+        on_silence=True,
+        problem=f"No tick of {workload} has run for 5 minutes: no worker starts, and workers end "
+        "only by themselves.",
+        remedy=f"look for errors in the log /spindown/{deployment}/scaler, and check that the "
+        f"schedule {deployment}-{workload}-tick is enabled.",
+    )
+    yield AlarmDefinition(
+        name="idle",
+        metric=metrics.metric("IdleBeyondExpectation", "Maximum"),
+        periods=5,
+        problem=f"A worker of {workload} has been idle for longer than it should be, and it costs "
+        "money.",
+        remedy='set `idle_timeout` to "auto" or to a shorter time. If the alarm stays, the worker '
+        f"hangs: read the log /spindown/{deployment}/worker/{workload}. Spindown terminates it "
+        "when `max_lifetime` and `lifetime_grace` are over.",
+    )
+    promised = policy.start_within + policy.drain_within
+    yield AlarmDefinition(
+        name="oldest-message",
+        metric=metrics.queue("ApproximateAgeOfOldestMessage"),
+        threshold=promised.total_seconds(),
+        periods=3,
+        problem=f"The oldest message of {workload} is older than {format_duration(promised)}, the "
+        "sum of `start_within` and `drain_within`.",
+        remedy="raise `max_workers`, `max_price_per_hour` or `max_dollars_per_hour`, or set a "
+        "longer `drain_within`.",
+    )
+    yield AlarmDefinition(
+        name="message-of-a-week",
+        metric=metrics.queue("ApproximateAgeOfOldestMessage"),
+        threshold=_OLDEST_MESSAGE.total_seconds(),
+        problem=f"A message of {workload} is older than 7 days; SQS deletes it after 12 days.",
+        remedy="check that workers run: raise `max_price_per_hour` or `max_workers`, or solve what "
+        "the other alarms tell. A worker that claims an old message sends it again as a new one.",
+    )
+    yield AlarmDefinition(
+        name="dead-letters",
+        metric=metrics.queue("ApproximateNumberOfMessagesVisible", dead_letters=True),
+        problem=f"Jobs of {workload} have failed for good. SQS keeps their messages for 14 days.",
+        remedy=f"read the attribute reason of a message in {deployment}-{workload}-dlq, correct "
+        f"the code or the input, then run `spindown redrive {workload}`. `max_failures` and "
+        "`max_losses` set how often a job is tried.",
+    )
+
+
+def deployment_alarms(
+    metrics: MetricScope, *, budget_per_month: float | None
+) -> Iterator[AlarmDefinition]:
+    """Yield the alarms of what all workloads share: the budget (USD) and the control plane."""
+    deployment = metrics.deployment
+    if budget_per_month is not None:
+        yield from _budget(metrics, budget_per_month)
+    yield AlarmDefinition(
+        name="catalogue-missing",
+        metric=metrics.metric("CatalogueTypes", "SampleCount", period=HOUR),
+        comparison=_LESS_THAN,
+        periods=4,
+        on_silence=True,
+        problem="The catalogue of instance types and prices has not been refreshed for 4 hours. "
+        "Launches use the old one.",
+        remedy=f"read the log /spindown/{deployment}/offers.",
+    )
+    yield AlarmDefinition(
+        name="interruption-errors",
+        metric=metrics.function("interruption", "Errors", FIVE_MINUTES),
+        problem=f"The function {deployment}-interruption fails. Interrupted jobs return to the "
+        "queue when their lease expires instead of at once.",
+        remedy=f"read the log /spindown/{deployment}/interruption.",
+    )
+    yield AlarmDefinition(
+        name="untold",
+        metric=metrics.metric("Untold", "Maximum", period=FIVE_MINUTES),
+        periods=3,
+        problem=f"The functions of {deployment} cannot publish a message to their topic.",
+        remedy="run `spindown status` to read the message. The reason is in the logs of scaler and "
+        "offers, in the line with the metric Untold; most often a policy denies sns:Publish on "
+        f"{deployment}-alarms.",
+    )
+    yield _control_share(metrics)
+
+
+def _budget(metrics: MetricScope, dollars: float) -> Iterator[AlarmDefinition]:
+    for percent, problem in (
+        (80, "80 % of the month's budget of {:,.2f} USD is spent or reserved."),
+        (100, "The month's budget of {:,.2f} USD is used up: no more workers are launched."),
+    ):
+        yield AlarmDefinition(
+            name=f"budget-{percent}",
+            metric=metrics.metric("BudgetUsed", "Maximum", period=FIVE_MINUTES),
+            threshold=percent,
+            problem=problem.format(dollars) + " Running work goes on.",
+            remedy="raise `budget_per_month` and deploy, or lower `max_workers` or "
+            "`max_dollars_per_hour` of the workload that spends most.",
+        )
+
+
+def _control_share(metrics: MetricScope) -> AlarmDefinition:
+    spent = "FILL(spend, 0)"
+    share = f"IF({spent} >= {_SPEND_WORTH_A_SHARE}, 100 * ({FUNCTION_DOLLARS}) / ({spent}), 0)"
+    return AlarmDefinition(
+        name="control-share",
+        metric=cloudwatch.MathExpression(
+            expression=share,
+            using_metrics={
+                **function_metrics(metrics, DAY),
+                "spend": metrics.total("SpendOfAll", period=DAY),
+            },
+            period=DAY,
+        ),
+        threshold=_CONTROL_SHARE,
+        problem=f"In one day the functions of {metrics.deployment} cost more than "
+        f"{_CONTROL_SHARE} % of what its workers cost.",
+        remedy="find out what invokes the scaler besides the tick; often it is many small batches. "
+        "Submit fewer and larger ones.",
+    )

@@ -1,0 +1,87 @@
+"""How a dashboard is laid out: questions in the order a person asks them, each with its answer."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+#: Columns of a dashboard.
+_COLUMNS = 24
+_GRAPH_ROWS = 6
+_GRAPHS_ABREAST = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """One graph of a row; it takes its share of the width."""
+
+    title: str
+    left: Sequence[cloudwatch.IMetric]
+    right: Sequence[cloudwatch.IMetric] = ()
+    left_label: str = ""
+    right_label: str = ""
+    stacked: bool = False
+    #: Whether the right axis begins at zero; a saving may be negative.
+    right_from_zero: bool = True
+    #: Values of the left axis to mark: (value, what it is).
+    marks: Sequence[tuple[float, str]] = ()
+
+    def draw(self, width: int) -> cloudwatch.IWidget:
+        """Return the widget."""
+        return cloudwatch.GraphWidget(
+            title=self.title,
+            left=list(self.left),
+            right=list(self.right),
+            left_y_axis=cloudwatch.YAxisProps(label=self.left_label, min=0, show_units=False),
+            right_y_axis=cloudwatch.YAxisProps(
+                label=self.right_label,
+                min=0 if self.right_from_zero else None,
+                show_units=False,
+            ),
+            left_annotations=[
+                cloudwatch.HorizontalAnnotation(value=value, label=label)
+                for value, label in self.marks
+            ],
+            stacked=self.stacked,
+            width=width,
+            height=_GRAPH_ROWS,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One row: what it answers, how to read it, and the graphs."""
+
+    title: str
+    explanation: str
+    graphs: Sequence[Graph]
+
+
+def lay_out(
+    dashboard: cloudwatch.Dashboard,
+    sections: Sequence[Section],
+) -> None:
+    """Add a row of text and rows of graphs for each question."""
+    for section in sections:
+        dashboard.add_widgets(
+            cloudwatch.TextWidget(
+                markdown=f"## {section.title}\n{section.explanation}",
+                width=_COLUMNS,
+                height=3,
+            )
+        )
+        rows = math.ceil(len(section.graphs) / _GRAPHS_ABREAST)
+        abreast = math.ceil(len(section.graphs) / rows)
+        for start in range(0, len(section.graphs), abreast):
+            row = section.graphs[start : start + abreast]
+            dashboard.add_widgets(*(graph.draw(_COLUMNS // len(row)) for graph in row))
+
+
+def show_alarms(
+    dashboard: cloudwatch.Dashboard, title: str, alarms: Sequence[cloudwatch.IAlarm]
+) -> None:
+    """Add the state of alarms, as wide as the dashboard."""
+    dashboard.add_widgets(
+        cloudwatch.AlarmStatusWidget(title=title, alarms=list(alarms), width=_COLUMNS, height=3)
+    )

@@ -1,0 +1,188 @@
+"""Metrics for dashboards and alarms, taken from the one table of the metrics that are emitted.
+
+A name that nothing emits, or a dimension that a metric does not have, is refused. So no graph stays
+empty and no alarm stays silent.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+from infra.price import PRICES, Usage
+from spindown.contract.event import queue_name
+from spindown.contract.metric import DEPLOYMENT, METRICS, WORKLOAD, Metric
+from spindown.contract.settings import NAMESPACE
+from spindown.error import ContractError
+
+MINUTE = Duration.minutes(1)
+FIVE_MINUTES = Duration.minutes(5)
+HOUR = Duration.hours(1)
+DAY = Duration.days(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricScope:
+    """The metrics of one workload, or those of a deployment where ``workload`` is None."""
+
+    deployment: str
+    workload: str | None = None
+
+    def metric(
+        self,
+        name: str,
+        statistic: str,
+        *,
+        period: Duration = MINUTE,
+        label: str | None = None,
+        of: Mapping[str, str] | None = None,
+    ) -> cloudwatch.Metric:
+        """Return one metric; ``of`` gives the dimensions besides deployment and workload.
+
+        Raises:
+            ContractError: the table has no such metric, or it has other dimensions.
+        """
+        row = _row(name)
+        given = {DEPLOYMENT: self.deployment, **(of or {})}
+        if WORKLOAD in row.dimensions and self.workload is not None:
+            given[WORKLOAD] = self.workload
+        if set(given) != set(row.dimensions):
+            raise ContractError(
+                f"dimensions of {name}", sorted(given), f"give {', '.join(row.dimensions)}"
+            )
+        return cloudwatch.Metric(
+            namespace=NAMESPACE,
+            metric_name=name,
+            dimensions_map=given,
+            statistic=statistic,
+            period=period,
+            label=label,
+        )
+
+    def level(
+        self, name: str, *, label: str | None = None, of: Mapping[str, str] | None = None
+    ) -> cloudwatch.MathExpression:
+        """Return the highest value of each minute; 0 where there is none, as when all is quiet."""
+        metric = self.metric(name, "Maximum", of=of)
+        variable = _variable(name, of)
+        return cloudwatch.MathExpression(
+            expression=f"FILL({variable}, 0)",
+            using_metrics={variable: metric},
+            label=label or name,
+            period=MINUTE,
+        )
+
+    def total(self, name: str, *, period: Duration = FIVE_MINUTES) -> cloudwatch.Metric:
+        """Return the sum over each period."""
+        return self.metric(name, "Sum", period=period)
+
+    def search(
+        self,
+        name: str,
+        statistic: str,
+        *,
+        by: str,
+        period: Duration = FIVE_MINUTES,
+        function: str | None = None,
+    ) -> cloudwatch.MathExpression:
+        """Return a line for each value of the dimension ``by``, however many there come to be.
+
+        With ``function``, such as SUM, they become one line. (Raises ContractError.)
+        """
+        row = _row(name)
+        if by not in row.dimensions:
+            raise ContractError(f"dimensions of {name}", by, f"one of {', '.join(row.dimensions)}")
+        schema = ",".join([NAMESPACE, *row.dimensions])
+        terms = [f'MetricName="{name}"', f'{DEPLOYMENT}="{self.deployment}"']
+        if self.workload is not None:
+            terms.append(f'{WORKLOAD}="{self.workload}"')
+        seconds = round(period.to_seconds())
+        found = f"SEARCH('{{{schema}}} {' '.join(terms)}', '{statistic}', {seconds})"
+        return cloudwatch.MathExpression(
+            expression=f"{function}({found})" if function else found,
+            using_metrics={},
+            label=name if function else f"${{PROP('Dim.{by}')}}",
+            period=period,
+        )
+
+    def queue(self, name: str, *, dead_letters: bool = False) -> cloudwatch.Metric:
+        """Return what SQS itself says of the workload's queue (raises ContractError)."""
+        if self.workload is None or name not in _QUEUE_METRICS:
+            raise ContractError("queue metric", name, f"one of {', '.join(sorted(_QUEUE_METRICS))}")
+        queue = queue_name(self.deployment, self.workload)
+        return cloudwatch.Metric(
+            namespace="AWS/SQS",
+            metric_name=name,
+            dimensions_map={"QueueName": f"{queue}-dlq" if dead_letters else queue},
+            statistic="Maximum",
+            period=FIVE_MINUTES,
+        )
+
+    def function(self, function: str, name: str, period: Duration) -> cloudwatch.Metric:
+        """Return what Lambda itself says of a function (raises ContractError)."""
+        if name not in _FUNCTION_METRICS:
+            raise ContractError("metric", name, f"one of {', '.join(sorted(_FUNCTION_METRICS))}")
+        return cloudwatch.Metric(
+            namespace="AWS/Lambda",
+            metric_name=name,
+            dimensions_map={"FunctionName": f"{self.deployment}-{function}"},
+            statistic="Sum",
+            period=period,
+        )
+
+
+#: What AWS emits by itself (Amazon SQS Developer Guide, "Available CloudWatch metrics").
+_QUEUE_METRICS = frozenset(
+    {"ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible", "NumberOfMessagesSent"}
+)
+#: AWS Lambda Developer Guide, "Types of metrics for Lambda functions".
+_FUNCTION_METRICS = frozenset({"Duration", "Errors", "Invocations"})
+
+
+def _row(name: str) -> Metric:
+    row = METRICS.get(name)
+    if row is None:
+        raise ContractError("metric", name, "name one of spindown.contract.metric.METRICS")
+    return row
+
+
+def _variable(name: str, of: Mapping[str, str] | None) -> str:
+    """Return a name for metric math, unique among the metrics of a graph."""
+    said = "".join([name, *(of or {}).values()])
+    letters = "".join(letter for letter in said if letter.isalnum())
+    return letters[0].lower() + letters[1:]
+
+
+#: Memory of each function in GB, which its price goes by.
+FUNCTION_GIB = 0.5
+
+#: The function of the ticks, which is invoked most often; the request price of the others is
+#: nothing beside it.
+_SCALER = "scaler"
+#: Functions that run longer, or as often as instances are interrupted. An alarm is billed by each
+#: metric that it reads, so the teardown, which runs with a deploy, is left out.
+_OTHERS = ("interruption", "offers")
+
+
+def _function_dollars() -> str:
+    second = PRICES[Usage.LAMBDA_GIB_SECOND].each * FUNCTION_GIB
+    request = PRICES[Usage.LAMBDA_REQUEST].each
+    # A function may not have run in a period.
+    others = " + ".join(f"FILL({name}, 0)" for name in _OTHERS)
+    milliseconds = f"(milliseconds + {others})"
+    return f"{milliseconds} / 1000 * {second:.10f} + invocations * {request:.10f}"
+
+
+#: What the control plane costs beside the workers, in USD, as far as metrics tell: its functions.
+#: Metric math over ``function_metrics``, whose durations are in milliseconds.
+FUNCTION_DOLLARS = _function_dollars()
+
+
+def function_metrics(metrics: MetricScope, period: Duration) -> dict[str, cloudwatch.IMetric]:
+    """Return the metrics that ``FUNCTION_DOLLARS`` is made of."""
+    return {
+        "milliseconds": metrics.function(_SCALER, "Duration", period),
+        "invocations": metrics.function(_SCALER, "Invocations", period),
+        **{name: metrics.function(name, "Duration", period) for name in _OTHERS},
+    }

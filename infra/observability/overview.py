@@ -1,0 +1,231 @@
+"""The dashboard of the whole deployment: every workload as one line, and what is shared."""
+
+from collections.abc import Sequence
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+from constructs import Construct
+
+from infra.observability.dashboard import Graph, Section, lay_out, show_alarms
+from infra.observability.metric import (
+    DAY,
+    FIVE_MINUTES,
+    FUNCTION_DOLLARS,
+    HOUR,
+    MINUTE,
+    MetricScope,
+    function_metrics,
+)
+from spindown.contract.metric import CAPACITY_TYPE, CONCERN, FUNCTION, SOURCE, WORKLOAD
+
+
+class OverviewDashboard(Construct):
+    """``{deployment}``: searches find the workloads, so their number is free."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        metrics: MetricScope,
+        alarms: Sequence[cloudwatch.IAlarm],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        dashboard = cloudwatch.Dashboard(
+            self, "Dashboard", dashboard_name=metrics.deployment, start="-P1D"
+        )
+        show_alarms(dashboard, f"Alarms of {metrics.deployment}", alarms)
+        lay_out(
+            dashboard,
+            [
+                _flow(metrics),
+                _cost(metrics),
+                _workers(metrics),
+                _trouble(metrics),
+                _idleness(metrics),
+                _health(metrics),
+            ],
+        )
+
+
+def _lines(
+    metrics: MetricScope,
+    title: str,
+    name: str,
+    statistic: str,
+    unit: str = "",
+    *,
+    hourly: bool = False,
+) -> Graph:
+    period = HOUR if hourly else FIVE_MINUTES
+    found = metrics.search(name, statistic, by=WORKLOAD, period=period)
+    return Graph(title=title, left=[found], left_label=unit)
+
+
+def _flow(metrics: MetricScope) -> Section:
+    return Section(
+        title="Is work flowing?",
+        explanation=(
+            "One line a workload. A backlog that only rises while nothing is done is stuck: open "
+            "that workload's own dashboard."
+        ),
+        graphs=[
+            _lines(metrics, "Backlog", "Backlog", "Maximum", "messages"),
+            _lines(metrics, "Backlog without a claim", "BacklogAge", "Maximum", "seconds"),
+            _lines(metrics, "Items done", "ItemsDone", "Sum", "items in 5 minutes"),
+            _lines(metrics, "Slack to the next deadline", "DeadlineSlack", "Minimum", "seconds"),
+        ],
+    )
+
+
+def _cost(metrics: MetricScope) -> Section:
+    spend = metrics.search("Spend", "Sum", by=WORKLOAD, period=DAY, function="SUM")
+    on_demand = metrics.search("SpendOnDemand", "Sum", by=WORKLOAD, period=DAY, function="SUM")
+    warm = metrics.search("WarmDollars", "Sum", by=WORKLOAD, period=DAY, function="SUM")
+    control_plane = cloudwatch.MathExpression(
+        expression=FUNCTION_DOLLARS,
+        using_metrics=function_metrics(metrics, DAY),
+        label="control plane (functions)",
+        period=DAY,
+    )
+    return Section(
+        title="What does it cost?",
+        explanation=(
+            "Dollars of workers, estimated at the price of each launch. The control plane's line "
+            "is its functions alone; alarms, dashboards and metrics cost a fixed amount besides. "
+            "The gap between spend and on demand is what spot saves; that to warm dollars, what "
+            "not keeping a machine for each workload saves."
+        ),
+        graphs=[
+            _lines(metrics, "Cost per item today, all in", "CostPerItem", "Maximum", "USD"),
+            _lines(metrics, "Dollars per hour", "DollarsPerHour", "Maximum", "USD"),
+            Graph(
+                title="A day: workers and control plane",
+                left=[spend, on_demand, warm, control_plane],
+                left_label="USD",
+            ),
+            Graph(
+                title="Month",
+                left=[metrics.metric("SpendOfMonth", "Maximum", label="spent")],
+                right=[metrics.metric("BudgetUsed", "Maximum", label="budget used, %")],
+                left_label="USD",
+                right_label="percent of budget",
+            ),
+        ],
+    )
+
+
+def _workers(metrics: MetricScope) -> Section:
+    return Section(
+        title="Who works?",
+        explanation=(
+            "Instances of all workloads that bill now, launches by workload, and how long an "
+            "instance takes from its launch to its check-in."
+        ),
+        graphs=[
+            Graph(
+                title="Workers that bill",
+                left=[metrics.search("LiveWorkers", "Maximum", by=CAPACITY_TYPE, function="SUM")],
+                left_label="workers",
+            ),
+            _lines(metrics, "Instances launched", "InstancesLaunched", "Sum", hourly=True),
+            _lines(metrics, "Boot, p95", "BootSeconds", "p95", "seconds", hourly=True),
+            _lines(metrics, "Being interrupted", "InterruptingWorkers", "Maximum", "workers"),
+        ],
+    )
+
+
+def _trouble(metrics: MetricScope) -> Section:
+    return Section(
+        title="What went wrong?",
+        explanation=(
+            "Interruptions are normal on spot; what matters is the work redone. A line above zero "
+            "under *launching is stopped* says why; `spindown why` says what mends it, or when it "
+            "is tried again by itself."
+        ),
+        graphs=[
+            _lines(metrics, "Interruptions", "Interruptions", "Sum", hourly=True),
+            _lines(metrics, "Items redone", "ItemsRedone", "Sum", hourly=True),
+            _lines(metrics, "Time of a commit, p95", "CommitSeconds", "p95", "s", hourly=True),
+            Graph(
+                title="Launching is stopped",
+                left=[
+                    metrics.search(name, "Maximum", by=WORKLOAD, function="MAX")
+                    for name in ("BreakerOpen", "BudgetStopped", "NothingFits", "QuotaBlocked")
+                ],
+            ),
+            Graph(
+                title="Waits for a person",
+                left=[
+                    metrics.search("Concerns", "Maximum", by=CONCERN),
+                    metrics.metric("Untold", "Maximum", label="could not be told"),
+                ],
+            ),
+        ],
+    )
+
+
+def _idleness(metrics: MetricScope) -> Section:
+    return Section(
+        title="Is it idle?",
+        explanation=(
+            "Idle is paid time without a job. Workers idle beyond expectation should be zero."
+        ),
+        graphs=[
+            _lines(metrics, "Idle share today", "IdleShare", "Maximum", "percent of paid time"),
+            _lines(metrics, "Idle beyond expectation", "IdleBeyondExpectation", "Maximum"),
+            _lines(metrics, "Idle time", "IdleSeconds", "Sum", "seconds in the hour", hourly=True),
+        ],
+    )
+
+
+def _health(metrics: MetricScope) -> Section:
+    return Section(
+        title="Is Spindown itself well?",
+        explanation=(
+            "Each workload has one tick a minute. Sources of the catalogue are refreshed hourly; "
+            "one that ages cannot be read. Malformed events are ignored, but somebody sends them. "
+            "A lock that is busy now and then is normal after a submit; the other faults are "
+            "told of by the alarms' topic."
+        ),
+        graphs=[
+            Graph(
+                title="Ticks per minute",
+                left=[metrics.search("Ticks", "Sum", by=WORKLOAD, period=MINUTE)],
+            ),
+            Graph(
+                title="Age of the catalogue's sources",
+                left=[metrics.search("CatalogueSourceAge", "Maximum", by=SOURCE)],
+                right=[metrics.metric("CatalogueTypes", "Maximum", period=HOUR)],
+                left_label="seconds",
+                right_label="instance types",
+            ),
+            _lines(metrics, "Age of the catalogue in use", "CatalogueAge", "Maximum", "seconds"),
+            _lines(metrics, "Age of the spot prices in use", "SpotPriceAge", "Maximum", "seconds"),
+            _faults(metrics),
+            Graph(
+                title="Errors",
+                left=[
+                    *(
+                        metrics.function(name, "Errors", FIVE_MINUTES)
+                        for name in ("scaler", "interruption", "offers")
+                    ),
+                    metrics.search("MalformedEvents", "Sum", by=FUNCTION),
+                ],
+            ),
+        ],
+    )
+
+
+def _faults(metrics: MetricScope) -> Graph:
+    return Graph(
+        title="Faults",
+        left=[
+            metrics.search(name, statistic, by=WORKLOAD, function=statistic[:3].upper())
+            for name, statistic in (
+                ("BadRows", "Maximum"),
+                ("PolicyInvalid", "Maximum"),
+                ("ReapingHeldBack", "Maximum"),
+                ("LockBusy", "Sum"),
+            )
+        ],
+    )

@@ -1,0 +1,294 @@
+"""Saved queries: of Logs Insights over the logs, of Athena over the usage records."""
+
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from enum import Enum
+from types import UnionType
+from typing import Any
+
+from aws_cdk import Aws
+from aws_cdk import aws_athena as athena
+from aws_cdk import aws_glue as glue
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.shared.resources import ANSWERS
+from spindown.contract.usage import DAY, PREFIX, WORKLOAD, UsageRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LogQuery:
+    """One question; its fields are those that functions and workers write."""
+
+    name: str
+    #: A function, or all ``functions``, or ``workers``.
+    logs: str
+    text: str
+
+
+_LOG_QUERIES = (
+    _LogQuery(
+        name="Why was nothing launched",
+        logs="scaler",
+        text="""\
+fields @timestamp, workload, outcome, summary
+| filter action = "reconciled" and outcome not in ["idle", "enough", "launched"]
+| sort @timestamp desc
+| limit 200""",
+    ),
+    _LogQuery(
+        name="Decisions by outcome",
+        logs="scaler",
+        text="""\
+filter action = "reconciled"
+| stats count(*) as ticks by workload, outcome, bin(1h) as hour
+| sort hour desc""",
+    ),
+    _LogQuery(
+        name="Interruptions",
+        logs="interruption",
+        text="""\
+fields @timestamp, instance_id, workload, acted, leases_freed, summary
+| filter action = "reacted" and workload != ""
+| sort @timestamp desc
+| limit 200""",
+    ),
+    _LogQuery(
+        name="Errors of the control plane",
+        logs="functions",
+        text="""\
+fields @timestamp, service, message, exception_name, exception
+| filter level in ["ERROR", "CRITICAL"] or @message like /Task timed out/
+| sort @timestamp desc
+| limit 100""",
+    ),
+    _LogQuery(
+        name="Warnings of workers",
+        logs="workers",
+        text="""\
+fields @timestamp, instance_id, slot, job_id, event, reason, traceback
+| filter level in ["warning", "error"]
+| sort @timestamp desc
+| limit 100""",
+    ),
+    _LogQuery(
+        name="What jobs print",
+        logs="workers",
+        text="""\
+fields @timestamp, job_id, slot, text, lines, instance_id
+| filter event in ["user_output", "user_output_left_out"]
+| sort @timestamp desc
+| limit 1000""",
+    ),
+    _LogQuery(
+        name="Slowest ticks",
+        logs="scaler",
+        text="""\
+filter @type = "REPORT"
+| stats count(*) as ticks, avg(@duration) as mean, pct(@duration, 95) as p95,
+    max(@duration) as longest, max(@maxMemoryUsed / 1e6) as memory by bin(1h) as hour
+| sort hour desc""",
+    ),
+)
+
+
+#: Those that are asked about by name come first.
+_FUNCTIONS = ("scaler", "interruption", "offers", "teardown")
+
+
+class SavedQueries(Construct):
+    """The queries, under the folder ``spindown/{deployment}``."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, deployment: str, workloads: Sequence[str]
+    ) -> None:
+        super().__init__(scope, construct_id)
+        functions = [_group(deployment, name) for name in _FUNCTIONS]
+        groups = {
+            "scaler": functions[:1],
+            "interruption": functions[1:2],
+            "functions": functions,
+            "workers": [_group(deployment, f"worker/{name}") for name in workloads],
+        }
+        for query in _LOG_QUERIES:
+            logs.CfnQueryDefinition(
+                self,
+                query.name.title().replace(" ", ""),
+                name=f"spindown/{deployment}/{query.name}",
+                query_string=query.text,
+                log_group_names=groups[query.logs],
+            )
+
+
+def _group(deployment: str, name: str) -> str:
+    return f"/spindown/{deployment}/{name}"
+
+
+_TABLE = "usage"
+#: Days before there was any record need not be looked for.
+_FIRST_DAY = "2026-01-01"
+#: A query that reads more than this is a slip: a year of a busy workload is far less.
+_BYTES_A_QUERY = 10 * 1024**3
+
+#: Name -> (what it tells, SQL); ``{table}`` is the table.
+_USAGE_QUERIES: Mapping[str, tuple[str, str]] = {
+    "cost per item by instance type": (
+        "What an item has cost on each instance type in 30 days, cheapest first.",
+        """\
+SELECT workload, instance_type, capacity_type,
+       sum(items) AS items,
+       sum(dollars) AS dollars,
+       sum(dollars) / nullif(sum(items), 0) AS dollars_per_item,
+       sum(items) / nullif(sum(seconds) / 3600, 0) AS items_per_slot_hour
+FROM {table}
+WHERE day >= date_format(current_date - INTERVAL '30' DAY, '%Y-%m-%d')
+GROUP BY workload, instance_type, capacity_type
+ORDER BY workload, dollars_per_item""",
+    ),
+    "over-provisioned jobs": (
+        "Jobs of 30 days that used under 30 % of GPU and of its memory, dearest first.",
+        """\
+SELECT workload, job_id, instance_type, gpu,
+       sum(gpu_mean * seconds) / sum(seconds) AS gpu_mean,
+       max(vram_max) AS vram_max,
+       max(memory_max) AS memory_max,
+       sum(dollars) AS dollars
+FROM {table}
+WHERE day >= date_format(current_date - INTERVAL '30' DAY, '%Y-%m-%d')
+  AND gpu_mean IS NOT NULL AND seconds > 0
+GROUP BY workload, job_id, instance_type, gpu
+HAVING sum(gpu_mean * seconds) / sum(seconds) < 30 AND max(vram_max) < 30
+ORDER BY dollars DESC
+LIMIT 200""",
+    ),
+    "work redone by pool": (
+        "What interruptions have cost in each pool in 30 days: items and dollars spent twice.",
+        """\
+SELECT workload, instance_type, zone, capacity_type,
+       count_if("end" = 'interrupted') AS interruptions,
+       sum(items_redone) AS items_redone,
+       100.0 * sum(items_redone) / nullif(sum(items + items_redone), 0) AS percent_redone,
+       sum(dollars * items_redone / nullif(items + items_redone, 0)) AS dollars_redone
+FROM {table}
+WHERE day >= date_format(current_date - INTERVAL '30' DAY, '%Y-%m-%d')
+GROUP BY workload, instance_type, zone, capacity_type
+ORDER BY dollars_redone DESC NULLS LAST""",
+    ),
+}
+
+
+class UsageTable(Construct):
+    """Database, table and workgroup; the workgroup writes its answers below ``athena/``."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        deployment: str,
+        workloads: Sequence[str],
+        bucket_name: str,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        # Glue's names have no hyphens in SQL without quotes.
+        name = f"spindown_{deployment.replace('-', '_')}"
+        database = glue.CfnDatabase(
+            self,
+            "Database",
+            catalog_id=Aws.ACCOUNT_ID,
+            database_input=glue.CfnDatabase.DatabaseInputProperty(
+                name=name, description=f"Spindown deployment {deployment}"
+            ),
+        )
+        table = glue.CfnTable(
+            self,
+            "Table",
+            catalog_id=Aws.ACCOUNT_ID,
+            database_name=name,
+            table_input=_table_input(workloads, f"s3://{bucket_name}/{PREFIX}"),
+        )
+        table.add_resource_dependency(database)
+        group = self._make_workgroup(deployment, bucket_name)
+        for title, (description, sql) in _USAGE_QUERIES.items():
+            query = athena.CfnNamedQuery(
+                self,
+                title.title().replace(" ", "").replace("-", ""),
+                name=f"{deployment}: {title}",
+                description=description,
+                database=name,
+                query_string=sql.format(table=f"{name}.{_TABLE}"),
+                work_group=group.name,
+            )
+            query.add_resource_dependency(group)
+
+    def _make_workgroup(self, deployment: str, bucket_name: str) -> athena.CfnWorkGroup:
+        configuration = athena.CfnWorkGroup.WorkGroupConfigurationProperty(
+            enforce_work_group_configuration=True,
+            publish_cloud_watch_metrics_enabled=False,
+            bytes_scanned_cutoff_per_query=_BYTES_A_QUERY,
+            result_configuration=athena.CfnWorkGroup.ResultConfigurationProperty(
+                output_location=f"s3://{bucket_name}/{ANSWERS}",
+                encryption_configuration=athena.CfnWorkGroup.EncryptionConfigurationProperty(
+                    encryption_option="SSE_S3"
+                ),
+            ),
+        )
+        return athena.CfnWorkGroup(
+            self,
+            "WorkGroup",
+            name=f"spindown-{deployment}",
+            description=f"Questions about the usage of {deployment}",
+            recursive_delete_option=True,
+            work_group_configuration=configuration,
+        )
+
+
+def _table_input(workloads: Sequence[str], location: str) -> glue.CfnTable.TableInputProperty:
+    column = glue.CfnTable.ColumnProperty
+    keys = f"{WORKLOAD}=${{{WORKLOAD}}}/{DAY}=${{{DAY}}}/"
+    return glue.CfnTable.TableInputProperty(
+        name=_TABLE,
+        table_type="EXTERNAL_TABLE",
+        parameters={
+            "EXTERNAL": "TRUE",
+            "classification": "json",
+            "projection.enabled": "true",
+            f"projection.{WORKLOAD}.type": "enum",
+            f"projection.{WORKLOAD}.values": ",".join(workloads),
+            f"projection.{DAY}.type": "date",
+            f"projection.{DAY}.format": "yyyy-MM-dd",
+            f"projection.{DAY}.range": f"{_FIRST_DAY},NOW",
+            f"projection.{DAY}.interval": "1",
+            f"projection.{DAY}.interval.unit": "DAYS",
+            "storage.location.template": location + keys,
+        },
+        partition_keys=[column(name=WORKLOAD, type="string"), column(name=DAY, type="string")],
+        storage_descriptor=glue.CfnTable.StorageDescriptorProperty(
+            columns=[column(name=name, type=kind) for name, kind in columns().items()],
+            location=location,
+            input_format="org.apache.hadoop.mapred.TextInputFormat",
+            output_format="org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
+            serde_info=glue.CfnTable.SerdeInfoProperty(
+                serialization_library="org.openx.data.jsonserde.JsonSerDe",
+                parameters={"ignore.malformed.json": "true"},
+            ),
+        ),
+    )
+
+
+def columns() -> Mapping[str, str]:
+    """Return the table's columns and their types, as the record is written."""
+    hints = typing.get_type_hints(UsageRecord)
+    found = {f.name: _column_type(hints[f.name]) for f in fields(UsageRecord)}
+    del found[WORKLOAD]
+    return {**found, "dollars": "double"}
+
+
+def _column_type(hint: Any) -> str:
+    if isinstance(hint, UnionType):
+        (hint,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
+    if hint is datetime or issubclass(hint, str | Enum):
+        return "string"
+    return {int: "bigint", float: "double"}[hint]

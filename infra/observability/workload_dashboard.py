@@ -1,0 +1,376 @@
+"""The dashboard of one workload."""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+from constructs import Construct
+
+from infra.observability.dashboard import Graph, Section, lay_out, show_alarms
+from infra.observability.metric import DAY, HOUR, MINUTE, MetricScope
+from spindown.contract.metric import (
+    CAPACITY_TYPE,
+    CAUSE,
+    CONCERN,
+    INSTANCE_TYPE,
+    OUTCOME,
+    POOL,
+    REASON,
+    STATE,
+)
+from spindown.domain.diagnosis import LITTLE_USE
+from spindown.domain.fleet import WorkerState
+from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Policy
+
+
+class WorkloadDashboard(Construct):
+    """``{deployment}-{workload}``: flow, cost, workers, trouble, idle time, in this order."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        metrics: MetricScope,
+        policy: Policy,
+        budget_per_month: float | None,
+        alarms: Sequence[cloudwatch.IAlarm],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        dashboard = cloudwatch.Dashboard(
+            self,
+            "Dashboard",
+            dashboard_name=f"{metrics.deployment}-{metrics.workload}",
+            start="-PT12H",
+        )
+        show_alarms(dashboard, f"Alarms of {metrics.workload}", alarms)
+        lay_out(
+            dashboard,
+            [
+                _flow(metrics, policy),
+                ask_cost(metrics, budget_per_month),
+                _workers(metrics),
+                _trouble(metrics),
+                _idleness(metrics),
+                _health(metrics),
+            ],
+        )
+
+
+def _flow(metrics: MetricScope, policy: Policy) -> Section:
+    return Section(
+        title="Is work flowing?",
+        explanation=(
+            "Backlog waits, in flight is being worked on. While there is a backlog, the wait "
+            "should stay under `start_within` and items done should be above zero. *Held* at 1 "
+            "means that a launch waits on purpose, for more work or a lower price."
+        ),
+        graphs=[
+            Graph(
+                title="Messages",
+                left=[metrics.level("Backlog"), metrics.level("InFlight")],
+                right=[metrics.level("Held")],
+                left_label="messages",
+            ),
+            Graph(
+                title="Waiting",
+                left=[
+                    metrics.level("BacklogAge", label="backlog without a claim"),
+                    metrics.queue("ApproximateAgeOfOldestMessage"),
+                    metrics.metric("WaitSeconds", "p95", label="first claim, p95"),
+                ],
+                right=[metrics.metric("JobSeconds", "p95", label="time of a job, p95")],
+                left_label="seconds",
+                right_label="seconds",
+                marks=[(_seconds(policy.start_within), "start_within at the last deploy")],
+            ),
+            Graph(
+                title="Done per minute",
+                left=[
+                    metrics.total("ItemsDone", period=MINUTE),
+                    metrics.total("ItemsFailed", period=MINUTE),
+                ],
+                right=[metrics.total("JobsCompleted", period=MINUTE)],
+                left_label="items",
+                right_label="jobs",
+            ),
+            *_slack(metrics, policy),
+        ],
+    )
+
+
+def _slack(metrics: MetricScope, policy: Policy) -> Iterator[Graph]:
+    """Yield the slack of the tightest deadline, if jobs have one."""
+    if policy.finish_within is not None:
+        yield Graph(
+            title="Slack to the next deadline",
+            left=[metrics.metric("DeadlineSlack", "Minimum", label="too late below 0")],
+            left_label="seconds",
+        )
+
+
+def _workers(metrics: MetricScope) -> Section:
+    states = [state for state in WorkerState if state is not WorkerState.ENDED]
+    return Section(
+        title="Who works?",
+        explanation=(
+            "Each instance is in one state; most should be busy. Booting that does not turn into "
+            "idle or busy is an image or a network that does not come up. Boot time is paid and "
+            "does no work. GPUs and their memory both under the mark mean that a smaller machine "
+            "may do: lower `gpu_memory_gib_min`, or widen `gpu_names`."
+        ),
+        graphs=[
+            Graph(
+                title="Workers by state",
+                left=[
+                    metrics.level("Workers", label=state.value, of={STATE: state.value})
+                    for state in states
+                ],
+                left_label="workers",
+                stacked=True,
+            ),
+            _capacity_types(metrics),
+            Graph(
+                title="Workers by type",
+                left=[metrics.search("WorkersOfType", "Maximum", by=INSTANCE_TYPE)],
+                left_label="workers",
+                stacked=True,
+            ),
+            Graph(
+                title="Launches and boots",
+                left=[metrics.total("InstancesLaunched")],
+                right=[metrics.metric("BootSeconds", "p95", period=HOUR, label="boot, p95")],
+                left_label="instances",
+                right_label="seconds",
+            ),
+            _gpu_use(metrics),
+        ],
+    )
+
+
+def _capacity_types(metrics: MetricScope) -> Graph:
+    return Graph(
+        title="Workers by capacity type",
+        left=[
+            *(
+                metrics.level("LiveWorkers", label=kind.value, of={CAPACITY_TYPE: kind.value})
+                for kind in CapacityType
+            ),
+            metrics.level("InterruptingWorkers", label="being interrupted"),
+        ],
+        left_label="workers",
+    )
+
+
+def _gpu_use(metrics: MetricScope) -> Graph:
+    return Graph(
+        title="Use of GPUs by busy workers",
+        left=[
+            metrics.metric("GpuPercent", "Average", label="time, mean"),
+            metrics.metric("VramPercent", "Maximum", label="memory, most"),
+        ],
+        left_label="percent",
+        marks=[(LITTLE_USE, "little")],
+    )
+
+
+def _trouble(metrics: MetricScope) -> Section:
+    return Section(
+        title="What went wrong?",
+        explanation=(
+            "What waits for a person was told by the alarms' topic, once a day, with what to do. "
+            "Interruptions are normal on spot; what they cost is the work redone. Launch attempts "
+            "other than *launched* name the class of EC2's refusal. A message in the dead-letter "
+            "queue carries its reason as an attribute."
+        ),
+        graphs=[
+            Graph(
+                title="Waits for a person",
+                left=[metrics.search("Concerns", "Maximum", by=CONCERN)],
+                stacked=True,
+            ),
+            Graph(
+                title="Interruptions and losses",
+                left=[
+                    metrics.total("Interruptions"),
+                    metrics.total("LeasesFreed"),
+                    metrics.total("CheckInsMissed"),
+                    metrics.total("Condemned"),
+                ],
+            ),
+            _attempts(metrics),
+            Graph(
+                title="Refusals by offer",
+                left=[metrics.search("Refusals", "Sum", by=POOL)],
+                stacked=True,
+            ),
+            Graph(
+                title="Items redone, failures of jobs",
+                left=[metrics.total("ItemsRedone"), metrics.total("JobsFailed")],
+            ),
+            Graph(
+                title="Dead letters",
+                left=[
+                    metrics.queue("ApproximateNumberOfMessagesVisible", dead_letters=True),
+                    metrics.search("DeadLettered", "Sum", by=REASON),
+                ],
+            ),
+        ],
+    )
+
+
+def _attempts(metrics: MetricScope) -> Graph:
+    return Graph(
+        title="Launch attempts by outcome",
+        left=[metrics.search("LaunchAttempts", "Sum", by=OUTCOME)],
+        right=[metrics.level("UnavailablePools", label="unavailable pools")],
+        stacked=True,
+    )
+
+
+def _idleness(metrics: MetricScope) -> Section:
+    return Section(
+        title="Is it idle?",
+        explanation=(
+            "Idle is paid time without a job. A few percent are the idle tail after the last job; "
+            "much more, or few items per launch, means a sparse queue: raise `start_within` or "
+            "`scale_up_threshold`. Workers idle beyond expectation should be zero."
+        ),
+        graphs=[
+            Graph(
+                title="Idle share today",
+                left=[metrics.metric("IdleShare", "Maximum")],
+                left_label="percent of paid time",
+            ),
+            Graph(
+                title="Idle beyond expectation",
+                left=[metrics.level("IdleBeyondExpectation")],
+                left_label="workers",
+            ),
+            Graph(title="Items per launch", left=[_items_per_launch(metrics)]),
+        ],
+    )
+
+
+def _items_per_launch(metrics: MetricScope) -> cloudwatch.MathExpression:
+    return cloudwatch.MathExpression(
+        expression="IF(launched > 0, done / launched)",
+        using_metrics={
+            "done": metrics.total("ItemsDone", period=DAY),
+            "launched": metrics.total("InstancesLaunched", period=DAY),
+        },
+        label="items per launch in the day",
+        period=DAY,
+    )
+
+
+def _health(metrics: MetricScope) -> Section:
+    return Section(
+        title="Is Spindown itself well?",
+        explanation=("One tick a minute, each a second or two. The overview shows the rest."),
+        graphs=[
+            Graph(
+                title="Ticks per minute",
+                left=[metrics.total("Ticks", period=MINUTE)],
+            ),
+            Graph(
+                title="Time of a tick",
+                left=[metrics.metric("TickSeconds", "p95", label="p95")],
+                left_label="seconds",
+            ),
+        ],
+    )
+
+
+def _seconds(duration: timedelta) -> float:
+    return duration.total_seconds()
+
+
+#: Variable of a day's sum -> its metric.
+_NAMES = {"spend": "Spend", "spendOnDemand": "SpendOnDemand", "warmDollars": "WarmDollars"}
+
+
+def ask_cost(metrics: MetricScope, budget_per_month: float | None) -> Section:
+    """Return the row of the dashboard; the budget is that of the deploy, in USD."""
+    return Section(
+        title="What does it cost?",
+        explanation=(
+            "All in counts every paid second, busy only those with a job: the gap between them "
+            "is boot and idle time. Dollars are estimates at the price stamped at each launch. "
+            "The saving compares with the same hours on demand, and with the cheapest machine "
+            "that fits, kept on demand all day. An item that costs half as much again as in the "
+            "week before is told of, with its cause. The month is the whole deployment's."
+        ),
+        graphs=[
+            Graph(
+                title="Cost per item today",
+                left=[
+                    metrics.metric("CostPerItem", "Maximum", label="all in"),
+                    metrics.metric("CostPerItemBusy", "Maximum", label="busy"),
+                ],
+                left_label="USD",
+            ),
+            Graph(
+                title="Why an item became dear",
+                left=[metrics.search("CostRise", "Maximum", by=CAUSE, period=HOUR)],
+                left_label="USD per item",
+                stacked=True,
+            ),
+            Graph(
+                title="Dollars per hour",
+                left=[metrics.level("DollarsPerHour", label="now running")],
+                left_label="USD",
+            ),
+            _a_day(metrics),
+            Graph(
+                title="Month",
+                left=[metrics.metric("SpendOfMonth", "Maximum", label="spent")],
+                right=[metrics.metric("BudgetUsed", "Maximum", label="budget used, %")],
+                left_label="USD",
+                right_label="percent",
+                marks=[(budget_per_month, "budget")] if budget_per_month is not None else [],
+            ),
+        ],
+    )
+
+
+def _a_day(metrics: MetricScope) -> Graph:
+    return Graph(
+        title="A day beside what it might have cost",
+        left=[
+            _day(metrics, "spend", "spent"),
+            _day(metrics, "spendOnDemand", "the same hours on demand"),
+            _day(metrics, "warmDollars", "one warm machine"),
+        ],
+        right=[
+            _saving(metrics, "spendOnDemand", "saved against on demand"),
+            _saving(metrics, "warmDollars", "saved against one warm machine"),
+        ],
+        left_label="USD",
+        right_label="percent",
+        right_from_zero=False,
+    )
+
+
+def _day(metrics: MetricScope, variable: str, label: str) -> cloudwatch.MathExpression:
+    """Return a day's dollars of one kind, by the name of the variable."""
+    return _math(metrics, f"FILL({variable}, 0)", [variable], label)
+
+
+def _saving(metrics: MetricScope, other: str, label: str) -> cloudwatch.MathExpression:
+    """Return what is saved in a day against the dollars of another kind, in percent of those."""
+    share = f"IF({other} > 0, 100 * (1 - FILL(spend, 0) / {other}))"
+    return _math(metrics, share, ["spend", other], label)
+
+
+def _math(
+    metrics: MetricScope, expression: str, variables: Sequence[str], label: str
+) -> cloudwatch.MathExpression:
+    # The graph's expressions share their variables, so that each metric is shown once.
+    return cloudwatch.MathExpression(
+        expression=expression,
+        using_metrics={name: metrics.total(_NAMES[name], period=DAY) for name in variables},
+        label=label,
+        period=DAY,
+    )

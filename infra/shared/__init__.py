@@ -1,0 +1,1 @@
+"""What several stacks of a deployment use."""

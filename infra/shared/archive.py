@@ -1,0 +1,235 @@
+"""The files that are deployed: zip archives whose bytes follow from their content alone.
+
+There are two kinds: the kit from which workers install themselves, and the code of a workload.
+
+The same files give the same archive on every machine: names are sorted, times and owners fixed. So
+the digest of an archive is its name, an unchanged archive is not uploaded again, and whoever pins
+the digest pins the content.
+"""
+
+import hashlib
+import io
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from aws_cdk import Aws, FileAssetPackaging, IStackSynthesizer, Stage
+from constructs import Construct
+from hatchling.builders.wheel import WheelBuilder
+
+from spindown.config import WorkloadConfig
+from spindown.contract.image import Kit, kit_files
+from spindown.contract.run import RUN_SPEC_NAME, RunSpec, encode_run_spec
+from spindown.error import ConfigError
+
+#: The earliest time that a zip archive can hold.
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
+#: What made the archive, for the file modes to be read as such.
+_UNIX = 3
+_REGULAR_FILE = 0o100644 << 16
+_EXECUTABLE_FILE = 0o100755 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One file of an archive."""
+
+    data: bytes
+    is_executable: bool = False
+
+
+def pack_members(members: Mapping[str, Member]) -> bytes:
+    """Return the archive of some files, by name within it."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as made:
+        for name, member in sorted(members.items()):
+            info = zipfile.ZipInfo(name, date_time=_NO_TIME)
+            info.create_system = _UNIX
+            info.external_attr = _EXECUTABLE_FILE if member.is_executable else _REGULAR_FILE
+            info.compress_type = zipfile.ZIP_DEFLATED
+            made.writestr(info, member.data)
+    return archive.getvalue()
+
+
+class Archive(Construct):
+    """An archive, uploaded with the deployment's other assets.
+
+    It goes to the synthesizer as it is: CDK's own file asset would name it by another digest.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        data: bytes,
+        label: str,
+        assets: IStackSynthesizer,
+    ) -> None:
+        """Add ``data``; ``label`` is what the upload's progress calls it."""
+        super().__init__(scope, construct_id)
+        #: SHA-256 of the archive, and its name.
+        self.digest = hashlib.sha256(data).hexdigest()
+        stage = Stage.of(self)
+        assert stage is not None  # noqa: S101 - an app is a stage, and every stack is in one
+        path = Path(stage.asset_outdir) / f"asset.{self.digest}.zip"
+        path.write_bytes(data)
+        place = assets.add_file_asset(
+            source_hash=self.digest,
+            file_name=path.name,
+            packaging=FileAssetPackaging.FILE,
+            display_name=label,
+        )
+        #: Where the archive lies, as ``s3://bucket/key``.
+        self.uri = f"s3://{place.bucket_name}/{place.object_key}"
+        #: The ARN of that object.
+        self.arn = f"arn:{Aws.PARTITION}:s3:::{place.bucket_name}/{place.object_key}"
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class KitArchive(Archive):
+    """The kit, one for all workloads."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, assets: IStackSynthesizer) -> None:
+        """Make the kit of this checkout (ConfigError: it is none)."""
+        data = pack_kit(ROOT)
+        super().__init__(scope, construct_id, data=data, label="Worker kit", assets=assets)
+
+    @property
+    def kit(self) -> Kit:
+        """Return the kit as user data names it."""
+        return Kit(uri=self.uri, sha256=self.digest)
+
+
+def pack_kit(root: Path) -> bytes:
+    """Return the archive of the kit: the worker's wheel, its locks, scripts and units.
+
+    Raises:
+        ConfigError: ``root`` is not a checkout, as when Spindown was installed from a wheel.
+    """
+    if not (root / "pyproject.toml").is_file() or not (root / "locks").is_dir():
+        raise ConfigError("the worker's kit", str(root), "deploy from a checkout of Spindown")
+    with tempfile.TemporaryDirectory() as directory:
+        wheel = build_wheel(root, Path(directory))
+        files = kit_files(root, wheel)
+        return pack_members({name: Member(data=path.read_bytes()) for name, path in files.items()})
+
+
+def build_wheel(root: Path, directory: Path) -> Path:
+    """Build Spindown's own wheel into ``directory``: the same sources give the same bytes."""
+    (made,) = WheelBuilder(str(root)).build(directory=str(directory), versions=["standard"])
+    return Path(made)
+
+
+_ANY_EXECUTE = 0o111
+
+#: What tools leave beside code. Hidden files and folders are left out as well.
+_LEFT_OUT = frozenset({"__pycache__", "node_modules"})
+
+
+class CodeArchive(Archive):
+    """The archive of one workload; its digest is what the manifest of a job pins."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        root: Path,
+        name: str,
+        workload: WorkloadConfig,
+        assets: IStackSynthesizer,
+    ) -> None:
+        """Pack the code of ``workload``; ``root`` is where its path begins (ConfigError)."""
+        data = pack(find_code(root, name, workload), run_spec(workload))
+        super().__init__(scope, construct_id, data=data, label=f"Code of {name}", assets=assets)
+        #: The archive's digest if an image must have its requirements, None if it has none.
+        self.requirements_digest = self.digest if workload.run.requirements else None
+
+
+def find_code(root: Path, name: str, workload: WorkloadConfig) -> Path | None:
+    """Return the directory of a workload's code, found from where spindown.toml lies.
+
+    None: it has none, since its image holds all.
+
+    Raises:
+        ConfigError: it does not exist, or it lacks the module or the requirements it names.
+    """
+    run = workload.run
+    if run.code is None:
+        return None
+    directory = (root / run.code).resolve()
+    field = f"workload.{name}.run"
+    if not directory.is_dir():
+        raise ConfigError(f"{field}.code", str(run.code), "name a directory beside spindown.toml")
+    if run.entrypoint is not None and not _has_module(directory, run.entrypoint):
+        raise ConfigError(f"{field}.entrypoint", run.entrypoint, f"name a module below {run.code}/")
+    if run.requirements is not None and not (directory / run.requirements).is_file():
+        raise ConfigError(
+            f"{field}.requirements", run.requirements, f"name a file below {run.code}/"
+        )
+    return directory
+
+
+def _has_module(directory: Path, entrypoint: str) -> bool:
+    module = directory.joinpath(*entrypoint.partition(":")[0].split("."))
+    return module.with_suffix(".py").is_file() or (module / "__init__.py").is_file()
+
+
+def run_spec(workload: WorkloadConfig) -> RunSpec:
+    """Return how the workload's code is called, as its worker reads it."""
+    run = workload.run
+    return RunSpec(
+        entrypoint=run.entrypoint or "",
+        command=run.command or (),
+        image=run.image or "",
+        results=run.results,
+        requirements=run.requirements,
+        batch_size=run.batch_size,
+        item_timeout=run.item_timeout,
+        setup_timeout=run.setup_timeout,
+        job_timeout=run.job_timeout,
+        stop_grace=run.stop_grace,
+        slots=str(run.slots),
+        inputs=workload.inputs,
+        env=run.env,
+        secrets=run.secrets,
+    )
+
+
+def pack(directory: Path | None, spec: RunSpec) -> bytes:
+    """Return the archive of a directory, if there is one, and of how to call what is in it.
+
+    Raises:
+        ConfigError: a link leads out of the directory, or a file has the name of ours.
+    """
+    members = {RUN_SPEC_NAME: Member(data=encode_run_spec(spec))}
+    if directory is not None:
+        members |= _pack_code(directory)
+    return pack_members(members)
+
+
+def _pack_code(directory: Path) -> dict[str, Member]:
+    members = {}
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory)
+        if _is_left_out(PurePosixPath(name)) or path.is_dir():
+            continue
+        if not path.resolve().is_relative_to(directory.resolve()):
+            raise ConfigError("run.code", str(name), "replace this link by what it points at")
+        if str(name) == RUN_SPEC_NAME:
+            raise ConfigError("run.code", str(name), "rename this file: Spindown writes its own")
+        is_executable = bool(path.stat().st_mode & _ANY_EXECUTE)
+        members[name.as_posix()] = Member(data=path.read_bytes(), is_executable=is_executable)
+    return members
+
+
+def _is_left_out(name: PurePosixPath) -> bool:
+    return any(
+        part in _LEFT_OUT or part.startswith(".") or part.endswith((".pyc", ".egg-info"))
+        for part in name.parts
+    )

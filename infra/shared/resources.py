@@ -1,0 +1,158 @@
+"""What the workloads and the functions of a deployment share: table, bucket, topic."""
+
+from dataclasses import dataclass
+
+from aws_cdk import Aws, Duration, IStackSynthesizer, RemovalPolicy
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from infra.shared.archive import KitArchive
+from infra.shared.network import Network
+from spindown.config import DeploymentConfig
+
+#: Finds the worker row of an instance; keys only, a consistent read of the row follows.
+INSTANCE_INDEX = "instance"
+
+#: Where Athena writes the answers to saved queries.
+ANSWERS = "athena/"
+
+
+class LedgerTable(Construct):
+    """The table ``{deployment}-ledger``.
+
+    It goes with the stack: DynamoDB keeps a backup of a deleted table for 35 days where
+    point-in-time recovery was on (Amazon DynamoDB Developer Guide, "Point-in-time recovery").
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, deployment: str) -> None:
+        super().__init__(scope, construct_id)
+        self.table = dynamodb.TableV2(
+            self,
+            "Table",
+            table_name=f"{deployment}-ledger",
+            partition_key=dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING),
+            billing=dynamodb.Billing.on_demand(),
+            encryption=dynamodb.TableEncryptionV2.dynamo_owned_key(),
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
+            time_to_live_attribute="expires",
+            removal_policy=RemovalPolicy.DESTROY,
+            global_secondary_indexes=[
+                dynamodb.GlobalSecondaryIndexPropsV2(
+                    index_name=INSTANCE_INDEX,
+                    partition_key=dynamodb.Attribute(
+                        name="instance_id", type=dynamodb.AttributeType.STRING
+                    ),
+                    projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+                )
+            ],
+        )
+
+
+class DeploymentBucket(Construct):
+    """One private, versioned bucket; it stays when the stack is destroyed.
+
+    Versions are there for the manifest: a truncated one falls back to the one before it. Every
+    commit makes a version, so they expire.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            versioned=True,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            removal_policy=RemovalPolicy.RETAIN,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    id="expire-old-versions",
+                    noncurrent_version_expiration=Duration.days(30),
+                    expired_object_delete_marker=True,
+                ),
+                s3.LifecycleRule(
+                    id="abort-torn-uploads",
+                    abort_incomplete_multipart_upload_after=Duration.days(7),
+                ),
+                s3.LifecycleRule(
+                    id="expire-decisions", prefix="decisions/", expiration=Duration.days(90)
+                ),
+                # What Athena answers can be asked again.
+                s3.LifecycleRule(id="expire-answers", prefix=ANSWERS, expiration=Duration.days(7)),
+            ],
+        )
+
+
+class AlarmTopic(Construct):
+    """The topic ``{deployment}-alarms``; AWS asks the address of a subscription to confirm.
+
+    CloudWatch's alarms tell it, and so do the functions, in their own words.
+
+    It is not encrypted: CloudWatch publishes to an encrypted topic only through a key of our
+    own, which costs 1 USD a month, and the texts hold names and settings, no secret.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, deployment: str, email: str | None
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.topic = sns.Topic(
+            self,
+            "Topic",
+            topic_name=f"{deployment}-alarms",
+            display_name=f"Spindown {deployment}",
+            enforce_ssl=True,
+        )
+        self.topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="TakeAlarms",
+                actions=["sns:Publish"],
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                resources=[self.topic.topic_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+            )
+        )
+        if email is not None:
+            sns.Subscription(
+                self,
+                "Email",
+                topic=self.topic,
+                protocol=sns.SubscriptionProtocol.EMAIL,
+                endpoint=email,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedResources:
+    """What every workload and every function of the core stack uses."""
+
+    deployment: DeploymentConfig
+    ledger: LedgerTable
+    store: DeploymentBucket
+    network: Network
+    topic: AlarmTopic
+    #: What instances install themselves from.
+    kit: KitArchive
+    #: Where the stack's assets are added.
+    assets: IStackSynthesizer
+
+
+def make_log(scope: Construct, name: str) -> logs.LogGroup:
+    """Add a log group that keeps a month and goes with the stack."""
+    return logs.LogGroup(
+        scope,
+        "Log",
+        log_group_name=name,
+        retention=logs.RetentionDays.ONE_MONTH,
+        removal_policy=RemovalPolicy.DESTROY,
+    )

@@ -1,0 +1,369 @@
+"""One workload: its queues, its code, its launch templates, and its settings as deployed."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from aws_cdk import CfnTag, Duration, Fn, RemovalPolicy
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.iam import worker as grants
+from infra.iam.statement import make_role, write_log
+from infra.shared.archive import CodeArchive
+from infra.shared.resources import SharedResources, make_log
+from infra.shared.stack import fixed_name
+from spindown.config import WorkloadConfig
+from spindown.config.form import Architecture
+from spindown.contract import tag
+from spindown.contract.event import queue_name
+from spindown.contract.image import DISK_KEY, Kit, image_parameter, make_stamp, render_user_data
+from spindown.contract.job.manifest import STATES
+from spindown.contract.location import work_root
+from spindown.contract.settings import Outpost, RunSettings, TemplateRef, WorkloadSettings
+
+#: Every receive counts, an interruption's too, and must not use up a job's chances: failures
+#: are counted in its manifest, and this only stops what nobody counts.
+MAX_RECEIVE_COUNT = 100
+
+
+class WorkloadQueues(Construct):
+    """``{deployment}-{workload}`` and ``{deployment}-{workload}-dlq``, both standard queues.
+
+    The dead-letter queue keeps messages longer, since a message moved there keeps its age.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, deployment: str, workload: str
+    ) -> None:
+        super().__init__(scope, construct_id)
+        name = queue_name(deployment, workload)
+        self.dead_letters = sqs.Queue(
+            self,
+            "DeadLetters",
+            queue_name=f"{name}-dlq",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=Duration.days(14),
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self.queue = sqs.Queue(
+            self,
+            "Queue",
+            queue_name=name,
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=Duration.days(12),
+            receive_message_wait_time=Duration.seconds(20),
+            visibility_timeout=Duration.minutes(5),
+            removal_policy=RemovalPolicy.DESTROY,
+            dead_letter_queue=sqs.DeadLetterQueue(
+                queue=self.dead_letters, max_receive_count=MAX_RECEIVE_COUNT
+            ),
+        )
+
+
+#: What carries tags at a launch besides the instance, for the bill and for the grants. Not the spot
+#: request: EC2 launches nothing on demand from a template with tags for one
+#: (github.com/github-aws-runners/terraform-aws-github-runner/issues/4561).
+_BESIDES = ("network-interface", "volume")
+
+
+def add_templates(
+    scope: Construct,
+    *,
+    name: str,
+    workload: WorkloadConfig,
+    images: Mapping[Architecture, str],
+    profile_arn: str,
+    security_group_id: str,
+    tags: Mapping[str, str],
+    user_data: str,
+) -> Mapping[str, ec2.CfnLaunchTemplate]:
+    """Add a template for each architecture to ``scope``; ``name`` begins their names."""
+    return {
+        architecture: ec2.CfnLaunchTemplate(
+            scope,
+            f"Template-{architecture}",
+            launch_template_name=f"{name}-{architecture}",
+            launch_template_data=_template_data(
+                image_parameter=parameter,
+                root_device=workload.image.find_root_device(architecture),
+                root_volume_gib=workload.image.root_volume_gib,
+                profile_arn=profile_arn,
+                security_group_id=security_group_id,
+                tags=tags,
+                user_data=user_data,
+            ),
+        )
+        for architecture, parameter in images.items()
+    }
+
+
+def refs_of(templates: Mapping[str, ec2.CfnLaunchTemplate]) -> Mapping[str, TemplateRef]:
+    """Return architecture -> template at the version that this deploy makes."""
+    return {
+        architecture: TemplateRef(
+            id=template.attr_launch_template_id, version=template.attr_latest_version_number
+        )
+        for architecture, template in templates.items()
+    }
+
+
+def _template_data(
+    *,
+    image_parameter: str,
+    root_device: str,
+    root_volume_gib: int,
+    profile_arn: str,
+    security_group_id: str,
+    tags: Mapping[str, str],
+    user_data: str,
+) -> ec2.CfnLaunchTemplate.LaunchTemplateDataProperty:
+    """Return what every instance is launched with; type, subnet and market come per call.
+
+    The image is looked up at each launch, so a rebuilt one needs no deploy.
+    """
+    template = ec2.CfnLaunchTemplate
+    kept = {name: tags[name] for name in (tag.DEPLOYMENT, tag.WORKLOAD, "Name")}
+    return template.LaunchTemplateDataProperty(
+        image_id=f"resolve:ssm:{image_parameter}",
+        instance_initiated_shutdown_behavior="terminate",
+        iam_instance_profile=template.IamInstanceProfileProperty(arn=profile_arn),
+        security_group_ids=[security_group_id],
+        metadata_options=template.MetadataOptionsProperty(
+            http_endpoint="enabled",
+            http_tokens="required",
+            http_put_response_hop_limit=2,
+            instance_metadata_tags="enabled",
+        ),
+        block_device_mappings=[
+            template.BlockDeviceMappingProperty(
+                device_name=root_device,
+                ebs=template.EbsProperty(
+                    volume_type="gp3",
+                    volume_size=root_volume_gib,
+                    encrypted=True,
+                    kms_key_id=DISK_KEY,
+                    delete_on_termination=True,
+                ),
+            )
+        ],
+        tag_specifications=[
+            _tag("instance", tags),
+            *(_tag(kind, kept) for kind in _BESIDES),
+        ],
+        user_data=Fn.base64(user_data),
+    )
+
+
+def _tag(
+    resource_type: str, tags: Mapping[str, str]
+) -> ec2.CfnLaunchTemplate.TagSpecificationProperty:
+    return ec2.CfnLaunchTemplate.TagSpecificationProperty(
+        resource_type=resource_type,
+        tags=[CfnTag(key=key, value=value) for key, value in tags.items()],
+    )
+
+
+class WorkerFleet(Construct):
+    """A workload's worker role, log group and one launch template for each architecture."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        name: str,
+        workload: WorkloadConfig,
+        jobs: WorkloadQueues,
+        archive: CodeArchive,
+        shared: SharedResources,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        deployment = shared.deployment.name
+        self.log_group = make_log(self, f"/spindown/{deployment}/worker/{name}")
+        self.role = make_role(
+            self,
+            description=f"Workers of {name} in {deployment}",
+            trusted=iam.ServicePrincipal("ec2.amazonaws.com"),
+            statements=self._grants(name, workload, jobs, archive, shared),
+        )
+        profile = iam.CfnInstanceProfile(self, "Profile", roles=[self.role.role_name])
+        #: Tags by which a worker finds home.
+        self.tags = {
+            **self._home_tags(name, jobs, archive, shared),
+            **_describe_machine(workload),
+        }
+        #: Architecture -> SSM parameter of the image that is booted.
+        self.images = _find_images(deployment, name, workload)
+        self.user_data = _render_user_data(workload, archive, shared.kit.kit)
+        #: Architecture -> launch template.
+        self.templates = add_templates(
+            self,
+            name=f"{deployment}-{name}",
+            workload=workload,
+            images=self.images,
+            profile_arn=profile.attr_arn,
+            security_group_id=shared.network.security_group_id,
+            tags=self.tags,
+            user_data=self.user_data,
+        )
+        if shared.deployment.outpost:
+            self._add_profile_abroad(fixed_name(shared.deployment, name))
+
+    def _add_profile_abroad(self, name: str) -> None:
+        """Add a profile beside the other, which running instances have, that outposts can name."""
+        iam.CfnInstanceProfile(
+            self, "ProfileAbroad", instance_profile_name=name, roles=[self.role.role_name]
+        )
+
+    @property
+    def template_refs(self) -> Mapping[str, TemplateRef]:
+        """Return architecture -> template at the version that this deploy makes."""
+        return refs_of(self.templates)
+
+    @property
+    def image_parameters(self) -> Sequence[str]:
+        """Return the SSM parameters of its images."""
+        return tuple(self.images.values())
+
+    def _grants(
+        self,
+        name: str,
+        workload: WorkloadConfig,
+        jobs: WorkloadQueues,
+        archive: CodeArchive,
+        shared: SharedResources,
+    ) -> list[iam.PolicyStatement]:
+        dead_letters_arn = jobs.dead_letters.queue_arn
+        return [
+            *grants.work_jobs(queue_arn=jobs.queue.queue_arn, dead_letters_arn=dead_letters_arn),
+            *grants.keep_results(bucket_arn=shared.store.bucket.bucket_arn, workload=name),
+            grants.keep_usage(bucket_arn=shared.store.bucket.bucket_arn, workload=name),
+            grants.tell_of_jobs(),
+            grants.read_code(archive_arn=archive.arn),
+            *(
+                []
+                if workload.image.mode == "ami"
+                else [grants.read_kit(archive_arn=shared.kit.arn)]
+            ),
+            *grants.read_declared([*workload.inputs, *workload.models]),
+            *grants.read_secrets(sorted(set(workload.run.secrets.values()))),
+            *grants.use_keys(workload.kms_keys),
+            *grants.pull_image(workload.run.image),
+            *grants.keep_own_rows(table_arn=shared.ledger.table.table_arn, workload=name),
+            write_log(log_group_arn=self.log_group.log_group_arn),
+            *([grants.open_sessions()] if shared.deployment.session_manager else []),
+        ]
+
+    def _home_tags(
+        self, name: str, jobs: WorkloadQueues, archive: CodeArchive, shared: SharedResources
+    ) -> Mapping[str, str]:
+        return {
+            tag.DEPLOYMENT: shared.deployment.name,
+            tag.WORKLOAD: name,
+            tag.REGION: shared.deployment.region,
+            tag.QUEUE_URL: jobs.queue.queue_url,
+            tag.DLQ_URL: jobs.dead_letters.queue_url,
+            tag.TABLE: shared.ledger.table.table_name,
+            tag.BUCKET: shared.store.bucket.bucket_name,
+            tag.CODE: archive.uri,
+            tag.LOG_GROUP: self.log_group.log_group_name,
+            "Name": f"{shared.deployment.name}-{name}",
+        }
+
+
+def _describe_machine(workload: WorkloadConfig) -> Mapping[str, str]:
+    """Return what the instance must know of itself before the worker runs."""
+    memory_mib = workload.requirements.to_domain().gpu_memory_mib_min
+    return {
+        **({tag.METADATA_ACCESS: "allow"} if workload.run.metadata_access else {}),
+        **({tag.GPU_MEMORY: str(memory_mib)} if memory_mib else {}),
+    }
+
+
+def _find_images(
+    deployment: str, name: str, workload: WorkloadConfig
+) -> Mapping[Architecture, str]:
+    return {
+        architecture: image_parameter(deployment, name, architecture)
+        if workload.image.mode == "bake"
+        else workload.image.parameters[architecture]
+        for architecture in sorted(workload.requirements.architectures)
+    }
+
+
+def _render_user_data(workload: WorkloadConfig, archive: CodeArchive, kit: Kit) -> str:
+    match workload.image.mode:
+        case "bootstrap":
+            return render_user_data(kit)
+        case "bake":
+            return render_user_data(kit, stamp=make_stamp(kit, archive.requirements_digest))
+        case "ami":
+            return render_user_data(None)
+
+
+#: Far longer than ``RENEW_STATE_AFTER`` (contract.job.manifest), by which jobs keep theirs.
+STATE_KEPT_FOR = Duration.days(30)
+
+
+class Workload(Construct):
+    """What a ``[workload.NAME]`` of spindown.toml becomes."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        name: str,
+        config: WorkloadConfig,
+        root: Path,
+        shared: SharedResources,
+    ) -> None:
+        """Describe ``config``; ``root`` is where its relative paths begin (ConfigError)."""
+        super().__init__(scope, construct_id)
+        self.name = name
+        self.config = config
+        self._shared = shared
+        self.jobs = WorkloadQueues(self, "Jobs", deployment=shared.deployment.name, workload=name)
+        # What commits no longer list is not told from what they do, which is written anew in time.
+        shared.store.bucket.add_lifecycle_rule(
+            id=f"expire-state-{name}",
+            prefix=f"{work_root(name)}{STATES}",
+            expiration=STATE_KEPT_FOR,
+        )
+        self.archive = CodeArchive(
+            self, "Code", root=root, name=name, workload=config, assets=shared.assets
+        )
+        self.fleet = WorkerFleet(
+            self,
+            "Fleet",
+            name=name,
+            workload=config,
+            jobs=self.jobs,
+            archive=self.archive,
+            shared=shared,
+        )
+
+    @property
+    def settings(self) -> WorkloadSettings:
+        """Return what those need to know who work with it."""
+        outpost = Outpost(subnets=self._shared.network.subnets, templates=self.fleet.template_refs)
+        return WorkloadSettings(
+            name=self.name,
+            queue_url=self.jobs.queue.queue_url,
+            dlq_url=self.jobs.dead_letters.queue_url,
+            log_group=self.fleet.log_group.log_group_name,
+            outposts={self._shared.deployment.region: outpost},
+            regions=tuple(sorted(self._shared.deployment.outpost)),
+            run=RunSettings(
+                slots=str(self.config.run.slots),
+                code=self.archive.uri,
+                code_digest=self.archive.digest,
+                root_volume_gib=self.config.image.root_volume_gib,
+            ),
+            requirements=self.config.to_requirements(),
+            policy=self.config.to_policy(),
+        )

@@ -1,1 +1,0 @@
-"""One workload of a deployment: its queue, its code, its fleet."""

@@ -1,0 +1,194 @@
+"""Dashboards show what is emitted, in the order a person asks, within what is free."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.observability.metric import MINUTE, MetricScope
+from spindown.contract.metric import METRICS, STATE, WORKLOAD
+from spindown.contract.settings import NAMESPACE
+from spindown.error import ContractError
+from tests.infra.observability.assembly import (
+    a_config,
+    alarm_metrics,
+    all_of,
+    graph_metrics,
+    graphs,
+    synthesise,
+    titles,
+)
+
+QUESTIONS = [
+    "Is work flowing?",
+    "What does it cost?",
+    "Who works?",
+    "What went wrong?",
+    "Is it idle?",
+    "Is Spindown itself well?",
+]
+
+#: What CloudWatch shows in a dashboard for nothing (CloudWatch pricing, free tier).
+FREE_METRICS = 50
+
+#: Metrics of AWS's own that we show, by namespace, and their dimensions.
+FOREIGN = {"AWS/SQS": frozenset({"QueueName"}), "AWS/Lambda": frozenset({"FunctionName"})}
+
+
+def test_there_is_one_for_each_workload_and_an_overview(resources: Mapping[str, Any]) -> None:
+    names = {one["DashboardName"] for one in all_of(resources, "AWS::CloudWatch::Dashboard")}
+
+    assert names == {"lab", "lab-ocr", "lab-embed"}
+
+
+def test_each_answers_the_questions_in_the_order_they_are_asked(
+    resources: Mapping[str, Any],
+) -> None:
+    for dashboard in all_of(resources, "AWS::CloudWatch::Dashboard"):
+        assert titles(dashboard) == QUESTIONS
+
+
+def test_every_own_metric_on_dashboards_and_alarms_is_emitted(
+    resources: Mapping[str, Any],
+) -> None:
+    used = {*_shown(resources), *_watched(resources)}
+    ours = {(name, dimensions) for space, name, dimensions in used if space == NAMESPACE}
+
+    assert ours <= {(one.name, frozenset(one.dimensions)) for one in METRICS.values()}
+
+
+def test_every_other_metric_is_one_that_aws_emits_by_itself(resources: Mapping[str, Any]) -> None:
+    used = {*_shown(resources), *_watched(resources)}
+    foreign = {(space, dimensions) for space, _, dimensions in used if space != NAMESPACE}
+
+    assert foreign <= set(FOREIGN.items())
+
+
+def test_every_metric_that_is_emitted_is_seen_somewhere(resources: Mapping[str, Any]) -> None:
+    used = {name for _, name, _ in {*_shown(resources), *_watched(resources)}}
+
+    assert set(METRICS) <= used
+
+
+def test_a_dashboard_shows_no_more_metrics_than_a_free_one_may(
+    resources: Mapping[str, Any],
+) -> None:
+    for dashboard in all_of(resources, "AWS::CloudWatch::Dashboard"):
+        shown = [metric for graph in graphs(dashboard) for metric in graph_metrics(graph)]
+        assert len(shown) <= FREE_METRICS
+
+
+def test_the_overview_does_not_grow_with_the_workloads(
+    resources: Mapping[str, Any], tmp_path: Path
+) -> None:
+    many = synthesise(a_config(*(f"w{number}" for number in range(3))), tmp_path)
+
+    assert _overview_metrics(many) == _overview_metrics(resources)
+
+
+def test_deadline_slack_is_shown_where_a_workload_has_deadlines(
+    tmp_path: Path,
+) -> None:
+    config = a_config("ocr", "render")
+    swift, long = config.workload["ocr"], config.workload["render"]
+    policy = long.policy.model_copy(update={"finish_within": timedelta(hours=12)})
+    both = {"ocr": swift, "render": long.model_copy(update={"policy": policy})}
+
+    made = synthesise(config.model_copy(update={"workload": both}), tmp_path)
+
+    shows = {
+        one["DashboardName"]: any(
+            name == "DeadlineSlack" for graph in graphs(one) for _, name, _ in graph_metrics(graph)
+        )
+        for one in all_of(made, "AWS::CloudWatch::Dashboard")
+    }
+    assert shows == {"lab": True, "lab-ocr": False, "lab-render": True}
+
+
+def test_the_overview_says_how_many_workers_bill_in_one_line(
+    resources: Mapping[str, Any],
+) -> None:
+    (overview,) = (
+        one
+        for one in all_of(resources, "AWS::CloudWatch::Dashboard")
+        if one["DashboardName"] == "lab"
+    )
+    found = [
+        metric[0]["expression"]
+        for graph in graphs(overview)
+        for metric in graph["metrics"]
+        if isinstance(metric[0], dict) and "LiveWorkers" in metric[0]["expression"]
+    ]
+
+    assert [text.startswith("SUM(SEARCH(") for text in found] == [True]
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "wrong"),
+    [
+        pytest.param("QueueDepth", {}, "metric", id="a name that nothing emits"),
+        pytest.param("backlog", {}, "metric", id="a name in the wrong case"),
+        pytest.param("Workers", {}, "dimensions of Workers", id="a dimension left out"),
+        pytest.param(
+            "Backlog", {STATE: "busy"}, "dimensions of Backlog", id="a dimension it has not"
+        ),
+    ],
+)
+def test_refuses_a_metric_that_nothing_emits(name: str, of: Mapping[str, str], wrong: str) -> None:
+    series = MetricScope(deployment="lab", workload="ocr")
+
+    with pytest.raises(ContractError) as caught:
+        series.metric(name, "Sum", of=of)
+
+    assert caught.value.field == wrong
+
+
+def test_refuses_a_search_of_an_unknown_metric_or_dimension() -> None:
+    series = MetricScope(deployment="lab")
+
+    with pytest.raises(ContractError, match="QueueDepth"):
+        series.search("QueueDepth", "Sum", by=WORKLOAD)
+    with pytest.raises(ContractError, match="dimensions of Backlog"):
+        series.search("Backlog", "Sum", by=STATE)
+
+
+def test_refuses_a_workloads_metric_where_no_workload_is_named() -> None:
+    with pytest.raises(ContractError, match="dimensions of Backlog"):
+        MetricScope(deployment="lab").metric("Backlog", "Maximum")
+
+
+def test_refuses_a_metric_that_aws_does_not_emit() -> None:
+    series = MetricScope(deployment="lab", workload="ocr")
+
+    with pytest.raises(ContractError, match="OldestMessage"):
+        series.queue("OldestMessage")
+    with pytest.raises(ContractError, match="Cost"):
+        series.function("scaler", "Cost", MINUTE)
+
+
+def _shown(resources: Mapping[str, Any]) -> set[tuple[str, str, frozenset[str]]]:
+    return {
+        metric
+        for dashboard in all_of(resources, "AWS::CloudWatch::Dashboard")
+        for graph in graphs(dashboard)
+        for metric in graph_metrics(graph)
+    }
+
+
+def _watched(resources: Mapping[str, Any]) -> set[tuple[str, str, frozenset[str]]]:
+    return {
+        metric
+        for alarm in all_of(resources, "AWS::CloudWatch::Alarm")
+        for metric in alarm_metrics(alarm)
+    }
+
+
+def _overview_metrics(resources: Mapping[str, Any]) -> list[str]:
+    (overview,) = (
+        one
+        for one in all_of(resources, "AWS::CloudWatch::Dashboard")
+        if one["DashboardName"] == "lab"
+    )
+    return [name for graph in graphs(overview) for _, name, _ in graph_metrics(graph)]

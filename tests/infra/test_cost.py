@@ -1,0 +1,149 @@
+"""The cost page covers everything that the templates hold, and adds up."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.cost import Estimate, describe_cost, estimate, main, read_templates, render
+from infra.observability.metric import FUNCTION_GIB
+from infra.price import PRICES, Usage
+from spindown.error import ContractError
+from tests.infra.assembly import ROOT, Assembly
+
+Templates = Mapping[str, Mapping[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def templates(assembly: Assembly) -> Templates:
+    return read_templates(assembly.directory)
+
+
+@pytest.fixture(scope="module")
+def whole(templates: Templates) -> Estimate:
+    return estimate(templates)
+
+
+def quantity(found: Estimate, usage: Usage) -> float:
+    return sum(cost.quantity for cost in found.costs if cost.usage is usage)
+
+
+def one(kind: str, **properties: Any) -> Templates:
+    return {"lab-core": {"Thing": {"Type": kind, "Properties": properties}}}
+
+
+def test_covers_every_resource_of_every_stack(templates: Templates, whole: Estimate) -> None:
+    kinds = {each["Type"] for resources in templates.values() for each in resources.values()}
+    paid = {
+        "AWS::CloudWatch::Alarm",
+        "AWS::CloudWatch::Dashboard",
+        "AWS::DynamoDB::GlobalTable",
+        "AWS::Scheduler::Schedule",
+    }
+
+    assert {"lab-core", "lab-insight"} <= set(templates)
+    assert kinds - paid == set(whole.free)
+
+
+def test_refuses_a_type_of_which_it_knows_nothing() -> None:
+    with pytest.raises(ContractError, match=r"AWS::EC2::NatGateway.*say in infra/cost"):
+        estimate(one("AWS::EC2::NatGateway"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "properties"),
+    [
+        pytest.param("AWS::EC2::VPCEndpoint", {"VpcEndpointType": "Interface"}, id="endpoint"),
+        pytest.param("AWS::DynamoDB::GlobalTable", {"BillingMode": "PROVISIONED"}, id="table"),
+        pytest.param(
+            "AWS::Scheduler::Schedule", {"ScheduleExpression": "cron(0 * * * ? *)"}, id="schedule"
+        ),
+    ],
+)
+def test_refuses_kinds_that_bill_by_the_hour_or_are_unknown(
+    kind: str, properties: Mapping[str, Any]
+) -> None:
+    with pytest.raises(ContractError):
+        estimate(one(kind, **properties))
+
+
+def test_counts_an_alarm_by_the_metrics_that_it_reads() -> None:
+    stat: Mapping[str, Any] = {"MetricStat": {}}
+    band = {"Expression": "ANOMALY_DETECTION_BAND(m, 4)"}
+
+    plain = estimate(one("AWS::CloudWatch::Alarm", MetricName="Ticks"))
+    math = estimate(one("AWS::CloudWatch::Alarm", Metrics=[{"Expression": "a + b"}, stat, stat]))
+    unusual = estimate(one("AWS::CloudWatch::Alarm", Metrics=[stat, band]))
+
+    counted = [quantity(found, Usage.ALARM_METRIC) for found in (plain, math, unusual)]
+    assert counted == [1, 2, 3]
+
+
+def test_a_long_parameter_is_paid_for() -> None:
+    short = estimate(one("AWS::SSM::Parameter", Value="{}"))
+    long = estimate(one("AWS::SSM::Parameter", Value="x" * 4097))
+
+    assert (short.listed, long.listed) == (0.0, 0.05)
+
+
+def test_each_workload_ticks_once_a_minute(whole: Estimate) -> None:
+    minutes = 730 * 60
+
+    assert quantity(whole, Usage.QUEUE_REQUEST) == 2 * minutes
+    assert quantity(whole, Usage.SCHEDULE) == 2 * minutes + 730
+
+
+def test_what_is_free_is_taken_off_once(whole: Estimate) -> None:
+    for cost in whole.costs:
+        price = PRICES[cost.usage]
+        assert cost.billed == pytest.approx(max(0, cost.quantity - price.free) * price.each)
+        assert cost.listed == pytest.approx(cost.quantity * price.each)
+    assert whole.billed == pytest.approx(sum(cost.billed for cost in whole.costs))
+
+
+def test_every_price_has_its_source() -> None:
+    assert set(PRICES) == set(Usage)
+    assert all(price.source.startswith("https://aws.amazon.com/") for price in PRICES.values())
+
+
+def test_control_share_follows_the_memory_of_the_functions(
+    templates: Templates,
+) -> None:
+    found = {
+        each["Properties"]["FunctionName"]: each["Properties"]["MemorySize"] / 1024
+        for each in templates["lab-core"].values()
+        if each["Type"] == "AWS::Lambda::Function"
+    }
+
+    assert {found[f"lab-{name}"] for name in ("scaler", "interruption", "offers")} == {FUNCTION_GIB}
+
+
+def test_the_page_says_what_each_line_says(whole: Estimate) -> None:
+    page = render(whole, workloads=["plain", "rich"])
+
+    assert f"**{whole.billed:,.2f} USD a month**" in page
+    assert "With 2 workloads (plain, rich)" in page
+    rows = re.findall(r"^\| ([^|*]+?) \| [\d,.]+ \|", page, flags=re.MULTILINE)
+    alarms = set(whole.alarms)
+    assert sorted(set(rows) - alarms) == sorted(cost.usage.value for cost in whole.costs)
+    assert alarms <= set(rows)
+    assert sum(whole.alarms.values()) == quantity(whole, Usage.ALARM_METRIC)
+    assert all(kind in page for kind in whole.free)
+
+
+def test_a_config_that_is_not_there_is_said_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path / "nothing.toml")]) == 1
+
+    assert re.fullmatch(r"spindown: spindown\.toml is .*\n", capsys.readouterr().err)
+
+
+def test_an_idle_workload_costs_under_a_dollar_a_month() -> None:
+    page = describe_cost(ROOT / "spindown.toml")
+
+    (billed,) = re.findall(r"\*\*([\d.]+) USD a month\*\*", page)
+    assert "With 1 workload (" in page
+    assert float(billed) < 1.0
