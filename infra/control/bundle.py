@@ -49,6 +49,7 @@ _PACKAGES = (
     "spindown/config",
     "spindown/contract",
     "spindown/domain",
+    "spindown/wording.py",
 )
 
 #: What uv installs besides the packages themselves and no function reads.
