@@ -45,9 +45,9 @@ Every key of spindown.toml. `python tools/reference.py` writes this page; the te
 `tools/meaning.toml`.
 
 A duration is text with its unit: `"90s"`, `"10m"`, `"1h30m"` (ms, s, m, h, d). Money is USD, memory
-GiB. `"auto"` means: learned from what the workload shows. A key that does not exist, or a value
-that is not allowed, is refused with one sentence that names the key, the value and the mend. No
-duration may be longer than 3650d, and no number of a policy larger than a thousand million.
+GiB. `"auto"` means: learned from the workload. An unknown key, or a value that is not allowed, is
+refused with one sentence that names the key, the value and the correction. No duration may be
+longer than 3650d, and no number of a policy larger than a thousand million.
 """
 _LIVE = """\
 Every key of this table can be changed while the system runs, without a deploy:
