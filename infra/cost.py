@@ -325,7 +325,7 @@ _FREE: Mapping[str, str] = {
     "AWS::Lambda::Permission": _RULE,
     "AWS::Logs::LogGroup": "paid by what is written: see the schedules",
     "AWS::Logs::QueryDefinition": "paid by data that a query reads",
-    "AWS::S3::Bucket": "paid by what lies in it: see the refresh of offers",
+    "AWS::S3::Bucket": "paid by what it stores: see the refresh of offers",
     "AWS::S3::BucketPolicy": _RULE,
     "AWS::SNS::Subscription": "1,000 emails a month are free",
     "AWS::SNS::Topic": "paid by messages, of which there are none",
@@ -360,9 +360,9 @@ def _render_head(estimate: Estimate, workloads: Sequence[str]) -> Iterator[str]:
     yield ""
     yield (
         f"With {len(workloads)} {noun} ({names}), no message in a queue and no worker: "
-        f"**{estimate.billed:,.2f} USD a month** in an account that uses its free allowances for "
-        f"nothing else, {estimate.listed:,.2f} USD where they are used up. Workers come on top, "
-        "by the second that they run."
+        f"**{estimate.billed:,.2f} USD a month** if nothing else uses the account's free "
+        f"allowances, {estimate.listed:,.2f} USD if they are used up. Workers cost extra, by the "
+        "second."
     )
     yield ""
 
@@ -395,10 +395,11 @@ def _render_alarms(estimate: Estimate) -> Iterator[str]:
     yield "## Which alarms"
     yield ""
     yield (
-        "An alarm is billed by the metrics that it reads, so there is one only for what must be "
-        "heard even when the functions are silent, and for money. What a function finds wrong "
-        "besides (a full quota, dry pools, an open breaker, a refused policy, late work, a dear "
-        "item and its cause) it tells the same topic itself, which costs nothing until it speaks."
+        "An alarm is billed by the metrics that it reads. So alarms cover only money, and what "
+        "people must hear even if the functions are silent. Everything else (a full quota, pools "
+        "without capacity, stopped launches, an invalid policy, late work, a dear item and its "
+        "cause) the functions send to the same topic as alerts, which cost nothing until one is "
+        "sent."
     )
     yield ""
     yield "| Alarm | Metrics | List, USD |"
