@@ -15,7 +15,7 @@ LOCK := $(BIN)/uv pip compile --quiet --no-emit-index-url --generate-hashes --un
 	--python-version 3.11 --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check audit synth bench compare proof chaos mutate lock clean
+.PHONY: help setup demo test check audit synth bench compare research proof chaos mutate lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s  %s\n", $$1, $$2 }' Makefile
@@ -50,12 +50,16 @@ synth: setup ## Synthesise the CloudFormation templates into cdk.out
 
 bench: setup ## Measure; figures go to docs/bench; then print the last comparison, or with DATA=DIR compare anew
 	@$(PYTEST) -m bench -p no:randomly -rA -o faulthandler_timeout=1800 tests/bench $(ARGS)
-	@$(BIN)/python -m tests.bench.compare $(if $(DATA),--data $(DATA),--render)
+	@$(BIN)/python -m research.compare $(if $(DATA),--data $(DATA),--render)
 
 compare: setup ## Compare with fifteen others and the bounds: docs/benchmarks.md; half an hour of a core; ARGS="--data DIR --processes 2"
-	@$(BIN)/python -m tests.bench.compare $(ARGS)
+	@$(BIN)/python -m research.compare $(ARGS)
+
+research: setup ## Run the tests of bounds, rare baselines and the comparison
+	@$(PYTEST) -n logical --dist loadfile research/tests $(ARGS)
 
 proof: setup ## Run the slow tests: what takes minutes to prove
+	@$(PYTEST) -q -n logical --dist loadfile research/tests
 	@$(PYTEST) -m proof --hypothesis-profile proof -o faulthandler_timeout=1800 -v $(ARGS)
 
 chaos: setup ## Attack the local system for a while: ARGS="--seed 7" replays a run

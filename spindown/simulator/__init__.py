@@ -10,19 +10,16 @@ EC2 (over ``spindown.memory``, which knows prices and bills), ``handout`` the po
 ``port`` a quicker table. ``worker``, ``slot`` and ``attempt`` do in events what ``worker.daemon``,
 ``worker.slot`` and ``worker.attempt`` do in threads; ``site`` is what they share. ``record`` takes
 notes of all. ``fault`` is what goes wrong, ``sample`` makes traffic and markets, ``baseline`` is
-what people run instead, ``bound`` what nobody can do without.
+what people run instead.
 """
 
 from spindown.simulator.baseline import (
     BASELINES,
-    DEADLINE_RULES,
     OURS_ON_DEMAND,
     Baseline,
     on_demand_only,
     simulate_baseline,
-    simulate_deadline,
 )
-from spindown.simulator.bound import Bound, bound, passage
 from spindown.simulator.fault import Alarm, Faults
 from spindown.simulator.result import Sample, SimResult, Spread
 from spindown.simulator.run import Run, simulate
@@ -30,13 +27,11 @@ from spindown.simulator.scenario import Arrival, Boot, Delays, Listing, SimScena
 
 __all__ = [
     "BASELINES",
-    "DEADLINE_RULES",
     "OURS_ON_DEMAND",
     "Alarm",
     "Arrival",
     "Baseline",
     "Boot",
-    "Bound",
     "Delays",
     "Faults",
     "Listing",
@@ -46,10 +41,7 @@ __all__ = [
     "SimScenario",
     "Spread",
     "Zone",
-    "bound",
     "on_demand_only",
-    "passage",
     "simulate",
     "simulate_baseline",
-    "simulate_deadline",
 ]

@@ -19,8 +19,7 @@ from spindown.domain.policy import Policy
 from spindown.memory.interception import Interceptor
 from spindown.simulator.agenda import Agenda, Planned, Turn
 from spindown.simulator.attempt import ITEM_SECONDS
-from spindown.simulator.fault import SimAlarm
-from spindown.simulator.fault.kind import Spans
+from spindown.simulator.fault import SimAlarm, Spans
 from spindown.simulator.record import Recorder, sum_up
 from spindown.simulator.result import Sample, SimResult
 from spindown.simulator.scenario import Arrival, SimScenario

@@ -11,7 +11,7 @@ from math import fsum
 from random import Random
 
 from spindown.domain.offer import InstanceType, Requirements, slot_count
-from spindown.simulator.fault.kind import Faults, Spans
+from spindown.simulator.fault import Faults, Spans
 
 #: Piecewise constant: (from this second on, value), in order of time.
 Steps = tuple[tuple[float, float], ...]

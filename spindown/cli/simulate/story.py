@@ -9,13 +9,10 @@ from typing import Any
 from spindown.cli.history.gather import Gathered
 from spindown.cli.simulate.contest import Outcome, Role
 from spindown.domain.offer import HOURS_PER_MONTH, extra_price_per_hour
-from spindown.simulator import SimResult, SimScenario, bound
-from spindown.simulator.bound.supply import Track
-from spindown.simulator.scenario import DAY
+from spindown.simulator import SimResult, SimScenario
+from spindown.simulator.scenario import DAY, value_at
 
 _HOUR = 3600.0
-#: Start delays whose bounds make the curve, seconds.
-_DELAYS = (6.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14_400.0)
 #: Fields of a result that are too long, or said elsewhere, for a line of JSON.
 _LEFT_OUT = {"samples", "scenario", "seed"}
 
@@ -50,10 +47,8 @@ class Story:
 
     gathered: Gathered
     outcomes: tuple[Outcome, ...]
-    #: (start delay in seconds, USD that no policy can do without), by rising delay.
-    bounds: tuple[tuple[float, float], ...]
-    #: What no policy can do without that starts every job as fast as ours starts 95 %.
-    floor: float
+    #: What the work alone costs, without a boot or an idle second, at the lowest price of all.
+    work_alone: float
 
     @property
     def ours(self) -> SimResult:
@@ -62,10 +57,10 @@ class Story:
 
     @property
     def ratio(self) -> float | None:
-        """Return our dollars over the floor; None: work was left undone, so it compares nothing."""
-        if not self.outcomes[0].is_whole:
+        """Return our dollars over the work's alone; None: it was left undone, or none came."""
+        if not self.outcomes[0].is_whole or self.work_alone <= 0.0:
             return None
-        return self.ours.dollars / self.floor if self.floor > 0.0 else 1.0
+        return self.ours.dollars / self.work_alone
 
     @property
     def rows(self) -> list[Row]:
@@ -123,12 +118,11 @@ def say_obstacle(story: Story) -> str:
 def _too_dear_since(scenario: SimScenario, ceiling: float) -> float | None:
     """Return the second from which to the end all costs more than a ceiling; None: it does not."""
     zones = [zone for each in scenario.listings for zone in each.zones.values()]
-    sold = [Track(zone.spot, None) for zone in zones]
     moves = {0.0} | {at for zone in zones for at, _ in zone.spot if 0.0 < at <= scenario.length}
     always = min((x.on_demand for x in scenario.listings if x.on_demand), default=math.inf)
     since = None
     for at in sorted(moves, reverse=True):
-        prices = [price for pool in sold if (price := pool.at(at)) is not None]
+        prices = [price for zone in zones if (price := value_at(zone.spot, at)) is not None]
         if min([always, *prices]) <= ceiling:
             break
         since = at
@@ -137,17 +131,32 @@ def _too_dear_since(scenario: SimScenario, ceiling: float) -> float | None:
 
 def tell(gathered: Gathered, outcomes: Sequence[Outcome]) -> Story:
     """Return the story of a contest; ``outcomes`` begins with ours."""
-    scenario = gathered.scenario
-    waits = [one.result.wait.p95 for one in outcomes]
-    reach = max(waits, default=0.0) * 2.0
-    delays = [delay for delay in _DELAYS if delay <= max(reach, _DELAYS[4])]
-    ours = outcomes[0].result
     return Story(
         gathered=gathered,
         outcomes=tuple(outcomes),
-        bounds=tuple((delay, bound(scenario, start_within=delay).bounded_wait) for delay in delays),
-        floor=bound(scenario, start_within=ours.wait.p95).bounded_wait,
+        work_alone=_work_alone(gathered.scenario),
     )
+
+
+def _work_alone(scenario: SimScenario) -> float:
+    """Return the USD of all work at the lowest price of it that any offer ever has.
+
+    Worked: 10 hours of work on a T4, at the least 0.20 USD an hour with its disk and address: 2
+    USD; on a GPU three times as fast at 0.45: 1.50. Infinite if nothing is ever on sale.
+    """
+    extra = extra_price_per_hour(scenario.root_volume_gib)
+    least = math.inf
+    for listing in scenario.listings:
+        spot = [
+            price
+            for zone in listing.zones.values()
+            for at, price in zone.spot
+            if at <= scenario.length
+        ]
+        on_demand = [] if listing.on_demand is None else [listing.on_demand]
+        hour = min([*spot, *on_demand], default=math.inf) + extra
+        least = min(least, hour / scenario.throughput(listing))
+    return scenario.work_seconds / _HOUR * least
 
 
 def _row(outcome: Outcome, story: Story) -> Row:
@@ -182,11 +191,8 @@ def story_to_json(story: Story) -> dict[str, Any]:
         "seconds": gathered.traffic.length,
         "seed": gathered.seed,
         "assumed": list(gathered.notes),
-        "bounds": [
-            {"start_within_seconds": delay, "dollars": dollars} for delay, dollars in story.bounds
-        ],
-        "bound_at_our_delay": story.floor,
-        "over_bound": story.ratio,
+        "work_alone_dollars": story.work_alone if math.isfinite(story.work_alone) else None,
+        "over_work_alone": story.ratio,
         "results": list(_results(story)),
     }
 

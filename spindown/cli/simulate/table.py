@@ -102,7 +102,8 @@ def say_done(row: Row) -> tuple[str, str, str]:
 
 
 def _sentences(story: Story) -> Iterator[Text]:
-    yield Text(floor_sentence(story))
+    if said := work_alone_sentence(story):
+        yield Text(said)
     if said := ceiling_sentence(story.ours, story.outcomes[0].contestant.policy):
         yield Text(said, style="yellow")
     if story.frontier and (said := speed_sentence(story)):
@@ -162,14 +163,14 @@ def speed_sentence(story: Story) -> str:
     return " ".join(parts)
 
 
-def floor_sentence(story: Story) -> str:
-    """Say what no policy can do better."""
+def work_alone_sentence(story: Story) -> str:
+    """Say what the work alone would cost; "": this policy has left work undone."""
     if story.ratio is None:
-        return "This policy did not do all of the work, so that no bound says how good it is."
-    delay, floor = format_wait(story.ours.wait.p95), say_dollars(story.floor)
+        return ""
+    alone = say_dollars(story.work_alone)
     return (
-        f"No policy that starts every job within {delay} can pay less than {floor}; "
-        f"this one pays {story.ratio:.2f} times that, and starts 95 % of them so."
+        f"The work alone, without a boot or an idle second, costs {alone} at the lowest price of "
+        f"these days; this policy pays {story.ratio:.2f} times that."
     )
 
 

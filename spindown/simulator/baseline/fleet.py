@@ -1,30 +1,300 @@
-"""A baseline under way, on the same market and with the same boots, reclaims and bill as ours."""
+"""A baseline under way, on the same market and with the same boots, reclaims and bill as ours.
+
+A machine boots, works on one job after the other in each slot, idles and ends. The shop asks the
+pools that a baseline knows of. The fleet holds the queue, and does what the baseline's rule says.
+"""
 
 import math
 from collections import deque
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from random import Random
+from typing import Protocol
 
-from spindown.app.port import LaunchedInstance
+from spindown.app.port import LaunchedInstance, LaunchOverride, LaunchRequest
 from spindown.contract.event import InstanceEvent
-from spindown.simulator.agenda import Agenda, Turn
-from spindown.simulator.baseline.idling import Idling
-from spindown.simulator.baseline.machine import Job, Machine
-from spindown.simulator.baseline.plan import ACCEPTABLE_DELAY, Baseline
-from spindown.simulator.baseline.rule import Seen
-from spindown.simulator.baseline.shop import Shop, fixed_listing
-from spindown.simulator.baseline.size import fewest_machines
+from spindown.contract.settings import TemplateRef
+from spindown.domain.offer import CapacityType
+from spindown.simulator.agenda import Agenda, Planned, Turn
+from spindown.simulator.baseline.way import Baseline, FleetLook, PoolChoice
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.record import Recorder, Tally, sum_up
 from spindown.simulator.result import Sample, SimResult
-from spindown.simulator.scenario import Arrival, Listing, SimScenario
+from spindown.simulator.scenario import Arrival, Listing, SimScenario, Steps, Zone, value_at
 
 #: Looks that a rule may need to see.
 _LOOKS_KEPT = 32
 
 
-class _Fleet:
+@dataclass(slots=True)
+class BaselineJob:
+    """A job as far as it is done."""
+
+    job_id: str
+    items: int
+    #: On the reference GPU.
+    seconds_left: float
+    is_new: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class _Stint:
+    """A job at work in a slot."""
+
+    job: BaselineJob
+    since: float
+    end: Planned
+
+
+class Owner(Protocol):
+    """The fleet, as its machines know it."""
+
+    agenda: Agenda
+
+    def take(self) -> BaselineJob | None:
+        """Take the oldest job that waits."""
+        ...
+
+    def give_back(self, job: BaselineJob) -> None:
+        """Put a job in front of those that wait."""
+        ...
+
+    def finished(self, machine: "BaselineMachine", job: BaselineJob) -> None:
+        """Hear that a job is done."""
+        ...
+
+    def idles_for(self) -> float | None:
+        """Return the seconds that a machine which falls idle now waits; None: for ever."""
+        ...
+
+    def idled(self, machine: "BaselineMachine") -> None:
+        """Hear that a machine has idled for its time."""
+        ...
+
+
+class BaselineMachine:
+    """One machine: it boots, works on one job after the other in each slot, idles, ends."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        instance_id: str,
+        *,
+        speed: float,
+        checkpoint_seconds: float | None,
+        slots: int = 1,
+    ) -> None:
+        """Begin to boot.
+
+        Args:
+            owner: gives jobs and hears what becomes of them.
+            instance_id: EC2's.
+            speed: of one slot; the reference GPU is 1.
+            checkpoint_seconds: from one mark to the next to which a reclaim leaves the work; None:
+                there are none.
+            slots: jobs at the same time.
+        """
+        self._owner = owner
+        self.instance_id = instance_id
+        self.tally = Tally(owner.agenda.now, slots=slots)
+        self.is_leaving = False
+        self.idle_since = 0.0
+        self._speed = speed
+        self._slots = slots
+        self._checkpoint_seconds = checkpoint_seconds
+        self._stints: list[_Stint] = []
+        self._idle_end: Planned | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Tell whether it has booted."""
+        return self.tally.checked_in_at is not None
+
+    @property
+    def jobs(self) -> int:
+        """Return how many jobs it works on."""
+        return len(self._stints)
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether it is up and has no job."""
+        return self.is_up and not self._stints and not self.is_leaving
+
+    @property
+    def has_room(self) -> bool:
+        """Tell whether it is up and has a free slot."""
+        return self.is_up and self.jobs < self._slots and not self.is_leaving
+
+    @property
+    def work_under_way(self) -> float:
+        """Return the work on its jobs so far, seconds on the reference GPU."""
+        now = self._owner.agenda.seconds
+        return sum((now - stint.since) * self._speed for stint in self._stints)
+
+    def come_up(self) -> None:
+        """Begin to work."""
+        self.tally.checked_in_at = self._owner.agenda.now
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Take the oldest jobs into free slots; idle if there is none at all."""
+        self._stop_idling()
+        now = self._owner.agenda.seconds
+        while self.jobs < self._slots and (job := self._owner.take()) is not None:
+            self._begin(job, now)
+        if self._stints:
+            return
+        self.idle_since = now
+        seconds = self._owner.idles_for()
+        if seconds is not None:
+            self._idle_end = self._plan(seconds, lambda: self._owner.idled(self))
+
+    def stop(self) -> None:
+        """Give back what is held, as far as the last checkpoint; the machine is gone."""
+        self._stop_idling()
+        stints, self._stints = self._stints, []
+        # The last first: each goes in front of those that wait.
+        for stint in reversed(stints):
+            stint.end.call_off()
+            run = self._owner.agenda.seconds - stint.since
+            every = self._checkpoint_seconds
+            kept = 0.0 if every is None else run // every * every
+            self.tally.count(run, run - kept)
+            stint.job.seconds_left -= kept * self._speed
+            self._owner.give_back(stint.job)
+
+    def break_off(self) -> None:
+        """Count the work on jobs that are under way when a simulation ends."""
+        for stint in self._stints:
+            self.tally.count(self._owner.agenda.seconds - stint.since, 0.0)
+
+    def _begin(self, job: BaselineJob, now: float) -> None:
+        end = self._plan(job.seconds_left / self._speed, lambda: self._finish(stint))
+        stint = _Stint(job, now, end)
+        self._stints.append(stint)
+
+    def _finish(self, stint: _Stint) -> None:
+        self._stints.remove(stint)
+        self.tally.count(self._owner.agenda.seconds - stint.since, 0.0)
+        self._owner.finished(self, stint.job)
+
+    def _plan(self, seconds: float, action: Callable[[], None]) -> Planned:
+        return self._owner.agenda.plan_in(seconds, Turn.WORKER, action)
+
+    def _stop_idling(self) -> None:
+        if self._idle_end is not None:
+            self._idle_end.call_off()
+
+
+@dataclass(frozen=True, slots=True)
+class SoldPool:
+    """One type in one zone."""
+
+    listing: Listing
+    zone_name: str
+    zone: Zone
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return its name among all pools."""
+        return self.listing.instance_type.name, self.zone_name
+
+
+class Shop:
+    """The market as one baseline uses it."""
+
+    def __init__(
+        self, scenario: SimScenario, baseline: Baseline, agenda: Agenda, compute: SimCompute
+    ) -> None:
+        self._baseline = baseline
+        self._agenda = agenda
+        self._compute = compute
+        self._asked = 0
+        self._left_alone: dict[tuple[str, str], float] = {}
+        fixed = fixed_listing(scenario, baseline)
+        several = baseline.market in {PoolChoice.CHEAPEST, PoolChoice.DEEP}
+        self.pools = [
+            SoldPool(listing, name, zone)
+            for listing in (scenario.listings if several else (fixed,))
+            for name, zone in listing.zones.items()
+        ]
+        if baseline.market is PoolChoice.FIXED:
+            del self.pools[1:]
+
+    def buy(self) -> LaunchedInstance | None:
+        """Ask one pool after the other; None if all refuse."""
+        now = self._agenda.seconds
+        for pool in self.in_order(now):
+            if self._left_alone.get(pool.key, 0.0) > now:
+                continue
+            self._asked += 1
+            answer = self._compute.launch(
+                LaunchRequest(
+                    client_token=f"{self._baseline.capacity_type}-{self._asked}",
+                    region=pool.listing.region,
+                    template=TemplateRef(id="lt", version="1"),
+                    capacity_type=self._baseline.capacity_type,
+                    overrides=(
+                        LaunchOverride(
+                            instance_type=pool.listing.instance_type.name,
+                            zone=pool.zone_name,
+                            subnet_id="subnet",
+                        ),
+                    ),
+                    count=1,
+                    tags={},
+                )
+            )
+            if answer.instances:
+                return answer.instances[0]
+            self.leave_alone(pool.key)
+        return None
+
+    def leave_alone(self, key: tuple[str, str]) -> None:
+        """Ask a type in a zone no more for a while."""
+        self._left_alone[key] = self._agenda.seconds + self._baseline.back_off
+
+    def in_order(self, now: float) -> Sequence[SoldPool]:
+        """Return the pools that sell at a time, in the order of asking."""
+        sold = [(price, pool) for pool in self.pools if (price := self.price(pool, now))]
+        if self._baseline.market is PoolChoice.DEEP:
+            rates = sorted(pool.zone.reclaims_per_hour for _, pool in sold)
+            calm = rates[(len(rates) - 1) // 2] if rates else 0.0
+            sold = [each for each in sold if each[1].zone.reclaims_per_hour <= calm]
+        return [pool for _, pool in sorted(sold, key=lambda each: (each[0], each[1].key))]
+
+    def price(self, pool: SoldPool, now: float) -> float | None:
+        """Return USD an hour in force; None: it is not sold."""
+        if self._baseline.capacity_type is CapacityType.ON_DEMAND:
+            return pool.listing.on_demand
+        return value_at(pool.zone.spot, now)
+
+
+def fixed_listing(scenario: SimScenario, baseline: Baseline) -> Listing:
+    """Return the one type of a baseline that knows only one: the cheapest hour of its kind."""
+    is_spot = baseline.capacity_type is CapacityType.SPOT
+
+    def hour(listing: Listing) -> float:
+        zone = next(iter(listing.zones.values()))
+        hourly = _mean(zone.spot, scenario.length) if is_spot else listing.on_demand
+        return math.inf if hourly is None else hourly
+
+    return min(scenario.listings, key=hour)
+
+
+def _mean(steps: Steps, length: float) -> float | None:
+    """Return the mean over the time until ``length`` that it is in force; None: it never is."""
+    ends = [*(begins for begins, _ in steps[1:]), length]
+    spans = [
+        (max(min(end, length) - begins, 0.0), value)
+        for (begins, value), end in zip(steps, ends, strict=False)
+    ]
+    whole = math.fsum(span for span, _ in spans)
+    return math.fsum(span * value for span, value in spans) / whole if whole else None
+
+
+class BaselineFleet:
     """The queue, the machines and the rule of one baseline; hears of its instances as a watcher."""
 
     def __init__(self, scenario: SimScenario, baseline: Baseline, seed: int) -> None:
@@ -33,13 +303,13 @@ class _Fleet:
         self.seed = seed
         self.agenda = Agenda(scenario.start)
         self.record = Recorder(self.agenda)
-        self.machines: dict[str, Machine] = {}
-        self.waiting: deque[Job] = deque()
+        self.machines: dict[str, BaselineMachine] = {}
+        self.waiting: deque[BaselineJob] = deque()
         self._tallies: dict[str, Tally] = {}
         self._arrived: dict[str, float] = {}
         self._left = len(scenario.arrivals)
         self._waits_since: float | None = None
-        self._seen: deque[Seen] = deque(maxlen=_LOOKS_KEPT)
+        self._seen: deque[FleetLook] = deque(maxlen=_LOOKS_KEPT)
         self._changed_at = -1e9
         self._is_looking = True
         self._boots = Random(f"{seed}/boot")
@@ -51,18 +321,17 @@ class _Fleet:
             watcher=self,
         )
         self._makes = {x.instance_type.name: self._make_of(x) for x in scenario.listings}
-        self._shop = Shop(scenario, baseline, self.agenda, self.compute)
+        self.shop = Shop(scenario, baseline, self.agenda, self.compute)
         usual = fixed_listing(scenario, baseline)
         _, self._slots = self._make_of(usual)
         throughput = scenario.throughput(usual)
         self._rule = baseline.rule(scenario, throughput)
-        self._least = self._desired = self._size(throughput)
-        self._idling = self._make_idling()
+        self._least = self._desired = baseline.least
         for number, arrival in enumerate(scenario.arrivals):
             self.agenda.plan_at(
                 arrival.at,
                 Turn.ARRIVAL,
-                lambda number=number, arrival=arrival: self._arrive(number, arrival),  # type: ignore[misc]
+                lambda number=number, arrival=arrival: self.arrive(number, arrival),  # type: ignore[misc]
             )
         self._look()
 
@@ -89,9 +358,28 @@ class _Fleet:
             accounted_dollars=math.fsum(bill.dollars for bill in bills),
         )
 
+    @property
+    def first_look_seconds(self) -> float:
+        """Return the time between looks while there is nothing to see, seconds."""
+        return self.baseline.look_seconds
+
+    def arrive(self, number: int, arrival: Arrival) -> None:
+        """Queue a job that has just come; look for it, and give it to a free slot."""
+        job = BaselineJob(f"job-{number:07d}", arrival.items, arrival.work_seconds)
+        self._left -= 1
+        self.record.arrived(job.job_id)
+        self._arrived[job.job_id] = self.agenda.seconds
+        self.waiting.append(job)
+        if not self._is_looking:
+            self._is_looking = True
+            every = self.first_look_seconds
+            looks = math.ceil(self.agenda.seconds / every)
+            self.agenda.plan_at(looks * every, Turn.TICK, self._look)
+        self._hand_out()
+
     # What machines ask for and tell.
 
-    def take(self) -> Job | None:
+    def take(self) -> BaselineJob | None:
         """Take the oldest job; note how long a new one has waited."""
         if not self.waiting:
             return None
@@ -104,11 +392,11 @@ class _Fleet:
             self._waits_since = None
         return job
 
-    def give_back(self, job: Job) -> None:
+    def give_back(self, job: BaselineJob) -> None:
         """Put a job in front of those that wait."""
         self.waiting.appendleft(job)
 
-    def finished(self, machine: Machine, job: Job) -> None:
+    def finished(self, machine: BaselineMachine, job: BaselineJob) -> None:
         """Note a job that is done; let its machine go on."""
         self.record.completed(job.job_id, job.items)
         if self.baseline.one_job:
@@ -116,7 +404,11 @@ class _Fleet:
         elif not machine.is_leaving:
             machine.go_on()
 
-    def idled(self, machine: Machine) -> None:
+    def idles_for(self) -> float | None:
+        """Return the baseline's own idle time."""
+        return self.baseline.idle_seconds
+
+    def idled(self, machine: BaselineMachine) -> None:
         """End a machine that has idled for its time, unless it is one of those that stay."""
         if len(self.machines) > self._least:
             self.compute.power_off(machine.instance_id)
@@ -128,23 +420,20 @@ class _Fleet:
     def launched(self, given: LaunchedInstance) -> None:
         """Let a machine come up."""
         speed, slots = self._makes[given.instance_type]
-        machine = Machine(
+        machine = BaselineMachine(
             self,
             given.instance_id,
             speed=speed,
-            idling=self._idling,
             checkpoint_seconds=self.baseline.checkpoint_seconds,
             slots=slots,
         )
         self.machines[given.instance_id] = machine
         self._tallies[given.instance_id] = machine.tally
-        boots_in = self.scenario.boot.draw(self._boots)
-        at_most = self.baseline.attempt_seconds
-        if at_most is not None and boots_in > at_most:
-            pool = given.instance_type, given.zone
-            self.agenda.plan_in(at_most, Turn.WORKER, lambda: self._give_up(machine, pool))
-        else:
-            self.agenda.plan_in(boots_in, Turn.WORKER, lambda: self._come_up(machine))
+        self.boot(machine, self.scenario.boot.draw(self._boots))
+
+    def boot(self, machine: BaselineMachine, seconds: float) -> None:
+        """Let a machine be up in so many seconds."""
+        self.agenda.plan_in(seconds, Turn.WORKER, lambda: self._come_up(machine))
 
     def warned(self, instance_id: str, deadline: datetime) -> None:
         """Let a machine that is about to be taken begin nothing new."""
@@ -166,47 +455,9 @@ class _Fleet:
             return self.scenario.throughput(listing), 1
         return listing.speed, self.scenario.slots_of(listing)
 
-    def _size(self, throughput: float) -> int:
-        if not self.baseline.is_sized:
-            return self.baseline.least
-        return fewest_machines(
-            self.scenario,
-            throughput=throughput,
-            start_within=ACCEPTABLE_DELAY,
-            most=self.baseline.max_workers,
-        )
-
-    def _make_idling(self) -> Idling | None:
-        if self.baseline.idling is None:
-            return None
-        boot = self.scenario.boot.at_least + self.scenario.boot.median
-        return self.baseline.idling(boot, Random(f"{self.seed}/idle"))
-
-    def _come_up(self, machine: Machine) -> None:
+    def _come_up(self, machine: BaselineMachine) -> None:
         if machine.instance_id in self.machines:
             machine.come_up()
-
-    def _give_up(self, machine: Machine, pool: tuple[str, str]) -> None:
-        self._shop.leave_alone(pool)
-        self.compute.power_off(machine.instance_id)
-
-    def _arrive(self, number: int, arrival: Arrival) -> None:
-        job = Job(f"job-{number:07d}", arrival.items, arrival.work_seconds)
-        self._left -= 1
-        self.record.arrived(job.job_id)
-        self._arrived[job.job_id] = self.agenda.seconds
-        self.waiting.append(job)
-        if self._idling is not None and not self._has_room_at_work():
-            self._idling.needed(self.agenda.seconds)
-        if not self._is_looking:
-            self._is_looking = True
-            every = self.baseline.first_look_seconds or self.baseline.look_seconds
-            looks = math.ceil(self.agenda.seconds / every)
-            self.agenda.plan_at(looks * every, Turn.TICK, self._look)
-        self._hand_out()
-
-    def _has_room_at_work(self) -> bool:
-        return any(each.jobs and each.has_room for each in self.machines.values())
 
     def _hand_out(self) -> None:
         """Give what waits to free slots: of machines at work, then of the one that idled last."""
@@ -224,7 +475,7 @@ class _Fleet:
         staying = [machine for machine in self.machines.values() if not machine.is_leaving]
         busy = sum(machine.jobs > 0 for machine in staying)
         idle = [machine for machine in staying if machine.is_idle]
-        seen = Seen(
+        seen = FleetLook(
             at=now,
             waiting=len(self.waiting),
             waited=0.0 if since is None else now - since,
@@ -242,9 +493,9 @@ class _Fleet:
         if wanted != self._desired:
             self._desired, self._changed_at = wanted, now
         for _ in range(wanted - seen.machines):
-            if self._shop.buy() is None:
+            if self.shop.buy() is None:
                 break
-        spare = seen.machines - wanted if self._idling is None else 0
+        spare = seen.machines - wanted if baseline.idle_seconds is None else 0
         for machine in sorted(idle, key=lambda each: each.idle_since)[: max(spare, 0)]:
             self.compute.power_off(machine.instance_id)
         self._note(seen)
@@ -253,7 +504,7 @@ class _Fleet:
         if self._is_looking:
             self.agenda.plan_in(baseline.look_seconds, Turn.TICK, self._look)
 
-    def _note(self, seen: Seen) -> None:
+    def _note(self, seen: FleetLook) -> None:
         self.record.counts["tick"] += 1
         self.record.samples.append(
             Sample(
@@ -280,4 +531,4 @@ def simulate_baseline(
     """
     if max_workers is not None:
         baseline = replace(baseline, max_workers=max_workers)
-    return _Fleet(scenario, baseline, seed).run()
+    return BaselineFleet(scenario, baseline, seed).run()

@@ -24,15 +24,17 @@ from spindown.cli.simulate.story import (
     tell,
 )
 from spindown.cli.simulate.table import (
-    floor_sentence,
     render_story,
     speed_sentence,
     unfinished_sentences,
+    work_alone_sentence,
 )
+from spindown.domain.offer import extra_price_per_hour
 from spindown.domain.policy import Policy
+from spindown.simulator import Listing
 from spindown.simulator.result import CAUSES
 from spindown.simulator.scenario import Steps
-from tests.simulator.scene import DAY, HOUR, a_listing, a_scenario, a_zone
+from tests.simulator.scene import DAY, HOUR, a_listing, a_scenario, a_zone, an_arrival
 from tests.unit.cli.trial import RESULT
 
 
@@ -93,23 +95,42 @@ def test_says_work_left_and_the_budget_that_may_have_stopped_it() -> None:
     left = "left 1 job undone; its cost is that of the rest."
     assert mine == f"ours-0 {left} Launches stop at the budget of $5.00 a month."
     assert theirs == f"baseline-1 {left}"
-    # What was left is not cheap: neither a bound nor another way is held against it.
+    # What was left is not cheap: neither the work alone nor another way is held against it.
     assert story.ratio is None
-    assert story_to_json(story)["over_bound"] is None
-    assert "did not do all of the work" in floor_sentence(story)
+    assert story_to_json(story)["over_work_alone"] is None
+    assert work_alone_sentence(story) == ""
     assert [row.times_ours for row in story.rows] == [None, None]
     assert at_their_speed(story) == ([], [])
     assert speed_sentence(story) == ""
 
 
 @pytest.mark.parametrize(
-    ("floor", "said"),
-    [(36.884, "$36.88;"), (1234.5, "$1,234.50;"), (0.00093, "$0.00093;"), (0.0, "$0.00;")],
+    ("alone", "said"), [(36.884, "$36.88 "), (1234.5, "$1,234.50 "), (0.00093, "$0.00093 ")]
 )
-def test_a_bound_of_less_than_a_cent_is_not_said_to_be_nothing(floor: float, said: str) -> None:
-    story = replace(a_story((Role.OURS, 5.0, 60.0)), floor=floor)
+def test_less_than_a_cent_is_not_said_to_be_nothing(alone: float, said: str) -> None:
+    story = replace(a_story((Role.OURS, 5.0, 60.0)), work_alone=alone)
 
-    assert f"can pay less than {said}" in floor_sentence(story)
+    assert f"costs {said}" in work_alone_sentence(story)
+
+
+def test_the_work_alone_is_bought_where_it_is_cheapest() -> None:
+    story = a_story((Role.OURS, 5.0, 60.0))
+    gathered = story.gathered
+    slow = a_listing(zones={"a": a_zone(spot=((0.0, 0.30), (HOUR, 0.20)))})
+    fast = a_listing("g5.xlarge", zones={"a": a_zone(spot=((0.0, 0.45),))}, speed=3.0)
+    late = a_listing("g6.xlarge", zones={"a": a_zone(spot=((9 * DAY, 0.01),))}, on_demand=0.90)
+
+    def told(*listings: Listing) -> float:
+        ten_hours = replace(gathered.traffic, arrivals=(an_arrival(items=3600),), length=DAY)
+        market = replace(gathered.prices, listings=listings)
+        other = replace(gathered, traffic=ten_hours, prices=market)
+        return tell(other, story.outcomes).work_alone
+
+    extra = extra_price_per_hour(gathered.scenario.root_volume_gib)
+    assert told(slow) == pytest.approx(10 * (0.20 + extra))
+    assert told(slow, fast) == pytest.approx(10 * (0.45 + extra) / 3)
+    # A price that nobody lives to see counts for nothing.
+    assert told(late) == pytest.approx(10 * (0.90 + extra))
 
 
 def test_the_page_names_the_cheapest_way_of_those_as_fast_first() -> None:
@@ -287,7 +308,7 @@ def test_a_policy_that_did_nothing_is_shown_without_figures() -> None:
 
     assert re.search(r"^ours-0 +0\.00 +0\.00 +- +- +- +- +0$", table, re.MULTILINE)
     page = write_page(story)
-    assert "the least possible" not in page
+    assert "the work alone" not in page.lower()
     assert "<b>1 of 1</b><span>jobs were left undone</span>" in page
     assert "<td>0.00</td><td>-</td><td>-</td><td>-</td><td>-</td><td>0</td><td>-</td>" in page
     assert "Cost against delay" not in page

@@ -1,11 +1,11 @@
-"""Cost against delay: every way to do the work as a point, and what none can reach."""
+"""Cost against delay: every way to do the work as a point."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from spindown.cli.simulate.contest import Outcome, Role
-from spindown.cli.simulate.page.canvas import FAINT, OTHERS, OURS, drawing, to_svg
+from spindown.cli.simulate.page.canvas import OTHERS, OURS, drawing, to_svg
 from spindown.cli.simulate.page.label import Label, write_labels
 
 if TYPE_CHECKING:
@@ -18,19 +18,13 @@ _STEPS = 12
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
-def plot_frontier(outcomes: Sequence[Outcome], bounds: Sequence[tuple[float, float]]) -> str:
+def plot_frontier(outcomes: Sequence[Outcome]) -> str:
     """Return the plot as SVG; who left work undone is not in it.
 
     Args:
         outcomes: ours first; one of them did all of the work.
-        bounds: (start delay in seconds, USD that no policy can do without), by rising delay.
     """
     with drawing(9.2, 5.4) as (figure, (axes,)):
-        items = max(outcomes[0].result.items, 1)
-        curve = [
-            (max(wait / 60.0, _LEAST_MINUTES), max(usd / items * 1000, _LEAST_DOLLARS))
-            for wait, usd in bounds
-        ]
         outcomes = [one for one in outcomes if one.is_whole]
         line = sorted(_point(one) for one in outcomes if one.contestant.role is not Role.BASELINE)
         axes.set_xscale("log")
@@ -47,12 +41,11 @@ def plot_frontier(outcomes: Sequence[Outcome], bounds: Sequence[tuple[float, flo
                 color=OURS if is_ours else OTHERS,
                 zorder=4,
             )
-        _scale(axes, list(map(_point, outcomes)), curve)
-        _draw_impossible(axes, curve)
+        _scale(axes, list(map(_point, outcomes)))
         axes.set_xlabel("95 % of jobs start within so many minutes")
         axes.set_ylabel("USD per 1,000 items")
         figure.canvas.draw()
-        write_labels(axes, [*map(_name, points), *_ends(outcomes)], [*_along(line), *_along(curve)])
+        write_labels(axes, [*map(_name, points), *_ends(outcomes)], _along(line))
         return to_svg(
             figure,
             name="frontier",
@@ -98,13 +91,11 @@ def _ends(outcomes: Sequence[Outcome]) -> list[Label]:
     ]
 
 
-def _scale(
-    axes: "Axes", points: Sequence[tuple[float, float]], curve: Sequence[tuple[float, float]]
-) -> None:
+def _scale(axes: "Axes", points: Sequence[tuple[float, float]]) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator  # noqa: PLC0415 - heavy, and only for the page
 
     across = [x for x, _ in points]
-    up = [y for _, y in (*points, *curve)]
+    up = [y for _, y in points]
     axes.set_xlim(min(across) * 0.6, max(across) * 1.9)
     axes.set_ylim(min(up) * 0.6, max(up) * 1.6)
     axes.xaxis.set_major_locator(FixedLocator(_TICKS))
@@ -113,24 +104,3 @@ def _scale(
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"${y:,.3g}"))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
-
-
-def _draw_impossible(axes: "Axes", curve: Sequence[tuple[float, float]]) -> None:
-    if not curve:
-        return
-    floor = axes.get_ylim()[0]
-    left, right = axes.get_xlim()
-    across = [min(left, curve[0][0]), *(x for x, _ in curve), max(right, curve[-1][0])]
-    up = [curve[0][1], *(y for _, y in curve), curve[-1][1]]
-    axes.fill_between(across, up, floor, color="#f0f2f5", linewidth=0, zorder=1)
-    axes.plot(across, up, "--", color=FAINT, linewidth=1.2, zorder=2)
-    axes.set_xlim(left, right)
-    axes.annotate(
-        "no policy can be below this line",
-        (0.012, floor),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 7),
-        textcoords="offset points",
-        color=FAINT,
-        fontsize=9.5,
-    )

@@ -12,7 +12,6 @@ from spindown.cli.simulate.page.time import plot_day, plot_span
 from spindown.cli.simulate.story import Row, Story
 from spindown.cli.simulate.table import (
     ceiling_sentence,
-    floor_sentence,
     format_days,
     format_wait,
     say_dollars,
@@ -21,6 +20,7 @@ from spindown.cli.simulate.table import (
     say_work,
     speed_sentence,
     unfinished_sentences,
+    work_alone_sentence,
 )
 
 _CSS = """
@@ -119,10 +119,9 @@ def _delay(story: Story) -> Iterator[str]:
     yield (
         '<p class="caption">Left is faster, down is cheaper; both scales are logarithmic. The line '
         "is this policy with other values of <code>start_within</code> and "
-        "<code>drain_within</code>; the shaded ground is what no policy can reach, even one that "
-        "knows the future.</p>"
+        "<code>drain_within</code>.</p>"
     )
-    yield _figure(plot_frontier(story.outcomes, story.bounds))
+    yield _figure(plot_frontier(story.outcomes))
     if story.frontier and (said := speed_sentence(story)):
         yield f"<p>{escape(said)}</p>"
 
@@ -147,7 +146,8 @@ def _head(story: Story) -> Iterator[str]:
     if left := ours.jobs - ours.jobs_done:
         tiles.insert(0, (f"{left:,} of {ours.jobs:,}", "jobs were left undone"))
     if story.ratio is not None:
-        tiles.append((f"{story.ratio:.2f} x", f"the least possible, {say_dollars(story.floor)}"))
+        alone = say_dollars(story.work_alone)
+        tiles.append((f"{story.ratio:.2f} x", f"the work alone, {alone} at the lowest price"))
     others = [
         (row.wait_p95 > ours.wait.p95, row.times_ours, row.name, row.wait_p95)
         for row in story.rows
@@ -192,7 +192,8 @@ def _figure(svg: str) -> str:
 
 def _foot(story: Story) -> Iterator[str]:
     yield "<h2>How far to trust this</h2>"
-    yield f"<p>{escape(floor_sentence(story))}</p>"
+    if said := work_alone_sentence(story):
+        yield f"<p>{escape(said)}</p>"
     if said := ceiling_sentence(story.ours, story.outcomes[0].contestant.policy):
         yield f"<p>{escape(said)}</p>"
     yield "<ul>"

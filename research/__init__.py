@@ -1,0 +1,1 @@
+"""What judges the product and is no part of it: bounds, rare baselines, the comparison."""

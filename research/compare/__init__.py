@@ -1,0 +1,1 @@
+"""The shipped policy beside other ways, bounds and exact solutions; ``make compare``."""

@@ -1,5 +1,0 @@
-"""A lower bound for whole traces by a linear program."""
-
-from tests.bench.compare.relaxation.schedule import Relaxed, relaxed
-
-__all__ = ["Relaxed", "relaxed"]
