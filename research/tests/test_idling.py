@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from research.baseline import RARE, simulate_any
+from research.baseline import ALL, RARE, simulate_any
 from research.baseline.idling import LearnedIdling, RandomIdling
 from spindown.domain.offer import extra_price_per_hour
 from spindown.simulator import SimScenario
@@ -84,7 +84,7 @@ GAPS = (30.0, 30.0, 20.0, 20.0, 20.0, 20.0)
     ("name", "last_idle"), [("ski-rental", BOOT), ("ski-learned", 30.0), ("classic-alarm", 600.0)]
 )
 def test_an_episode_costs_a_boot_work_gaps_and_the_last_wait(name: str, last_idle: float) -> None:
-    result = simulate_any(in_a_row(*GAPS), RARE[name], 1)
+    result = simulate_any(in_a_row(*GAPS), ALL[name], 1)
 
     life = BOOT + 7 * 600.0 + sum(GAPS) + last_idle
     assert result.launches == 1
