@@ -26,11 +26,11 @@ def keep_ledger(*, table_arn: str) -> iam.PolicyStatement:
     )
 
 
-def keep_concerns(*, table_arn: str, workloads: Sequence[str]) -> iam.PolicyStatement:
+def keep_alerts(*, table_arn: str, workloads: Sequence[str]) -> iam.PolicyStatement:
     """Return what judges costs: the account of the days, and what people were told."""
     partitions = [workload_partition(name) for name in workloads]
     return allow(
-        "KeepConcerns",
+        "KeepAlerts",
         ["dynamodb:DeleteItem", "dynamodb:Query", "dynamodb:UpdateItem"],
         [table_arn],
         {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": partitions}},

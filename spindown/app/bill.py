@@ -60,7 +60,7 @@ class RankingChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
+class CostReport:
     """What a span of time has cost, and what for."""
 
     start: datetime
@@ -96,7 +96,7 @@ def read_bill(
     start: datetime,
     end: datetime,
     ranked_now: Sequence[CandidateRecord] = (),
-) -> Bill:
+) -> CostReport:
     """Return the bill of a workload between two instants; days of UTC are counted whole.
 
     Args:
@@ -116,7 +116,7 @@ def read_bill(
         (w for w in known.values() if start <= w.launched_at <= end), key=lambda w: w.launched_at
     )
     reasons = _reasons(decisions)
-    return Bill(
+    return CostReport(
         start=start,
         end=end,
         spend=sum_spend(d for day, d in days.items() if _is_within(day, start, end)),

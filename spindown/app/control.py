@@ -40,7 +40,7 @@ class Cache:
 
     _kept: dict[tuple[str, ...], tuple[datetime, object]] = field(default_factory=dict)
 
-    def recall(self, kind: "Kind[T]", key: str, now: datetime, read: Callable[[], T]) -> T:
+    def recall(self, kind: "AnswerKind[T]", key: str, now: datetime, read: Callable[[], T]) -> T:
         """Return what was read no longer ago than its kind allows, else read it now."""
         kept = self._kept.get((kind.name, key))
         if kept is None or now - kept[0] >= kind.keep_for or now < kept[0]:
@@ -48,30 +48,30 @@ class Cache:
             self._kept[kind.name, key] = kept
         return kept[1]  # type: ignore[return-value]  # written under the same kind
 
-    def last(self, kind: "Kind[T]", key: str) -> tuple[datetime, T] | None:
+    def last(self, kind: "AnswerKind[T]", key: str) -> tuple[datetime, T] | None:
         """Return what was read last and when, however long ago; None: nothing yet."""
         kept = self._kept.get((kind.name, key))
         return None if kept is None else (kept[0], kept[1])  # type: ignore[return-value]  # as above
 
-    def keep(self, kind: "Kind[T]", key: str, now: datetime, value: T) -> T:
+    def keep(self, kind: "AnswerKind[T]", key: str, now: datetime, value: T) -> T:
         """Remember what was read for another reason; return it."""
         self._kept[kind.name, key] = (now, value)
         return value
 
-    def forget(self, kind: "Kind[T]", key: str) -> None:
+    def forget(self, kind: "AnswerKind[T]", key: str) -> None:
         """Read it anew the next time."""
         self._kept.pop((kind.name, key), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class AnswerKind(Generic[T]):
     """A kind of answer, and how long it may be used again."""
 
     name: str
     keep_for: timedelta
 
 
-DEPLOYMENT: Kind[DeploymentSettings] = Kind("deployment", SETTINGS_FOR)
+DEPLOYMENT: AnswerKind[DeploymentSettings] = AnswerKind("deployment", SETTINGS_FOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,7 +148,7 @@ def free_leases(
     for lease in leases:
         sort = rows.lease_sort(lease.instance_id, lease.slot)
         due = lease.left_behind(now)
-        put = () if due is None else (ledger.put(rows.due_sort(lease.job_id), due),)
+        put = () if due is None else (ledger.put(rows.requeued_sort(lease.job_id), due),)
         # Together: who takes the job up clears the one, if it is there, and then the other.
         clear = replace(ledger.delete(sort), when=_still_held_by(lease))
         if not _try(ledger, clear, *put):

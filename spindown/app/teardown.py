@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.app.ledger import Fence, Ledger
+from spindown.app.ledger import FencingToken, Ledger
 from spindown.app.port import Clock, Compute, InstanceView, Table
 from spindown.contract import tag
 from spindown.contract.event import Leaving
@@ -58,8 +58,8 @@ def _launches_stopped(
     leaving: Leaving, ports: TeardownPorts, *, holder: str, deadline: datetime
 ) -> Iterator[None]:
     """Keep every reconcile out of what leaves, for good; if the teardown fails, until it has."""
-    kept: list[tuple[Ledger, Fence]] = []
-    lent: list[tuple[Ledger, Fence]] = []
+    kept: list[tuple[Ledger, FencingToken]] = []
+    lent: list[tuple[Ledger, FencingToken]] = []
     try:
         if ports.table is not None:
             halted = leaving.staying if leaving.subnets else ()
@@ -74,7 +74,7 @@ def _launches_stopped(
         _give_back(lent)
 
 
-def _give_back(locks: Sequence[tuple[Ledger, Fence]]) -> None:
+def _give_back(locks: Sequence[tuple[Ledger, FencingToken]]) -> None:
     for ledger, fence in locks:
         with suppress(SpindownError):
             ledger.apply(fence, [], release=True)
@@ -82,7 +82,7 @@ def _give_back(locks: Sequence[tuple[Ledger, Fence]]) -> None:
 
 def _take_lock(
     table: Table, workload: str, ports: TeardownPorts, holder: str, deadline: datetime
-) -> tuple[Ledger, Fence]:
+) -> tuple[Ledger, FencingToken]:
     ledger = Ledger(table, workload)
     said = "somebody else holds it"
     while (now := ports.clock.now()) < deadline:

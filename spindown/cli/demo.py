@@ -24,7 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from spindown.app.batch.result import JobProgress, read_progress, read_records
 from spindown.app.batch.submit import Draft, name_batch, submit_items, upload
-from spindown.app.bill import Bill, read_bill
+from spindown.app.bill import CostReport, read_bill
 from spindown.app.explain.plan import plan
 from spindown.app.reconcile.report import record_candidate
 from spindown.cli import option
@@ -205,7 +205,7 @@ class _Run:
             kinds=len(kinds),
         )
 
-    def bill(self, jobs: int) -> Bill:
+    def bill(self, jobs: int) -> CostReport:
         """Return the bill from the first message until now."""
         made = plan(WORKLOAD, self.session.control_ports(), jobs=jobs)
         return read_bill(
@@ -219,7 +219,7 @@ class _Run:
 
 
 def _report(
-    console: Console, check: Check, bill: Bill, system: "LocalSystem", *, as_json: bool
+    console: Console, check: Check, bill: CostReport, system: "LocalSystem", *, as_json: bool
 ) -> None:
     if as_json:
         print(json.dumps(_to_json(check, bill, system)))
@@ -233,7 +233,7 @@ def _report(
     console.print("No instance runs: the workers have ended themselves.")
 
 
-def _to_json(check: Check, bill: Bill, system: "LocalSystem") -> dict[str, Any]:
+def _to_json(check: Check, bill: CostReport, system: "LocalSystem") -> dict[str, Any]:
     charged = system.market.bill()
     return {
         "check": encode(check),
@@ -254,7 +254,7 @@ def _keep_results(session: Session, batch: Batch, state: Path) -> None:
                 out.write(json.dumps(record) + "\n")
 
 
-def _judge(check: Check, bill: Bill) -> None:
+def _judge(check: Check, bill: CostReport) -> None:
     if not check.is_exact:
         raise DemoError(f"Items were lost or repeated: {check.missing}, {check.repeated}.")
     if not bill.instances:

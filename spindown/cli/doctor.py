@@ -13,14 +13,14 @@ from rich.text import Text
 
 from spindown import config as configuration
 from spindown.app.doctor.examine import DoctorPorts, examine
-from spindown.app.doctor.finding import Finding, Report, Verdict
-from spindown.app.doctor.subject import Subject, find_subject, from_config, without_images
+from spindown.app.doctor.finding import Finding, Report, Severity
+from spindown.app.doctor.subject import DoctorSubject, find_subject, from_config, without_images
 from spindown.cli import option
 from spindown.cli.session import point_at_local_system, reach
 from spindown.contract.codec import encode
 from spindown.error import BadInput, NotFound
 
-_COLOURS = {Verdict.GOOD: "green", Verdict.WARNING: "yellow", Verdict.BLOCKED: "bold red"}
+_COLOURS = {Severity.GOOD: "green", Severity.WARNING: "yellow", Severity.BLOCKED: "bold red"}
 _MARGIN = " " * 9
 #: What reads the file, unless a place to bootstrap is named.
 _CDK = re.compile(r"cdk (?:bootstrap(?! aws://)|deploy --all)")
@@ -51,17 +51,17 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _planned(config: Path) -> Subject:
+def _planned(config: Path) -> DoctorSubject:
     return from_config(configuration.load(config, named="--config"))
 
 
-def _examine(planned: Subject | None, deployment: str | None, *, has_images: bool) -> Report:
+def _examine(planned: DoctorSubject | None, deployment: str | None, *, has_images: bool) -> Report:
     name = deployment or (planned.deployment if planned is not None else "")
     try:
         aws = reach(planned.region if planned is not None else None)
     except BadInput as exc:
         found = "none" if exc.value is None else str(exc.value)
-        lost = Finding(what=exc.field, found=found, mend=exc.mend, verdict=Verdict.BLOCKED)
+        lost = Finding(what=exc.field, found=found, mend=exc.mend, verdict=Severity.BLOCKED)
         return Report(findings=(lost,))
     try:
         subject = find_subject(planned, aws.settings(name))
@@ -86,7 +86,7 @@ def render_finding(finding: Finding) -> Iterator[Text]:
     """Yield the lines of one finding; a command stands whole on one of them."""
     first = Text(f"{finding.verdict:<{len(_MARGIN)}}", style=_COLOURS[finding.verdict])
     yield first.append(f"{finding.what}: {finding.found}", style="default")
-    if finding.needed and finding.verdict is not Verdict.GOOD:
+    if finding.needed and finding.verdict is not Severity.GOOD:
         yield Text(f"{_MARGIN}needed: {finding.needed}")
     if finding.mend:
         yield Text(f"{_MARGIN}mend:   {finding.mend}", style="bold")

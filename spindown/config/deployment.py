@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from spindown.config.form import EmailAddress, Name, Positive, Region, Table, mend, name_pattern
+from spindown.config.form import EmailAddress, Name, Positive, Region, TomlTable, mend, name_pattern
 
 #: A role takes ten managed policies (AWS, "IAM and AWS STS quotas"), one of each outpost.
 OUTPOSTS_AT_MOST = 9
 
 
-class NetworkConfig(Table):
+class NetworkConfig(TomlTable):
     """An existing network of a region; without it a small one is made."""
 
     vpc_id: Annotated[str, name_pattern("a VPC id", r"vpc-[0-9a-f]+", "the form vpc-0123abcd")]
@@ -20,14 +20,14 @@ class NetworkConfig(Table):
     subnets: dict[str, str] = Field(min_length=1)
 
 
-class OutpostConfig(Table):
+class OutpostConfig(TomlTable):
     """``[deployment.outpost.REGION]``: where workers may run in another region."""
 
     zones: tuple[str, ...] = Field(min_length=1)
     network: NetworkConfig | None = None
 
 
-class DeploymentConfig(Table):
+class DeploymentConfig(TomlTable):
     """``[deployment]``."""
 
     name: Name

@@ -122,7 +122,7 @@ DeviceName = Annotated[
 ]
 
 
-class Table(BaseModel):
+class TomlTable(BaseModel):
     """A table of spindown.toml: frozen, and a misspelt key is an error.
 
     A form is built when something is first held against it, so that a function that reads a live

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from spindown.config.form import Architecture, DeviceName, ParameterName, Table, mend
+from spindown.config.form import Architecture, DeviceName, ParameterName, TomlTable, mend
 
 #: Parameters that the service-linked role of Image Builder may read (AWS Managed Policy Reference,
 #: "AWSServiceRoleForImageBuilder").
@@ -22,7 +22,7 @@ _NEED_CLOSED_DRIVER = frozenset({"K80", "M60", "V100"})
 _OF_AWS = "/aws/service/deeplearning/"
 
 
-class ImageConfig(Table):
+class ImageConfig(TomlTable):
     """``[workload.NAME.image]``: what the instance boots from."""
 
     #: ``bootstrap``: each instance installs the worker on the image of ``parameters``. ``bake``:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from spindown.config.form import AtLeastOne, Duration, Table, mend, name_pattern
+from spindown.config.form import AtLeastOne, Duration, TomlTable, mend, name_pattern
 from spindown.contract.run import Results
 
 ImageReference = Annotated[
@@ -30,7 +30,7 @@ SecretReference = Annotated[
 ]
 
 
-class RunConfig(Table):
+class RunConfig(TomlTable):
     """``[workload.NAME.run]``: the user's code and how it is called.
 
     Exactly one of ``entrypoint``, ``command`` and ``image``; an image may have a command besides.

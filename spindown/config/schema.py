@@ -23,8 +23,8 @@ from spindown.config.form import (
     Region,
     S3Uri,
     Share,
-    Table,
     TimeZone,
+    TomlTable,
     mend,
 )
 from spindown.config.image import ImageConfig
@@ -39,7 +39,7 @@ _MIB_PER_GIB = 1024
 _NAMES_AT_MOST = 58
 
 
-class RungConfig(Table):
+class RungConfig(TomlTable):
     """A ``[[workload.NAME.policy.ladder]]`` entry."""
 
     after: Duration
@@ -47,7 +47,7 @@ class RungConfig(Table):
     max_price_per_hour: Positive | None = None
 
 
-class WarmSpanConfig(Table):
+class WarmSpanConfig(TomlTable):
     """A ``[[workload.NAME.policy.warm_schedule]]`` entry."""
 
     days: frozenset[Weekday] = Field(default=frozenset(Weekday), min_length=1)
@@ -57,7 +57,7 @@ class WarmSpanConfig(Table):
     time_zone: TimeZone = "UTC"
 
 
-class PolicyConfig(Table):
+class PolicyConfig(TomlTable):
     """The keys of ``[workload.NAME.policy]``, all optional; see ``domain.policy.Policy``."""
 
     scale_up_threshold: AtLeastOne | None = None
@@ -134,7 +134,7 @@ def _refuse_cleared(changes: Mapping[str, object]) -> None:
 _ONLY_GPUS = "only instances with a GPU are bought"
 
 
-class RequirementsConfig(Table):
+class RequirementsConfig(TomlTable):
     """``[workload.NAME.requirements]``; memory in GiB."""
 
     gpu_names: frozenset[str] | None = Field(default=None, min_length=1)
@@ -183,7 +183,7 @@ def _to_mib(gib: float) -> int:
     return round(gib * _MIB_PER_GIB)
 
 
-class WorkloadConfig(Table):
+class WorkloadConfig(TomlTable):
     """``[workload.NAME]``."""
 
     run: RunConfig
@@ -229,7 +229,7 @@ class WorkloadConfig(Table):
         return check_policy(self.policy.apply_to(Policy()))
 
 
-class Config(Table):
+class Config(TomlTable):
     """The whole of spindown.toml."""
 
     deployment: DeploymentConfig

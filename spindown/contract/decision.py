@@ -121,7 +121,7 @@ class DeadlineRecord:
     #: Capacity type that works on it; "": it waits.
     on: str = ""
     #: What may be bought for it while it waits, and until when only spot is.
-    course: str = ""
+    mode: str = ""
     waits_until: datetime | None = None
     #: Capacity type that it is moved to while it runs; "": it stays.
     moves_to: str = ""

@@ -18,7 +18,7 @@ REASON = "Reason"
 SOURCE = "Source"
 FUNCTION = "Function"
 POOL = "Pool"
-CONCERN = "Concern"
+ALERT = "Alert"
 CAUSE = "Cause"
 
 
@@ -98,7 +98,7 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     # What went wrong?
     ("LaunchAttempts", _COUNT, (OUTCOME,), _SCALER, "Launch calls by outcome."),
     ("Refusals", _COUNT, (POOL,), _SCALER, "Refusals of EC2's by pool."),
-    ("Concerns", _COUNT, (CONCERN,), _TELLERS, "1 while something waits for a person to mend it."),
+    ("Alerts", _COUNT, (ALERT,), _TELLERS, "1 while something waits for a person to mend it."),
     ("UnavailablePools", _COUNT, (), _SCALER, "Pools remembered as dry or reclaimed."),
     ("QuotaBlocked", _COUNT, (), _SCALER, "Quota classes that are full."),
     ("BreakerOpen", _COUNT, (), _SCALER, "1 while launching is stopped until it is mended."),

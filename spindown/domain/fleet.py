@@ -167,11 +167,11 @@ class Lease:
         hours, items = (at - self.claimed_at) / _HOUR, items_done - self.first_item
         return (items + 1) / hours if items > 0 and hours > 0.0 else None
 
-    def put_down(self, items_done: int, at: datetime) -> "Due | None":
+    def requeued(self, items_done: int, at: datetime) -> "RequeuedJob | None":
         """Return what to remember of the job as it leaves the slot; None: not when it was sent."""
         if self.sent_at is None:
             return None
-        return Due(
+        return RequeuedJob(
             job_id=self.job_id,
             sent_at=self.sent_at,
             items=self.items,
@@ -180,13 +180,13 @@ class Lease:
             at=at,
         )
 
-    def left_behind(self, now: datetime) -> "Due | None":
+    def left_behind(self, now: datetime) -> "RequeuedJob | None":
         """Return what to remember of the job as its holder is found gone: as far as it has told."""
-        return self.put_down(self.items_done, min(now, self.deadline))
+        return self.requeued(self.items_done, min(now, self.deadline))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class RequeuedJob:
     """What is remembered of a job that has started, from one holder to the next."""
 
     job_id: str

@@ -12,7 +12,7 @@ from spindown.app.work.heartbeat import extend_lease
 from spindown.app.work.held import Finished, Held
 from spindown.app.work.progress import Progress
 from spindown.app.work.release import abandon, release, settle_release
-from spindown.contract.codec import vary
+from spindown.contract.codec import replace_fields
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus, Record
 from spindown.domain.checkpointing import interval_hours, is_due
@@ -205,7 +205,7 @@ class SimAttempt:
 
     def _keep(self, lease: Lease) -> None:
         if lease is not self.held.lease:
-            self.held = vary(self.held, {"lease": lease})
+            self.held = replace_fields(self.held, {"lease": lease})
 
     def _portion(self, end: int) -> Portion:
         now, items = self._agenda.now, self.held.job.items

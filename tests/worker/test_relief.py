@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spindown.app.port import Key
 from spindown.contract.job.manifest import JobState
-from spindown.contract.row import due_sort, workload_partition
+from spindown.contract.row import requeued_sort, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.reason import ReasonCode
@@ -63,7 +63,7 @@ def test_a_job_handed_over_loses_nothing_and_repeats_nothing(tmp_path: Path) -> 
     assert world.worker("i-1").reason.code is ReasonCode.RELIEVED
     assert dear.has_powered_off
     assert world.queue.backlog().is_empty
-    due = Key(partition=workload_partition(WORKLOAD), sort=due_sort("a"))
+    due = Key(partition=workload_partition(WORKLOAD), sort=requeued_sort("a"))
     assert world.table.get(due) is None
     # Both write to the log that was opened last.
     assert len(cheap.events("relieved")) == 1

@@ -4,19 +4,19 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from spindown.contract.decision import DeadlineRecord
-from spindown.domain.concern import Concern
+from spindown.domain.alert import Alert
 
 _SHOWN = 4
 
 
 def find_deadlines(
     deadlines: Sequence[DeadlineRecord], workload: str, now: datetime
-) -> Iterator[Concern]:
+) -> Iterator[Alert]:
     """Yield that jobs are late, and that others are going to be."""
     late = [each for each in deadlines if each.due_at < now]
     short = [each for each in deadlines if each.due_at >= now and each.slack_seconds < 0]
     if late:
-        yield Concern(
+        yield Alert(
             name="deadline-missed",
             says=f"Jobs of {workload} are not finished within `finish_within`: {_listed(late)}.",
             mend="run `spindown why`, which says what works on them. Send jobs with fewer items, "
@@ -24,7 +24,7 @@ def find_deadlines(
             "on-demand, or allow a longer `finish_within`.",
         )
     if short:
-        yield Concern(
+        yield Alert(
             name="deadline-at-risk",
             says=f"Jobs of {workload} take longer than the time that is left to them: "
             f"{_listed(short)}.",

@@ -17,13 +17,13 @@ from spindown.app.port import Datum
 from spindown.contract.metric import CAUSE
 from spindown.contract.row import SpendRow
 from spindown.contract.settings import WorkloadSettings
-from spindown.domain.concern import SAID_AGAIN_AFTER, Concern, Sighting, review
+from spindown.domain.alert import SAID_AGAIN_AFTER, Alert, AlertState, review
 from spindown.domain.diagnosis import CostWindow, Diagnosis, Fit, compare, diagnose
 from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.requirement import misfit
 from spindown.error import SpindownError
 
-#: What the name of each concern of ours begins with.
+#: What the name of each alert of ours begins with.
 COST = "cost-"
 #: So much more GPU memory than was ever used a smaller machine should have.
 _ROOM = 1.25
@@ -60,11 +60,11 @@ def _judge(workload: str, ports: ControlPorts) -> Judgement:
     dimensions = of_workload(ports.deployment().name, workload)
     ports.metrics.emit(_warm_dollars(_offers(workload, view, ports), dimensions))
     diagnosis = _diagnose(workload, view, ports)
-    concerns = [] if diagnosis is None else [_concern(workload, diagnosis)]
-    known: dict[str, Sighting] = {
-        name: sighting for name, sighting in view.concerns.items() if name.startswith(COST)
+    alerts = [] if diagnosis is None else [_alert(workload, diagnosis)]
+    known: dict[str, AlertState] = {
+        name: alert_state for name, alert_state in view.alerts.items() if name.startswith(COST)
     }
-    found = review(concerns, known, now)
+    found = review(alerts, known, now)
     for write in remember(found, ledger):
         ledger.write(write)
     untold = tell(found, workload, ports, ledger)
@@ -98,8 +98,8 @@ def _window(row: SpendRow) -> CostWindow:
     )
 
 
-def _concern(workload: str, diagnosis: Diagnosis) -> Concern:
-    return Concern(
+def _alert(workload: str, diagnosis: Diagnosis) -> Alert:
+    return Alert(
         name=COST + diagnosis.cause.value.replace(" ", "-"),
         says=f"{workload}: {diagnosis.says}",
         mend=diagnosis.mend,

@@ -1,6 +1,6 @@
 """Tell people of what stands, and remember that they were told.
 
-What is remembered is one small row a concern, in the partition of the workload: read with all
+What is remembered is one small row an alert, in the partition of the workload: read with all
 others, written only while there is something to remember.
 """
 
@@ -11,8 +11,8 @@ from spindown.app.control import ControlPorts
 from spindown.app.ledger import Ledger
 from spindown.app.port import Datum, Write
 from spindown.contract import row as rows
-from spindown.contract.metric import CONCERN, DEPLOYMENT, WORKLOAD
-from spindown.domain.concern import Concern, Review
+from spindown.contract.metric import ALERT, DEPLOYMENT, WORKLOAD
+from spindown.domain.alert import Alert, Review
 from spindown.error import SpindownError
 
 #: Amazon SNS API, "Publish".
@@ -23,11 +23,11 @@ def remember(review: Review, ledger: Ledger) -> Sequence[Write]:
     """Return the writes that keep what is seen now; that it was told, ``tell`` writes."""
     kept = [
         ledger.change(
-            rows.concern_sort(name), {"since": sighting.since, "seen_at": sighting.seen_at}
+            rows.alert_sort(name), {"since": alert_state.since, "seen_at": alert_state.seen_at}
         )
-        for name, sighting in review.changed.items()
+        for name, alert_state in review.changed.items()
     ]
-    return [*kept, *(ledger.delete(rows.concern_sort(name)) for name in review.forgotten)]
+    return [*kept, *(ledger.delete(rows.alert_sort(name)) for name in review.forgotten)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,25 +44,25 @@ def tell(review: Review, workload: str, ports: ControlPorts, ledger: Ledger) -> 
     After the first that the topic does not take, the others wait for the next time.
     """
     deployment = ports.deployment().name
-    for number, concern in enumerate(review.due):
-        subject = f"{deployment}-{workload}: {concern.name}"[:_SUBJECT_AT_MOST]
+    for number, alert in enumerate(review.due):
+        subject = f"{deployment}-{workload}: {alert.name}"[:_SUBJECT_AT_MOST]
         try:
-            ports.topic.publish(subject, concern.text)
+            ports.topic.publish(subject, alert.text)
             # Whole: what else is remembered may have lost a race.
-            told = replace(review.present[concern.name], told_at=ports.clock.now())
-            ledger.write(ledger.put(rows.concern_sort(concern.name), told))
+            told = replace(review.present[alert.name], told_at=ports.clock.now())
+            ledger.write(ledger.put(rows.alert_sort(alert.name), told))
         except SpindownError as exc:
             return Untold(number=len(review.due) - number, reason=str(exc))
     return None
 
 
 def measure(
-    standing: Sequence[Concern], untold: Untold | None, dimensions: Mapping[str, str]
+    standing: Sequence[Alert], untold: Untold | None, dimensions: Mapping[str, str]
 ) -> list[Datum]:
     """Return the metrics of what stands; ``dimensions`` are those of the workload."""
     data = [
-        Datum(name="Concerns", value=1, dimensions={**dimensions, CONCERN: concern.name})
-        for concern in standing
+        Datum(name="Alerts", value=1, dimensions={**dimensions, ALERT: alert.name})
+        for alert in standing
     ]
     if untold is not None:
         deployment = {DEPLOYMENT: dimensions[DEPLOYMENT]}

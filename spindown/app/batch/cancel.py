@@ -18,7 +18,7 @@ from spindown.app.work.held import WorkPorts, lease_identity, lease_key, read_le
 from spindown.app.work.message import delete, put_back
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import parse_job, with_id
-from spindown.contract.row import due_sort, workload_partition
+from spindown.contract.row import requeued_sort, workload_partition
 from spindown.error import (
     ContractError,
     NewerSchema,
@@ -35,7 +35,7 @@ _HIDDEN_FOR = timedelta(minutes=2)
 _LOOKED_AT_MOST = 1000
 
 
-class Outcome(StrEnum):
+class CancelOutcome(StrEnum):
     """What became of a job."""
 
     CANCELLED = "cancelled"
@@ -50,7 +50,7 @@ class Cancelled:
     """One job that was dealt with."""
 
     job_id: str
-    outcome: Outcome
+    outcome: CancelOutcome
     #: Its state now; None: this version cannot read it.
     state: JobState | None
     #: Items whose results were committed before.
@@ -73,7 +73,7 @@ def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[C
             try:
                 manifest, is_ours = _cancel_one(job_id, ports)
             except NewerSchema:
-                yield Cancelled(job_id=job_id, outcome=Outcome.NEWER_SCHEMA, state=None)
+                yield Cancelled(job_id=job_id, outcome=CancelOutcome.NEWER_SCHEMA, state=None)
                 continue
             if manifest.state in {JobState.CANCELLED, JobState.SPLIT}:
                 left += manifest.children
@@ -82,7 +82,7 @@ def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[C
                 _end_lease(manifest, workload, ports)
             yield Cancelled(
                 job_id=job_id,
-                outcome=Outcome.CANCELLED if is_ours else Outcome.OVER,
+                outcome=CancelOutcome.CANCELLED if is_ours else CancelOutcome.OVER,
                 state=manifest.state,
                 items_done=manifest.next_item,
             )
@@ -121,7 +121,7 @@ def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> None:
     key = lease_key(workload, manifest.owner)
     lease = read_lease(ports.table, key)
     if lease is None or lease.job_id != manifest.job_id:
-        due = Key(partition=workload_partition(workload), sort=due_sort(manifest.job_id))
+        due = Key(partition=workload_partition(workload), sort=requeued_sort(manifest.job_id))
         ports.table.write(Write(key=due, delete=True))
         return
     delete(lease.receipt_handle, ports.queue)

@@ -34,7 +34,7 @@ _TRIES = 5
 _STORED_BODIES = "jobs/"
 
 
-class Outcome(StrEnum):
+class RedriveOutcome(StrEnum):
     """What became of a dead letter."""
 
     SENT = "sent"
@@ -50,7 +50,7 @@ class Redriven:
 
     #: None: it cannot be read.
     job_id: str | None
-    outcome: Outcome
+    outcome: RedriveOutcome
     #: Why the job had been given up, or why the letter cannot be read.
     reason: str = ""
 
@@ -76,7 +76,7 @@ def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> I
                 done = _redrive_one(letter, copy, job, workload, ports)
             except (ContractError, NotFound) as exc:
                 if is_new and not jobs:
-                    yield Redriven(job_id=None, outcome=Outcome.UNREADABLE, reason=str(exc))
+                    yield Redriven(job_id=None, outcome=RedriveOutcome.UNREADABLE, reason=str(exc))
                 continue
             del left[letter.message_id]
             yield done
@@ -119,7 +119,7 @@ def _redrive_one(
     delete(letter.receipt_handle, ports.dead_letters)
     return Redriven(
         job_id=job.job_id,
-        outcome=Outcome.OVER if is_over else Outcome.SENT,
+        outcome=RedriveOutcome.OVER if is_over else RedriveOutcome.SENT,
         reason=letter.attributes.get("reason", ""),
     )
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from spindown.app.doctor.fact import Facts, Unknown
-from spindown.app.doctor.finding import Finding, Verdict
-from spindown.app.doctor.subject import Subject
+from spindown.app.doctor.finding import Finding, Severity
+from spindown.app.doctor.subject import DoctorSubject
 from spindown.app.port import AccountPlan
 from spindown.contract.image import DISK_KEY
 from spindown.domain.offer import CapacityType
@@ -23,13 +23,13 @@ def check_caller(facts: Facts) -> Finding:
             found=facts.caller.reason,
             needed="credentials that AWS accepts",
             mend="aws sts get-caller-identity; then log in, or name another profile (AWS_PROFILE)",
-            verdict=Verdict.BLOCKED,
+            verdict=Severity.BLOCKED,
         )
     found = f"{facts.caller.arn}, account {facts.caller.account}"
     return Finding(what="credentials", found=found)
 
 
-def check_account(subject: Subject, facts: Facts) -> Iterator[Finding]:
+def check_account(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     """Judge what belongs to the account as a whole."""
     yield from _check_deployment(subject, facts)
     yield from _check_outposts(subject)
@@ -40,7 +40,7 @@ def check_account(subject: Subject, facts: Facts) -> Iterator[Finding]:
     yield _check_concurrency(subject, facts)
 
 
-def _check_outposts(subject: Subject) -> Iterator[Finding]:
+def _check_outposts(subject: DoctorSubject) -> Iterator[Finding]:
     """Judge whether each further region can be used; without it the others go on."""
     troubles: dict[str, list[str]] = {}
     for case in subject.cases:
@@ -52,11 +52,11 @@ def _check_outposts(subject: Subject) -> Iterator[Finding]:
             found="; ".join(words),
             needed=f"stack {subject.deployment}-outpost-{region}, and the right to read it",
             mend=f"cdk bootstrap, once for {region}, then cdk deploy --all",
-            verdict=Verdict.WARNING,
+            verdict=Severity.WARNING,
         )
 
 
-def _check_deployment(subject: Subject, facts: Facts) -> Iterator[Finding]:
+def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     what = f"deployment {subject.deployment} in {subject.region}"
     missing = [case.name for case in subject.cases if not case.is_deployed]
     if subject.is_deployed:
@@ -66,7 +66,7 @@ def _check_deployment(subject: Subject, facts: Facts) -> Iterator[Finding]:
             found="deployed" if is_whole else f"deployed without {', '.join(missing)}",
             needed="" if is_whole else "every workload of the file",
             mend="" if is_whole else "cdk deploy --all",
-            verdict=Verdict.GOOD if is_whole else Verdict.WARNING,
+            verdict=Severity.GOOD if is_whole else Severity.WARNING,
         )
         return
     if subject.unread:
@@ -75,7 +75,7 @@ def _check_deployment(subject: Subject, facts: Facts) -> Iterator[Finding]:
             found=subject.unread,
             needed="its settings in SSM",
             mend="grant ssm:GetParameter and ssm:GetParameters on /spindown/*",
-            verdict=Verdict.WARNING,
+            verdict=Severity.WARNING,
         )
         return
     yield Finding(what=what, found="not deployed yet", mend="cdk deploy --all")
@@ -86,7 +86,7 @@ def _check_deployment(subject: Subject, facts: Facts) -> Iterator[Finding]:
                 found="not bootstrapped" if found.is_missing else found.reason,
                 needed="once, before the first deploy",
                 mend=f"cdk bootstrap aws://{_account(facts)}/{region}",
-                verdict=Verdict.WARNING,
+                verdict=Severity.WARNING,
             )
 
 
@@ -98,7 +98,7 @@ def _check_plan(facts: Facts) -> Finding:
             found=facts.plan.reason,
             needed="any but the free plan",
             mend="see Billing and Cost Management; grant freetier:GetAccountPlanState to ask here",
-            verdict=Verdict.WARNING,
+            verdict=Severity.WARNING,
         )
     if facts.plan is AccountPlan.FREE:
         return Finding(
@@ -106,7 +106,7 @@ def _check_plan(facts: Facts) -> Finding:
             found="free",
             needed="paid: a free plan can launch no GPU type, whatever its quotas",
             mend="aws freetier upgrade-account-plan --account-plan-type PAID --region us-east-1",
-            verdict=Verdict.BLOCKED,
+            verdict=Severity.BLOCKED,
         )
     return Finding(what=what, found=facts.plan or "none, which means paid")
 
@@ -122,7 +122,7 @@ def _check_spot_role(facts: Facts) -> Finding:
         found="missing" if is_known else _reason(facts.has_spot_role),
         needed="before the first spot request, which otherwise must make it",
         mend="aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
-        verdict=Verdict.WARNING,
+        verdict=Severity.WARNING,
     )
 
 
@@ -138,11 +138,11 @@ def _check_disk_keys(facts: Facts) -> Iterator[Finding]:
             found="missing" if trouble.is_missing else trouble.reason,
             needed="before the first launch there",
             mend=f"aws kms describe-key --key-id {DISK_KEY} --region {region}, which makes it",
-            verdict=Verdict.WARNING,
+            verdict=Severity.WARNING,
         )
 
 
-def _check_concurrency(subject: Subject, facts: Facts) -> Finding:
+def _check_concurrency(subject: DoctorSubject, facts: Facts) -> Finding:
     # One tick for each workload at the same minute, an interruption, the catalogue of offers.
     needed = len(subject.cases) + 2
     found = facts.concurrency
@@ -155,7 +155,7 @@ def _check_concurrency(subject: Subject, facts: Facts) -> Finding:
         mend=""
         if is_enough
         else request_quota("lambda", CONCURRENCY_CODE, ask_for, subject.region),
-        verdict=Verdict.GOOD if is_enough else Verdict.WARNING,
+        verdict=Severity.GOOD if is_enough else Severity.WARNING,
     )
 
 
@@ -167,7 +167,7 @@ def request_quota(service: str, code: str, value: float, region: str) -> str:
     )
 
 
-def _may_be_spot(subject: Subject) -> Iterator[bool]:
+def _may_be_spot(subject: DoctorSubject) -> Iterator[bool]:
     for case in subject.cases:
         ladder = case.policy.ladder
         yield not ladder or any(CapacityType.SPOT in rung.capacity_types for rung in ladder)

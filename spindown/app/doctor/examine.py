@@ -8,7 +8,7 @@ from hashlib import sha256
 from spindown.app.doctor.account import check_account, check_caller
 from spindown.app.doctor.fact import Facts, Unknown, ask, gather
 from spindown.app.doctor.finding import Finding, Report
-from spindown.app.doctor.market import Choice, check_market, choose
+from spindown.app.doctor.market import OfferChoice, check_market, choose
 from spindown.app.doctor.obstacle import check_obstacles
 from spindown.app.doctor.place import (
     check_images,
@@ -16,7 +16,7 @@ from spindown.app.doctor.place import (
     check_rehearsals,
     check_subnets,
 )
-from spindown.app.doctor.subject import Subject
+from spindown.app.doctor.subject import DoctorSubject
 from spindown.app.port import Account, Clock, LaunchOverride, LaunchRequest, Market, Refusal, Table
 from spindown.contract import tag
 from spindown.domain.offer import Offer
@@ -33,7 +33,7 @@ class DoctorPorts:
     table: Table | None = None
 
 
-def examine(subject: Subject, ports: DoctorPorts) -> Report:
+def examine(subject: DoctorSubject, ports: DoctorPorts) -> Report:
     """Return a line for each thing that a launch depends on."""
     facts = gather(
         subject, account=ports.account, market=ports.market, clock=ports.clock, table=ports.table
@@ -46,9 +46,9 @@ def examine(subject: Subject, ports: DoctorPorts) -> Report:
 
 
 def _judge(
-    subject: Subject,
+    subject: DoctorSubject,
     facts: Facts,
-    choices: tuple[Choice, ...],
+    choices: tuple[OfferChoice, ...],
     rehearsals: Mapping[tuple[str, str], Refusal | Unknown | None],
 ) -> Iterator[Finding]:
     yield check_caller(facts)
@@ -62,7 +62,7 @@ def _judge(
 
 
 def _rehearse(
-    subject: Subject, choices: tuple[Choice, ...], account: Account
+    subject: DoctorSubject, choices: tuple[OfferChoice, ...], account: Account
 ) -> Mapping[tuple[str, str], Refusal | Unknown | None]:
     """Have EC2 check the best launch of each workload and region that has a template."""
     answers: dict[tuple[str, str], Refusal | Unknown | None] = {}
@@ -77,7 +77,7 @@ def _rehearse(
     return answers
 
 
-def _request(subject: Subject, choice: Choice, offer: Offer) -> LaunchRequest:
+def _request(subject: DoctorSubject, choice: OfferChoice, offer: Offer) -> LaunchRequest:
     case, place = choice.case, choice.case.places[offer.region]
     template = place.templates[offer.instance_type.architecture]
     named = f"{subject.deployment}/{case.name}/{template.id}/{template.version}/{offer}"

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
-from spindown.app.doctor.subject import Case, Subject
+from spindown.app.doctor.subject import DoctorCase, DoctorSubject
 from spindown.app.ledger import Ledger, account_key
 from spindown.app.ledger.partition import Partition
 from spindown.app.port import (
@@ -94,7 +94,12 @@ class Facts:
 
 
 def gather(
-    subject: Subject, *, account: Account, market: Market, clock: Clock, table: Table | None = None
+    subject: DoctorSubject,
+    *,
+    account: Account,
+    market: Market,
+    clock: Clock,
+    table: Table | None = None,
 ) -> Facts:
     """Ask for all facts about a subject; what fails is a fact as well."""
     at = clock.now()
@@ -130,7 +135,7 @@ def gather(
     )
 
 
-def _read_obstacles(subject: Subject, table: Table, at: datetime) -> Obstacles:
+def _read_obstacles(subject: DoctorSubject, table: Table, at: datetime) -> Obstacles:
     """Ask once for each workload that is deployed, and once for the month."""
     breakers: dict[tuple[str, str], BreakerRow] = {}
     for case in subject.cases:
@@ -146,7 +151,7 @@ def _read_obstacles(subject: Subject, table: Table, at: datetime) -> Obstacles:
     return Obstacles(breakers=breakers, committed=committed)
 
 
-def _add_up(subject: Subject, table: Table, at: datetime) -> BudgetRow:
+def _add_up(subject: DoctorSubject, table: Table, at: datetime) -> BudgetRow:
     """Return what the rows of all workloads say of a month, as far as they can be read."""
     views = [Ledger(table, case.name).read() for case in subject.cases]
     days = ((name, day) for view in views for name, day in view.spend.items())
@@ -176,7 +181,7 @@ def ask(question: Callable[[], T]) -> T | Unknown:
 
 
 def _gather_region(
-    region: str, subject: Subject, *, account: Account, market: Market, at: datetime
+    region: str, subject: DoctorSubject, *, account: Account, market: Market, at: datetime
 ) -> RegionFacts:
     cases = [case for case in subject.cases if region in case.places]
     subnets = {s for case in cases for s in case.places[region].subnets.values() if s}
@@ -204,7 +209,7 @@ def _read_catalogue(region: str, market: Market, at: datetime) -> Catalogue:
 
 
 def _read_spot_prices(
-    region: str, cases: Sequence[Case], catalogue: Catalogue | Unknown, market: Market
+    region: str, cases: Sequence[DoctorCase], catalogue: Catalogue | Unknown, market: Market
 ) -> Sequence[SpotPrice]:
     if isinstance(catalogue, Unknown):
         return ()
@@ -217,7 +222,7 @@ def _read_spot_prices(
     return market.spot_prices(region=region, instance_types=fitting)
 
 
-def _fits_any(kind: InstanceType, cases: Sequence[Case]) -> bool:
+def _fits_any(kind: InstanceType, cases: Sequence[DoctorCase]) -> bool:
     return any(misfit(kind, case.requirements) is None for case in cases)
 
 

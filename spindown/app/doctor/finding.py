@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class Severity(StrEnum):
     """How bad a finding is."""
 
     GOOD = "ok"
@@ -24,7 +24,7 @@ class Finding:
     needed: str = ""
     #: What to do, with the command where there is one; "": nothing.
     mend: str = ""
-    verdict: Verdict = Verdict.GOOD
+    verdict: Severity = Severity.GOOD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Report:
     @property
     def can_launch(self) -> bool:
         """Tell whether every workload could launch."""
-        return all(finding.verdict is not Verdict.BLOCKED for finding in self.findings)
+        return all(finding.verdict is not Severity.BLOCKED for finding in self.findings)
 
 
 def join(names: Iterable[str]) -> str:

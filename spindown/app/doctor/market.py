@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 from spindown.app.doctor.account import request_quota
 from spindown.app.doctor.fact import Facts, Unknown
-from spindown.app.doctor.finding import Finding, Verdict, join
-from spindown.app.doctor.subject import Case, Subject
+from spindown.app.doctor.finding import Finding, Severity, join
+from spindown.app.doctor.subject import DoctorCase, DoctorSubject
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import QUOTA_CODES, Offer, Quota, build_offers
 from spindown.domain.ranking import CandidateList, Demand, Rejection, rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class OfferChoice:
     """What a workload could be launched on, cheapest item first, once its ladder is open."""
 
-    case: Case
+    case: DoctorCase
     candidates: CandidateList
 
     @property
@@ -26,14 +26,15 @@ class Choice:
         return tuple(candidate.offer for candidate in self.candidates.candidates)
 
 
-def choose(subject: Subject, facts: Facts) -> tuple[Choice, ...]:
+def choose(subject: DoctorSubject, facts: Facts) -> tuple[OfferChoice, ...]:
     """Rank for each workload what is on sale where it may run."""
     return tuple(
-        Choice(case=case, candidates=_rank(case, subject.region, facts)) for case in subject.cases
+        OfferChoice(case=case, candidates=_rank(case, subject.region, facts))
+        for case in subject.cases
     )
 
 
-def _rank(case: Case, home: str, facts: Facts) -> CandidateList:
+def _rank(case: DoctorCase, home: str, facts: Facts) -> CandidateList:
     policy, items = case.policy, case.policy.items_per_job_estimate
     return rank(
         [offer for region in sorted(case.places) for offer in _offers(case, region, home, facts)],
@@ -47,7 +48,7 @@ def _rank(case: Case, home: str, facts: Facts) -> CandidateList:
     )
 
 
-def _offers(case: Case, region: str, home: str, facts: Facts) -> tuple[Offer, ...]:
+def _offers(case: DoctorCase, region: str, home: str, facts: Facts) -> tuple[Offer, ...]:
     known, place = facts.regions[region], case.places[region]
     if isinstance(known.catalogue, Unknown):
         return ()
@@ -67,7 +68,9 @@ def _has_template(offer: Offer, templates: Mapping[str, object]) -> bool:
     return not templates or offer.instance_type.architecture in templates
 
 
-def check_market(subject: Subject, facts: Facts, choices: tuple[Choice, ...]) -> Iterator[Finding]:
+def check_market(
+    subject: DoctorSubject, facts: Facts, choices: tuple[OfferChoice, ...]
+) -> Iterator[Finding]:
     """Judge zones, prices, offers and quotas."""
     for region in subject.regions:
         yield from _check_region(region, subject, facts)
@@ -77,7 +80,7 @@ def check_market(subject: Subject, facts: Facts, choices: tuple[Choice, ...]) ->
     yield from _check_quotas(choices, facts)
 
 
-def _check_region(region: str, subject: Subject, facts: Facts) -> Iterator[Finding]:
+def _check_region(region: str, subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     known = facts.regions[region]
     asked = {
         z for case in subject.cases if region in case.places for z in case.places[region].subnets
@@ -88,7 +91,7 @@ def _check_region(region: str, subject: Subject, facts: Facts) -> Iterator[Findi
             found=known.catalogue.reason,
             needed="types, zones and prices",
             mend=f"aws account enable-region --region-name {region}, or grant the action",
-            verdict=Verdict.BLOCKED,
+            verdict=Severity.BLOCKED,
         )
         return
     there = set(known.catalogue.offerings[region])
@@ -106,18 +109,18 @@ def _check_region(region: str, subject: Subject, facts: Facts) -> Iterator[Findi
             found=known.spot_prices.reason,
             needed="estimated from on-demand without",
             mend="grant ec2:DescribeSpotPriceHistory",
-            verdict=Verdict.WARNING,
+            verdict=Severity.WARNING,
         )
 
 
-def _check_policy(case: Case) -> Iterator[Finding]:
+def _check_policy(case: DoctorCase) -> Iterator[Finding]:
     if case.policy.max_workers == 0:
         yield Finding(
             what=f"max_workers of {case.name}",
             found="0",
             needed="1 at least",
             mend=f"spindown policy reset {case.name} max_workers, or set it in spindown.toml",
-            verdict=Verdict.BLOCKED,
+            verdict=Severity.BLOCKED,
         )
     # A sooner promise starts work no sooner but later (docs/adr/0046-single-items.md).
     least = case.policy.boot_estimate + 2 * case.policy.tick
@@ -129,11 +132,11 @@ def _check_policy(case: Case) -> Iterator[Finding]:
             needed=f"{needed} at least: a boot of boot_estimate and two ticks",
             mend=f"spindown policy set {case.name} start_within={needed}; or boot_estimate, if your"
             " image boots sooner; or warm_workers, if work must not wait for a boot",
-            verdict=Verdict.WARNING,
+            verdict=Severity.WARNING,
         )
 
 
-def _check_offers(choice: Choice, facts: Facts) -> Finding:
+def _check_offers(choice: OfferChoice, facts: Facts) -> Finding:
     case, fitting = choice.case, choice.fitting
     zones = [zone for place in case.places.values() for zone in place.subnets]
     counts = Counter(offer.zone for offer in fitting)
@@ -165,7 +168,7 @@ def _check_offers(choice: Choice, facts: Facts) -> Finding:
         found=found if reason is None else f"{found}; nearest {reason.offer}: {reason.reason}",
         needed=needed,
         mend=mend,
-        verdict=Verdict.BLOCKED,
+        verdict=Severity.BLOCKED,
     )
 
 
@@ -187,7 +190,7 @@ class _Wanted:
     most: int
 
 
-def _check_quotas(choices: tuple[Choice, ...], facts: Facts) -> Iterator[Finding]:
+def _check_quotas(choices: tuple[OfferChoice, ...], facts: Facts) -> Iterator[Finding]:
     wanted = _wanted(choices)
     short = {name for name, one in wanted.items() if _is_short(name, one, facts)}
     stuck = {
@@ -200,7 +203,7 @@ def _check_quotas(choices: tuple[Choice, ...], facts: Facts) -> Iterator[Finding
         yield _judge_quota(name, one, facts, is_stuck=name in stuck)
 
 
-def _wanted(choices: tuple[Choice, ...]) -> Mapping[str, _Wanted]:
+def _wanted(choices: tuple[OfferChoice, ...]) -> Mapping[str, _Wanted]:
     wanted: dict[str, _Wanted] = {}
     for choice in choices:
         own: dict[str, list[int]] = {}
@@ -237,7 +240,7 @@ def _judge_quota(name: str, one: _Wanted, facts: Facts, *, is_stuck: bool) -> Fi
         quotas = facts.regions[region].quotas
         reason = quotas.reason if isinstance(quotas, Unknown) else "not listed"
         mend = f"aws service-quotas list-service-quotas --service-code ec2 --region {region}"
-        return Finding(what=what, found=reason, needed=needed, mend=mend, verdict=Verdict.WARNING)
+        return Finding(what=what, found=reason, needed=needed, mend=mend, verdict=Severity.WARNING)
     value = quota.vcpus
     is_full = value >= one.most
     return Finding(
@@ -251,7 +254,7 @@ def _judge_quota(name: str, one: _Wanted, facts: Facts, *, is_stuck: bool) -> Fi
     )
 
 
-def _verdict(*, is_short: bool, is_blocked: bool = False) -> Verdict:
+def _verdict(*, is_short: bool, is_blocked: bool = False) -> Severity:
     if is_blocked:
-        return Verdict.BLOCKED
-    return Verdict.WARNING if is_short else Verdict.GOOD
+        return Severity.BLOCKED
+    return Severity.WARNING if is_short else Severity.GOOD

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from spindown.app.doctor.fact import Facts, Unknown
-from spindown.app.doctor.finding import Finding, Verdict
-from spindown.app.doctor.market import Choice
-from spindown.app.doctor.subject import Subject
+from spindown.app.doctor.finding import Finding, Severity
+from spindown.app.doctor.market import OfferChoice
+from spindown.app.doctor.subject import DoctorSubject
 from spindown.contract.codec import encode_instant
 from spindown.contract.row import (
     DEPLOYMENT_PARTITION,
@@ -20,7 +20,9 @@ from spindown.contract.row import (
 from spindown.wording import say
 
 
-def check_obstacles(subject: Subject, facts: Facts, choices: Sequence[Choice]) -> Iterator[Finding]:
+def check_obstacles(
+    subject: DoctorSubject, facts: Facts, choices: Sequence[OfferChoice]
+) -> Iterator[Finding]:
     """Judge what the ledger says of them; before a deploy there is none."""
     if facts.obstacles is None:
         return
@@ -30,7 +32,7 @@ def check_obstacles(subject: Subject, facts: Facts, choices: Sequence[Choice]) -
             found=facts.obstacles.reason,
             needed="to see whether launching is stopped",
             mend=f"grant dynamodb:Query and dynamodb:GetItem on table {subject.table}",
-            verdict=Verdict.WARNING,
+            verdict=Severity.WARNING,
         )
         return
     for (workload, region), breaker in sorted(facts.obstacles.breakers.items()):
@@ -45,7 +47,7 @@ def check_obstacles(subject: Subject, facts: Facts, choices: Sequence[Choice]) -
 
 
 def _open(
-    subject: Subject, workload: str, region: str, breaker: BreakerRow, at: datetime
+    subject: DoctorSubject, workload: str, region: str, breaker: BreakerRow, at: datetime
 ) -> Finding:
     until = "" if breaker.open_until is None else f"{breaker.open_until:%H:%M} UTC"
     return Finding(
@@ -54,11 +56,11 @@ def _open(
         needed="closed: a deploy of another image, other code or other subnets closes it",
         mend="what is outside the deployment once mended, one launch is tried at once after: "
         + command_to_try(subject, workload, region, at),
-        verdict=Verdict.WARNING,
+        verdict=Severity.WARNING,
     )
 
 
-def _damaged(subject: Subject, month: BudgetRow, at: datetime) -> Finding:
+def _damaged(subject: DoctorSubject, month: BudgetRow, at: datetime) -> Finding:
     values = {
         ":spent": {"N": f"{month.dollars:.2f}"},
         ":committed": {"N": f"{month.committed:.2f}"},
@@ -75,11 +77,11 @@ def _damaged(subject: Subject, month: BudgetRow, at: datetime) -> Finding:
             change="dollars = :spent, committed = :committed",
             values=values,
         ),
-        verdict=Verdict.BLOCKED,
+        verdict=Severity.BLOCKED,
     )
 
 
-def command_to_try(subject: Subject, workload: str, region: str, at: datetime) -> str:
+def command_to_try(subject: DoctorSubject, workload: str, region: str, at: datetime) -> str:
     """Return the command that ends the wait of a breaker; what it has counted stays.
 
     Args:
@@ -96,7 +98,7 @@ def command_to_try(subject: Subject, workload: str, region: str, at: datetime) -
 
 
 def _update(
-    subject: Subject, partition: str, sort: str, *, change: str, values: Mapping[str, object]
+    subject: DoctorSubject, partition: str, sort: str, *, change: str, values: Mapping[str, object]
 ) -> str:
     """Return the command that changes one row of the ledger."""
     key = {"pk": {"S": partition}, "sk": {"S": sort}}
@@ -107,7 +109,7 @@ def _update(
     )
 
 
-def _check_budget(budget: float, committed: float, choices: Sequence[Choice]) -> Finding:
+def _check_budget(budget: float, committed: float, choices: Sequence[OfferChoice]) -> Finding:
     """Judge whether the month has room for the cheapest launch that there is."""
     costs = [each.expected_dollars for choice in choices for each in choice.candidates.candidates]
     left = budget - committed
@@ -117,5 +119,5 @@ def _check_budget(budget: float, committed: float, choices: Sequence[Choice]) ->
         found=f"{committed:.2f} of {budget:g} USD spent or set aside",
         needed="" if has_room else "room for another launch, which waits for the next month else",
         mend="" if has_room else "raise budget_per_month in [deployment], then cdk deploy --all",
-        verdict=Verdict.GOOD if has_room else Verdict.WARNING,
+        verdict=Severity.GOOD if has_room else Severity.WARNING,
     )

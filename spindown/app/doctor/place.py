@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from spindown.app.doctor.fact import Facts, Unknown
-from spindown.app.doctor.finding import Finding, Verdict
-from spindown.app.doctor.subject import Case, RequiredImage, Subject
+from spindown.app.doctor.finding import Finding, Severity
+from spindown.app.doctor.subject import DoctorCase, DoctorSubject, RequiredImage
 from spindown.app.port import ImageView, Refusal, RefusalKind, SubnetView
 
 #: The person who asks may lack what the scaler has.
 _NOT_YOURS = frozenset({"AccessDenied", "UnauthorizedOperation"})
 
 
-def check_images(subject: Subject, facts: Facts) -> Iterator[Finding]:
+def check_images(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     """Judge each image that an instance starts from."""
     for case in subject.cases:
         for image in case.images:
@@ -21,17 +21,17 @@ def check_images(subject: Subject, facts: Facts) -> Iterator[Finding]:
                 for region in sorted(case.places)
             ]
             # Where one region can launch, what is wrong in another one stops nothing.
-            is_stuck = not any(finding.verdict is Verdict.GOOD for finding in found)
+            is_stuck = not any(finding.verdict is Severity.GOOD for finding in found)
             yield from (one if is_stuck else _as_warning(one) for one in found)
 
 
 def _as_warning(finding: Finding) -> Finding:
-    is_bad = finding.verdict is Verdict.BLOCKED
-    return replace(finding, verdict=Verdict.WARNING) if is_bad else finding
+    is_bad = finding.verdict is Severity.BLOCKED
+    return replace(finding, verdict=Severity.WARNING) if is_bad else finding
 
 
 def _check_image(
-    case: Case, region: str, image: RequiredImage, found: ImageView | Unknown
+    case: DoctorCase, region: str, image: RequiredImage, found: ImageView | Unknown
 ) -> Finding:
     what = f"image of {case.name} in {region}, {image.architecture}"
     if isinstance(found, Unknown):
@@ -40,7 +40,7 @@ def _check_image(
             found=f"{image.parameter}: {found.reason}",
             needed="the id of an image that may be used",
             mend=_mend_image(case, image),
-            verdict=Verdict.BLOCKED if found.is_missing else Verdict.WARNING,
+            verdict=Severity.BLOCKED if found.is_missing else Severity.WARNING,
         )
     wrong = _what_is_wrong(case, image, found)
     root = f"root {found.root_device} of {found.root_gib} GiB"
@@ -49,11 +49,13 @@ def _check_image(
         found=f"{found.image_id}, {found.state}, {found.architecture}, {root}",
         needed="" if wrong is None else wrong[0],
         mend="" if wrong is None else wrong[1],
-        verdict=Verdict.GOOD if wrong is None else Verdict.BLOCKED,
+        verdict=Severity.GOOD if wrong is None else Severity.BLOCKED,
     )
 
 
-def _what_is_wrong(case: Case, image: RequiredImage, found: ImageView) -> tuple[str, str] | None:
+def _what_is_wrong(
+    case: DoctorCase, image: RequiredImage, found: ImageView
+) -> tuple[str, str] | None:
     if found.state != "available":
         return "an image that is available", _mend_image(case, image)
     if found.architecture != image.architecture:
@@ -71,13 +73,13 @@ def _what_is_wrong(case: Case, image: RequiredImage, found: ImageView) -> tuple[
     return None
 
 
-def _mend_image(case: Case, image: RequiredImage) -> str:
+def _mend_image(case: DoctorCase, image: RequiredImage) -> str:
     if image.parameter.startswith("/imagebuilder/"):
         return "wait for its pipeline, or: aws imagebuilder start-image-pipeline-execution"
     return f"name another parameter in [workload.{case.name}.image]"
 
 
-def check_subnets(subject: Subject, facts: Facts) -> Iterator[Finding]:
+def check_subnets(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     """Judge each subnet that is named; one that a deploy will make cannot be judged."""
     workers: dict[tuple[str, str, str], int] = {}
     for case in subject.cases:
@@ -96,7 +98,7 @@ def check_subnets(subject: Subject, facts: Facts) -> Iterator[Finding]:
                 found=seen.reason,
                 needed=f"{count} free addresses in {zone}",
                 mend="grant ec2:DescribeSubnets",
-                verdict=Verdict.WARNING,
+                verdict=Severity.WARNING,
             )
             continue
         found = {subnet.subnet_id: subnet for subnet in seen}.get(subnet_id)
@@ -107,7 +109,7 @@ def _check_subnet(
     subnet_id: str, zone: str, workers: int, found: SubnetView | None, *, is_stuck: bool
 ) -> Finding:
     what, needed = f"subnet {subnet_id}", f"{workers} free addresses in {zone}"
-    bad = Verdict.BLOCKED if is_stuck else Verdict.WARNING
+    bad = Severity.BLOCKED if is_stuck else Severity.WARNING
     mend = "name another subnet in [deployment.network], and deploy"
     if found is None:
         return Finding(what=what, found="missing", needed=needed, mend=mend, verdict=bad)
@@ -120,11 +122,11 @@ def _check_subnet(
         found=seen,
         needed=needed,
         mend="free some addresses, or name a larger subnet" if is_short else "",
-        verdict=Verdict.WARNING if is_short else Verdict.GOOD,
+        verdict=Severity.WARNING if is_short else Severity.GOOD,
     )
 
 
-def _subnets_of_stuck(case: Case, facts: Facts) -> Iterator[str]:
+def _subnets_of_stuck(case: DoctorCase, facts: Facts) -> Iterator[str]:
     """Yield the subnets of a workload none of whose subnets can take an instance."""
     own = [(r, zone, s) for r, place in case.places.items() for zone, s in place.subnets.items()]
     usable = (_is_usable(region, zone, subnet_id, facts) for region, zone, subnet_id in own)
@@ -169,17 +171,17 @@ def check_reading(facts: Facts) -> Iterator[Finding]:
                 found=_GOOD[kind] if trouble is None else trouble.reason,
                 needed="" if trouble is None else needed,
                 mend="" if trouble is None else mend,
-                verdict=Verdict.GOOD if trouble is None else _without(kind, trouble),
+                verdict=Severity.GOOD if trouble is None else _without(kind, trouble),
             )
 
 
 _GOOD = {"input": "readable", "secret": "there", "key": "enabled"}
 
 
-def _without(kind: str, trouble: Unknown) -> Verdict:
+def _without(kind: str, trouble: Unknown) -> Severity:
     """Return how bad it is: a worker without its secret ends itself before its first job."""
     is_fatal = kind == "secret" and trouble.is_missing
-    return Verdict.BLOCKED if is_fatal else Verdict.WARNING
+    return Severity.BLOCKED if is_fatal else Severity.WARNING
 
 
 def check_rehearsals(
@@ -191,7 +193,7 @@ def check_rehearsals(
         if answer is None:
             yield Finding(what=what, found=f"EC2 would launch {pool}")
         elif isinstance(answer, Unknown):
-            yield Finding(what=what, found=answer.reason, needed=needed, verdict=Verdict.WARNING)
+            yield Finding(what=what, found=answer.reason, needed=needed, verdict=Severity.WARNING)
         else:
             yield Finding(
                 what=what,
@@ -204,6 +206,6 @@ def check_rehearsals(
             )
 
 
-def _weigh(refusal: Refusal) -> Verdict:
+def _weigh(refusal: Refusal) -> Severity:
     is_blocked = refusal.kind is RefusalKind.ACCOUNT and refusal.code not in _NOT_YOURS
-    return Verdict.BLOCKED if is_blocked else Verdict.WARNING
+    return Severity.BLOCKED if is_blocked else Severity.WARNING

@@ -19,7 +19,7 @@ from spindown.error import NotFound, SpindownError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class LaunchPlace:
     """Where a workload's workers may run in one region."""
 
     #: zone -> subnet id; "": the deploy makes one.
@@ -39,14 +39,14 @@ class RequiredImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class DoctorCase:
     """One workload."""
 
     name: str
     requirements: Requirements
     policy: Policy
     #: region -> where.
-    places: Mapping[str, Place]
+    places: Mapping[str, LaunchPlace]
     root_gib: int
     images: tuple[RequiredImage, ...] = ()
     #: Whether instances start from images that Image Builder makes for it.
@@ -61,12 +61,12 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class DoctorSubject:
     """A deployment, deployed or not."""
 
     deployment: str
     region: str
-    cases: tuple[Case, ...]
+    cases: tuple[DoctorCase, ...]
     is_deployed: bool = False
     #: Name of its ledger's table; "": it has none yet.
     table: str = ""
@@ -81,14 +81,16 @@ class Subject:
         return tuple(sorted({region for case in self.cases for region in case.places}))
 
 
-def from_config(config: Config) -> Subject:
+def from_config(config: Config) -> DoctorSubject:
     """Return what spindown.toml asks for."""
     deployment = config.deployment
     places = {
-        region: Place(subnets=one.network.subnets if one.network else dict.fromkeys(one.zones, ""))
+        region: LaunchPlace(
+            subnets=one.network.subnets if one.network else dict.fromkeys(one.zones, "")
+        )
         for region, one in deployment.outposts.items()
     }
-    return Subject(
+    return DoctorSubject(
         deployment=deployment.name,
         region=deployment.region,
         cases=tuple(
@@ -97,7 +99,7 @@ def from_config(config: Config) -> Subject:
     )
 
 
-def find_subject(planned: Subject | None, store: SettingsStore) -> Subject:
+def find_subject(planned: DoctorSubject | None, store: SettingsStore) -> DoctorSubject:
     """Return what is deployed, with what the file knows; what is planned before a deploy.
 
     Raises:
@@ -117,7 +119,7 @@ def find_subject(planned: Subject | None, store: SettingsStore) -> Subject:
     return as_deployed(deployment, workloads, planned)
 
 
-def without_images(subject: Subject) -> Subject:
+def without_images(subject: DoctorSubject) -> DoctorSubject:
     """Return a subject whose instances start from no image."""
     return replace(subject, cases=tuple(replace(case, images=()) for case in subject.cases))
 
@@ -125,14 +127,14 @@ def without_images(subject: Subject) -> Subject:
 def as_deployed(
     deployment: DeploymentSettings,
     workloads: Iterable[tuple[WorkloadSettings, LiveEdit | None]],
-    planned: Subject | None = None,
-) -> Subject:
+    planned: DoctorSubject | None = None,
+) -> DoctorSubject:
     """Return what is deployed, with what only the file knows, if there is one."""
     cases = {case.name: case for case in planned.cases} if planned is not None else {}
     for settings, edit in workloads:
         known = cases.get(settings.name)
         cases[settings.name] = _deployed(deployment.name, settings, edit, known)
-    return Subject(
+    return DoctorSubject(
         deployment=deployment.name,
         region=deployment.region,
         cases=tuple(cases[name] for name in sorted(cases)),
@@ -142,9 +144,9 @@ def as_deployed(
     )
 
 
-def _planned(name: str, workload: WorkloadConfig, places: Mapping[str, Place]) -> Case:
+def _planned(name: str, workload: WorkloadConfig, places: Mapping[str, LaunchPlace]) -> DoctorCase:
     image = workload.image
-    return Case(
+    return DoctorCase(
         name=name,
         requirements=workload.to_requirements(),
         policy=workload.to_policy(),
@@ -166,14 +168,14 @@ def _planned(name: str, workload: WorkloadConfig, places: Mapping[str, Place]) -
 
 
 def _deployed(
-    deployment: str, settings: WorkloadSettings, edit: LiveEdit | None, planned: Case | None
-) -> Case:
-    case = Case(
+    deployment: str, settings: WorkloadSettings, edit: LiveEdit | None, planned: DoctorCase | None
+) -> DoctorCase:
+    case = DoctorCase(
         name=settings.name,
         requirements=settings.requirements,
         policy=effective_policy(settings, edit, PolicyRow()).policy,
         places={
-            region: Place(subnets=outpost.subnets, templates=outpost.templates)
+            region: LaunchPlace(subnets=outpost.subnets, templates=outpost.templates)
             for region, outpost in settings.outposts.items()
         },
         root_gib=settings.run.root_volume_gib,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.app.control import ControlPorts
-from spindown.app.ledger import Fence, Ledger
+from spindown.app.ledger import FencingToken, Ledger
 from spindown.app.offers import current_catalogue
 from spindown.app.policy import effective_policy
 from spindown.app.reconcile.launch.choose import choose, rank_offers
@@ -17,7 +17,7 @@ from spindown.domain.sizing import Sizing, window
 from spindown.domain.warm import warm_hours_per_month
 
 #: A plan holds no lock, and nothing of it is ever written.
-_NO_FENCE = Fence(fence=0, holder="plan")
+_NO_FENCE = FencingToken(fence=0, holder="plan")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from spindown.app.offers import current_catalogue
 from spindown.app.port import LiveEdit, ObjectStore, SettingsStore
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.contract.usage import DAY, UsageRecord, decode_usage, usage_prefix
-from spindown.domain.advice.footprint import Footprint, Use, find_footprint, fit
+from spindown.domain.advice.footprint import Footprint, JobUse, find_footprint, fit
 from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.ranking import Candidate
 from spindown.error import ContractError, NotFound
@@ -91,7 +91,7 @@ def read_usage(
         return [one for found in pool.map(read, keys) for one in found if one.started_at >= since]
 
 
-def _use(record: UsageRecord, types: Mapping[str, InstanceType]) -> Use | None:
+def _use(record: UsageRecord, types: Mapping[str, InstanceType]) -> JobUse | None:
     """Return a record in cores and MiB; None: its type is not known any more."""
     kind = types.get(record.instance_type)
     if kind is None:
@@ -101,7 +101,7 @@ def _use(record: UsageRecord, types: Mapping[str, InstanceType]) -> Use | None:
     def of(share: float | None, whole: float) -> float | None:
         return None if share is None else share / 100.0 * whole
 
-    return Use(
+    return JobUse(
         seconds=record.seconds,
         cpu_mean=of(record.cpu_mean, kind.vcpus / slots),
         cpu_max=of(record.cpu_max, kind.vcpus / slots),

@@ -9,14 +9,14 @@ from spindown.app.ledger import AccountView, Ledger, LedgerView
 from spindown.app.port import JobQueue
 from spindown.config import format_duration
 from spindown.contract.row import QuotaRow, SpendRow, budget_sort
-from spindown.domain.concern import FORGOTTEN_AFTER
+from spindown.domain.alert import FORGOTTEN_AFTER
 from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.offer import QUOTA_CODES
 from spindown.wording import say
 
 #: After so long without a tick what was decided tells little, and the alarm ``tick-missing`` rings.
 _SILENT_AFTER = timedelta(minutes=5)
-#: Concern -> what status says of it.
+#: Alert -> what status says of it.
 _DEADLINES = {
     "deadline-missed": "a job is past its deadline (`finish_within`): `spindown why` names it",
     "deadline-at-risk": "a job takes longer than is left to its deadline: `spindown why` names it",
@@ -137,12 +137,12 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
     yield from (_quota_words(quota) for quota in account.quotas if quota.until > now)
     if refusal:
         yield f"the live policy is refused: {refusal}"
-    for name, sighting in sorted(view.concerns.items()):
-        if name.startswith(COST) and now - sighting.seen_at <= FORGOTTEN_AFTER:
+    for name, alert_state in sorted(view.alerts.items()):
+        if name.startswith(COST) and now - alert_state.seen_at <= FORGOTTEN_AFTER:
             cause = name.removeprefix(COST).replace("-", " ")
             yield f"an item costs more than it used to, because of {cause}"
     for name, words in _DEADLINES.items():
-        known = view.concerns.get(name)
+        known = view.alerts.get(name)
         if known is not None and now - known.seen_at <= FORGOTTEN_AFTER:
             yield words
     yield from _damages(view.bad_rows + account.bad_rows, now)

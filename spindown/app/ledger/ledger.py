@@ -24,7 +24,7 @@ _WRITES_AT_ONCE = 99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fence:
+class FencingToken:
     """Proof of holding the lock: good until somebody takes it after its lease."""
 
     fence: int
@@ -70,7 +70,7 @@ class Ledger:
 
     def take_lock(
         self, *, holder: str, now: datetime, lease: timedelta = rows.LOCK_LEASE
-    ) -> Fence | None:
+    ) -> FencingToken | None:
         """Take the lock if it is free or its lease is over; None if somebody holds it.
 
         A write whose answer was lost is known again by its holder and the microsecond of its lease:
@@ -87,7 +87,7 @@ class Ledger:
                 if isinstance(exc, Unreachable):
                     raise
                 return None
-        return Fence(fence=decode(LockRow, row).fence, holder=holder)
+        return FencingToken(fence=decode(LockRow, row).fence, holder=holder)
 
     def _read_back(self, key: Key, taken: Mapping[str, Any]) -> Row:
         """Return the lock's row; if it has no answer either, let nobody wait for a lost lock."""
@@ -99,7 +99,7 @@ class Ledger:
                 self._table.write(free)
             raise
 
-    def apply(self, fence: Fence, writes: Sequence[Write], *, release: bool = False) -> None:
+    def apply(self, fence: FencingToken, writes: Sequence[Write], *, release: bool = False) -> None:
         """Carry out writes under the fence, all or none up to 99 of them.
 
         With ``release`` the lock is given back by the same transaction. More than 99 writes

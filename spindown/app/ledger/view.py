@@ -6,7 +6,7 @@ from datetime import datetime
 
 from spindown.app.ledger.partition import Partition
 from spindown.contract import row as rows
-from spindown.contract.codec import vary
+from spindown.contract.codec import replace_fields
 from spindown.contract.row import (
     BacklogRow,
     BreakerRow,
@@ -18,9 +18,9 @@ from spindown.contract.row import (
     RateRow,
     SpendRow,
 )
-from spindown.domain.concern import Sighting
+from spindown.domain.alert import AlertState
 from spindown.domain.cost import charged_until
-from spindown.domain.fleet import Due, Launch, Lease, Unavailable, Worker
+from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker
 from spindown.domain.offer import Pool
 
 
@@ -31,7 +31,7 @@ class LedgerView:
     workers: Mapping[str, Worker] = field(default_factory=dict)
     leases: tuple[Lease, ...] = ()
     #: Jobs that somebody has worked on and nobody holds, by id.
-    dues: Mapping[str, Due] = field(default_factory=dict)
+    requeued_jobs: Mapping[str, RequeuedJob] = field(default_factory=dict)
     launches: Mapping[str, Launch] = field(default_factory=dict)
     unavailable: Mapping[Pool, Unavailable] = field(default_factory=dict)
     #: Sort key -> learned sums.
@@ -42,7 +42,7 @@ class LedgerView:
     #: Region -> breaker; home is "".
     breakers: Mapping[str, BreakerRow] = field(default_factory=dict)
     #: Name -> what is remembered of what people are told.
-    concerns: Mapping[str, Sighting] = field(default_factory=dict)
+    alerts: Mapping[str, AlertState] = field(default_factory=dict)
     policy: PolicyRow = field(default_factory=PolicyRow)
     decision: DecisionRow | None = None
     #: Sort keys of rows that could not be read.
@@ -97,7 +97,7 @@ def view_of(live: Partition) -> LedgerView:
     return LedgerView(
         workers={w.instance_id: as_charged(w, backlog) for w in workers},
         leases=tuple(leases.values()),
-        dues={x.job_id: x for x in live.all_of(Due, rows.DUE).values()},
+        requeued_jobs={x.job_id: x for x in live.all_of(RequeuedJob, rows.REQUEUED).values()},
         launches={x.launch_id: x for x in live.all_of(Launch, rows.LAUNCH).values()},
         unavailable={x.pool: x for x in live.all_of(Unavailable, rows.UNAVAILABLE).values()},
         rates=live.all_of(RateRow, rows.RATE),
@@ -106,7 +106,7 @@ def view_of(live: Partition) -> LedgerView:
         breakers={
             name.removeprefix("#"): x for name, x in live.named(BreakerRow, rows.BREAKER).items()
         },
-        concerns=live.named(Sighting, rows.CONCERN),
+        alerts=live.named(AlertState, rows.ALERT),
         policy=live.one(PolicyRow, rows.POLICY) or PolicyRow(),
         decision=decision,
         bad_rows=tuple(live.bad),
@@ -126,4 +126,8 @@ def account_of(shared: Partition) -> AccountView:
 def as_charged(worker: Worker, backlog: BacklogRow) -> Worker:
     """Return a worker as it has been charged: by its own row, or later with its fleet."""
     until = charged_until(worker, backlog.charged_until)
-    return worker if until == worker.accrued_until else vary(worker, {"accrued_until": until})
+    return (
+        worker
+        if until == worker.accrued_until
+        else replace_fields(worker, {"accrued_until": until})
+    )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from spindown.app.control import CATALOGUE_FOR, ControlPorts, Kind
+from spindown.app.control import CATALOGUE_FOR, AnswerKind, ControlPorts
 from spindown.app.port import Datum, ObjectStore
 from spindown.contract.codec import decode, encode, to_json
 from spindown.contract.metric import DEPLOYMENT, SOURCE
@@ -26,7 +26,7 @@ _NEEDED = ("instance_types", "offerings", "on_demand")
 CATALOGUE_KEY = "offers/catalogue.json"
 SCHEMA = 1
 
-_CATALOGUE: Kind[Catalogue] = Kind("catalogue", CATALOGUE_FOR)
+_CATALOGUE: AnswerKind[Catalogue] = AnswerKind("catalogue", CATALOGUE_FOR)
 
 #: No further region is added after this: one takes half a minute, and a tick two at the most.
 _ADD_WITHIN = timedelta(seconds=30)
@@ -60,7 +60,7 @@ def refresh(ports: ControlPorts) -> Refreshed:
 def survey(ports: ControlPorts) -> Refreshed:
     """Read the market as ``refresh`` does, and write nothing."""
     known = load_catalogue(ports.objects)
-    reading = _Reading(ports, known, ports.clock.now())
+    reading = _CatalogueReading(ports, known, ports.clock.now())
     regions = _regions(ports.deployment(), ports, known)
     for region in regions:
         reading.read(region)
@@ -116,7 +116,7 @@ def _add(region: str, known: Catalogue, ports: ControlPorts) -> Catalogue:
 
     Where an outpost is just going, nothing is on sale; it is not asked for again at once.
     """
-    reading = _Reading(ports, known, ports.clock.now())
+    reading = _CatalogueReading(ports, known, ports.clock.now())
     reading.read(region)
     for one in sorted({region, *known.offerings} - known.transfer_price.keys()):
         reading.read_transfer(one)
@@ -150,7 +150,7 @@ def _regions(
     return tuple(sorted(found))
 
 
-class _Reading:
+class _CatalogueReading:
     """One refresh under way: parts read now, or kept with their age."""
 
     def __init__(self, ports: ControlPorts, known: Catalogue | None, now: datetime) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.app.control import SPOT_PRICES_FOR, ControlPorts, Kind
+from spindown.app.control import SPOT_PRICES_FOR, AnswerKind, ControlPorts
 from spindown.app.offers.catalogue import current_catalogue
 from spindown.contract.settings import Outpost, WorkloadSettings
 from spindown.domain.offer import (
@@ -26,7 +26,7 @@ from spindown.error import SpindownError
 #: Spot prices that could not be read anew are used this long; EC2 moves them a few times a day.
 SPOT_PRICES_TRUSTED_FOR = timedelta(minutes=30)
 
-_SPOT: Kind[Sequence[SpotPrice]] = Kind("spot", SPOT_PRICES_FOR)
+_SPOT: AnswerKind[Sequence[SpotPrice]] = AnswerKind("spot", SPOT_PRICES_FOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def current_sale(
         for region in settings.outposts
         if region in known.on_demand and region not in catalogue.on_demand
     ]
-    reading = _Reading(settings, catalogue, ports, now, is_late=is_late)
+    reading = _SaleReading(settings, catalogue, ports, now, is_late=is_late)
     prices = [price for region in sorted(settings.outposts) for price in reading.read(region)]
     if reading.first_error is not None and len(reading.closed) == len(settings.outposts):
         raise reading.first_error
@@ -104,7 +104,7 @@ def price_now(
     catalogue = trusted(current_catalogue(ports, now), now)
     alone = catalogue.on_demand.get(region, {}).get(pool.instance_type)
     if pool.capacity_type is CapacityType.SPOT:
-        reading = _Reading(settings, catalogue, ports, now, is_late=False)
+        reading = _SaleReading(settings, catalogue, ports, now, is_late=False)
         seen = [
             price
             for price in reading.read(region)
@@ -119,7 +119,7 @@ def price_now(
     return alone + extra_price_per_hour(settings.run.root_volume_gib, gib_month)
 
 
-class _Reading:
+class _SaleReading:
     """The live prices of one workload's regions: read now, or of a while ago."""
 
     def __init__(

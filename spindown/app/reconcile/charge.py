@@ -12,7 +12,7 @@ from spindown.app.reconcile.tick import ACCOUNT, Tick
 from spindown.app.reconcile.track import add_sample
 from spindown.app.spend import Charge, charge, charge_apart, charge_together, mark_charged
 from spindown.contract import row as rows
-from spindown.contract.codec import vary
+from spindown.contract.codec import replace_fields
 from spindown.contract.row import SpendRow
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.error import SpindownError
@@ -52,7 +52,7 @@ def charge_fleet(tick: Tick) -> None:
             apart.append((mark_charged(worker, due.until, tick.ledger), due))
         if launch is not None and due.released_usd:
             left = launch.reserved_usd - due.released_usd
-            tick.launches[launch.launch_id] = vary(launch, {"reserved_usd": left})
+            tick.launches[launch.launch_id] = replace_fields(launch, {"reserved_usd": left})
     tick.tally.charged += apart
     for first in range(0, len(apart), _APART_AT_ONCE):
         tick.journal.note_bundle(_bundle(apart[first : first + _APART_AT_ONCE]))

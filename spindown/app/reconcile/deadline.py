@@ -6,15 +6,15 @@ from spindown.app.reconcile.tick import Tick
 from spindown.app.reconcile.track import waiting_of
 from spindown.contract.decision import DeadlineRecord
 from spindown.domain.deadline import (
-    Course,
-    Outlook,
+    DeadlineForecast,
+    JobForecast,
+    PurchaseMode,
     Unfinished,
-    Verdict,
+    forecast_deadlines,
     held_job,
     is_measured,
-    look_out,
     never_claimed,
-    put_down,
+    requeued,
     reserve_of,
 )
 from spindown.domain.fleet import Backlog, WorkerState
@@ -23,7 +23,7 @@ from spindown.domain.fleet import Backlog, WorkerState
 _SHOWN = 20
 
 
-def look_ahead(tick: Tick, work: Backlog) -> Outlook | None:
+def look_ahead(tick: Tick, work: Backlog) -> DeadlineForecast | None:
     """Return what deadlines ask for.
 
     None: there are none, or nothing has shown yet how long work takes; an estimate that nobody
@@ -38,7 +38,7 @@ def look_ahead(tick: Tick, work: Backlog) -> Outlook | None:
     reserve = reserve_of(tick.knowledge, tick.policy)
     slots = max((worker.slots for worker in tick.workers.values()), default=1)
     most = tick.policy.max_workers * slots
-    return look_out(list(_unfinished(tick, work)), reserve, tick.now, slots=most)
+    return forecast_deadlines(list(_unfinished(tick, work)), reserve, tick.now, slots=most)
 
 
 def _unfinished(tick: Tick, work: Backlog) -> Iterator[Unfinished]:
@@ -46,7 +46,7 @@ def _unfinished(tick: Tick, work: Backlog) -> Iterator[Unfinished]:
     within = policy.finish_within
     if within is None:
         return
-    claimed, held, dues = 0, set(), dict(tick.dues)
+    claimed, held, requeued_jobs = 0, set(), dict(tick.requeued_jobs)
     for lease in tick.leases:
         worker = tick.workers.get(lease.instance_id)
         if worker is None or worker.state is WorkerState.ENDED:
@@ -54,7 +54,7 @@ def _unfinished(tick: Tick, work: Backlog) -> Iterator[Unfinished]:
         if lease.deadline <= tick.now:
             # Nobody has taken it up since, or its row would be gone.
             due = lease.left_behind(tick.now)
-            dues.update({} if due is None else {lease.job_id: due})
+            requeued_jobs.update({} if due is None else {lease.job_id: due})
             continue
         job = held_job(
             lease, worker, within=within, knowledge=knowledge, policy=policy, now=tick.now
@@ -62,28 +62,30 @@ def _unfinished(tick: Tick, work: Backlog) -> Iterator[Unfinished]:
         held.add(lease.job_id)
         claimed += job.on is None
         yield job
-    for due in dues.values():
+    for due in requeued_jobs.values():
         if due.job_id not in held:
             claimed += 1
-            yield put_down(due, within=within, knowledge=knowledge, policy=policy)
+            yield requeued(due, within=within, knowledge=knowledge, policy=policy)
     yield from never_claimed(
         waiting_of(tick.seen),
         max(work.visible - claimed, 0),
-        items=max([*(x.items for x in tick.leases), *(x.items for x in dues.values())], default=0),
+        items=max(
+            [*(x.items for x in tick.leases), *(x.items for x in requeued_jobs.values())], default=0
+        ),
         within=within,
         knowledge=knowledge,
         policy=policy,
     )
 
 
-def record_deadlines(outlook: Outlook | None) -> tuple[DeadlineRecord, ...]:
+def record_deadlines(forecast: DeadlineForecast | None) -> tuple[DeadlineRecord, ...]:
     """Return the tightest deadlines as a decision spells them out."""
-    if outlook is None:
+    if forecast is None:
         return ()
-    return tuple(_record(verdict) for verdict in outlook.verdicts[:_SHOWN])
+    return tuple(_record(verdict) for verdict in forecast.jobs[:_SHOWN])
 
 
-def _record(verdict: Verdict) -> DeadlineRecord:
+def _record(verdict: JobForecast) -> DeadlineRecord:
     job = verdict.job
     return DeadlineRecord(
         job_id=job.job_id,
@@ -92,11 +94,11 @@ def _record(verdict: Verdict) -> DeadlineRecord:
         work_seconds=round(job.work.total_seconds()),
         slack_seconds=round(verdict.slack.total_seconds()),
         on="" if job.on is None else job.on.value,
-        course="" if job.on is not None else verdict.course.value,
+        mode="" if job.on is not None else verdict.mode.value,
         waits_until=verdict.waits_until if _waits(verdict) else None,
         moves_to="" if verdict.moves_to is None else verdict.moves_to.value,
     )
 
 
-def _waits(verdict: Verdict) -> bool:
-    return verdict.job.on is None and verdict.course is Course.SPOT
+def _waits(verdict: JobForecast) -> bool:
+    return verdict.job.on is None and verdict.mode is PurchaseMode.SPOT

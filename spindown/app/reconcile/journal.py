@@ -11,7 +11,7 @@ these are left out of their units, or one bad row would stop a fleet.
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from spindown.app.ledger import Fence, Ledger
+from spindown.app.ledger import FencingToken, Ledger
 from spindown.app.port import Key, Write, merge
 from spindown.error import ContractError, PreconditionFailed, WriteConflict
 
@@ -38,7 +38,9 @@ class FenceLost(PreconditionFailed):
 class Journal:
     """Units of writes that wait to be carried out under a fence."""
 
-    def __init__(self, ledger: Ledger, fence: Fence, *, damaged: Collection[str] = ()) -> None:
+    def __init__(
+        self, ledger: Ledger, fence: FencingToken, *, damaged: Collection[str] = ()
+    ) -> None:
         """Write under a fence; ``damaged`` are the sort keys of rows that could not be read."""
         self._ledger = ledger
         self._fence = fence

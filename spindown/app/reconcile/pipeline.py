@@ -26,10 +26,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 
-from spindown.app.alarm.operation import Sight, find, over
+from spindown.app.alarm.operation import AlertInput, find, over
 from spindown.app.alarm.tell import remember, tell
 from spindown.app.control import ControlPorts
-from spindown.app.ledger import Fence, Ledger
+from spindown.app.ledger import FencingToken, Ledger
 from spindown.app.port import Datum, InstanceView
 from spindown.app.reconcile.charge import charge_fleet, watch_month
 from spindown.app.reconcile.journal import FenceLost
@@ -50,7 +50,7 @@ from spindown.contract.codec import encode
 from spindown.contract.decision import Decision, Outcome, summary_counts
 from spindown.contract.metric import DEPLOYMENT, WORKLOAD
 from spindown.contract.row import BreakerRow, DecisionRow, PolicyRow, QuotaRow
-from spindown.domain.concern import review
+from spindown.domain.alert import review
 from spindown.domain.policy import Policy
 from spindown.error import (
     AccessDenied,
@@ -109,9 +109,9 @@ def _carry_out(tick: Tick) -> Decision:
     _patiently(tick, "reading the month", watch_month)
     decision = decide(tick, choice, ended_early)
     _remember(tick, decision)
-    _raise_concerns(tick, decision, choice)
+    _raise_alerts(tick, decision, choice)
     tick.journal.flush(release=True)
-    tick.untold = tell(tick.concerns, tick.workload, tick.ports, tick.ledger)
+    tick.untold = tell(tick.alerts, tick.workload, tick.ports, tick.ledger)
     tick.ports.metrics.emit(measure(tick, decision))
     return decision
 
@@ -183,11 +183,11 @@ def _remember(tick: Tick, decision: Decision) -> None:
         tick.journal.note(ledger.change(rows.POLICY, changes))
 
 
-def _raise_concerns(tick: Tick, decision: Decision, choice: Choice) -> None:
+def _raise_alerts(tick: Tick, decision: Decision, choice: Choice) -> None:
     stopped = tick.open_breakers
     first = next(iter(stopped), "")
     allowed = tick.policy.regions or tick.settings.outposts.keys()
-    sight = Sight(
+    alert_input = AlertInput(
         deployment=tick.deployment.name,
         decision=decision,
         policy=tick.policy,
@@ -196,9 +196,9 @@ def _raise_concerns(tick: Tick, decision: Decision, choice: Choice) -> None:
         quotas=_quotas_met(tick, choice),
         held_back=tick.held_back,
     )
-    found = list(find(sight))
-    tick.concerns = review(found, tick.view.concerns, tick.now, over=over(sight))
-    tick.journal.note(*remember(tick.concerns, tick.ledger))
+    found = list(find(alert_input))
+    tick.alerts = review(found, tick.view.alerts, tick.now, over=over(alert_input))
+    tick.journal.note(*remember(tick.alerts, tick.ledger))
 
 
 def _quotas_met(tick: Tick, choice: Choice) -> Sequence[QuotaRow] | None:
@@ -264,7 +264,7 @@ def _locked_out(workload: str, ports: ControlPorts, source: str) -> Decision:
     )
 
 
-def _let_go(ledger: Ledger, fence: Fence) -> None:
+def _let_go(ledger: Ledger, fence: FencingToken) -> None:
     """Give the lock back after a fault, as far as that can be reached."""
     try:
         ledger.apply(fence, (), release=True)

@@ -15,7 +15,7 @@ from spindown.app.reconcile.breaker import count_failures, count_silence, forget
 from spindown.app.reconcile.look import assumed, each_region
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import row as rows
-from spindown.contract.codec import encode, vary
+from spindown.contract.codec import encode, replace_fields
 from spindown.contract.decision import EndingRecord
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.policy import Policy
@@ -150,7 +150,7 @@ def _end(tick: Tick, instance_id: str, *, reason: Reason, reclaimed: bool) -> No
     raised = tick.ledger.add(rows.BACKLOG, {"charges": 1})
     if not tick.journal.commit(*end.writes, raised):
         return
-    tick.seen = vary(tick.seen, {"charges": tick.seen.charges + 1})
+    tick.seen = replace_fields(tick.seen, {"charges": tick.seen.charges + 1})
     tick.workers[instance_id] = end.worker
     if launch is not None:
         left = launch.reserved_usd - end.charge.released_usd
@@ -195,7 +195,7 @@ def _free_abandoned(tick: Tick) -> None:
     for lease in freed:
         due = lease.left_behind(tick.now)
         if due is not None:
-            tick.dues[lease.job_id] = due
+            tick.requeued_jobs[lease.job_id] = due
     tick.tally.leases_freed += len(freed)
     tick.leases = tuple(lease for lease in tick.leases if lease not in gone)
     # The queue was read before: what has just become visible is work for this very tick. What has

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from spindown.app.alarm.tell import Untold
-from spindown.app.control import CATALOGUE_FOR, SETTINGS_FOR, ControlPorts, Kind
+from spindown.app.control import CATALOGUE_FOR, SETTINGS_FOR, AnswerKind, ControlPorts
 from spindown.app.knowledge import read_knowledge
-from spindown.app.ledger import AccountView, Fence, Ledger, LedgerView
+from spindown.app.ledger import AccountView, FencingToken, Ledger, LedgerView
 from spindown.app.policy import EffectivePolicy, effective_policy
 from spindown.app.port import JobQueue, LiveEdit, Write
 from spindown.app.reconcile.journal import Journal
@@ -16,8 +16,16 @@ from spindown.contract import row as rows
 from spindown.contract.decision import AttemptRecord, EndingRecord
 from spindown.contract.row import BacklogRow, BreakerRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
-from spindown.domain.concern import Review
-from spindown.domain.fleet import Backlog, Due, Launch, LaunchState, Lease, Unavailable, Worker
+from spindown.domain.alert import Review
+from spindown.domain.fleet import (
+    Backlog,
+    Launch,
+    LaunchState,
+    Lease,
+    RequeuedJob,
+    Unavailable,
+    Worker,
+)
 from spindown.domain.idle import idle_timeout, is_about
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import Pool
@@ -25,10 +33,12 @@ from spindown.domain.policy import Policy
 from spindown.domain.warm import at_hour
 from spindown.error import SpindownError
 
-_WORKLOAD: Kind[tuple[WorkloadSettings, LiveEdit | None, int]] = Kind("workload", SETTINGS_FOR)
+_WORKLOAD: AnswerKind[tuple[WorkloadSettings, LiveEdit | None, int]] = AnswerKind(
+    "workload", SETTINGS_FOR
+)
 
 #: How old the rows may be that all workloads share, for metrics; a launch reads its own.
-ACCOUNT: Kind[AccountView] = Kind("account", timedelta(minutes=15))
+ACCOUNT: AnswerKind[AccountView] = AnswerKind("account", timedelta(minutes=15))
 
 #: Older than this the catalogue is worth a note.
 CATALOGUE_STALE_AFTER = 12 * CATALOGUE_FOR
@@ -69,7 +79,7 @@ class Tick:
     launches: dict[str, Launch]
     leases: tuple[Lease, ...]
     #: Jobs that nobody holds, though somebody has, by id.
-    dues: dict[str, Due]
+    requeued_jobs: dict[str, RequeuedJob]
     unavailable: dict[Pool, Unavailable]
     #: The row of the backlog as this tick leaves it.
     seen: BacklogRow
@@ -89,7 +99,7 @@ class Tick:
     spot_price_age: timedelta | None = None
     tally: Tally = field(default_factory=Tally)
     #: What people are told, and what could not be told.
-    concerns: Review = field(default_factory=Review)
+    alerts: Review = field(default_factory=Review)
     untold: Untold | None = None
 
     @property
@@ -177,7 +187,13 @@ class Tick:
 
 
 def gather(
-    workload: str, ports: ControlPorts, *, fence: Fence, ledger: Ledger, source: str, now: datetime
+    workload: str,
+    ports: ControlPorts,
+    *,
+    fence: FencingToken,
+    ledger: Ledger,
+    source: str,
+    now: datetime,
 ) -> Tick:
     """Read the world as far as every tick needs it: the ledger, the settings, the queue."""
     view = ledger.read()
@@ -207,7 +223,7 @@ def gather(
         workers=dict(view.workers),
         launches=dict(view.launches),
         leases=view.leases,
-        dues=dict(view.dues),
+        requeued_jobs=dict(view.requeued_jobs),
         unavailable=dict(view.unavailable),
         seen=view.backlog,
         notes=[f"{region} is left out: {why}" for region, why in settings.unread.items()],

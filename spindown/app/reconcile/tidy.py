@@ -86,8 +86,8 @@ def _old_dues(tick: Tick) -> list[tuple[Write, ...]]:
     empty_since = tick.seen.empty_since
     is_empty = empty_since is not None and tick.now - empty_since > _SHOWN_FOR
     return [
-        (tick.ledger.delete(rows.due_sort(due.job_id)),)
-        for due in tick.view.dues.values()
+        (tick.ledger.delete(rows.requeued_sort(due.job_id)),)
+        for due in tick.view.requeued_jobs.values()
         if is_empty or due.job_id in held or tick.now - due.sent_at > _MESSAGE_LIVES
     ]
 

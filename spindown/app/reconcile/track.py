@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from spindown.app.reconcile.tick import Tick
-from spindown.contract.codec import vary
+from spindown.contract.codec import replace_fields
 from spindown.contract.row import GAP_RATE, BacklogRow, RateRow
 from spindown.domain.fleet import Backlog, Lease
 from spindown.domain.reaping import watch_from
@@ -32,7 +32,7 @@ def follow_backlog(tick: Tick) -> None:
         "margin": margin.total_seconds(),
         "watched_since": watch_from(before.watched_since, before.seen_at, tick.policy, tick.now),
     }
-    tick.seen = vary(follow(before, tick.backlog, tick.now, tick.leases), changes)
+    tick.seen = replace_fields(follow(before, tick.backlog, tick.now, tick.leases), changes)
     if before.empty_since is not None and tick.seen.empty_since is None:
         gap = (tick.now - before.empty_since).total_seconds()
         add_sample(tick, GAP_RATE, gap)
@@ -68,7 +68,7 @@ def follow(
         "waiting_since": tuple(group.since for group in waiting),
         "waiting_jobs": tuple(group.jobs for group in waiting),
     }
-    return vary(before, changes)
+    return replace_fields(before, changes)
 
 
 def waiting_of(row: BacklogRow) -> tuple[Waiting, ...]:

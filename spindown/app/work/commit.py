@@ -15,7 +15,7 @@ from spindown.app.work.fence import write_fence, write_patiently
 from spindown.app.work.held import Finished, Held, Seat, WorkPorts, current_handle
 from spindown.app.work.message import delete
 from spindown.app.work.presence import Presence
-from spindown.contract.codec import vary
+from spindown.contract.codec import replace_fields
 from spindown.contract.job.manifest import SEGMENT_SCHEMA, JobState, Manifest, Part, Segment
 from spindown.contract.job.result import (
     ItemStatus,
@@ -89,7 +89,7 @@ def extend_manifest(held: Held, portion: Portion, *, seat: Seat, ports: WorkPort
             "finished_at": ports.clock.now(),
             "reason": "" if manifest.items else "it has no items",
         }
-    return vary(manifest, changes)
+    return replace_fields(manifest, changes)
 
 
 def commit_as(manifest: Manifest, held: Held, ports: WorkPorts) -> Held:
@@ -98,7 +98,7 @@ def commit_as(manifest: Manifest, held: Held, ports: WorkPorts) -> Held:
         fence = write_fence(manifest, held.etag, ports)
     except PreconditionFailed as exc:
         raise LeaseLost(f"{held.job_id}: epoch {held.manifest.epoch} is over") from exc
-    return vary(held, {"manifest": fence.manifest, "etag": fence.etag})
+    return replace_fields(held, {"manifest": fence.manifest, "etag": fence.etag})
 
 
 def complete(held: Held, *, seat: Seat, presence: Presence, ports: WorkPorts) -> None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from spindown.app.port import Absent, Matches, Message, ObjectStore, StoredObject
 from spindown.app.work.held import WorkPorts
-from spindown.contract.codec import vary
+from spindown.contract.codec import replace_fields
 from spindown.contract.job.manifest import (
     JobState,
     Manifest,
@@ -85,7 +85,7 @@ def write_fence(manifest: Manifest, etag: str | None, ports: WorkPorts) -> Fence
         PreconditionFailed: somebody else has written since.
     """
     nonce = f"{ports.random.getrandbits(64):016x}"
-    fresh = vary(manifest, {"nonce": nonce, "previous": etag})
+    fresh = replace_fields(manifest, {"nonce": nonce, "previous": etag})
     return write_patiently(lambda: _write_once(fresh, etag, ports.objects), ports)
 
 

@@ -67,8 +67,8 @@ def release(
 ) -> None:
     """Clear the lease row, then make the message visible, after ``wait``, by the row's handle."""
     handle = current_handle(held, seat, ports)
-    due = held.lease.put_down(held.manifest.next_item, ports.clock.now())
-    presence.vacate(seat, held.lease, due=due)
+    requeued = held.lease.requeued(held.manifest.next_item, ports.clock.now())
+    presence.vacate(seat, held.lease, requeued=requeued)
     put_back(replace(held.message, receipt_handle=handle), wait, ports.queue)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from spindown.cli.advise.deadline import Postponed, long_jobs, with_deadline
-from spindown.cli.advise.search import Known, Settings, Trial, keeps_promise, search
+from spindown.cli.advise.search import AdvisedSettings, Known, Trial, keeps_promise, search
 from spindown.cli.history.gather import Gathered
 from spindown.cli.simulate.contest import Contestant, Role
 from spindown.domain.advice import (
@@ -102,7 +102,9 @@ def advise(
     """
     count = _Count(simulate)
     subject = gathered.subject
-    now = Settings(policy=subject.policy, families_denied=subject.requirements.families_denied)
+    now = AdvisedSettings(
+        policy=subject.policy, families_denied=subject.requirements.families_denied
+    )
     (first,) = count("now", [now])
     present = Trial(settings=now, result=first)
     within, source = _find_promise(promise, present)
@@ -168,7 +170,7 @@ class _Count:
         self._simulate = simulate
         self.done = 0
 
-    def __call__(self, name: str, variants: Sequence[Settings]) -> Sequence[SimResult]:
+    def __call__(self, name: str, variants: Sequence[AdvisedSettings]) -> Sequence[SimResult]:
         self.done += len(variants)
         return self._simulate(
             [

@@ -5,7 +5,7 @@ from datetime import timedelta
 from statistics import median
 from typing import Any
 
-from spindown.cli.advise.search import Settings, Trial
+from spindown.cli.advise.search import AdvisedSettings, Trial
 from spindown.cli.history.gather import Gathered
 from spindown.cli.simulate.table import format_wait
 from spindown.config import format_duration
@@ -47,7 +47,7 @@ def long_jobs(trial: Trial, gathered: Gathered, months: float) -> LongJobs | Non
     return replace(found, more_an_hour=found.more_an_hour / slots)
 
 
-def with_deadline(settings: Settings, long: LongJobs) -> Settings:
+def with_deadline(settings: AdvisedSettings, long: LongJobs) -> AdvisedSettings:
     """Return settings with the deadline that leaves long jobs time to wait."""
     return replace(settings, policy=replace(settings.policy, finish_within=long.within))
 

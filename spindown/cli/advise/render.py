@@ -13,7 +13,7 @@ from rich.text import Text
 
 from spindown.cli.advise.advice import Advice, Idle, undone
 from spindown.cli.advise.deadline import postponed_to_json, say_postponed
-from spindown.cli.advise.search import GATHER, LEAST_GAIN, Settings, Trial, keeps_promise
+from spindown.cli.advise.search import GATHER, LEAST_GAIN, AdvisedSettings, Trial, keeps_promise
 from spindown.cli.render.count import say_count
 from spindown.cli.simulate.table import ceiling_sentence, format_days, format_wait
 from spindown.config import format_duration
@@ -32,7 +32,7 @@ _COLOURS = {Answer.YES: "bold yellow", Answer.NO: "green", Answer.JUDGE: "cyan"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class SettingLine:
     """One setting: now, advised, and why."""
 
     key: str
@@ -124,38 +124,38 @@ def _sum(name: str, trial: Trial, advice: Advice) -> Text:
     return Text(f"{name:<8}{', '.join(parts)}")
 
 
-def settings_lines(advice: Advice) -> list[Line]:
+def settings_lines(advice: Advice) -> list[SettingLine]:
     """Return every setting that was looked at."""
     now, best = advice.present.settings, advice.best.settings
     return [
-        Line(
+        SettingLine(
             key="start_within",
             now=_spell(now.policy.start_within),
             advised=_spell(best.policy.start_within),
         ),
-        Line(
+        SettingLine(
             key="scale_up_threshold",
             now=_spell_threshold(now.policy),
             advised=_spell_threshold(best.policy),
             why=_say_threshold(best.policy),
         ),
-        Line(
+        SettingLine(
             key="drain_within",
             now=_spell(now.policy.drain_within),
             advised=_spell(best.policy.drain_within),
         ),
-        Line(
+        SettingLine(
             key="idle_timeout",
             now=_spell_idle(now, advice.present_idle),
             advised=_spell_idle(best, advice.best_idle),
             why=_say_gaps(best, advice),
         ),
-        Line(
+        SettingLine(
             key="max_price_per_hour",
             now=f"{now.policy.max_price_per_hour:g}",
             advised=f"{best.policy.max_price_per_hour:g}",
         ),
-        Line(
+        SettingLine(
             key="families_denied",
             now=", ".join(sorted(now.families_denied)) or "none",
             advised=", ".join(sorted(best.families_denied)) or "none",
@@ -246,12 +246,12 @@ def _say_threshold(policy: Policy) -> str:
     return "work gathers for as long as start_within allows" if gathers else ""
 
 
-def _spell_idle(settings: Settings, idle: Idle) -> str:
+def _spell_idle(settings: AdvisedSettings, idle: Idle) -> str:
     covered = f" ({idle.gaps.share:.0%} of gaps)" if idle.gaps.gaps else ""
     return _spell(settings.policy.idle_timeout) + covered
 
 
-def _say_gaps(settings: Settings, advice: Advice) -> str:
+def _say_gaps(settings: AdvisedSettings, advice: Advice) -> str:
     found = advice.best_idle.gaps
     if not found.gaps:
         return "there was no gap in the work"

@@ -38,7 +38,7 @@ _LEAST_FAMILY_GAIN = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class AdvisedSettings:
     """What may be advised."""
 
     policy: Policy
@@ -49,7 +49,7 @@ class Settings:
 class Trial:
     """Settings and what came of them."""
 
-    settings: Settings
+    settings: AdvisedSettings
     result: SimResult
 
 
@@ -66,7 +66,7 @@ class Known:
 
 
 #: Simulates settings side by side; is told what they vary.
-Try = Callable[[str, Sequence[Settings]], Sequence[SimResult]]
+Try = Callable[[str, Sequence[AdvisedSettings]], Sequence[SimResult]]
 
 
 def search(present: Trial, known: Known, attempt: Try) -> Trial:
@@ -78,14 +78,14 @@ def search(present: Trial, known: Known, attempt: Try) -> Trial:
         attempt: simulates.
     """
     best, last = present, ""
-    for name, vary in _STAGES.items():
-        variants = list(dict.fromkeys(vary(best, known)))
+    for name, replace_fields in _STAGES.items():
+        variants = list(dict.fromkeys(replace_fields(best, known)))
         variants = [settings for settings in variants if settings != best.settings]
         if not variants:
             continue
         results = attempt(name, variants)
         trials = [Trial(settings=s, result=r) for s, r in zip(variants, results, strict=True)]
-        gain = _LEAST_FAMILY_GAIN if vary is _families else LEAST_GAIN
+        gain = _LEAST_FAMILY_GAIN if replace_fields is _families else LEAST_GAIN
         better = _better(best, trials, known.promise, gain)
         if better is not best:
             best, last = better, name
@@ -106,7 +106,9 @@ def _take_back(best: Trial, present: Trial, known: Known, attempt: Try, *, kept:
     return best
 
 
-def _without(best: Settings, present: Settings, fields: Sequence[str]) -> Settings:
+def _without(
+    best: AdvisedSettings, present: AdvisedSettings, fields: Sequence[str]
+) -> AdvisedSettings:
     if not fields:
         return replace(best, families_denied=present.families_denied)
     before = {field: getattr(present.policy, field) for field in fields}
@@ -129,7 +131,7 @@ def _better(best: Trial, trials: Sequence[Trial], promise: float, least_gain: fl
     return cheapest if gain >= least_gain else best
 
 
-def _patience(best: Trial, known: Known) -> Iterator[Settings]:
+def _patience(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
     for minutes in _starts(best, known):
         start = timedelta(minutes=minutes)
         yield _with(best, start_within=start, drain_within=2 * start)
@@ -149,7 +151,7 @@ def _starts(best: Trial, known: Known) -> list[int]:
     return sorted({*(each for each in _START_MINUTES if each <= longest), max(longest, 1)})
 
 
-def _gather(best: Trial, known: Known) -> Iterator[Settings]:
+def _gather(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
     """Vary whether work gathers: alone that moves nothing that ``start_within`` does not allow."""
     if best.settings.policy.scale_up_threshold >= GATHER:
         yield _with(best, scale_up_threshold=1)
@@ -160,7 +162,7 @@ def _gather(best: Trial, known: Known) -> Iterator[Settings]:
         yield _with(best, scale_up_threshold=GATHER, start_within=start, drain_within=2 * start)
 
 
-def _idle(best: Trial, known: Known) -> Iterator[Settings]:
+def _idle(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
     yield _with(best, idle_timeout=None)
     for share in _COVERED if known.gaps else ():
         seconds = timedelta(seconds=round(gap_quantile(known.gaps, share)))
@@ -169,13 +171,13 @@ def _idle(best: Trial, known: Known) -> Iterator[Settings]:
     yield _with(best, idle_timeout=_CLASSIC_IDLE)
 
 
-def _price(best: Trial, _known: Known) -> Iterator[Settings]:
+def _price(best: Trial, _known: Known) -> Iterator[AdvisedSettings]:
     for factor in _PRICE_FACTORS:
         ceiling = round(best.settings.policy.max_price_per_hour * factor, 2)
         yield _with(best, max_price_per_hour=ceiling)
 
 
-def _families(best: Trial, known: Known) -> Iterator[Settings]:
+def _families(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
     denied = best.settings.families_denied
     if denied & known.families:
         yield replace(best.settings, families_denied=frozenset())
@@ -189,7 +191,7 @@ def _families(best: Trial, known: Known) -> Iterator[Settings]:
         yield replace(best.settings, families_denied=denied | {family})
 
 
-_STAGES: dict[str, Callable[[Trial, Known], Iterator[Settings]]] = {
+_STAGES: dict[str, Callable[[Trial, Known], Iterator[AdvisedSettings]]] = {
     "start_within": _patience,
     "scale_up_threshold": _gather,
     "idle_timeout": _idle,
@@ -208,5 +210,5 @@ _CHANGED: dict[str, tuple[str, ...]] = {
 }
 
 
-def _with(best: Trial, **changes: object) -> Settings:
+def _with(best: Trial, **changes: object) -> AdvisedSettings:
     return replace(best.settings, policy=replace(best.settings.policy, **changes))  # type: ignore[arg-type]

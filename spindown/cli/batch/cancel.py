@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from spindown.app.batch.cancel import Cancelled, Outcome
+from spindown.app.batch.cancel import Cancelled, CancelOutcome
 from spindown.app.batch.cancel import cancel as cancel_jobs
 from spindown.cli import option
 from spindown.cli.batch.workplace import find_workload
@@ -28,7 +28,7 @@ def cancel(
     is_all = True
     for owner, jobs in [_find(session, name, workload) for name in names]:
         for one in cancel_jobs(owner, jobs, session.work_ports(owner)):
-            is_all = is_all and one.outcome is not Outcome.NEWER_SCHEMA
+            is_all = is_all and one.outcome is not CancelOutcome.NEWER_SCHEMA
             print(json.dumps(encode(one)) if as_json else describe(one))
     if not is_all:
         raise typer.Exit(1)
@@ -36,9 +36,9 @@ def cancel(
 
 def describe(one: Cancelled) -> str:
     """Return what became of one job, in a line."""
-    if one.outcome is Outcome.NEWER_SCHEMA:
+    if one.outcome is CancelOutcome.NEWER_SCHEMA:
         return f"{one.job_id}: not cancelled: a later version wrote it, and must cancel it"
-    if one.outcome is Outcome.OVER:
+    if one.outcome is CancelOutcome.OVER:
         return f"{one.job_id}: {one.state} before"
     done = f", {one.items_done:,} items done" if one.items_done else ""
     return f"{one.job_id}: cancelled{done}"

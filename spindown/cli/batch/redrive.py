@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from spindown.app.batch.redrive import Outcome, Redriven
+from spindown.app.batch.redrive import Redriven, RedriveOutcome
 from spindown.app.batch.redrive import redrive as send_back
 from spindown.cli import option
 from spindown.cli.session import open_session
@@ -43,10 +43,10 @@ def redrive(
 def describe(one: Redriven) -> str:
     """Return what became of one dead letter, in a line."""
     match one.outcome:
-        case Outcome.SENT:
+        case RedriveOutcome.SENT:
             why = f" (given up: {one.reason})" if one.reason else ""
             return f"{one.job_id}: sent back{why}"
-        case Outcome.OVER:
+        case RedriveOutcome.OVER:
             return f"{one.job_id}: over already, its dead letter is gone"
-        case Outcome.UNREADABLE:
+        case RedriveOutcome.UNREADABLE:
             return f"left where it is: {one.reason}"

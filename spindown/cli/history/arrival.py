@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from spindown.app.port import Sent, TrafficHistory
-from spindown.cli.history.row import ROWS_AT_MOST, Row, read_rows
+from spindown.cli.history.row import ROWS_AT_MOST, HistoryRow, read_rows
 from spindown.cli.render.count import say_count
 from spindown.error import BadInput
 from spindown.simulator import Arrival
@@ -32,7 +32,7 @@ _DAYS_AT_MOST = 731
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class ArrivalHistory:
     """Jobs over a span of time."""
 
     #: Where they come from, for people.
@@ -57,7 +57,7 @@ class Traffic:
         return sum(arrival.items for arrival in self.arrivals)
 
 
-def keep_last(traffic: Traffic, days: float) -> Traffic:
+def keep_last(traffic: ArrivalHistory, days: float) -> ArrivalHistory:
     """Return the last days of a traffic; all of it if it is not longer."""
     begin = traffic.length - days * DAY
     if begin <= 0.0:
@@ -105,10 +105,10 @@ GENERATORS: Mapping[str, tuple[str, Callable[[int], tuple[Arrival, ...]]]] = {
 }
 
 
-def generate(name: str, seed: int) -> Traffic:
+def generate(name: str, seed: int) -> ArrivalHistory:
     """Return a month of a generator's own making; ``name`` is one of ``GENERATORS``."""
     source, make = GENERATORS[name]
-    return Traffic(
+    return ArrivalHistory(
         source=source,
         arrivals=make(seed),
         start=_MADE_UP_START,
@@ -117,7 +117,7 @@ def generate(name: str, seed: int) -> Traffic:
     )
 
 
-def check_span(traffic: Traffic) -> None:
+def check_span(traffic: ArrivalHistory) -> None:
     """Refuse traffic over years, of which one time is wrong, or without a job (BadInput)."""
     if not traffic.arrivals:
         mend = "take more of them: no job came in so few"
@@ -128,7 +128,7 @@ def check_span(traffic: Traffic) -> None:
         raise BadInput(f"--arrivals {traffic.source}", span, mend)
 
 
-def read_arrivals(path: Path, shape: JobShape) -> Traffic:
+def read_arrivals(path: Path, shape: JobShape) -> ArrivalHistory:
     """Return the jobs of a file: ``timestamp``, and maybe ``items`` and ``item_seconds`` of each.
 
     Args:
@@ -150,7 +150,7 @@ def read_arrivals(path: Path, shape: JobShape) -> Traffic:
         _arrival(row, (at - start).total_seconds(), shape)
         for at, row in zip(instants, rows, strict=True)
     )
-    return Traffic(
+    return ArrivalHistory(
         source=str(path),
         arrivals=arrivals,
         start=start,
@@ -160,7 +160,7 @@ def read_arrivals(path: Path, shape: JobShape) -> Traffic:
     )
 
 
-def _arrival(row: Row, at: float, shape: JobShape) -> Arrival:
+def _arrival(row: HistoryRow, at: float, shape: JobShape) -> Arrival:
     items = _items(row) or max(1, round(shape.items))
     seconds = row.optional_amount("item_seconds") or shape.item_seconds
     if items * seconds > _WORK_AT_MOST:
@@ -168,7 +168,7 @@ def _arrival(row: Row, at: float, shape: JobShape) -> Arrival:
     return Arrival(at=at, items=items, item_seconds=seconds)
 
 
-def _items(row: Row) -> int | None:
+def _items(row: HistoryRow) -> int | None:
     items = row.count("items")
     if items is not None and items > _ITEMS_AT_MOST:
         raise row.bad("items", f"write at most {_ITEMS_AT_MOST:,}, and the rest as further jobs")
@@ -177,7 +177,7 @@ def _items(row: Row) -> int | None:
 
 def read_queue(
     history: TrafficHistory, queue: str, shape: JobShape, *, until: datetime, days: float
-) -> Traffic:
+) -> ArrivalHistory:
     """Return the jobs that were sent to a queue, each of the usual shape.
 
     Args:
@@ -201,7 +201,7 @@ def read_queue(
     if messages > ROWS_AT_MOST:
         raise BadInput("--days", days, f"take fewer: {messages:,} messages came to {queue}")
     arrivals = _spread(sent, start, shape)
-    return Traffic(
+    return ArrivalHistory(
         source=f"{messages:,} messages that came to {queue} in {days:g} days",
         arrivals=arrivals,
         start=start,
@@ -234,7 +234,7 @@ def _spread(sent: Sequence[Sent], start: datetime, shape: JobShape) -> tuple[Arr
     )
 
 
-def _assumed(rows: Sequence[Row], shape: JobShape) -> Iterator[str]:
+def _assumed(rows: Sequence[HistoryRow], shape: JobShape) -> Iterator[str]:
     """Yield what rows do not say and is taken for granted; without rows that is everything."""
     items = say_count(max(1, round(shape.items)), "item")
     taken = {
@@ -250,7 +250,7 @@ def _assumed(rows: Sequence[Row], shape: JobShape) -> Iterator[str]:
             yield f"{said} {share} ({shape.source})"
 
 
-def _unread(rows: Sequence[Row]) -> Iterator[str]:
+def _unread(rows: Sequence[HistoryRow]) -> Iterator[str]:
     others = dict.fromkeys(name for row in rows for name in row.cells if name not in _COLUMNS)
     if others:
         yield f"nothing is read from other columns: {', '.join(others)}"

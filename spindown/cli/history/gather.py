@@ -7,7 +7,7 @@ from typing import Protocol
 
 from spindown.cli.history.arrival import (
     GENERATORS,
-    Traffic,
+    ArrivalHistory,
     check_span,
     generate,
     keep_last,
@@ -17,13 +17,13 @@ from spindown.cli.history.arrival import (
 from spindown.cli.history.price import (
     RECLAIMS_PER_HOUR,
     Buyer,
-    Prices,
+    MarketHistory,
     made_up_prices,
     read_live,
     read_prices,
 )
 from spindown.cli.history.subject import (
-    Subject,
+    SimulatedWorkload,
     default_subject,
     deployed_subject,
     fit_boot,
@@ -91,9 +91,9 @@ class Asked:
 class Gathered:
     """Everything that a simulation is fed with."""
 
-    subject: Subject
-    traffic: Traffic
-    prices: Prices
+    subject: SimulatedWorkload
+    traffic: ArrivalHistory
+    prices: MarketHistory
     seed: int
 
     @property
@@ -172,7 +172,7 @@ def _open(asked: Asked, connect: Connect) -> Session:
     return connect(config, deployment=asked.deployment, local=asked.local, named="--policy")
 
 
-def _find_subject(asked: Asked, session: Session | None) -> Subject:
+def _find_subject(asked: Asked, session: Session | None) -> SimulatedWorkload:
     is_file = asked.policy is not None or (asked.deployment is None and USUAL_FILE.exists())
     if session is None:
         path = asked.policy or USUAL_FILE
@@ -191,7 +191,9 @@ def _find_subject(asked: Asked, session: Session | None) -> Subject:
     return replace(file, zones=zones, boot=deployed.boot, knowledge=deployed.knowledge)
 
 
-def _find_traffic(asked: Asked, subject: Subject, session: Session | None) -> Traffic:
+def _find_traffic(
+    asked: Asked, subject: SimulatedWorkload, session: Session | None
+) -> ArrivalHistory:
     if asked.arrivals in GENERATORS:
         return generate(asked.arrivals, asked.seed)
     if asked.arrivals == CLOUDWATCH and session is not None:
@@ -207,8 +209,12 @@ def _find_traffic(asked: Asked, subject: Subject, session: Session | None) -> Tr
 
 
 def _find_prices(
-    asked: Asked, subject: Subject, session: Session | None, traffic: Traffic, buyer: Buyer
-) -> Prices:
+    asked: Asked,
+    subject: SimulatedWorkload,
+    session: Session | None,
+    traffic: ArrivalHistory,
+    buyer: Buyer,
+) -> MarketHistory:
     if asked.prices == SAMPLE:
         return made_up_prices(asked.seed, traffic, buyer, subject.regions)
     if asked.prices == LIVE and session is not None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import median
 
 from spindown.app.port import Market, PriceHistory
-from spindown.cli.history.arrival import Traffic
+from spindown.cli.history.arrival import ArrivalHistory
 from spindown.cli.history.hardware import find_type
-from spindown.cli.history.row import Row, read_rows
+from spindown.cli.history.row import HistoryRow, read_rows
 from spindown.config.form import REGION_NAME
 from spindown.domain.learning.prior import relative_throughput
 from spindown.domain.offer import InstanceType, Requirements, SpotPrice, slot_count
@@ -45,7 +45,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
+class MarketHistory:
     """What is sold over the span of a traffic, and at what price."""
 
     #: Where it comes from, for people.
@@ -67,8 +67,8 @@ class Buyer:
 
 
 def made_up_prices(
-    seed: int, traffic: Traffic, buyer: Buyer, regions: Sequence[str] = ()
-) -> Prices:
+    seed: int, traffic: ArrivalHistory, buyer: Buyer, regions: Sequence[str] = ()
+) -> MarketHistory:
     """Return the market that comes with Spindown, over the span of a traffic.
 
     Args:
@@ -97,14 +97,14 @@ def made_up_prices(
     names = ", ".join(dict.fromkeys(listing.instance_type.name for listing in listings))
     where = f" of each of {', '.join(places)}" if len(places) > 1 else ""
     left_out = [f"{region}: left out of the made-up market" for region in regions[len(places) :]]
-    return Prices(
+    return MarketHistory(
         source=f"a made-up market of {names} in three zones{where}",
         listings=listings,
         notes=tuple(left_out),
     )
 
 
-def read_prices(path: Path, traffic: Traffic, buyer: Buyer) -> Prices:
+def read_prices(path: Path, traffic: ArrivalHistory, buyer: Buyer) -> MarketHistory:
     """Return the market of a file: ``timestamp``, ``zone``, ``type`` and ``price`` of each change.
 
     Any order; the names of ``describe-spot-price-history`` will do too, and its rows of other
@@ -134,10 +134,12 @@ def read_prices(path: Path, traffic: Traffic, buyer: Buyer) -> Prices:
     if names - known.keys():
         unknown = _few(names - known.keys())
         notes.append(f"{unknown}: left out, since Spindown knows no such GPU type")
-    return Prices(source=str(path), listings=listings, notes=tuple(notes))
+    return MarketHistory(source=str(path), listings=listings, notes=tuple(notes))
 
 
-def _split(rows: Sequence[Row], path: Path) -> tuple[list[SpotPrice], dict[tuple[str, str], float]]:
+def _split(
+    rows: Sequence[HistoryRow], path: Path
+) -> tuple[list[SpotPrice], dict[tuple[str, str], float]]:
     """Return the changes of spot prices, and the newest on-demand price by (region, type)."""
     spot: list[SpotPrice] = []
     on_demand: dict[tuple[str, str], tuple[datetime, float]] = {}
@@ -165,11 +167,11 @@ def read_live(
     market: Market,
     history: PriceHistory,
     zones: Mapping[str, Iterable[str]],
-    traffic: Traffic,
+    traffic: ArrivalHistory,
     buyer: Buyer,
     *,
     now: datetime,
-) -> Prices:
+) -> MarketHistory:
     """Return EC2's market: types and on-demand prices of now, spot prices of the past.
 
     Args:
@@ -202,7 +204,7 @@ def read_live(
         raise BadInput("--prices live", where, "loosen [workload.NAME.requirements]")
     found = _Found(spot=spot, on_demand=on_demand, types=types, known_to=now)
     listings, notes = _list(found, traffic, buyer)
-    return Prices(source=f"EC2's prices in {where}", listings=listings, notes=tuple(notes))
+    return MarketHistory(source=f"EC2's prices in {where}", listings=listings, notes=tuple(notes))
 
 
 def _fits(instance_type: InstanceType, buyer: Buyer) -> bool:
@@ -221,7 +223,9 @@ class _Found:
     known_to: datetime | None = None
 
 
-def _list(found: _Found, traffic: Traffic, buyer: Buyer) -> tuple[tuple[Listing, ...], list[str]]:
+def _list(
+    found: _Found, traffic: ArrivalHistory, buyer: Buyer
+) -> tuple[tuple[Listing, ...], list[str]]:
     """Return what is sold, and what was assumed."""
     begin, notes = _begin(found, traffic)
     moves: dict[tuple[str, str], dict[str, list[SpotPrice]]] = {}
@@ -260,7 +264,7 @@ def _list(found: _Found, traffic: Traffic, buyer: Buyer) -> tuple[tuple[Listing,
     return tuple(listings), notes
 
 
-def _begin(found: _Found, traffic: Traffic) -> tuple[datetime, list[str]]:
+def _begin(found: _Found, traffic: ArrivalHistory) -> tuple[datetime, list[str]]:
     """Return the instant at which a simulation begins in the time of the prices."""
     times = [seen.seen_at for seen in found.spot]
     first, last = min(times), max(times)

@@ -32,7 +32,7 @@ _PACKED_SUFFIX = ".gz"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class HistoryRow:
     """One row, and where it stands."""
 
     place: str
@@ -125,7 +125,7 @@ def read_rows(
     option: str,
     columns: Sequence[str],
     aliases: Mapping[str, str] = MappingProxyType({}),
-) -> list[Row]:
+) -> list[HistoryRow]:
     """Return every row of a file, at least one.
 
     Args:
@@ -166,7 +166,7 @@ def _open(path: Path) -> TextIO:
 
 def _read(
     path: Path, lines: TextIO, columns: Sequence[str], aliases: Mapping[str, str]
-) -> Iterator[Row]:
+) -> Iterator[HistoryRow]:
     suffix = Path(path.stem).suffix if path.suffix == _PACKED_SUFFIX else path.suffix
     if suffix in _LINES_SUFFIXES:
         found = _json_rows(path, lines)
@@ -174,7 +174,7 @@ def _read(
         found = _listed_rows(path, lines.read())
     else:
         return _csv_rows(path, lines, columns, aliases)
-    return (Row(row.place, _rename(row.cells, aliases)) for row in found)
+    return (HistoryRow(row.place, _rename(row.cells, aliases)) for row in found)
 
 
 def _rename(cells: Mapping[str, Any], aliases: Mapping[str, str]) -> Mapping[str, Any]:
@@ -183,7 +183,7 @@ def _rename(cells: Mapping[str, Any], aliases: Mapping[str, str]) -> Mapping[str
 
 def _csv_rows(
     path: Path, lines: Iterable[str], columns: Sequence[str], aliases: Mapping[str, str]
-) -> Iterator[Row]:
+) -> Iterator[HistoryRow]:
     reader = csv.reader(lines, strict=True)
     try:
         header = [aliases.get(name.strip(), name.strip()) for name in _first(reader)]
@@ -201,7 +201,7 @@ def _csv_rows(
                 mend = f"give it {say_count(len(header), 'cell')} as the header"
                 raise BadInput(place, _cut(",".join(cells)), mend)
             if any(cell.strip() for cell in cells):
-                yield Row(place, dict(zip(header, cells, strict=False)))
+                yield HistoryRow(place, dict(zip(header, cells, strict=False)))
     except csv.Error as exc:
         raise BadInput(f"{path.name} line {reader.line_num}", str(exc), "mend its CSV") from exc
 
@@ -211,7 +211,7 @@ def _first(lines: Iterable[list[str]]) -> list[str]:
     return next((cells for cells in lines if any(cell.strip() for cell in cells)), [])
 
 
-def _json_rows(path: Path, lines: Iterable[str]) -> Iterator[Row]:
+def _json_rows(path: Path, lines: Iterable[str]) -> Iterator[HistoryRow]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -222,10 +222,10 @@ def _json_rows(path: Path, lines: Iterable[str]) -> Iterator[Row]:
             cells = None
         if not isinstance(cells, dict):
             raise BadInput(place, _cut(line.strip()), "write one JSON object a line")
-        yield Row(place, cells)
+        yield HistoryRow(place, cells)
 
 
-def _listed_rows(path: Path, text: str) -> Iterator[Row]:
+def _listed_rows(path: Path, text: str) -> Iterator[HistoryRow]:
     mend = "make it a list of JSON objects; one object a line goes into a file NAME.jsonl"
     try:
         told = json.loads(text) if text.strip() else []
@@ -239,7 +239,7 @@ def _listed_rows(path: Path, text: str) -> Iterator[Row]:
     for number, cells in enumerate(told, start=1):
         if not isinstance(cells, dict):
             raise BadInput(f"{path.name} entry {number}", _cut(json.dumps(cells)), mend)
-        yield Row(f"{path.name} entry {number}", cells)
+        yield HistoryRow(f"{path.name} entry {number}", cells)
 
 
 def _cut(text: str) -> str:

@@ -30,7 +30,7 @@ _LEAST_BOOT = 1 / 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class SimulatedWorkload:
     """A workload as far as a simulation needs it."""
 
     workload: str
@@ -61,17 +61,17 @@ class Subject:
         )
 
 
-def default_subject() -> Subject:
+def default_subject() -> SimulatedWorkload:
     """Return a workload without a file: the defaults of every setting."""
-    return Subject(workload="work", source="the default policy")
+    return SimulatedWorkload(workload="work", source="the default policy")
 
 
-def read_subject(path: Path, workload: str | None) -> Subject:
+def read_subject(path: Path, workload: str | None) -> SimulatedWorkload:
     """Return a workload of a spindown.toml, deployable or not (raises ConfigError, BadInput)."""
     config = configuration.load(path, configuration.DraftConfig, named="--policy")
     name = _pick(config, workload, path)
     chosen = config.workloads[name]
-    return Subject(
+    return SimulatedWorkload(
         workload=name,
         source=str(path),
         policy=chosen.to_policy(),
@@ -97,7 +97,7 @@ def _pick(config: Config, workload: str | None, path: Path) -> str:
     return workload
 
 
-def deployed_subject(session: Session, workload: str | None, *, live: bool) -> Subject:
+def deployed_subject(session: Session, workload: str | None, *, live: bool) -> SimulatedWorkload:
     """Return a workload as deployed, with what it has shown.
 
     Args:
@@ -118,7 +118,7 @@ def deployed_subject(session: Session, workload: str | None, *, live: bool) -> S
     policy = settings.policy
     if live:
         policy = effective_policy(settings, session.edit(workload), state.policy).policy
-    plain = Subject(
+    plain = SimulatedWorkload(
         workload=workload,
         source=f"deployment {session.deployment.name}",
         policy=policy,
@@ -136,7 +136,7 @@ def _home_first(home: str, regions: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(regions, key=lambda region: (region != home, region)))
 
 
-def with_knowledge(subject: Subject, knowledge: Knowledge) -> Subject:
+def with_knowledge(subject: SimulatedWorkload, knowledge: Knowledge) -> SimulatedWorkload:
     """Return a workload with what it has shown, of its boots too."""
     if not knowledge.boots:
         return replace(subject, knowledge=knowledge)

@@ -81,7 +81,7 @@ def _deadline(each: DeadlineRecord) -> str:
         moves = f", may move to {each.moves_to}" if each.moves_to else ""
         return f"{told}; runs on {each.on}{moves}"
     until = f" until {each.waits_until:%H:%M:%S}" if each.waits_until else ""
-    return f"{told}; {each.course}{until}"
+    return f"{told}; {each.mode}{until}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spindown.app.bill import Bill, RankingChange
+from spindown.app.bill import CostReport, RankingChange
 from spindown.cli.render.screen import format_item_cost, format_seconds
 from spindown.domain.reason import ReasonCode
 from spindown.wording import say
@@ -32,7 +32,7 @@ _ID = 10
 _TOLD_IN_TIMES = 1.5
 
 
-def render_bill(bill: Bill) -> RenderableType:
+def render_bill(bill: CostReport) -> RenderableType:
     """Return a bill as tables and sentences."""
     parts: list[RenderableType] = [*_instance_lines(bill), Text()]
     if bill.refusals:
@@ -43,7 +43,7 @@ def render_bill(bill: Bill) -> RenderableType:
     return Group(*parts)
 
 
-def _instance_lines(bill: Bill) -> Iterator[Text]:
+def _instance_lines(bill: CostReport) -> Iterator[Text]:
     """Yield a line an instance, and below it why it was taken; nothing is cut off."""
     width = max((len(entry.offer) for entry in bill.instances), default=0)
     yield Text("Instances", style="italic")
@@ -60,7 +60,7 @@ def _instance_lines(bill: Bill) -> Iterator[Text]:
         yield Text(f"{'':{_ID}}  {entry.why}", style="dim")
 
 
-def _refusal_table(bill: Bill) -> Table:
+def _refusal_table(bill: CostReport) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for refusal in bill.refusals:
         table.add_row(f"{refusal.times} x", refusal.code, refusal.pool)
@@ -87,7 +87,7 @@ def _compare(factor: float) -> str:
     return f"{more} % more" if more else "hardly more"
 
 
-def _cost_table(bill: Bill) -> Table:
+def _cost_table(bill: CostReport) -> Table:
     spend, paid = bill.spend, bill.paid_seconds
     table = Table(title="Cost", title_justify="left", box=None, pad_edge=False, show_header=False)
     table.add_column()
@@ -116,5 +116,5 @@ def _cost_table(bill: Bill) -> Table:
     return table
 
 
-def _span(bill: Bill) -> timedelta:
+def _span(bill: CostReport) -> timedelta:
     return bill.end - bill.start

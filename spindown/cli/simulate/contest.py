@@ -63,7 +63,7 @@ class Contestant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ContestOutcome:
     """What came of one of them."""
 
     contestant: Contestant
@@ -140,7 +140,7 @@ def run_contest(
     seed: int,
     processes: int,
     report: Report,
-) -> list[Outcome]:
+) -> list[ContestOutcome]:
     """Simulate every contestant on the same world; the result does not depend on ``processes``.
 
     Args:
@@ -158,7 +158,7 @@ def run_contest(
     else:
         results = _run_apart(scenario, contestants, seed, processes, report)
     return [
-        Outcome(contestant=one, result=result)
+        ContestOutcome(contestant=one, result=result)
         for one, result in zip(contestants, results, strict=True)
     ]
 

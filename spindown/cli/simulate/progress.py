@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from spindown.cli.simulate.contest import Contestant, Outcome, Report, run_contest
+from spindown.cli.simulate.contest import Contestant, ContestOutcome, Report, run_contest
 from spindown.simulator import SimScenario
 
 
 def run_in_sight(
     scenario: SimScenario, contestants: Sequence[Contestant], *, seed: int, processes: int | None
-) -> list[Outcome]:
+) -> list[ContestOutcome]:
     """Run a contest under a progress bar; ``processes`` None: as many as processors."""
     with _progress_of([one.name for one in contestants]) as report:
         return run_contest(

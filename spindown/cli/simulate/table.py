@@ -9,7 +9,7 @@ from rich.text import Text
 
 from spindown.cli.render.count import say_count
 from spindown.cli.simulate.contest import Role
-from spindown.cli.simulate.story import Row, Story, at_their_speed, say_obstacle
+from spindown.cli.simulate.story import Story, StoryRow, at_their_speed, say_obstacle
 from spindown.config import format_duration
 from spindown.domain.policy import Policy
 from spindown.simulator import SimResult
@@ -77,7 +77,7 @@ _FEW_DOLLARS = 0.1
 _STYLES = {Role.OURS: "bold green", Role.BASELINE: "", Role.FRONTIER: "cyan"}
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: StoryRow) -> tuple[str, ...]:
     return (
         f"{row.dollars:,.2f}",
         f"{row.dollars_a_month:,.2f}",
@@ -87,12 +87,12 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def say_times(row: Row) -> str:
+def say_times(row: StoryRow) -> str:
     """Return how many times ours a way costs; nothing where work was left undone."""
     return "-" if row.times_ours is None else f"{row.times_ours:.2f}"
 
 
-def say_done(row: Row) -> tuple[str, str, str]:
+def say_done(row: StoryRow) -> tuple[str, str, str]:
     """Return cost of 1,000 items, and both waits; nothing of them if no item was done."""
     if not math.isfinite(row.dollars_per_1000_items):
         return "-", "-", "-"

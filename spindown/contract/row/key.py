@@ -33,8 +33,8 @@ BREAKER = "breaker"
 DECISION = "decision"
 BUDGET = "budget#"
 CALLS = "calls#"
-CONCERN = "concern#"
-DUE = "due#"
+ALERT = "alert#"
+REQUEUED = "requeued#"
 
 
 def worker_sort(instance_id: str) -> str:
@@ -62,14 +62,14 @@ def throughput_sort(gpu_name: str, gpu_count: float) -> str:
     return f"{RATE}throughput#{gpu_name}#{gpu_count:g}"
 
 
-def concern_sort(name: str) -> str:
-    """Return the sort key of what is remembered of a concern (``domain.concern.Sighting``)."""
-    return f"{CONCERN}{name}"
+def alert_sort(name: str) -> str:
+    """Return the sort key of what is remembered of an alert (``domain.alert.AlertState``)."""
+    return f"{ALERT}{name}"
 
 
-def due_sort(job_id: str) -> str:
-    """Return the sort key of what is remembered of a job that waits (``domain.fleet.Due``)."""
-    return f"{DUE}{job_id}"
+def requeued_sort(job_id: str) -> str:
+    """Return the sort key of what is a job that was requeued."""
+    return f"{REQUEUED}{job_id}"
 
 
 def pool_sort(pool: Pool) -> str:

@@ -23,7 +23,7 @@ _MIB_PER_GIB = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class JobUse:
     """What one slot used while it held one job; None: it was not seen."""
 
     seconds: float
@@ -42,7 +42,7 @@ class Use:
     gpu_mean: float | None = None
 
 
-class Key(StrEnum):
+class RequirementKey(StrEnum):
     """The requirements that are judged, as spindown.toml names them."""
 
     VCPUS = "vcpus_min"
@@ -54,7 +54,7 @@ class Key(StrEnum):
 class Extent:
     """One requirement beside what was used. In its key's unit, of one instance (VRAM: one GPU)."""
 
-    key: Key
+    key: RequirementKey
     asked: float
     #: The most at any look, and the mean over time.
     most: float
@@ -89,7 +89,9 @@ class Footprint:
         return all(share is not None and share < LITTLE_USE for share in seen)
 
 
-def find_footprint(uses: Sequence[Use], requirements: Requirements, slots: str) -> Footprint | None:
+def find_footprint(
+    uses: Sequence[JobUse], requirements: Requirements, slots: str
+) -> Footprint | None:
     """Return what was used beside what is asked for; None: nothing was seen.
 
     Worked: two slots that used 3.1 GiB at the most need ``ceil(2 x 3.1 x 1.25)`` = 8 GiB.
@@ -116,10 +118,10 @@ def fit(requirements: Requirements, footprint: Footprint) -> Requirements:
     advised = {
         extent.key: extent.advised for extent in footprint.extents if extent.advised is not None
     }
-    memory, vram = advised.get(Key.MEMORY), advised.get(Key.VRAM)
+    memory, vram = advised.get(RequirementKey.MEMORY), advised.get(RequirementKey.VRAM)
     loose = replace(
         requirements,
-        vcpus_min=advised.get(Key.VCPUS, requirements.vcpus_min),
+        vcpus_min=advised.get(RequirementKey.VCPUS, requirements.vcpus_min),
         memory_mib_min=requirements.memory_mib_min if memory is None else memory * _MIB_PER_GIB,
         gpu_memory_mib_min=(
             requirements.gpu_memory_mib_min if vram is None else vram * _MIB_PER_GIB
@@ -130,19 +132,19 @@ def fit(requirements: Requirements, footprint: Footprint) -> Requirements:
     return loose
 
 
-def _extents(seen: Sequence[Use], asked: Requirements, places: int) -> Iterator[Extent]:
+def _extents(seen: Sequence[JobUse], asked: Requirements, places: int) -> Iterator[Extent]:
     cores = [use.cpu_max for use in seen if use.cpu_max is not None]
     if cores:
         most = max(cores) * places
         yield Extent(
-            key=Key.VCPUS,
+            key=RequirementKey.VCPUS,
             asked=asked.vcpus_min,
             most=most,
             mean=(_mean(seen, [use.cpu_mean for use in seen]) or 0.0) * places,
             enough=max(1, math.ceil(most)),
         )
     yield _memory(
-        Key.MEMORY,
+        RequirementKey.MEMORY,
         asked.memory_mib_min,
         [use.memory_mib_max for use in seen],
         _mean(seen, [use.memory_mib_mean for use in seen]),
@@ -151,7 +153,7 @@ def _extents(seen: Sequence[Use], asked: Requirements, places: int) -> Iterator[
     )
     if any(use.vram_mib_max is not None for use in seen):
         yield _memory(
-            Key.VRAM,
+            RequirementKey.VRAM,
             asked.gpu_memory_mib_min,
             [use.vram_mib_max for use in seen],
             _mean(seen, [use.vram_mib_mean for use in seen]),
@@ -161,7 +163,7 @@ def _extents(seen: Sequence[Use], asked: Requirements, places: int) -> Iterator[
 
 
 def _memory(
-    key: Key,
+    key: RequirementKey,
     asked_mib: int,
     most_mib: Sequence[float | None],
     mean_mib: float | None,
@@ -179,7 +181,7 @@ def _memory(
     )
 
 
-def _mean(seen: Sequence[Use], values: Sequence[float | None]) -> float | None:
+def _mean(seen: Sequence[JobUse], values: Sequence[float | None]) -> float | None:
     """Return the mean over time of what was seen."""
     pairs = [(u.seconds, v) for u, v in zip(seen, values, strict=True) if v is not None]
     total = math.fsum(seconds for seconds, _ in pairs)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.domain.fleet import Due, Lease, Worker
+from spindown.domain.fleet import Lease, RequeuedJob, Worker
 from spindown.domain.learning import Knowledge, items_per_job, usual_throughput, worker_throughput
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
@@ -73,7 +73,9 @@ def held_job(
     )
 
 
-def put_down(due: Due, *, within: timedelta, knowledge: Knowledge, policy: Policy) -> Unfinished:
+def requeued(
+    due: RequeuedJob, *, within: timedelta, knowledge: Knowledge, policy: Policy
+) -> Unfinished:
     """Return a job that somebody has worked on, and that waits for the next."""
     usual = usual_throughput(knowledge, policy)
     rate = usual if due.items_per_hour is None else min(usual, due.items_per_hour)
@@ -101,7 +103,7 @@ def never_claimed(
     Args:
         waiting: what waits, oldest first.
         jobs: how many of it nobody has claimed before.
-        items: of the largest job that somebody holds or has put down; 0: none.
+        items: of the largest job that somebody holds or has given back; 0: none.
         within: the deadline.
         knowledge: sizes of the last jobs, and throughput.
         policy: the estimate of a job's size until one is known, and the tick.

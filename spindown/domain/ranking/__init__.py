@@ -3,9 +3,9 @@
 from spindown.domain.ranking.bill import Bill, Load, bill
 from spindown.domain.ranking.candidate import (
     Candidate,
-    Closure,
     CostParts,
     Demand,
+    RegionBlock,
     Rejection,
     bands,
 )
@@ -16,10 +16,10 @@ __all__ = [
     "Bill",
     "Candidate",
     "CandidateList",
-    "Closure",
     "CostParts",
     "Demand",
     "Load",
+    "RegionBlock",
     "Rejection",
     "bands",
     "bill",

@@ -27,7 +27,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closure:
+class RegionBlock:
     """Why nothing is asked for in a region."""
 
     #: For a person.

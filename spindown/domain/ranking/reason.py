@@ -38,9 +38,9 @@ def reasons(offer: Offer, terms: Terms) -> Iterator[Reason]:
     if unfit is not None:
         requirement, sentence = unfit
         yield requirement, lambda: sentence, None
-    closure = terms.situation.closed.get(offer.region)
-    if closure is not None:
-        yield "regions", lambda: closure.reason, closure.until
+    block = terms.situation.closed.get(offer.region)
+    if block is not None:
+        yield "regions", lambda: block.reason, block.until
     price = offer.price
     if offer.instance_price == 0.0:
         yield "price", lambda: "no price is known, neither as spot nor on demand", None

@@ -14,7 +14,7 @@ from spindown.domain.fleet import Unavailable
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import CapacityType, InstanceType, Offer, Requirements
 from spindown.domain.policy import Policy, RankBy
-from spindown.domain.ranking.candidate import Candidate, Closure, CostParts, Demand, Rejection
+from spindown.domain.ranking.candidate import Candidate, CostParts, Demand, RegionBlock, Rejection
 from spindown.domain.ranking.reason import PRECEDENCE, reasons
 from spindown.domain.ranking.terms import Situation, Terms
 from spindown.domain.requirement import JUDGED
@@ -37,7 +37,7 @@ def rank(  # noqa: PLR0913 - the whole situation, each part with its own name
     knowledge: Knowledge,
     unavailable: Iterable[Unavailable] = (),
     blocked: Mapping[str, datetime] | None = None,
-    closed: Mapping[str, Closure] | None = None,
+    closed: Mapping[str, RegionBlock] | None = None,
     quota_left: Mapping[str, float] | None = None,
     policy: Policy,
     requirements: Requirements,

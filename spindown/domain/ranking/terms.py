@@ -26,9 +26,9 @@ from spindown.domain.offer import (
 )
 from spindown.domain.policy import Policy
 from spindown.domain.ranking.bill import Bill, Load, Overhead, bill, charged_hours, pace
-from spindown.domain.ranking.candidate import Closure, Demand
+from spindown.domain.ranking.candidate import Demand, RegionBlock
 from spindown.domain.ranking.ladder import price_ceilings
-from spindown.domain.ranking.trial import hope, is_worth_a_trial
+from spindown.domain.ranking.trial import exploration_bonus, is_worth_a_trial
 from spindown.domain.requirement import misfit
 
 _HOUR = timedelta(hours=1)
@@ -53,13 +53,13 @@ class Situation:
     now: datetime
     unavailable: Iterable[Unavailable] = ()
     blocked: Mapping[str, datetime] = field(default_factory=dict)
-    closed: Mapping[str, Closure] = field(default_factory=dict)
+    closed: Mapping[str, RegionBlock] = field(default_factory=dict)
     quota_left: Mapping[str, float] = field(default_factory=dict)
     headroom_per_hour: float = math.inf
 
 
 @dataclass(slots=True)
-class Kind:
+class GpuTerms:
     """What all instance types with the same GPUs share in one ranking."""
 
     load: Load
@@ -73,10 +73,10 @@ class Kind:
 
 
 @dataclass(slots=True)
-class Type:
+class TypeTerms:
     """What one ranking knows of one instance type."""
 
-    kind: Kind
+    kind: GpuTerms
     spot_ceiling: float
     on_demand_ceiling: float
     #: Zones and regions in which its offers need a closer look.
@@ -84,8 +84,8 @@ class Type:
 
 
 #: Any type that does not meet the requirements: no price is low enough, nothing is worked out.
-_MISFIT = Type(
-    kind=Kind(
+_MISFIT = TypeTerms(
+    kind=GpuTerms(
         load=Load(items_per_hour=1.0, workers=1, items=1.0, slot_items_per_hour=1.0),
         work=1.0,
         throughput=Throughput(items_per_hour=1.0, measured=False, samples=0),
@@ -137,19 +137,19 @@ class Terms:
         self.rates: dict[float | None, float] = {}
         #: Rate -> F, as long as it is the same for every kind of GPU.
         self.paces: dict[float, tuple[float, float]] = {}
-        self.kinds: dict[tuple[str, float, int], Kind] = {}
-        self.types: dict[str, Type] = {}
+        self.kinds: dict[tuple[str, float, int], GpuTerms] = {}
+        self.types: dict[str, TypeTerms] = {}
         #: Type, region and capacity type -> what is left of a quota that is too full for it.
         self.short: dict[tuple[str, str, CapacityType], float | None] = {}
 
-    def type_of(self, instance_type: InstanceType) -> Type:
+    def type_of(self, instance_type: InstanceType) -> TypeTerms:
         """Return what is known of a type, worked out at its first offer."""
         known = self.types.get(instance_type.name)
         if known is None:
             known = self.types[instance_type.name] = self._look_at(instance_type)
         return known
 
-    def _look_at(self, instance_type: InstanceType) -> Type:
+    def _look_at(self, instance_type: InstanceType) -> TypeTerms:
         situation = self.situation
         if misfit(instance_type, situation.requirements) is not None:
             return _MISFIT
@@ -162,7 +162,7 @@ class Terms:
         per_gpu = situation.policy.max_price_per_gpu_hour
         if per_gpu is not None and gpus > 0.0:
             spot, on_demand = min(spot, per_gpu * gpus), min(on_demand, per_gpu * gpus)
-        return Type(
+        return TypeTerms(
             kind=kind,
             spot_ceiling=spot,
             on_demand_ceiling=on_demand,
@@ -186,7 +186,7 @@ class Terms:
             self.short[key] = left if left < offer.instance_type.vcpus else None
         return self.short[key]
 
-    def _kind_of(self, instance_type: InstanceType) -> Kind:
+    def _kind_of(self, instance_type: InstanceType) -> GpuTerms:
         expected = throughput(
             self.situation.knowledge, instance_type, self.situation.policy, scale=self.scale
         )
@@ -195,12 +195,14 @@ class Terms:
             self.situation.knowledge, instance_type, expected
         )
         if is_tried:
-            hoped = expected.items_per_hour * hope(self.situation.knowledge)
+            hoped = expected.items_per_hour * exploration_bonus(self.situation.knowledge)
             expected = replace(expected, items_per_hour=hoped)
         load = load_of(self.situation.demand, expected.items_per_hour, slots)
         if is_tried:
             load = replace(load, workers=1)
-        kind = Kind(load=load, work=load.work_hours, throughput=expected, on_demand=0.0, spot={})
+        kind = GpuTerms(
+            load=load, work=load.work_hours, throughput=expected, on_demand=0.0, spot={}
+        )
         kind.on_demand = self._hours_per_item(kind, 0.0)
         return kind
 
@@ -208,7 +210,7 @@ class Terms:
         """Return the hours of a worker under a rate of interruptions."""
         return bill(load, self.overhead, rate, self._pace(load, rate))
 
-    def published(self, kind: Kind, share: float | None) -> float:
+    def published(self, kind: GpuTerms, share: float | None) -> float:
         """Return charged hours per item as spot in a pool that we know nothing of ourselves."""
         hours = kind.spot.get(share)
         if hours is None:
@@ -218,7 +220,7 @@ class Terms:
             hours = kind.spot[share] = self._hours_per_item(kind, rate)
         return hours
 
-    def _hours_per_item(self, kind: Kind, rate: float) -> float:
+    def _hours_per_item(self, kind: GpuTerms, rate: float) -> float:
         if rate > self.rate_at_most:
             return 0.0
         factors = self._pace(kind.load, rate)
@@ -245,7 +247,7 @@ class Terms:
         inbound = offer.inbound_price_per_gib * demand.gib_in_per_item
         return inbound + offer.outbound_price_per_gib * demand.gib_out_per_item
 
-    def closer(self, offer: Offer, kind: Kind) -> float:
+    def closer(self, offer: Offer, kind: GpuTerms) -> float:
         """Return charged hours per item of a watched offer; 0: not now."""
         name, situation = offer.instance_type.name, self.situation
         if (

@@ -5,7 +5,7 @@ from spindown.domain.offer import InstanceType
 
 #: What a GPU is hoped to do over its data sheet, at most, and of how many GPUs one does: of 30
 #: measurements on EC2 nine are above it (docs/adr/0042-lives.md).
-HOPE = 1.5
+BONUS_AT_MOST = 1.5
 ONE_IN = 3.0
 
 
@@ -20,7 +20,7 @@ def is_worth_a_trial(
     return bool(knowledge.throughput) and not expected.measured and kind not in knowledge.alive
 
 
-def hope(knowledge: Knowledge) -> float:
+def exploration_bonus(knowledge: Knowledge) -> float:
     """Return what an untried GPU is ranked by over its data sheet; it grows with the use of it.
 
     A kind that costs r times the best by its data sheet loses r - 1 of a worker's dollars if that
@@ -29,4 +29,4 @@ def hope(knowledge: Knowledge) -> float:
     r = (N + 3) / (N / 1.5 + 3). Worked: after one worker 1.09, after 6 1.29, after 60 1.47.
     """
     lives = sum(max(record.lives, 1) for record in knowledge.throughput.values())
-    return (lives + ONE_IN) / (lives / HOPE + ONE_IN)
+    return (lives + ONE_IN) / (lives / BONUS_AT_MOST + ONE_IN)

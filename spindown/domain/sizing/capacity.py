@@ -111,7 +111,7 @@ def capacity(
     )
 
 
-def room(
+def headroom_slots(
     present: Capacity,
     *,
     knowledge: Knowledge,

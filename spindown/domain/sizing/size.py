@@ -15,7 +15,7 @@ from spindown.domain.offer import InstanceType, quota_class
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import Candidate, Demand
 from spindown.domain.sizing.capacity import Capacity, window
-from spindown.domain.sizing.patience import Patience
+from spindown.domain.sizing.start_plan import StartPlan
 
 _HOUR = timedelta(hours=1)
 _IN_TIME = "the fleet works the backlog off in time"
@@ -72,16 +72,16 @@ def missing(
     )
 
 
-def ask_patiently(
-    demand: Demand, patience: Patience, knowledge: Knowledge, policy: Policy
+def limit_to_plan(
+    demand: Demand, start_plan: StartPlan, knowledge: Knowledge, policy: Policy
 ) -> Demand:
     """Return the demand for what must be launched now, the rest of it left to a later tick."""
     return replace(
         demand,
-        need_items_per_hour=patience.slots * patience.items_per_hour,
-        backlog_items=patience.late_jobs * items_per_job(knowledge, policy),
-        jobs=patience.late_jobs if patience.slots else 0,
-        slots=patience.side_by_side,
+        need_items_per_hour=start_plan.slots * start_plan.items_per_hour,
+        backlog_items=start_plan.late_jobs * items_per_job(knowledge, policy),
+        jobs=start_plan.late_jobs if start_plan.slots else 0,
+        slots=start_plan.side_by_side,
     )
 
 
@@ -120,7 +120,7 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
     knowledge: Knowledge,
     policy: Policy,
     now: datetime,
-    patience: Patience | None = None,
+    start_plan: StartPlan | None = None,
     bounds: Bounds = _NO_BOUNDS,
 ) -> Sizing:
     """Decide how many workers of the best offer to launch now.
@@ -134,7 +134,7 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
         knowledge: boot times.
         policy: threshold, promise, ``max_workers``, ``warm_workers``.
         now: the present.
-        patience: what can wait, if fewer messages are visible than ``scale_up_threshold``.
+        start_plan: what can wait, if fewer messages are visible than ``scale_up_threshold``.
         bounds: budget, dollars per hour, quota.
     """
     since = now if backlog_since is None else backlog_since
@@ -142,13 +142,13 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
     wanted, reason = _wanted(demand, capacity, best, policy, now=now, due=due, since=since)
     reason = reason or _why_none(backlog, capacity)
     hold_until = None
-    if patience is not None:
-        wanted = best.workers if best and patience.slots else min(patience.slots, 1)
-        if patience.until is not None and not wanted:
-            hold_until = patience.until
+    if start_plan is not None:
+        wanted = best.workers if best and start_plan.slots else min(start_plan.slots, 1)
+        if start_plan.until is not None and not wanted:
+            hold_until = start_plan.until
             reason = f"{_held(backlog, policy)}: held until {hold_until:%H:%M:%S}"
         elif wanted:
-            reason = _why_now(patience)
+            reason = _why_now(start_plan)
     # A worker kept warm is wanted with or without work, so no hold applies to it.
     if policy.warm_workers - capacity.workers > wanted:
         wanted = policy.warm_workers - capacity.workers
@@ -162,7 +162,7 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
         wanted=allowed,
         hold_until=hold_until,
         reason=reason,
-        waited=_waited(backlog_since, patience, now),
+        waited=_waited(backlog_since, start_plan, now),
         unbounded=wanted,
         bound=bound,
     )
@@ -179,12 +179,12 @@ def _why_none(backlog: Backlog, capacity: Capacity) -> str:
     return f"{hidden}, put back for a while or with a worker that ends"
 
 
-def _why_now(patience: Patience) -> str:
-    if patience.is_crowded:
-        verb = "wants" if patience.late_jobs == 1 else "want"
-        wanted = f"{_count(patience.late_jobs, 'job')} {verb} {_count(patience.slots, 'slot')}"
+def _why_now(start_plan: StartPlan) -> str:
+    if start_plan.is_over_capacity:
+        verb = "wants" if start_plan.late_jobs == 1 else "want"
+        wanted = f"{_count(start_plan.late_jobs, 'job')} {verb} {_count(start_plan.slots, 'slot')}"
         return f"{wanted}, more than there is room for"
-    return f"{_count(patience.late_jobs, 'job')} would start too late if this waited a tick"
+    return f"{_count(start_plan.late_jobs, 'job')} would start too late if this waited a tick"
 
 
 def _held(backlog: Backlog, policy: Policy) -> str:
@@ -197,7 +197,9 @@ def _count(number: int, thing: str) -> str:
     return f"1 {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def _waited(backlog_since: datetime | None, patience: Patience | None, now: datetime) -> timedelta:
+def _waited(
+    backlog_since: datetime | None, start_plan: StartPlan | None, now: datetime
+) -> timedelta:
     """Return the wait that opens rungs of the price ladder.
 
     A claim shows that work is being served, but not that all of it is in time: while slots of ours
@@ -205,8 +207,8 @@ def _waited(backlog_since: datetime | None, patience: Patience | None, now: date
     each, of 1,000 that came at once; without this no rung would ever open for the last.
     """
     waited = waited_for(backlog_since, now)
-    if patience is not None and patience.late_jobs:
-        return max(waited, waited_for(patience.since, now))
+    if start_plan is not None and start_plan.late_jobs:
+        return max(waited, waited_for(start_plan.since, now))
     return waited
 
 

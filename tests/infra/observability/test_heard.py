@@ -35,7 +35,7 @@ BY_ALARM = {
     "people could not be told": "lab-untold",
 }
 
-#: What must be heard -> the concern by which a function tells it, in its own words.
+#: What must be heard -> the alert by which a function tells it, in its own words.
 BY_FUNCTION = {
     "launches fail for lack of capacity": "capacity",
     "launches fail for a full quota": "quota",
@@ -107,7 +107,7 @@ def _live_through_all() -> ControlWorld:
 
 
 def test_functions_tell_the_rest_and_nothing_else() -> None:
-    assert _concerns() == {*BY_FUNCTION.values()}
+    assert _alerts() == {*BY_FUNCTION.values()}
 
 
 @pytest.mark.parametrize("name", [*BY_ALARM.values(), *BY_FUNCTION.values(), *WAKE_UPS])
@@ -131,8 +131,8 @@ def test_each_cause_of_a_dear_item_is_told() -> None:
     }
 
 
-def _concerns() -> set[str]:
-    """Return the names that the code gives to concerns; of joined ones their beginning."""
+def _alerts() -> set[str]:
+    """Return the names that the code gives to alerts; of joined ones their beginning."""
     found = set()
     for path in Path(spindown.app.alarm.__file__).parent.glob("*.py"):
         tree = ast.parse(path.read_text())
@@ -144,7 +144,7 @@ def _concerns() -> set[str]:
             if isinstance(target, ast.Name)
         }
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Concern":
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Alert":
                 (name,) = (word.value for word in node.keywords if word.arg == "name")
                 match name:
                     case ast.Constant(value=str(text)):

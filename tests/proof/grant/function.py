@@ -17,12 +17,12 @@ from spindown.contract.row import (
     BACKLOG,
     BacklogRow,
     SpendRow,
-    concern_sort,
+    alert_sort,
     lease_sort,
     spend_sort,
     worker_sort,
 )
-from spindown.domain.concern import Sighting
+from spindown.domain.alert import AlertState
 from spindown.domain.fleet import Lease, WorkerState
 from tests.proof.grant.world import INTERRUPTION, OFFERS, SCALER, TEARDOWN, World
 from tests.work import a_worker
@@ -182,8 +182,8 @@ def tells(prompt: Prompt) -> Deed:
     def deed(world: World) -> bool:
         ledger, now = world.session.ledger("count"), datetime.now(UTC)
         ledger.write(ledger.change(worker_sort("i-bad"), {"state": "no such state"}))
-        seen = Sighting(since=now - timedelta(hours=1), seen_at=now)
-        ledger.write(ledger.put(concern_sort("bad-rows"), seen))
+        seen = AlertState(since=now - timedelta(hours=1), seen_at=now)
+        ledger.write(ledger.put(alert_sort("bad-rows"), seen))
         prompt(world)
         return bool(world.heard())
 
@@ -293,7 +293,7 @@ DEEDS: Mapping[tuple[str, str], Deed] = {
     (OFFERS, "RenewMessages"): renews({"items": ["a"]}),
     # Its copy bears an id, for which it has no room unless its items lie elsewhere.
     (OFFERS, "KeepItems"): renews({"items": ["a" * (MESSAGE_BYTES_MAX - 20)]}),
-    (OFFERS, "KeepConcerns"): judges,
+    (OFFERS, "KeepAlerts"): judges,
     (OFFERS, "TellPeople"): tells_what_is_dear,
     (TEARDOWN, "KeepReconcileOut"): stops_launches,
 }

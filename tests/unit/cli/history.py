@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from spindown.cli.history.arrival import Traffic
+from spindown.cli.history.arrival import ArrivalHistory
 from spindown.simulator import Arrival
 
 MONDAY = datetime(2026, 6, 1, tzinfo=UTC)
@@ -16,8 +16,10 @@ def a_file(root: Path, text: str, name: str = "traffic.csv") -> Path:
     return path
 
 
-def a_traffic(*, start: datetime = MONDAY, hours: float = 24, is_dated: bool = True) -> Traffic:
-    return Traffic(
+def a_traffic(
+    *, start: datetime = MONDAY, hours: float = 24, is_dated: bool = True
+) -> ArrivalHistory:
+    return ArrivalHistory(
         source="here",
         arrivals=(Arrival(at=0.0, item_seconds=1.0),),
         start=start,

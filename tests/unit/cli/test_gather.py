@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from spindown.aws.wiring import Aws
-from spindown.cli.history.arrival import Traffic, keep_last
+from spindown.cli.history.arrival import ArrivalHistory, keep_last
 from spindown.cli.history.gather import Asked, gather
 from spindown.cli.session import Session
 from spindown.contract.row import BOOT_RATE, JOB_RATE
@@ -20,7 +20,7 @@ from tests.simulator.scene import DAY
 
 
 def test_of_a_long_history_the_last_days_are_used() -> None:
-    traffic = Traffic(
+    traffic = ArrivalHistory(
         source="here",
         arrivals=tuple(Arrival(at=day * DAY, item_seconds=1.0) for day in range(10)),
         start=MemoryClock().now(),

@@ -16,7 +16,7 @@ from spindown.cli.history.arrival import (
     read_arrivals,
     read_queue,
 )
-from spindown.cli.history.subject import Subject, fit_boot, read_subject, with_knowledge
+from spindown.cli.history.subject import SimulatedWorkload, fit_boot, read_subject, with_knowledge
 from spindown.domain.learning import Knowledge
 from spindown.error import BadInput
 from spindown.memory import MemoryTrafficHistory
@@ -317,7 +317,7 @@ def test_a_made_up_month_is_the_same_for_the_same_seed() -> None:
 
 
 def test_what_a_workload_has_shown_shapes_its_jobs_and_boots() -> None:
-    plain = Subject(workload="ocr", source="here")
+    plain = SimulatedWorkload(workload="ocr", source="here")
     shown = with_knowledge(plain, Knowledge(boots=(60.0,) * 19 + (200.0,), items_per_job=(8.0,)))
 
     assert (plain.shape.items, plain.shape.item_seconds) == (100.0, 3.6)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spindown.cli.history.arrival import Traffic
+from spindown.cli.history.arrival import ArrivalHistory
 from spindown.cli.history.hardware import find_type
 from spindown.cli.history.price import Buyer, made_up_prices, read_live, read_prices
 from spindown.domain.offer import Requirements
@@ -97,7 +97,9 @@ def test_reads_prices_as_the_aws_command_line_prints_them(tmp_path: Path) -> Non
         pytest.param(a_traffic(is_dated=False), id="made up"),
     ],
 )
-def test_prices_of_other_days_begin_with_the_traffic(tmp_path: Path, traffic: Traffic) -> None:
+def test_prices_of_other_days_begin_with_the_traffic(
+    tmp_path: Path, traffic: ArrivalHistory
+) -> None:
     prices = read_prices(a_file(tmp_path, PRICES, "p.csv"), traffic, BUYER)
 
     assert prices.listings[1].zones["us-east-1a"].spot == ((0.0, 0.40), (108_000.0, 0.45))
@@ -184,7 +186,9 @@ def test_only_price_changes_until_the_last_work_count(tmp_path: Path) -> None:
         pytest.param(a_traffic(is_dated=False), NOW - timedelta(days=90), id="made up"),
     ],
 )
-def test_live_prices_are_read_from_the_first_traffic_on(traffic: Traffic, since: datetime) -> None:
+def test_live_prices_are_read_from_the_first_traffic_on(
+    traffic: ArrivalHistory, since: datetime
+) -> None:
     market, asked = MemoryMarket(MemoryClock(NOW)), list[datetime]()
     zones = ["us-east-1a"]
     market.offer(a_type("g5.xlarge"), region="us-east-1", zones=zones, on_demand=1.0, spot=0.4)

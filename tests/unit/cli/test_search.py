@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from spindown.cli.advise.search import GATHER, Known, Settings, Trial, search
+from spindown.cli.advise.search import GATHER, AdvisedSettings, Known, Trial, search
 from spindown.domain.policy import Policy
 from spindown.simulator import SimResult
 from tests.builders import minutes
@@ -16,9 +16,9 @@ class Attempts:
 
     def __init__(self, **answers: SimResult) -> None:
         self._answers = answers
-        self.tried: dict[str, list[Settings]] = {}
+        self.tried: dict[str, list[AdvisedSettings]] = {}
 
-    def __call__(self, name: str, variants: Sequence[Settings]) -> list[SimResult]:
+    def __call__(self, name: str, variants: Sequence[AdvisedSettings]) -> list[SimResult]:
         self.tried[name] = list(variants)
         answer = self._answers.get(name, a_result(100.0))
         # The last of each stage is the one that the case is about.
@@ -123,7 +123,7 @@ def test_families_are_tried_without_the_used_with_the_denied() -> None:
     attempts = Attempts(families=a_result(60.0))
     best = search(a_present(g5_xlarge=9, g5_2xlarge=2, g4dn_xlarge=1), KNOWN, attempts)
     denied = Trial(
-        settings=Settings(policy=Policy(), families_denied=frozenset({"g5"})),
+        settings=AdvisedSettings(policy=Policy(), families_denied=frozenset({"g5"})),
         result=a_result(100.0, g4dn_xlarge=1),
     )
     widened = Attempts(families=a_result(60.0))

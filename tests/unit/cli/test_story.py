@@ -10,11 +10,11 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from spindown.cli.history.arrival import Traffic
+from spindown.cli.history.arrival import ArrivalHistory
 from spindown.cli.history.gather import Gathered
-from spindown.cli.history.price import Prices
+from spindown.cli.history.price import MarketHistory
 from spindown.cli.history.subject import default_subject
-from spindown.cli.simulate.contest import Contestant, Outcome, Role
+from spindown.cli.simulate.contest import Contestant, ContestOutcome, Role
 from spindown.cli.simulate.page.page import write_page
 from spindown.cli.simulate.story import (
     Story,
@@ -41,7 +41,7 @@ from tests.unit.cli.trial import RESULT
 def a_story(*points: tuple[Role, float, float]) -> Story:
     """Return a story of (role, dollars, 95 % wait); the first is ours."""
     scenario = a_scenario(length=HOUR)
-    traffic = Traffic(
+    traffic = ArrivalHistory(
         source="here",
         arrivals=scenario.arrivals,
         start=scenario.start,
@@ -52,11 +52,11 @@ def a_story(*points: tuple[Role, float, float]) -> Story:
         Gathered(
             subject=replace(default_subject(), budget_per_month=5.0),
             traffic=traffic,
-            prices=Prices(source="here", listings=scenario.listings),
+            prices=MarketHistory(source="here", listings=scenario.listings),
             seed=1,
         ),
         [
-            Outcome(
+            ContestOutcome(
                 contestant=Contestant(
                     name=f"{role}-{number}", title="", role=role, policy=Policy()
                 ),
@@ -211,7 +211,7 @@ def test_a_price_above_what_is_allowed_is_told_with_its_time() -> None:
     story = a_story((Role.OURS, 0.5, 600.0))
     zone = a_zone(spot=((0.0, 0.20), (1800.0, 3.0)))
     dear = a_listing(on_demand=None, zones={"us-west-2a": zone})
-    gathered = replace(story.gathered, prices=Prices(source="here", listings=(dear,)))
+    gathered = replace(story.gathered, prices=MarketHistory(source="here", listings=(dear,)))
 
     said = say_obstacle(replace(story, gathered=gathered))
     assert said == "Nothing on sale costs max_price_per_hour = $2.00 or less from 05 Jan 00:30 on."
@@ -233,7 +233,7 @@ def test_only_lasting_high_prices_keep_a_policy_from_its_work(
 ) -> None:
     story = a_story((Role.OURS, 0.5, 600.0))
     listing = a_listing(on_demand=on_demand, zones={"us-west-2a": a_zone(spot=spot)})
-    gathered = replace(story.gathered, prices=Prices(source="here", listings=(listing,)))
+    gathered = replace(story.gathered, prices=MarketHistory(source="here", listings=(listing,)))
 
     said = say_obstacle(replace(story, gathered=gathered))
 

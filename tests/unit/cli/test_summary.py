@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from rich.console import Console
 
-from spindown.app.bill import Bill, InstanceBill, RankingChange, RefusalCount
+from spindown.app.bill import CostReport, InstanceBill, RankingChange, RefusalCount
 from spindown.cli.render.summary import ranking_sentence, render_bill
 from spindown.contract.row import SpendRow
 from spindown.domain.reason import Reason, ReasonCode
@@ -21,7 +21,7 @@ LEARNED = RankingChange(
 )
 
 
-BILL = Bill(
+BILL = CostReport(
     start=NOW,
     end=NOW + timedelta(minutes=1),
     spend=SpendRow(dollars=0.016, items=2400),
@@ -42,7 +42,7 @@ BILL = Bill(
 )
 
 
-def lines_of(bill: Bill) -> list[str]:
+def lines_of(bill: CostReport) -> list[str]:
     console = Console(width=100)
     with console.capture() as captured:
         console.print(render_bill(bill))

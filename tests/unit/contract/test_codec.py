@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.contract.codec import decode, encode, encode_instant, vary
+from spindown.contract.codec import decode, encode, encode_instant, replace_fields
 from spindown.contract.row import RateRow
 from spindown.contract.run import RunSpec
 from spindown.contract.settings import Outpost, TemplateRef, WorkloadSettings
@@ -127,7 +127,7 @@ def test_the_order_of_text_is_the_order_of_time(one: datetime, other: datetime) 
 def test_a_varied_value_is_the_replaced_one(value: Any) -> None:
     changes = {fields(value)[0].name: None}
 
-    assert vary(value, changes) == replace(value, **changes)
-    assert vary(value, {}) == value
+    assert replace_fields(value, changes) == replace(value, **changes)
+    assert replace_fields(value, {}) == value
     with pytest.raises(TypeError):
-        vary(value, {"colour": "red"})
+        replace_fields(value, {"colour": "red"})

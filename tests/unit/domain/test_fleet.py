@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.domain.fleet import Due, Unavailable, remember_unavailable
+from spindown.domain.fleet import RequeuedJob, Unavailable, remember_unavailable
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from tests.builders import NOW, a_lease, a_pool, a_worker, minutes
@@ -82,7 +82,7 @@ def test_a_job_goes_on_at_the_pace_that_it_had_since_its_claim(
 def test_a_job_that_is_put_down_is_remembered_as_it_is_then() -> None:
     lease = a_lease(items=600, items_done=20, sent_at=NOW - minutes(60))
 
-    assert lease.put_down(30, NOW + minutes(60)) == Due(
+    assert lease.requeued(30, NOW + minutes(60)) == RequeuedJob(
         job_id="job-1",
         sent_at=NOW - minutes(60),
         items=600,
@@ -93,7 +93,7 @@ def test_a_job_that_is_put_down_is_remembered_as_it_is_then() -> None:
 
 
 def test_a_job_without_a_known_sending_time_is_not_remembered() -> None:
-    assert a_lease(sent_at=None).put_down(30, NOW + minutes(60)) is None
+    assert a_lease(sent_at=None).requeued(30, NOW + minutes(60)) is None
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ def test_a_job_without_a_known_sending_time_is_not_remembered() -> None:
     ],
 )
 def test_a_job_is_left_behind_as_far_as_its_holder_has_told(
-    found_gone: timedelta, put_down: timedelta
+    found_gone: timedelta, requeued: timedelta
 ) -> None:
     lease = a_lease(
         claimed_at=NOW, deadline=NOW + minutes(20), sent_at=NOW, items=40, items_done=30
     )
 
-    assert lease.left_behind(NOW + found_gone) == lease.put_down(30, NOW + put_down)
+    assert lease.left_behind(NOW + found_gone) == lease.requeued(30, NOW + requeued)

@@ -15,7 +15,7 @@ from spindown.app.reconcile.launch.closure import closed_regions, is_on_trial
 from spindown.app.reconcile.launch.weigh import Choice, headroom, waiting_work
 from spindown.app.reconcile.tick import ACCOUNT, CATALOGUE_STALE_AFTER, Tick
 from spindown.contract.row import QuotaRow, budget_sort
-from spindown.domain.deadline import Course, open_ladder
+from spindown.domain.deadline import PurchaseMode, open_ladder
 from spindown.domain.learning import throughput, usual_throughput
 from spindown.domain.offer import QUOTA_CODES, CapacityType, Offer, slot_count, trusted
 from spindown.domain.ranking import Candidate, CandidateList, bring_forward, price_ceilings, rank
@@ -45,7 +45,7 @@ def choose(tick: Tick, weighed: Choice) -> Choice:
         knowledge=tick.knowledge,
         policy=tick.policy,
         now=tick.now,
-        patience=weighed.patience,
+        start_plan=weighed.start_plan,
         bounds=_bounds(tick, candidates, left),
     )
     best = candidates.best
@@ -115,7 +115,11 @@ def rank_offers(
     if weighed.opens is not None:
         # The end is promised, so the ladder opens by the slack that is left, not by the wait.
         policy, waited = open_ladder(policy, weighed.opens), timedelta(0)
-        is_late = weighed.opens in {Course.ANY, Course.ON_DEMAND, CapacityType.ON_DEMAND}
+        is_late = weighed.opens in {
+            PurchaseMode.ANY,
+            PurchaseMode.ON_DEMAND,
+            CapacityType.ON_DEMAND,
+        }
     elif weighed.ladder_opens_at is not None:
         policy = bring_forward(policy, waited + (weighed.ladder_opens_at - tick.now))
         if price_ceilings(policy, waited) != price_ceilings(tick.policy, waited):
@@ -153,9 +157,9 @@ def _suitable(offers: Sequence[Offer], weighed: Choice, tick: Tick) -> Sequence[
     For what must be on demand those that finish it in time, or all of them if none does; for a
     move that shall save those that do.
     """
-    outlook, least, most = weighed.outlook, 0.0, weighed.item_at_most
-    if outlook is not None and weighed.opens is Course.ON_DEMAND:
-        least = outlook.speed * usual_throughput(tick.knowledge, tick.policy)
+    forecast, least, most = weighed.forecast, 0.0, weighed.item_at_most
+    if forecast is not None and weighed.opens is PurchaseMode.ON_DEMAND:
+        least = forecast.speed * usual_throughput(tick.knowledge, tick.policy)
     if not least and most is None:
         return offers
     kinds = {offer.instance_type.name: offer.instance_type for offer in offers}
@@ -238,8 +242,12 @@ def _ceiling_words(tick: Tick, candidates: CandidateList) -> str:
 
 
 def _retry_at(weighed: Choice, candidates: CandidateList) -> datetime | None:
-    nearest, outlook = candidates.nearest, weighed.outlook
-    waits = outlook.waits_until if outlook is not None and weighed.opens is Course.SPOT else None
+    nearest, forecast = candidates.nearest, weighed.forecast
+    waits = (
+        forecast.waits_until
+        if forecast is not None and weighed.opens is PurchaseMode.SPOT
+        else None
+    )
     found = [waits, None if nearest is None else nearest.retry_at]
     return min((at for at in found if at is not None), default=None)
 

@@ -12,7 +12,7 @@ from spindown.app.port import LaunchedInstance, LaunchRequest, Refusal, RefusalK
 from spindown.app.reconcile.tick import Tick, forget_settings
 from spindown.app.spend import add_to_budget
 from spindown.contract import row as rows
-from spindown.contract.codec import encode, vary
+from spindown.contract.codec import encode, replace_fields
 from spindown.contract.decision import AttemptRecord, RefusalRecord
 from spindown.contract.row import Backoff, QuotaRow
 from spindown.domain.fleet import (
@@ -270,7 +270,7 @@ def _open_breaker(tick: Tick, region: str, refusal: Refusal) -> None:
         "image": tick.image(region),
     }
     # What is counted of the image goes on to count: the account says nothing of it.
-    tick.set_breaker(region, vary(tick.breaker(region), stop))
+    tick.set_breaker(region, replace_fields(tick.breaker(region), stop))
     # A deploy may have replaced what was asked for.
     forget_settings(tick)
 

@@ -18,7 +18,7 @@ from spindown.app.reconcile.launch.walk import launch
 from spindown.app.reconcile.launch.weigh import Choice, weigh_demand
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import row as rows
-from spindown.domain.deadline import Outlook, Verdict, allows, pays_at, reserve_of
+from spindown.domain.deadline import DeadlineForecast, JobForecast, allows, pays_at, reserve_of
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.learning import items_per_job, usual_throughput, worker_throughput
 from spindown.domain.offer import CapacityType
@@ -47,41 +47,41 @@ def relieve(tick: Tick, choice: Choice) -> Choice:
 
     Returns what the decision should tell of: the launch of a relief, if only that gave something.
     """
-    if choice.outlook is None:
+    if choice.forecast is None:
         return choice
     for kind in (CapacityType.ON_DEMAND, CapacityType.SPOT):
-        movers = _movers(tick, choice.outlook, kind) if allows(tick.policy, kind) else []
+        movers = _movers(tick, choice.forecast, kind) if allows(tick.policy, kind) else []
         if movers:
             choice = _move(tick, choice, movers, kind)
     return choice
 
 
-def _movers(tick: Tick, outlook: Outlook, kind: CapacityType) -> list[_Mover]:
+def _movers(tick: Tick, forecast: DeadlineForecast, kind: CapacityType) -> list[_Mover]:
     """Return the workers whose jobs should move to a capacity type, the most urgent or dearest.
 
     First those to on demand, of which any job may say so; to spot only all of a worker together,
     since it gives back all that it holds.
     """
-    found: dict[str, list[Verdict]] = {}
-    for verdict in outlook.verdicts:
-        if verdict.job.on is not None:
-            found.setdefault(verdict.job.instance_id, []).append(verdict)
+    found: dict[str, list[JobForecast]] = {}
+    for job in forecast.jobs:
+        if job.job.on is not None:
+            found.setdefault(job.job.instance_id, []).append(job)
     movers = []
-    for instance_id, verdicts in found.items():
+    for instance_id, jobs in found.items():
         worker = tick.workers[instance_id]
-        wish = [verdict.moves_to is kind for verdict in verdicts]
+        wish = [job.moves_to is kind for job in jobs]
         is_wanted = any(wish) if kind is CapacityType.ON_DEMAND else all(wish)
-        if not is_wanted or not worker.takes_jobs or worker.busy_slots != len(verdicts):
+        if not is_wanted or not worker.takes_jobs or worker.busy_slots != len(jobs):
             continue
-        most = math.inf if kind is CapacityType.ON_DEMAND else _pays_at(tick, worker, verdicts)
+        most = math.inf if kind is CapacityType.ON_DEMAND else _pays_at(tick, worker, jobs)
         movers.append(_Mover(worker=worker, item_at_most=most))
     return sorted(movers, key=lambda mover: -mover.item_at_most)
 
 
-def _pays_at(tick: Tick, worker: Worker, verdicts: Sequence[Verdict]) -> float:
+def _pays_at(tick: Tick, worker: Worker, jobs: Sequence[JobForecast]) -> float:
     reserve = reserve_of(tick.knowledge, tick.policy)
     item = _item_on(tick, worker)
-    return min(pays_at(verdict, item, reserve, tick.policy) for verdict in verdicts)
+    return min(pays_at(job, item, reserve, tick.policy) for job in jobs)
 
 
 def _item_on(tick: Tick, worker: Worker) -> float:
@@ -168,7 +168,7 @@ def _launch(
         tick,
         demand,
         opens=kind,
-        outlook=choice.outlook,
+        forecast=choice.forecast,
         item_at_most=None if math.isinf(most) else most,
     )
     reason = f"{sum(mover.slots for mover in movers)} jobs {_AWAY[kind]}"

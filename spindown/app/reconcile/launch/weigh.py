@@ -8,23 +8,23 @@ from spindown.app.reconcile.launch.closure import closed_regions
 from spindown.app.reconcile.tick import Tick
 from spindown.app.reconcile.track import waiting_of
 from spindown.domain.cost import dollars_per_hour
-from spindown.domain.deadline import Course, Outlook, hurry
+from spindown.domain.deadline import DeadlineForecast, PurchaseMode, hurry
 from spindown.domain.fleet import Backlog
 from spindown.domain.learning import usual_throughput
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
-from spindown.domain.ranking import CandidateList, Closure, Demand
+from spindown.domain.ranking import CandidateList, Demand, RegionBlock
 from spindown.domain.sizing import (
     Capacity,
-    Patience,
     Sizing,
+    StartPlan,
     Waiting,
-    ask_patiently,
     capacity,
-    mark_put_down,
+    headroom_slots,
+    limit_to_plan,
+    mark_requeued,
     missing,
-    patience,
-    room,
+    plan_starts,
     size,
     unanswered_dollars,
 )
@@ -37,12 +37,12 @@ class Choice:
     demand: Demand
     capacity: Capacity
     #: None: as many messages are visible as make a launch due at once.
-    patience: Patience | None
+    start_plan: StartPlan | None
     sizing: Sizing
     #: What deadlines ask for; None: there are none, or nothing is known of how long work takes.
-    outlook: Outlook | None = None
+    forecast: DeadlineForecast | None = None
     #: What of the ladder is open, whatever has waited how long; None: what the wait has opened.
-    opens: Course | CapacityType | None = None
+    opens: PurchaseMode | CapacityType | None = None
     #: When the price ladder opens at the latest, so that what has not started yet starts in time.
     ladder_opens_at: datetime | None = None
     #: Workers that may be bought on demand; None: as many as are wanted.
@@ -74,23 +74,23 @@ def weigh(tick: Tick) -> Choice:
     work = waiting_work(tick)
     present = _present(tick)
     demand = missing(backlog=work, capacity=present, knowledge=tick.knowledge, policy=tick.policy)
-    promised = _patience(tick, work, present)
-    patient = promised if _rules(promised, demand, work, tick.policy) else None
-    if patient is not None:
-        demand = ask_patiently(demand, patient, tick.knowledge, tick.policy)
-    outlook = look_ahead(tick, work)
-    short = 0 if outlook is None else min(outlook.urgent, work.visible) - present.free_slots
+    promised = _start_plan(tick, work, present)
+    start_plan = promised if _rules(promised, demand, work, tick.policy) else None
+    if start_plan is not None:
+        demand = limit_to_plan(demand, start_plan, tick.knowledge, tick.policy)
+    forecast = look_ahead(tick, work)
+    short = 0 if forecast is None else min(forecast.urgent, work.visible) - present.free_slots
     if short > 0:
         usual = usual_throughput(tick.knowledge, tick.policy)
-        demand, patient = hurry(demand, patient, short, usual=usual)
-    weighed = _sized(tick, demand, present, patient)
-    opens = None if outlook is None else outlook.course
+        demand, start_plan = hurry(demand, start_plan, short, usual=usual)
+    weighed = _sized(tick, demand, present, start_plan)
+    opens = None if forecast is None else forecast.mode
     return replace(
         weighed,
-        outlook=outlook,
+        forecast=forecast,
         ladder_opens_at=promised.opens_at,
         # What is urgent has its slot already, or else is all that on demand is bought for.
-        opens=Course.SPOT if opens and short <= 0 else opens,
+        opens=PurchaseMode.SPOT if opens and short <= 0 else opens,
         on_demand_at_most=short if short > 0 else None,
     )
 
@@ -100,14 +100,14 @@ def weigh_demand(
     demand: Demand,
     *,
     opens: CapacityType,
-    outlook: Outlook | None,
+    forecast: DeadlineForecast | None,
     item_at_most: float | None,
 ) -> Choice:
     """Size the fleet for a demand of its own, of one capacity type: workers that take over."""
     return replace(
         _sized(tick, demand, _present(tick), None),
         opens=opens,
-        outlook=outlook,
+        forecast=forecast,
         is_relief=True,
         item_at_most=item_at_most,
     )
@@ -124,7 +124,7 @@ def _present(tick: Tick) -> Capacity:
     )
 
 
-def _sized(tick: Tick, demand: Demand, present: Capacity, patient: Patience | None) -> Choice:
+def _sized(tick: Tick, demand: Demand, present: Capacity, start_plan: StartPlan | None) -> Choice:
     sizing = size(
         backlog=waiting_work(tick),
         backlog_since=tick.seen.backlog_since,
@@ -134,29 +134,29 @@ def _sized(tick: Tick, demand: Demand, present: Capacity, patient: Patience | No
         knowledge=tick.knowledge,
         policy=tick.policy,
         now=tick.now,
-        patience=patient,
+        start_plan=start_plan,
     )
     stopped, until = _stop(tick, present) if sizing.unbounded > 0 else ("", None)
     return Choice(
         demand=demand,
         capacity=present,
-        patience=patient,
+        start_plan=start_plan,
         sizing=sizing,
         stopped=stopped,
         retry_at=until or sizing.hold_until,
     )
 
 
-def _patience(tick: Tick, work: Backlog, present: Capacity) -> Patience:
+def _start_plan(tick: Tick, work: Backlog, present: Capacity) -> StartPlan:
     """Return what can wait."""
-    return patience(
+    return plan_starts(
         _told_apart(tick, work),
         present,
         knowledge=tick.knowledge,
         policy=tick.policy,
         now=tick.now,
         margin=timedelta(seconds=tick.seen.margin or 0.0),
-        room=room(
+        headroom_slots=headroom_slots(
             present,
             knowledge=tick.knowledge,
             policy=tick.policy,
@@ -173,7 +173,7 @@ def _told_apart(tick: Tick, work: Backlog) -> tuple[Waiting, ...]:
     if returning > 0:
         waiting = (*waiting, Waiting(since=tick.now, jobs=returning))
     leaving = _leaving(tick)
-    dates = {due.job_id: due.at for due in tick.dues.values()}
+    dates = {due.job_id: due.at for due in tick.requeued_jobs.values()}
     held = set()
     for lease in tick.leases:
         if lease.deadline <= tick.now:
@@ -182,10 +182,10 @@ def _told_apart(tick: Tick, work: Backlog) -> tuple[Waiting, ...]:
             dates[lease.job_id] = tick.now
         else:
             held.add(lease.job_id)
-    return mark_put_down(waiting, [at for job_id, at in dates.items() if job_id not in held])
+    return mark_requeued(waiting, [at for job_id, at in dates.items() if job_id not in held])
 
 
-def _rules(promised: Patience, demand: Demand, work: Backlog, policy: Policy) -> bool:
+def _rules(promised: StartPlan, demand: Demand, work: Backlog, policy: Policy) -> bool:
     """Tell whether the promise says how many, as it does while few messages are visible.
 
     From ``scale_up_threshold`` on the backlog is sized by ``drain_within``, or by the promise of a
@@ -249,6 +249,6 @@ def _stop(tick: Tick, present: Capacity) -> tuple[str, datetime | None]:
         return f"max_workers is {tick.policy.max_workers}", None
     closed = closed_regions(tick)
     if closed.keys() >= tick.settings.outposts.keys():
-        first = next(iter(closed.values()), Closure(reason="no outpost can be read"))
+        first = next(iter(closed.values()), RegionBlock(reason="no outpost can be read"))
         return first.reason, min((c.until for c in closed.values() if c.until), default=None)
     return "", None

@@ -33,7 +33,7 @@ def decide(tick: Tick, choice: Choice, ended_early: str) -> Decision:
     outcome = _outcome(tick, choice, ended_early)
     candidates = choice.candidates
     nearest = candidates.nearest if candidates is not None and not len(candidates) else None
-    deadlines = record_deadlines(choice.outlook)
+    deadlines = record_deadlines(choice.forecast)
     notes = [*tick.notes, *_tight(deadlines, tick.now)]
     if nearest is not None:
         notes.append(f"nearest is {nearest.offer}: {nearest.reason}")
@@ -87,8 +87,8 @@ def _tight(deadlines: Sequence[DeadlineRecord], now: datetime) -> Iterator[str]:
         elif each.waits_until is not None:
             until = f"{each.waits_until:%H:%M} UTC"
             yield f"{name} {waits} for spot until {until}, to be done by {due}"
-        elif each.course:
-            yield f"{name} {is_} due {due}: {each.course}"
+        elif each.mode:
+            yield f"{name} {is_} due {due}: {each.mode}"
 
 
 def _outcome(tick: Tick, choice: Choice, ended_early: str) -> Outcome:

@@ -51,7 +51,7 @@ def _data(tick: Tick, decision: Decision) -> list[Datum]:
     data += _split(workload, "LaunchAttempts", names.OUTCOME, outcomes)
     pools = Counter(r.pool for attempt in tick.attempts for r in attempt.refusals if r.pool)
     data += _split(workload, "Refusals", names.POOL, pools)
-    return [*data, *alarm.measure(tick.concerns.standing, tick.untold, workload)]
+    return [*data, *alarm.measure(tick.alerts.standing, tick.untold, workload)]
 
 
 def _split(

@@ -48,7 +48,7 @@ from spindown.error import ContractError, NewerSchema, PreconditionFailed, Spind
 _NEWER_SCHEMA_WAIT = timedelta(minutes=5)
 
 
-class Outcome(StrEnum):
+class ClaimOutcome(StrEnum):
     """What became of a message that is not held."""
 
     MALFORMED = "malformed"
@@ -61,14 +61,14 @@ class Outcome(StrEnum):
     CONDEMNED = "condemned"
 
 
-_OVER = frozenset({Outcome.OVER, Outcome.DEAD_LETTERED})
+_OVER = frozenset({ClaimOutcome.OVER, ClaimOutcome.DEAD_LETTERED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declined:
     """A message that was dealt with otherwise than by working on it."""
 
-    outcome: Outcome
+    outcome: ClaimOutcome
     job_id: str | None = None
     reason: str = ""
 
@@ -81,12 +81,12 @@ def claim(
         job = with_id(parse_job(message.body), message.message_id)
     except NewerSchema as exc:
         put_back(message, _NEWER_SCHEMA_WAIT, ports.queue)
-        return Declined(outcome=Outcome.NEWER_SCHEMA, reason=str(exc))
+        return Declined(outcome=ClaimOutcome.NEWER_SCHEMA, reason=str(exc))
     except ContractError as exc:
         bury_malformed(message, str(exc), ports)
-        return Declined(outcome=Outcome.MALFORMED, reason=str(exc))
+        return Declined(outcome=ClaimOutcome.MALFORMED, reason=str(exc))
     if is_worn(message, ports.clock.now()) and send_anew(message, job, ports):
-        return Declined(outcome=Outcome.SENT_ANEW, job_id=job.job_id)
+        return Declined(outcome=ClaimOutcome.SENT_ANEW, job_id=job.job_id)
     return _Claim(message, job, seat, presence, ports, policy).run()
 
 
@@ -126,7 +126,7 @@ class _Claim:
             fence = read_fence(self.job_id, self.ports.objects)
         except NewerSchema as exc:
             put_back(self.message, _NEWER_SCHEMA_WAIT, self.ports.queue)
-            return self._decline(Outcome.NEWER_SCHEMA, str(exc))
+            return self._decline(ClaimOutcome.NEWER_SCHEMA, str(exc))
         try:
             if fence is None:
                 return self._hold(write_fence(self._epochs.begin_first(), None, self.ports))
@@ -138,7 +138,7 @@ class _Claim:
     def _claim_over(self, fence: Fence) -> Held | Declined:
         if clash := find_clash(fence.manifest, self.job.parent):
             bury(self.message, self.job, str(clash), self.seat.log_pointer, self.ports)
-            return self._decline(Outcome.MALFORMED, str(clash))
+            return self._decline(ClaimOutcome.MALFORMED, str(clash))
         lease = self._lease_of(fence.manifest)
         match claim_verdict(
             fence.manifest,
@@ -151,7 +151,7 @@ class _Claim:
             case ClaimVerdict.DELETE:
                 clear_lapsed(lease, fence.manifest, self.seat.workload, self.ports)
                 delete(self.message.receipt_handle, self.ports.queue)
-                return self._decline(Outcome.OVER, fence.manifest.state.value)
+                return self._decline(ClaimOutcome.OVER, fence.manifest.state.value)
             case ClaimVerdict.DEAD_LETTER:
                 clear_lapsed(lease, fence.manifest, self.seat.workload, self.ports)
                 return self._bury(fence.manifest)
@@ -190,11 +190,11 @@ class _Claim:
         is_first = fence.manifest.epoch == 1
         is_late = is_first and now - self.message.sent_at > self.policy.start_within
         try:
-            self.presence.occupy(self.seat, lease, is_late=is_late, was_put_down=not is_first)
+            self.presence.occupy(self.seat, lease, is_late=is_late, was_requeued=not is_first)
         except Condemned:
             self._undo(fence)
             put_back(self.message, timedelta(0), self.ports.queue)
-            return self._decline(Outcome.CONDEMNED, "")
+            return self._decline(ClaimOutcome.CONDEMNED, "")
         except SpindownError:
             # The job was never held: its epoch must not count as one that was lost.
             with suppress(SpindownError):
@@ -226,7 +226,7 @@ class _Claim:
             self._hand_over(lease)
         wait = put_back_for(lease, self.ports.clock.now(), self.ports.random.random())
         put_back(self.message, wait, self.ports.queue)
-        return self._decline(Outcome.PUT_BACK, "held" if lease else "left to others")
+        return self._decline(ClaimOutcome.PUT_BACK, "held" if lease else "left to others")
 
     def _hand_over(self, lease: Lease) -> None:
         """Give the owner the handle that controls its message now."""
@@ -244,9 +244,9 @@ class _Claim:
 
     def _bury(self, manifest: Manifest) -> Declined:
         bury(self.message, self.job, manifest.reason, self.seat.log_pointer, self.ports)
-        return self._decline(Outcome.DEAD_LETTERED, manifest.reason)
+        return self._decline(ClaimOutcome.DEAD_LETTERED, manifest.reason)
 
-    def _decline(self, outcome: Outcome, reason: str) -> Declined:
+    def _decline(self, outcome: ClaimOutcome, reason: str) -> Declined:
         if outcome in _OVER:
             self.presence.forget(self.job_id)
         return Declined(outcome=outcome, job_id=self.job_id, reason=reason)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from spindown.app.port import Key, Message
 from spindown.app.work.fence import Fence, first_sent
 from spindown.app.work.held import Seat, WorkPorts, lease_key, read_lease
-from spindown.contract.codec import vary
+from spindown.contract.codec import replace_fields
 from spindown.contract.job.manifest import SCHEMA, Failure, JobState, Manifest
 from spindown.contract.job.message import JobMessage
 from spindown.contract.row import history_partition, worker_sort, workload_partition
@@ -40,7 +40,7 @@ class Epochs:
             return manifest
         now = self.ports.clock.now()
         ended = {"state": JobState.FAILED, "reason": reason, "finished_at": now, "released": True}
-        return vary(manifest, ended)
+        return replace_fields(manifest, ended)
 
     def _owned(self, manifest: Manifest, epoch: int) -> Manifest:
         """Return the manifest as the beginning of an epoch of ours."""
@@ -59,7 +59,7 @@ class Epochs:
         }
         if self.policy.finish_within is not None:
             changes["sent_at"] = manifest.sent_at or first_sent(self.message, self.job, self.ports)
-        return vary(manifest, changes)
+        return replace_fields(manifest, changes)
 
     def _count_end(self, manifest: Manifest) -> Manifest:
         if manifest.epoch == 0:

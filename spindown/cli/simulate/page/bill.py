@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spindown.cli.simulate.contest import Outcome, Role
+from spindown.cli.simulate.contest import ContestOutcome, Role
 from spindown.cli.simulate.page.canvas import CAUSE_COLOURS, INK, OURS, drawing, to_svg
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ _ON_DARK = {"work", "redo"}
 _BAR = 0.62
 
 
-def plot_bill(outcomes: Sequence[Outcome]) -> str:
+def plot_bill(outcomes: Sequence[ContestOutcome]) -> str:
     """Return the plot as SVG: dollars on the left, shares on the right, the cheapest on top."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator  # noqa: PLC0415 - heavy, and only for the page
 
@@ -52,7 +52,7 @@ def plot_bill(outcomes: Sequence[Outcome]) -> str:
         )
 
 
-def _shares(outcome: Outcome) -> dict[str, float]:
+def _shares(outcome: ContestOutcome) -> dict[str, float]:
     whole = max(outcome.result.dollars, 1e-9)
     return {cause: 100.0 * part / whole for cause, part in outcome.result.bill.items()}
 
@@ -65,7 +65,7 @@ def _stack(axes: "Axes", bills: Sequence[object]) -> None:
         lefts = [left + part for left, part in zip(lefts, parts, strict=True)]
 
 
-def _write_totals(axes: "Axes", shown: Sequence[Outcome]) -> None:
+def _write_totals(axes: "Axes", shown: Sequence[ContestOutcome]) -> None:
     most = max(one.result.dollars for one in shown)
     ours = next(
         (x.result.dollars for x in shown if x.contestant.role is Role.OURS and x.is_whole), None
@@ -85,7 +85,7 @@ def _write_totals(axes: "Axes", shown: Sequence[Outcome]) -> None:
     axes.set_xlim(0, most * 1.55 or 1.0)
 
 
-def _write_shares(axes: "Axes", shown: Sequence[Outcome]) -> None:
+def _write_shares(axes: "Axes", shown: Sequence[ContestOutcome]) -> None:
     axes.set_xlim(0, 100)
     for row, one in enumerate(shown):
         left = 0.0

@@ -9,7 +9,7 @@ from spindown.cli.simulate.page.bill import plot_bill
 from spindown.cli.simulate.page.frontier import plot_frontier
 from spindown.cli.simulate.page.series import busiest_day
 from spindown.cli.simulate.page.time import plot_day, plot_span
-from spindown.cli.simulate.story import Row, Story
+from spindown.cli.simulate.story import Story, StoryRow
 from spindown.cli.simulate.table import (
     ceiling_sentence,
     format_days,
@@ -173,7 +173,7 @@ def _table(story: Story) -> str:
     )
 
 
-def _row(row: Row) -> str:
+def _row(row: StoryRow) -> str:
     name = f"{escape(row.name)}<small>{escape(row.title)}</small>"
     cells = (
         f"{row.dollars:,.2f}",

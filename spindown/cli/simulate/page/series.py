@@ -8,7 +8,7 @@ from spindown.simulator.scenario import DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class Bins:
     """Equal bins of a span; all tuples are one value a bin."""
 
     #: Begin of each bin, seconds since the start of the scenario, and the end of the last.
@@ -23,7 +23,7 @@ class Series:
 
 def bin_samples(
     samples: Sequence[Sample], *, begin: float, end: float, bins: int, over: float
-) -> Series:
+) -> Bins:
     """Return samples in bins; what was seen holds until it was looked at again.
 
     Args:
@@ -52,7 +52,7 @@ def bin_samples(
             sums["busy"][index] += sample.busy * share
             sums["idle"][index] += sample.idle * share
             sums["booting"][index] += sample.booting * share
-    return Series(
+    return Bins(
         edges=tuple(begin + index * width for index in range(bins + 1)),
         backlog=tuple(backlog),
         busy=tuple(sums["busy"]),

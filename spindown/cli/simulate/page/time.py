@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from spindown.cli.simulate.contest import Outcome, Role
+from spindown.cli.simulate.contest import ContestOutcome, Role
 from spindown.cli.simulate.page.canvas import CAUSE_COLOURS, INK, OURS, drawing, to_svg
-from spindown.cli.simulate.page.series import Series, bin_samples
+from spindown.cli.simulate.page.series import Bins, bin_samples
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ _TICKS_AT_MOST = 10
 _STATES = {"busy": "work", "booting": "boot", "idle": "idle"}
 
 
-def plot_span(outcome: Outcome, *, start: datetime, end: float) -> str:
+def plot_span(outcome: ContestOutcome, *, start: datetime, end: float) -> str:
     """Return backlog and workers of one outcome over ``end`` seconds, as SVG."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - heavy, and only for the page
 
@@ -44,7 +44,9 @@ def plot_span(outcome: Outcome, *, start: datetime, end: float) -> str:
         )
 
 
-def plot_day(outcomes: Sequence[Outcome], *, start: datetime, begin: float, end: float) -> str:
+def plot_day(
+    outcomes: Sequence[ContestOutcome], *, start: datetime, begin: float, end: float
+) -> str:
     """Return the workers of every outcome between two seconds, one row each, as SVG."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - heavy, and only for the page
 
@@ -70,16 +72,16 @@ def plot_day(outcomes: Sequence[Outcome], *, start: datetime, begin: float, end:
         return to_svg(figure, name="day", label="Instances of every way on the busiest day")
 
 
-def _bin(outcome: Outcome, begin: float, end: float) -> Series:
+def _bin(outcome: ContestOutcome, begin: float, end: float) -> Bins:
     result = outcome.result
     return bin_samples(result.samples, begin=begin, end=end, bins=_BINS, over=result.seconds)
 
 
-def _hours(series: Series) -> list[float]:
+def _hours(series: Bins) -> list[float]:
     return [edge / _HOUR for edge in series.edges]
 
 
-def _stack(axes: "Axes", series: Series) -> None:
+def _stack(axes: "Axes", series: Bins) -> None:
     below = [0.0] * len(series.busy)
     for state, cause in _STATES.items():
         values = getattr(series, state)

@@ -171,8 +171,8 @@ def test_a_person_is_told_once_what_happened_and_what_to_do(
     assert all(word in said[0] for word in words), said[0]
     assert re.search(r"\. To do: [a-z].*\.$", said[0])
     assert strangers(said[0]) == []
-    told = [d for d in world.metrics.data if d.name == "Concerns"]
-    assert name in {datum.dimensions["Concern"] for datum in told}
+    told = [d for d in world.metrics.data if d.name == "Alerts"]
+    assert name in {datum.dimensions["Alert"] for datum in told}
 
 
 def test_nothing_is_said_while_all_is_well() -> None:
@@ -182,8 +182,8 @@ def test_nothing_is_said_while_all_is_well() -> None:
     world.run(5)
 
     assert world.topic.said == ()
-    assert world.metrics.values("Concerns") == []
-    assert not [sort for sort in world.partition() if sort.startswith("concern#")]
+    assert world.metrics.values("Alerts") == []
+    assert not [sort for sort in world.partition() if sort.startswith("alert#")]
 
 
 def test_what_lasts_is_said_again_after_a_day() -> None:

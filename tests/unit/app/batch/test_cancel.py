@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from spindown.app.batch.cancel import REASON, Cancelled, Outcome, cancel
+from spindown.app.batch.cancel import REASON, Cancelled, CancelOutcome, cancel
 from spindown.app.batch.result import find_jobs, read_progress
 from spindown.app.port import Outgoing, Write
 from spindown.app.work import claim as claiming
@@ -36,7 +36,7 @@ def test_a_job_that_waits_is_never_claimed() -> None:
     world.send({**JOB, "job_id": "other"})
 
     assert cancelled(world, "j") == [
-        Cancelled(job_id="j", outcome=Outcome.CANCELLED, state=JobState.CANCELLED)
+        Cancelled(job_id="j", outcome=CancelOutcome.CANCELLED, state=JobState.CANCELLED)
     ]
 
     assert [json.loads(body)["job_id"] for body in world.queue.bodies()] == ["other"]
@@ -75,7 +75,7 @@ def test_an_unreadable_lease_row_keeps_no_other_job_alive() -> None:
     world.table.write(Write(key=a_seat().lease_key, set={"deadline": "soon"}))
     world.send({**JOB, "job_id": "k"})
 
-    assert [one.outcome for one in cancelled(world, "j", "k")] == [Outcome.CANCELLED] * 2
+    assert [one.outcome for one in cancelled(world, "j", "k")] == [CancelOutcome.CANCELLED] * 2
 
     assert [json.loads(body)["job_id"] for body in world.queue.bodies()] == ["j"]
 
@@ -91,7 +91,7 @@ def test_a_hidden_message_is_deleted_by_its_next_receiver() -> None:
     answer = world.claim_message(message)
 
     assert isinstance(answer, Declined)
-    assert answer.outcome is claiming.Outcome.OVER
+    assert answer.outcome is claiming.ClaimOutcome.OVER
     assert world.queue.bodies() == []
 
 
@@ -146,7 +146,7 @@ def test_a_split_under_way_leaves_no_child_behind(at: int) -> None:
     while world.queue.backlog().visible:
         answer = world.claim()
         assert isinstance(answer, Declined)
-        assert answer.outcome is claiming.Outcome.OVER
+        assert answer.outcome is claiming.ClaimOutcome.OVER
     world.clock.advance(world.policy.lease_duration)
     assert world.queue.bodies() == []
 
@@ -156,8 +156,8 @@ def test_what_is_over_stays_as_it_is() -> None:
     held = world.hold(JOB)
     held = commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
 
-    assert [one.outcome for one in cancelled(world, "j")] == [Outcome.OVER]
-    assert [one.outcome for one in cancelled(world, "j")] == [Outcome.OVER]
+    assert [one.outcome for one in cancelled(world, "j")] == [CancelOutcome.OVER]
+    assert [one.outcome for one in cancelled(world, "j")] == [CancelOutcome.OVER]
 
     assert world.manifest("j") == held.manifest
 
@@ -198,9 +198,9 @@ def test_a_job_that_a_later_version_wrote_stays_alone() -> None:
     found = [(one.job_id, one.outcome, one.state) for one in cancel(WORKLOAD, "abc", world.ports)]
 
     assert found == [
-        ("a", Outcome.CANCELLED, JobState.CANCELLED),
-        ("b", Outcome.NEWER_SCHEMA, None),
-        ("c", Outcome.CANCELLED, JobState.CANCELLED),
+        ("a", CancelOutcome.CANCELLED, JobState.CANCELLED),
+        ("b", CancelOutcome.NEWER_SCHEMA, None),
+        ("c", CancelOutcome.CANCELLED, JobState.CANCELLED),
     ]
     assert world.objects.get(manifest_key("b")).data == NEWER
     assert len(world.queue.bodies()) == world.queue.backlog().visible == 1

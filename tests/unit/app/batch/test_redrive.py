@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spindown.app.batch.redrive import Outcome, Redriven, redrive
+from spindown.app.batch.redrive import Redriven, RedriveOutcome, redrive
 from spindown.app.port import Outgoing, Write
 from spindown.app.work import claim as claiming
 from spindown.app.work.claim import Declined
@@ -45,7 +45,7 @@ def work_off(world: WorkWorld) -> int:
         held = world.claim(a_seat("i-2"))
         if isinstance(held, Declined):
             # A second message of a job that is completed by now.
-            assert held.outcome is claiming.Outcome.OVER
+            assert held.outcome is claiming.ClaimOutcome.OVER
             continue
         held = held.with_items(len(settle_items(held.job, world.ports)))
         held = commit(held, a_portion(held), seat=a_seat("i-2"), ports=world.ports)
@@ -58,7 +58,9 @@ def test_a_job_goes_on_where_it_was_with_a_clean_count() -> None:
     world = WorkWorld()
     give_up(world, JOB, done=3)
 
-    assert redriven(world) == [Redriven(job_id="j", outcome=Outcome.SENT, reason="no such model")]
+    assert redriven(world) == [
+        Redriven(job_id="j", outcome=RedriveOutcome.SENT, reason="no such model")
+    ]
 
     manifest = world.manifest("j")
     assert (manifest.state, manifest.reason, manifest.next_item) == (JobState.RUNNING, "", 3)
@@ -107,7 +109,7 @@ def test_what_is_no_job_stays_and_is_told_of_once() -> None:
 
     found = redriven(world)
 
-    assert [one.outcome for one in found] == [Outcome.UNREADABLE] * 2
+    assert [one.outcome for one in found] == [RedriveOutcome.UNREADABLE] * 2
     assert world.dead_letters.backlog().visible == 2
     assert world.queue.bodies() == []
 
@@ -122,7 +124,7 @@ def test_a_job_that_is_over_is_not_sent_again(state: JobState) -> None:
     assert fence is not None
     write_fence(replace(fence.manifest, state=state), fence.etag, world.ports)
 
-    assert [one.outcome for one in redriven(world)] == [Outcome.OVER]
+    assert [one.outcome for one in redriven(world)] == [RedriveOutcome.OVER]
 
     assert (world.queue.bodies(), world.dead_letters.bodies()) == ([], [])
     assert world.manifest("j").state is state
@@ -149,7 +151,9 @@ def test_a_body_that_lies_in_s3_is_found_there() -> None:
     dismiss(failed, seat=a_seat(), presence=world.presence(), ports=world.ports)
     assert "body_key" in world.dead_letters.bodies()[0]
 
-    assert [(one.job_id, one.outcome) for one in redriven(world)] == [(held.job_id, Outcome.SENT)]
+    assert [(one.job_id, one.outcome) for one in redriven(world)] == [
+        (held.job_id, RedriveOutcome.SENT)
+    ]
     assert work_off(world) == 1
 
 
@@ -177,7 +181,7 @@ def test_a_job_of_a_later_version_stays_and_keeps_no_other_back() -> None:
     found = redriven(world)
 
     assert sorted(one.job_id or "" for one in found) == ["", "a", "c"]
-    assert [one.reason for one in found if one.outcome is Outcome.UNREADABLE] == [
+    assert [one.reason for one in found if one.outcome is RedriveOutcome.UNREADABLE] == [
         "manifest.schema is 3: this version reads schema 2"
     ]
     assert len(world.dead_letters.bodies()) == 1
@@ -192,7 +196,7 @@ def test_a_lease_row_that_cannot_be_read_holds_no_job_back() -> None:
     world.table.write(Write(key=a_seat("i-2").lease_key, set={"deadline": "soon"}))
     world.dead_letters.send([Outgoing(body=body) for body in letters])
 
-    assert [one.outcome for one in redriven(world)] == [Outcome.SENT]
+    assert [one.outcome for one in redriven(world)] == [RedriveOutcome.SENT]
 
 
 @pytest.mark.parametrize("has_effect", [False, True], ids=["before its effect", "after it"])

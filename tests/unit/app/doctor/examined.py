@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spindown.app.doctor.examine import DoctorPorts, examine
-from spindown.app.doctor.finding import Finding, Report, Verdict
-from spindown.app.doctor.subject import Subject, find_subject, from_config
+from spindown.app.doctor.finding import Finding, Report, Severity
+from spindown.app.doctor.subject import DoctorSubject, find_subject, from_config
 from spindown.app.port import ImageView, SubnetView, Table
 from spindown.config import parse
 from spindown.contract.settings import (
@@ -123,7 +123,7 @@ class Examined:
             self.account.images[REGION, "ami-1"], **changes
         )
 
-    def subject(self) -> Subject:
+    def subject(self) -> DoctorSubject:
         planned = from_config(parse(self.config))
         return find_subject(planned, self.settings) if self.is_deployed else planned
 
@@ -142,7 +142,7 @@ class Examined:
         (found,) = [f for f in self.report().findings if f.what.startswith(what)]
         return found
 
-    def verdict(self, what: str) -> Verdict:
+    def verdict(self, what: str) -> Severity:
         return self.finding(what).verdict
 
 

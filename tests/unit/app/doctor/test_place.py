@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spindown.app.doctor.finding import Verdict
+from spindown.app.doctor.finding import Severity
 from spindown.app.port import Refusal, RefusalKind
 from spindown.contract.image import image_parameter
 from spindown.domain.offer import CapacityType
@@ -33,14 +33,14 @@ def test_an_image_that_cannot_be_started_blocks(change: dict[str, object], neede
 
     finding = world.finding(IMAGE_LINE)
 
-    assert (finding.needed, finding.verdict) == (needed, Verdict.BLOCKED)
+    assert (finding.needed, finding.verdict) == (needed, Severity.BLOCKED)
 
 
 def test_a_root_that_is_just_large_enough_will_do() -> None:
     world = Examined()
     world.set_image(root_gib=100)
 
-    assert world.verdict(IMAGE_LINE) is Verdict.GOOD
+    assert world.verdict(IMAGE_LINE) is Severity.GOOD
 
 
 @pytest.mark.parametrize("gone", ["parameters", "images"])
@@ -50,7 +50,7 @@ def test_an_image_that_is_not_there_blocks(gone: str) -> None:
 
     finding = world.finding(IMAGE_LINE)
 
-    assert finding.verdict is Verdict.BLOCKED
+    assert finding.verdict is Severity.BLOCKED
     assert IMAGE in finding.found
 
 
@@ -58,7 +58,7 @@ def test_an_image_that_may_not_be_seen_only_warns() -> None:
     world = Examined()
     world.account.faults["image"] = AccessDenied("DescribeImages: UnauthorizedOperation: no")
 
-    assert world.verdict(IMAGE_LINE) is Verdict.WARNING
+    assert world.verdict(IMAGE_LINE) is Severity.WARNING
 
 
 def test_once_deployed_the_baked_image_must_be_there_too() -> None:
@@ -67,16 +67,16 @@ def test_once_deployed_the_baked_image_must_be_there_too() -> None:
 
     base, baked = (f for f in world.report().findings if f.what == IMAGE_LINE)
 
-    assert base.verdict is Verdict.GOOD
-    assert baked.verdict is Verdict.BLOCKED
+    assert base.verdict is Severity.GOOD
+    assert baked.verdict is Severity.BLOCKED
     assert image_parameter("demo", "classify", "x86_64") in baked.found
     assert "start-image-pipeline-execution" in baked.mend
 
 
 @pytest.mark.parametrize(
-    ("free", "verdict"), [(0, Verdict.WARNING), (3, Verdict.WARNING), (4, Verdict.GOOD)]
+    ("free", "verdict"), [(0, Severity.WARNING), (3, Severity.WARNING), (4, Severity.GOOD)]
 )
-def test_a_subnet_has_room_for_max_workers(free: int, verdict: Verdict) -> None:
+def test_a_subnet_has_room_for_max_workers(free: int, verdict: Severity) -> None:
     world = Examined()
     world.set_subnet(ZONES[0], free_addresses=free)
 
@@ -92,8 +92,8 @@ def test_no_subnet_with_room_blocks() -> None:
     for zone in ZONES:
         world.set_subnet(zone, free_addresses=0)
 
-    assert world.verdict("subnet subnet-a") is Verdict.BLOCKED
-    assert world.verdict("subnet subnet-b") is Verdict.BLOCKED
+    assert world.verdict("subnet subnet-a") is Severity.BLOCKED
+    assert world.verdict("subnet subnet-b") is Severity.BLOCKED
 
 
 def test_a_subnet_in_another_zone_than_said_is_found() -> None:
@@ -101,7 +101,7 @@ def test_a_subnet_in_another_zone_than_said_is_found() -> None:
     world.set_subnet(ZONES[0], free_addresses=250, really_in=ZONES[1])
 
     assert world.finding("subnet subnet-a").found == "250 free addresses in us-west-2b"
-    assert world.verdict("subnet subnet-a") is Verdict.WARNING
+    assert world.verdict("subnet subnet-a") is Severity.WARNING
 
 
 def test_a_subnet_that_is_not_there_is_found() -> None:
@@ -125,8 +125,8 @@ def test_an_existing_network_is_examined_before_the_deploy() -> None:
     }
     world = Examined(config=config, is_deployed=False)
 
-    assert world.verdict("subnet subnet-a") is Verdict.GOOD
-    assert world.verdict("subnet subnet-none") is Verdict.WARNING
+    assert world.verdict("subnet subnet-a") is Severity.GOOD
+    assert world.verdict("subnet subnet-none") is Severity.WARNING
 
 
 def test_an_unreadable_input_is_said_and_blocks_nothing() -> None:
@@ -135,7 +135,7 @@ def test_an_unreadable_input_is_said_and_blocks_nothing() -> None:
 
     finding = world.finding("input s3://documents/scans/")
 
-    assert (finding.found, finding.verdict) == ("ListObjectsV2: 403", Verdict.WARNING)
+    assert (finding.found, finding.verdict) == ("ListObjectsV2: 403", Severity.WARNING)
     assert world.report().can_launch
 
 
@@ -157,19 +157,21 @@ def test_what_a_workload_reads_besides_is_looked_at() -> None:
     world = with_reading()
 
     for line in ("input s3://weights/ocr/", "secret hub/token", f"key {KEY}"):
-        assert world.verdict(line) is Verdict.GOOD
+        assert world.verdict(line) is Severity.GOOD
 
 
 @pytest.mark.parametrize(
     ("line", "error", "verdict"),
     [
-        pytest.param("secret hub/token", NotFound("gone"), Verdict.BLOCKED, id="no such secret"),
-        pytest.param("secret hub/token", AccessDenied("no"), Verdict.WARNING, id="not ours to see"),
-        pytest.param(f"key {KEY}", NotFound("gone"), Verdict.WARNING, id="no such key"),
-        pytest.param("input s3://weights/ocr/", NotFound("gone"), Verdict.WARNING, id="no bucket"),
+        pytest.param("secret hub/token", NotFound("gone"), Severity.BLOCKED, id="no such secret"),
+        pytest.param(
+            "secret hub/token", AccessDenied("no"), Severity.WARNING, id="not ours to see"
+        ),
+        pytest.param(f"key {KEY}", NotFound("gone"), Severity.WARNING, id="no such key"),
+        pytest.param("input s3://weights/ocr/", NotFound("gone"), Severity.WARNING, id="no bucket"),
     ],
 )
-def test_what_cannot_be_read_is_said(line: str, error: SpindownError, verdict: Verdict) -> None:
+def test_what_cannot_be_read_is_said(line: str, error: SpindownError, verdict: Severity) -> None:
     world = with_reading()
     world.account.unreadable = {line.partition(" ")[2]: error}
 
@@ -177,7 +179,7 @@ def test_what_cannot_be_read_is_said(line: str, error: SpindownError, verdict: V
 
     assert (finding.found, finding.verdict) == (str(error), verdict)
     assert finding.mend
-    assert world.report().can_launch is (verdict is not Verdict.BLOCKED)
+    assert world.report().can_launch is (verdict is not Severity.BLOCKED)
 
 
 def test_the_best_launch_is_rehearsed_as_the_scaler_asks_it() -> None:
@@ -204,13 +206,13 @@ def test_before_a_deploy_there_is_nothing_to_rehearse() -> None:
 @pytest.mark.parametrize(
     ("kind", "code", "verdict"),
     [
-        (RefusalKind.ACCOUNT, "InvalidAMIID.NotFound", Verdict.BLOCKED),
-        (RefusalKind.ACCOUNT, "UnauthorizedOperation", Verdict.WARNING),
-        (RefusalKind.CAPACITY, "InsufficientInstanceCapacity", Verdict.WARNING),
+        (RefusalKind.ACCOUNT, "InvalidAMIID.NotFound", Severity.BLOCKED),
+        (RefusalKind.ACCOUNT, "UnauthorizedOperation", Severity.WARNING),
+        (RefusalKind.CAPACITY, "InsufficientInstanceCapacity", Severity.WARNING),
     ],
 )
 def test_says_what_ec2_said_to_the_rehearsal(
-    kind: RefusalKind, code: str, verdict: Verdict
+    kind: RefusalKind, code: str, verdict: Severity
 ) -> None:
     world = Examined()
     world.account.refusal = Refusal(kind=kind, code=code, message="no")
@@ -225,7 +227,7 @@ def test_a_rehearsal_without_an_answer_only_warns() -> None:
     world = Examined()
     world.account.faults["rehearse"] = Throttled("slow down")
 
-    assert world.verdict("rehearsed launch of classify") is Verdict.WARNING
+    assert world.verdict("rehearsed launch of classify") is Severity.WARNING
 
 
 AWAY = "eu-west-1"
@@ -240,9 +242,9 @@ def a_spread_config() -> dict[str, Any]:
 def test_before_a_deploy_every_region_is_examined() -> None:
     world = Examined(config=a_spread_config(), is_deployed=False)
 
-    assert world.verdict(f"CDK in {AWAY}") is Verdict.WARNING
-    assert world.verdict(f"image of classify in {AWAY}") is Verdict.WARNING
-    assert world.verdict(f"image of classify in {REGION}") is Verdict.GOOD
+    assert world.verdict(f"CDK in {AWAY}") is Severity.WARNING
+    assert world.verdict(f"image of classify in {AWAY}") is Severity.WARNING
+    assert world.verdict(f"image of classify in {REGION}") is Severity.GOOD
 
 
 def test_an_outpost_not_deployed_is_said_and_stops_nothing() -> None:
@@ -250,7 +252,7 @@ def test_an_outpost_not_deployed_is_said_and_stops_nothing() -> None:
 
     finding = world.finding(f"outpost in {AWAY}")
 
-    assert finding.verdict is Verdict.WARNING
+    assert finding.verdict is Severity.WARNING
     assert finding.found == "classify: the file names it alone"
     assert "cdk deploy --all" in finding.mend
     assert world.report().can_launch

@@ -7,7 +7,7 @@ import pytest
 
 from spindown.app.explain.rightsize import rightsize
 from spindown.contract.usage import encode_usage, usage_key
-from spindown.domain.advice.footprint import Key
+from spindown.domain.advice.footprint import RequirementKey
 from spindown.domain.offer import Requirements
 from tests.builders import NOW, a_usage_record
 from tests.control import WORKLOAD, ControlWorld
@@ -51,7 +51,7 @@ def test_finds_the_cheaper_machine_that_requirements_rule_out() -> None:
     assert found.saving == pytest.approx(1 - found.then.cost_per_item / found.now.cost_per_item)
     assert found.saving > 0
     assert found.footprint is not None
-    assert {one.key: one.advised for one in found.footprint.extents}[Key.VRAM] == 6
+    assert {one.key: one.advised for one in found.footprint.extents}[RequirementKey.VRAM] == 6
 
 
 def test_counts_jobs_time_and_dollars_of_the_days_asked_for() -> None:

@@ -14,7 +14,7 @@ from spindown.cli.render.screen import format_item_cost, format_seconds, render_
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.row import BacklogRow, BreakerRow, DecisionRow, QuotaRow, SpendRow
-from spindown.domain.concern import Sighting
+from spindown.domain.alert import AlertState
 from spindown.domain.fleet import WorkerState
 from spindown.memory.clock import MemoryClock
 from spindown.memory.queue import MemoryJobQueue
@@ -91,9 +91,9 @@ def test_shows_how_the_gpu_of_a_busy_worker_is_used(told: dict[str, float], *, s
 
 def test_says_why_an_item_became_dear_as_long_as_it_is() -> None:
     world = World()
-    lately = Sighting(since=NOW - timedelta(days=1), seen_at=NOW - timedelta(hours=1))
-    world.put(rows.concern_sort("cost-sparse-queue"), lately)
-    world.put(rows.concern_sort("cost-idle"), replace(lately, seen_at=NOW - timedelta(hours=3)))
+    lately = AlertState(since=NOW - timedelta(days=1), seen_at=NOW - timedelta(hours=1))
+    world.put(rows.alert_sort("cost-sparse-queue"), lately)
+    world.put(rows.alert_sort("cost-idle"), replace(lately, seen_at=NOW - timedelta(hours=3)))
 
     assert world.status().troubles == (
         "an item costs more than it used to, because of sparse queue",
@@ -109,11 +109,11 @@ def test_says_why_an_item_became_dear_as_long_as_it_is() -> None:
 )
 def test_says_that_a_job_is_late_or_will_be_as_long_as_it_is_so(name: str, said: str) -> None:
     world = World()
-    seen = Sighting(since=NOW - timedelta(hours=5), seen_at=NOW - timedelta(minutes=4))
-    world.put(rows.concern_sort(name), seen)
+    seen = AlertState(since=NOW - timedelta(hours=5), seen_at=NOW - timedelta(minutes=4))
+    world.put(rows.alert_sort(name), seen)
 
     (trouble,) = world.status().troubles
-    world.put(rows.concern_sort(name), replace(seen, seen_at=NOW - timedelta(hours=3)))
+    world.put(rows.alert_sort(name), replace(seen, seen_at=NOW - timedelta(hours=3)))
 
     assert trouble.startswith(said)
     assert world.status().troubles == ()

@@ -8,8 +8,8 @@ import pytest
 
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision, Outcome
-from spindown.contract.row import due_sort, lease_sort, throughput_sort, worker_sort
-from spindown.domain.fleet import Due, Worker, WorkerState
+from spindown.contract.row import lease_sort, requeued_sort, throughput_sort, worker_sort
+from spindown.domain.fleet import RequeuedJob, Worker, WorkerState
 from tests.builders import ON_DEMAND, SPOT, minutes
 from tests.control import ControlWorld, every_spot_pool, pools, with_policy
 
@@ -70,7 +70,7 @@ def test_with_time_to_wait_only_spot_is_bought_however_late() -> None:
     assert not world.workers()
     assert {each.outcome for each in decisions} <= {Outcome.REFUSED, Outcome.HELD}
     (deadline,) = decisions[-1].deadlines
-    assert (deadline.job_id, deadline.course) == ("", "wait for spot")
+    assert (deadline.job_id, deadline.mode) == ("", "wait for spot")
     assert deadline.waits_until is not None
     assert any("waits for spot until" in note for note in decisions[-1].notes)
 
@@ -123,8 +123,8 @@ def test_one_urgent_job_does_not_send_all_others_to_on_demand() -> None:
     world = without_spot(a_world(hours=9.0, max_workers=8))
     world.send(3)
     sent_at = world.now - 8.5 * HOUR
-    due = Due(job_id="old", sent_at=sent_at, items=100, items_done=70, at=world.now)
-    world.put(due_sort("old"), **encode(due))
+    due = RequeuedJob(job_id="old", sent_at=sent_at, items=100, items_done=70, at=world.now)
+    world.put(requeued_sort("old"), **encode(due))
 
     decision = world.tick()
 
@@ -134,22 +134,24 @@ def test_one_urgent_job_does_not_send_all_others_to_on_demand() -> None:
 
 def test_a_job_nobody_holds_is_forgotten_with_an_empty_queue() -> None:
     world = a_world()
-    due = Due(job_id="gone", sent_at=world.now, items=100, items_done=0, at=world.now)
-    world.put(due_sort("gone"), **encode(due))
+    due = RequeuedJob(job_id="gone", sent_at=world.now, items=100, items_done=0, at=world.now)
+    world.put(requeued_sort("gone"), **encode(due))
 
     ticks(world, 20)
 
-    assert world.row(due_sort("gone")) is None
+    assert world.row(requeued_sort("gone")) is None
 
 
 def on_demand_for_lack_of_spot(world: ControlWorld, **job: Any) -> Worker:
     """Let a job run on demand, and spot come back."""
     without_spot(world)
     world.send()
-    due = Due(job_id="job-1", sent_at=world.now - 20 * HOUR, items=100, items_done=0, at=world.now)
-    world.put(due_sort("job-1"), **encode(due))
+    due = RequeuedJob(
+        job_id="job-1", sent_at=world.now - 20 * HOUR, items=100, items_done=0, at=world.now
+    )
+    world.put(requeued_sort("job-1"), **encode(due))
     world.tick()
-    world.remove(due_sort("job-1"))
+    world.remove(requeued_sort("job-1"))
     worker = a_running_job(world, **job)
     assert worker.capacity_type is ON_DEMAND
     for pool in every_spot_pool():
@@ -263,7 +265,7 @@ def test_an_interrupted_job_waits_for_spot_while_it_has_time() -> None:
 
     assert not pools(decision)
     assert decision.deadlines[0].on == ""
-    assert decision.deadlines[0].course == "wait for spot"
+    assert decision.deadlines[0].mode == "wait for spot"
 
 
 def test_an_ended_worker_s_job_is_remembered_with_its_progress() -> None:
@@ -276,7 +278,7 @@ def test_an_ended_worker_s_job_is_remembered_with_its_progress() -> None:
 
     decision = world.tick()
 
-    row = world.row(due_sort("job-1"))
+    row = world.row(requeued_sort("job-1"))
     assert row is not None
     assert row["items_done"] == 400
     assert decision.deadlines[0].work_seconds == pytest.approx(6 * 3600, rel=0.05)

@@ -55,7 +55,7 @@ def test_an_idle_tick_still_sends_what_is_wrong() -> None:
     assert {datum.name: datum.value for datum in sent} == {
         "Ticks": 1,
         "PolicyInvalid": 1,
-        "Concerns": 1,
+        "Alerts": 1,
     }
 
 

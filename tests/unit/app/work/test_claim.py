@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from spindown.app.port import Key, Message, When, Write
-from spindown.app.work.claim import Declined, Outcome
+from spindown.app.work.claim import ClaimOutcome, Declined
 from spindown.app.work.commit import commit
 from spindown.app.work.held import Held
 from spindown.app.work.presence import Condemned
@@ -41,7 +41,7 @@ def test_one_of_two_has_a_job_whose_message_came_twice() -> None:
     world.send(JOB)
     second = world.claim(a_seat("i-2"))
     assert isinstance(second, Declined)
-    assert (second.outcome, second.job_id, second.reason) == (Outcome.PUT_BACK, "j", "held")
+    assert (second.outcome, second.job_id, second.reason) == (ClaimOutcome.PUT_BACK, "j", "held")
     assert world.manifest("j").owner == first.manifest.owner
 
 
@@ -167,7 +167,7 @@ def test_gives_a_job_back_when_its_worker_is_condemned() -> None:
     world.send(JOB)
     declined = world.claim()
     assert isinstance(declined, Declined)
-    assert (declined.outcome, declined.reason) == (Outcome.CONDEMNED, "")
+    assert (declined.outcome, declined.reason) == (ClaimOutcome.CONDEMNED, "")
     assert world.lease() is None
     manifest = world.hold(seat=a_seat("i-2")).manifest
     assert (manifest.epoch, manifest.losses) == (2, 0)
@@ -229,7 +229,7 @@ def test_an_instance_whose_row_has_ended_takes_nothing() -> None:
     declined = world.claim()
 
     assert isinstance(declined, Declined)
-    assert declined.outcome is Outcome.CONDEMNED
+    assert declined.outcome is ClaimOutcome.CONDEMNED
     assert world.worker().state is WorkerState.ENDED
     with pytest.raises(Condemned):
         presence.beat()

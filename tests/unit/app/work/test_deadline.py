@@ -9,7 +9,7 @@ from spindown.app.batch.cancel import cancel
 from spindown.app.ending import free_leases
 from spindown.app.ledger import Ledger
 from spindown.app.port import Key, Write
-from spindown.app.work.claim import Declined, Outcome
+from spindown.app.work.claim import ClaimOutcome, Declined
 from spindown.app.work.commit import commit, complete
 from spindown.app.work.heartbeat import extend_lease
 from spindown.app.work.held import Held
@@ -22,8 +22,8 @@ from spindown.contract.job.manifest import (
     encode_manifest,
     manifest_key,
 )
-from spindown.contract.row import due_sort, lease_sort, workload_partition
-from spindown.domain.fleet import Due
+from spindown.contract.row import lease_sort, requeued_sort, workload_partition
+from spindown.domain.fleet import RequeuedJob
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
 from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
@@ -33,28 +33,28 @@ DAY = timedelta(days=1)
 JOB = {"job_id": "j", "items": items(4)}
 LONG_AGO = datetime(2024, 1, 1, tzinfo=UTC)
 PARENT = Manifest(job_id="p", epoch=1, owner="i-9/0", state=JobState.SPLIT)
-KEY = Key(partition=workload_partition(WORKLOAD), sort=due_sort("j"))
+KEY = Key(partition=workload_partition(WORKLOAD), sort=requeued_sort("j"))
 
 
 def a_world(within: timedelta | None = DAY) -> WorkWorld:
     return WorkWorld(policy=Policy(finish_within=within))
 
 
-def due(world: WorkWorld) -> Due | None:
+def due(world: WorkWorld) -> RequeuedJob | None:
     row = world.table.get(KEY)
-    return None if row is None else decode(Due, row)
+    return None if row is None else decode(RequeuedJob, row)
 
 
-def put_down(world: WorkWorld, held: Held, done: int) -> None:
+def requeued(world: WorkWorld, held: Held, done: int) -> None:
     settled = settle_release(
         held, a_portion(held, done), interrupted=False, seat=a_seat(), ports=world.ports
     )
     release(settled, seat=a_seat(), presence=world.presence(), ports=world.ports)
 
 
-def remember(world: WorkWorld) -> Due:
+def remember(world: WorkWorld) -> RequeuedJob:
     now = world.clock.now()
-    known = Due(job_id="j", sent_at=now, items=4, items_done=2, at=now)
+    known = RequeuedJob(job_id="j", sent_at=now, items=4, items_done=2, at=now)
     world.table.write(Write(key=KEY, set=encode(known)))
     return known
 
@@ -71,12 +71,12 @@ def test_a_released_job_is_remembered_with_or_without_deadline(
     claimed_at = world.clock.now()
     world.clock.advance(MINUTE)
 
-    put_down(world, held, 2)
+    requeued(world, held, 2)
 
     assert held.lease.sent_at == sent_at
     assert held.manifest.sent_at == (None if within is None else sent_at)
     known = due(world)
-    assert known == held.lease.put_down(2, world.clock.now())
+    assert known == held.lease.requeued(2, world.clock.now())
     assert known is not None
     assert (known.sent_at, known.items, known.items_done) == (sent_at, 4, 2)
     assert known.at - claimed_at == MINUTE
@@ -87,7 +87,7 @@ def test_a_new_claim_forgets_the_requeued_job_and_resumes_it(
     within: timedelta | None,
 ) -> None:
     world = a_world(within)
-    put_down(world, world.hold(JOB), 2)
+    requeued(world, world.hold(JOB), 2)
     assert due(world) is not None
 
     held = world.hold(seat=a_seat("i-2"))
@@ -122,7 +122,7 @@ def test_only_a_claim_that_may_find_it_there_writes_a_row_more(
 def test_a_copy_of_its_message_does_not_give_a_job_more_time() -> None:
     world = a_world()
     sent_at = world.clock.now()
-    put_down(world, world.hold(JOB), 2)
+    requeued(world, world.hold(JOB), 2)
     message = world.receive()
     assert message is not None
     world.queue.delete(message.receipt_handle)
@@ -186,7 +186,7 @@ def test_what_an_instance_held_that_is_gone_is_remembered() -> None:
 
     free_leases((lease,), ledger, world.queue, now=now)
 
-    assert due(world) == lease.put_down(3, now)
+    assert due(world) == lease.requeued(3, now)
 
 
 def test_a_job_finished_by_another_is_forgotten_for_its_first() -> None:
@@ -238,7 +238,7 @@ def test_a_completed_job_s_owner_clears_its_own_lease() -> None:
 
 def test_a_job_cancelled_while_it_waits_is_forgotten() -> None:
     world = a_world()
-    put_down(world, world.hold(JOB), 2)
+    requeued(world, world.hold(JOB), 2)
     assert due(world) is not None
 
     list(cancel(WORKLOAD, ["j"], world.ports))
@@ -249,13 +249,13 @@ def test_a_job_cancelled_while_it_waits_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("state", "outcome"),
     [
-        (JobState.COMPLETED, Outcome.OVER),
-        (JobState.CANCELLED, Outcome.OVER),
-        (JobState.FAILED, Outcome.DEAD_LETTERED),
+        (JobState.COMPLETED, ClaimOutcome.OVER),
+        (JobState.CANCELLED, ClaimOutcome.OVER),
+        (JobState.FAILED, ClaimOutcome.DEAD_LETTERED),
     ],
 )
 def test_a_finished_job_is_forgotten_when_its_message_returns(
-    state: JobState, outcome: Outcome
+    state: JobState, outcome: ClaimOutcome
 ) -> None:
     world = a_world()
     world.put_manifest(state=state)
@@ -271,7 +271,7 @@ def test_a_finished_job_is_forgotten_when_its_message_returns(
 
 def test_a_claim_that_fails_leaves_what_is_remembered() -> None:
     world = a_world()
-    put_down(world, world.hold(JOB), 2)
+    requeued(world, world.hold(JOB), 2)
     known = due(world)
     world.presence("i-2")
     world.change_worker("i-2", state="condemned")
@@ -279,7 +279,7 @@ def test_a_claim_that_fails_leaves_what_is_remembered() -> None:
     declined = world.claim(a_seat("i-2"))
 
     assert isinstance(declined, Declined)
-    assert declined.outcome is Outcome.CONDEMNED
+    assert declined.outcome is ClaimOutcome.CONDEMNED
     assert known is not None
     assert due(world) == known
 
@@ -295,7 +295,7 @@ def test_a_job_that_is_put_back_stays_remembered() -> None:
     declined = world.claim()
 
     assert isinstance(declined, Declined)
-    assert declined.outcome is Outcome.PUT_BACK
+    assert declined.outcome is ClaimOutcome.PUT_BACK
     assert due(world) == known
 
 
@@ -305,7 +305,7 @@ def test_a_worker_without_its_lease_row_leaves_nothing_behind() -> None:
     others = replace(held.lease, job_id="k")
     world.table.write(Write(key=a_seat().lease_key, set=encode(others)))
 
-    put_down(world, held, 2)
+    requeued(world, held, 2)
 
     assert due(world) is None
     assert world.lease() == others

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from spindown.app.ending import free_leases
 from spindown.app.ledger import Ledger
-from spindown.app.work.claim import Declined, Outcome
+from spindown.app.work.claim import ClaimOutcome, Declined
 from spindown.app.work.commit import commit
 from spindown.app.work.held import Held
 from spindown.app.work.release import release, settle_release
@@ -118,7 +118,7 @@ def test_dead_letters_a_job_lost_three_times_on_two_instances() -> None:
         world.clock.advance(timedelta(minutes=6))
     declined = world.claim(a_seat("i-2"))
     assert isinstance(declined, Declined)
-    assert declined.outcome is Outcome.DEAD_LETTERED
+    assert declined.outcome is ClaimOutcome.DEAD_LETTERED
     assert declined.reason == "3 failures or losses on 2 instances"
     manifest = world.manifest("j")
     assert (manifest.state, manifest.released) == (JobState.FAILED, True)
@@ -168,7 +168,7 @@ def test_a_job_left_to_others_touches_no_later_lease() -> None:
     declined = world.claim(a_seat("i-1", 1))
 
     assert isinstance(declined, Declined)
-    assert (declined.outcome, declined.reason) == (Outcome.PUT_BACK, "left to others")
+    assert (declined.outcome, declined.reason) == (ClaimOutcome.PUT_BACK, "left to others")
     assert world.lease() == other.lease
     # About a minute, however long the other job is held.
     world.clock.advance(timedelta(seconds=91))

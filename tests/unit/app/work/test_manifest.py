@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.app.work.claim import Declined, Outcome
+from spindown.app.work.claim import ClaimOutcome, Declined
 from spindown.app.work.commit import commit
 from spindown.app.work.held import Held
 from spindown.contract.job.manifest import StateFile, encode_manifest, manifest_key
@@ -21,7 +21,7 @@ def test_puts_a_job_with_a_newer_manifest_back_untouched() -> None:
     world.send(JOB)
     declined = world.claim()
     assert isinstance(declined, Declined)
-    assert declined.outcome is Outcome.NEWER_SCHEMA
+    assert declined.outcome is ClaimOutcome.NEWER_SCHEMA
     assert declined.reason == "manifest.schema is 3: this version reads schema 2"
     assert world.objects.get(manifest_key("j")).data == newer
 

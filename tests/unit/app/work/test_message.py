@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spindown.app.port import Message, Outgoing
-from spindown.app.work.claim import Declined, Outcome
+from spindown.app.work.claim import ClaimOutcome, Declined
 from spindown.app.work.commit import commit, complete
 from spindown.app.work.held import Held
 from spindown.app.work.message import bury, bury_malformed, copy_message
@@ -56,7 +56,7 @@ def test_deletes_the_message_of_a_job_that_is_over(state: JobState) -> None:
     world.send(JOB)
     declined = world.claim()
     assert isinstance(declined, Declined)
-    assert (declined.outcome, declined.reason) == (Outcome.OVER, state.value)
+    assert (declined.outcome, declined.reason) == (ClaimOutcome.OVER, state.value)
     assert world.queue.bodies() == []
 
 
@@ -66,7 +66,7 @@ def test_repeats_the_dead_letter_of_a_failed_job_seen_again() -> None:
     world.send(JOB)
     declined = world.claim()
     assert isinstance(declined, Declined)
-    assert declined.outcome is Outcome.DEAD_LETTERED
+    assert declined.outcome is ClaimOutcome.DEAD_LETTERED
     assert (len(world.queue.bodies()), len(world.dead_letters.bodies())) == (0, 1)
 
 
@@ -91,7 +91,7 @@ def test_buries_a_malformed_message_with_the_reason_and_its_id(body: str, says: 
     world.send(body)
     declined = world.claim()
     assert isinstance(declined, Declined)
-    assert declined.outcome is Outcome.MALFORMED
+    assert declined.outcome is ClaimOutcome.MALFORMED
     letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(minutes=1))
     assert letter is not None
     assert letter.body == body
@@ -116,7 +116,7 @@ def test_puts_a_newer_message_back_untouched() -> None:
     world.send({"schema": 2, "tasks": []})
     declined = world.claim()
     assert isinstance(declined, Declined)
-    assert declined.outcome is Outcome.NEWER_SCHEMA
+    assert declined.outcome is ClaimOutcome.NEWER_SCHEMA
     assert declined.reason == "message.schema is 2: this worker reads schema 1"
     assert world.queue.backlog().in_flight == 1
     assert world.dead_letters.bodies() == []
@@ -136,7 +136,7 @@ def test_resends_a_message_older_than_a_week_as_the_same_job() -> None:
     world.clock.advance(timedelta(days=7))
     declined = world.claim()
     assert isinstance(declined, Declined)
-    assert (declined.outcome, declined.job_id) == (Outcome.SENT_ANEW, derived_id("queue-1"))
+    assert (declined.outcome, declined.job_id) == (ClaimOutcome.SENT_ANEW, derived_id("queue-1"))
     [body] = world.queue.bodies()
     assert json.loads(body)["job_id"] == derived_id("queue-1")
     assert isinstance(world.claim(), Held)
@@ -174,7 +174,7 @@ def test_sends_a_message_anew_before_the_queue_would_bury_it() -> None:
         world.queue.extend(message.receipt_handle, timedelta(0))
     declined = world.claim()
     assert isinstance(declined, Declined)
-    assert declined.outcome is Outcome.SENT_ANEW
+    assert declined.outcome is ClaimOutcome.SENT_ANEW
     assert isinstance(world.claim(), Held)
 
 
@@ -189,8 +189,10 @@ def test_sends_a_full_message_anew_with_its_items_in_the_bucket() -> None:
     assert held.manifest.items == 1
 
 
-@pytest.mark.parametrize(("room", "outcome"), [(0, Outcome.SENT_ANEW), (-1, None)])
-def test_resends_a_message_whose_copy_fits_to_the_byte(room: int, outcome: Outcome | None) -> None:
+@pytest.mark.parametrize(("room", "outcome"), [(0, ClaimOutcome.SENT_ANEW), (-1, None)])
+def test_resends_a_message_whose_copy_fits_to_the_byte(
+    room: int, outcome: ClaimOutcome | None
+) -> None:
     world = WorkWorld()
     world.send(filled({"items_uri": f"{BUCKET}a"}, MESSAGE_BYTES_MAX - room))
     world.clock.advance(timedelta(days=8))

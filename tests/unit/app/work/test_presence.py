@@ -173,7 +173,7 @@ def test_a_worker_that_is_condemned_is_told_which_it_is() -> None:
     with pytest.raises(Condemned, match=r"^i-1$"):
         presence.beat()
     with pytest.raises(Condemned, match=r"^i-1$"):
-        presence.occupy(a_seat(), held.lease, is_late=False, was_put_down=False)
+        presence.occupy(a_seat(), held.lease, is_late=False, was_requeued=False)
 
 
 def test_a_heartbeat_says_how_the_gpus_were_used_and_when() -> None:

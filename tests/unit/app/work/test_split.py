@@ -10,14 +10,14 @@ from spindown.app.batch import redrive as redriving
 from spindown.app.batch.cancel import cancel
 from spindown.app.batch.result import read_progress, read_records
 from spindown.app.port import Key, Write
-from spindown.app.work.claim import Declined, Outcome
+from spindown.app.work.claim import ClaimOutcome, Declined
 from spindown.app.work.commit import commit, complete
 from spindown.app.work.held import Held
 from spindown.app.work.item import settle_items
 from spindown.app.work.split import is_too_large, split
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.contract.job.message import items_key
-from spindown.contract.row import due_sort, workload_partition
+from spindown.contract.row import requeued_sort, workload_partition
 from spindown.domain.policy import Policy
 from spindown.error import Unreachable
 from spindown.memory.interception import PortCall
@@ -95,7 +95,7 @@ def test_a_job_sent_under_a_child_s_id_does_not_pass_for_it() -> None:
     world.send({"job_id": "p.00001", "items": ["another"]})
     declined = world.claim()
     assert isinstance(declined, Declined)
-    assert declined.outcome is Outcome.MALFORMED
+    assert declined.outcome is ClaimOutcome.MALFORMED
     letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(minutes=1))
     assert letter is not None
     assert "message.job_id is 'p.00001'" in letter.attributes["reason"]
@@ -127,7 +127,7 @@ def test_a_child_with_another_job_s_manifest_is_dead_lettered(state: JobState) -
     shown = {record["job_id"] for record in read_records("p", world.objects)}
     assert shown == {"p.00000", "p.00002"}
     (left,) = redriving.redrive(WORKLOAD, world.ports)
-    assert left.outcome is redriving.Outcome.UNREADABLE
+    assert left.outcome is redriving.RedriveOutcome.UNREADABLE
     assert left.reason.startswith(says)
     assert len(world.dead_letters.bodies()) == 1
 
@@ -140,14 +140,14 @@ def test_a_child_that_is_another_job_s_is_refused_with_a_reason() -> None:
     declined = world.claim()
 
     assert isinstance(declined, Declined)
-    assert (declined.outcome, declined.job_id) == (Outcome.MALFORMED, "p.00001")
+    assert (declined.outcome, declined.job_id) == (ClaimOutcome.MALFORMED, "p.00001")
     assert declined.reason.startswith("message.job_id is 'p.00001': send the items of job p again")
 
 
 def test_a_clashing_child_leaves_what_is_known_of_the_other_job() -> None:
     world = a_world()
     leave_anothers(world, "p.00001", JobState.RUNNING)
-    remembered = Key(partition=workload_partition(WORKLOAD), sort=due_sort("p.00001"))
+    remembered = Key(partition=workload_partition(WORKLOAD), sort=requeued_sort("p.00001"))
     world.table.write(Write(key=remembered, set={"job_id": "p.00001"}))
     world.send({"job_id": "p.00001", "stored": True, "parent": "p"})
 

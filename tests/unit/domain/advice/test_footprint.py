@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.advice.footprint import Extent, Key, Use, find_footprint, fit
+from spindown.domain.advice.footprint import Extent, JobUse, RequirementKey, find_footprint, fit
 from spindown.domain.offer import Requirements
 from spindown.domain.requirement import misfit
 from tests.builders import a_type
 
 GIB = 1024
 
-LITTLE = Use(
+LITTLE = JobUse(
     seconds=60.0,
     cpu_mean=1.0,
     cpu_max=2.2,
@@ -34,7 +34,9 @@ LARGE = Requirements(
 )
 
 
-def extent_of(key: Key, *uses: Use, asked: Requirements = LARGE, slots: str = "per-gpu") -> Extent:
+def extent_of(
+    key: RequirementKey, *uses: JobUse, asked: Requirements = LARGE, slots: str = "per-gpu"
+) -> Extent:
     footprint = find_footprint(uses, asked, slots)
     assert footprint is not None
     return next(extent for extent in footprint.extents if extent.key is key)
@@ -43,12 +45,12 @@ def extent_of(key: Key, *uses: Use, asked: Requirements = LARGE, slots: str = "p
 @pytest.mark.parametrize(
     ("key", "enough"),
     [
-        pytest.param(Key.VCPUS, 3, id="as many CPUs as were ever busy"),
-        pytest.param(Key.MEMORY, 8, id="a quarter more memory than was ever used"),
-        pytest.param(Key.VRAM, 5, id="likewise VRAM"),
+        pytest.param(RequirementKey.VCPUS, 3, id="as many CPUs as were ever busy"),
+        pytest.param(RequirementKey.MEMORY, 8, id="a quarter more memory than was ever used"),
+        pytest.param(RequirementKey.VRAM, 5, id="likewise VRAM"),
     ],
 )
-def test_more_than_was_ever_used_is_more_than_enough(key: Key, enough: int) -> None:
+def test_more_than_was_ever_used_is_more_than_enough(key: RequirementKey, enough: int) -> None:
     extent = extent_of(key, LITTLE)
 
     assert (extent.enough, extent.advised) == (enough, enough)
@@ -57,17 +59,17 @@ def test_more_than_was_ever_used_is_more_than_enough(key: Key, enough: int) -> N
 def test_a_job_that_needs_much_now_and_then_counts() -> None:
     hourly = replace(LITTLE, seconds=1.0, memory_mib_max=50 * GIB, memory_share_max=80.0)
 
-    extent = extent_of(Key.MEMORY, *[LITTLE] * 500, hourly)
+    extent = extent_of(RequirementKey.MEMORY, *[LITTLE] * 500, hourly)
 
     assert (extent.most, extent.enough, extent.advised) == (50.0, 63, 63)
     assert extent.mean == pytest.approx(4.0)
 
 
 def test_slots_of_an_instance_need_their_memory_together() -> None:
-    assert extent_of(Key.MEMORY, LITTLE, slots="4").enough == 30
-    assert extent_of(Key.VCPUS, LITTLE, slots="4").enough == 9
+    assert extent_of(RequirementKey.MEMORY, LITTLE, slots="4").enough == 30
+    assert extent_of(RequirementKey.VCPUS, LITTLE, slots="4").enough == 9
     # Each slot has GPUs of its own, or a share of one that was seen whole.
-    assert extent_of(Key.VRAM, LITTLE, slots="4").enough == 5
+    assert extent_of(RequirementKey.VRAM, LITTLE, slots="4").enough == 5
 
 
 @pytest.mark.parametrize(("asked", "advised"), [(4, 8), (8, None), (64, None)])
@@ -75,7 +77,7 @@ def test_a_job_that_nearly_ran_out_is_told_to_ask_for_more(asked: int, advised: 
     close = replace(LITTLE, memory_share_max=95.0)
     requirements = replace(LARGE, memory_mib_min=asked * GIB)
 
-    assert extent_of(Key.MEMORY, close, asked=requirements).advised == advised
+    assert extent_of(RequirementKey.MEMORY, close, asked=requirements).advised == advised
 
 
 def test_what_asks_for_nothing_is_left_alone() -> None:
@@ -86,17 +88,20 @@ def test_what_asks_for_nothing_is_left_alone() -> None:
 
 
 def test_without_a_gpu_only_cpus_and_memory_are_judged() -> None:
-    bare = Use(seconds=60.0, cpu_max=1.0, memory_mib_max=1.0, memory_share_max=1.0)
+    bare = JobUse(seconds=60.0, cpu_max=1.0, memory_mib_max=1.0, memory_share_max=1.0)
 
     footprint = find_footprint([bare], LARGE, "per-gpu")
 
     assert footprint is not None
-    assert [extent.key for extent in footprint.extents] == [Key.VCPUS, Key.MEMORY]
+    assert [extent.key for extent in footprint.extents] == [
+        RequirementKey.VCPUS,
+        RequirementKey.MEMORY,
+    ]
     assert not footprint.uses_little_gpu
 
 
 def test_jobs_too_short_to_be_looked_at_say_nothing() -> None:
-    assert find_footprint([Use(seconds=0.5)], LARGE, "per-gpu") is None
+    assert find_footprint([JobUse(seconds=0.5)], LARGE, "per-gpu") is None
     assert find_footprint([], LARGE, "per-gpu") is None
 
 
@@ -127,12 +132,12 @@ def test_a_request_becomes_what_is_enough_and_the_rest_stays() -> None:
 
 
 def test_most_and_mean_are_of_an_instance_and_of_one_gpu() -> None:
-    told = {key: extent_of(key, LITTLE, slots="4") for key in Key}
+    told = {key: extent_of(key, LITTLE, slots="4") for key in RequirementKey}
 
     assert {key: (extent.asked, extent.most, extent.mean) for key, extent in told.items()} == {
-        Key.VCPUS: (16, pytest.approx(8.8), 4.0),
-        Key.MEMORY: (64.0, 24.0, 16.0),
-        Key.VRAM: (20.0, 4.0, 3.0),
+        RequirementKey.VCPUS: (16, pytest.approx(8.8), 4.0),
+        RequirementKey.MEMORY: (64.0, 24.0, 16.0),
+        RequirementKey.VRAM: (20.0, 4.0, 3.0),
     }
 
 
@@ -150,13 +155,13 @@ def test_the_mean_is_over_time(seconds: tuple[float, float], mean: float) -> Non
         for each, cores in zip(seconds, (2.0, 4.0), strict=True)
     )
 
-    assert extent_of(Key.VCPUS, first, second).mean == pytest.approx(mean)
+    assert extent_of(RequirementKey.VCPUS, first, second).mean == pytest.approx(mean)
 
 
 def test_who_has_used_nothing_needs_the_least_that_there_is() -> None:
-    nothing = Use(seconds=60.0, cpu_max=0.0, memory_mib_max=0.0, vram_mib_max=0.0)
+    nothing = JobUse(seconds=60.0, cpu_max=0.0, memory_mib_max=0.0, vram_mib_max=0.0)
 
-    for key in Key:
+    for key in RequirementKey:
         extent = extent_of(key, nothing)
         assert (extent.most, extent.mean, extent.enough, extent.is_close) == (0.0, 0.0, 1, False)
 
@@ -165,7 +170,10 @@ def test_who_has_used_nothing_needs_the_least_that_there_is() -> None:
 def test_nine_tenths_of_its_share_are_close_to_all_of_it(
     share: float | None, is_close: bool
 ) -> None:
-    assert extent_of(Key.MEMORY, replace(LITTLE, memory_share_max=share)).is_close is is_close
+    assert (
+        extent_of(RequirementKey.MEMORY, replace(LITTLE, memory_share_max=share)).is_close
+        is is_close
+    )
 
 
 sizes = st.floats(min_value=0.0, max_value=200_000.0)
@@ -175,7 +183,7 @@ sizes = st.floats(min_value=0.0, max_value=200_000.0)
 def test_a_machine_that_has_enough_holds_what_was_used(
     memory: float, vram: float, cores: float, slots: int
 ) -> None:
-    use = Use(
+    use = JobUse(
         seconds=1.0,
         cpu_max=cores,
         memory_mib_max=memory,

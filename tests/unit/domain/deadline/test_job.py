@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.domain.deadline import Unfinished, held_job, is_measured, never_claimed, put_down
-from spindown.domain.fleet import Due, Lease, Worker
+from spindown.domain.deadline import Unfinished, held_job, is_measured, never_claimed, requeued
+from spindown.domain.fleet import Lease, RequeuedJob, Worker
 from spindown.domain.learning import Knowledge, ThroughputRecord
 from spindown.domain.sizing import Waiting
 from tests.builders import NOW, ON_DEMAND, SPOT, a_lease, a_policy, a_worker, minutes
@@ -128,9 +128,9 @@ def test_a_job_of_unknown_size_is_taken_for_a_usual_one(
     knowledge: Knowledge, work: timedelta
 ) -> None:
     lease = a_long_lease(items=0, items_done=0, claimed_at=NOW)
-    due = Due(job_id="j", sent_at=NOW, items=0, items_done=0, at=NOW)
+    due = RequeuedJob(job_id="j", sent_at=NOW, items=0, items_done=0, at=NOW)
 
-    job = put_down(due, within=DAY, knowledge=knowledge, policy=POLICY)
+    job = requeued(due, within=DAY, knowledge=knowledge, policy=POLICY)
 
     assert held(lease, knowledge=knowledge).work == pytest.approx(work, rel=1e-4)
     assert job.work == pytest.approx(work, rel=1e-4)
@@ -142,18 +142,20 @@ def test_a_job_of_unknown_size_is_taken_for_a_usual_one(
 def test_a_job_nobody_holds_takes_what_its_last_holder_found(
     pace: float | None, hours: float
 ) -> None:
-    due = Due(job_id="j", sent_at=NOW, items=600, items_done=60, items_per_hour=pace, at=NOW)
+    due = RequeuedJob(
+        job_id="j", sent_at=NOW, items=600, items_done=60, items_per_hour=pace, at=NOW
+    )
 
-    job = put_down(due, within=DAY, knowledge=KNOWLEDGE, policy=POLICY)
+    job = requeued(due, within=DAY, knowledge=KNOWLEDGE, policy=POLICY)
 
     assert job.work == pytest.approx(hours * HOUR, rel=0.01)
     assert (job.job_id, job.due, job.on) == ("j", NOW + DAY, None)
 
 
 def test_a_requeued_job_with_all_items_done_takes_no_time() -> None:
-    due = Due(job_id="j", sent_at=NOW, items=600, items_done=600, at=NOW)
+    due = RequeuedJob(job_id="j", sent_at=NOW, items=600, items_done=600, at=NOW)
 
-    assert put_down(due, within=DAY, knowledge=KNOWLEDGE, policy=POLICY).work == timedelta(0)
+    assert requeued(due, within=DAY, knowledge=KNOWLEDGE, policy=POLICY).work == timedelta(0)
 
 
 def test_unclaimed_messages_are_as_large_as_the_largest() -> None:

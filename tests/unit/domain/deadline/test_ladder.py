@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.domain.deadline import Course, allows, open_ladder
+from spindown.domain.deadline import PurchaseMode, allows, open_ladder
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
 from tests.builders import ON_DEMAND, SPOT, a_policy, minutes
@@ -18,15 +18,15 @@ LADDER = (
 @pytest.mark.parametrize(
     ("wanted", "open_now"),
     [
-        (Course.SPOT, [({SPOT}, 1.0)]),
-        (Course.ANY, [({SPOT}, 1.0), (set(CapacityType), 3.0)]),
-        (Course.ON_DEMAND, [({ON_DEMAND}, 3.0)]),
+        (PurchaseMode.SPOT, [({SPOT}, 1.0)]),
+        (PurchaseMode.ANY, [({SPOT}, 1.0), (set(CapacityType), 3.0)]),
+        (PurchaseMode.ON_DEMAND, [({ON_DEMAND}, 3.0)]),
         (ON_DEMAND, [({ON_DEMAND}, 3.0)]),
         (SPOT, [({SPOT}, 1.0), ({SPOT}, 3.0)]),
     ],
 )
 def test_the_ladder_opens_by_the_course_and_not_by_the_wait(
-    wanted: Course | CapacityType, open_now: list[tuple[set[CapacityType], float]]
+    wanted: PurchaseMode | CapacityType, open_now: list[tuple[set[CapacityType], float]]
 ) -> None:
     rungs = open_ladder(Policy(ladder=LADDER), wanted).ladder
 
@@ -39,10 +39,10 @@ def test_a_kind_that_no_rung_allows_is_never_asked_for() -> None:
 
     assert allows(policy, SPOT)
     assert not allows(policy, ON_DEMAND)
-    assert open_ladder(policy, Course.ON_DEMAND).ladder == policy.ladder
+    assert open_ladder(policy, PurchaseMode.ON_DEMAND).ladder == policy.ladder
     assert allows(a_policy(), ON_DEMAND)
 
 
-@pytest.mark.parametrize("wanted", [*Course, *CapacityType])
-def test_no_ladder_stays_none(wanted: Course | CapacityType) -> None:
+@pytest.mark.parametrize("wanted", [*PurchaseMode, *CapacityType])
+def test_no_ladder_stays_none(wanted: PurchaseMode | CapacityType) -> None:
     assert open_ladder(a_policy(), wanted).ladder == ()

@@ -6,7 +6,7 @@ from itertools import chain, repeat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.deadline import Course, Unfinished, judge
+from spindown.domain.deadline import PurchaseMode, Unfinished, judge
 from spindown.domain.offer import CapacityType
 from tests.builders import NOW, ON_DEMAND, SPOT, minutes
 from tests.unit.domain.deadline.unfinished import HOUR, RESERVE
@@ -29,7 +29,7 @@ class _World:
         if self.coming and self.coming[0] is SPOT and not spot:
             self.coming = None
         verdict = judge(self._job(), RESERVE, self.now)
-        wanted = self._wanted(verdict.course) if self.on is None else verdict.moves_to
+        wanted = self._wanted(verdict.mode) if self.on is None else verdict.moves_to
         if wanted is self.on or (wanted is SPOT and not spot):
             wanted = None
         if self.coming and wanted is ON_DEMAND and self.coming[0] is SPOT:
@@ -41,8 +41,8 @@ class _World:
     def _job(self) -> Unfinished:
         return Unfinished(job_id="job", due=self.due, work=self.work, on=self.on)
 
-    def _wanted(self, course: Course) -> CapacityType:
-        return ON_DEMAND if course is Course.ON_DEMAND else SPOT
+    def _wanted(self, mode: PurchaseMode) -> CapacityType:
+        return ON_DEMAND if mode is PurchaseMode.ON_DEMAND else SPOT
 
     def _pass(self, length: timedelta) -> None:
         if self.on is not None:

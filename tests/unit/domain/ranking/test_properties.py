@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
 from spindown.domain.offer import CapacityType, Offer, Pool, Requirements
 from spindown.domain.policy import Policy, RankBy, Rung
-from spindown.domain.ranking import CandidateList, Closure, bands, price_ceilings
+from spindown.domain.ranking import CandidateList, RegionBlock, bands, price_ceilings
 from spindown.domain.requirement import misfit
 from tests.builders import (
     NOW,
@@ -138,7 +138,7 @@ situations = st.fixed_dictionaries(
             st.sampled_from([NOW - minutes(1), NOW + minutes(1)]),
         ),
         "closed": st.dictionaries(
-            st.sampled_from(["us-west-2", "eu-west-1"]), st.just(Closure(reason="closed"))
+            st.sampled_from(["us-west-2", "eu-west-1"]), st.just(RegionBlock(reason="closed"))
         ),
     }
 )

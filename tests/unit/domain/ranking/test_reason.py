@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from spindown.domain.offer import CapacityType, Offer, Requirements
-from spindown.domain.ranking import Closure
+from spindown.domain.ranking import RegionBlock
 from spindown.domain.requirement import JUDGED, misfit
 from tests.builders import (
     NOW,
@@ -302,7 +302,7 @@ def test_nothing_is_near_when_nothing_meets_the_requirements() -> None:
 
 def test_a_closed_region_says_why_and_when_it_opens() -> None:
     offers = [an_offer(), an_offer(region="eu-west-1", zone="eu-west-1a")]
-    closed = {"us-west-2": Closure(reason="its image is gone", until=NOW + minutes(15))}
+    closed = {"us-west-2": RegionBlock(reason="its image is gone", until=NOW + minutes(15))}
 
     found = a_ranking(offers, closed=closed)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spindown.domain.learning import Knowledge, ThroughputRecord
-from spindown.domain.ranking.trial import HOPE, hope
+from spindown.domain.ranking.trial import BONUS_AT_MOST, exploration_bonus
 from tests.builders import a_demand, a_ranking, an_offer
 from tests.unit.domain.ranking.reading import measured, names
 
@@ -29,13 +29,13 @@ def used(*lives: int) -> Knowledge:
         pytest.param((6,), 1.2857, id="six"),
         pytest.param((4, 2), 1.2857, id="six on two kinds"),
         pytest.param((60,), 1.4651, id="sixty"),
-        pytest.param((10**9,), HOPE, id="no end of them"),
+        pytest.param((10**9,), BONUS_AT_MOST, id="no end of them"),
     ],
 )
 def test_the_more_workers_there_were_the_more_a_trial_may_cost(
     lives: tuple[int, ...], hoped: float
 ) -> None:
-    assert hope(used(*lives)) == pytest.approx(hoped, abs=1e-4)
+    assert exploration_bonus(used(*lives)) == pytest.approx(hoped, abs=1e-4)
 
 
 def test_a_modest_data_sheet_earns_an_unknown_gpu_one_trial() -> None:

@@ -11,10 +11,10 @@ from spindown.domain.sizing import (
     Capacity,
     Sizing,
     Waiting,
-    ask_patiently,
     capacity,
+    limit_to_plan,
     missing,
-    patience,
+    plan_starts,
     size,
 )
 from tests.builders import NOW, a_backlog, a_lease, a_policy, a_ranking, a_worker, an_offer, minutes
@@ -54,15 +54,15 @@ def sized(
     backlog = a_backlog(visible)
     knowledge = changes.get("knowledge", KNOWLEDGE)
     demand = missing(backlog=backlog, capacity=found, knowledge=knowledge, policy=policy)
-    patient = None
+    start_plan = None
     if visible < policy.scale_up_threshold:
         waiting = [Waiting(since=NOW - waited, jobs=visible)] if visible else []
-        patient = patience(waiting, found, knowledge=knowledge, policy=policy, now=NOW)
-        demand = ask_patiently(demand, patient, knowledge, policy)
+        start_plan = plan_starts(waiting, found, knowledge=knowledge, policy=policy, now=NOW)
+        demand = limit_to_plan(demand, start_plan, knowledge, policy)
     ranking = a_ranking([an_offer()], demand=demand, knowledge=knowledge, policy=policy)
     return size(
         **{
-            "patience": patient,
+            "patience": start_plan,
             "backlog": backlog,
             "backlog_since": NOW - waited if visible else None,
             "demand": demand,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spindown.domain.learning import Knowledge
 from spindown.domain.sizing import latest_launch, waited_for
-from tests.builders import NOW, a_patience, a_worker, minutes
+from tests.builders import NOW, a_start_plan, a_worker, minutes
 from tests.unit.domain.sizing.demand import HELD, KNOWLEDGE, POLICY, busy, sized
 
 
@@ -47,8 +47,8 @@ def test_a_hold_says_how_much_work_waits_and_until_when() -> None:
 
 
 def test_a_hold_of_as_much_as_is_due_at_once_says_it_can_wait() -> None:
-    patient = a_patience(slots=0, late_jobs=0, until=NOW + minutes(4))
-    held = sized(10, policy=HELD, patience=patient)
+    start_plan = a_start_plan(slots=0, late_jobs=0, until=NOW + minutes(4))
+    held = sized(10, policy=HELD, start_plan=start_plan)
 
     assert held.reason == "10 jobs can wait: held until 12:04:00"
 

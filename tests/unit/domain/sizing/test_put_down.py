@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.sizing import Waiting, mark_put_down
+from spindown.domain.sizing import Waiting, mark_requeued
 from tests.builders import NOW, minutes
-from tests.unit.domain.sizing.test_patience import asked
+from tests.unit.domain.sizing.test_start_plan import asked
 
 #: (jobs, minutes that they have waited), oldest first, and which of them had started once.
 _GROUPS = st.lists(
@@ -34,22 +34,22 @@ _MINUTES = st.integers(0, 20)
 def test_the_ladder_opens_in_time_for_jobs_not_yet_started(
     waiting: list[tuple[int, float, int]], opens_in: float | None
 ) -> None:
-    found = asked(*waiting, room=99).opens_at
+    found = asked(*waiting, headroom_slots=99).opens_at
 
     assert found == (None if opens_in is None else NOW + minutes(opens_in))
 
 
 def test_a_slot_of_ours_is_for_a_job_that_has_not_started_yet() -> None:
-    assert asked((2, 5.0, 1), free_in=(2.0,), room=99).opens_at is None
-    assert asked((2, 5.0), free_in=(5.5,), room=99).opens_at == NOW + minutes(2.5)
+    assert asked((2, 5.0, 1), free_in=(2.0,), headroom_slots=99).opens_at is None
+    assert asked((2, 5.0), free_in=(5.5,), headroom_slots=99).opens_at == NOW + minutes(2.5)
 
 
 @given(groups=_GROUPS, seats=st.integers(0, 60))
 def test_a_started_job_changes_only_when_the_ladder_opens(
     groups: list[tuple[int, int, int]], seats: int
 ) -> None:
-    known = asked(*groups, room=seats)
-    blind = asked(*((jobs, waited) for jobs, waited, _ in groups), room=seats)
+    known = asked(*groups, headroom_slots=seats)
+    blind = asked(*((jobs, waited) for jobs, waited, _ in groups), headroom_slots=seats)
 
     assert blind.opens_at is not None
     assert known.opens_at is None or known.opens_at >= blind.opens_at
@@ -58,8 +58,8 @@ def test_a_started_job_changes_only_when_the_ladder_opens(
         blind.late_jobs,
         blind.until,
     )
-    assert (known.is_crowded, known.side_by_side, known.since) == (
-        blind.is_crowded,
+    assert (known.is_over_capacity, known.side_by_side, known.since) == (
+        blind.is_over_capacity,
         blind.side_by_side,
         blind.since,
     )
@@ -87,9 +87,9 @@ def _ago(*waited: float) -> list[datetime]:
     ],
 )
 def test_a_requeued_job_is_one_of_the_first_seen_since(
-    waiting: list[Waiting], dates: list[datetime], put_down: list[int]
+    waiting: list[Waiting], dates: list[datetime], requeued: list[int]
 ) -> None:
-    assert [group.put_down for group in mark_put_down(waiting, dates)] == put_down
+    assert [group.requeued for group in mark_requeued(waiting, dates)] == requeued
 
 
 @given(groups=_GROUPS, waited=st.lists(_MINUTES, max_size=30))
@@ -98,9 +98,9 @@ def test_each_is_marked_once_as_far_as_that_many_wait(
 ) -> None:
     waiting = [Waiting(since=NOW - timedelta(minutes=m), jobs=n) for n, m, _ in groups]
 
-    found = mark_put_down(waiting, _ago(*waited))
+    found = mark_requeued(waiting, _ago(*waited))
 
     assert [(each.since, each.jobs) for each in found] == [(x.since, x.jobs) for x in waiting]
-    assert all(0 <= each.put_down <= each.jobs for each in found)
-    marked = sum(each.put_down for each in found)
+    assert all(0 <= each.requeued <= each.jobs for each in found)
+    marked = sum(each.requeued for each in found)
     assert marked == min(len(waited), sum(each.jobs for each in waiting))

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.learning import Knowledge, ThroughputRecord
-from spindown.domain.sizing import Patience, room
-from tests.builders import NOW, a_patience, a_worker, minutes
+from spindown.domain.sizing import StartPlan, headroom_slots
+from tests.builders import NOW, a_start_plan, a_worker, minutes
 from tests.unit.domain.sizing.demand import KNOWLEDGE, POLICY, present, sized
-from tests.unit.domain.sizing.test_patience import asked
+from tests.unit.domain.sizing.test_start_plan import asked
 
 _ROOMS = st.integers(0, 60)
 _GROUPS = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 15)), min_size=1, max_size=6)
@@ -32,7 +32,7 @@ def test_the_ceilings_leave_room_for_some_slots(changes: dict[str, object], slot
     fleet = [a_worker(f"i-{n}") for n in range(3)]
     given = {"knowledge": KNOWLEDGE, "policy": POLICY, **changes}
 
-    assert room(present(fleet), **given) == slots  # type: ignore[arg-type]
+    assert headroom_slots(present(fleet), **given) == slots  # type: ignore[arg-type]
 
 
 def test_a_worker_has_as_many_slots_as_those_that_ran_most() -> None:
@@ -40,7 +40,7 @@ def test_a_worker_has_as_many_slots_as_those_that_ran_most() -> None:
     known = {kind: ThroughputRecord(items=1.0, hours=each) for kind, each in hours.items()}
     policy = replace(POLICY, max_workers=5)
 
-    assert room(present(), knowledge=Knowledge(throughput=known), policy=policy) == 20
+    assert headroom_slots(present(), knowledge=Knowledge(throughput=known), policy=policy) == 20
 
 
 @pytest.mark.parametrize(
@@ -53,18 +53,18 @@ def test_a_worker_has_as_many_slots_as_those_that_ran_most() -> None:
     ],
 )
 def test_where_more_is_needed_than_fits_nothing_waits(
-    jobs: int, slots_left: int, slots: int, is_crowded: bool
+    jobs: int, slots_left: int, slots: int, is_over_capacity: bool
 ) -> None:
     # 7.5 min are left to a slot: six jobs of 80 s each.
-    found = asked((jobs, 0), room=slots_left)
+    found = asked((jobs, 0), headroom_slots=slots_left)
 
-    assert (found.slots, found.is_crowded) == (slots, is_crowded)
+    assert (found.slots, found.is_over_capacity) == (slots, is_over_capacity)
 
 
 def test_where_nothing_waits_nothing_is_crowded() -> None:
-    found = asked(room=0)
+    found = asked(headroom_slots=0)
 
-    assert (found.slots, found.is_crowded) == (0, False)
+    assert (found.slots, found.is_over_capacity) == (0, False)
 
 
 @pytest.mark.parametrize(
@@ -81,18 +81,18 @@ def test_where_nothing_waits_nothing_is_crowded() -> None:
 def test_the_ladder_opens_a_tick_before_what_fits_would_be_late(
     jobs: int, slots_left: int, opens_in: float
 ) -> None:
-    found = asked((jobs, 0), room=slots_left).opens_at
+    found = asked((jobs, 0), headroom_slots=slots_left).opens_at
 
     assert found == NOW + minutes(max(opens_in, 0.0))
 
 
 def test_the_ladder_opens_for_the_job_that_can_wait_least() -> None:
     # Five are due in 10 min; the oldest alone could wait until minute 4.5.
-    assert asked((1, 3), (4, 0), room=0).opens_at == NOW + minutes(7.5 - 4 * 80 / 60)
-    assert asked((1, 6), (1, 0), room=0).opens_at == NOW + minutes(1.5)
-    assert asked((1, 60), room=0).opens_at == NOW
-    assert asked((1, 5), free_in=(2.0,), room=0).opens_at is None
-    assert asked(room=0).opens_at is None
+    assert asked((1, 3), (4, 0), headroom_slots=0).opens_at == NOW + minutes(7.5 - 4 * 80 / 60)
+    assert asked((1, 6), (1, 0), headroom_slots=0).opens_at == NOW + minutes(1.5)
+    assert asked((1, 60), headroom_slots=0).opens_at == NOW
+    assert asked((1, 5), free_in=(2.0,), headroom_slots=0).opens_at is None
+    assert asked(headroom_slots=0).opens_at is None
 
 
 @given(groups=_GROUPS, narrow=_ROOMS, more=_ROOMS)
@@ -100,10 +100,13 @@ def test_less_room_never_waits_longer(
     groups: list[tuple[int, int]], narrow: int, more: int
 ) -> None:
     waiting = sorted(groups, key=lambda each: -each[1])
-    tight, wide = asked(*waiting, room=narrow), asked(*waiting, room=narrow + more)
+    tight, wide = (
+        asked(*waiting, headroom_slots=narrow),
+        asked(*waiting, headroom_slots=narrow + more),
+    )
 
     assert tight.slots >= wide.slots
-    assert tight.is_crowded or not wide.is_crowded
+    assert tight.is_over_capacity or not wide.is_over_capacity
     assert tight.opens_at is not None
     assert wide.opens_at is not None
     assert tight.opens_at <= wide.opens_at
@@ -113,7 +116,7 @@ def test_less_room_never_waits_longer(
 def test_the_ladder_never_opens_early_while_a_launch_is_held(
     groups: list[tuple[int, int]], seats: int
 ) -> None:
-    found: Patience = asked(*sorted(groups, key=lambda each: -each[1]), room=seats)
+    found: StartPlan = asked(*sorted(groups, key=lambda each: -each[1]), headroom_slots=seats)
 
     assert found.opens_at is not None
     assert found.slots > 0 or found.opens_at > NOW
@@ -121,9 +124,9 @@ def test_the_ladder_never_opens_early_while_a_launch_is_held(
 
 @given(groups=_GROUPS, seats=st.integers(1, 60))
 def test_what_is_crowded_is_launched_whole(groups: list[tuple[int, int]], seats: int) -> None:
-    found = asked(*sorted(groups, key=lambda each: -each[1]), room=seats)
+    found = asked(*sorted(groups, key=lambda each: -each[1]), headroom_slots=seats)
 
-    assert (found.slots > seats) or not found.is_crowded
+    assert (found.slots > seats) or not found.is_over_capacity
 
 
 @pytest.mark.parametrize(
@@ -133,19 +136,19 @@ def test_what_is_crowded_is_launched_whole(groups: list[tuple[int, int]], seats:
 def test_says_how_many_slots_too_little_room_is_wanted_for(
     jobs: int, slots: int, said: str
 ) -> None:
-    crowd = a_patience(slots=slots, is_crowded=True, late_jobs=jobs)
+    crowd = a_start_plan(slots=slots, is_over_capacity=True, late_jobs=jobs)
     policy = replace(POLICY, scale_up_threshold=10**6)
 
-    found = sized(jobs, policy=policy, patience=crowd)
+    found = sized(jobs, policy=policy, start_plan=crowd)
 
     assert found.reason.startswith(f"{said}, more than there is room for")
 
 
 def test_says_that_there_is_too_little_room() -> None:
-    crowd = a_patience(slots=9, is_crowded=True, late_jobs=20)
+    crowd = a_start_plan(slots=9, is_over_capacity=True, late_jobs=20)
     policy = replace(POLICY, scale_up_threshold=10**6, max_workers=2)
 
-    found = sized(20, policy=policy, patience=crowd)
+    found = sized(20, policy=policy, start_plan=crowd)
 
     assert found.reason.startswith("20 jobs want 9 slots, more than there is room for; max_workers")
     assert (found.wanted, found.hold_until, found.bound) == (2, None, "max_workers")

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.learning import Knowledge, ThroughputRecord, traffic
-from spindown.domain.sizing import ask_patiently, missing, window
+from spindown.domain.sizing import limit_to_plan, missing, window
 from tests.builders import (
     NOW,
     a_backlog,
     a_booting_worker,
-    a_patience,
     a_policy,
+    a_start_plan,
     a_worker,
     minutes,
 )
@@ -168,11 +168,11 @@ def test_a_need_below_one_item_an_hour_is_one() -> None:
 
 def test_what_may_wait_is_not_asked_for() -> None:
     demand = missing(backlog=a_backlog(20), capacity=present(), knowledge=KNOWLEDGE, policy=POLICY)
-    due = a_patience(slots=2, side_by_side=1, items_per_hour=500.0, late_jobs=7, until=NOW)
-    patient = replace(due, slots=0, side_by_side=0)
+    due = a_start_plan(slots=2, side_by_side=1, items_per_hour=500.0, late_jobs=7, until=NOW)
+    start_plan = replace(due, slots=0, side_by_side=0)
 
-    now = ask_patiently(demand, due, KNOWLEDGE, POLICY)
-    later = ask_patiently(demand, patient, KNOWLEDGE, POLICY)
+    now = limit_to_plan(demand, due, KNOWLEDGE, POLICY)
+    later = limit_to_plan(demand, start_plan, KNOWLEDGE, POLICY)
 
     assert now == replace(demand, need_items_per_hour=1000.0, backlog_items=700.0, jobs=7, slots=1)
     assert (later.need_items_per_hour, later.jobs, later.slots) == (0.0, 0, 0)
@@ -189,9 +189,9 @@ def test_what_may_wait_is_not_asked_for() -> None:
 def test_the_oldest_job_opens_rungs_while_our_slots_will_not_do(
     late_jobs: int, since: timedelta, waited: timedelta
 ) -> None:
-    patient = a_patience(late_jobs=late_jobs, since=NOW - since)
+    start_plan = a_start_plan(late_jobs=late_jobs, since=NOW - since)
 
-    assert sized(1, waited=minutes(2), patience=patient).waited == waited
+    assert sized(1, waited=minutes(2), start_plan=start_plan).waited == waited
 
 
 def test_wants_as_many_as_the_need_takes() -> None:

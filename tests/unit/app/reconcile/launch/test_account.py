@@ -36,8 +36,8 @@ def _calls(world: ControlWorld) -> Any:
 
 
 def test_all_workloads_share_ec2s_bucket_of_calls() -> None:
-    patient = {"start_within": minutes(20), "unavailable_for": timedelta(seconds=1)}
-    world = with_policy(**STRICT, **patient)
+    start_plan = {"start_within": minutes(20), "unavailable_for": timedelta(seconds=1)}
+    world = with_policy(**STRICT, **start_plan)
     world.dry(*every_spot_pool())
     # Others have asked all but two times in this minute.
     key = Key(partition=DEPLOYMENT_PARTITION, sort=calls_sort(REGION))

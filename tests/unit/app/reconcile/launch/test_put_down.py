@@ -11,7 +11,7 @@ from spindown.app.reconcile.launch.choose import EARLY
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
 from spindown.contract.event import StateChange
-from spindown.contract.row import due_sort, lease_sort, worker_sort
+from spindown.contract.row import lease_sort, requeued_sort, worker_sort
 from spindown.domain.fleet import Lease, WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Rung
@@ -58,9 +58,9 @@ def _is_being_taken(world: ControlWorld, lease: Lease) -> None:
 
 
 def _gives_it_back(world: ControlWorld, lease: Lease) -> None:
-    due = lease.put_down(0, world.now)
+    due = lease.requeued(0, world.now)
     assert due is not None
-    world.put(due_sort(lease.job_id), **encode(due))
+    world.put(requeued_sort(lease.job_id), **encode(due))
     world.remove(lease_sort(lease.instance_id, lease.slot))
     world.put(worker_sort(lease.instance_id), state=WorkerState.DRAINED)
     world.queue.extend(lease.receipt_handle, timedelta(0))

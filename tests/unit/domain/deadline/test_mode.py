@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.deadline import Course, Reserve, judge, reserve_of
+from spindown.domain.deadline import PurchaseMode, Reserve, judge, reserve_of
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
 from spindown.domain.offer import CapacityType
 from tests.builders import NOW, ON_DEMAND, SPOT, a_policy, a_pool, minutes
@@ -16,15 +16,17 @@ from tests.unit.domain.deadline.unfinished import RESERVE, a_job
 @pytest.mark.parametrize(
     ("slack", "course"),
     [
-        pytest.param(41, Course.SPOT, id="3 changes and 1 loss in 10 h are 40 min"),
-        pytest.param(40, Course.ANY, id="what is held back is used up"),
-        pytest.param(20.1, Course.ANY, id="still more than two changes"),
-        pytest.param(20, Course.ON_DEMAND, id="two changes"),
-        pytest.param(-600, Course.ON_DEMAND, id="too late for anything"),
+        pytest.param(41, PurchaseMode.SPOT, id="3 changes and 1 loss in 10 h are 40 min"),
+        pytest.param(40, PurchaseMode.ANY, id="what is held back is used up"),
+        pytest.param(20.1, PurchaseMode.ANY, id="still more than two changes"),
+        pytest.param(20, PurchaseMode.ON_DEMAND, id="two changes"),
+        pytest.param(-600, PurchaseMode.ON_DEMAND, id="too late for anything"),
     ],
 )
-def test_a_job_waits_for_spot_until_its_slack_covers_losses(slack: float, course: Course) -> None:
-    assert judge(a_job(slack), RESERVE, NOW).course is course
+def test_a_job_waits_for_spot_until_its_slack_covers_losses(
+    slack: float, mode: PurchaseMode
+) -> None:
+    assert judge(a_job(slack), RESERVE, NOW).mode is mode
 
 
 @pytest.mark.parametrize(
@@ -47,8 +49,8 @@ def test_a_job_that_runs_moves_by_its_slack(
 
 
 def test_less_work_holds_back_less() -> None:
-    assert judge(a_job(35, work=10.0), RESERVE, NOW).course is Course.ANY
-    assert judge(a_job(35, work=1.0), RESERVE, NOW).course is Course.SPOT
+    assert judge(a_job(35, work=10.0), RESERVE, NOW).mode is PurchaseMode.ANY
+    assert judge(a_job(35, work=1.0), RESERVE, NOW).mode is PurchaseMode.SPOT
 
 
 def test_a_wait_ends_when_its_purchase_mode_changes() -> None:
@@ -57,8 +59,8 @@ def test_a_wait_ends_when_its_purchase_mode_changes() -> None:
     verdict = judge(job, RESERVE, NOW)
 
     assert verdict.waits_until == NOW + minutes(50)
-    assert judge(job, RESERVE, verdict.waits_until).course is Course.ANY
-    assert judge(job, RESERVE, verdict.waits_until - minutes(1)).course is Course.SPOT
+    assert judge(job, RESERVE, verdict.waits_until).mode is PurchaseMode.ANY
+    assert judge(job, RESERVE, verdict.waits_until - minutes(1)).mode is PurchaseMode.SPOT
 
 
 def test_a_change_is_a_slow_boot_two_ticks_and_repeated_work() -> None:
@@ -73,10 +75,10 @@ def test_no_more_is_held_back_than_a_job_has_to_lose() -> None:
     reserve = Reserve(change=minutes(35), redone=minutes(30), rate=0.0)
     # Six minutes of work: a change takes 11 minutes of it, not 35.
     slacks = (33.1, 33, 22.1, 22)
-    courses = [judge(a_job(slack, work=0.1), reserve, NOW).course for slack in slacks]
+    modes = [judge(a_job(slack, work=0.1), reserve, NOW).mode for slack in slacks]
     held = a_job(19.9, work=0.1, on=SPOT, held=minutes(9))
 
-    assert courses == [Course.SPOT, Course.ANY, Course.ANY, Course.ON_DEMAND]
+    assert modes == [PurchaseMode.SPOT, PurchaseMode.ANY, PurchaseMode.ANY, PurchaseMode.ON_DEMAND]
     assert judge(held, reserve, NOW).moves_to is ON_DEMAND
     assert judge(replace(held, held=minutes(8)), reserve, NOW).moves_to is None
     assert judge(a_job(34.9, on=SPOT), reserve, NOW).moves_to is ON_DEMAND
@@ -105,8 +107,8 @@ def test_the_losses_to_expect_are_those_of_all_spot_pools() -> None:
     on=st.sampled_from([None, SPOT, ON_DEMAND]),
 )
 def test_less_slack_never_asks_for_less(slacks: list[float], on: CapacityType | None) -> None:
-    order = [Course.SPOT, Course.ANY, Course.ON_DEMAND]
+    order = [PurchaseMode.SPOT, PurchaseMode.ANY, PurchaseMode.ON_DEMAND]
     found = [judge(a_job(slack, on=on), RESERVE, NOW) for slack in sorted(slacks)]
 
-    ranks = [order.index(each.course) for each in found]
+    ranks = [order.index(each.mode) for each in found]
     assert ranks == sorted(ranks, reverse=True)

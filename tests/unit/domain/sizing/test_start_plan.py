@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from spindown.domain.learning import Knowledge
 from spindown.domain.sizing import (
     Capacity,
-    Patience,
     SlotAhead,
+    StartPlan,
     Waiting,
     next_margin,
-    patience,
+    plan_starts,
 )
 from tests.builders import NOW, a_policy, minutes
 
@@ -28,7 +28,7 @@ def asked(
     free_in: tuple[float, ...] = (),
     per_hour: float = 45.0,
     **changes: object,
-) -> Patience:
+) -> StartPlan:
     """Ask with (jobs, minutes waited, those put down) and slots free in so many minutes."""
     slots = tuple(SlotAhead(free_in=minutes(m), items_per_hour=per_hour) for m in free_in)
     capacity = Capacity(
@@ -36,10 +36,10 @@ def asked(
     )
     given = {"knowledge": KNOWLEDGE, "policy": POLICY, "now": NOW, **changes}
     groups = [
-        Waiting(since=NOW - minutes(m), jobs=n, put_down=sum(put_down))
-        for n, m, *put_down in waiting
+        Waiting(since=NOW - minutes(m), jobs=n, requeued=sum(requeued))
+        for n, m, *requeued in waiting
     ]
-    return patience(groups, capacity, **given)  # type: ignore[arg-type]
+    return plan_starts(groups, capacity, **given)  # type: ignore[arg-type]
 
 
 def test_the_oldest_job_tells_since_when_the_promise_runs() -> None:

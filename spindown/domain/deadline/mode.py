@@ -24,7 +24,7 @@ from spindown.domain.learning import (
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
 from spindown.domain.ranking import Demand
-from spindown.domain.sizing import Patience
+from spindown.domain.sizing import StartPlan
 
 _HOUR = timedelta(hours=1)
 _SPOT, _ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
@@ -35,7 +35,7 @@ _SPOT, _ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
 _LEAVE_SPOT, _HOME, _RETURN = 1, 2, 3
 
 
-class Course(StrEnum):
+class PurchaseMode(StrEnum):
     """What may be bought for a job that waits."""
 
     #: What the first rung allows, or nothing.
@@ -63,12 +63,12 @@ class Reserve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class JobForecast:
     """What the deadline of one job asks for."""
 
     job: Unfinished
     slack: timedelta
-    course: Course
+    mode: PurchaseMode
     #: Where it must move to while it runs (on demand), or may if it pays (spot, or cheaper spot);
     #: None: it stays, or waits.
     moves_to: CapacityType | None = None
@@ -77,13 +77,13 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class DeadlineForecast:
     """What all deadlines of a workload ask for."""
 
     #: The least slack first.
-    verdicts: tuple[Verdict, ...] = ()
+    jobs: tuple[JobForecast, ...] = ()
     #: Of the job that waits and has least slack, of the urgent ones if there are; None: none waits.
-    course: Course | None = None
+    mode: PurchaseMode | None = None
     #: Jobs that wait and cannot wait longer for spot.
     urgent: int = 0
     #: Until when all others may wait.
@@ -119,7 +119,7 @@ def judge(
     *,
     takes: timedelta | None = None,
     at_risk: timedelta | None = None,
-) -> Verdict:
+) -> JobForecast:
     """Return what the deadline of a job asks for now.
 
     ``takes`` is the time until it can be done if everything runs, with what is due before it;
@@ -137,43 +137,45 @@ def judge(
     slack = job.due - now - takes
     losses = reserve.rate * (takes / _HOUR) * change
     waits_for = slack - _RETURN * change - losses
-    course = Course.SPOT if waits_for > timedelta(0) else Course.ANY
+    mode = PurchaseMode.SPOT if waits_for > timedelta(0) else PurchaseMode.ANY
     if slack <= _HOME * change:
-        course = Course.ON_DEMAND
+        mode = PurchaseMode.ON_DEMAND
     moves_to = None
     if job.on is _SPOT and slack < _LEAVE_SPOT * change:
         moves_to = _ON_DEMAND
     elif job.on is not None and slack >= _RETURN * change:
         moves_to = _SPOT
-    return Verdict(
+    return JobForecast(
         job=job,
         slack=slack,
-        course=course,
+        mode=mode,
         moves_to=moves_to,
         waits_until=now + max(waits_for, timedelta(0)),
     )
 
 
-def look_out(jobs: Sequence[Unfinished], reserve: Reserve, now: datetime, *, slots: int) -> Outlook:
+def forecast_deadlines(
+    jobs: Sequence[Unfinished], reserve: Reserve, now: datetime, *, slots: int
+) -> DeadlineForecast:
     """Return what all deadlines ask for together, with so many slots at the most."""
-    verdicts = sorted(_judge_all(jobs, reserve, now, slots), key=lambda each: each.slack)
-    waiting = [each for each in verdicts if each.job.on is None]
-    urgent = [each for each in waiting if each.course is not Course.SPOT]
-    patient = [each.waits_until for each in waiting if each.course is Course.SPOT]
-    return Outlook(
-        verdicts=tuple(verdicts),
-        # Whoever has the least slack has the gravest course.
-        course=next((each.course for each in (*urgent, *waiting)), None),
+    found = sorted(_judge_all(jobs, reserve, now, slots), key=lambda each: each.slack)
+    waiting = [each for each in found if each.job.on is None]
+    urgent = [each for each in waiting if each.mode is not PurchaseMode.SPOT]
+    may_wait = [each.waits_until for each in waiting if each.mode is PurchaseMode.SPOT]
+    return DeadlineForecast(
+        jobs=tuple(found),
+        # Whoever has the least slack has the most urgent mode.
+        mode=next((each.mode for each in (*urgent, *waiting)), None),
         urgent=sum(each.job.jobs for each in urgent),
-        waits_until=min(patient, default=None),
+        waits_until=min(may_wait, default=None),
         speed=max((_speed(each, reserve, now) for each in urgent), default=0.0),
     )
 
 
 def _judge_all(
     jobs: Sequence[Unfinished], reserve: Reserve, now: datetime, slots: int
-) -> Iterator[Verdict]:
-    """Yield the verdicts; a job that waits has all before it that is due before.
+) -> Iterator[JobForecast]:
+    """Yield the jobs; a job that waits has all before it that is due before.
 
     More jobs than slots: work W in all and p of the longest are done within W / m + (1 - 1 / m) p
     on m slots, in whatever order they are taken (Graham, 1969). Worked: four jobs of 3 h on two
@@ -192,13 +194,13 @@ def _judge_all(
         yield judge(job, reserve, now, takes=takes, at_risk=at_risk)
 
 
-def _speed(verdict: Verdict, reserve: Reserve, now: datetime) -> float:
+def _speed(verdict: JobForecast, reserve: Reserve, now: datetime) -> float:
     """Return how fast a machine must be to be in time, as a share of the usual; 0: none is."""
     left = verdict.job.due - now - reserve.of(verdict.job.at_risk)
     return verdict.job.work / left if left > timedelta(0) else 0.0
 
 
-def pays_at(verdict: Verdict, dollars: float, reserve: Reserve, policy: Policy) -> float:
+def pays_at(verdict: JobForecast, dollars: float, reserve: Reserve, policy: Policy) -> float:
     """Return the dollars an item at which a job that runs had better be elsewhere, on spot.
 
     While it moves both machines are paid for, a change at the longest; what is saved is saved
@@ -220,13 +222,13 @@ def pays_at(verdict: Verdict, dollars: float, reserve: Reserve, policy: Policy) 
 
 
 def hurry(
-    demand: Demand, patience: Patience | None, slots: int, *, usual: float
-) -> tuple[Demand, Patience | None]:
-    """Return demand and patience with as many slots at once as urgent jobs have none.
+    demand: Demand, start_plan: StartPlan | None, slots: int, *, usual: float
+) -> tuple[Demand, StartPlan | None]:
+    """Return demand and start plan with as many slots at once as urgent jobs have none.
 
     Args:
         demand: as the queue and the fleet make it.
-        patience: what can wait a tick; None: nothing can.
+        start_plan: what can wait a tick; None: nothing can.
         slots: that are missing, above 0.
         usual: items an hour of one.
     """
@@ -237,14 +239,14 @@ def hurry(
         jobs=max(demand.jobs, slots),
         slots=max(demand.slots, slots),
     )
-    if patience is not None:
-        patience = replace(
-            patience,
-            slots=max(patience.slots, slots),
-            side_by_side=max(patience.side_by_side, slots),
-            late_jobs=max(patience.late_jobs, slots),
+    if start_plan is not None:
+        start_plan = replace(
+            start_plan,
+            slots=max(start_plan.slots, slots),
+            side_by_side=max(start_plan.side_by_side, slots),
+            late_jobs=max(start_plan.late_jobs, slots),
         )
-    return asked, patience
+    return asked, start_plan
 
 
 def allows(policy: Policy, kind: CapacityType) -> bool:
@@ -252,16 +254,16 @@ def allows(policy: Policy, kind: CapacityType) -> bool:
     return not policy.ladder or any(kind in rung.capacity_types for rung in policy.ladder)
 
 
-def open_ladder(policy: Policy, wanted: Course | CapacityType) -> Policy:
-    """Return the policy with the ladder that a course leaves open, whatever has waited how long.
+def open_ladder(policy: Policy, wanted: PurchaseMode | CapacityType) -> Policy:
+    """Return the policy with the ladder that a mode leaves open, whatever has waited how long.
 
     A kind that no rung allows is never bought: then the ladder is all there is.
     """
     rungs = policy.ladder
-    if wanted is Course.SPOT:
+    if wanted is PurchaseMode.SPOT:
         rungs = rungs[:1]
-    elif wanted is not Course.ANY:
-        kind = _ON_DEMAND if wanted is Course.ON_DEMAND else CapacityType(wanted.value)
+    elif wanted is not PurchaseMode.ANY:
+        kind = _ON_DEMAND if wanted is PurchaseMode.ON_DEMAND else CapacityType(wanted.value)
         rungs = tuple(
             replace(rung, capacity_types=frozenset({kind}))
             for rung in policy.ladder

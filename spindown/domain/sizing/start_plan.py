@@ -36,10 +36,10 @@ class Waiting:
     since: datetime
     jobs: int
     #: Those of them that had started: their worker was taken away, or gave them back.
-    put_down: int = 0
+    requeued: int = 0
 
 
-def mark_put_down(waiting: Sequence[Waiting], dates: Sequence[datetime]) -> tuple[Waiting, ...]:
+def mark_requeued(waiting: Sequence[Waiting], dates: Sequence[datetime]) -> tuple[Waiting, ...]:
     """Return what waits with those jobs told apart that had started once.
 
     Each is one of the first messages that a tick has seen since; a claim may have been counted as
@@ -51,22 +51,22 @@ def mark_put_down(waiting: Sequence[Waiting], dates: Sequence[datetime]) -> tupl
     """
     groups = list(waiting)
     for at in sorted(dates, reverse=True):
-        free = [place for place, group in enumerate(groups) if group.put_down < group.jobs]
+        free = [place for place, group in enumerate(groups) if group.requeued < group.jobs]
         if not free:
             break
         place = next((place for place in free if groups[place].since >= at), free[-1])
-        groups[place] = replace(groups[place], put_down=groups[place].put_down + 1)
+        groups[place] = replace(groups[place], requeued=groups[place].requeued + 1)
     return tuple(groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class StartPlan:
     """What must be launched now, and what may wait."""
 
     #: Slots of the usual kind to launch now; 0: all can wait a tick.
     slots: int
     #: Whether that is more than there is room for, so that none of them can wait.
-    is_crowded: bool
+    is_over_capacity: bool
     #: Of these, wanted however fast a slot is: it could start no more than one job.
     side_by_side: int
     #: Items an hour of such a slot.
@@ -83,7 +83,7 @@ class Patience:
     since: datetime | None
 
 
-def patience(
+def plan_starts(
     waiting: Sequence[Waiting],
     capacity: Capacity,
     *,
@@ -91,8 +91,8 @@ def patience(
     policy: Policy,
     now: datetime,
     margin: timedelta = timedelta(0),
-    room: float = math.inf,
-) -> Patience:
+    headroom_slots: float = math.inf,
+) -> StartPlan:
     """Return how few slots must be launched now.
 
     Jobs are taken in the order in which they came, by whatever slot is free first; a slot that
@@ -123,7 +123,7 @@ def patience(
         now: the present.
         margin: by how much earlier than the promise asks for everything is planned; below 0:
             later than a launch that needs its retry could be.
-        room: slots that may be launched at all.
+        headroom_slots: slots that may be launched at all.
     """
     rate = usual_throughput(knowledge, policy)
     tick = policy.tick.total_seconds()
@@ -141,17 +141,17 @@ def patience(
     existing = _existing(capacity, knowledge, policy)
     gaps = list(_gaps(dues, existing, terms))
     needed = max((math.ceil(gap.missing / gap.each) for gap in gaps), default=0)
-    is_crowded = needed > room
+    is_over_capacity = needed > headroom_slots
     slots = min(max((gap.must(needed, terms) for gap in gaps), default=0), needed)
-    slots = needed if is_crowded else slots
+    slots = needed if is_over_capacity else slots
     alone = max((gap.missing for gap in gaps if gap.each == 1), default=0)
     spare = min((gap.spare(needed, terms) for gap in gaps), default=None)
-    new = [(due, each.jobs - each.put_down) for (due, _), each in zip(dues, waiting, strict=True)]
+    new = [(due, each.jobs - each.requeued) for (due, _), each in zip(dues, waiting, strict=True)]
     pressing = gaps if new == dues else _gaps([each for each in new if each[1]], existing, terms)
-    latest = min((gap.latest(room, terms) for gap in pressing), default=None)
-    return Patience(
+    latest = min((gap.latest(headroom_slots, terms) for gap in pressing), default=None)
+    return StartPlan(
         slots=slots,
-        is_crowded=is_crowded,
+        is_over_capacity=is_over_capacity,
         side_by_side=min(alone, slots),
         items_per_hour=rate,
         late_jobs=max((gap.missing for gap in gaps), default=0),
@@ -204,9 +204,9 @@ class _Gap:
         busy = (math.ceil(self.missing / needed) - 1) * terms.takes
         return self.due - terms.up - terms.tick - busy
 
-    def latest(self, room: float, terms: _Terms) -> float:
+    def latest(self, headroom_slots: float, terms: _Terms) -> float:
         """Return in how many seconds all that there is room for must be launched."""
-        return self.spare(int(min(max(room, 1), self.missing)), terms) + terms.tick
+        return self.spare(int(min(max(headroom_slots, 1), self.missing)), terms) + terms.tick
 
 
 def _in(seconds: float | None, now: datetime) -> datetime | None:
@@ -214,7 +214,9 @@ def _in(seconds: float | None, now: datetime) -> datetime | None:
 
 
 def _gaps(
-    dues: Sequence[tuple[float, int]], existing: Sequence[tuple[float, float]], terms: _Terms
+    dues: Sequence[tuple[float, int]],
+    existing: Sequence[tuple[float, float]],
+    terms: _Terms,
 ) -> Iterator[_Gap]:
     came = 0
     for due, jobs in dues:

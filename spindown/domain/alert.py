@@ -8,17 +8,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-#: Not seen for this long, a concern is over; its next time is a new one. Who looks every hour
+#: Not seen for this long, an alert is over; its next time is a new one. Who looks every hour
 #: must see it twice.
 FORGOTTEN_AFTER = timedelta(hours=2)
 #: What lasts is said again after this.
 SAID_AGAIN_AFTER = timedelta(days=1)
-#: How exactly it is remembered when a concern was last seen, so that not every look writes.
+#: How exactly it is remembered when an alert was last seen, so that not every look writes.
 _SEEN_WITHIN = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Concern:
+class Alert:
     """Something that a person should mend. Settings in its text stand in backticks."""
 
     #: One of a few: a dimension of a metric, and the name of what is remembered.
@@ -28,7 +28,7 @@ class Concern:
     #: What to do: the setting to change, the command to run; an imperative clause or more.
     mend: str
     #: How long it must last before anybody is told.
-    patience: timedelta = timedelta(0)
+    for_: timedelta = timedelta(0)
     #: Least time between two tellings, even if it was over meanwhile.
     rest: timedelta = timedelta(hours=1)
 
@@ -39,8 +39,8 @@ class Concern:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
-    """What is remembered of one concern."""
+class AlertState:
+    """What is remembered of one alert."""
 
     #: Since when it lasts.
     since: datetime
@@ -51,23 +51,23 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """What one look at all concerns comes to."""
+    """What one look at all alerts comes to."""
 
     #: Those that have lasted for their patience.
-    standing: tuple[Concern, ...] = ()
+    standing: tuple[Alert, ...] = ()
     #: Those of them that a person is to be told of now.
-    due: tuple[Concern, ...] = ()
+    due: tuple[Alert, ...] = ()
     #: Name -> what is known of each that was found.
-    present: Mapping[str, Sighting] = field(default_factory=dict)
+    present: Mapping[str, AlertState] = field(default_factory=dict)
     #: Name -> what to remember from now on, where that has changed.
-    changed: Mapping[str, Sighting] = field(default_factory=dict)
+    changed: Mapping[str, AlertState] = field(default_factory=dict)
     #: What nobody need remember any more.
     forgotten: tuple[str, ...] = ()
 
 
 def review(
-    found: Sequence[Concern],
-    known: Mapping[str, Sighting],
+    found: Sequence[Alert],
+    known: Mapping[str, AlertState],
     now: datetime,
     *,
     over: Collection[str] = (),
@@ -80,19 +80,19 @@ def review(
         now: the time.
         over: names of what is surely over, unless it is found.
     """
-    first: dict[str, Concern] = {}
-    for concern in found:
-        first.setdefault(concern.name, concern)
+    first: dict[str, Alert] = {}
+    for alert in found:
+        first.setdefault(alert.name, alert)
     standing, due = [], []
-    changed: dict[str, Sighting] = {}
-    present: dict[str, Sighting] = {}
-    for name, concern in first.items():
+    changed: dict[str, AlertState] = {}
+    present: dict[str, AlertState] = {}
+    for name, alert in first.items():
         before = known.get(name)
         after = present[name] = _seen(before, now)
-        if now - after.since >= concern.patience:
-            standing.append(concern)
-            if _is_due(concern, after):
-                due.append(concern)
+        if now - after.since >= alert.for_:
+            standing.append(alert)
+            if _is_due(alert, after):
+                due.append(alert)
         if before is None or now - before.seen_at >= _SEEN_WITHIN:
             changed[name] = after
     gone = {name: one for name, one in known.items() if name not in first}
@@ -109,24 +109,24 @@ def review(
     )
 
 
-def _seen(before: Sighting | None, now: datetime) -> Sighting:
+def _seen(before: AlertState | None, now: datetime) -> AlertState:
     if before is None:
-        return Sighting(since=now, seen_at=now)
+        return AlertState(since=now, seen_at=now)
     is_new = now - before.seen_at > FORGOTTEN_AFTER
-    return Sighting(since=now if is_new else before.since, seen_at=now, told_at=before.told_at)
+    return AlertState(since=now if is_new else before.since, seen_at=now, told_at=before.told_at)
 
 
-def _is_due(concern: Concern, sighting: Sighting) -> bool:
-    told = sighting.told_at
+def _is_due(alert: Alert, alert_state: AlertState) -> bool:
+    told = alert_state.told_at
     if told is None:
         return True
-    silent_for = sighting.seen_at - told
-    if told < sighting.since:
-        return silent_for >= concern.rest
+    silent_for = alert_state.seen_at - told
+    if told < alert_state.since:
+        return silent_for >= alert.rest
     return silent_for >= SAID_AGAIN_AFTER
 
 
-def _is_past(sighting: Sighting, now: datetime) -> bool:
-    """Tell whether a concern is over and would be news if it came back."""
-    last = max(sighting.seen_at, sighting.told_at or sighting.seen_at)
+def _is_past(alert_state: AlertState, now: datetime) -> bool:
+    """Tell whether an alert is over and would be news if it came back."""
+    last = max(alert_state.seen_at, alert_state.told_at or alert_state.seen_at)
     return now - last > SAID_AGAIN_AFTER

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.concern import Concern, Sighting, review
+from spindown.domain.alert import Alert, AlertState, review
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
-QUOTA = Concern(name="quota", says="It is full.", mend="ask for more.", patience=10 * MINUTE)
+QUOTA = Alert(name="quota", says="It is full.", mend="ask for more.", for_=10 * MINUTE)
 
 
-def remembered(since: timedelta, seen: timedelta, told: timedelta | None = None) -> Sighting:
-    return Sighting(
+def remembered(since: timedelta, seen: timedelta, told: timedelta | None = None) -> AlertState:
+    return AlertState(
         since=NOW - since, seen_at=NOW - seen, told_at=None if told is None else NOW - told
     )
 
@@ -47,7 +47,7 @@ def test_says_what_happened_and_what_to_do() -> None:
     ],
 )
 def test_tells_of_what_lasts_and_not_twice(
-    known: Sighting | None, *, is_standing: bool, is_due: bool
+    known: AlertState | None, *, is_standing: bool, is_due: bool
 ) -> None:
     found = review([QUOTA], {} if known is None else {"quota": known}, NOW)
 
@@ -55,7 +55,7 @@ def test_tells_of_what_lasts_and_not_twice(
 
 
 def test_rests_after_a_telling_even_if_it_was_over_meanwhile() -> None:
-    daily = replace(QUOTA, patience=timedelta(0), rest=DAY)
+    daily = replace(QUOTA, for_=timedelta(0), rest=DAY)
 
     early = review([daily], {"quota": remembered(5 * HOUR, 4 * HOUR, 5 * HOUR)}, NOW)
     late = review([daily], {"quota": remembered(25 * HOUR, 4 * HOUR, 25 * HOUR)}, NOW)
@@ -83,7 +83,7 @@ def test_what_is_over_is_new_when_it_comes_back() -> None:
         pytest.param(remembered(40 * HOUR, DAY), False, id="just not over for long"),
     ],
 )
-def test_forgets_what_would_be_news_if_it_came_back(known: Sighting, *, kept: bool) -> None:
+def test_forgets_what_would_be_news_if_it_came_back(known: AlertState, *, kept: bool) -> None:
     assert review([], {"quota": known}, NOW).forgotten == (("quota",) if kept else ())
 
 
@@ -101,7 +101,7 @@ def test_remembers_that_it_was_seen_without_writing_each_look(
     found = review([QUOTA], {"quota": remembered(4 * HOUR, seen)}, NOW)
 
     since = NOW if seen == 3 * HOUR else NOW - 4 * HOUR
-    assert found.present == {"quota": Sighting(since=since, seen_at=NOW)}
+    assert found.present == {"quota": AlertState(since=since, seen_at=NOW)}
     assert found.changed == (found.present if is_written else {})
 
 
@@ -120,25 +120,25 @@ def test_a_sure_end_is_news_at_once_an_unseen_cause_only_later(
 
 
 def test_of_one_name_the_first_counts() -> None:
-    other = replace(QUOTA, says="Another one.", patience=timedelta(0))
+    other = replace(QUOTA, says="Another one.", for_=timedelta(0))
 
-    assert review([replace(QUOTA, patience=timedelta(0)), other], {}, NOW).due[0].says == QUOTA.says
+    assert review([replace(QUOTA, for_=timedelta(0)), other], {}, NOW).due[0].says == QUOTA.says
 
 
 @given(st.lists(st.booleans(), min_size=30, max_size=400), st.integers(0, 60), st.integers(1, 20))
 def test_two_alerts_are_an_hour_apart_and_follow_some_waiting(
-    sights: list[bool], patience: int, step: int
+    given: list[bool], for_: int, step: int
 ) -> None:
-    concern = replace(QUOTA, patience=patience * MINUTE)
-    known: Mapping[str, Sighting] = {}
+    alert = replace(QUOTA, for_=for_ * MINUTE)
+    known: Mapping[str, AlertState] = {}
     told: list[datetime] = []
-    for number, is_seen in enumerate(sights):
+    for number, is_seen in enumerate(given):
         now = NOW + number * step * MINUTE
-        found = review([concern] if is_seen else [], known, now)
+        found = review([alert] if is_seen else [], known, now)
         kept = {**known, **found.changed}
         if found.due:
             told.append(now)
             kept["quota"] = replace(kept["quota"], told_at=now)
         known = {name: one for name, one in kept.items() if name not in found.forgotten}
     assert all(later - before >= HOUR for before, later in pairwise(told))
-    assert all(at - NOW >= concern.patience for at in told)
+    assert all(at - NOW >= alert.for_ for at in told)
