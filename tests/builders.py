@@ -27,7 +27,7 @@ from spindown.domain.offer import (
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import CandidateList, Demand, rank
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.domain.sizing import Patience
+from spindown.domain.sizing import StartPlan
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SPOT = CapacityType.SPOT
@@ -91,11 +91,11 @@ def a_demand(**changes: Any) -> Demand:
     return replace(base, **changes)
 
 
-def a_patience(**changes: Any) -> Patience:
+def a_start_plan(**changes: Any) -> StartPlan:
     """Return what is known of one job that waits for a slot, and can."""
-    base = Patience(
+    base = StartPlan(
         slots=0,
-        is_crowded=False,
+        is_over_capacity=False,
         side_by_side=0,
         items_per_hour=1000.0,
         late_jobs=1,

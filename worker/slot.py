@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from spindown.app.port import Message
-from spindown.app.work.claim import Declined, Outcome, claim
+from spindown.app.work.claim import ClaimOutcome, Declined, claim
 from spindown.app.work.fence import read_fence
 from spindown.app.work.held import Held
 from spindown.app.work.message import put_back
@@ -229,12 +229,12 @@ class Slot:
             outcome=declined.outcome.value,
             reason=declined.reason,
         )
-        if declined.outcome is Outcome.MALFORMED:
+        if declined.outcome is ClaimOutcome.MALFORMED:
             bench.reporter.emit({"DeadLettered": 1}, reason="malformed")
-        elif declined.outcome is Outcome.DEAD_LETTERED:
+        elif declined.outcome is ClaimOutcome.DEAD_LETTERED:
             bench.reporter.emit({"DeadLettered": 1}, reason="failures")
             self._announce(declined.job_id or "")
-        elif declined.outcome is Outcome.CONDEMNED:
+        elif declined.outcome is ClaimOutcome.CONDEMNED:
             bench.life.leave(bench.ports.clock.now(), ReasonCode.CONDEMNED)
 
     def _announce(self, job_id: str) -> None:

@@ -168,7 +168,7 @@ class ControlPlane(Construct):
 
     def _judge_costs(self) -> list[iam.PolicyStatement]:
         return [
-            grants.keep_concerns(
+            grants.keep_alerts(
                 table_arn=self._shared.ledger.table.table_arn,
                 workloads=[one.name for one in self._workloads],
             ),

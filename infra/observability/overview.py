@@ -15,7 +15,7 @@ from infra.observability.metric import (
     MetricScope,
     function_metrics,
 )
-from spindown.contract.metric import CAPACITY_TYPE, CONCERN, FUNCTION, SOURCE, WORKLOAD
+from spindown.contract.metric import ALERT, CAPACITY_TYPE, FUNCTION, SOURCE, WORKLOAD
 
 
 class OverviewDashboard(Construct):
@@ -156,7 +156,7 @@ def _trouble(metrics: MetricScope) -> Section:
             Graph(
                 title="Waits for a person",
                 left=[
-                    metrics.search("Concerns", "Maximum", by=CONCERN),
+                    metrics.search("Alerts", "Maximum", by=ALERT),
                     metrics.metric("Untold", "Maximum", label="could not be told"),
                 ],
             ),

@@ -9,9 +9,9 @@ from constructs import Construct
 from infra.observability.dashboard import Graph, Section, lay_out, show_alarms
 from infra.observability.metric import DAY, HOUR, MINUTE, MetricScope
 from spindown.contract.metric import (
+    ALERT,
     CAPACITY_TYPE,
     CAUSE,
-    CONCERN,
     INSTANCE_TYPE,
     OUTCOME,
     POOL,
@@ -187,7 +187,7 @@ def _trouble(metrics: MetricScope) -> Section:
         graphs=[
             Graph(
                 title="Waits for a person",
-                left=[metrics.search("Concerns", "Maximum", by=CONCERN)],
+                left=[metrics.search("Alerts", "Maximum", by=ALERT)],
                 stacked=True,
             ),
             Graph(

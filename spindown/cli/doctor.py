@@ -61,7 +61,7 @@ def _examine(planned: DoctorSubject | None, deployment: str | None, *, has_image
         aws = reach(planned.region if planned is not None else None)
     except BadInput as exc:
         found = "none" if exc.value is None else str(exc.value)
-        lost = Finding(what=exc.field, found=found, mend=exc.mend, verdict=Severity.BLOCKED)
+        lost = Finding(what=exc.field, found=found, mend=exc.mend, severity=Severity.BLOCKED)
         return Report(findings=(lost,))
     try:
         subject = find_subject(planned, aws.settings(name))
@@ -84,9 +84,9 @@ def name_file(finding: Finding, config: Path) -> Finding:
 
 def render_finding(finding: Finding) -> Iterator[Text]:
     """Yield the lines of one finding; a command stands whole on one of them."""
-    first = Text(f"{finding.verdict:<{len(_MARGIN)}}", style=_COLOURS[finding.verdict])
+    first = Text(f"{finding.severity:<{len(_MARGIN)}}", style=_COLOURS[finding.severity])
     yield first.append(f"{finding.what}: {finding.found}", style="default")
-    if finding.needed and finding.verdict is not Severity.GOOD:
+    if finding.needed and finding.severity is not Severity.GOOD:
         yield Text(f"{_MARGIN}needed: {finding.needed}")
     if finding.mend:
         yield Text(f"{_MARGIN}mend:   {finding.mend}", style="bold")

@@ -53,7 +53,7 @@ class AlertState:
 class Review:
     """What one look at all alerts comes to."""
 
-    #: Those that have lasted for their patience.
+    #: Those that have lasted for ``for_``.
     standing: tuple[Alert, ...] = ()
     #: Those of them that a person is to be told of now.
     due: tuple[Alert, ...] = ()

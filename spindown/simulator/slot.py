@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from spindown.app.port import Message
-from spindown.app.work.claim import Declined, Outcome, claim
+from spindown.app.work.claim import ClaimOutcome, Declined, claim
 from spindown.app.work.commit import complete
 from spindown.app.work.held import Held, Seat
 from spindown.app.work.item import settle_items
@@ -141,7 +141,7 @@ class SimSlot:
 
     def _note(self, declined: Declined) -> None:
         self.site.record.note("declined", f"{declined.job_id} {declined.outcome}")
-        if declined.outcome is Outcome.CONDEMNED:
+        if declined.outcome is ClaimOutcome.CONDEMNED:
             self.worker.leave(ReasonCode.CONDEMNED)
         else:
             self._pause = self.site.agenda.plan_in(_REQUEST_SECONDS, Turn.WORKER, self.poll)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from spindown.app.port import Message
-from spindown.app.work.claim import Declined, Outcome, claim
+from spindown.app.work.claim import ClaimOutcome, Declined, claim
 from spindown.app.work.commit import Portion, commit
 from spindown.app.work.held import Finished, Held
 from spindown.app.work.item import settle_items
@@ -108,7 +108,7 @@ class Hand:
             self._free()
             return
         if isinstance(claimed, Declined):
-            if claimed.outcome is Outcome.CONDEMNED:
+            if claimed.outcome is ClaimOutcome.CONDEMNED:
                 bench.life.leave(self._now(), ReasonCode.CONDEMNED)
             self._free()
             return

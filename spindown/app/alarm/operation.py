@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from spindown.app.alarm.deadline import find_deadlines
 from spindown.contract.decision import AttemptRecord, Decision, Outcome, RefusalRecord
 from spindown.contract.row import BreakerRow, QuotaRow
-from spindown.domain.concern import SAID_AGAIN_AFTER, Concern
+from spindown.domain.alert import SAID_AGAIN_AFTER, Alert
 from spindown.domain.offer import QUOTA_CODES
 from spindown.domain.policy import Policy
 from spindown.wording import say
@@ -39,7 +39,7 @@ _TICKS_OF_GRACE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class AlertInput:
     """What a reconcile saw, as far as people may have to mend it."""
 
     deployment: str
@@ -69,9 +69,9 @@ class Sight:
         return self.decision.workload
 
 
-def over(sight: Sight) -> frozenset[str]:
+def over(given: AlertInput) -> frozenset[str]:
     """Return what is over unless it is found."""
-    match sight.decision.outcome:
+    match given.decision.outcome:
         case Outcome.LAUNCHED:
             return _SEEN_BY_EACH | _ENDED_BY_LAUNCH
         case Outcome.IDLE | Outcome.ENOUGH:
@@ -80,27 +80,27 @@ def over(sight: Sight) -> frozenset[str]:
             return _SEEN_BY_EACH
 
 
-def find(sight: Sight) -> Iterator[Concern]:
+def find(given: AlertInput) -> Iterator[Alert]:
     """Yield what is wrong, the gravest first; what another one explains is left out."""
-    breaker = [*_breaker(sight)]
-    why = [*_refusals(sight), *_quotas(sight)]
+    breaker = [*_breaker(given)]
+    why = [*_refusals(given), *_quotas(given)]
     yield from (*breaker, *why)
-    if not why and (sight.stopped_in or not breaker):
-        yield from _waiting(sight)
-    yield from find_deadlines(sight.decision.deadlines, sight.workload, sight.now)
-    yield from _control(sight)
+    if not why and (given.stopped_in or not breaker):
+        yield from _waiting(given)
+    yield from find_deadlines(given.decision.deadlines, given.workload, given.now)
+    yield from _control(given)
 
 
-def _breaker(sight: Sight) -> Iterator[Concern]:
-    breaker = sight.breaker
+def _breaker(given: AlertInput) -> Iterator[Alert]:
+    breaker = given.breaker
     is_ours = breaker.strikes or breaker.unclaimed or breaker.failed
-    if is_ours and breaker.open_until is not None and breaker.open_until > sight.now:
-        where = f" in {sight.stopped_in}" if sight.stopped_in else ""
+    if is_ours and breaker.open_until is not None and breaker.open_until > given.now:
+        where = f" in {given.stopped_in}" if given.stopped_in else ""
         why = _sentence(say(breaker.reason))
-        yield Concern(
+        yield Alert(
             name="breaker",
-            says=f"Launching for {sight.workload}{where} is stopped: {why}",
-            mend=f"read the log /spindown/{sight.deployment}/worker/{sight.workload} and "
+            says=f"Launching for {given.workload}{where} is stopped: {why}",
+            mend=f"read the log /spindown/{given.deployment}/worker/{given.workload} and "
             f"{_mend_of_breaker(breaker)}, and deploy: another image or other code closes the "
             "breaker, else one launch is tried again after an hour, or at once after the command "
             "that `spindown doctor` prints.",
@@ -116,13 +116,13 @@ def _mend_of_breaker(breaker: BreakerRow) -> str:
     )
 
 
-def _refusals(sight: Sight) -> Iterator[Concern]:
-    attempts = sight.decision.attempts
+def _refusals(given: AlertInput) -> Iterator[Alert]:
+    attempts = given.decision.attempts
     account = _words(attempts, _ACCOUNT)
     if account:
-        yield Concern(
+        yield Alert(
             name="account",
-            says=f"EC2 refuses every launch of {sight.workload} because of the account or the "
+            says=f"EC2 refuses every launch of {given.workload} because of the account or the "
             f"configuration: {account}",
             mend="run `spindown doctor`, which names what is missing and the command that mends "
             "it. It is tried again every 15 minutes, or at once after the command that it prints "
@@ -130,33 +130,33 @@ def _refusals(sight: Sight) -> Iterator[Concern]:
         )
     unknown = _words(attempts, _UNKNOWN)
     if unknown:
-        yield Concern(
+        yield Alert(
             name="unknown-refusal",
-            says=f"EC2 refuses launches of {sight.workload} with a code that Spindown does not "
+            says=f"EC2 refuses launches of {given.workload} with a code that Spindown does not "
             f"know and treats as a lack of capacity: {unknown}",
             mend="look the code up, and report it.",
             rest=SAID_AGAIN_AFTER,
         )
     if (
         attempts
-        and not sight.may_wait
+        and not given.may_wait
         and all(attempt.outcome == _CAPACITY for attempt in attempts)
     ):
         pools = sorted({pool for attempt in attempts for pool in attempt.pools})
-        yield Concern(
+        yield Alert(
             name="capacity",
-            says=f"EC2 has had no capacity for {sight.workload} in half an hour, lately in "
+            says=f"EC2 has had no capacity for {given.workload} in half an hour, lately in "
             f"{_listed(pools)}.",
             mend="add `zones` or `gpu_names`, or let an earlier rung of the `ladder` take "
             "on-demand.",
-            patience=2 * _A_WHILE,
+            for_=2 * _A_WHILE,
             rest=SAID_AGAIN_AFTER,
         )
 
 
-def _quotas(sight: Sight) -> Iterator[Concern]:
+def _quotas(given: AlertInput) -> Iterator[Alert]:
     full = sorted(
-        (quota for quota in sight.quotas or () if quota.until > sight.now),
+        (quota for quota in given.quotas or () if quota.until > given.now),
         key=lambda quota: quota.quota_class,
     )
     if not full:
@@ -172,9 +172,9 @@ def _quotas(sight: Sight) -> Iterator[Concern]:
         else "run `spindown doctor`, which finds the quota's code and prints the command that "
         "asks for more."
     )
-    yield Concern(
+    yield Alert(
         name="quota",
-        says=f"The vCPU quota of EC2 is full for {sight.workload}: "
+        says=f"The vCPU quota of EC2 is full for {given.workload}: "
         f"{_listed([_quota_name(quota) for quota in full])}. "
         f"{_sentence(full[0].message or full[0].code)}",
         mend=f"{ask} Or widen `gpu_names` to another class.",
@@ -189,24 +189,24 @@ def _quota_name(quota: QuotaRow) -> str:
     return f"{region} {code} ({name})" if code else f"{region} {name}"
 
 
-def _waiting(sight: Sight) -> Iterator[Concern]:
-    decision, policy = sight.decision, sight.policy
+def _waiting(given: AlertInput) -> Iterator[Alert]:
+    decision, policy = given.decision, given.policy
     if decision.outcome is Outcome.NOTHING_FITS:
-        yield Concern(
+        yield Alert(
             name="no-offer",
-            says=f"Work of {sight.workload} waits and no offer may be taken at any time"
+            says=f"Work of {given.workload} waits and no offer may be taken at any time"
             f"{_because(decision)}",
             mend="raise `max_price_per_hour`, lower `min_reliability`, or widen `gpu_names`, "
             "`gpu_memory_gib_min` or `zones`; `spindown why` lists what rules each offer out.",
-            patience=_A_WHILE,
+            for_=_A_WHILE,
         )
         return
     since = decision.backlog_since
-    waited = sight.now - since if since is not None else timedelta(0)
-    if not sight.may_wait and waited > policy.start_within + _TICKS_OF_GRACE * policy.tick:
-        yield Concern(
+    waited = given.now - since if since is not None else timedelta(0)
+    if not given.may_wait and waited > policy.start_within + _TICKS_OF_GRACE * policy.tick:
+        yield Alert(
             name="late",
-            says=f"Work of {sight.workload} has waited for {_minutes(waited)}, longer than the "
+            says=f"Work of {given.workload} has waited for {_minutes(waited)}, longer than the "
             f"promised {_minutes(policy.start_within)}, and nobody takes it: "
             f"{_sentence(decision.summary)}",
             mend="run `spindown why`: it names the nearest offer and what rules it out. Raise "
@@ -215,33 +215,33 @@ def _waiting(sight: Sight) -> Iterator[Concern]:
         )
 
 
-def _control(sight: Sight) -> Iterator[Concern]:
-    decision, workload = sight.decision, sight.workload
+def _control(given: AlertInput) -> Iterator[Alert]:
+    decision, workload = given.decision, given.workload
     if decision.policy_refusal:
-        yield Concern(
+        yield Alert(
             name="policy-invalid",
             says=f"The live policy of {workload} is refused, and the last good one stays in "
             f"force: {_sentence(decision.policy_refusal)}",
             mend=f"run `spindown policy set {workload}` with a value that is valid, or "
             f"`spindown policy reset {workload}` to give keys back.",
-            patience=timedelta(minutes=3),
+            for_=timedelta(minutes=3),
         )
-    if sight.held_back:
-        yield Concern(
+    if given.held_back:
+        yield Alert(
             name="reaping-held-back",
             says=f"Most workers of {workload} look dead at once, which is more likely a fault of "
             "the ledger or the network than theirs; they are left alone and go on billing.",
             mend="see whether workers can reach DynamoDB. If they are dead indeed, terminate them "
             "in EC2: their jobs come back by themselves.",
-            patience=_A_WHILE,
+            for_=_A_WHILE,
         )
     if decision.bad_rows:
-        yield Concern(
+        yield Alert(
             name="bad-rows",
             says=f"Rows of {workload} in the ledger cannot be read and are passed over: "
             f"{_listed(decision.bad_rows)}.",
-            mend=f"delete or mend them in the table {sight.deployment}-ledger.",
-            patience=_A_WHILE,
+            mend=f"delete or mend them in the table {given.deployment}-ledger.",
+            for_=_A_WHILE,
         )
 
 

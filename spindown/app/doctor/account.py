@@ -23,7 +23,7 @@ def check_caller(facts: Facts) -> Finding:
             found=facts.caller.reason,
             needed="credentials that AWS accepts",
             mend="aws sts get-caller-identity; then log in, or name another profile (AWS_PROFILE)",
-            verdict=Severity.BLOCKED,
+            severity=Severity.BLOCKED,
         )
     found = f"{facts.caller.arn}, account {facts.caller.account}"
     return Finding(what="credentials", found=found)
@@ -52,7 +52,7 @@ def _check_outposts(subject: DoctorSubject) -> Iterator[Finding]:
             found="; ".join(words),
             needed=f"stack {subject.deployment}-outpost-{region}, and the right to read it",
             mend=f"cdk bootstrap, once for {region}, then cdk deploy --all",
-            verdict=Severity.WARNING,
+            severity=Severity.WARNING,
         )
 
 
@@ -66,7 +66,7 @@ def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]
             found="deployed" if is_whole else f"deployed without {', '.join(missing)}",
             needed="" if is_whole else "every workload of the file",
             mend="" if is_whole else "cdk deploy --all",
-            verdict=Severity.GOOD if is_whole else Severity.WARNING,
+            severity=Severity.GOOD if is_whole else Severity.WARNING,
         )
         return
     if subject.unread:
@@ -75,7 +75,7 @@ def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]
             found=subject.unread,
             needed="its settings in SSM",
             mend="grant ssm:GetParameter and ssm:GetParameters on /spindown/*",
-            verdict=Severity.WARNING,
+            severity=Severity.WARNING,
         )
         return
     yield Finding(what=what, found="not deployed yet", mend="cdk deploy --all")
@@ -86,7 +86,7 @@ def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]
                 found="not bootstrapped" if found.is_missing else found.reason,
                 needed="once, before the first deploy",
                 mend=f"cdk bootstrap aws://{_account(facts)}/{region}",
-                verdict=Severity.WARNING,
+                severity=Severity.WARNING,
             )
 
 
@@ -98,7 +98,7 @@ def _check_plan(facts: Facts) -> Finding:
             found=facts.plan.reason,
             needed="any but the free plan",
             mend="see Billing and Cost Management; grant freetier:GetAccountPlanState to ask here",
-            verdict=Severity.WARNING,
+            severity=Severity.WARNING,
         )
     if facts.plan is AccountPlan.FREE:
         return Finding(
@@ -106,7 +106,7 @@ def _check_plan(facts: Facts) -> Finding:
             found="free",
             needed="paid: a free plan can launch no GPU type, whatever its quotas",
             mend="aws freetier upgrade-account-plan --account-plan-type PAID --region us-east-1",
-            verdict=Severity.BLOCKED,
+            severity=Severity.BLOCKED,
         )
     return Finding(what=what, found=facts.plan or "none, which means paid")
 
@@ -122,7 +122,7 @@ def _check_spot_role(facts: Facts) -> Finding:
         found="missing" if is_known else _reason(facts.has_spot_role),
         needed="before the first spot request, which otherwise must make it",
         mend="aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
-        verdict=Severity.WARNING,
+        severity=Severity.WARNING,
     )
 
 
@@ -138,7 +138,7 @@ def _check_disk_keys(facts: Facts) -> Iterator[Finding]:
             found="missing" if trouble.is_missing else trouble.reason,
             needed="before the first launch there",
             mend=f"aws kms describe-key --key-id {DISK_KEY} --region {region}, which makes it",
-            verdict=Severity.WARNING,
+            severity=Severity.WARNING,
         )
 
 
@@ -155,7 +155,7 @@ def _check_concurrency(subject: DoctorSubject, facts: Facts) -> Finding:
         mend=""
         if is_enough
         else request_quota("lambda", CONCURRENCY_CODE, ask_for, subject.region),
-        verdict=Severity.GOOD if is_enough else Severity.WARNING,
+        severity=Severity.GOOD if is_enough else Severity.WARNING,
     )
 
 

@@ -24,7 +24,7 @@ class Finding:
     needed: str = ""
     #: What to do, with the command where there is one; "": nothing.
     mend: str = ""
-    verdict: Severity = Severity.GOOD
+    severity: Severity = Severity.GOOD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Report:
     @property
     def can_launch(self) -> bool:
         """Tell whether every workload could launch."""
-        return all(finding.verdict is not Severity.BLOCKED for finding in self.findings)
+        return all(finding.severity is not Severity.BLOCKED for finding in self.findings)
 
 
 def join(names: Iterable[str]) -> str:

@@ -91,7 +91,7 @@ def _check_region(region: str, subject: DoctorSubject, facts: Facts) -> Iterator
             found=known.catalogue.reason,
             needed="types, zones and prices",
             mend=f"aws account enable-region --region-name {region}, or grant the action",
-            verdict=Severity.BLOCKED,
+            severity=Severity.BLOCKED,
         )
         return
     there = set(known.catalogue.offerings[region])
@@ -101,7 +101,7 @@ def _check_region(region: str, subject: DoctorSubject, facts: Facts) -> Iterator
         found=join(asked & there),
         needed=join(asked),
         mend=f"in spindown.toml choose zones among {join(there)}" if unknown else "",
-        verdict=_verdict(is_blocked=not asked & there, is_short=bool(unknown)),
+        severity=_verdict(is_blocked=not asked & there, is_short=bool(unknown)),
     )
     if isinstance(known.spot_prices, Unknown):
         yield Finding(
@@ -109,7 +109,7 @@ def _check_region(region: str, subject: DoctorSubject, facts: Facts) -> Iterator
             found=known.spot_prices.reason,
             needed="estimated from on-demand without",
             mend="grant ec2:DescribeSpotPriceHistory",
-            verdict=Severity.WARNING,
+            severity=Severity.WARNING,
         )
 
 
@@ -120,7 +120,7 @@ def _check_policy(case: DoctorCase) -> Iterator[Finding]:
             found="0",
             needed="1 at least",
             mend=f"spindown policy reset {case.name} max_workers, or set it in spindown.toml",
-            verdict=Severity.BLOCKED,
+            severity=Severity.BLOCKED,
         )
     # A sooner promise starts work no sooner but later (docs/adr/0046-single-items.md).
     least = case.policy.boot_estimate + 2 * case.policy.tick
@@ -132,7 +132,7 @@ def _check_policy(case: DoctorCase) -> Iterator[Finding]:
             needed=f"{needed} at least: a boot of boot_estimate and two ticks",
             mend=f"spindown policy set {case.name} start_within={needed}; or boot_estimate, if your"
             " image boots sooner; or warm_workers, if work must not wait for a boot",
-            verdict=Severity.WARNING,
+            severity=Severity.WARNING,
         )
 
 
@@ -153,7 +153,7 @@ def _check_offers(choice: OfferChoice, facts: Facts) -> Finding:
             mend=f"nothing fits in {join(empty)}: leave it out, or widen requirements"
             if empty
             else "",
-            verdict=_verdict(is_short=bool(empty)),
+            severity=_verdict(is_short=bool(empty)),
         )
     unread = [r for r in case.places if isinstance(facts.regions[r].catalogue, Unknown)]
     reason = _nearest(choice.candidates)
@@ -168,7 +168,7 @@ def _check_offers(choice: OfferChoice, facts: Facts) -> Finding:
         found=found if reason is None else f"{found}; nearest {reason.offer}: {reason.reason}",
         needed=needed,
         mend=mend,
-        verdict=Severity.BLOCKED,
+        severity=Severity.BLOCKED,
     )
 
 
@@ -240,7 +240,7 @@ def _judge_quota(name: str, one: _Wanted, facts: Facts, *, is_stuck: bool) -> Fi
         quotas = facts.regions[region].quotas
         reason = quotas.reason if isinstance(quotas, Unknown) else "not listed"
         mend = f"aws service-quotas list-service-quotas --service-code ec2 --region {region}"
-        return Finding(what=what, found=reason, needed=needed, mend=mend, verdict=Severity.WARNING)
+        return Finding(what=what, found=reason, needed=needed, mend=mend, severity=Severity.WARNING)
     value = quota.vcpus
     is_full = value >= one.most
     return Finding(
@@ -250,7 +250,7 @@ def _judge_quota(name: str, one: _Wanted, facts: Facts, *, is_stuck: bool) -> Fi
         mend=""
         if is_full or code is None
         else request_quota("ec2", code, max(one.least, one.most), region),
-        verdict=_verdict(is_blocked=value < one.least and is_stuck, is_short=not is_full),
+        severity=_verdict(is_blocked=value < one.least and is_stuck, is_short=not is_full),
     )
 
 

@@ -32,7 +32,7 @@ def check_obstacles(
             found=facts.obstacles.reason,
             needed="to see whether launching is stopped",
             mend=f"grant dynamodb:Query and dynamodb:GetItem on table {subject.table}",
-            verdict=Severity.WARNING,
+            severity=Severity.WARNING,
         )
         return
     for (workload, region), breaker in sorted(facts.obstacles.breakers.items()):
@@ -56,7 +56,7 @@ def _open(
         needed="closed: a deploy of another image, other code or other subnets closes it",
         mend="what is outside the deployment once mended, one launch is tried at once after: "
         + command_to_try(subject, workload, region, at),
-        verdict=Severity.WARNING,
+        severity=Severity.WARNING,
     )
 
 
@@ -77,7 +77,7 @@ def _damaged(subject: DoctorSubject, month: BudgetRow, at: datetime) -> Finding:
             change="dollars = :spent, committed = :committed",
             values=values,
         ),
-        verdict=Severity.BLOCKED,
+        severity=Severity.BLOCKED,
     )
 
 
@@ -119,5 +119,5 @@ def _check_budget(budget: float, committed: float, choices: Sequence[OfferChoice
         found=f"{committed:.2f} of {budget:g} USD spent or set aside",
         needed="" if has_room else "room for another launch, which waits for the next month else",
         mend="" if has_room else "raise budget_per_month in [deployment], then cdk deploy --all",
-        verdict=Severity.GOOD if has_room else Severity.WARNING,
+        severity=Severity.GOOD if has_room else Severity.WARNING,
     )

@@ -21,13 +21,13 @@ def check_images(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
                 for region in sorted(case.places)
             ]
             # Where one region can launch, what is wrong in another one stops nothing.
-            is_stuck = not any(finding.verdict is Severity.GOOD for finding in found)
+            is_stuck = not any(finding.severity is Severity.GOOD for finding in found)
             yield from (one if is_stuck else _as_warning(one) for one in found)
 
 
 def _as_warning(finding: Finding) -> Finding:
-    is_bad = finding.verdict is Severity.BLOCKED
-    return replace(finding, verdict=Severity.WARNING) if is_bad else finding
+    is_bad = finding.severity is Severity.BLOCKED
+    return replace(finding, severity=Severity.WARNING) if is_bad else finding
 
 
 def _check_image(
@@ -40,7 +40,7 @@ def _check_image(
             found=f"{image.parameter}: {found.reason}",
             needed="the id of an image that may be used",
             mend=_mend_image(case, image),
-            verdict=Severity.BLOCKED if found.is_missing else Severity.WARNING,
+            severity=Severity.BLOCKED if found.is_missing else Severity.WARNING,
         )
     wrong = _what_is_wrong(case, image, found)
     root = f"root {found.root_device} of {found.root_gib} GiB"
@@ -49,7 +49,7 @@ def _check_image(
         found=f"{found.image_id}, {found.state}, {found.architecture}, {root}",
         needed="" if wrong is None else wrong[0],
         mend="" if wrong is None else wrong[1],
-        verdict=Severity.GOOD if wrong is None else Severity.BLOCKED,
+        severity=Severity.GOOD if wrong is None else Severity.BLOCKED,
     )
 
 
@@ -98,7 +98,7 @@ def check_subnets(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
                 found=seen.reason,
                 needed=f"{count} free addresses in {zone}",
                 mend="grant ec2:DescribeSubnets",
-                verdict=Severity.WARNING,
+                severity=Severity.WARNING,
             )
             continue
         found = {subnet.subnet_id: subnet for subnet in seen}.get(subnet_id)
@@ -112,17 +112,17 @@ def _check_subnet(
     bad = Severity.BLOCKED if is_stuck else Severity.WARNING
     mend = "name another subnet in [deployment.network], and deploy"
     if found is None:
-        return Finding(what=what, found="missing", needed=needed, mend=mend, verdict=bad)
+        return Finding(what=what, found="missing", needed=needed, mend=mend, severity=bad)
     seen = f"{found.free_addresses} free addresses in {found.zone}"
     if found.zone != zone or found.free_addresses < 1:
-        return Finding(what=what, found=seen, needed=needed, mend=mend, verdict=bad)
+        return Finding(what=what, found=seen, needed=needed, mend=mend, severity=bad)
     is_short = found.free_addresses < workers
     return Finding(
         what=what,
         found=seen,
         needed=needed,
         mend="free some addresses, or name a larger subnet" if is_short else "",
-        verdict=Severity.WARNING if is_short else Severity.GOOD,
+        severity=Severity.WARNING if is_short else Severity.GOOD,
     )
 
 
@@ -171,7 +171,7 @@ def check_reading(facts: Facts) -> Iterator[Finding]:
                 found=_GOOD[kind] if trouble is None else trouble.reason,
                 needed="" if trouble is None else needed,
                 mend="" if trouble is None else mend,
-                verdict=Severity.GOOD if trouble is None else _without(kind, trouble),
+                severity=Severity.GOOD if trouble is None else _without(kind, trouble),
             )
 
 
@@ -193,7 +193,7 @@ def check_rehearsals(
         if answer is None:
             yield Finding(what=what, found=f"EC2 would launch {pool}")
         elif isinstance(answer, Unknown):
-            yield Finding(what=what, found=answer.reason, needed=needed, verdict=Severity.WARNING)
+            yield Finding(what=what, found=answer.reason, needed=needed, severity=Severity.WARNING)
         else:
             yield Finding(
                 what=what,
@@ -202,7 +202,7 @@ def check_rehearsals(
                 mend="have somebody rehearse it who may launch"
                 if answer.code in _NOT_YOURS
                 else "mend what EC2 names, in the file or the account, and deploy",
-                verdict=_weigh(answer),
+                severity=_weigh(answer),
             )
 
 

@@ -13,7 +13,7 @@ from spindown.app.port import When
 from spindown.app.reconcile.launch.outcome import ADOPTED, mark_unavailable
 from spindown.app.reconcile.tick import Tick
 from spindown.contract import row as rows
-from spindown.contract.codec import vary
+from spindown.contract.codec import replace_fields
 from spindown.contract.row import BreakerRow
 from spindown.domain.fleet import Worker
 from spindown.domain.learning import check_in_within
@@ -53,7 +53,7 @@ def count_failures(tick: Tick) -> None:
             _forget(tick, region, "failed")
         elif done < known.items_done:
             # A day has gone to history, with all that was done in it.
-            tick.set_breaker(region, vary(known, {"items_done": done}))
+            tick.set_breaker(region, replace_fields(known, {"items_done": done}))
     for worker in list(tick.workers.values()):
         if worker.miss_counted:
             continue
@@ -127,7 +127,7 @@ def _strike(tick: Tick, worker: Worker, what: Strike) -> None:
     count = _counts(known)[what] + 1
     tick.tally.check_ins_missed += what == "strikes"
     changes = {what: count, "image": tick.image(region), "items_done": _items_done(tick)}
-    counted = vary(known, changes)
+    counted = replace_fields(known, changes)
     if count >= STRIKES:
         reason = _reason_to_stop(worker, what, count)
         counted = replace(counted, open_until=tick.now + _BREAKER_FOR, reason=reason)
@@ -152,9 +152,11 @@ def _forget(tick: Tick, region: str, what: Strike) -> None:
     counts = _counts(known)
     mine = counts.pop(what)
     if mine >= STRIKES > max(counts.values()) and _is_of_instances(known):
-        tick.set_breaker(region, vary(known, {what: 0, "open_until": None, "reason": NO_REASON}))
+        tick.set_breaker(
+            region, replace_fields(known, {what: 0, "open_until": None, "reason": NO_REASON})
+        )
     elif mine:
-        tick.set_breaker(region, vary(known, {what: 0}))
+        tick.set_breaker(region, replace_fields(known, {what: 0}))
 
 
 def _is_of_instances(breaker: BreakerRow) -> bool:

@@ -15,8 +15,8 @@ from spindown.app.port import Key, When, Write
 from spindown.app.work.held import Seat, WorkPorts, lease_identity, read_lease
 from spindown.contract.codec import decode, encode_instant
 from spindown.contract.codec import encode as encode_row
-from spindown.contract.row import BACKLOG, LEASE, due_sort, worker_sort, workload_partition
-from spindown.domain.fleet import Due, GpuUse, Lease, Worker, WorkerState
+from spindown.contract.row import BACKLOG, LEASE, requeued_sort, worker_sort, workload_partition
+from spindown.domain.fleet import GpuUse, Lease, RequeuedJob, Worker, WorkerState
 from spindown.domain.reason import Reason
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError, StaleHandle
 
@@ -133,24 +133,28 @@ class Presence:
                 # The message of a row that is damaged comes by itself.
                 self._ports.table.write(clear)
                 continue
-            due = lease.left_behind(self._ports.clock.now())
+            requeued = lease.left_behind(self._ports.clock.now())
             clear = replace(clear, when=When(equals=lease_identity(lease)))
             # Another may have taken the job up, or received its message, meanwhile.
             with suppress(PreconditionFailed, StaleHandle):
-                self._ports.table.transact([clear, *self._remember(due)])
+                self._ports.table.transact([clear, *self._remember(requeued)])
                 self._ports.queue.extend(lease.receipt_handle, timedelta(0))
 
-    def _remember(self, due: Due | None) -> list[Write]:
-        return [] if due is None else [Write(key=self._due_key(due.job_id), set=encode_row(due))]
+    def _remember(self, requeued: RequeuedJob | None) -> list[Write]:
+        return (
+            []
+            if requeued is None
+            else [Write(key=self._requeued_key(requeued.job_id), set=encode_row(requeued))]
+        )
 
-    def occupy(self, seat: Seat, lease: Lease, *, is_late: bool, was_put_down: bool) -> None:
+    def occupy(self, seat: Seat, lease: Lease, *, is_late: bool, was_requeued: bool) -> None:
         """Write the lease row, and the worker as busy, both or neither.
 
         Args:
             seat: which slot.
             lease: what it holds.
             is_late: the job has waited for longer than ``start_within``; it is counted.
-            was_put_down: the ledger may remember it as waiting.
+            was_requeued: the ledger may remember it as waiting.
 
         Raises:
             Condemned: the job must be given back.
@@ -158,8 +162,8 @@ class Presence:
         with self._lock:
             busy = self._busy | {seat.slot}
             writes = [Write(key=seat.lease_key, set=encode_row(lease)), self._count_write(busy)]
-            if was_put_down:
-                writes.append(Write(key=self._due_key(lease.job_id), delete=True))
+            if was_requeued:
+                writes.append(Write(key=self._requeued_key(lease.job_id), delete=True))
             try:
                 self._transact(writes)
             except PreconditionFailed as exc:
@@ -187,10 +191,10 @@ class Presence:
             return False
         return found is not None and lease_identity(found) == lease_identity(lease)
 
-    def vacate(self, seat: Seat, lease: Lease, *, due: Due | None = None) -> None:
+    def vacate(self, seat: Seat, lease: Lease, *, requeued: RequeuedJob | None = None) -> None:
         """Clear the lease row if it is still of this lease; idle when no slot is busy.
 
-        ``due`` is what the ledger remembers of the job until its next claim; None: nothing.
+        ``requeued`` is what the ledger remembers of the job until its next claim; None: nothing.
         """
         with self._lock:
             self._busy = self._busy - {seat.slot}
@@ -198,17 +202,17 @@ class Presence:
             clear = Write(key=seat.lease_key, when=when, delete=True)
             count = self._count_write(self._busy)
             try:
-                self._transact([clear, count, *self._remember(due)])
+                self._transact([clear, count, *self._remember(requeued)])
             except PreconditionFailed:
                 self._try(clear)
                 self._try(count)
 
     def forget(self, job_id: str) -> None:
-        """Forget when a job was due that is over."""
-        self._try(Write(key=self._due_key(job_id), delete=True))
+        """Forget a requeued job that is over."""
+        self._try(Write(key=self._requeued_key(job_id), delete=True))
 
-    def _due_key(self, job_id: str) -> Key:
-        return Key(partition=self._partition, sort=due_sort(job_id))
+    def _requeued_key(self, job_id: str) -> Key:
+        return Key(partition=self._partition, sort=requeued_sort(job_id))
 
     def free(self, seat: Seat) -> None:
         """Count a slot as free whose row could not be cleared; the next heartbeat says so."""

@@ -134,20 +134,24 @@ def plan_starts(
         up=boot_p95(knowledge, policy).total_seconds() + tick,
         ahead=max(margin.total_seconds(), 0.0),
     )
-    dues = [
+    deadlines = [
         ((group.since + policy.start_within - margin - now).total_seconds() - _LEAST, group.jobs)
         for group in waiting
     ]
     existing = _existing(capacity, knowledge, policy)
-    gaps = list(_gaps(dues, existing, terms))
+    gaps = list(_gaps(deadlines, existing, terms))
     needed = max((math.ceil(gap.missing / gap.each) for gap in gaps), default=0)
     is_over_capacity = needed > headroom_slots
     slots = min(max((gap.must(needed, terms) for gap in gaps), default=0), needed)
     slots = needed if is_over_capacity else slots
     alone = max((gap.missing for gap in gaps if gap.each == 1), default=0)
     spare = min((gap.spare(needed, terms) for gap in gaps), default=None)
-    new = [(due, each.jobs - each.requeued) for (due, _), each in zip(dues, waiting, strict=True)]
-    pressing = gaps if new == dues else _gaps([each for each in new if each[1]], existing, terms)
+    new = [
+        (due, each.jobs - each.requeued) for (due, _), each in zip(deadlines, waiting, strict=True)
+    ]
+    pressing = (
+        gaps if new == deadlines else _gaps([each for each in new if each[1]], existing, terms)
+    )
     latest = min((gap.latest(headroom_slots, terms) for gap in pressing), default=None)
     return StartPlan(
         slots=slots,
@@ -214,12 +218,12 @@ def _in(seconds: float | None, now: datetime) -> datetime | None:
 
 
 def _gaps(
-    dues: Sequence[tuple[float, int]],
+    deadlines: Sequence[tuple[float, int]],
     existing: Sequence[tuple[float, float]],
     terms: _Terms,
 ) -> Iterator[_Gap]:
     came = 0
-    for due, jobs in dues:
+    for due, jobs in deadlines:
         came += jobs
         planned = terms.planned(due)
         missing = came - sum(_started(planned - free, takes) for free, takes in existing)

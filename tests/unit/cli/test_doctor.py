@@ -25,7 +25,7 @@ def test_what_is_well_takes_one_line() -> None:
 
 def test_what_is_not_says_what_is_needed_and_how_to_mend_it() -> None:
     finding = Finding(
-        what="quota", found="0 vCPUs", needed="4", mend="aws " * 60, verdict=Severity.BLOCKED
+        what="quota", found="0 vCPUs", needed="4", mend="aws " * 60, severity=Severity.BLOCKED
     )
 
     assert lines_of(finding) == [

@@ -97,7 +97,7 @@ def test_a_job_without_a_known_sending_time_is_not_remembered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found_gone", "put_down"),
+    ("found_gone", "requeued"),
     [
         pytest.param(minutes(10), minutes(10), id="while its lease runs"),
         pytest.param(minutes(90), minutes(20), id="its lease had lapsed, and the job was nobody's"),

@@ -12,37 +12,37 @@ from spindown.app.reconcile.launch.outcome import backing_off_until
 from spindown.app.reconcile.tick import Tick
 from spindown.contract.row import BreakerRow
 from spindown.domain.fleet import LaunchState, Worker
-from spindown.domain.ranking import Candidate, CandidateList, Closure, bands
+from spindown.domain.ranking import Candidate, CandidateList, RegionBlock, bands
 from spindown.wording import say
 
 #: Candidates that one walk can reach; the tick after it sees the next ones.
 _LISTED = 400
 
 
-def closed_regions(tick: Tick) -> Mapping[str, Closure]:
+def closed_regions(tick: Tick) -> Mapping[str, RegionBlock]:
     """Return the regions in which nothing may be launched now, home first, and why."""
     home = tick.deployment.region
     return {
-        region: closure
+        region: block
         for region in sorted(tick.settings.outposts, key=lambda name: (name != home, name))
-        if (closure := _closure(tick, region)) is not None
+        if (block := _block(tick, region)) is not None
     }
 
 
-def _closure(tick: Tick, region: str) -> Closure | None:
+def _block(tick: Tick, region: str) -> RegionBlock | None:
     allowed, breaker = tick.policy.regions, tick.breaker(region)
     if allowed is not None and region not in allowed:
-        return Closure(reason=f"regions of the policy leaves {region} out")
+        return RegionBlock(reason=f"regions of the policy leaves {region} out")
     if breaker.open_until is not None and breaker.open_until > tick.now:
         stopped = f"launching is stopped: {say(breaker.reason)}"
-        return Closure(reason=stopped, until=breaker.open_until)
+        return RegionBlock(reason=stopped, until=breaker.open_until)
     here = (w for w in tick.workers.values() if w.region == region and w.is_live)
     unproven = [w for w in here if w.claimed_at is None or _is_tried(w, breaker)]
     if unproven and is_on_trial(tick, region):
         trial = unproven[0].instance_id
-        return Closure(reason=f"{trial} tries the image anew: {say(breaker.reason)}")
+        return RegionBlock(reason=f"{trial} tries the image anew: {say(breaker.reason)}")
     until = backing_off_until(tick, region)
-    return None if until is None else Closure(reason="EC2 asked to slow down", until=until)
+    return None if until is None else RegionBlock(reason="EC2 asked to slow down", until=until)
 
 
 def _is_tried(worker: Worker, breaker: BreakerRow) -> bool:

@@ -142,8 +142,8 @@ class Examined:
         (found,) = [f for f in self.report().findings if f.what.startswith(what)]
         return found
 
-    def verdict(self, what: str) -> Severity:
-        return self.finding(what).verdict
+    def severity(self, what: str) -> Severity:
+        return self.finding(what).severity
 
 
 def subnet_of(zone: str) -> str:

@@ -14,7 +14,7 @@ DENIED = AccessDenied("GetSomething: AccessDenied: no")
 def test_all_is_well(is_deployed: bool) -> None:
     report = Examined(is_deployed=is_deployed).report()
 
-    assert [f.what for f in report.findings if f.verdict is not Severity.GOOD] == []
+    assert [f.what for f in report.findings if f.severity is not Severity.GOOD] == []
     assert report.can_launch
 
 
@@ -24,7 +24,7 @@ def test_without_credentials_nothing_else_is_said() -> None:
 
     (finding,) = world.report().findings
 
-    assert (finding.what, finding.verdict) == ("credentials", Severity.BLOCKED)
+    assert (finding.what, finding.severity) == ("credentials", Severity.BLOCKED)
     assert "ExpiredToken" in finding.found
 
 
@@ -38,7 +38,7 @@ def test_a_free_plan_can_launch_no_gpu() -> None:
 
     finding = world.finding("account plan")
 
-    assert finding.verdict is Severity.BLOCKED
+    assert finding.severity is Severity.BLOCKED
     assert "aws freetier upgrade-account-plan" in finding.mend
     assert not world.report().can_launch
 
@@ -47,7 +47,7 @@ def test_an_account_from_before_there_were_plans_is_paid() -> None:
     world = Examined()
     world.account.account_plan = None
 
-    assert world.verdict("account plan") is Severity.GOOD
+    assert world.severity("account plan") is Severity.GOOD
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_an_account_from_before_there_were_plans_is_paid() -> None:
 )
 def test_the_key_of_disks_is_made_by_being_asked_for(error: SpindownError, found: str) -> None:
     world = Examined()
-    assert world.verdict(f"key alias/aws/ebs in {REGION}") is Severity.GOOD
+    assert world.severity(f"key alias/aws/ebs in {REGION}") is Severity.GOOD
     arn = f"arn:aws:kms:{REGION}:123456789012:alias/aws/ebs"
     world.account.unreadable = {arn: error}
 
     finding = world.finding(f"key alias/aws/ebs in {REGION}")
 
     assert found in finding.found
-    assert finding.verdict is Severity.WARNING
+    assert finding.severity is Severity.WARNING
     assert f"aws kms describe-key --key-id alias/aws/ebs --region {REGION}" in finding.mend
 
 
@@ -72,7 +72,7 @@ def test_the_role_for_spot_is_made_by_one_command() -> None:
 
     finding = world.finding("role AWSServiceRoleForEC2Spot")
 
-    assert (finding.found, finding.verdict) == ("missing", Severity.WARNING)
+    assert (finding.found, finding.severity) == ("missing", Severity.WARNING)
     assert finding.mend.endswith("--aws-service-name spot.amazonaws.com")
 
 
@@ -85,15 +85,15 @@ def test_the_spot_role_is_not_read_where_nothing_is_spot() -> None:
 
 
 @pytest.mark.parametrize(
-    ("executions", "verdict"), [(2, Severity.WARNING), (3, Severity.GOOD), (10, Severity.GOOD)]
+    ("executions", "severity"), [(2, Severity.WARNING), (3, Severity.GOOD), (10, Severity.GOOD)]
 )
-def test_each_function_may_run_at_once(executions: int, verdict: Severity) -> None:
+def test_each_function_may_run_at_once(executions: int, severity: Severity) -> None:
     world = Examined()
     world.account.executions = executions
 
     finding = world.finding("Lambda concurrency")
 
-    assert finding.verdict is verdict
+    assert finding.severity is severity
     assert ("--quota-code L-B99A9384 --desired-value 1000" in finding.mend) is (executions < 3)
 
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_asked_is_said_and_blocks_nothing(method: str, what: str)
 
     finding = world.finding(what)
 
-    assert (finding.found, finding.verdict) == (str(DENIED), Severity.WARNING)
+    assert (finding.found, finding.severity) == (str(DENIED), Severity.WARNING)
     assert world.report().can_launch
 
 
@@ -127,7 +127,7 @@ def test_before_the_first_deploy_cdk_is_bootstrapped() -> None:
 
     finding = world.finding("CDK in us-west-2")
 
-    assert finding.verdict is Severity.WARNING
+    assert finding.severity is Severity.WARNING
     assert finding.mend == "cdk bootstrap aws://123456789012/us-west-2"
 
 
@@ -137,7 +137,7 @@ def test_a_workload_of_the_file_that_is_not_deployed_is_named() -> None:
 
     finding = Examined(config=config).finding("deployment demo")
 
-    assert (finding.found, finding.verdict) == ("deployed without ocr", Severity.WARNING)
+    assert (finding.found, finding.severity) == ("deployed without ocr", Severity.WARNING)
 
 
 def test_unreadable_settings_do_not_count_as_no_deployment() -> None:
@@ -151,4 +151,4 @@ def test_unreadable_settings_do_not_count_as_no_deployment() -> None:
 
     finding = world.finding("deployment demo")
 
-    assert (finding.found, finding.verdict) == ("no answer from SSM", Severity.WARNING)
+    assert (finding.found, finding.severity) == ("no answer from SSM", Severity.WARNING)

@@ -40,7 +40,7 @@ def test_a_zero_quota_blocks_where_nothing_else_may_be_bought() -> None:
 
     finding = world.finding(G_SPOT)
 
-    assert (finding.found, finding.verdict) == ("0 vCPUs", Severity.BLOCKED)
+    assert (finding.found, finding.severity) == ("0 vCPUs", Severity.BLOCKED)
     assert finding.needed == "4 vCPUs for one worker, 16 for max_workers"
     assert finding.mend == (
         "aws service-quotas request-service-quota-increase --service-code ec2 "
@@ -53,8 +53,8 @@ def test_a_quota_of_zero_only_warns_while_another_class_is_left() -> None:
     world = Examined()
     world.market.limit("L-3819A6DF", 0, region=REGION)
 
-    assert world.verdict(G_SPOT) is Severity.WARNING
-    assert world.verdict(G_ON_DEMAND) is Severity.GOOD
+    assert world.severity(G_SPOT) is Severity.WARNING
+    assert world.severity(G_ON_DEMAND) is Severity.GOOD
     assert world.report().can_launch
 
 
@@ -63,18 +63,18 @@ def test_no_class_left_blocks() -> None:
     for code in ("L-3819A6DF", "L-DB2E81BA"):
         world.market.limit(code, 3, region=REGION)
 
-    assert world.verdict(G_SPOT) is Severity.BLOCKED
-    assert world.verdict(G_ON_DEMAND) is Severity.BLOCKED
+    assert world.severity(G_SPOT) is Severity.BLOCKED
+    assert world.severity(G_ON_DEMAND) is Severity.BLOCKED
 
 
 @pytest.mark.parametrize(
-    ("vcpus", "verdict"), [(4, Severity.WARNING), (15, Severity.WARNING), (16, Severity.GOOD)]
+    ("vcpus", "severity"), [(4, Severity.WARNING), (15, Severity.WARNING), (16, Severity.GOOD)]
 )
-def test_a_quota_has_room_for_max_workers(vcpus: float, verdict: Severity) -> None:
+def test_a_quota_has_room_for_max_workers(vcpus: float, severity: Severity) -> None:
     world = Examined()
     world.market.limit("L-3819A6DF", vcpus, region=REGION)
 
-    assert world.verdict(G_SPOT) is verdict
+    assert world.severity(G_SPOT) is severity
 
 
 @pytest.mark.parametrize(("gib_month", "price"), [(0.08, 0.279), (0.8, 0.378), (0.0, 0.279)])
@@ -113,7 +113,7 @@ def test_a_quota_that_is_not_listed_warns() -> None:
 
     finding = world.finding(G_SPOT)
 
-    assert (finding.found, finding.verdict) == ("not listed", Severity.WARNING)
+    assert (finding.found, finding.severity) == ("not listed", Severity.WARNING)
     assert finding.mend.startswith("aws service-quotas list-service-quotas")
 
 
@@ -130,7 +130,7 @@ def test_a_zone_without_a_fitting_offer_is_named() -> None:
 
     finding = world.finding("offers for classify")
 
-    assert finding.verdict is Severity.WARNING
+    assert finding.severity is Severity.WARNING
     assert ZONES[1] in finding.mend
 
 
@@ -146,7 +146,7 @@ def test_when_nothing_fits_the_constraint_is_named(
 ) -> None:
     finding = Examined(config=a_config(**workload), is_deployed=False).finding("offers for")
 
-    assert finding.verdict is Severity.BLOCKED
+    assert finding.severity is Severity.BLOCKED
     assert "nearest g4dn.xlarge/us-west-2a/" in finding.found
     assert finding.mend == f"change {constraint} of classify"
 
@@ -173,19 +173,19 @@ def test_only_what_the_templates_can_start_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("zones", "verdict"),
+    ("zones", "severity"),
     [
         pytest.param(["us-west-2a", "us-west-2z"], Severity.WARNING, id="one"),
         pytest.param(["us-west-2z"], Severity.BLOCKED, id="all"),
     ],
 )
-def test_a_zone_that_is_not_there_is_found(zones: list[str], verdict: Severity) -> None:
+def test_a_zone_that_is_not_there_is_found(zones: list[str], severity: Severity) -> None:
     config = a_config()
     config["deployment"]["zones"] = zones
 
     finding = Examined(config=config, is_deployed=False).finding("zones of us-west-2")
 
-    assert finding.verdict is verdict
+    assert finding.severity is severity
     assert finding.mend.endswith("us-west-2a, us-west-2b")
 
 
@@ -193,7 +193,7 @@ def test_a_market_that_cannot_be_read_blocks() -> None:
     world = Examined()
     world.market = failing(world.market, "instance_types")  # type: ignore[assignment]
 
-    assert world.verdict("region us-west-2") is Severity.BLOCKED
+    assert world.severity("region us-west-2") is Severity.BLOCKED
     assert world.finding("offers for").mend == "read the market of us-west-2 first"
 
 
@@ -204,7 +204,7 @@ def test_prices_and_quotas_that_cannot_be_read_only_warn(method: str) -> None:
     report = world.report()
 
     assert report.can_launch
-    assert any(f.found == "slow down" and f.verdict is Severity.WARNING for f in report.findings)
+    assert any(f.found == "slow down" and f.severity is Severity.WARNING for f in report.findings)
 
 
 def test_a_policy_that_allows_no_worker_blocks() -> None:
@@ -213,7 +213,7 @@ def test_a_policy_that_allows_no_worker_blocks() -> None:
 
     finding = world.finding("max_workers of classify")
 
-    assert finding.verdict is Severity.BLOCKED
+    assert finding.severity is Severity.BLOCKED
     assert finding.mend.startswith("spindown policy reset classify max_workers")
 
 
@@ -235,7 +235,7 @@ def test_warns_of_a_promise_that_no_launch_can_keep(
     report = world.report()
     found = [each for each in report.findings if each.what == "start_within of classify"]
 
-    assert [each.verdict for each in found] == [Severity.WARNING] * is_told
+    assert [each.severity for each in found] == [Severity.WARNING] * is_told
     for each in found:
         assert (each.found, each.needed[:4]) == ("299s", "300s")
         assert each.mend.startswith("spindown policy set classify start_within=300s; or boot_")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spindown.app.doctor.finding import Verdict
+from spindown.app.doctor.finding import Severity
 from spindown.app.ledger import Ledger, account_key
 from spindown.app.port import Key, Write
 from spindown.aws.dynamodb.expression import PARTITION, SORT
@@ -44,7 +44,7 @@ def test_an_open_breaker_is_a_warning_with_reason_and_command() -> None:
     found = world.finding("breaker")
 
     assert found.what == "breaker of classify in us-west-2"
-    assert found.verdict is Verdict.WARNING
+    assert found.severity is Severity.WARNING
     assert found.found == f"open until {NOW + minutes(40):%H:%M} UTC: Refused: no grant"
     assert "--table-name demo-ledger" in found.mend
     # It could launch: who asks by the exit code is not told otherwise.
@@ -82,7 +82,7 @@ def test_a_closed_breaker_is_well(row: BreakerRow | None) -> None:
 
     found = world.finding("breaker")
 
-    assert (found.what, found.found, found.verdict) == ("breakers", "closed", Verdict.GOOD)
+    assert (found.what, found.found, found.severity) == ("breakers", "closed", Severity.GOOD)
 
 
 def test_the_command_that_it_prints_lets_one_launch_try_at_once() -> None:
@@ -107,25 +107,25 @@ def test_the_command_that_it_prints_lets_one_launch_try_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("committed", "verdict"),
+    ("committed", "severity"),
     [
-        pytest.param(40.0, Verdict.GOOD, id="room"),
-        pytest.param(100.0, Verdict.WARNING, id="used up"),
-        pytest.param(99.999, Verdict.WARNING, id="less than a launch sets aside"),
-        pytest.param(130.0, Verdict.WARNING, id="lowered since"),
+        pytest.param(40.0, Severity.GOOD, id="room"),
+        pytest.param(100.0, Severity.WARNING, id="used up"),
+        pytest.param(99.999, Severity.WARNING, id="less than a launch sets aside"),
+        pytest.param(130.0, Severity.WARNING, id="lowered since"),
     ],
 )
 def test_a_budget_without_room_for_a_launch_is_a_warning(
-    committed: float, verdict: Verdict
+    committed: float, severity: Severity
 ) -> None:
     world = Examined(budget_per_month=100.0)
     spend(world, committed)
 
     found = world.finding("budget")
 
-    assert found.verdict is verdict
+    assert found.severity is severity
     assert found.found == f"{committed:.2f} of 100 USD spent or set aside"
-    assert ("budget_per_month" in found.mend) is (verdict is Verdict.WARNING)
+    assert ("budget_per_month" in found.mend) is (severity is Severity.WARNING)
 
 
 @pytest.mark.parametrize("budget", [None, 100.0], ids=["no-budget", "a-budget"])
@@ -146,7 +146,7 @@ def test_an_unreadable_month_stops_launches_until_mended(
     found = examined.finding("budget")
 
     assert stopped.summary.startswith(f"{key.sort} cannot be read")
-    assert found.verdict is Verdict.BLOCKED
+    assert found.severity is Severity.BLOCKED
     assert "cannot be read" in found.found
     values = json.loads(_word_after("--expression-attribute-values", found.mend))
     assert json.loads(_word_after("--key", found.mend))[SORT]["S"] == key.sort
@@ -179,7 +179,7 @@ def test_a_ledger_that_may_not_be_read_is_a_warning() -> None:
 
     found = world.finding("ledger demo-ledger")
 
-    assert found.verdict is Verdict.WARNING
+    assert found.severity is Severity.WARNING
     assert "dynamodb:Query" in found.mend
 
 

@@ -33,14 +33,14 @@ def test_an_image_that_cannot_be_started_blocks(change: dict[str, object], neede
 
     finding = world.finding(IMAGE_LINE)
 
-    assert (finding.needed, finding.verdict) == (needed, Severity.BLOCKED)
+    assert (finding.needed, finding.severity) == (needed, Severity.BLOCKED)
 
 
 def test_a_root_that_is_just_large_enough_will_do() -> None:
     world = Examined()
     world.set_image(root_gib=100)
 
-    assert world.verdict(IMAGE_LINE) is Severity.GOOD
+    assert world.severity(IMAGE_LINE) is Severity.GOOD
 
 
 @pytest.mark.parametrize("gone", ["parameters", "images"])
@@ -50,7 +50,7 @@ def test_an_image_that_is_not_there_blocks(gone: str) -> None:
 
     finding = world.finding(IMAGE_LINE)
 
-    assert finding.verdict is Severity.BLOCKED
+    assert finding.severity is Severity.BLOCKED
     assert IMAGE in finding.found
 
 
@@ -58,7 +58,7 @@ def test_an_image_that_may_not_be_seen_only_warns() -> None:
     world = Examined()
     world.account.faults["image"] = AccessDenied("DescribeImages: UnauthorizedOperation: no")
 
-    assert world.verdict(IMAGE_LINE) is Severity.WARNING
+    assert world.severity(IMAGE_LINE) is Severity.WARNING
 
 
 def test_once_deployed_the_baked_image_must_be_there_too() -> None:
@@ -67,22 +67,22 @@ def test_once_deployed_the_baked_image_must_be_there_too() -> None:
 
     base, baked = (f for f in world.report().findings if f.what == IMAGE_LINE)
 
-    assert base.verdict is Severity.GOOD
-    assert baked.verdict is Severity.BLOCKED
+    assert base.severity is Severity.GOOD
+    assert baked.severity is Severity.BLOCKED
     assert image_parameter("demo", "classify", "x86_64") in baked.found
     assert "start-image-pipeline-execution" in baked.mend
 
 
 @pytest.mark.parametrize(
-    ("free", "verdict"), [(0, Severity.WARNING), (3, Severity.WARNING), (4, Severity.GOOD)]
+    ("free", "severity"), [(0, Severity.WARNING), (3, Severity.WARNING), (4, Severity.GOOD)]
 )
-def test_a_subnet_has_room_for_max_workers(free: int, verdict: Severity) -> None:
+def test_a_subnet_has_room_for_max_workers(free: int, severity: Severity) -> None:
     world = Examined()
     world.set_subnet(ZONES[0], free_addresses=free)
 
     finding = world.finding("subnet subnet-a")
 
-    assert finding.verdict is verdict
+    assert finding.severity is severity
     assert finding.found == f"{free} free addresses in us-west-2a"
     assert world.report().can_launch
 
@@ -92,8 +92,8 @@ def test_no_subnet_with_room_blocks() -> None:
     for zone in ZONES:
         world.set_subnet(zone, free_addresses=0)
 
-    assert world.verdict("subnet subnet-a") is Severity.BLOCKED
-    assert world.verdict("subnet subnet-b") is Severity.BLOCKED
+    assert world.severity("subnet subnet-a") is Severity.BLOCKED
+    assert world.severity("subnet subnet-b") is Severity.BLOCKED
 
 
 def test_a_subnet_in_another_zone_than_said_is_found() -> None:
@@ -101,7 +101,7 @@ def test_a_subnet_in_another_zone_than_said_is_found() -> None:
     world.set_subnet(ZONES[0], free_addresses=250, really_in=ZONES[1])
 
     assert world.finding("subnet subnet-a").found == "250 free addresses in us-west-2b"
-    assert world.verdict("subnet subnet-a") is Severity.WARNING
+    assert world.severity("subnet subnet-a") is Severity.WARNING
 
 
 def test_a_subnet_that_is_not_there_is_found() -> None:
@@ -125,8 +125,8 @@ def test_an_existing_network_is_examined_before_the_deploy() -> None:
     }
     world = Examined(config=config, is_deployed=False)
 
-    assert world.verdict("subnet subnet-a") is Severity.GOOD
-    assert world.verdict("subnet subnet-none") is Severity.WARNING
+    assert world.severity("subnet subnet-a") is Severity.GOOD
+    assert world.severity("subnet subnet-none") is Severity.WARNING
 
 
 def test_an_unreadable_input_is_said_and_blocks_nothing() -> None:
@@ -135,7 +135,7 @@ def test_an_unreadable_input_is_said_and_blocks_nothing() -> None:
 
     finding = world.finding("input s3://documents/scans/")
 
-    assert (finding.found, finding.verdict) == ("ListObjectsV2: 403", Severity.WARNING)
+    assert (finding.found, finding.severity) == ("ListObjectsV2: 403", Severity.WARNING)
     assert world.report().can_launch
 
 
@@ -157,11 +157,11 @@ def test_what_a_workload_reads_besides_is_looked_at() -> None:
     world = with_reading()
 
     for line in ("input s3://weights/ocr/", "secret hub/token", f"key {KEY}"):
-        assert world.verdict(line) is Severity.GOOD
+        assert world.severity(line) is Severity.GOOD
 
 
 @pytest.mark.parametrize(
-    ("line", "error", "verdict"),
+    ("line", "error", "severity"),
     [
         pytest.param("secret hub/token", NotFound("gone"), Severity.BLOCKED, id="no such secret"),
         pytest.param(
@@ -171,15 +171,15 @@ def test_what_a_workload_reads_besides_is_looked_at() -> None:
         pytest.param("input s3://weights/ocr/", NotFound("gone"), Severity.WARNING, id="no bucket"),
     ],
 )
-def test_what_cannot_be_read_is_said(line: str, error: SpindownError, verdict: Severity) -> None:
+def test_what_cannot_be_read_is_said(line: str, error: SpindownError, severity: Severity) -> None:
     world = with_reading()
     world.account.unreadable = {line.partition(" ")[2]: error}
 
     finding = world.finding(line)
 
-    assert (finding.found, finding.verdict) == (str(error), verdict)
+    assert (finding.found, finding.severity) == (str(error), severity)
     assert finding.mend
-    assert world.report().can_launch is (verdict is not Severity.BLOCKED)
+    assert world.report().can_launch is (severity is not Severity.BLOCKED)
 
 
 def test_the_best_launch_is_rehearsed_as_the_scaler_asks_it() -> None:
@@ -204,7 +204,7 @@ def test_before_a_deploy_there_is_nothing_to_rehearse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "code", "verdict"),
+    ("kind", "code", "severity"),
     [
         (RefusalKind.ACCOUNT, "InvalidAMIID.NotFound", Severity.BLOCKED),
         (RefusalKind.ACCOUNT, "UnauthorizedOperation", Severity.WARNING),
@@ -212,14 +212,14 @@ def test_before_a_deploy_there_is_nothing_to_rehearse() -> None:
     ],
 )
 def test_says_what_ec2_said_to_the_rehearsal(
-    kind: RefusalKind, code: str, verdict: Severity
+    kind: RefusalKind, code: str, severity: Severity
 ) -> None:
     world = Examined()
     world.account.refusal = Refusal(kind=kind, code=code, message="no")
 
     finding = world.finding("rehearsed launch of classify")
 
-    assert finding.verdict is verdict
+    assert finding.severity is severity
     assert f"{code}: no" in finding.found
 
 
@@ -227,7 +227,7 @@ def test_a_rehearsal_without_an_answer_only_warns() -> None:
     world = Examined()
     world.account.faults["rehearse"] = Throttled("slow down")
 
-    assert world.verdict("rehearsed launch of classify") is Severity.WARNING
+    assert world.severity("rehearsed launch of classify") is Severity.WARNING
 
 
 AWAY = "eu-west-1"
@@ -242,9 +242,9 @@ def a_spread_config() -> dict[str, Any]:
 def test_before_a_deploy_every_region_is_examined() -> None:
     world = Examined(config=a_spread_config(), is_deployed=False)
 
-    assert world.verdict(f"CDK in {AWAY}") is Severity.WARNING
-    assert world.verdict(f"image of classify in {AWAY}") is Severity.WARNING
-    assert world.verdict(f"image of classify in {REGION}") is Severity.GOOD
+    assert world.severity(f"CDK in {AWAY}") is Severity.WARNING
+    assert world.severity(f"image of classify in {AWAY}") is Severity.WARNING
+    assert world.severity(f"image of classify in {REGION}") is Severity.GOOD
 
 
 def test_an_outpost_not_deployed_is_said_and_stops_nothing() -> None:
@@ -252,7 +252,7 @@ def test_an_outpost_not_deployed_is_said_and_stops_nothing() -> None:
 
     finding = world.finding(f"outpost in {AWAY}")
 
-    assert finding.verdict is Severity.WARNING
+    assert finding.severity is Severity.WARNING
     assert finding.found == "classify: the file names it alone"
     assert "cdk deploy --all" in finding.mend
     assert world.report().can_launch

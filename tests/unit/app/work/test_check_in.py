@@ -9,8 +9,8 @@ import pytest
 from spindown.app.port import Key, Write
 from spindown.app.work.presence import Condemned, Presence
 from spindown.contract.codec import decode, encode
-from spindown.contract.row import due_sort, workload_partition
-from spindown.domain.fleet import Due, WorkerState
+from spindown.contract.row import requeued_sort, workload_partition
+from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import NotFound, PreconditionFailed
 from tests.work import WORKLOAD, WorkWorld, a_seat, items
@@ -135,9 +135,9 @@ def test_a_new_process_frees_the_jobs_of_the_one_before() -> None:
 
     assert world.lease() is None
     assert world.queue.backlog().visible == 1
-    row = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=due_sort("j")))
+    row = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=requeued_sort("j")))
     assert row is not None
-    assert decode(Due, row) == lease.put_down(0, world.clock.now())
+    assert decode(RequeuedJob, row) == lease.requeued(0, world.clock.now())
 
 
 def test_a_lapsed_lease_is_remembered_from_when_it_lapsed() -> None:
@@ -147,9 +147,9 @@ def test_a_lapsed_lease_is_remembered_from_when_it_lapsed() -> None:
 
     unknown(world).check_in(patience=timedelta(0))
 
-    row = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=due_sort("j")))
+    row = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=requeued_sort("j")))
     assert row is not None
-    assert decode(Due, row).at == lease.deadline < world.clock.now()
+    assert decode(RequeuedJob, row).at == lease.deadline < world.clock.now()
 
 
 def test_a_lease_that_is_another_by_now_is_not_let_go() -> None:

@@ -37,7 +37,7 @@ def test_a_long_job_may_be_urgent_before_a_short_tighter_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slack", "course"),
+    ("slack", "mode"),
     [(70, PurchaseMode.ON_DEMAND), (105, PurchaseMode.ANY), (106, PurchaseMode.SPOT)],
 )
 def test_a_short_job_behind_a_long_one_keeps_back_its_loss(

@@ -14,7 +14,7 @@ from tests.unit.domain.deadline.unfinished import RESERVE, a_job
 
 
 @pytest.mark.parametrize(
-    ("slack", "course"),
+    ("slack", "mode"),
     [
         pytest.param(41, PurchaseMode.SPOT, id="3 changes and 1 loss in 10 h are 40 min"),
         pytest.param(40, PurchaseMode.ANY, id="what is held back is used up"),

@@ -62,7 +62,7 @@ def sized(
     ranking = a_ranking([an_offer()], demand=demand, knowledge=knowledge, policy=policy)
     return size(
         **{
-            "patience": start_plan,
+            "start_plan": start_plan,
             "backlog": backlog,
             "backlog_since": NOW - waited if visible else None,
             "demand": demand,

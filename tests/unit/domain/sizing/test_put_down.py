@@ -74,7 +74,7 @@ def _ago(*waited: float) -> list[datetime]:
 
 
 @pytest.mark.parametrize(
-    ("waiting", "dates", "put_down"),
+    ("waiting", "dates", "requeued"),
     [
         pytest.param(_waiting((2, 5), (3, 2)), _ago(), [0, 0], id="none"),
         pytest.param(_waiting((2, 5), (3, 2)), _ago(3.5), [0, 1], id="a tick saw it a minute late"),

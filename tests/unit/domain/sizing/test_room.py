@@ -44,7 +44,7 @@ def test_a_worker_has_as_many_slots_as_those_that_ran_most() -> None:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "slots_left", "slots", "is_crowded"),
+    ("jobs", "slots_left", "slots", "is_over_capacity"),
     [
         pytest.param(20, 4, 0, False, id="a tick later four slots are still enough"),
         pytest.param(20, 3, 4, True, id="three are not, and never will be"),
