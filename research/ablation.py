@@ -44,15 +44,15 @@ class _PlainRow(dict[str, Any]):
 
 
 def _to_spot_never(movers: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    def kept(tick: Any, outlook: Any, kind: CapacityType) -> list[Any]:
-        return [] if kind is CapacityType.SPOT else movers(tick, outlook, kind)
+    def kept(tick: Any, forecast: Any, kind: CapacityType) -> list[Any]:
+        return [] if kind is CapacityType.SPOT else movers(tick, forecast, kind)
 
     return kept
 
 
 def _to_spot_from_on_demand(movers: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    def kept(tick: Any, outlook: Any, kind: CapacityType) -> list[Any]:
-        found = movers(tick, outlook, kind)
+    def kept(tick: Any, forecast: Any, kind: CapacityType) -> list[Any]:
+        found = movers(tick, forecast, kind)
         if kind is CapacityType.ON_DEMAND:
             return found
         return [m for m in found if m.worker.capacity_type is CapacityType.ON_DEMAND]

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from spindown.cli.history.gather import Gathered
-from spindown.cli.simulate.contest import Outcome, Role
+from spindown.cli.simulate.contest import ContestOutcome, Role
 from spindown.domain.offer import HOURS_PER_MONTH, extra_price_per_hour
 from spindown.simulator import SimResult, SimScenario
 from spindown.simulator.scenario import DAY, value_at
@@ -18,7 +18,7 @@ _LEFT_OUT = {"samples", "scenario", "seed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class StoryRow:
     """One way to do the work, as a line of a table."""
 
     name: str
@@ -46,7 +46,7 @@ class Story:
     """Everything that is told of a contest; the first outcome is ours."""
 
     gathered: Gathered
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ContestOutcome, ...]
     #: What the work alone costs, without a boot or an idle second, at the lowest price of all.
     work_alone: float
 
@@ -63,14 +63,14 @@ class Story:
         return self.ours.dollars / self.work_alone
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[StoryRow]:
         """Return ours and every baseline, the frontier left out."""
         return [
             _row(one, self) for one in self.outcomes if one.contestant.role is not Role.FRONTIER
         ]
 
     @property
-    def frontier(self) -> list[Row]:
+    def frontier(self) -> list[StoryRow]:
         """Return the same policy under other promises."""
         return [_row(one, self) for one in self.outcomes if one.contestant.role is Role.FRONTIER]
 
@@ -129,7 +129,7 @@ def _too_dear_since(scenario: SimScenario, ceiling: float) -> float | None:
     return since
 
 
-def tell(gathered: Gathered, outcomes: Sequence[Outcome]) -> Story:
+def tell(gathered: Gathered, outcomes: Sequence[ContestOutcome]) -> Story:
     """Return the story of a contest; ``outcomes`` begins with ours."""
     return Story(
         gathered=gathered,
@@ -159,10 +159,10 @@ def _work_alone(scenario: SimScenario) -> float:
     return scenario.work_seconds / _HOUR * least
 
 
-def _row(outcome: Outcome, story: Story) -> Row:
+def _row(outcome: ContestOutcome, story: Story) -> StoryRow:
     result, length = outcome.result, story.gathered.traffic.length
     is_whole = outcome.is_whole and story.outcomes[0].is_whole
-    return Row(
+    return StoryRow(
         name=outcome.contestant.name,
         title=outcome.contestant.title,
         role=outcome.contestant.role,

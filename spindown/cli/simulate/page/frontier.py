@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from spindown.cli.simulate.contest import Outcome, Role
+from spindown.cli.simulate.contest import ContestOutcome, Role
 from spindown.cli.simulate.page.canvas import OTHERS, OURS, drawing, to_svg
 from spindown.cli.simulate.page.label import Label, write_labels
 
@@ -18,7 +18,7 @@ _STEPS = 12
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
-def plot_frontier(outcomes: Sequence[Outcome]) -> str:
+def plot_frontier(outcomes: Sequence[ContestOutcome]) -> str:
     """Return the plot as SVG; who left work undone is not in it.
 
     Args:
@@ -53,14 +53,14 @@ def plot_frontier(outcomes: Sequence[Outcome]) -> str:
         )
 
 
-def _point(outcome: Outcome) -> tuple[float, float]:
+def _point(outcome: ContestOutcome) -> tuple[float, float]:
     result = outcome.result
     minutes = max(result.wait.p95 / 60.0, _LEAST_MINUTES)
     dollars = result.dollars / max(result.items_done, 1) * 1000
     return minutes, max(dollars, _LEAST_DOLLARS)
 
 
-def _name(outcome: Outcome) -> Label:
+def _name(outcome: ContestOutcome) -> Label:
     is_ours = outcome.contestant.role is Role.OURS
     return Label(
         text=outcome.contestant.name,
@@ -81,7 +81,7 @@ def _along(curve: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [*between, *curve[-1:]]
 
 
-def _ends(outcomes: Sequence[Outcome]) -> list[Label]:
+def _ends(outcomes: Sequence[ContestOutcome]) -> list[Label]:
     """Return what the first and the last of the other promises say."""
     others = [one for one in outcomes if one.contestant.role is Role.FRONTIER]
     others.sort(key=_point)
