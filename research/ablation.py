@@ -164,14 +164,14 @@ def _as_deployed(name: str, **changes: Any) -> Row:
 
 
 def _starts() -> list[Row]:
-    plain = ("S1", "S2", "S3 6c71a0", "S4", "S6", "S7", "S8", "S9", "S11")
+    plain = ("S2", "S3 6c71a0", "S6", "S7", "S8", "S9", "S11")
     return [
         *(_patient(name, 10.0) for name in plain),
         *(_patient(name, 3.0) for name in ("S2", "S6", "S7", "S8", "S11")),
         *(_as_deployed(name) for name in ("S6", "S7", "S8", "S9")),
         _as_deployed("S2", max_workers=4),
         _as_deployed("S7", max_workers=4),
-        _as_deployed("S1", max_dollars_per_hour=2.0),
+        _as_deployed("S2", max_dollars_per_hour=1.0),
         _hot_zone(0.0),
         _hot_zone(1.0),
     ]
@@ -244,8 +244,8 @@ def _several(within: float, where: str, regions: Sequence[str]) -> Row:
 
 def _learning() -> list[Row]:
     return [
-        *(_patient(name, 10.0) for name in ("S1", "S2", "S3 6c71a0", "S5", "S7", "S8", "S9")),
-        *(_patient(name, 60.0) for name in ("S1", "S2", "S9")),
+        *(_patient(name, 10.0) for name in ("S2", "S3 6c71a0", "S7", "S8", "S9")),
+        *(_patient(name, 60.0) for name in ("S2", "S9")),
     ]
 
 

@@ -21,7 +21,7 @@ from research.compare.source import Part
 from research.compare.table import page
 from research.compare.whole import solve_online, solve_whole
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def main() -> int:
