@@ -1,6 +1,6 @@
 """What gpuhunt and SkyPilot would take, asked in their own environment: JSON in, JSON out.
 
-Run by ``tests.bench.chooser`` with the Python of an environment in which they are installed; knows
+Run by ``research.chooser`` with the Python of an environment in which they are installed; knows
 nothing of Spindown. Both are given the catalogue of the question and no network: gpuhunt its list
 of items, SkyPilot its own CSV file in a home directory of its own.
 

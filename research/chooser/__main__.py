@@ -1,8 +1,8 @@
 """Compare what is taken from one catalogue, and what an item then costs at the measured speed.
 
-    python -m tests.bench.chooser --data DIR [--peers PYTHON]
+    python -m research.chooser --data DIR [--peers PYTHON]
 
-DIR holds the files of ``tests.bench.chooser.source``; PYTHON is that of an environment in which
+DIR holds the files of ``research.chooser.source``; PYTHON is that of an environment in which
 gpuhunt and skypilot are installed (``uv pip install gpuhunt skypilot``). Without it they are left
 out and the page says so. Writes docs/bench/chooser.json.
 
@@ -20,11 +20,11 @@ from statistics import geometric_mean, median
 from time import perf_counter
 from typing import Any
 
+from research.chooser.source import Workload, read_offers, read_workloads
 from spindown.domain.learning import Knowledge, ThroughputRecord
 from spindown.domain.offer import CapacityType, Offer, Requirements
 from spindown.domain.policy import RankBy
 from spindown.domain.ranking import rank
-from tests.bench.chooser.source import Workload, read_offers, read_workloads
 from tests.bench.record import record
 from tests.builders import NOW, a_demand, a_policy, minutes
 
