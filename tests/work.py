@@ -29,10 +29,10 @@ from spindown.contract.row import POLICY, worker_sort, workload_partition
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
-from spindown.memory.clock import MemoryClock
+from spindown.ec2sim import MemoryClock
 from spindown.memory.interception import PortCall, intercept
+from spindown.memory.metric import MemoryMetricSink
 from spindown.memory.queue import MemoryJobQueue
-from spindown.memory.sink.metric import MemoryMetricSink
 from spindown.memory.store import MemoryInputSource, MemoryObjectStore
 from spindown.memory.table import MemoryTable
 from tests.part import decode_part

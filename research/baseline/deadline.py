@@ -16,8 +16,8 @@ from research.bound import mean_boot
 from spindown.app.port import LaunchedInstance
 from spindown.contract.event import InstanceEvent
 from spindown.domain.offer import CapacityType
+from spindown.ec2sim import Agenda, Turn
 from spindown.simulator import Baseline, SimResult, SimScenario
-from spindown.simulator.agenda import Agenda, Turn
 from spindown.simulator.baseline import PoolChoice
 from spindown.simulator.baseline.fleet import BaselineJob, BaselineMachine, Shop
 from spindown.simulator.baseline.way import machine_per_job

@@ -18,8 +18,8 @@ from spindown.contract.job.result import ItemStatus, Record
 from spindown.domain.checkpointing import interval_hours, is_due
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import RELEASE_AFTER
+from spindown.ec2sim import Planned, Turn
 from spindown.error import LeaseLost
-from spindown.simulator.agenda import Planned, Turn
 
 if TYPE_CHECKING:
     from spindown.simulator.slot import SimSlot

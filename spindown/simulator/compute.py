@@ -1,7 +1,7 @@
 """EC2 in a simulated world: instances that boot, are taken away, and end, by the scenario.
 
-The rules of launching, quotas and billing are those of ``spindown.memory``; this adds what
-happens by itself.
+The rules of launching, quotas and billing are those of ``spindown.ec2sim``; this plans on the
+agenda what happens by itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,8 @@ from spindown.app.port import InstanceView, LaunchAnswer, LaunchedInstance, Laun
 from spindown.contract.event import InstanceEvent, InterruptionWarning, StateChange
 from spindown.domain.interruption import NOTICE
 from spindown.domain.offer import CapacityType, Pool, extra_price_per_hour
+from spindown.ec2sim import Agenda, CapacityLimit, Planned, Turn
 from spindown.memory import MemoryCompute, MemoryMarket
-from spindown.simulator.agenda import Agenda, Planned, Turn
 from spindown.simulator.record import Recorder
 from spindown.simulator.scenario import SimScenario, Steps, value_at
 
@@ -88,6 +88,7 @@ class SimCompute:
             lag=timedelta(seconds=scenario.delays.described),
             extra_price_per_hour=extra_price_per_hour(scenario.root_volume_gib),
             template_tags=template_tags,
+            capacity=self._limit,
         )
         self._scenario = scenario
         self._agenda = agenda
@@ -192,7 +193,7 @@ class SimCompute:
             return
         if living.reclaim is not None:
             living.reclaim.call_off()
-        self._settle(living.pool)
+        self._take_surplus(living.pool)
         self._record.note("gone", instance_id)
         self._watcher.gone(instance_id)
         for wait, state in ((0.0, "shutting-down"), (self._scenario.delays.ending, "terminated")):
@@ -213,23 +214,24 @@ class SimCompute:
         is_spot = pool.capacity_type is CapacityType.SPOT
         return zone.capacity if is_spot else zone.on_demand_capacity
 
-    def _follow(self, pool: Pool) -> None:
-        for begins, _ in self._capacity(pool):
-            self._agenda.plan_at(begins, Turn.MARKET, lambda: self._settle(pool))
-        self._settle(pool)
-
-    def _settle(self, pool: Pool) -> None:
-        """Let a pool give what its capacity leaves; take away what exceeds it."""
+    def _limit(self, pool: Pool) -> CapacityLimit | None:
         most = value_at(self._capacity(pool), self._agenda.seconds + _ROUNDING)
-        if most is None:
+        return None if most is None else CapacityLimit(int(most))
+
+    def _follow(self, pool: Pool) -> None:
+        """Plan what falls of a pool's capacity take away."""
+        for begins, _ in self._capacity(pool):
+            self._agenda.plan_at(begins, Turn.MARKET, lambda: self._take_surplus(pool))
+
+    def _take_surplus(self, pool: Pool) -> None:
+        limit = self._limit(pool)
+        if limit is None or pool.capacity_type is not CapacityType.SPOT:
             return
         here = [i for i, living in self._living.items() if living.pool == pool]
-        self.inner.set_capacity(pool, max(0, int(most) - len(here)))
-        if pool.capacity_type is CapacityType.SPOT:
-            staying = [i for i in here if not self._living[i].is_leaving]
-            for _ in range(len(here) - int(most)):
-                if staying:
-                    self._reclaim(staying.pop(int(self._random.random() * len(staying))))
+        staying = [i for i in here if not self._living[i].is_leaving]
+        for _ in range(len(here) - limit.most):
+            if staying:
+                self._reclaim(staying.pop(int(self._random.random() * len(staying))))
 
 
 def _open_market(scenario: SimScenario, agenda: Agenda) -> MemoryMarket:

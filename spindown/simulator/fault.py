@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from spindown.simulator.agenda import Agenda, Turn
+from spindown.ec2sim import Agenda, Turn
 
 #: (from, to), seconds.
 Spans = tuple[tuple[float, float], ...]

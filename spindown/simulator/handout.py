@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from random import Random
 
 from spindown.app.port import Message
+from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.memory import MemoryJobQueue
-from spindown.simulator.agenda import Agenda, Planned, Turn
 
 Taker = Callable[[Message | None], None]
 

@@ -9,8 +9,7 @@ from math import fsum
 
 from spindown.app.port import Datum
 from spindown.domain.offer import CapacityType
-from spindown.memory import Bill
-from spindown.simulator.agenda import Agenda
+from spindown.ec2sim import Agenda, Ec2Bill
 from spindown.simulator.result import CAUSES, Sample, SimResult, spread
 from spindown.simulator.scenario import SimScenario
 
@@ -156,7 +155,7 @@ def sum_up(
     scenario: SimScenario,
     seed: int,
     record: Recorder,
-    bills: Sequence[Bill],
+    bills: Sequence[Ec2Bill],
     tallies: Mapping[str, Tally],
     accounted_dollars: float,
     dead_letters: int = 0,
@@ -202,13 +201,13 @@ def sum_up(
     )
 
 
-def _on_demand_dollars(bills: Iterable[Bill]) -> float:
+def _on_demand_dollars(bills: Iterable[Ec2Bill]) -> float:
     on_demand = CapacityType.ON_DEMAND
     return fsum(bill.dollars for bill in bills if bill.pool.capacity_type is on_demand)
 
 
 def _with_dollars(
-    record: Recorder, bills: Sequence[Bill], tallies: Mapping[str, Tally]
+    record: Recorder, bills: Sequence[Ec2Bill], tallies: Mapping[str, Tally]
 ) -> tuple[Sample, ...]:
     """Return the samples with the money spent up to each."""
     #: (second, change of dollars a second), last first.

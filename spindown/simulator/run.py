@@ -16,8 +16,8 @@ from spindown.app.spend import sum_spend
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.event import ALARM, NUDGE, TICK, InstanceEvent
 from spindown.domain.policy import Policy
+from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.memory.interception import Interceptor
-from spindown.simulator.agenda import Agenda, Planned, Turn
 from spindown.simulator.attempt import ITEM_SECONDS
 from spindown.simulator.fault import SimAlarm, Spans
 from spindown.simulator.record import Recorder, sum_up

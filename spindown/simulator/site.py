@@ -7,7 +7,7 @@ from spindown.app.port import Key
 from spindown.app.work.held import WorkPorts
 from spindown.app.work.policy import Standing, read_standing
 from spindown.contract.row import POLICY, workload_partition
-from spindown.simulator.agenda import Agenda
+from spindown.ec2sim import Agenda
 from spindown.simulator.handout import Handout
 from spindown.simulator.record import Recorder
 from spindown.simulator.scenario import Delays

@@ -17,7 +17,7 @@ from spindown.app.work.progress import Progress
 from spindown.app.work.split import is_too_large, split
 from spindown.domain.idle import poll_wait
 from spindown.domain.reason import ReasonCode
-from spindown.simulator.agenda import Planned, Turn
+from spindown.ec2sim import Planned, Turn
 from spindown.simulator.attempt import SimAttempt
 from spindown.simulator.handout import Poll
 

@@ -15,8 +15,9 @@ from spindown.app.work.progress import Reporter
 from spindown.domain.interruption import RECLAIM_GRACE, commit_by, should_power_off
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.ec2sim import Planned, Turn
+from spindown.ec2sim.agenda import Action
 from spindown.error import NotFound
-from spindown.simulator.agenda import Action, Planned, Turn
 from spindown.simulator.record import Tally
 from spindown.simulator.site import Site
 from spindown.simulator.slot import SimSlot

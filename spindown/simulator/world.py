@@ -21,6 +21,7 @@ from spindown.contract.settings import (
     WorkloadSettings,
 )
 from spindown.domain.policy import Policy
+from spindown.ec2sim import Turn
 from spindown.memory import (
     MemoryInputSource,
     MemoryJobQueue,
@@ -28,7 +29,6 @@ from spindown.memory import (
     MemorySettingsStore,
 )
 from spindown.memory.interception import Interceptor, intercept
-from spindown.simulator.agenda import Turn
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.handout import Handout
 from spindown.simulator.port import SimTable

@@ -35,7 +35,7 @@ from spindown.aws.session import steady_session
 from spindown.aws.wiring import Aws
 from spindown.contract.run import RunSpec
 from spindown.domain.policy import Policy
-from spindown.memory.sink.metric import MemoryMetricSink
+from spindown.memory.metric import MemoryMetricSink
 from tests.bench.record import record
 from tests.work import WORKLOAD, a_seat, a_worker
 from worker.child.code import Code

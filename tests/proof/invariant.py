@@ -23,9 +23,9 @@ from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.reaping import DRAINED_FOR
 from spindown.domain.reason import ReasonCode
+from spindown.ec2sim import EndReason
+from spindown.ec2sim.engine import DESCRIBED_FOR
 from spindown.error import ContractError, NotFound
-from spindown.memory.compute import DESCRIBED_FOR
-from spindown.memory.instance import SPOT_TERMINATION
 from tests.part import decode_part
 from tests.proof.world import ProofWorld
 
@@ -83,8 +83,8 @@ class Chronicle:
     def _note_ends(self, view: LedgerView) -> None:
         now = self.world.now
         for instance in self.world.instances:
-            if instance.has_ended(now) and instance.ends_at is not None:
-                end = End(at=instance.ends_at, reason=instance.state_reason)
+            if instance.ended_at is not None and instance.reason is not None:
+                end = End(at=instance.ended_at, reason=instance.reason)
                 self.ends[instance.instance_id] = end
             self._launch_of[instance.instance_id] = instance.tags[tag.LAUNCH]
         for worker in view.workers.values():
@@ -237,7 +237,7 @@ class Chronicle:
         if worker.condemned_at is not None:
             found = self.found.get(worker.instance_id, self.world.now)
             is_known = is_known and found - end.at < DESCRIBED_FOR
-        if end.reason == SPOT_TERMINATION and lived < FREE_FOR and is_known:
+        if end.reason == EndReason.RECLAIMED and lived < FREE_FOR and is_known:
             return 0.0
         return worker.price_per_hour * (charged / _HOUR)
 

@@ -186,7 +186,7 @@ def hear(kind: str) -> Callable[[ProofWorld], object]:
         event: InstanceEvent
         match kind:
             case "notice":
-                at = instance.reclaimed_at or world.now
+                at = instance.notice.given_at if instance.notice else world.now
                 event = InterruptionWarning(instance_id=instance.instance_id, region=REGION, at=at)
             case "rebalance":
                 event = RebalanceRecommendation(

@@ -12,8 +12,8 @@ from spindown.app.reconcile.reap import UNKNOWN
 from spindown.contract.row import worker_sort
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import ReasonCode
+from spindown.ec2sim import EndReason
 from spindown.memory import PortCall
-from spindown.memory.instance import POWERED_OFF, TERMINATED_BY_CALL
 from tests.proof.recovery import DEAD_MAN
 from tests.proof.world import MINUTE, ProofWorld, a_world
 
@@ -41,11 +41,11 @@ def lives(world: ProofWorld, minutes: float, *, beats: bool = True, ticks: bool 
             world.tick()
 
 
-def ends(world: ProofWorld) -> dict[str, tuple[datetime, str]]:
+def ends(world: ProofWorld) -> dict[str, tuple[datetime, EndReason]]:
     return {
-        i.instance_id: (i.ends_at, i.state_reason)
-        for i in world.compute._instances.values()
-        if i.ends_at is not None and i.has_ended(world.now)
+        i.instance_id: (i.ended_at, i.reason)
+        for i in world.compute.ec2.instances.values()
+        if i.ended_at is not None and i.reason is not None
     }
 
 
@@ -62,7 +62,7 @@ def test_an_idle_worker_ends_while_no_function_runs() -> None:
         process.retire()
 
     ((ended_at, reason),) = ends(world).values()
-    assert reason == POWERED_OFF
+    assert reason == EndReason.POWERED_OFF
     assert ended_at - done_at <= (world.policy.idle_timeout or MINUTE) + MINUTE
 
 
@@ -78,7 +78,7 @@ def test_a_busy_worker_ends_at_its_lifetime_with_no_function() -> None:
     process.work()
     process.retire()
 
-    assert [reason for _, reason in ends(world).values()] == [POWERED_OFF]
+    assert [reason for _, reason in ends(world).values()] == [EndReason.POWERED_OFF]
 
 
 # The second: the timer on the instance (its script: tests/worker_system/test_deadman.py).
@@ -141,7 +141,7 @@ def test_reconcile_alone_ends_what_breaks_its_contract(
     ended = ends(world)
     assert first <= ended.keys()
     if breach is not never_come_up:
-        assert {ended[name][1] for name in first} == {TERMINATED_BY_CALL}
+        assert {ended[name][1] for name in first} == {EndReason.TERMINATED_BY_CALL}
     assert not [i for i in world.running if i.instance_id in world.broken]
 
 
@@ -160,7 +160,7 @@ def test_reconcile_asks_again_until_ec2_has_ended_an_instance() -> None:
     lives(world, 30, beats=False)
 
     assert refused[0] == 5
-    assert [reason for _, reason in ends(world).values()][:1] == [TERMINATED_BY_CALL]
+    assert [reason for _, reason in ends(world).values()][:1] == [EndReason.TERMINATED_BY_CALL]
 
 
 def test_reconcile_ends_an_instance_that_has_no_row() -> None:
@@ -173,7 +173,7 @@ def test_reconcile_ends_an_instance_that_has_no_row() -> None:
 
     lives(world, 20)
 
-    assert ends(world)[process.instance_id][1] == TERMINATED_BY_CALL
+    assert ends(world)[process.instance_id][1] == EndReason.TERMINATED_BY_CALL
 
 
 def test_reconcile_ends_a_row_without_instance_and_requeues() -> None:
@@ -182,7 +182,7 @@ def test_reconcile_ends_a_row_without_instance_and_requeues() -> None:
     process.step(0)
     process.step(0)
     process.die()
-    del world.compute._instances[process.instance_id]
+    del world.compute.ec2.instances[process.instance_id]
 
     lives(world, 8)
 

@@ -27,9 +27,9 @@ from spindown.domain.fleet import Lease, Worker
 from spindown.domain.interruption import NOTICE
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
+from spindown.ec2sim import Ec2Instance
 from spindown.error import NotFound, SpindownError, StaleHandle
 from spindown.memory import MemoryInputSource, MemoryJobQueue, MemoryTable, PortCall, intercept
-from spindown.memory.instance import MemoryInstance
 from spindown.simulator.port.table import SimTable
 from tests.control import DEPLOYMENT, PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
 from tests.proof.fault import Crashed, Faults
@@ -181,14 +181,14 @@ class ProofWorld(ControlWorld):
         holder = f"event-{self.ticks}"
         self.control(lambda: react(event, self.ports, holder=holder))
 
-    def event_of(self, instance: MemoryInstance, number: int) -> InstanceEvent | None:
+    def event_of(self, instance: Ec2Instance, number: int) -> InstanceEvent | None:
         """Return a true event about an instance, if there is something to say."""
         about: dict[str, Any] = {"instance_id": instance.instance_id, "region": REGION}
         events: list[InstanceEvent] = [RebalanceRecommendation(**about, at=self.now)]
-        if instance.reclaimed_at is not None:
-            events = [InterruptionWarning(**about, at=instance.reclaimed_at)]
-        at = instance.ends_at
-        if at is not None and at <= self.now:
+        if instance.notice is not None:
+            events = [InterruptionWarning(**about, at=instance.notice.given_at)]
+        at = instance.ended_at
+        if at is not None:
             events += [
                 StateChange(**about, at=at, state=s) for s in ("shutting-down", "terminated")
             ]
@@ -199,12 +199,12 @@ class ProofWorld(ControlWorld):
     # EC2 and what runs on it.
 
     @property
-    def instances(self) -> list[MemoryInstance]:
-        return list(self.compute._instances.values())
+    def instances(self) -> list[Ec2Instance]:
+        return list(self.compute.ec2.instances.values())
 
     @property
-    def running(self) -> list[MemoryInstance]:
-        return [i for i in self.instances if not i.has_ended(self.now)]
+    def running(self) -> list[Ec2Instance]:
+        return [i for i in self.instances if i.ended_at is None]
 
     @property
     def live(self) -> list[Process]:
@@ -261,7 +261,7 @@ class ProofWorld(ControlWorld):
         finally:
             process.is_working = False
 
-    def reclaim(self, instance: MemoryInstance, *, notice: bool) -> None:
+    def reclaim(self, instance: Ec2Instance, *, notice: bool) -> None:
         """Take a spot instance away, with two minutes' notice or none."""
         if instance.pool.capacity_type is CapacityType.SPOT:
             self.compute.reclaim(instance.instance_id, notice=NOTICE if notice else timedelta(0))

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from spindown.ec2sim import Agenda, Turn
 from spindown.simulator import Alarm, Delays, Faults, Run, simulate
-from spindown.simulator.agenda import Agenda, Turn
 from spindown.simulator.fault import SimAlarm
 from spindown.simulator.sample import daily_stream, sample_market
 from tests.simulator.scene import DAY, HOUR, a_policy, a_scenario, an_arrival

@@ -9,9 +9,9 @@ import pytest
 
 from spindown.app.port import Message, Outgoing
 from spindown.domain.policy import Policy
+from spindown.ec2sim import Agenda, Turn
 from spindown.memory import MemoryClock, MemoryJobQueue
 from spindown.simulator import Boot, Run, simulate
-from spindown.simulator.agenda import Agenda, Turn
 from spindown.simulator.handout import Handout
 from spindown.simulator.sample import daily_stream, office_batches
 from spindown.simulator.scenario import value_at

@@ -16,7 +16,7 @@ from spindown.app.port import LaunchedInstance, LaunchOverride, LaunchRequest
 from spindown.contract.event import InstanceEvent
 from spindown.contract.settings import TemplateRef
 from spindown.domain.offer import CapacityType
-from spindown.simulator.agenda import Agenda, Planned, Turn
+from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.simulator.baseline.way import Baseline, FleetLook, PoolChoice
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.record import Recorder, Tally, sum_up

@@ -128,7 +128,10 @@ def test_what_is_not_sold_is_refused(compute: MemoryCompute, market: MemoryMarke
     answer = compute.launch(_request())
 
     assert answer.instances == ()
-    assert [refusal.code for refusal in answer.refusals] == ["Unsupported", "Unsupported"]
+    assert [refusal.code for refusal in answer.refusals] == [
+        "UnfulfillableCapacity",
+        "InvalidFleetConfiguration",
+    ]
 
 
 def test_the_same_token_gives_the_same_answer(compute: MemoryCompute, clock: MemoryClock) -> None:

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from spindown.domain.offer import CapacityType, SpotPrice
-from spindown.memory import MemoryClock, MemoryMarket, quota_code
+from spindown.ec2sim import quota_of
+from spindown.memory import MemoryClock, MemoryMarket
 from tests.builders import ON_DEMAND, SPOT
 from tests.ports.market import G6, REGION
 
@@ -40,4 +41,4 @@ def test_memory_moves_prices_with_the_clock(clock: MemoryClock) -> None:
 def test_memory_books_a_type_under_its_quota(
     name: str, capacity_type: CapacityType, code: str
 ) -> None:
-    assert quota_code(name, capacity_type) == code
+    assert quota_of(name, capacity_type).code == code

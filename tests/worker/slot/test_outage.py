@@ -13,8 +13,8 @@ from spindown.contract.row import SPEND, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.ec2sim import MemoryClock
 from spindown.error import Unreachable
-from spindown.memory.clock import MemoryClock
 from spindown.memory.interception import PortCall
 from spindown.memory.store import MemoryInputSource
 from spindown.user import Item

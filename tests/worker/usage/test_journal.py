@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from spindown.ec2sim import MemoryClock
 from spindown.error import Unreachable
-from spindown.memory.clock import MemoryClock
 from spindown.memory.interception import PortCall, intercept
 from spindown.memory.store import MemoryObjectStore
 from tests.builders import a_usage_record

@@ -10,8 +10,8 @@ from spindown.app.batch.result import find_jobs, read_progress, read_records
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part, manifest_key
+from spindown.ec2sim import MemoryClock
 from spindown.error import ContractError
-from spindown.memory.clock import MemoryClock
 from spindown.memory.store import MemoryObjectStore
 
 

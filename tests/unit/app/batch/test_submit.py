@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from spindown.app.batch.result import find_jobs
 from spindown.app.batch.submit import Draft, name_batch, submit_items, submit_uri, upload
+from spindown.ec2sim import MemoryClock
 from spindown.error import BadInput, NotFound
-from spindown.memory.clock import MemoryClock
 from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.store import MemoryObjectStore
 

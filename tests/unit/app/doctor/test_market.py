@@ -109,7 +109,7 @@ def test_a_class_that_no_workload_may_buy_is_not_asked_for() -> None:
 
 def test_a_quota_that_is_not_listed_warns() -> None:
     world = Examined()
-    world.market._quotas.clear()
+    world.market.listings.quotas.clear()
 
     finding = world.finding(G_SPOT)
 

@@ -16,7 +16,7 @@ from spindown.contract.codec import encode
 from spindown.contract.row import BacklogRow, BreakerRow, DecisionRow, QuotaRow, SpendRow
 from spindown.domain.alert import AlertState
 from spindown.domain.fleet import WorkerState
-from spindown.memory.clock import MemoryClock
+from spindown.ec2sim import MemoryClock
 from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.table import MemoryTable
 from tests.builders import NOW, a_lease, a_worker, account_refused

@@ -244,7 +244,7 @@ class Story(RuleBasedStateMachine):
     @rule(lag=st.sampled_from([0, 100, 250]))
     def lag(self, lag: int) -> None:
         """Let EC2 be slow in showing what it has launched."""
-        self.world.compute._lag = timedelta(seconds=lag)
+        self.world.compute.ec2.lag = timedelta(seconds=lag)
 
     # What always holds.
 
@@ -301,7 +301,7 @@ class Story(RuleBasedStateMachine):
             return
         world = self.world
         world.compute._lost.clear()
-        world.compute._lag = timedelta(0)
+        world.compute.ec2.lag = timedelta(0)
         edit_policy(
             WORKLOAD,
             {"max_workers": 0, "warm_workers": 0},

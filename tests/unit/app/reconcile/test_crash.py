@@ -101,7 +101,7 @@ def all_is_made_good(world: ControlWorld) -> None:
         world.tick(minutes(1))
 
     view = world.view()
-    states = {i.instance_id: i.state(world.now) for i in world.compute._instances.values()}
+    states = {i.instance_id: i.state for i in world.compute.ec2.instances.values()}
     live = {w.instance_id for w in view.workers.values() if w.is_live}
     assert {name for name, state in states.items() if state == "running"} == live
     assert not any(x.state is LaunchState.INTENDED for x in view.launches.values())

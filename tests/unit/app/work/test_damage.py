@@ -15,8 +15,8 @@ from spindown.app.work.fence import read_fence, read_older
 from spindown.app.work.held import Held, LocalFile
 from spindown.app.work.release import release, settle_release
 from spindown.contract.job.manifest import Manifest, manifest_key, state_key
+from spindown.ec2sim import MemoryClock
 from spindown.error import ContractError, NotFound, SpindownError, Unreachable
-from spindown.memory.clock import MemoryClock
 from spindown.memory.interception import PortCall
 from spindown.memory.store import MemoryObjectStore
 from tests.work import WorkWorld, a_portion, a_seat, items

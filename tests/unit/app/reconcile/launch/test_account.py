@@ -134,7 +134,7 @@ def test_says_that_a_quota_stops_everything_and_counts_it() -> None:
 
 def test_a_quota_is_not_blocked_while_ours_gives_it_back() -> None:
     world = with_policy(**STRICT, ladder=(), max_price_per_hour=0.3)
-    world.compute._ending = minutes(2)
+    world.compute.ec2.ending = minutes(2)
     worker = world.launched()
     world.market.limit("L-3819A6DF", 4, region=REGION)
     world.claim(worker.instance_id)

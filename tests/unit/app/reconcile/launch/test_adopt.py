@@ -45,7 +45,7 @@ def test_a_lost_answer_to_a_launch_never_launches_twice(carried_out: bool) -> No
 
 def test_a_lost_answer_is_adopted_before_ec2_shows_the_instance() -> None:
     world = ControlWorld()
-    world.compute._lag = minutes(3)
+    world.compute.ec2.lag = minutes(3)
     world.send()
     world.compute.lose_next_answer(is_carried_out=True)
     world.tick()
@@ -216,7 +216,7 @@ def test_an_adopted_instance_leaves_its_unreadable_row_alone() -> None:
 
 def test_the_last_repeated_request_is_adopted_however_late() -> None:
     world = ControlWorld(budget=100.0)
-    world.compute._lag = minutes(4)
+    world.compute.ec2.lag = minutes(4)
     world.send()
     # Asked at once and once a minute; only the last time it is carried out.
     for number in range(6):

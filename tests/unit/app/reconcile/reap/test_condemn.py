@@ -37,7 +37,7 @@ def test_ends_an_instance_without_check_in_and_tries_the_next() -> None:
 
 def test_terminates_only_condemned_rows_and_until_they_are_gone() -> None:
     world = ControlWorld()
-    world.compute._ending = minutes(30)
+    world.compute.ec2.ending = minutes(30)
     worker = world.launched()
     log: list[str] = []
 

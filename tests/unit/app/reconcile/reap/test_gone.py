@@ -46,7 +46,7 @@ def test_a_row_without_an_instance_ends_and_frees_its_job() -> None:
     world = ControlWorld()
     worker = world.launched()
     world.claim(worker.instance_id)
-    del world.compute._instances[worker.instance_id]
+    del world.compute.ec2.instances[worker.instance_id]
 
     decisions = [world.tick(minutes(4)), world.tick(minutes(1)), world.tick(minutes(1))]
 

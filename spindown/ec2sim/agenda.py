@@ -1,4 +1,4 @@
-"""What happens next: a heap of planned events, and the clock that follows them.
+"""Virtual time: a clock that is moved by hand, and a heap of what is planned.
 
 Two events at one instant come in the order of their ``Turn``, then in the order in which they
 were planned, so that a run depends on nothing but its input.
@@ -6,12 +6,36 @@ were planned, so that a run depends on nothing but its input.
 
 import heapq
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 
-from spindown.memory import MemoryClock
-
 Action = Callable[[], None]
+
+
+class MemoryClock:
+    """Tells the instant that it was last moved to; never goes back."""
+
+    def __init__(self, at: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        self._now = at
+
+    def now(self) -> datetime:
+        """Return the present instant."""
+        return self._now
+
+    def advance(self, by: timedelta) -> datetime:
+        """Move on by a stretch of time and return the new instant."""
+        return self.advance_to(self._now + by)
+
+    def advance_to(self, at: datetime) -> datetime:
+        """Move on to an instant and return it.
+
+        Raises:
+            ValueError: it lies in the past.
+        """
+        if at < self._now:
+            raise ValueError(f"a clock does not go back from {self._now} to {at}")
+        self._now = at
+        return at
 
 
 class Turn(IntEnum):
@@ -98,3 +122,9 @@ class Agenda:
                 action()
                 return True
         return False
+
+    def run_to(self, now: datetime) -> None:
+        """Let everything happen that is planned up to an instant, which is the present then."""
+        while (due := self.next_at()) is not None and due <= now:
+            self.step()
+        self.clock.advance_to(max(now, self.now))
