@@ -117,24 +117,6 @@ class KeptRow(Row):
 
     #: What it was read as; None: not yet.
     read_as: Any = None
-    #: What an earlier version of it was read as, and the fields that may differ since.
-    before: Any = None
-    changed: tuple[str, ...] = ()
-
-    def follow(self, earlier: Row, changed: tuple[str, ...]) -> None:
-        """Be read as an earlier version of the row was, except for what has changed."""
-        if type(earlier) is not KeptRow:
-            return
-        if earlier.read_as is not None:
-            self.before, self.changed = earlier.read_as, changed
-        elif earlier.before is not None:
-            self.before, self.changed = earlier.before, earlier.changed + changed
-            if len(self.changed) > _CHANGES_AT_MOST:
-                self.before, self.changed = None, ()
-
-
-#: Beyond these a row is read anew: it is one that is written far more often than read.
-_CHANGES_AT_MOST = 200
 
 
 def decode(cls: type[T], row: Mapping[str, Any]) -> T:
@@ -142,32 +124,9 @@ def decode(cls: type[T], row: Mapping[str, Any]) -> T:
     if type(row) is not KeptRow:
         return _read(cls, row)
     if type(row.read_as) is not cls:
-        row.read_as = _read_on(cls, row) if type(row.before) is cls else _read(cls, row)
-        row.before = None
+        row.read_as = _read(cls, row)
     read_as: T = row.read_as
     return read_as
-
-
-def _read_on(cls: type[T], row: KeptRow) -> T:
-    """Read what has changed of a row; take the rest from what was read before."""
-    kind: Any = cls
-    plan, changes = _plan_by_name(kind), {}
-    for name in row.changed:
-        if name not in row:
-            return _read(cls, row)
-        if name in plan:
-            step = plan[name]
-            try:
-                changes[name] = step[2](row[name])
-            except _MISFITS as exc:
-                raise _misfit(cls, step, row[name]) from exc
-    before: T = row.before
-    return replace_fields(before, changes)
-
-
-@cache
-def _plan_by_name(cls: Any) -> dict[str, _Step]:
-    return {step[0]: step for step in _plan(cls)}
 
 
 def replace_fields(value: T, changes: Mapping[str, Any]) -> T:

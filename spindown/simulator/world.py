@@ -31,10 +31,10 @@ from spindown.memory import (
 from spindown.memory.interception import Interceptor, intercept
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.handout import Handout
-from spindown.simulator.port import SimTable
 from spindown.simulator.record import Recorder, Silence
 from spindown.simulator.scenario import SimScenario
 from spindown.simulator.site import Site
+from spindown.simulator.table import SimTable
 from spindown.simulator.worker import SimWorker
 
 P = TypeVar("P")

@@ -30,7 +30,7 @@ from spindown.domain.policy import Policy
 from spindown.ec2sim import Ec2Instance
 from spindown.error import NotFound, SpindownError, StaleHandle
 from spindown.memory import MemoryInputSource, MemoryJobQueue, MemoryTable, PortCall, intercept
-from spindown.simulator.port.table import SimTable
+from spindown.simulator.table import SimTable
 from tests.control import DEPLOYMENT, PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
 from tests.proof.fault import Crashed, Faults
 from tests.proof.process import Process

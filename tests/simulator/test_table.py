@@ -13,7 +13,7 @@ from spindown.contract.codec import decode
 from spindown.contract.row import RateRow
 from spindown.error import ContractError, PreconditionFailed
 from spindown.memory import MemoryClock, MemoryTable
-from spindown.simulator.port import SimTable
+from spindown.simulator.table import SimTable
 
 KEY = Key(partition="w#work", sort="rate#job")
 CLOCK = MemoryClock(datetime(2026, 1, 5, tzinfo=UTC))
