@@ -22,7 +22,7 @@ from spindown.simulator.baseline import PoolChoice
 from spindown.simulator.baseline.fleet import BaselineJob, BaselineMachine, Shop
 from spindown.simulator.baseline.way import machine_per_job
 from spindown.simulator.compute import SimCompute
-from spindown.simulator.record import Recorder, Tally, sum_up
+from spindown.simulator.record import InstanceTally, SimRecorder, sum_up
 
 #: How often a rule looks whether spot is to be had, seconds.
 _LOOK = 30.0
@@ -111,12 +111,12 @@ class DeadlineJob:
     ) -> None:
         self.scenario = scenario
         self.agenda = Agenda(scenario.start)
-        self.record = Recorder(self.agenda)
+        self.record = SimRecorder(self.agenda)
         self._rule = rule
         self._deadline = deadline
         self._seed = seed
         self._machines: dict[str, tuple[BaselineMachine, CapacityType]] = {}
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, InstanceTally] = {}
         self._boots = Random(f"{seed}/boot")
         self._speed = scenario.throughput(scenario.listings[0])
         self._is_going_home = self._is_done = False

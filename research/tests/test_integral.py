@@ -13,13 +13,13 @@ from research.compare.integral.feasible import list_runs
 from research.compare.integral.program import Blocks
 from research.compare.whole import wholes
 from spindown.domain.offer import extra_price_per_hour
-from spindown.simulator import Arrival, Delays, SimScenario
+from spindown.simulator import Arrival, SimDelays, SimScenario
 from tests.simulator.scene import HOUR, a_listing, a_scenario, a_zone, an_arrival
 
 BOOT, PROMISE = 90.0, 600.0
 EXTRA = extra_price_per_hour(100)
 HOURLY = (0.20 + EXTRA) / HOUR
-NO_COMMIT = Delays(commit=0.0)
+NO_COMMIT = SimDelays(commit=0.0)
 SLOW = a_listing()
 
 

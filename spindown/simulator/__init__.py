@@ -21,9 +21,9 @@ from spindown.simulator.baseline import (
     simulate_baseline,
 )
 from spindown.simulator.fault import Alarm, Faults
-from spindown.simulator.result import Sample, SimResult, Spread
+from spindown.simulator.result import Quantiles, Sample, SimResult
 from spindown.simulator.run import Run, simulate
-from spindown.simulator.scenario import Arrival, Boot, Delays, Listing, SimScenario, Zone
+from spindown.simulator.scenario import Arrival, Boot, Listing, SimDelays, SimScenario, Zone
 
 __all__ = [
     "BASELINES",
@@ -32,14 +32,14 @@ __all__ = [
     "Arrival",
     "Baseline",
     "Boot",
-    "Delays",
     "Faults",
     "Listing",
+    "Quantiles",
     "Run",
     "Sample",
+    "SimDelays",
     "SimResult",
     "SimScenario",
-    "Spread",
     "Zone",
     "on_demand_only",
     "simulate",

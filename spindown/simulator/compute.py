@@ -17,7 +17,7 @@ from spindown.domain.interruption import NOTICE
 from spindown.domain.offer import CapacityType, Pool, extra_price_per_hour
 from spindown.ec2sim import Agenda, CapacityLimit, Planned, Turn
 from spindown.memory import MemoryCompute, MemoryMarket
-from spindown.simulator.record import Recorder
+from spindown.simulator.record import SimRecorder
 from spindown.simulator.scenario import SimScenario, Steps, value_at
 
 _ZERO = timedelta(0)
@@ -66,7 +66,7 @@ class SimCompute:
         *,
         agenda: Agenda,
         random: Random,
-        record: Recorder,
+        record: SimRecorder,
         watcher: Watcher,
         template_tags: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:

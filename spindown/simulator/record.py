@@ -14,7 +14,7 @@ from spindown.simulator.result import CAUSES, Sample, SimResult, spread
 from spindown.simulator.scenario import SimScenario
 
 
-class Recorder:
+class SimRecorder:
     """Keeps what a run is measured by."""
 
     def __init__(self, agenda: Agenda) -> None:
@@ -123,7 +123,7 @@ class Recorder:
 
 
 @dataclass(slots=True)
-class Tally:
+class InstanceTally:
     """What the time of one instance went to."""
 
     launched_at: datetime
@@ -154,9 +154,9 @@ def sum_up(
     *,
     scenario: SimScenario,
     seed: int,
-    record: Recorder,
+    record: SimRecorder,
     bills: Sequence[Ec2Bill],
-    tallies: Mapping[str, Tally],
+    tallies: Mapping[str, InstanceTally],
     accounted_dollars: float,
     dead_letters: int = 0,
 ) -> SimResult:
@@ -207,7 +207,7 @@ def _on_demand_dollars(bills: Iterable[Ec2Bill]) -> float:
 
 
 def _with_dollars(
-    record: Recorder, bills: Sequence[Ec2Bill], tallies: Mapping[str, Tally]
+    record: SimRecorder, bills: Sequence[Ec2Bill], tallies: Mapping[str, InstanceTally]
 ) -> tuple[Sample, ...]:
     """Return the samples with the money spent up to each."""
     #: (second, change of dollars a second), last first.

@@ -24,7 +24,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Quantiles:
     """A distribution, in seconds."""
 
     mean: float
@@ -65,10 +65,10 @@ class SimResult:
     #: Of the busy ones: computed, and never committed.
     redo_seconds: float
     #: From a job's arrival to its first claim, and to its end.
-    wait: Spread
-    sojourn: Spread
+    wait: Quantiles
+    sojourn: Quantiles
     #: From the moment at which a begun job had no worker any more to its next claim.
-    stood: Spread
+    stood: Quantiles
     #: Mean number of jobs present: waiting, or worked on (for Little's law).
     mean_jobs: float
     seconds: float
@@ -100,14 +100,14 @@ class SimResult:
         return json.dumps(asdict(self), sort_keys=True)
 
 
-def spread(values: Sequence[float]) -> Spread:
+def spread(values: Sequence[float]) -> Quantiles:
     """Return mean and quantiles; all 0 of nothing."""
     ordered = sorted(values)
     if not ordered:
-        return Spread(mean=0.0, p50=0.0, p95=0.0, p99=0.0, most=0.0)
+        return Quantiles(mean=0.0, p50=0.0, p95=0.0, p99=0.0, most=0.0)
 
     def at(share: float) -> float:
         return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
     mean = math.fsum(ordered) / len(ordered)
-    return Spread(mean=mean, p50=at(0.5), p95=at(0.95), p99=at(0.99), most=ordered[-1])
+    return Quantiles(mean=mean, p50=at(0.5), p95=at(0.95), p99=at(0.99), most=ordered[-1])

@@ -20,7 +20,7 @@ from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.memory.interception import Interceptor
 from spindown.simulator.attempt import ITEM_SECONDS
 from spindown.simulator.fault import SimAlarm, Spans
-from spindown.simulator.record import Recorder, sum_up
+from spindown.simulator.record import SimRecorder, sum_up
 from spindown.simulator.result import Sample, SimResult
 from spindown.simulator.scenario import Arrival, SimScenario
 from spindown.simulator.world import WORKLOAD, World
@@ -62,7 +62,7 @@ class Run:
         self._may_end_at = scenario.start + timedelta(seconds=scenario.length)
         self._ends_at = self._may_end_at + timedelta(seconds=scenario.overtime)
         self.agenda = Agenda(scenario.start)
-        self.record = Recorder(self.agenda)
+        self.record = SimRecorder(self.agenda)
         self.world = World(
             scenario,
             policy,

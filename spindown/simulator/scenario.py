@@ -82,7 +82,7 @@ class Boot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delays:
+class SimDelays:
     """How slow the world is, in seconds."""
 
     #: From what happens to an instance to the function that EventBridge invokes.
@@ -111,7 +111,7 @@ class SimScenario:
     #: Its time of day decides nothing but the days of the account.
     start: datetime = datetime(2026, 1, 5, tzinfo=UTC)
     boot: Boot = field(default_factory=Boot)
-    delays: Delays = field(default_factory=Delays)
+    delays: SimDelays = field(default_factory=SimDelays)
     #: Share of reclaims that come without a notice.
     notice_missing: float = 0.0
     #: SQS keeps order only roughly: a receive takes one of so many oldest messages.

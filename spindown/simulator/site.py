@@ -9,8 +9,8 @@ from spindown.app.work.policy import Standing, read_standing
 from spindown.contract.row import POLICY, workload_partition
 from spindown.ec2sim import Agenda
 from spindown.simulator.handout import Handout
-from spindown.simulator.record import Recorder
-from spindown.simulator.scenario import Delays
+from spindown.simulator.record import SimRecorder
+from spindown.simulator.scenario import SimDelays
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,8 +22,8 @@ class Site:
     agenda: Agenda
     ports: WorkPorts
     handout: Handout
-    record: Recorder
-    delays: Delays
+    record: SimRecorder
+    delays: SimDelays
     #: Ends an instance from within.
     power_off: Callable[[str], None]
     #: The row of the policy as last seen, what of it counts, and what it says.

@@ -18,7 +18,7 @@ from spindown.domain.reason import Reason, ReasonCode
 from spindown.ec2sim import Planned, Turn
 from spindown.ec2sim.agenda import Action
 from spindown.error import NotFound
-from spindown.simulator.record import Tally
+from spindown.simulator.record import InstanceTally
 from spindown.simulator.site import Site
 from spindown.simulator.slot import SimSlot
 
@@ -47,7 +47,7 @@ class SimWorker:
         self.launched_at = launched_at
         self.presence = Presence(workload=site.workload, instance_id=instance_id, ports=site.ports)
         self.standing = site.standing()
-        self.tally = Tally(launched_at)
+        self.tally = InstanceTally(launched_at)
         self.checked_in_at: datetime | None = None
         self.ended_at: datetime | None = None
         #: When EC2 takes the instance, once it has said so.
@@ -79,7 +79,7 @@ class SimWorker:
         """Tell whether reconcile keeps the worker for whatever comes."""
         return self.warm_until is not None and self.site.agenda.now < self.warm_until
 
-    def spent(self) -> Tally:
+    def spent(self) -> InstanceTally:
         """Return what its time went to up to now, jobs that it still works on included."""
         spent, now = replace(self.tally), self.site.agenda.now
         for slot in self.slots:

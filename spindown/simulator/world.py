@@ -31,7 +31,7 @@ from spindown.memory import (
 from spindown.memory.interception import Interceptor, intercept
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.handout import Handout
-from spindown.simulator.record import Recorder, Silence
+from spindown.simulator.record import Silence, SimRecorder
 from spindown.simulator.scenario import SimScenario
 from spindown.simulator.site import Site
 from spindown.simulator.table import SimTable
@@ -51,7 +51,7 @@ class World:
         policy: Policy,
         *,
         seed: int,
-        record: Recorder,
+        record: SimRecorder,
         tell: Callable[[InstanceEvent], None],
         interceptor: Interceptor | None = None,
     ) -> None:

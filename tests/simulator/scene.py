@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from spindown.domain.policy import Policy
-from spindown.simulator import Arrival, Boot, Delays, Listing, SimScenario, Zone
+from spindown.simulator import Arrival, Boot, Listing, SimDelays, SimScenario, Zone
 from tests.builders import a_type
 
 REGION = "us-west-2"
@@ -39,7 +39,7 @@ def a_scenario(*arrivals: Arrival, **changes: Any) -> SimScenario:
         listings=(a_listing(),),
         length=DAY,
         boot=STEADY_BOOT,
-        delays=Delays(),
+        delays=SimDelays(),
     )
     return replace(base, **changes)
 

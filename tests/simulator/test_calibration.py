@@ -16,8 +16,8 @@ from spindown.simulator import (
     BASELINES,
     Arrival,
     Boot,
-    Delays,
     Run,
+    SimDelays,
     SimResult,
     simulate,
     simulate_baseline,
@@ -229,7 +229,7 @@ def test_the_shipped_code_matches_the_queue_with_a_boot(
         *arrivals,
         length=arrivals[-1].at,
         boot=Boot(at_least=setup, median=0.0, sigma=0.0),
-        delays=Delays(event=0.001, ending=0.0, power_off=0.0, described=0.0, commit=0.0),
+        delays=SimDelays(event=0.001, ending=0.0, power_off=0.0, described=0.0, commit=0.0),
         nudged=True,
         disorder=1,
     )

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from spindown.ec2sim import Agenda, Turn
-from spindown.simulator import Alarm, Delays, Faults, Run, simulate
+from spindown.simulator import Alarm, Faults, Run, SimDelays, simulate
 from spindown.simulator.fault import SimAlarm
 from spindown.simulator.sample import daily_stream, sample_market
 from tests.simulator.scene import DAY, HOUR, a_policy, a_scenario, an_arrival
@@ -86,7 +86,7 @@ def test_nothing_is_lost_when_everything_fails_at_once(seed: int) -> None:
         length=DAY / 2,
         notice_missing=0.5,
         control_down=((4 * HOUR, 6 * HOUR),),
-        delays=Delays(described=60.0, ending=120.0, event=30.0),
+        delays=SimDelays(described=60.0, ending=120.0, event=30.0),
         faults=Faults(alarm=Alarm(is_stuck=True), events_lost=0.5, doubled=0.1),
     )
     result = simulate(scenario, a_policy(), seed)

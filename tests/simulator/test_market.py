@@ -13,7 +13,7 @@ from spindown.contract.settings import TemplateRef
 from spindown.domain.offer import CapacityType
 from spindown.ec2sim import Agenda
 from spindown.simulator.compute import SimCompute
-from spindown.simulator.record import Recorder
+from spindown.simulator.record import SimRecorder
 from tests.simulator.scene import HOUR, a_listing, a_scenario, a_zone
 
 COUNT = 1500
@@ -47,7 +47,7 @@ def lives(kind: CapacityType, *, missing: float = 0.0) -> Ends:
     agenda = Agenda(scenario.start)
     ends = Ends(agenda)
     compute = SimCompute(
-        scenario, agenda=agenda, random=Random(1), record=Recorder(agenda), watcher=ends
+        scenario, agenda=agenda, random=Random(1), record=SimRecorder(agenda), watcher=ends
     )
     compute.launch(
         LaunchRequest(

@@ -8,7 +8,7 @@ from random import Random
 from research.compare import source
 from research.compare.source import Part
 from research.compare.world.traffic import images, sold, training
-from spindown.simulator import Alarm, Arrival, Delays, Faults, Listing, SimScenario, Zone
+from spindown.simulator import Alarm, Arrival, Faults, Listing, SimDelays, SimScenario, Zone
 from spindown.simulator.sample import sample_market
 from spindown.simulator.scenario import DAY
 
@@ -123,7 +123,7 @@ _DOWN = (12 * _HOUR, 18 * _HOUR)
 #: Of every zone, an hour: enough that lost events and notices matter.
 _S11_RECLAIMS = 0.5
 #: EC2 describes an instance, and tells of its end, so late; a reclaim half the time unsaid.
-_SLOW = Delays(described=60.0, ending=120.0, event=30.0)
+_SLOW = SimDelays(described=60.0, ending=120.0, event=30.0)
 
 
 def faults(seed: int, data: Path, part: Part) -> SimScenario:

@@ -19,7 +19,7 @@ from spindown.domain.offer import CapacityType
 from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.simulator.baseline.way import Baseline, FleetLook, PoolChoice
 from spindown.simulator.compute import SimCompute
-from spindown.simulator.record import Recorder, Tally, sum_up
+from spindown.simulator.record import InstanceTally, SimRecorder, sum_up
 from spindown.simulator.result import Sample, SimResult
 from spindown.simulator.scenario import Arrival, Listing, SimScenario, Steps, Zone, value_at
 
@@ -97,7 +97,7 @@ class BaselineMachine:
         """
         self._owner = owner
         self.instance_id = instance_id
-        self.tally = Tally(owner.agenda.now, slots=slots)
+        self.tally = InstanceTally(owner.agenda.now, slots=slots)
         self.is_leaving = False
         self.idle_since = 0.0
         self._speed = speed
@@ -302,10 +302,10 @@ class BaselineFleet:
         self.baseline = baseline
         self.seed = seed
         self.agenda = Agenda(scenario.start)
-        self.record = Recorder(self.agenda)
+        self.record = SimRecorder(self.agenda)
         self.machines: dict[str, BaselineMachine] = {}
         self.waiting: deque[BaselineJob] = deque()
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, InstanceTally] = {}
         self._arrived: dict[str, float] = {}
         self._left = len(scenario.arrivals)
         self._waits_since: float | None = None
