@@ -1,8 +1,8 @@
 """Act on interruption warnings, rebalance recommendations and state changes of instances.
 
 Trigger: EventBridge rules on EC2's events; every instance of the account, ours or not.
-Input: the instance; whether it is ours, the ledger says.
-Effects: marks and ends worker rows, requeues jobs of what is gone, reconciles at once.
+Input: the instance; the ledger says whether it is ours.
+Effects: marks and ends worker rows, requeues the jobs of ended instances, reconciles at once.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ logger = Logger(service="interruption")
 
 
 def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) -> dict[str, Any]:
-    """Act on an event; return what came of it."""
+    """Act on an event; return what was done."""
     try:
         parsed = parse_instance_event(event)
     except ContractError as exc:

@@ -1,7 +1,7 @@
-"""What to do with an event that cannot be read, or is of a workload that is gone.
+"""The answer to an event that cannot be read, or whose workload does not exist any more.
 
-It is counted and let go, and the log says why: an error would make Lambda and EventBridge send
-the very same event again.
+Such an event is counted, logged with the reason, and ignored: an error would make Lambda and
+EventBridge send the same event again.
 """
 
 from aws_lambda_powertools import Logger

@@ -2,8 +2,8 @@
 
 Trigger: EventBridge Scheduler, every hour, and on demand.
 Input: none.
-Effects: writes offers/catalogue.json; replaces messages that SQS would drop for their age; tells
-people why an item became dear.
+Effects: writes offers/catalogue.json; replaces messages that SQS would delete for their age; tells
+people why an item became expensive.
 """
 
 from collections.abc import Callable
@@ -22,13 +22,13 @@ from spindown.contract.location import work_root
 
 logger = Logger(service="offers")
 
-#: Well within the timeout of the function, beside the refresh.
+#: Together with the refresh well within the timeout of the function.
 RENEW_FOR = timedelta(minutes=2)
 
 
 def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[str, Any]:
     """Renew old messages, then refresh the catalogue; return what was done."""
-    # First, since a market that cannot be read is an error.
+    # First, since a refresh that cannot read the market raises an error.
     looks = renew_all(ports, store_of=store_of, until=ports.clock.now() + RENEW_FOR)
     refreshed = refresh(ports)
     judgements = judge(ports)
@@ -43,7 +43,7 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
 
 
 def store_of(workload: str) -> ObjectStore:
-    """Return a workload's part of the bucket."""
+    """Return the part of the bucket that belongs to a workload."""
     return connect().object_store(control_ports().deployment().bucket, work_root(workload))
 
 

@@ -1,4 +1,4 @@
-"""The ports of the functions: made once for each container, each AWS client at its first use."""
+"""The ports of the functions, made once in each container; each AWS client is made at first use."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ def deployment_name() -> str:
 
 
 def connect() -> Aws:
-    """Return AWS as every function reaches it: without boto3, which none of them needs."""
+    """Return the adapters of AWS on botocore alone: no function needs boto3."""
     return Aws(CoreSession())
 
 

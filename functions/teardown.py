@@ -1,8 +1,8 @@
-"""End every instance before the deployment that it belongs to goes.
+"""End every instance before the deployment that it belongs to is deleted.
 
-Trigger: CloudFormation, when it makes, changes or deletes the stack. It waits until it is answered.
-Input: what goes: the whole deployment, or the workloads and subnets that a deploy has left out.
-Effects: keeps reconcile out, terminates instances, waits until they are gone, answers.
+Trigger: CloudFormation, when it creates, changes or deletes the stack. It waits for an answer.
+Input: what is removed: the whole deployment, or workloads and subnets that a deploy leaves out.
+Effects: stops reconcile, terminates instances, waits until they are gone, answers.
 """
 
 import json
@@ -21,17 +21,17 @@ from spindown.error import SpindownError, Unreachable
 
 logger = Logger(service="teardown")
 
-#: How long CloudFormation may take to accept the answer.
+#: How long the address may take to accept the answer.
 _TIMEOUT_SECONDS = 10.0
 #: CloudFormation takes 4 KiB in all (AWS CloudFormation User Guide, "Custom resource response
 #: objects").
 _REASON_CHARACTERS = 1000
-#: Kept of the function's own time, to answer in.
+#: The part of the function's time that is kept for the answer.
 _RESERVE = timedelta(seconds=30)
 
 
 def handle(event: StackEvent, ports: TeardownPorts, *, left: timedelta) -> dict[str, Any]:
-    """End what goes within ``left``; return what was ended (raises StillRunning)."""
+    """End what is removed within ``left``; return what was ended (raises StillRunning)."""
     leaving = event.leaving
     if not (leaving.is_whole or leaving.workloads or leaving.subnets):
         return {"change": event.change, "terminated": []}
@@ -48,7 +48,9 @@ def handler(event: dict[str, Any], context: Any) -> None:
     left = timedelta(milliseconds=context.get_remaining_time_in_millis())
     try:
         said = handle(asked, _ports(asked), left=left)
-    except Exception as exc:  # a fault of our own, too: who is not answered waits for half an hour
+    except (
+        Exception
+    ) as exc:  # also a fault of our own: without an answer CloudFormation waits for half an hour
         logger.exception("not_torn_down")
         answer_stack(asked, failure=str(exc) if isinstance(exc, SpindownError) else repr(exc))
         return
@@ -57,9 +59,9 @@ def handler(event: dict[str, Any], context: Any) -> None:
 
 
 def answer_stack(event: StackEvent, *, failure: str = "") -> None:
-    """Put success, or the reason of a failure, where the event says (raises Unreachable).
+    """Send success, or the reason of a failure, to the event's address (raises Unreachable).
 
-    The resource keeps one id for its life, so that no update replaces, which is to say deletes, it.
+    The resource keeps one id, so that no update replaces it: a replaced resource is deleted.
     """
     said = {
         "Status": "FAILED" if failure else "SUCCESS",

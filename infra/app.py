@@ -7,12 +7,12 @@ from pathlib import Path
 
 from spindown.error import BadInput, ConfigError
 
-#: By this name aws-cdk-lib is told which Node to run on.
+#: The environment variable that tells aws-cdk-lib which Node to run.
 _NODE = "JSII_NODE"
 
 
 def main() -> int:
-    """Synthesise the deployment; say in one sentence what is wrong with its input."""
+    """Synthesise the deployment; where its input is wrong, print one sentence that says why."""
     try:
         choose_node()
         # Imported late, since aws-cdk-lib starts Node.
@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def choose_node() -> None:
-    """Take the Node that is installed beside this Python, unless another one was chosen."""
+    """Choose the Node that is installed beside this Python, unless one is chosen already."""
     beside = Path(sys.executable).parent / "node"
     if beside.exists():
         os.environ.setdefault(_NODE, str(beside))

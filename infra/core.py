@@ -24,14 +24,14 @@ from spindown.contract.settings import (
     workload_parameter,
 )
 
-#: Left out of what is written down, since reading fills it in.
+#: Values that are left out of a parameter, since reading fills them in.
 _EMPTY: tuple[object, ...] = (None, [], {})
 
 
 class SettingsParameters(Construct):
-    """One parameter for the deployment and one for each workload.
+    """What is deployed, as SSM parameters of JSON: one for the deployment, one for each workload.
 
-    Live edits lie in parameters that no template knows, so that no deploy overwrites them.
+    Live edits are in parameters that no template knows, so no deploy overwrites them.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class SettingsParameters(Construct):
 
 
 class CoreStack(DeploymentStack):
-    """``{deployment}-core``: ledger, bucket, network, functions; queue and fleet a workload."""
+    """``{deployment}-core``: ledger, bucket, network, functions, and each workload."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class CoreStack(DeploymentStack):
         target: Target,
         synthesizer: IStackSynthesizer,
     ) -> None:
-        """Describe ``config``; ``root`` is where its relative paths begin (ConfigError)."""
+        """Describe ``config``; its paths are relative to ``root`` (raises ConfigError)."""
         deployment = config.deployment
         super().__init__(
             scope,
@@ -82,8 +82,8 @@ class CoreStack(DeploymentStack):
             holds="all that runs",
             synthesizer=synthesizer,
         )
-        # The stack works with a bound copy, which cannot be reached from here; both keep one
-        # list of assets, so that the code archives can be added through the original.
+        # The stack works with a bound copy, which cannot be reached from here. Both keep one list
+        # of assets, so the code archives can be added through the original.
         synthesizer.bind(self)
         shared = SharedResources(
             deployment=deployment,
@@ -96,9 +96,9 @@ class CoreStack(DeploymentStack):
             kit=KitArchive(self, "Kit", assets=synthesizer),
             assets=synthesizer,
         )
-        #: Where results and usage records lie.
+        #: The bucket of results and usage records.
         self.bucket_name: str = shared.store.bucket.bucket_name
-        #: What carries alarms to people.
+        #: The topic that carries alarms to people.
         self.topic_arn: str = shared.topic.topic.topic_arn
         self.workloads = workloads = [
             Workload(self, f"Workload-{name}", name=name, config=one, root=root, shared=shared)
@@ -136,6 +136,6 @@ class CoreStack(DeploymentStack):
         )
         of_workloads = {one.name: one.settings for one in workloads}
         written = SettingsParameters(self, "Settings", deployment=settings, workloads=of_workloads)
-        # So no tick comes before them.
+        # So no tick runs before the settings are there.
         control.teardown.outlive(written)
         control.teardown.end_with_subnets(list(shared.network.subnets.values()), after=written)

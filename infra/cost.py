@@ -31,14 +31,15 @@ class InvocationUse:
 
     #: Billed duration.
     seconds: float
-    #: Of one invocation.
+    #: Usage of one invocation.
     used: Mapping[Usage, float]
     #: Metrics that it sends each hour.
     metrics: int
+    #: Where the figures come from.
     basis: str
 
 
-#: Lambda's START, END and REPORT, and the line that the function writes; metrics come besides.
+#: Lambda's START, END and REPORT, and the line that the function writes; metrics are extra.
 _LOG_BYTES = 1_000
 _GIB = 1e9
 
@@ -49,11 +50,11 @@ TICK = InvocationUse(
         Usage.QUEUE_REQUEST: 1,
         # One consistent query of a ledger of up to 12 KB, 4 KB a unit.
         Usage.TABLE_READ: 3,
-        # The lock, and a transaction over three rows, which counts twice.
+        # The lock, and a transaction over three rows; a write in a transaction counts twice.
         Usage.TABLE_WRITE: 7,
         Usage.LOG_GIB: (_LOG_BYTES + 500) / _GIB,
     },
-    # That it ran, and how long.
+    # That it ran, and how long it took.
     metrics=2,
     basis="calls and metrics as counted over an idle tick; 0.3 s billed is an estimate",
 )
@@ -75,7 +76,7 @@ REFRESH = InvocationUse(
     basis="an estimate: 30 s billed and a catalogue of 1 MB",
 )
 
-#: What the offers function does besides for each workload: judge what its items have cost.
+#: What the offers function also does for each workload: judge what its items cost.
 JUDGEMENT = InvocationUse(
     seconds=0.1,
     used={
@@ -101,7 +102,7 @@ _STANDARD_PARAMETER = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonthlyUsage:
-    """So much of something a month, and for what."""
+    """A quantity that one resource uses in a month, and its purpose."""
 
     usage: Usage
     quantity: float
@@ -110,7 +111,7 @@ class MonthlyUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonthlyCost:
-    """All lines of one price."""
+    """The whole usage of one kind in a month."""
 
     usage: Usage
     quantity: float
@@ -123,17 +124,17 @@ class MonthlyCost:
 
     @property
     def billed(self) -> float:
-        """Return USD a month after what every account has for nothing."""
+        """Return USD a month after the free units of the account."""
         price = PRICES[self.usage]
         return max(0.0, self.quantity - price.free) * price.each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A month without work."""
+    """What a month without work costs."""
 
     costs: tuple[MonthlyCost, ...]
-    #: Name of an alarm -> metrics that it reads, by which it is billed.
+    #: Name of an alarm -> how many metrics it is billed for.
     alarms: Mapping[str, int]
     #: Type of resource -> (how many, why it costs nothing).
     free: Mapping[str, tuple[int, str]]
@@ -145,7 +146,7 @@ class Estimate:
 
     @property
     def billed(self) -> float:
-        """Return USD a month in an account that uses its free allowances for nothing else."""
+        """Return USD a month in an account that uses its free units for nothing else."""
         return sum(cost.billed for cost in self.costs)
 
 
@@ -153,8 +154,8 @@ def estimate(templates: Mapping[str, Resources]) -> Estimate:
     """Return what the stacks cost a month while nothing happens.
 
     Raises:
-        ContractError: a type of resource of which nothing is known, or that is used in a way
-            that costs more than its kind.
+        ContractError: the cost of a type of resource is not known, or a resource is used in a way
+            that costs more.
     """
     lines: list[MonthlyUsage] = []
     free: dict[str, tuple[int, str]] = {}
@@ -186,7 +187,7 @@ def _lines(
         yield from _PAID[kind](properties, resources)
     elif kind not in _FREE:
         raise ContractError(
-            f"type of {name}", kind, "say in infra/cost.py what it costs while idle"
+            f"type of {name}", kind, "add to infra/cost.py what it costs while idle"
         )
 
 
@@ -209,7 +210,7 @@ def _metrics_of(properties: Properties) -> int:
     """Return how many metrics an alarm is billed for."""
     queries = properties.get("Metrics", [])
     read = sum("MetricStat" in query for query in queries) or 1
-    # A band of usual values is billed as two metrics besides the one that it is of.
+    # An anomaly detection band is billed as two metrics more.
     bands = sum("ANOMALY_DETECTION_BAND" in query.get("Expression", "") for query in queries)
     return read + 2 * bands
 
@@ -234,7 +235,7 @@ def _schedule(properties: Properties, resources: Resources) -> Iterator[MonthlyU
 
 
 def _judgement(times: float, memory_mib: float, resources: Resources) -> Iterator[MonthlyUsage]:
-    """Yield what the refresh of the offers does besides for each workload, which has a tick."""
+    """Yield what the refresh of the offers also uses for each workload; each one has a tick."""
     schedules = (
         json.loads(one["Properties"]["Target"]["Input"])
         for one in resources.values()
@@ -261,7 +262,7 @@ _UNIT_HOURS = {"minute": 1 / 60, "hour": 1.0, "day": 24.0}
 def _hours(expression: str) -> float:
     match = _RATE.fullmatch(expression)
     if match is None:
-        raise ContractError("ScheduleExpression", expression, "read it in infra/cost.py")
+        raise ContractError("ScheduleExpression", expression, "teach infra/cost.py to read it")
     return int(match[1]) * _UNIT_HOURS[match[2]]
 
 
@@ -296,13 +297,13 @@ _PAID: Mapping[str, Callable[[Properties, Resources], Iterator[MonthlyUsage]]] =
 
 _IDENTITY = "IAM is free"
 _NETWORK = "free without instances; there is no NAT gateway and no public address"
-_RULE = "part of what it belongs to"
+_RULE = "billed as part of the resource that it belongs to"
 
 #: Type -> why it costs nothing while nothing happens.
 _FREE: Mapping[str, str] = {
-    "AWS::Athena::NamedQuery": "paid by data that a query reads",
-    "AWS::Athena::WorkGroup": "paid by data that a query reads",
-    "AWS::CDK::Metadata": "a note of CDK's",
+    "AWS::Athena::NamedQuery": "billed by the data that a query reads",
+    "AWS::Athena::WorkGroup": "billed by the data that a query reads",
+    "AWS::CDK::Metadata": "information for CDK",
     "AWS::EC2::InternetGateway": _NETWORK,
     "AWS::EC2::LaunchTemplate": _NETWORK,
     "AWS::EC2::Route": _NETWORK,
@@ -321,17 +322,17 @@ _FREE: Mapping[str, str] = {
     "AWS::IAM::Policy": _IDENTITY,
     "AWS::IAM::Role": _IDENTITY,
     "AWS::Lambda::EventInvokeConfig": _RULE,
-    "AWS::Lambda::Function": "paid by invocation: see the schedules",
+    "AWS::Lambda::Function": "billed by invocation: see the schedules",
     "AWS::Lambda::Permission": _RULE,
-    "AWS::Logs::LogGroup": "paid by what is written: see the schedules",
-    "AWS::Logs::QueryDefinition": "paid by data that a query reads",
-    "AWS::S3::Bucket": "paid by what it stores: see the refresh of offers",
+    "AWS::Logs::LogGroup": "billed by what is written: see the schedules",
+    "AWS::Logs::QueryDefinition": "billed by the data that a query reads",
+    "AWS::S3::Bucket": "billed by what it stores: see the refresh of offers",
     "AWS::S3::BucketPolicy": _RULE,
     "AWS::SNS::Subscription": "1,000 emails a month are free",
-    "AWS::SNS::Topic": "paid by messages, of which there are none",
+    "AWS::SNS::Topic": "billed by messages, and there are none",
     "AWS::SNS::TopicPolicy": _RULE,
     "AWS::SSM::Parameter": "standard parameters are free",
-    "AWS::SQS::Queue": "paid by requests: see the schedules",
+    "AWS::SQS::Queue": "billed by requests: see the schedules",
     "AWS::SQS::QueuePolicy": _RULE,
     "Custom::SpindownFleet": "acts when the stack is changed or deleted",
     "Custom::SpindownSubnets": "acts when the stack is changed",
@@ -339,7 +340,7 @@ _FREE: Mapping[str, str] = {
 
 
 def render(estimate: Estimate, *, workloads: Sequence[str]) -> str:
-    """Return the page."""
+    """Return the estimate as a page of Markdown."""
     return "\n".join(
         [
             *_render_head(estimate, workloads),
@@ -397,7 +398,7 @@ def _render_alarms(estimate: Estimate) -> Iterator[str]:
     yield (
         "An alarm is billed by the metrics that it reads. So alarms cover only money, and what "
         "people must hear even if the functions are silent. Everything else (a full quota, pools "
-        "without capacity, stopped launches, an invalid policy, late work, a dear item and its "
+        "without capacity, stopped launches, an invalid policy, late work, an expensive item and its "
         "cause) the functions send to the same topic as alerts, which cost nothing until one is "
         "sent."
     )
@@ -422,25 +423,25 @@ def _render_free(estimate: Estimate) -> Iterator[str]:
 
 
 def _render_basis() -> Iterator[str]:
-    yield "## What the quantities rest on"
+    yield "## Where the quantities come from"
     yield ""
     yield f"- A month has {HOURS_A_MONTH:,.0f} hours; a workload has one tick a minute."
     yield f"- A tick: {TICK.basis}."
     yield f"- A refresh of the offers, every hour: {REFRESH.basis}."
-    yield f"- Judging what items cost, then, for each workload: {JUDGEMENT.basis}."
+    yield f"- Judging what items cost, every hour for each workload: {JUDGEMENT.basis}."
     yield "- A metric is billed for each hour in which a value is sent."
     yield ""
 
 
 def _number(value: float) -> str:
-    """Return a number as people write it, small ones to their first digits."""
+    """Return a number as people write it: cents below 100, small numbers to ten places."""
     if value >= 1:
         return f"{value:,.0f}" if value == round(value) or value >= 100 else f"{value:,.2f}"  # noqa: PLR2004 - cents matter below
     return f"{value:.10f}".rstrip("0").rstrip(".") if value else "0"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the page; say in one sentence what is wrong with the input."""
+    """Print the page; where the input is wrong, print one sentence that says why."""
     path = Path(arguments[0]) if arguments else Path("spindown.toml")
     try:
         choose_node()
@@ -458,7 +459,7 @@ def describe_cost(path: Path) -> str:
 
 
 def synthesise(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return the resources of each stack; the functions' package is not made."""
+    """Return the resources of each stack; the package of the functions is not made."""
     # Imported late, since aws-cdk-lib starts Node.
     from aws_cdk import App  # noqa: PLC0415
 
@@ -469,7 +470,7 @@ def synthesise(path: Path) -> Mapping[str, Mapping[str, Any]]:
         app = App(
             outdir=directory,
             context={**flags, "config": str(path), "aws:cdk:bundling-stacks": []},
-            # What is priced need not be valid; `make synth` checks that.
+            # `make synth` checks whether the templates are valid.
             builtin_cloud_formation_validation=False,
             analytics_reporting=False,
         )

@@ -1,8 +1,9 @@
 """The deployment that spindown.toml describes, as a CDK app of stacks.
 
-Context keys choose what is not spindown.toml's to say: ``config``, the path of another one;
-``bundle``, ``lambda`` or ``host``; ``synthesizer``, ``default`` or ``cli-credentials``, which
-deploys as the caller instead of through the roles that ``cdk bootstrap`` makes.
+Context keys choose what spindown.toml does not say: ``config``, the path of another spindown.toml;
+``bundle``, which is ``lambda`` or ``host``; ``synthesizer``, which is ``default`` or
+``cli-credentials``. The latter deploys with the rights of the caller, without the roles that
+``cdk bootstrap`` creates.
 """
 
 from collections.abc import Mapping
@@ -31,28 +32,28 @@ _SYNTHESIZERS = {
 
 
 def synthesise() -> None:
-    """Write the templates where the CDK command line wants them (raises ConfigError)."""
+    """Write the templates where the CDK command line expects them (raises ConfigError)."""
     app = App()
     describe(app)
     synthesise_app(app, load_config(app))
 
 
 def synthesise_app(app: App, loaded: Config) -> None:
-    """Synthesise, and see that CloudFormation and IAM take what came of it (ConfigError)."""
+    """Synthesise, and check the limits of CloudFormation and IAM (raises ConfigError)."""
     workloads, regions = len(loaded.workloads), len(loaded.deployment.outpost)
     try:
         assembly = app.synth()
     except RuntimeError as exc:
         if "TooManyResourcesInStack" not in str(exc):
             raise
-        said = "divide them among deployments: a stack of CloudFormation takes 500 resources"
-        raise ConfigError("workload", f"{workloads} workloads", said) from exc
+        remedy = "divide them among deployments: a CloudFormation stack has at most 500 resources"
+        raise ConfigError("workload", f"{workloads} workloads", remedy) from exc
     templates = [stack.template for stack in assembly.stacks]
     check_roles(templates, workloads=workloads, regions=regions)
 
 
 def load_config(app: App) -> Config:
-    """Return what spindown.toml says, the one that the context names (ConfigError)."""
+    """Return the content of the spindown.toml that the context names (raises ConfigError)."""
     return config.load(_path(app), named="context config")
 
 
@@ -75,7 +76,7 @@ def describe(app: App) -> CoreStack:
         image = ImageStack(
             app, config=loaded, root=path.resolve().parent, synthesizer=make_synthesizer()
         )
-        # What core deploys is launched from images that are there by then.
+        # Core launches workers from these images, so they must be there first.
         core.add_stack_dependency(image)
     for region in sorted(loaded.deployment.outpost):
         outpost = OutpostStack(
@@ -86,7 +87,7 @@ def describe(app: App) -> CoreStack:
             target=_choose(app, "bundle", _TARGETS),
             synthesizer=make_synthesizer(),
         )
-        # It attaches its grants to roles of core.
+        # The outpost attaches its grants to roles of core.
         outpost.add_stack_dependency(core)
     InsightStack(
         app,
@@ -99,7 +100,7 @@ def describe(app: App) -> CoreStack:
 
 
 def _choose(app: App, key: str, choices: Mapping[str, T]) -> T:
-    """Return what a context key chooses; its first choice when it is not given."""
+    """Return what a context key chooses; the first choice where the key is not given."""
     chosen = app.node.try_get_context(key) or next(iter(choices))
     if chosen not in choices:
         raise ConfigError(f"context {key}", chosen, f"write one of {', '.join(choices)}")

@@ -1,4 +1,4 @@
-"""The image stack: the images of workloads that have theirs baked by EC2 Image Builder."""
+"""The image stack: EC2 Image Builder bakes the images of the workloads that ask for it."""
 
 import json
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ from spindown.config.form import Architecture
 from spindown.contract import tag
 from spindown.contract.image import DISK_KEY, Kit, image_parameter, make_stamp, render_bake
 
-#: Image Builder counts the last number of a recipe's version up by itself, and so the builds of a
-#: component: both are made anew when they change (EC2 Image Builder User Guide, "Create a new
+#: Image Builder itself increases the last number of a recipe's version and the build number of a
+#: component. So both are made again when they change (EC2 Image Builder User Guide, "Create a new
 #: version of an image recipe").
 _RECIPE_VERSION = "1.0.x"
 _COMPONENT_VERSION = "1.0.0"
@@ -31,46 +31,46 @@ _COMPONENT_VERSION = "1.0.0"
 #: Sundays at 03:00 UTC.
 _WEEKLY = "cron(0 3 ? * sun *)"
 
-#: An image is deleted when it is as old as this, not among the newest, and not in use.
+#: An image is deleted when it is this old, unless it is one of the newest or in use.
 _EXPIRE_AFTER_WEEKS = 5
 _KEPT_IMAGES = 2
 
-#: Minutes, but large requirements are slow to come.
+#: It takes minutes, but downloading large requirements is slow.
 _BAKE_SECONDS = 60 * 60
 _TEST_SECONDS = 10 * 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What an image consists of."""
+    """What one image consists of."""
 
     deployment: str
     workload: str
     architecture: Architecture
     config: WorkloadConfig
     kit: Kit
-    #: Where the code archive lies, and its digest, if it has requirements.
+    #: The address and the digest of the code archive, if it has requirements.
     code_uri: str | None
     code_digest: str | None
-    #: Further regions that get a copy of it.
+    #: Further regions that get a copy of the image.
     regions: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """Return the name of whatever is made for this image, fit for an ARN."""
+        """Return the name of everything that is made for this image, fit for an ARN."""
         return f"{self.deployment}-{self.workload}-{self.architecture.replace('_', '-')}"
 
     @property
     def tags(self) -> dict[str, str]:
-        """Return the tags by which its images are known."""
+        """Return the tags by which its images are found."""
         return {tag.DEPLOYMENT: self.deployment, "Name": self.name}
 
 
 class BakedImage(Construct):
-    """One image: baked in the deploy that changes it, and every week upon the latest base.
+    """One image: baked in the deploy that changes it, and every week on the latest base image.
 
-    The deploy waits for the image, so that what is deployed after it can start instances of it.
-    Its id is published under ``contract.image.image_parameter``.
+    The deploy waits for the image, so a later stack can launch instances of it. The parameter
+    ``contract.image.image_parameter`` names the image.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class BakedImage(Construct):
             "image_recipe_arn": self._make_recipe().attr_arn,
             "infrastructure_configuration_arn": infrastructure_arn,
             "distribution_configuration_arn": self._make_distribution().attr_arn,
-            # It would take the inventory of packages, and the grants for that.
+            # This would list the installed packages, and need permissions for it.
             "enhanced_image_metadata_enabled": False,
         }
         self._image = self._make_image(wanted)
@@ -106,7 +106,7 @@ class BakedImage(Construct):
         self._expire(expiry_role_arn)
 
     def bake_after(self, *needed: IDependable) -> None:
-        """Begin no image before these are there."""
+        """Bake no image before these resources are there."""
         self._image.node.add_dependency(*needed)
 
     def _make_recipe(self) -> imagebuilder.CfnImageRecipe:
@@ -126,7 +126,7 @@ class BakedImage(Construct):
             "Recipe",
             name=recipe.name,
             version=_RECIPE_VERSION,
-            # Looked up at each build: the latest base.
+            # The parameter is read at each build, so the base image is the latest.
             parent_image=f"ssm:{image.parameters[recipe.architecture]}",
             components=[
                 imagebuilder.CfnImageRecipe.ComponentConfigurationProperty(
@@ -148,14 +148,14 @@ class BakedImage(Construct):
             distributions=[
                 configuration.DistributionProperty(
                     region=region,
-                    # CDK hands this part on as it is.
+                    # CDK passes this part on unchanged.
                     ami_distribution_configuration={
                         "Name": f"{recipe.name}-{{{{ imagebuilder:buildDate }}}}",
                         "AmiTags": recipe.tags,
-                        # What is made here has it from its recipe.
+                        # The image of the home region has its key from the recipe.
                         **({} if region == home else {"KmsKeyId": _disk_key(region)}),
                     },
-                    # Written in the region of the copy that it names.
+                    # Each region has a parameter that names its own copy.
                     ssm_parameter_configurations=[
                         configuration.SsmParameterConfigurationProperty(
                             parameter_name=parameter, data_type="aws:ec2:image"
@@ -177,7 +177,7 @@ class BakedImage(Construct):
             ),
             tags=self._recipe.tags,
         )
-        # The parameter names it still if the deploy is rolled back; with age it expires.
+        # The parameter still names it after a roll-back of the deploy; it expires by age.
         image.apply_removal_policy(RemovalPolicy.RETAIN)
         return image
 
@@ -190,7 +190,7 @@ class BakedImage(Construct):
             **wanted,
             schedule=pipeline.ScheduleProperty(
                 schedule_expression=_WEEKLY,
-                # The base may be new, and so may be packages that the requirements do not pin.
+                # The base image may be new, and packages that the requirements do not pin.
                 pipeline_execution_start_condition="EXPRESSION_MATCH_ONLY",
             ),
             logging_configuration=pipeline.PipelineLoggingConfigurationProperty(
@@ -227,7 +227,7 @@ class BakedImage(Construct):
 
 
 def _describe_steps(recipe: Recipe) -> Mapping[str, Any]:
-    """Return the component: install, then see on a new instance of the image that it works."""
+    """Return the component: install, then test on a new instance of the image that it works."""
     stamp = make_stamp(recipe.kit, recipe.code_digest)
     script = render_bake(recipe.kit, code_uri=recipe.code_uri, stamp=stamp)
     return {
@@ -244,10 +244,10 @@ _CHECK = "/opt/spindown/system/smoke.sh"
 
 
 def _disk_key(region: str) -> str:
-    """Return the key that an image's disk is encrypted with: the one that its instances have.
+    """Return the key that encrypts an image's disk: the same key as that of its instances.
 
-    Unnamed, it is the account's default, and where that is a key of one's own, the disks of
-    instances cannot be made from it. Image Builder takes a key by its ARN or an alias's (EC2 Image
+    Without a name it would be the account's default. If that is a customer's own key, the disks of
+    instances cannot be made from it. Image Builder takes the ARN of a key or of an alias (EC2 Image
     Builder API Reference, "EbsInstanceBlockDeviceSpecification", "AmiDistributionConfiguration").
     """
     return f"arn:{Aws.PARTITION}:kms:{region}:{Aws.ACCOUNT_ID}:{DISK_KEY}"
@@ -262,8 +262,8 @@ def _step(name: str, script: str, seconds: int) -> Mapping[str, Any]:
     }
 
 
-#: What images are made on: of each architecture the cheap types with memory enough to unpack
-#: large packages. None has a GPU, since installing needs none.
+#: The instance types on which images are made: cheap ones with enough memory to unpack large
+#: packages. None has a GPU, since installing needs none.
 _BUILD_TYPES: Mapping[Architecture, tuple[str, ...]] = {
     "x86_64": ("m7i.large", "m6i.large", "m5.large"),
     "arm64": ("m7g.large", "m6g.large"),
@@ -271,7 +271,7 @@ _BUILD_TYPES: Mapping[Architecture, tuple[str, ...]] = {
 
 
 class ImageStack(DeploymentStack):
-    """``{deployment}-image``: deployed before the core stack, whose launches need its images.
+    """``{deployment}-image``, deployed before the core stack, whose launches need its images.
 
     So it has a network of its own, with one subnet, unless spindown.toml names one.
     """
@@ -279,7 +279,7 @@ class ImageStack(DeploymentStack):
     def __init__(
         self, scope: Construct, *, config: Config, root: Path, synthesizer: IStackSynthesizer
     ) -> None:
-        """Describe ``config``; ``root`` is where its relative paths begin (ConfigError)."""
+        """Describe ``config``; its paths are relative to ``root`` (raises ConfigError)."""
         deployment = config.deployment
         super().__init__(
             scope,
@@ -339,7 +339,7 @@ class ImageStack(DeploymentStack):
             image.bake_after(self._builder, self._network)
 
     def _add_code(self, name: str, workload: WorkloadConfig) -> CodeArchive | None:
-        """Add the code of a workload if an image must have its requirements."""
+        """Add the code of a workload if an image must hold its requirements."""
         if not workload.run.requirements:
             return None
         return CodeArchive(
@@ -361,7 +361,7 @@ class ImageStack(DeploymentStack):
         )
 
     def _find_infrastructure(self, architecture: Architecture) -> str:
-        """Return the ARN of what images of an architecture are made on; add it at first use."""
+        """Return the ARN of an architecture's build configuration; add it at the first use."""
         if architecture not in self._infrastructure:
             name = f"{self._config.deployment.name}-{architecture.replace('_', '-')}"
             configuration = imagebuilder.CfnInfrastructureConfiguration
@@ -378,8 +378,8 @@ class ImageStack(DeploymentStack):
                     http_tokens="required", http_put_response_hop_limit=1
                 ),
                 terminate_instance_on_failure=True,
-                # Not by the tag of workers, which reconcile would end: it knows none of these. Nor
-                # by a name, which Image Builder keeps for itself (EC2 Image Builder API Reference,
+                # Not the tag of workers: reconcile would end these instances as unknown ones. Not a
+                # Name either, which Image Builder reserves (EC2 Image Builder API Reference,
                 # "CreateInfrastructureConfiguration").
                 resource_tags={"spindown:images-of": self._config.deployment.name},
             )
@@ -393,7 +393,7 @@ def baked_workloads(config: Config) -> Mapping[str, WorkloadConfig]:
 
 
 def _in_one_zone(deployment: DeploymentConfig) -> DeploymentConfig:
-    """Return the deployment as if it had only its first zone."""
+    """Return the deployment with its first zone only."""
     zone = deployment.zones[0]
     network = deployment.network
     if network is not None:

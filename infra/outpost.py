@@ -27,8 +27,8 @@ from spindown.contract.settings import Outpost, outpost_parameter
 class OutpostStack(DeploymentStack):
     """``{deployment}-outpost-{region}``: network, templates, grants, and events sent home.
 
-    It refers to home by names and writes down what it is in its own region: neither stack holds
-    a value that only the deploy of the other can tell.
+    It refers to the home region by names, and describes itself in a parameter of its own region. So
+    neither stack holds a value that only the deploy of the other one knows.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class OutpostStack(DeploymentStack):
         place = deployment.outposts[region]
         placed = {"region": region, "zones": place.zones, "network": place.network}
         self._network = Network(self, "Network", deployment=deployment.model_copy(update=placed))
-        # What instances need until they have ended, and what launches them: that goes first.
+        # What instances need until they have ended, and what launches them, which is deleted first.
         self._stays = Construct(self, "Stay")
         self._use = Construct(self, "Use")
         template_ids = [id_ for workload in workloads for id_ in self._add_workload(workload)]
@@ -65,7 +65,7 @@ class OutpostStack(DeploymentStack):
         self._end_fleet_first(FunctionBundle(target))
 
     def _add_workload(self, workload: Workload) -> list[str]:
-        """Add the templates of a workload and what tells of them; return the templates' ids."""
+        """Add a workload's templates and the parameter that names them; return their ids."""
         name, deployment = workload.name, self._deployment
         profile = fixed_name(deployment, name)
         templates = add_templates(
@@ -75,7 +75,7 @@ class OutpostStack(DeploymentStack):
             images=workload.fleet.images,
             profile_arn=f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:instance-profile/{profile}",
             security_group_id=self._network.security_group_id,
-            # Where home is, the launch says.
+            # The launch request adds the tags that say where home is.
             tags={key: text for key, text in workload.fleet.tags.items() if key not in tag.HOME},
             user_data=workload.fleet.user_data,
         )
@@ -93,7 +93,7 @@ class OutpostStack(DeploymentStack):
     def _grant(
         self, construct_id: str, functions: Sequence[str], statements: list[iam.PolicyStatement]
     ) -> None:
-        """Attach what a policy holds, or several of them, to roles at home; it goes with us."""
+        """Attach the statements, in as few policies as hold them, to roles of the home region."""
         for number, part in enumerate(split_statements(self, statements), 1):
             iam.CfnManagedPolicy(
                 self._use,
@@ -108,11 +108,11 @@ class OutpostStack(DeploymentStack):
         return grants.read_outposts(deployment=self._deployment.name, workloads=names)
 
     def _see_market(self) -> list[iam.PolicyStatement]:
-        """Return the reading of the market here; list prices and quotas are granted at home."""
+        """Allow reading the market here; home already grants list prices and quotas."""
         return [grants.see_types(), grants.see_prices()]
 
     def _reconcile(self, template_ids: Sequence[str]) -> list[iam.PolicyStatement]:
-        """Return what a reconcile does here; handing over the workers' roles is granted at home."""
+        """Return what a reconcile may do here; home already grants passing the workers' roles."""
         deployment, network = self._deployment.name, self._network
         images = [name for one in self._workloads for name in one.fleet.image_parameters]
         return [
@@ -130,9 +130,9 @@ class OutpostStack(DeploymentStack):
         ]
 
     def _send_events_home(self) -> None:
-        """Send what befalls instances to the bus at home, whose rules match it there.
+        """Send events of instances to the event bus at home, where rules match them.
 
-        A bus takes the events of its own account; across regions they are sent by a role (Amazon
+        A bus accepts the events of its own account. Events to another region need a role (Amazon
         EventBridge User Guide, "Sending and receiving events between AWS Regions").
         """
         bus_arn = (
@@ -160,10 +160,10 @@ class OutpostStack(DeploymentStack):
             )
 
     def _end_fleet_first(self, bundle: FunctionBundle) -> None:
-        """End every instance here before what it stands on goes.
+        """End every instance here before anything that it needs is deleted.
 
-        The ledger is at home, so no lock stops launches: without its grants and templates home
-        launches nothing here.
+        The ledger is at home, so no lock stops launches. But home launches nothing here without its
+        grants and templates, which are deleted first.
         """
         try:
             teardown = Teardown(
@@ -177,5 +177,5 @@ class OutpostStack(DeploymentStack):
             raise bundle.failure or exc from exc
         teardown.outlive(self._network, self._stays)
         teardown.go_after(self._use)
-        # By then home may launch into none of those that go.
+        # By then home may not launch into a subnet that is removed.
         teardown.end_with_subnets(list(self._network.subnets.values()), after=self._use)

@@ -1,11 +1,11 @@
-"""AWS list prices of what a deployment uses by itself: USD, us-east-1, with source and date."""
+"""AWS list prices of what the control plane uses: USD, us-east-1, with source and date."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Usage(StrEnum):
-    """What is paid for; the name of it on the page."""
+    """What AWS bills; the value is its name on the page."""
 
     ALARM_METRIC = "alarm metrics"
     CUSTOM_METRIC = "custom metrics"
@@ -31,12 +31,12 @@ class Price:
 
     #: USD.
     each: float
-    #: Units a month that every account has for nothing, for good.
+    #: Free units a month that every account has without end.
     free: float
     source: str
 
 
-#: Of the public copies of the price pages that the figures below were compared with.
+#: Date of the public copies of the price pages with which the figures were compared.
 AS_OF = "May 2026"
 
 _CLOUDWATCH = "https://aws.amazon.com/cloudwatch/pricing/"
@@ -50,9 +50,9 @@ _S3 = "https://aws.amazon.com/s3/pricing/"
 PRICES: dict[Usage, Price] = {
     # Each metric that an alarm reads counts; an anomaly detection band counts as two more.
     Usage.ALARM_METRIC: Price(each=0.10, free=10, source=_CLOUDWATCH),
-    # By the hour in which a value is sent.
+    # Billed for each hour in which a value is sent.
     Usage.CUSTOM_METRIC: Price(each=0.30, free=10, source=_CLOUDWATCH),
-    # Free ones show at most 50 metrics.
+    # A free dashboard shows at most 50 metrics.
     Usage.DASHBOARD: Price(each=3.00, free=3, source=_CLOUDWATCH),
     Usage.LOG_GIB: Price(each=0.50, free=5, source=_CLOUDWATCH),
     Usage.LAMBDA_REQUEST: Price(each=0.20e-6, free=1e6, source=_LAMBDA),

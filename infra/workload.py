@@ -23,15 +23,15 @@ from spindown.contract.job.manifest import STATES
 from spindown.contract.location import work_root
 from spindown.contract.settings import Outpost, RunSettings, TemplateRef, WorkloadSettings
 
-#: Every receive counts, an interruption's too, and must not use up a job's chances: failures
-#: are counted in its manifest, and this only stops what nobody counts.
+#: SQS counts every receive, also after an interruption, which must not use up a job's tries. The
+#: manifest counts failures; this limit only stops what nothing else counts.
 MAX_RECEIVE_COUNT = 100
 
 
 class WorkloadQueues(Construct):
     """``{deployment}-{workload}`` and ``{deployment}-{workload}-dlq``, both standard queues.
 
-    The dead-letter queue keeps messages longer, since a message moved there keeps its age.
+    The dead-letter queue keeps messages longer, since a message that is moved there keeps its age.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class WorkloadQueues(Construct):
         )
 
 
-#: What carries tags at a launch besides the instance, for the bill and for the grants. Not the spot
-#: request: EC2 launches nothing on demand from a template with tags for one
+#: What a launch tags besides the instance, for the bill and for the grants. It is not the spot
+#: request: EC2 launches nothing on demand from a template with tags for a spot request
 #: (github.com/github-aws-runners/terraform-aws-github-runner/issues/4561).
-_BESIDES = ("network-interface", "volume")
+_ALSO_TAGGED = ("network-interface", "volume")
 
 
 def add_templates(
@@ -81,7 +81,7 @@ def add_templates(
     tags: Mapping[str, str],
     user_data: str,
 ) -> Mapping[str, ec2.CfnLaunchTemplate]:
-    """Add a template for each architecture to ``scope``; ``name`` begins their names."""
+    """Add a launch template for each architecture; their names begin with ``name``."""
     return {
         architecture: ec2.CfnLaunchTemplate(
             scope,
@@ -121,9 +121,9 @@ def _template_data(
     tags: Mapping[str, str],
     user_data: str,
 ) -> ec2.CfnLaunchTemplate.LaunchTemplateDataProperty:
-    """Return what every instance is launched with; type, subnet and market come per call.
+    """Return what every instance is launched with; each call adds type, subnet and market.
 
-    The image is looked up at each launch, so a rebuilt one needs no deploy.
+    EC2 looks up the image at each launch, so a rebuilt image needs no deploy.
     """
     template = ec2.CfnLaunchTemplate
     kept = {name: tags[name] for name in (tag.DEPLOYMENT, tag.WORKLOAD, "Name")}
@@ -152,7 +152,7 @@ def _template_data(
         ],
         tag_specifications=[
             _tag("instance", tags),
-            *(_tag(kind, kept) for kind in _BESIDES),
+            *(_tag(kind, kept) for kind in _ALSO_TAGGED),
         ],
         user_data=Fn.base64(user_data),
     )
@@ -191,12 +191,12 @@ class WorkerFleet(Construct):
             statements=self._grants(name, workload, jobs, archive, shared),
         )
         profile = iam.CfnInstanceProfile(self, "Profile", roles=[self.role.role_name])
-        #: Tags by which a worker finds home.
+        #: Tags by which a worker finds the home region.
         self.tags = {
             **self._home_tags(name, jobs, archive, shared),
             **_describe_machine(workload),
         }
-        #: Architecture -> SSM parameter of the image that is booted.
+        #: Architecture -> SSM parameter of the image.
         self.images = _find_images(deployment, name, workload)
         self.user_data = _render_user_data(workload, archive, shared.kit.kit)
         #: Architecture -> launch template.
@@ -214,7 +214,7 @@ class WorkerFleet(Construct):
             self._add_profile_abroad(fixed_name(shared.deployment, name))
 
     def _add_profile_abroad(self, name: str) -> None:
-        """Add a profile beside the other, which running instances have, that outposts can name."""
+        """Add a profile with a fixed name for outposts, beside that of running instances."""
         iam.CfnInstanceProfile(
             self, "ProfileAbroad", instance_profile_name=name, roles=[self.role.role_name]
         )
@@ -276,7 +276,7 @@ class WorkerFleet(Construct):
 
 
 def _describe_machine(workload: WorkloadConfig) -> Mapping[str, str]:
-    """Return what the instance must know of itself before the worker runs."""
+    """Return the tags that an instance reads before its worker runs."""
     memory_mib = workload.requirements.to_domain().gpu_memory_mib_min
     return {
         **({tag.METADATA_ACCESS: "allow"} if workload.run.metadata_access else {}),
@@ -305,7 +305,7 @@ def _render_user_data(workload: WorkloadConfig, archive: CodeArchive, kit: Kit) 
             return render_user_data(None)
 
 
-#: Far longer than ``RENEW_STATE_AFTER`` (contract.job.manifest), by which jobs keep theirs.
+#: Far longer than ``RENEW_STATE_AFTER`` (contract.job.manifest): by then jobs write theirs anew.
 STATE_KEPT_FOR = Duration.days(30)
 
 
@@ -322,13 +322,13 @@ class Workload(Construct):
         root: Path,
         shared: SharedResources,
     ) -> None:
-        """Describe ``config``; ``root`` is where its relative paths begin (ConfigError)."""
+        """Describe ``config``; its paths are relative to ``root`` (raises ConfigError)."""
         super().__init__(scope, construct_id)
         self.name = name
         self.config = config
         self._shared = shared
         self.jobs = WorkloadQueues(self, "Jobs", deployment=shared.deployment.name, workload=name)
-        # What commits no longer list is not told from what they do, which is written anew in time.
+        # Expiry deletes checkpoints in use too, so jobs write those anew before they expire.
         shared.store.bucket.add_lifecycle_rule(
             id=f"expire-state-{name}",
             prefix=f"{work_root(name)}{STATES}",
@@ -349,7 +349,7 @@ class Workload(Construct):
 
     @property
     def settings(self) -> WorkloadSettings:
-        """Return what those need to know who work with it."""
+        """Return what functions and the command line read about the workload."""
         outpost = Outpost(subnets=self._shared.network.subnets, templates=self.fleet.template_refs)
         return WorkloadSettings(
             name=self.name,

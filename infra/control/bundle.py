@@ -1,12 +1,12 @@
 """The functions' deployment package, made without Docker: locked wheels and our own packages.
 
-Made for Python and processor of Lambda; for the local system, whose emulator runs functions in
-its own interpreter, for that interpreter instead.
+The package is made for the Python and the processor of Lambda. For the local system it is made for
+the interpreter of its emulator, in which the functions run.
 
-botocore's service models are cut down to what the functions call. A client of EC2 reads the
-description of all its operations, hundreds of them, to use seven, and a function waits for it at
-every start. What is cut changes no answer: an operation that is not listed in `CALLED` is missing
-from its client.
+botocore's service models are cut down to what the functions call. Otherwise a client of EC2 reads
+the description of hundreds of operations to use seven, and a function waits for that at every
+start. The cut changes no answer: an operation that `CALLED` does not list is missing from its
+client.
 """
 
 import compileall
@@ -39,7 +39,7 @@ ARCHITECTURE = lambda_.Architecture.ARM_64
 #: Where Lambda unpacks the package; tracebacks name it.
 _MOUNTED_AT = "/var/task"
 
-#: What of ours a function imports.
+#: Our own packages and modules that functions import.
 _PACKAGES = (
     "functions",
     "spindown/__init__.py",
@@ -52,7 +52,7 @@ _PACKAGES = (
     "spindown/wording.py",
 )
 
-#: What uv installs besides the packages themselves and no function reads.
+#: What uv installs beside the packages, and what no function reads.
 _LEFT_OUT = ("bin", ".lock", "boto3/data")
 
 
@@ -71,17 +71,18 @@ class Target(StrEnum):
 
     @property
     def fingerprint(self) -> str:
-        """Return what tells apart the wheels of two targets."""
+        """Return a text that is different where the wheels are different."""
         if self is Target.HOST:
             return f"{sysconfig.get_platform()} {sys.version}"
         return " ".join((*self.options, "compiled" if self.is_compiled else "source"))
 
     @property
     def is_compiled(self) -> bool:
-        """Tell whether bytecode goes into the package: if this Python's is the target's.
+        """Tell whether the package holds bytecode: only if this Python is the target's.
 
-        Lambda keeps none, so without it each cold start compiles what it imports, which takes
-        as long as the rest of it (docs/bench/cold_start.json). On this machine Python keeps it.
+        Lambda keeps no bytecode. Without it in the package each cold start compiles what it
+        imports, which doubles the start (docs/bench/cold_start.json). On this machine Python keeps
+        it.
         """
         return self is Target.LAMBDA and RUNTIME.name == "python{}.{}".format(*sys.version_info)
 
@@ -89,7 +90,7 @@ class Target(StrEnum):
 def digest(target: Target) -> str:
     """Return the SHA-256 of everything that the package is made from."""
     found = hashlib.sha256(target.fingerprint.encode())
-    # How the package is made decides its content too.
+    # This module decides what is in the package, so it is part of the digest.
     for path in (LOCK, Path(__file__).resolve(), *sources()):
         found.update(f"\0{path.relative_to(ROOT)}\0".encode())
         found.update(path.read_bytes())
@@ -137,7 +138,7 @@ def make_bundle(directory: Path, target: Target) -> None:
 
 
 def compile_sources(directory: Path) -> None:
-    """Put this Python's bytecode beside every module, for good: the zip has no true times."""
+    """Put bytecode beside every module, never checked by time: the zip has no true times."""
     compileall.compile_dir(
         directory,
         quiet=1,
@@ -150,19 +151,19 @@ def compile_sources(directory: Path) -> None:
 
 @jsii.implements(ILocalBundling)
 class FunctionBundle:
-    """The package as CDK takes it; its hash follows from what goes into it.
+    """The package as an asset of CDK; its hash follows from its content.
 
-    So an unchanged one is neither made nor uploaded again.
+    So an unchanged package is neither made nor uploaded again.
     """
 
     def __init__(self, target: Target) -> None:
-        #: Why the package could not be made; CDK itself keeps the words of it only.
+        #: Why the package could not be made; CDK keeps only the text of the error.
         self.failure: ConfigError | None = None
         self._target = target
 
     @property
     def code(self) -> lambda_.Code:
-        """Return the package as an asset, for all functions."""
+        """Return the package, the same for all functions."""
         return lambda_.Code.from_asset(
             str(ROOT / "functions"),
             asset_hash=digest(self._target),
@@ -182,7 +183,7 @@ class FunctionBundle:
 
 Json = dict[str, Any]
 
-#: Service -> the operations that functions call; none listed: all of them.
+#: Service -> the operations that functions call; an empty list means all of them.
 CALLED: Mapping[str, Sequence[str]] = {
     "dynamodb": (),
     "ec2": (
@@ -217,9 +218,9 @@ def trim_models(data: Path) -> None:
 
 def _rewrite(path: Path, operations: Sequence[str]) -> None:
     model = trim(json.loads(gzip.decompress(path.read_bytes())), operations)
-    # uv may have linked the file from its cache, which is shared with everything it installs.
+    # uv may have linked the file from its cache, which other environments share.
     path.unlink()
-    # No time in the file: the same model gives the same bytes.
+    # Without a time in the file the same model gives the same bytes.
     path.write_bytes(gzip.compress(json.dumps(model, separators=(",", ":")).encode(), mtime=0))
 
 
@@ -254,7 +255,7 @@ def _shapes_of(value: Any) -> Iterator[str]:
 
 
 def _undocumented(value: Any) -> Any:
-    """Return a part of a model without texts for people; a member may bear that name too."""
+    """Return a part of a model without documentation; a member may also have that name."""
     if isinstance(value, Mapping):
         return {
             key: _undocumented(part)

@@ -24,7 +24,7 @@ _RECONCILE_TIMEOUT = Duration.seconds(SCALER_TIMEOUT.total_seconds())
 
 
 class ControlPlane(Construct):
-    """Scaler, interruption, offers and teardown, with all that invokes them."""
+    """Scaler, interruption, offers and teardown, with everything that invokes them."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ControlPlane(Construct):
         self._shared = shared
         self._workloads = workloads
         self._code = code
-        #: Events that a function has failed on for good, for a person to look at.
+        #: Events on which a function has failed for good, for a person to read.
         self.failed_events = sqs.Queue(
             self,
             "FailedEvents",
@@ -60,7 +60,7 @@ class ControlPlane(Construct):
             interruption=self.interruption,
             offers=self.offers,
         )
-        #: What ends the instances; made after whatever an instance needs.
+        #: What ends the instances; it is created after everything that an instance needs.
         self.teardown = self._make_teardown()
         self.teardown.go_after(trigger)
 
@@ -76,7 +76,7 @@ class ControlPlane(Construct):
             statements=self._reconcile(),
             memory_mib=512,
             timeout=_RECONCILE_TIMEOUT,
-            # The next tick does again what one has failed to do.
+            # The next tick repeats what a failed one did not do.
             retries=0,
             oldest_event=Duration.minutes(1),
         )
@@ -94,7 +94,7 @@ class ControlPlane(Construct):
             memory_mib=512,
             timeout=_RECONCILE_TIMEOUT,
             retries=2,
-            # A notice is worth nothing after the interruption.
+            # A notice is useless after the interruption.
             oldest_event=Duration.seconds(NOTICE.total_seconds()),
             failed_events=self.failed_events,
         )
@@ -114,8 +114,8 @@ class ControlPlane(Construct):
                 *self._judge_costs(),
             ],
             memory_mib=512,
-            # Half a minute a region, of which there may be ten, besides old messages: Lambda's
-            # longest, since what is cut off writes no catalogue at all.
+            # Lambda's longest. A region takes half a minute, and there may be ten besides the old
+            # messages; a refresh that is cut off writes no catalogue.
             timeout=Duration.minutes(15),
             retries=1,
             oldest_event=Duration.hours(1),
@@ -142,7 +142,7 @@ class ControlPlane(Construct):
         return fixed_name(deployment, function) if deployment.outpost else None
 
     def _reconcile(self) -> list[iam.PolicyStatement]:
-        """Return what a reconcile does; the first of all refreshes the offers, too."""
+        """Return what a reconcile may do; the very first one refreshes the offers too."""
         queue_arns = [one.jobs.queue.queue_arn for one in self._workloads]
         return [
             *self._refresh_offers(),

@@ -18,8 +18,8 @@ from spindown.contract.settings import ENV_DEPLOYMENT
 class ControlFunction(Construct):
     """The function ``{deployment}-{name}``, whose handler is ``functions.{name}.handler``.
 
-    It takes no reserved concurrency: a new account has none to give, and a lock in the ledger
-    lets one reconcile at a time through.
+    It reserves no concurrency: a new account has none to reserve, and a lock in the ledger lets
+    only one reconcile run at a time.
     """
 
     def __init__(  # noqa: PLR0913 - what differs between the functions

@@ -1,4 +1,4 @@
-"""What ends every instance when the deployment goes, before anything that it stands on."""
+"""What ends every instance when a deployment is deleted, before anything that an instance needs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,11 +18,11 @@ _TIMEOUT = Duration.minutes(15)
 
 
 class Teardown(Construct):
-    """A function, and the resource that stands for the fleet in the stack.
+    """A function, and a custom resource that represents the fleet in the stack.
 
-    CloudFormation deletes what depends on a thing before the thing. So this depends on all that
-    an instance needs or that holds what it does, and what launches depends on this: triggers
-    go first, then the instances, then the rest.
+    CloudFormation deletes a resource only after everything that depends on it. So the custom
+    resource depends on all that an instance needs or writes to, and everything that launches
+    depends on the custom resource: triggers are deleted first, then the instances, then the rest.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class Teardown(Construct):
         self._fleet = self._ask("Fleet", self._properties)
 
     def _ask(self, what: str, properties: Mapping[str, Any]) -> CustomResource:
-        """Have CloudFormation ask the function before something of it changes or goes."""
+        """Have CloudFormation invoke the function before it changes or deletes the fleet."""
         resource = CustomResource(
             self,
             what,
             resource_type=f"Custom::Spindown{what}",
             service_token=self.function.function.function_arn,
-            # Two tries of the function; CloudFormation's own patience is an hour.
+            # Two tries of the function; CloudFormation's default is an hour.
             service_timeout=Duration.minutes(35),
             properties=properties,
         )
@@ -75,29 +75,29 @@ class Teardown(Construct):
         return resource
 
     def end_with_subnets(self, subnets: Sequence[str], *, after: IDependable) -> None:
-        """End what runs in a subnet in the update that takes it away, while it is still there.
+        """End what runs in a subnet in the update that removes it, while the subnet is still there.
 
-        A resource of its own, since it acts ``after`` what tells launches where they may go, which
-        the fleet cannot outlive where that must be gone before the fleet is ended.
+        This is a resource of its own, since it acts ``after`` the change of what tells launches
+        where they may go. The fleet cannot depend on that where it must be deleted first.
         """
         properties = {
             **self._properties,
             "Subnets": list(subnets),
             "Region": Aws.REGION,
             "Staying": self._properties["Workloads"],
-            # A deploy of an earlier revision, or the roll-back of one to this, has that revision's
-            # function delete this: to it each delete is that of a whole deployment. This has none.
+            # Empty, so that a function which takes every delete for that of a whole deployment, as
+            # the one of an earlier revision does in a roll-back, ends nothing here.
             "Regions": [],
             "Workloads": [],
         }
         self._ask("Subnets", properties).node.add_dependency(after)
 
     def outlive(self, *things: IDependable) -> None:
-        """Have these stay until no instance runs."""
+        """Have these things stay until no instance runs."""
         self._fleet.node.add_dependency(*things)
 
     def go_after(self, *things: Construct) -> None:
-        """Have these go before the instances are ended."""
+        """Have these things deleted before the instances are ended."""
         for thing in things:
             thing.node.add_dependency(self._fleet)
 

@@ -18,8 +18,8 @@ from infra.workload import Workload
 from spindown.contract.event import TICK
 from spindown.domain.interruption import NOTICE
 
-#: EC2's events that concern a worker, all of them best effort. They come for every instance of
-#: the account: whose it is, the function finds in the ledger.
+#: EC2's events that concern a worker. EC2 sends them with best effort, and for every instance of
+#: the account; the function finds in the ledger whose instance it is.
 INSTANCE_EVENTS: Mapping[str, Mapping[str, Any]] = {
     "Warning": {
         "source": ["aws.ec2"],
@@ -39,10 +39,10 @@ INSTANCE_EVENTS: Mapping[str, Mapping[str, Any]] = {
 
 @jsii.implements(cloudwatch.IAlarmAction)
 class _Invoke:
-    """Invokes a function, as CDK's own action does, which would add a permission for each alarm.
+    """Invokes a function, without a permission for each alarm, which CDK's own action would add.
 
-    Lambda takes 20 KB of them for a function, and two alarms a workload make 1 KB (AWS Lambda
-    Developer Guide, "Lambda quotas").
+    Lambda allows 20 KB of permissions for a function, and two alarms a workload need 1 KB (AWS
+    Lambda Developer Guide, "Lambda quotas").
     """
 
     def __init__(self, function: ControlFunction) -> None:
@@ -132,7 +132,7 @@ class Triggers(Construct):
         role: iam.Role,
         event: Mapping[str, str],
     ) -> None:
-        """Add a schedule whose late invocations are dropped: the next one does it all."""
+        """Add a schedule that drops late invocations: the next one does everything."""
         target = scheduler.CfnSchedule.TargetProperty(
             arn=function.function.function_arn,
             role_arn=role.role_arn,
@@ -153,9 +153,9 @@ class Triggers(Construct):
     def _watch_queue(self, deployment: str, workload: Workload, scaler: ControlFunction) -> None:
         """Invoke the scaler when a queue begins to hold messages, and when one waits too long.
 
-        An alarm acts on a change of its state only: it is a wake-up, the tick is the guarantee.
-        A queue that never runs empty changes the first one's state once; the second sees that
-        its oldest message has waited for as long as a launch may.
+        An alarm acts only when its state changes: it is a wake-up, and the tick is the guarantee.
+        A queue that never runs empty changes the state of the first alarm only once. The second
+        one acts when the oldest message has waited for as long as a launch may wait.
         """
         queue, name = workload.jobs.queue, workload.name
         minute = Duration.minutes(1)

@@ -1,5 +1,5 @@
 """What each role may do: one named statement for each reason to call AWS.
 
-Everything that a role of ours may ever do is written in this package, so that it can be read, and
-tested, in one place. A statement's id says why it is there.
+Every permission of every role of ours is written in this package, so that it can be read, and
+tested, in one place. The id of a statement says why the statement is there.
 """

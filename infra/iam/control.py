@@ -1,4 +1,9 @@
-"""What the functions may do."""
+"""What the functions may do.
+
+A function launches workers only from our templates, into our subnets and with our tag. A launch is
+two actions of the caller: CreateFleet, and RunInstances within it. EC2 checks both for each thing
+that they use or make.
+"""
 
 from collections.abc import Sequence
 
@@ -18,7 +23,7 @@ from spindown.contract.settings import (
 
 
 def keep_ledger(*, table_arn: str) -> iam.PolicyStatement:
-    """Return the whole ledger and its index."""
+    """Allow reading and changing the whole ledger and its index."""
     return allow(
         "KeepLedger",
         [*READ_ROWS, *CHANGE_ROWS],
@@ -27,7 +32,7 @@ def keep_ledger(*, table_arn: str) -> iam.PolicyStatement:
 
 
 def keep_alerts(*, table_arn: str, workloads: Sequence[str]) -> iam.PolicyStatement:
-    """Return what judges costs: the account of the days, and what people were told."""
+    """Allow judging costs: reading what each day cost, and keeping which alerts were sent."""
     partitions = [workload_partition(name) for name in workloads]
     return allow(
         "KeepAlerts",
@@ -38,14 +43,14 @@ def keep_alerts(*, table_arn: str, workloads: Sequence[str]) -> iam.PolicyStatem
 
 
 def tell_people(*, topic_arn: str) -> iam.PolicyStatement:
-    """Return the telling of what only a person can mend."""
+    """Allow sending people what only a person can solve."""
     return allow("TellPeople", ["sns:Publish"], [topic_arn])
 
 
 def read_settings(*, deployment: str) -> iam.PolicyStatement:
-    """Return the reading of the deployment's parameters, live edits among them.
+    """Allow reading the deployment's parameters, live edits among them.
 
-    Not by the names of the workloads, of which there may be more than a policy has room for.
+    The statement does not name the workloads: a policy has no room for many of them.
     """
     names = [
         deployment_parameter(deployment),
@@ -56,74 +61,74 @@ def read_settings(*, deployment: str) -> iam.PolicyStatement:
 
 
 def see_queues(queue_arns: Sequence[str]) -> iam.PolicyStatement:
-    """Return the reading of queue depths."""
+    """Allow reading the depth of queues."""
     return allow("SeeQueues", ["sqs:GetQueueAttributes"], queue_arns)
 
 
 def requeue_jobs(queue_arns: Sequence[str]) -> iam.PolicyStatement:
-    """Return the requeueing of what an ended worker held."""
+    """Allow returning the jobs of an ended worker to the queue."""
     return allow("RequeueJobs", ["sqs:ChangeMessageVisibility"], queue_arns)
 
 
 def see_backlogs(*, table_arn: str) -> iam.PolicyStatement:
-    """Return what tells since when each queue has not been empty, and when it was looked at."""
+    """Allow reading since when each queue has not been empty, and noting when it was checked."""
     return allow("SeeBacklogs", ["dynamodb:GetItem", "dynamodb:UpdateItem"], [table_arn])
 
 
 def renew_messages(queue_arns: Sequence[str]) -> iam.PolicyStatement:
-    """Return the replacing of messages by copies before SQS drops them."""
+    """Allow replacing messages by copies before SQS deletes them."""
     actions = ("ReceiveMessage", "SendMessage", "DeleteMessage", "ChangeMessageVisibility")
     return allow("RenewMessages", [f"sqs:{action}" for action in actions], queue_arns)
 
 
 def keep_items(*, bucket_arn: str) -> iam.PolicyStatement:
-    """Return the laying aside of items for which a copy has no room."""
+    """Allow storing the items for which the copy of a message has no room."""
     return allow("KeepItems", ["s3:PutObject"], [f"{bucket_arn}/workloads/*/jobs/*/items.jsonl"])
 
 
 def keep_offers(*, bucket_arn: str) -> iam.PolicyStatement:
-    """Return the renewal of the catalogue, whose old parts stand in for what cannot be read."""
+    """Allow renewing the catalogue; its old parts replace what cannot be read now."""
     return allow("KeepOffers", ["s3:GetObject", "s3:PutObject"], [f"{bucket_arn}/offers/*"])
 
 
 def keep_decisions(*, bucket_arn: str) -> iam.PolicyStatement:
-    """Return the writing of decisions."""
+    """Allow storing decisions."""
     return allow("KeepDecisions", ["s3:PutObject"], [f"{bucket_arn}/decisions/*"])
 
 
 def see_instances() -> iam.PolicyStatement:
-    """Return what tells which of our instances live, and why one ended."""
+    """Allow reading which of our instances run, and why one ended."""
     return _see("SeeInstances", ["DescribeInstances", "DescribeSpotInstanceRequests"])
 
 
 def find_instances() -> iam.PolicyStatement:
-    """Return what tells which of our instances live."""
+    """Allow reading which of our instances run."""
     return _see("FindInstances", ["DescribeInstances"])
 
 
 def keep_reconcile_out(*, table_arn: str) -> iam.PolicyStatement:
-    """Return the taking of every workload's lock."""
+    """Allow taking the lock of every workload, so that none reconciles."""
     return allow("KeepReconcileOut", ["dynamodb:UpdateItem"], [table_arn])
 
 
 def see_prices() -> iam.PolicyStatement:
-    """Return the reading of spot prices."""
+    """Allow reading spot prices."""
     return _see("SeePrices", ["DescribeSpotPriceHistory"])
 
 
 def read_outposts(*, deployment: str, workloads: Sequence[str]) -> iam.PolicyStatement:
-    """Return the reading of what an outpost says of itself."""
+    """Allow reading the parameters that describe an outpost."""
     names = [outpost_parameter(deployment, name) for name in workloads]
     return allow("ReadOutposts", ["ssm:GetParameters"], [parameter(name) for name in names])
 
 
 def see_types() -> iam.PolicyStatement:
-    """Return the reading of types and of where they are offered."""
+    """Allow reading instance types and the zones that offer them."""
     return _see("SeeTypes", ["DescribeInstanceTypeOfferings", "DescribeInstanceTypes"])
 
 
 def see_market() -> list[iam.PolicyStatement]:
-    """Return what the catalogue of offers is made of: types, zones, prices, quotas."""
+    """Allow reading what the catalogue of offers is made of: types, zones, prices, quotas."""
     return [
         see_types(),
         allow("SeeListPrices", ["pricing:GetProducts"], ["*"]),
@@ -132,7 +137,7 @@ def see_market() -> list[iam.PolicyStatement]:
 
 
 def end_workers(*, deployment: str) -> iam.PolicyStatement:
-    """Return the termination of instances that carry our tag."""
+    """Allow terminating instances that carry our tag."""
     return allow(
         "EndWorkers",
         ["ec2:TerminateInstances"],
@@ -142,7 +147,7 @@ def end_workers(*, deployment: str) -> iam.PolicyStatement:
 
 
 def _see(sid: str, actions: Sequence[str]) -> iam.PolicyStatement:
-    """Return EC2 reading, which knows no resources and is bounded by the region instead."""
+    """Allow reading EC2: these actions take no resource, so the region bounds them."""
     return allow(
         sid,
         [f"ec2:{action}" for action in actions],
@@ -157,7 +162,7 @@ _LAUNCH = ["ec2:CreateFleet", "ec2:RunInstances"]
 def use_parts(
     *, template_ids: Sequence[str], subnet_ids: Sequence[str], security_group_id: str
 ) -> list[iam.PolicyStatement]:
-    """Return the use of what a launch finds: templates, network, images."""
+    """Allow using what a launch finds: templates, network, images."""
     parts = [
         public("ec2", "image/*"),
         public("ec2", "snapshot/*"),
@@ -171,14 +176,14 @@ def use_parts(
 
 
 def make_tagged(*, deployment: str, template_ids: Sequence[str]) -> list[iam.PolicyStatement]:
-    """Return the making of what a launch makes, each bearing our tag from the start.
+    """Allow making what a launch makes; everything carries our tag from the start.
 
-    The launch within CreateFleet names its template, as one that is refused shows
-    (github.com/aws/karpenter-provider-aws/issues/1488), so an instance can be bound to ours (Amazon
-    EC2 User Guide, "Use launch templates to control launching").
+    The launch within CreateFleet names its template, as the error of a refused one shows
+    (github.com/aws/karpenter-provider-aws/issues/1488). So the statement can require our templates
+    (Amazon EC2 User Guide, "Use launch templates to control launching").
 
-    A spot request bears none, since the same template is there for on demand; EC2 makes it only
-    beside an instance, which does.
+    A spot request carries no tag, since the same template serves on-demand launches too. EC2 makes
+    a spot request only together with an instance, which carries the tag.
     """
     instances = regional("ec2", "instance/*")
     beside = [regional("ec2", f"{kind}/*") for kind in ("network-interface", "volume")]
@@ -201,9 +206,9 @@ def make_tagged(*, deployment: str, template_ids: Sequence[str]) -> list[iam.Pol
 
 
 def pass_roles(*, worker_role_arns: Sequence[str]) -> list[iam.PolicyStatement]:
-    """Return the handing of worker roles to EC2, and the making of EC2's own role for spot.
+    """Allow passing worker roles to EC2, and creating EC2's own role for spot.
 
-    The latter is made once an account, by its first spot request.
+    The first spot request of an account creates the latter.
     """
     path = "aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
     return [
@@ -223,7 +228,7 @@ def pass_roles(*, worker_role_arns: Sequence[str]) -> list[iam.PolicyStatement]:
 
 
 def resolve_images(parameters: Sequence[str]) -> iam.PolicyStatement:
-    """Return the look-up of the images' parameters, which EC2 does as the caller.
+    """Allow reading the parameters of images, which EC2 reads as the caller.
 
     EC2's guide says GetParameters; CreateFleet has been seen to ask for GetParameter
     (github.com/kent8192/reinhardt-web/issues/2027).

@@ -1,6 +1,6 @@
-"""What baking an image takes: what the instance may do that is baked, and what expires images.
+"""What baking images needs: the role of the baked instance, and the role that expires images.
 
-Image Builder itself works under its service-linked role, which it makes at its first use.
+Image Builder itself uses its service-linked role, which it creates at its first use.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from infra.iam.statement import allow, public, regional
 from infra.iam.worker import open_sessions, use_keys
 from spindown.contract import tag
 
-#: Image Builder tags what it makes so.
+#: The tag of what Image Builder made.
 _ITS_OWN = {"aws:ResourceTag/CreatedBy": "EC2 Image Builder"}
 
 
@@ -23,13 +23,14 @@ def bake(
     log_group_arns: Sequence[str],
     key_arns: Sequence[str],
 ) -> list[iam.PolicyStatement]:
-    """Return what an instance does while it is baked: be told what to do, fetch it, log it.
+    """Allow what an instance does while it is baked: take orders, fetch archives, write logs.
 
-    The bucket of assets may be encrypted with a key of one's own.
+    The bucket of assets may be encrypted with a key of the user's own.
 
-    It is told by Systems Manager, whose agent's actions know no resources. Source: AWS Managed
-    Policy Reference, "EC2InstanceProfileForImageBuilder" and "AmazonSSMManagedInstanceCore",
-    without what serves container images, inventories and disk files.
+    The orders come from Systems Manager, whose agent's actions take no resource. Source: AWS
+    Managed Policy Reference, "EC2InstanceProfileForImageBuilder" and
+    "AmazonSSMManagedInstanceCore", without what serves container images, inventories and disk
+    files.
     """
     messages = ["AcknowledgeMessage", "DeleteMessage", "FailMessage", "GetEndpoint", "GetMessages"]
     return [
@@ -39,7 +40,7 @@ def bake(
             [f"ec2messages:{action}" for action in (*messages, "SendReply")],
             ["*"],
         ),
-        # Its own program, which carries the steps out, and what that needs.
+        # Image Builder's program that executes the steps, and what that program needs.
         allow("ReadTools", ["s3:GetObject"], [f"arn:{Aws.PARTITION}:s3:::ec2imagebuilder*"]),
         allow("ReadComponents", ["imagebuilder:GetComponent"], component_arns),
         allow("ReadArchives", ["s3:GetObject"], archive_arns),
@@ -53,9 +54,9 @@ def bake(
 
 
 def expire(*, deployment: str, regions: Sequence[str] = ()) -> list[iam.PolicyStatement]:
-    """Return the ending of old images of a deployment, and of their snapshots.
+    """Allow deleting old images of a deployment and their snapshots.
 
-    In ``regions`` lie copies of them.
+    ``regions`` are the further ones that hold copies.
 
     Source: AWS Managed Policy Reference, "EC2ImageBuilderLifecycleExecutionPolicy", of which this
     is the part that deletes.

@@ -1,4 +1,4 @@
-"""What IAM takes: how long a policy may be, and how many of them a role may have.
+"""The limits of IAM: how long a policy may be, and how many policies a role may have.
 
 Source: AWS IAM User Guide, "IAM and AWS STS quotas".
 """
@@ -14,12 +14,12 @@ from constructs import Construct
 
 from spindown.error import ConfigError
 
-#: Characters of a managed policy, white space left out.
+#: Characters of a managed policy, without white space.
 POLICY_CHARACTERS_MAX = 6_144
-#: Managed policies of a role, as long as nobody has asked for more.
+#: Managed policies of a role, unless the account has a higher quota.
 POLICIES_MAX = 10
 
-#: What a reference may become: an id of EC2 has 20 characters, a region 14, an account 12.
+#: As long as a reference may become: an id of EC2 has 20 characters, a region 14, an account 12.
 _REFERENCE = "x" * 24
 #: Around the statements of a policy.
 _ENVELOPE = len('{"Version":"2012-10-17","Statement":[]}')
@@ -30,7 +30,7 @@ Template = Mapping[str, Any]
 def split_statements(
     scope: Construct, statements: Iterable[iam.PolicyStatement]
 ) -> list[list[iam.PolicyStatement]]:
-    """Return statements, in their order, as few policies as take them."""
+    """Return the statements in their order, divided into as few policies as can hold them."""
     policies: list[list[iam.PolicyStatement]] = [[]]
     used = _ENVELOPE
     for statement in statements:
@@ -44,7 +44,7 @@ def split_statements(
 
 
 def measure(document: Any) -> int:
-    """Return the characters of a part of a template, as long as its references may make it."""
+    """Return the characters that a part of a template may have once its references are resolved."""
     return len(json.dumps(_written_out(document), separators=(",", ":")))
 
 
@@ -62,7 +62,7 @@ def _written_out(value: Any) -> Any:
 
 
 def check_roles(templates: Sequence[Template], *, workloads: int, regions: int) -> None:
-    """See that each role takes what the stacks attach to it (raises ConfigError)."""
+    """Check that no role gets more policies than IAM allows (raises ConfigError)."""
     attached = Counter(role for template in templates for role in _attachments(template))
     for role, count in attached.items():
         if count > POLICIES_MAX:
@@ -70,12 +70,12 @@ def check_roles(templates: Sequence[Template], *, workloads: int, regions: int) 
                 "deployment.outpost",
                 f"{regions} regions for {workloads} workloads",
                 f"divide them among deployments: {role} would have {count} managed policies, and "
-                f"IAM takes {POLICIES_MAX}",
+                f"IAM allows {POLICIES_MAX}",
             )
 
 
 def _attachments(template: Template) -> Iterator[str]:
-    """Yield for each managed policy of a stack each role that has it, by name if it has one."""
+    """Yield each role of each managed policy of a stack: its name, or else its logical id."""
     resources = template["Resources"]
     for resource in resources.values():
         if resource["Type"] == "AWS::IAM::ManagedPolicy":

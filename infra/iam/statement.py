@@ -1,4 +1,4 @@
-"""How a grant is written: a named statement, the ARN that bounds it, the role that has it."""
+"""The parts of a grant: a named statement, the ARN that bounds it, the role that has it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def make_role(
 ) -> iam.Role:
     """Add a role to ``scope`` that may do what its statements say and nothing else.
 
-    It has a fixed ``name`` only where another stack must refer to it.
+    Give a ``name`` only where another stack must refer to the role.
     """
     role = iam.Role(scope, "Role", role_name=name, description=description, assumed_by=trusted)
     for statement in statements:
@@ -46,30 +46,30 @@ def allow(
 
 
 def see_missing_objects(*, bucket_arn: str) -> iam.PolicyStatement:
-    """Return the listing of our bucket, without which a missing key answers 403, not 404.
+    """Allow listing our bucket; without this S3 answers 403 for a missing key, not 404.
 
-    It bears no condition on the prefix, because reading an object has none to compare; one with
-    IfExists would let through what names no prefix, the listing of everything.
+    There is no condition on the prefix, because reading an object has no prefix to compare. A
+    condition with IfExists would allow a request without a prefix, which lists everything.
     """
     return allow("SeeMissingObjects", ["s3:ListBucket"], [bucket_arn])
 
 
 def write_log(*, log_group_arn: str) -> iam.PolicyStatement:
-    """Return the writing of one log group, which carries the metrics too (EMF)."""
+    """Allow writing to one log group, which carries the metrics too (EMF)."""
     return allow("WriteLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [log_group_arn])
 
 
 def regional(service: str, resource: str) -> str:
-    """Return the ARN of something of this account and region."""
+    """Return the ARN of a resource of this account and region."""
     return f"arn:{Aws.PARTITION}:{service}:{Aws.REGION}:{Aws.ACCOUNT_ID}:{resource}"
 
 
 def public(service: str, resource: str, region: str | None = None) -> str:
-    """Return the ARN of something that may belong to AWS: its account is left out."""
+    """Return the ARN of a resource that may belong to AWS: the account is left out."""
     return f"arn:{Aws.PARTITION}:{service}:{region or Aws.REGION}::{resource}"
 
 
 def parameter(name: str) -> str:
-    """Return the ARN of a parameter; those below /aws/ belong to no account."""
+    """Return the ARN of a parameter; a parameter below /aws/ belongs to no account."""
     make = public if name.startswith("/aws/") else regional
     return make("ssm", f"parameter/{name.removeprefix('/')}")

@@ -17,7 +17,7 @@ from spindown.contract.usage import usage_prefix
 
 
 def work_jobs(*, queue_arn: str, dead_letters_arn: str) -> list[iam.PolicyStatement]:
-    """Return what a worker does with messages: take, extend, end, re-send, give up."""
+    """Allow what a worker does with messages: receive, extend, delete, send again, dead-letter."""
     return [
         allow(
             "WorkQueue",
@@ -34,7 +34,7 @@ def work_jobs(*, queue_arn: str, dead_letters_arn: str) -> list[iam.PolicyStatem
 
 
 def keep_results(*, bucket_arn: str, workload: str) -> list[iam.PolicyStatement]:
-    """Return what a worker does with objects: manifests, parts, checkpoints, uploaded inputs."""
+    """Allow what a worker does with objects: manifests, parts, checkpoints, uploaded inputs."""
     root = f"{bucket_arn}/{work_root(workload)}"
     return [
         allow(
@@ -54,12 +54,12 @@ def keep_results(*, bucket_arn: str, workload: str) -> list[iam.PolicyStatement]
 
 
 def keep_usage(*, bucket_arn: str, workload: str) -> iam.PolicyStatement:
-    """Return the writing of the workload's usage records."""
+    """Allow writing the workload's usage records."""
     return allow("KeepUsage", ["s3:PutObject"], [f"{bucket_arn}/{usage_prefix(workload)}*"])
 
 
 def tell_of_jobs() -> iam.PolicyStatement:
-    """Return the sending of events of jobs, and of nothing that bears another name.
+    """Allow sending events of jobs, and no event with another name.
 
     Source: Service Authorization Reference, Amazon EventBridge, condition keys of PutEvents.
     """
@@ -71,17 +71,17 @@ def tell_of_jobs() -> iam.PolicyStatement:
 
 
 def read_code(*, archive_arn: str) -> iam.PolicyStatement:
-    """Return the reading of one code archive, and of nothing else beside it."""
+    """Allow reading one code archive and nothing beside it."""
     return allow("ReadCode", ["s3:GetObject"], [archive_arn])
 
 
 def read_kit(*, archive_arn: str) -> iam.PolicyStatement:
-    """Return the reading of the kit that an instance installs itself from."""
+    """Allow reading the kit that an instance installs itself from."""
     return allow("ReadKit", ["s3:GetObject"], [archive_arn])
 
 
 def open_sessions() -> iam.PolicyStatement:
-    """Return what the agent of Session Manager does; these actions know no resources.
+    """Allow what the agent of Session Manager does; these actions take no resource.
 
     Source: AWS Systems Manager User Guide, "Add Session Manager permissions to an existing IAM
     role".
@@ -100,7 +100,7 @@ def open_sessions() -> iam.PolicyStatement:
 
 
 def read_declared(uris: Sequence[str]) -> list[iam.PolicyStatement]:
-    """Return the reading of a workload's inputs and models, ``s3://bucket/prefix``."""
+    """Allow reading a workload's inputs and models, each ``s3://bucket/prefix``."""
     places = [parse_location(uri) for uri in uris]
     if not places:
         return []
@@ -123,9 +123,9 @@ def read_declared(uris: Sequence[str]) -> list[iam.PolicyStatement]:
 
 
 def pull_image(image: str | None) -> list[iam.PolicyStatement]:
-    """Return the pull of one repository of Amazon ECR; an image that lies elsewhere needs none.
+    """Allow pulling one repository of Amazon ECR; an image that is elsewhere needs no statement.
 
-    GetAuthorizationToken knows no resources (Service Authorization Reference, Amazon ECR).
+    GetAuthorizationToken takes no resource (Service Authorization Reference, Amazon ECR).
     """
     registry = ecr_registry(image or "")
     if image is None or registry is None:
@@ -140,9 +140,9 @@ def pull_image(image: str | None) -> list[iam.PolicyStatement]:
 
 
 def read_secrets(secrets: Sequence[str]) -> list[iam.PolicyStatement]:
-    """Return the reading of a workload's secrets, each by its name.
+    """Allow reading a workload's secrets, each by its name.
 
-    Secrets Manager ends the ARN of a secret with six characters of its own (AWS Secrets Manager
+    Secrets Manager adds six characters of its own to the ARN of a secret (AWS Secrets Manager
     User Guide, "What's in a Secrets Manager secret?").
     """
     parameters = [parameter(one) for one in secrets if is_parameter(one)]
@@ -158,7 +158,7 @@ def read_secrets(secrets: Sequence[str]) -> list[iam.PolicyStatement]:
 
 
 def use_keys(arns: Sequence[str]) -> list[iam.PolicyStatement]:
-    """Return the decrypting of what a workload reads, by the services that it reads from."""
+    """Allow decrypting what a workload reads, through the services that it reads from."""
     services = sorted(
         f"{service}.{arn.split(':')[3]}.amazonaws.com"
         for arn in arns
@@ -169,9 +169,9 @@ def use_keys(arns: Sequence[str]) -> list[iam.PolicyStatement]:
 
 
 def keep_own_rows(*, table_arn: str, workload: str) -> list[iam.PolicyStatement]:
-    """Return the worker's part of the ledger: the rows of its workload, live and past.
+    """Allow using the rows of the worker's own workload in the ledger, live and past.
 
-    Each of these actions names its keys, so the condition always has something to compare.
+    Each of these actions names its keys, so the condition always has a value to compare.
     """
 
     def within(partition: str) -> dict[str, dict[str, list[str]]]:

@@ -1,4 +1,4 @@
-"""How a dashboard is laid out: questions in the order a person asks them, each with its answer."""
+"""The layout of a dashboard: sections in the order in which a person asks their questions."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _GRAPHS_ABREAST = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """One graph of a row; it takes its share of the width."""
+    """One graph of a section; the graphs of a row share its width equally."""
 
     title: str
     left: Sequence[cloudwatch.IMetric]
@@ -51,18 +51,15 @@ class Graph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One row: what it answers, how to read it, and the graphs."""
+    """One part of a dashboard: the question that it answers, how to read it, and its graphs."""
 
     title: str
     explanation: str
     graphs: Sequence[Graph]
 
 
-def lay_out(
-    dashboard: cloudwatch.Dashboard,
-    sections: Sequence[Section],
-) -> None:
-    """Add a row of text and rows of graphs for each question."""
+def lay_out(dashboard: cloudwatch.Dashboard, sections: Sequence[Section]) -> None:
+    """Add a text and rows of graphs for each section."""
     for section in sections:
         dashboard.add_widgets(
             cloudwatch.TextWidget(

@@ -24,7 +24,7 @@ DAY = Duration.days(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricScope:
-    """The metrics of one workload, or those of a deployment where ``workload`` is None."""
+    """The metrics of one workload, or of a whole deployment where ``workload`` is None."""
 
     deployment: str
     workload: str | None = None
@@ -38,7 +38,7 @@ class MetricScope:
         label: str | None = None,
         of: Mapping[str, str] | None = None,
     ) -> cloudwatch.Metric:
-        """Return one metric; ``of`` gives the dimensions besides deployment and workload.
+        """Return one metric; ``of`` holds its dimensions besides deployment and workload.
 
         Raises:
             ContractError: the table has no such metric, or it has other dimensions.
@@ -63,7 +63,7 @@ class MetricScope:
     def level(
         self, name: str, *, label: str | None = None, of: Mapping[str, str] | None = None
     ) -> cloudwatch.MathExpression:
-        """Return the highest value of each minute; 0 where there is none, as when all is quiet."""
+        """Return the highest value of each minute, or 0 where nothing was emitted."""
         metric = self.metric(name, "Maximum", of=of)
         variable = _variable(name, of)
         return cloudwatch.MathExpression(
@@ -86,9 +86,9 @@ class MetricScope:
         period: Duration = FIVE_MINUTES,
         function: str | None = None,
     ) -> cloudwatch.MathExpression:
-        """Return a line for each value of the dimension ``by``, however many there come to be.
+        """Return a line for each value of the dimension ``by``, also for values of the future.
 
-        With ``function``, such as SUM, they become one line. (Raises ContractError.)
+        A ``function`` such as SUM makes them one line. (Raises ContractError.)
         """
         row = _row(name)
         if by not in row.dimensions:
@@ -107,7 +107,7 @@ class MetricScope:
         )
 
     def queue(self, name: str, *, dead_letters: bool = False) -> cloudwatch.Metric:
-        """Return what SQS itself says of the workload's queue (raises ContractError)."""
+        """Return a metric that SQS emits about the workload's queue (raises ContractError)."""
         if self.workload is None or name not in _QUEUE_METRICS:
             raise ContractError("queue metric", name, f"one of {', '.join(sorted(_QUEUE_METRICS))}")
         queue = queue_name(self.deployment, self.workload)
@@ -120,7 +120,7 @@ class MetricScope:
         )
 
     def function(self, function: str, name: str, period: Duration) -> cloudwatch.Metric:
-        """Return what Lambda itself says of a function (raises ContractError)."""
+        """Return a metric that Lambda emits about a function (raises ContractError)."""
         if name not in _FUNCTION_METRICS:
             raise ContractError("metric", name, f"one of {', '.join(sorted(_FUNCTION_METRICS))}")
         return cloudwatch.Metric(
@@ -132,11 +132,9 @@ class MetricScope:
         )
 
 
-#: What AWS emits by itself (Amazon SQS Developer Guide, "Available CloudWatch metrics").
-_QUEUE_METRICS = frozenset(
-    {"ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible", "NumberOfMessagesSent"}
-)
-#: AWS Lambda Developer Guide, "Types of metrics for Lambda functions".
+#: What SQS emits (Amazon SQS Developer Guide, "Available CloudWatch metrics").
+_QUEUE_METRICS = frozenset({"ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible"})
+#: What Lambda emits (AWS Lambda Developer Guide, "Types of metrics for Lambda functions").
 _FUNCTION_METRICS = frozenset({"Duration", "Errors", "Invocations"})
 
 

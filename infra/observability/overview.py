@@ -1,4 +1,4 @@
-"""The dashboard of the whole deployment: every workload as one line, and what is shared."""
+"""The dashboard of the whole deployment: a line for each workload, and what they share."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ from spindown.contract.metric import ALERT, CAPACITY_TYPE, FUNCTION, SOURCE, WOR
 
 
 class OverviewDashboard(Construct):
-    """``{deployment}``: searches find the workloads, so their number is free."""
+    """The dashboard ``{deployment}``; searches find the workloads, however many there are."""
 
     def __init__(
         self,
@@ -65,8 +65,8 @@ def _flow(metrics: MetricScope) -> Section:
     return Section(
         title="Is work flowing?",
         explanation=(
-            "One line a workload. A backlog that only rises while nothing is done is stuck: open "
-            "that workload's own dashboard."
+            "Each workload is one line. Where the backlog only rises and no items are done, work "
+            "is stuck: open the dashboard of that workload."
         ),
         graphs=[
             _lines(metrics, "Backlog", "Backlog", "Maximum", "messages"),
@@ -90,13 +90,13 @@ def _cost(metrics: MetricScope) -> Section:
     return Section(
         title="What does it cost?",
         explanation=(
-            "Dollars of workers, estimated at the price of each launch. The control plane's line "
-            "is its functions alone; alarms, dashboards and metrics cost a fixed amount besides. "
-            "The gap between spend and on demand is what spot saves; that to warm dollars, what "
-            "not keeping a machine for each workload saves."
+            "What workers cost, estimated from the price of each launch. The line of the control "
+            "plane is the cost of its functions; alarms, dashboards and metrics cost a fixed "
+            "amount more. SpendOnDemand minus Spend is what spot saves. WarmDollars minus Spend is "
+            "what you save because no machine runs all day for each workload."
         ),
         graphs=[
-            _lines(metrics, "Cost per item today, all in", "CostPerItem", "Maximum", "USD"),
+            _lines(metrics, "Cost per item today, all paid time", "CostPerItem", "Maximum", "USD"),
             _lines(metrics, "Dollars per hour", "DollarsPerHour", "Maximum", "USD"),
             Graph(
                 title="A day: workers and control plane",
@@ -118,12 +118,12 @@ def _workers(metrics: MetricScope) -> Section:
     return Section(
         title="Who works?",
         explanation=(
-            "Instances of all workloads that bill now, launches by workload, and how long an "
-            "instance takes from its launch to its check-in."
+            "The instances of all workloads that cost money now, the launches of each workload, "
+            "and how long an instance takes from its launch to its check-in."
         ),
         graphs=[
             Graph(
-                title="Workers that bill",
+                title="Workers that cost money now",
                 left=[metrics.search("LiveWorkers", "Maximum", by=CAPACITY_TYPE, function="SUM")],
                 left_label="workers",
             ),
@@ -138,9 +138,9 @@ def _trouble(metrics: MetricScope) -> Section:
     return Section(
         title="What went wrong?",
         explanation=(
-            "Interruptions are normal on spot; what matters is the work redone. A line above zero "
-            "under *launching is stopped* says why; `spindown why` says what mends it, or when it "
-            "is tried again by itself."
+            "Interruptions are normal on spot; what matters is the work that is done again. A line "
+            "above zero under *Launching is stopped* says why nothing is launched. `spindown why` "
+            "says what to do, or when Spindown tries again by itself."
         ),
         graphs=[
             _lines(metrics, "Interruptions", "Interruptions", "Sum", hourly=True),
@@ -157,7 +157,7 @@ def _trouble(metrics: MetricScope) -> Section:
                 title="Waits for a person",
                 left=[
                     metrics.search("Alerts", "Maximum", by=ALERT),
-                    metrics.metric("Untold", "Maximum", label="could not be told"),
+                    metrics.metric("Untold", "Maximum", label="could not be published"),
                 ],
             ),
         ],
@@ -168,11 +168,12 @@ def _idleness(metrics: MetricScope) -> Section:
     return Section(
         title="Is it idle?",
         explanation=(
-            "Idle is paid time without a job. Workers idle beyond expectation should be zero."
+            "Idle time is paid time without a job. The workers that are idle longer than expected "
+            "should be zero."
         ),
         graphs=[
             _lines(metrics, "Idle share today", "IdleShare", "Maximum", "percent of paid time"),
-            _lines(metrics, "Idle beyond expectation", "IdleBeyondExpectation", "Maximum"),
+            _lines(metrics, "Idle longer than expected", "IdleBeyondExpectation", "Maximum"),
             _lines(metrics, "Idle time", "IdleSeconds", "Sum", "seconds in the hour", hourly=True),
         ],
     )
@@ -182,10 +183,10 @@ def _health(metrics: MetricScope) -> Section:
     return Section(
         title="Is Spindown itself well?",
         explanation=(
-            "Each workload has one tick a minute. Sources of the catalogue are refreshed hourly; "
-            "one that ages cannot be read. Malformed events are ignored, but somebody sends them. "
-            "A lock that is busy now and then is normal after a submit; the other faults are "
-            "told of by the alarms' topic."
+            "Each workload has one tick a minute. Each source of the catalogue is refreshed every "
+            "hour; where its age rises, it cannot be read. Malformed events are ignored, but "
+            "somebody sends them. After a submit a busy lock is normal. The alarm topic tells of "
+            "the other faults."
         ),
         graphs=[
             Graph(

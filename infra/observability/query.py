@@ -20,10 +20,10 @@ from spindown.contract.usage import DAY, PREFIX, WORKLOAD, UsageRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LogQuery:
-    """One question; its fields are those that functions and workers write."""
+    """One query; its fields are those that functions and workers write."""
 
     name: str
-    #: A function, or all ``functions``, or ``workers``.
+    #: The log groups that it reads: a function, all ``functions``, or ``workers``.
     logs: str
     text: str
 
@@ -94,7 +94,7 @@ filter @type = "REPORT"
 )
 
 
-#: Those that are asked about by name come first.
+#: The functions that a query reads by name come first.
 _FUNCTIONS = ("scaler", "interruption", "offers", "teardown")
 
 
@@ -127,12 +127,13 @@ def _group(deployment: str, name: str) -> str:
 
 
 _TABLE = "usage"
-#: Days before there was any record need not be looked for.
+#: There is no record before this day.
 _FIRST_DAY = "2026-01-01"
-#: A query that reads more than this is a slip: a year of a busy workload is far less.
+#: A query that reads more than this is a mistake: a year of a busy workload is far less.
 _BYTES_A_QUERY = 10 * 1024**3
 
 #: Name -> (what it tells, SQL); ``{table}`` is the table.
+# CloudFormation replaces a query whose description changes.
 _USAGE_QUERIES: Mapping[str, tuple[str, str]] = {
     "cost per item by instance type": (
         "What an item has cost on each instance type in 30 days, cheapest first.",
@@ -180,7 +181,10 @@ ORDER BY dollars_redone DESC NULLS LAST""",
 
 
 class UsageTable(Construct):
-    """Database, table and workgroup; the workgroup writes its answers below ``athena/``."""
+    """Database, table, workgroup and queries; the workgroup writes its answers below ``athena/``.
+
+    The table has no crawler: it projects workloads and days from the layout of the keys.
+    """
 
     def __init__(
         self,
@@ -192,7 +196,7 @@ class UsageTable(Construct):
         bucket_name: str,
     ) -> None:
         super().__init__(scope, construct_id)
-        # Glue's names have no hyphens in SQL without quotes.
+        # In SQL a name with hyphens would need quotes.
         name = f"spindown_{deployment.replace('-', '_')}"
         database = glue.CfnDatabase(
             self,
@@ -279,7 +283,7 @@ def _table_input(workloads: Sequence[str], location: str) -> glue.CfnTable.Table
 
 
 def columns() -> Mapping[str, str]:
-    """Return the table's columns and their types, as the record is written."""
+    """Return the table's columns and their types, taken from the usage record."""
     hints = typing.get_type_hints(UsageRecord)
     found = {f.name: _column_type(hints[f.name]) for f in fields(UsageRecord)}
     del found[WORKLOAD]

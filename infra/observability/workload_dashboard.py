@@ -1,7 +1,6 @@
 """The dashboard of one workload."""
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
@@ -23,9 +22,12 @@ from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 
+#: Variable of metric math -> the metric whose sum over a day it is.
+_NAMES = {"spend": "Spend", "spendOnDemand": "SpendOnDemand", "warmDollars": "WarmDollars"}
+
 
 class WorkloadDashboard(Construct):
-    """``{deployment}-{workload}``: flow, cost, workers, trouble, idle time, in this order."""
+    """``{deployment}-{workload}``: flow, cost, workers, trouble, idle time, health."""
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ class WorkloadDashboard(Construct):
             dashboard,
             [
                 _flow(metrics, policy),
-                ask_cost(metrics, budget_per_month),
+                _cost(metrics, budget_per_month),
                 _workers(metrics),
                 _trouble(metrics),
                 _idleness(metrics),
@@ -62,9 +64,9 @@ def _flow(metrics: MetricScope, policy: Policy) -> Section:
     return Section(
         title="Is work flowing?",
         explanation=(
-            "Backlog waits, in flight is being worked on. While there is a backlog, the wait "
-            "should stay under `start_within` and items done should be above zero. *Held* at 1 "
-            "means that a launch waits on purpose, for more work or a lower price."
+            "Messages of the backlog wait; messages in flight are being worked on. While there is "
+            "a backlog, the wait should stay below `start_within` and the items done above zero. "
+            "*Held* is 1 while a launch waits on purpose, for more work or for a lower price."
         ),
         graphs=[
             Graph(
@@ -83,7 +85,7 @@ def _flow(metrics: MetricScope, policy: Policy) -> Section:
                 right=[metrics.metric("JobSeconds", "p95", label="time of a job, p95")],
                 left_label="seconds",
                 right_label="seconds",
-                marks=[(_seconds(policy.start_within), "start_within at the last deploy")],
+                marks=[(policy.start_within.total_seconds(), "start_within at the last deploy")],
             ),
             Graph(
                 title="Done per minute",
@@ -101,13 +103,99 @@ def _flow(metrics: MetricScope, policy: Policy) -> Section:
 
 
 def _slack(metrics: MetricScope, policy: Policy) -> Iterator[Graph]:
-    """Yield the slack of the tightest deadline, if jobs have one."""
+    """Yield the slack of the nearest deadline, if jobs have deadlines."""
     if policy.finish_within is not None:
         yield Graph(
             title="Slack to the next deadline",
-            left=[metrics.metric("DeadlineSlack", "Minimum", label="too late below 0")],
+            left=[metrics.metric("DeadlineSlack", "Minimum", label="below 0: too late")],
             left_label="seconds",
         )
+
+
+def _cost(metrics: MetricScope, budget_per_month: float | None) -> Section:
+    """Return what the workload costs beside what it might; the budget is in USD."""
+    return Section(
+        title="What does it cost?",
+        explanation=(
+            "*All paid time* counts every paid second, *busy time* only those with a job: the "
+            "difference is boot and idle time. Dollars are estimates from the price of each "
+            "launch. The savings compare with the same hours on demand, and with the cheapest "
+            "machine that fits, running on demand all day. Where an item costs half as much again "
+            "as in the week before, the alarm topic tells the cause. *Month* is the whole "
+            "deployment."
+        ),
+        graphs=[
+            Graph(
+                title="Cost per item today",
+                left=[
+                    metrics.metric("CostPerItem", "Maximum", label="all paid time"),
+                    metrics.metric("CostPerItemBusy", "Maximum", label="busy time"),
+                ],
+                left_label="USD",
+            ),
+            Graph(
+                title="Why an item became expensive",
+                left=[metrics.search("CostRise", "Maximum", by=CAUSE, period=HOUR)],
+                left_label="USD per item",
+                stacked=True,
+            ),
+            Graph(
+                title="Dollars per hour",
+                left=[metrics.level("DollarsPerHour", label="running now")],
+                left_label="USD",
+            ),
+            _a_day(metrics),
+            Graph(
+                title="Month",
+                left=[metrics.metric("SpendOfMonth", "Maximum", label="spent")],
+                right=[metrics.metric("BudgetUsed", "Maximum", label="budget used, %")],
+                left_label="USD",
+                right_label="percent",
+                marks=[(budget_per_month, "budget")] if budget_per_month is not None else [],
+            ),
+        ],
+    )
+
+
+def _a_day(metrics: MetricScope) -> Graph:
+    return Graph(
+        title="Cost of a day, and of its alternatives",
+        left=[
+            _day(metrics, "spend", "spent"),
+            _day(metrics, "spendOnDemand", "the same hours on demand"),
+            _day(metrics, "warmDollars", "one warm machine"),
+        ],
+        right=[
+            _saving(metrics, "spendOnDemand", "saved against on demand"),
+            _saving(metrics, "warmDollars", "saved against one warm machine"),
+        ],
+        left_label="USD",
+        right_label="percent",
+        right_from_zero=False,
+    )
+
+
+def _day(metrics: MetricScope, variable: str, label: str) -> cloudwatch.MathExpression:
+    """Return the dollars of each day that a variable holds."""
+    return _math(metrics, f"FILL({variable}, 0)", [variable], label)
+
+
+def _saving(metrics: MetricScope, other: str, label: str) -> cloudwatch.MathExpression:
+    """Return what a day saves compared with another variable, in percent of that."""
+    share = f"IF({other} > 0, 100 * (1 - FILL(spend, 0) / {other}))"
+    return _math(metrics, share, ["spend", other], label)
+
+
+def _math(
+    metrics: MetricScope, expression: str, variables: Sequence[str], label: str
+) -> cloudwatch.MathExpression:
+    # The expressions of a graph share their variables, so each metric is shown once.
+    return cloudwatch.MathExpression(
+        expression=expression,
+        using_metrics={name: metrics.total(_NAMES[name], period=DAY) for name in variables},
+        label=label,
+        period=DAY,
+    )
 
 
 def _workers(metrics: MetricScope) -> Section:
@@ -115,10 +203,11 @@ def _workers(metrics: MetricScope) -> Section:
     return Section(
         title="Who works?",
         explanation=(
-            "Each instance is in one state; most should be busy. Booting that does not turn into "
-            "idle or busy is an image or a network that does not come up. Boot time is paid and "
-            "does no work. GPUs and their memory both under the mark mean that a smaller machine "
-            "may do: lower `gpu_memory_gib_min`, or widen `gpu_names`."
+            "Each instance is in one state; most should be busy. Where booting workers do not "
+            "become idle or busy, the image or the network does not work. Boot time costs money "
+            "and does no work. Where the use of GPUs and of their memory is below the mark, a "
+            "smaller machine may be enough: lower `gpu_memory_gib_min`, or add names to "
+            "`gpu_names`."
         ),
         graphs=[
             Graph(
@@ -167,11 +256,11 @@ def _gpu_use(metrics: MetricScope) -> Graph:
     return Graph(
         title="Use of GPUs by busy workers",
         left=[
-            metrics.metric("GpuPercent", "Average", label="time, mean"),
-            metrics.metric("VramPercent", "Maximum", label="memory, most"),
+            metrics.metric("GpuPercent", "Average", label="GPU time, mean"),
+            metrics.metric("VramPercent", "Maximum", label="GPU memory, maximum"),
         ],
         left_label="percent",
-        marks=[(LITTLE_USE, "little")],
+        marks=[(LITTLE_USE, "little use")],
     )
 
 
@@ -179,10 +268,10 @@ def _trouble(metrics: MetricScope) -> Section:
     return Section(
         title="What went wrong?",
         explanation=(
-            "What waits for a person was told by the alarms' topic, once a day, with what to do. "
-            "Interruptions are normal on spot; what they cost is the work redone. Launch attempts "
-            "other than *launched* name the class of EC2's refusal. A message in the dead-letter "
-            "queue carries its reason as an attribute."
+            "The alarm topic tells once a day what waits for a person, and what to do. "
+            "Interruptions are normal on spot; their price is the work that is done again. A "
+            "launch attempt that is not *launched* names the class of EC2's refusal. A message in "
+            "the dead-letter queue has its reason as an attribute."
         ),
         graphs=[
             Graph(
@@ -233,9 +322,10 @@ def _idleness(metrics: MetricScope) -> Section:
     return Section(
         title="Is it idle?",
         explanation=(
-            "Idle is paid time without a job. A few percent are the idle tail after the last job; "
-            "much more, or few items per launch, means a sparse queue: raise `start_within` or "
-            "`scale_up_threshold`. Workers idle beyond expectation should be zero."
+            "Idle time is paid time without a job. A few percent are the time after the last job. "
+            "Much more, or few items per launch, means that messages come seldom: raise "
+            "`start_within` or `scale_up_threshold`. The workers that are idle longer than "
+            "expected should be zero."
         ),
         graphs=[
             Graph(
@@ -244,7 +334,7 @@ def _idleness(metrics: MetricScope) -> Section:
                 left_label="percent of paid time",
             ),
             Graph(
-                title="Idle beyond expectation",
+                title="Idle longer than expected",
                 left=[metrics.level("IdleBeyondExpectation")],
                 left_label="workers",
             ),
@@ -260,7 +350,7 @@ def _items_per_launch(metrics: MetricScope) -> cloudwatch.MathExpression:
             "done": metrics.total("ItemsDone", period=DAY),
             "launched": metrics.total("InstancesLaunched", period=DAY),
         },
-        label="items per launch in the day",
+        label="items per launch on the day",
         period=DAY,
     )
 
@@ -268,7 +358,7 @@ def _items_per_launch(metrics: MetricScope) -> cloudwatch.MathExpression:
 def _health(metrics: MetricScope) -> Section:
     return Section(
         title="Is Spindown itself well?",
-        explanation=("One tick a minute, each a second or two. The overview shows the rest."),
+        explanation="There is one tick a minute, of a second or two. The overview shows the rest.",
         graphs=[
             Graph(
                 title="Ticks per minute",
@@ -280,97 +370,4 @@ def _health(metrics: MetricScope) -> Section:
                 left_label="seconds",
             ),
         ],
-    )
-
-
-def _seconds(duration: timedelta) -> float:
-    return duration.total_seconds()
-
-
-#: Variable of a day's sum -> its metric.
-_NAMES = {"spend": "Spend", "spendOnDemand": "SpendOnDemand", "warmDollars": "WarmDollars"}
-
-
-def ask_cost(metrics: MetricScope, budget_per_month: float | None) -> Section:
-    """Return the row of the dashboard; the budget is that of the deploy, in USD."""
-    return Section(
-        title="What does it cost?",
-        explanation=(
-            "All in counts every paid second, busy only those with a job: the gap between them "
-            "is boot and idle time. Dollars are estimates at the price stamped at each launch. "
-            "The saving compares with the same hours on demand, and with the cheapest machine "
-            "that fits, kept on demand all day. An item that costs half as much again as in the "
-            "week before is told of, with its cause. The month is the whole deployment's."
-        ),
-        graphs=[
-            Graph(
-                title="Cost per item today",
-                left=[
-                    metrics.metric("CostPerItem", "Maximum", label="all in"),
-                    metrics.metric("CostPerItemBusy", "Maximum", label="busy"),
-                ],
-                left_label="USD",
-            ),
-            Graph(
-                title="Why an item became dear",
-                left=[metrics.search("CostRise", "Maximum", by=CAUSE, period=HOUR)],
-                left_label="USD per item",
-                stacked=True,
-            ),
-            Graph(
-                title="Dollars per hour",
-                left=[metrics.level("DollarsPerHour", label="now running")],
-                left_label="USD",
-            ),
-            _a_day(metrics),
-            Graph(
-                title="Month",
-                left=[metrics.metric("SpendOfMonth", "Maximum", label="spent")],
-                right=[metrics.metric("BudgetUsed", "Maximum", label="budget used, %")],
-                left_label="USD",
-                right_label="percent",
-                marks=[(budget_per_month, "budget")] if budget_per_month is not None else [],
-            ),
-        ],
-    )
-
-
-def _a_day(metrics: MetricScope) -> Graph:
-    return Graph(
-        title="A day beside what it might have cost",
-        left=[
-            _day(metrics, "spend", "spent"),
-            _day(metrics, "spendOnDemand", "the same hours on demand"),
-            _day(metrics, "warmDollars", "one warm machine"),
-        ],
-        right=[
-            _saving(metrics, "spendOnDemand", "saved against on demand"),
-            _saving(metrics, "warmDollars", "saved against one warm machine"),
-        ],
-        left_label="USD",
-        right_label="percent",
-        right_from_zero=False,
-    )
-
-
-def _day(metrics: MetricScope, variable: str, label: str) -> cloudwatch.MathExpression:
-    """Return a day's dollars of one kind, by the name of the variable."""
-    return _math(metrics, f"FILL({variable}, 0)", [variable], label)
-
-
-def _saving(metrics: MetricScope, other: str, label: str) -> cloudwatch.MathExpression:
-    """Return what is saved in a day against the dollars of another kind, in percent of those."""
-    share = f"IF({other} > 0, 100 * (1 - FILL(spend, 0) / {other}))"
-    return _math(metrics, share, ["spend", other], label)
-
-
-def _math(
-    metrics: MetricScope, expression: str, variables: Sequence[str], label: str
-) -> cloudwatch.MathExpression:
-    # The graph's expressions share their variables, so that each metric is shown once.
-    return cloudwatch.MathExpression(
-        expression=expression,
-        using_metrics={name: metrics.total(_NAMES[name], period=DAY) for name in variables},
-        label=label,
-        period=DAY,
     )

@@ -26,7 +26,7 @@ from spindown.error import ConfigError
 
 #: The earliest time that a zip archive can hold.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
-#: What made the archive, for the file modes to be read as such.
+#: The system that made the archive: it tells readers how to read the file modes.
 _UNIX = 3
 _REGULAR_FILE = 0o100644 << 16
 _EXECUTABLE_FILE = 0o100755 << 16
@@ -41,7 +41,7 @@ class Member:
 
 
 def pack_members(members: Mapping[str, Member]) -> bytes:
-    """Return the archive of some files, by name within it."""
+    """Return the archive of these files; the keys are their names in it."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as made:
         for name, member in sorted(members.items()):
@@ -54,9 +54,9 @@ def pack_members(members: Mapping[str, Member]) -> bytes:
 
 
 class Archive(Construct):
-    """An archive, uploaded with the deployment's other assets.
+    """An archive that is uploaded with the deployment's other assets.
 
-    It goes to the synthesizer as it is: CDK's own file asset would name it by another digest.
+    It goes to the synthesizer directly: CDK's own file asset would name it by another digest.
     """
 
     def __init__(
@@ -95,13 +95,13 @@ class KitArchive(Archive):
     """The kit, one for all workloads."""
 
     def __init__(self, scope: Construct, construct_id: str, *, assets: IStackSynthesizer) -> None:
-        """Make the kit of this checkout (ConfigError: it is none)."""
+        """Make the kit of this checkout (raises ConfigError where this is no checkout)."""
         data = pack_kit(ROOT)
         super().__init__(scope, construct_id, data=data, label="Worker kit", assets=assets)
 
     @property
     def kit(self) -> Kit:
-        """Return the kit as user data names it."""
+        """Return the kit's address and digest, as user data names them."""
         return Kit(uri=self.uri, sha256=self.digest)
 
 
@@ -127,7 +127,7 @@ def build_wheel(root: Path, directory: Path) -> Path:
 
 _ANY_EXECUTE = 0o111
 
-#: What tools leave beside code. Hidden files and folders are left out as well.
+#: What tools write beside code. Hidden files and folders are left out as well.
 _LEFT_OUT = frozenset({"__pycache__", "node_modules"})
 
 
@@ -144,20 +144,21 @@ class CodeArchive(Archive):
         workload: WorkloadConfig,
         assets: IStackSynthesizer,
     ) -> None:
-        """Pack the code of ``workload``; ``root`` is where its path begins (ConfigError)."""
+        """Pack the code of ``workload``; its path is relative to ``root`` (raises ConfigError)."""
         data = pack(find_code(root, name, workload), run_spec(workload))
         super().__init__(scope, construct_id, data=data, label=f"Code of {name}", assets=assets)
-        #: The archive's digest if an image must have its requirements, None if it has none.
+        #: The digest if the code has requirements that an image must hold, else None.
         self.requirements_digest = self.digest if workload.run.requirements else None
 
 
 def find_code(root: Path, name: str, workload: WorkloadConfig) -> Path | None:
-    """Return the directory of a workload's code, found from where spindown.toml lies.
+    """Return the directory of a workload's code; ``root`` is the folder of spindown.toml.
 
-    None: it has none, since its image holds all.
+    Return None for a workload without code: its image holds all.
 
     Raises:
-        ConfigError: it does not exist, or it lacks the module or the requirements it names.
+        ConfigError: the directory does not exist, or lacks the module or the requirements that
+            the workload names.
     """
     run = workload.run
     if run.code is None:
@@ -181,7 +182,7 @@ def _has_module(directory: Path, entrypoint: str) -> bool:
 
 
 def run_spec(workload: WorkloadConfig) -> RunSpec:
-    """Return how the workload's code is called, as its worker reads it."""
+    """Return how a worker calls the workload's code."""
     run = workload.run
     return RunSpec(
         entrypoint=run.entrypoint or "",
@@ -202,10 +203,10 @@ def run_spec(workload: WorkloadConfig) -> RunSpec:
 
 
 def pack(directory: Path | None, spec: RunSpec) -> bytes:
-    """Return the archive of a directory, if there is one, and of how to call what is in it.
+    """Return the archive of a directory, if there is one, and of the spec that says how to call it.
 
     Raises:
-        ConfigError: a link leads out of the directory, or a file has the name of ours.
+        ConfigError: a link leads out of the directory, or a file has the name of the spec.
     """
     members = {RUN_SPEC_NAME: Member(data=encode_run_spec(spec))}
     if directory is not None:

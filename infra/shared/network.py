@@ -1,4 +1,4 @@
-"""Where workers run: the subnets that were named, or a small network of public ones."""
+"""The network of the workers: the subnets that spindown.toml names, or a small VPC of our own."""
 
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network
@@ -10,16 +10,16 @@ from constructs import Construct
 from spindown.config import DeploymentConfig
 
 _RANGE = IPv4Network("10.0.0.0/16")
-#: 32 blocks of 2,043 usable addresses: one for each letter that can end a zone's name.
+#: 32 blocks of 2,043 usable addresses: one for each letter at the end of a zone's name.
 _SUBNET_PREFIX = 21
 
 
 class Network(Construct):
     """A VPC, one subnet a zone, and the security group of the workers.
 
-    A network of our own costs nothing while no worker runs: public subnets, an internet
-    gateway, gateway endpoints for S3 and DynamoDB, no NAT. A zone's address block follows from
-    its letter, so that zones can come and go without moving the others.
+    A VPC of our own costs nothing while no worker runs: it has public subnets, an internet gateway
+    and gateway endpoints for S3 and DynamoDB, and no NAT gateway. The letter of a zone gives its
+    address block, so zones can be added and removed without moving the others.
     """
 
     #: Zone -> subnet id.
@@ -105,7 +105,7 @@ class Network(Construct):
             )
 
     def _make_security_group(self) -> str:
-        """Make the group of all workers: out to anywhere, in from nowhere."""
+        """Make the group of all workers: it allows every way out and no way in."""
         group = ec2.CfnSecurityGroup(
             self,
             "Workers",

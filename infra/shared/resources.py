@@ -1,4 +1,4 @@
-"""What the workloads and the functions of a deployment share: table, bucket, topic."""
+"""The resources that workloads and functions share: ledger table, bucket, topic, log groups."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,8 @@ from infra.shared.archive import KitArchive
 from infra.shared.network import Network
 from spindown.config import DeploymentConfig
 
-#: Finds the worker row of an instance; keys only, a consistent read of the row follows.
+#: The index that finds the worker row of an instance. It holds keys only; a consistent read of the
+#: row follows.
 INSTANCE_INDEX = "instance"
 
 #: Where Athena writes the answers to saved queries.
@@ -22,9 +23,9 @@ ANSWERS = "athena/"
 
 
 class LedgerTable(Construct):
-    """The table ``{deployment}-ledger``.
+    """The table ``{deployment}-ledger``: live control state and recent history.
 
-    It goes with the stack: DynamoDB keeps a backup of a deleted table for 35 days where
+    It is deleted with the stack: DynamoDB keeps a backup of a deleted table for 35 days where
     point-in-time recovery was on (Amazon DynamoDB Developer Guide, "Point-in-time recovery").
     """
 
@@ -56,10 +57,10 @@ class LedgerTable(Construct):
 
 
 class DeploymentBucket(Construct):
-    """One private, versioned bucket; it stays when the stack is destroyed.
+    """The private, versioned bucket: manifests, results, checkpoints, usage, decisions, offers.
 
-    Versions are there for the manifest: a truncated one falls back to the one before it. Every
-    commit makes a version, so they expire.
+    It stays when the stack is deleted. Versions serve the manifest: where the latest version is
+    truncated, the one before it is read. Every commit makes a version, so old versions expire.
     """
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
@@ -87,19 +88,19 @@ class DeploymentBucket(Construct):
                 s3.LifecycleRule(
                     id="expire-decisions", prefix="decisions/", expiration=Duration.days(90)
                 ),
-                # What Athena answers can be asked again.
+                # A query can be asked again.
                 s3.LifecycleRule(id="expire-answers", prefix=ANSWERS, expiration=Duration.days(7)),
             ],
         )
 
 
 class AlarmTopic(Construct):
-    """The topic ``{deployment}-alarms``; AWS asks the address of a subscription to confirm.
+    """The topic ``{deployment}-alarms``, to which CloudWatch's alarms and the functions publish.
 
-    CloudWatch's alarms tell it, and so do the functions, in their own words.
+    AWS asks the address of a subscription to confirm it.
 
-    It is not encrypted: CloudWatch publishes to an encrypted topic only through a key of our
-    own, which costs 1 USD a month, and the texts hold names and settings, no secret.
+    The topic is not encrypted. CloudWatch publishes to an encrypted topic only with a key of our
+    own, which costs 1 USD a month; and the texts hold names and settings, no secret.
     """
 
     def __init__(
@@ -148,7 +149,10 @@ class SharedResources:
 
 
 def make_log(scope: Construct, name: str) -> logs.LogGroup:
-    """Add a log group that keeps a month and goes with the stack."""
+    """Add a log group that keeps lines for a month and is deleted with the stack.
+
+    Metrics of functions and workers come from the same lines (EMF).
+    """
     return logs.LogGroup(
         scope,
         "Log",

@@ -8,7 +8,7 @@ from spindown.contract import tag
 
 
 class DeploymentStack(Stack):
-    """One stack of a deployment: it bears the deployment's name, and all in it the tag."""
+    """One stack of a deployment; its resources carry the tag of the deployment."""
 
     def __init__(
         self,
@@ -20,23 +20,23 @@ class DeploymentStack(Stack):
         synthesizer: IStackSynthesizer,
         region: str = "",
     ) -> None:
-        """Name the stack ``{deployment}-{part}``; it lies at home unless ``region`` says else."""
+        """Name the stack ``{deployment}-{part}``; it is in the home region by default."""
         super().__init__(
             scope,
             f"{deployment.name}-{part}",
             env=Environment(region=region or deployment.region),
             description=f"Spindown deployment {deployment.name}: {holds}",
             synthesizer=synthesizer,
-            # A template may have a megabyte (AWS CloudFormation User Guide, "Quotas"), half of
-            # which would be blanks.
+            # A template may have one megabyte (AWS CloudFormation User Guide, "Quotas"). With
+            # indentation half of it would be blanks.
             suppress_template_indentation=True,
         )
         Tags.of(self).add(tag.DEPLOYMENT, deployment.name)
 
 
 def fixed_name(deployment: DeploymentConfig, what: str) -> str:
-    """Return the name of a role or profile at home that an outpost refers to.
+    """Return the name of a role or profile of the home region to which an outpost refers.
 
-    IAM knows no regions, so the home region is in the name, which has at most 59 characters.
+    IAM is not regional, so the name holds the home region. It has at most 59 characters.
     """
     return f"{deployment.name}-{deployment.region}-{what}"

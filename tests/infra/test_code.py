@@ -87,14 +87,14 @@ def test_a_link_out_of_the_code_is_refused(code: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("key")
     (code / "data").symlink_to(tmp_path / "secret")
 
-    with pytest.raises(ConfigError, match="'data': replace this link"):
+    with pytest.raises(ConfigError, match=r"run\.code is 'data'"):
         pack(code, SPEC)
 
 
 def test_a_file_that_looks_like_ours_is_refused(code: Path) -> None:
     (code / RUN_SPEC_NAME).write_text("{}")
 
-    with pytest.raises(ConfigError, match="rename this file"):
+    with pytest.raises(ConfigError, match=rf"run\.code is {RUN_SPEC_NAME!r}"):
         pack(code, SPEC)
 
 

@@ -48,7 +48,7 @@ def test_covers_every_resource_of_every_stack(templates: Templates, whole: Estim
 
 
 def test_refuses_a_type_of_which_it_knows_nothing() -> None:
-    with pytest.raises(ContractError, match=r"AWS::EC2::NatGateway.*say in infra/cost"):
+    with pytest.raises(ContractError, match="AWS::EC2::NatGateway"):
         estimate(one("AWS::EC2::NatGateway"))
 
 
