@@ -397,10 +397,10 @@ def _render_alarms(estimate: Estimate) -> Iterator[str]:
     yield ""
     yield (
         "An alarm is billed by the metrics that it reads. So alarms cover only money, and what "
-        "people must hear even if the functions are silent. Everything else (a full quota, pools "
-        "without capacity, stopped launches, an invalid policy, late work, an expensive item and its "
-        "cause) the functions send to the same topic as alerts, which cost nothing until one is "
-        "sent."
+        "people must hear even if the functions are silent. The functions send everything else to "
+        "the same topic: a full quota, pools without capacity, stopped launches, an invalid "
+        "policy, late work, an expensive item and its cause. Such an alert costs nothing until it "
+        "is sent."
     )
     yield ""
     yield "| Alarm | Metrics | List, USD |"
