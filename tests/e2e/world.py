@@ -1,19 +1,23 @@
 """A small deployment that runs for real on this machine, and what its tests ask of it."""
 
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from spindown.app.batch.result import JobProgress, read_progress, read_records
 from spindown.app.port import ObjectStore
+from spindown.cli.main import main
 from spindown.cli.session import Session, connect
 from spindown.contract.settings import live_parameter
 from spindown.contract.tag import WORKLOAD
@@ -59,6 +63,13 @@ heartbeat_stale_after = "30s"
 boot_estimate = "1s"
 """
 
+#: Workload -> its policy.
+_POLICY = {
+    "count": f"{SWIFT}\nmax_items_per_job = 4",
+    "thumbnail": SWIFT,
+    "absent": f"{SWIFT}\nmax_failures = 1\nmax_failures_on_two = 1",
+}
+
 _WORKLOAD = """
 [workload.{name}.run]
 entrypoint = "{name}:run"
@@ -71,21 +82,18 @@ code = "{name}"
 Found = TypeVar("Found")
 
 
-def write_deployment(directory: Path) -> Path:
-    """Write a spindown.toml of three workloads with their code; return its path."""
-    for name, text in CODE.items():
-        (directory / name).mkdir()
-        (directory / name / f"{name}.py").write_text(text, encoding="utf-8")
-    shutil.copytree(ROOT / "examples" / "thumbnail", directory / "thumbnail")
-    policies = {
-        "count": f"{SWIFT}\nmax_items_per_job = 4",
-        "thumbnail": SWIFT,
-        "absent": f"{SWIFT}\nmax_failures = 1\nmax_failures_on_two = 1",
-    }
+def write_deployment(directory: Path, *names: str) -> Path:
+    """Write a spindown.toml of these of the three workloads with their code; return its path."""
+    for name in names:
+        if name in CODE:
+            (directory / name).mkdir()
+            (directory / name / f"{name}.py").write_text(CODE[name], encoding="utf-8")
+        else:
+            shutil.copytree(ROOT / "examples" / name, directory / name)
     head = (
         '[deployment]\nname = "e2e"\nregion = "us-east-1"\nzones = ["us-east-1a", "us-east-1b"]\n'
     )
-    tables = [_WORKLOAD.format(name=name, policy=text) for name, text in policies.items()]
+    tables = [_WORKLOAD.format(name=name, policy=_POLICY[name]) for name in names]
     path = directory / "spindown.toml"
     path.write_text(head + "".join(tables), encoding="utf-8")
     return path
@@ -107,7 +115,24 @@ class World:
         return str(sqs.send_message(QueueUrl=url, MessageBody=text)["MessageId"])
 
     def spindown(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Run the command in the deployment's directory, as a shell that knows no AWS."""
+        """Run the command in this process, which is pointed at the local system.
+
+        A process of its own would take a second of a core to import what is imported here.
+        """
+        config = str(self.directory / "spindown.toml")
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            redirect_stdout(out),
+            redirect_stderr(err),
+            pytest.raises(SystemExit) as ended,
+        ):
+            main([*arguments, "--config", config])
+        return subprocess.CompletedProcess(
+            arguments, int(ended.value.code or 0), out.getvalue(), err.getvalue()
+        )
+
+    def shell(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run the installed command in the deployment's directory, as a shell without AWS."""
         known = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
         return subprocess.run(
             [SPINDOWN, *arguments, "--local"],
@@ -122,9 +147,7 @@ class World:
 
     def spindown_json(self, *arguments: str) -> Any:
         """Run the command with --json; return what it printed."""
-        done = self.spindown(*arguments, "--json")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return parsed(self.spindown(*arguments, "--json"))
 
     def finished(self, job_id: str) -> JobProgress:
         """Wait until a job is over; return how it ended."""
@@ -233,6 +256,12 @@ def deployed(config: Path, scenario: Scenario | None = None) -> Iterator[World]:
         system.deploy()
         session = connect(system.deployment, system.region)
         yield World(system=system, session=session, directory=directory)
+
+
+def parsed(done: "subprocess.CompletedProcess[str]") -> Any:
+    """Return the JSON that a command printed, which must have succeeded."""
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def found(look: Callable[[], Found | None], seconds: float = PATIENCE) -> Found:
