@@ -6,11 +6,17 @@
 
 import json
 import logging
+import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 
 from spindown.local.emulator.scope import in_region
@@ -58,6 +64,7 @@ def load(port: int) -> App:
     lambda_runtime._collect = _closing(
         getattr(lambda_runtime._collect, "original", lambda_runtime._collect)
     )
+    lambda_runtime.zipfile = SimpleNamespace(**{**vars(zipfile), "ZipFile": SharedArchive})
     # Where custom resources answer.
     custom_resource._HOST, custom_resource._PORT = "127.0.0.1", str(port)
     # Its own evaluation mixes all dimensions of a metric; its tickers know no faster minute.
@@ -86,6 +93,26 @@ def stop_functions() -> None:
     from ministack.core import lambda_runtime
 
     lambda_runtime.reset()
+
+
+class SharedArchive(zipfile.ZipFile):
+    """An archive whose files are unpacked once among the temporary files, and linked from then on.
+
+    MiniStack unpacks the code anew for each process of a function: some 1600 files that nobody
+    writes to.
+    """
+
+    _lock = Lock()
+
+    def extractall(self, path: Any = None, members: Any = None, pwd: bytes | None = None) -> None:
+        """Fill a directory with links to the files of the archive."""
+        content = Path(str(self.filename)).read_bytes()
+        unpacked = Path(tempfile.gettempdir()) / f"code-{sha256(content).hexdigest()}"
+        with self._lock:
+            if not unpacked.exists():
+                super().extractall(unpacked, members, pwd)
+        for entry in unpacked.iterdir():
+            (Path(path) / entry.name).symlink_to(entry)
 
 
 def _closing(collect: Any) -> Any:
