@@ -52,13 +52,12 @@ class Teardown(Construct):
             oldest_event=Duration.hours(1),
             failed_events=failed_events,
         )
-        self._properties: Mapping[str, Any] = {
+        self._workloads = list(workloads)
+        self._where = {
             "Deployment": deployment,
-            "Regions": [Aws.REGION],
             "Table": table.table_name if table is not None else "",
-            "Workloads": list(workloads),
         }
-        self._fleet = self._ask("Fleet", self._properties)
+        self._fleet = self._ask("Fleet", {"Regions": [Aws.REGION], "Workloads": self._workloads})
 
     def _ask(self, what: str, properties: Mapping[str, Any]) -> CustomResource:
         """Have CloudFormation invoke the function before it changes or deletes the fleet."""
@@ -69,7 +68,7 @@ class Teardown(Construct):
             service_token=self.function.function.function_arn,
             # Two tries of the function; CloudFormation's default is an hour.
             service_timeout=Duration.minutes(35),
-            properties=properties,
+            properties={**self._where, **properties},
         )
         resource.node.add_dependency(self.function)
         return resource
@@ -81,14 +80,9 @@ class Teardown(Construct):
         where they may go. The fleet cannot depend on that where it must be deleted first.
         """
         properties = {
-            **self._properties,
             "Subnets": list(subnets),
             "Region": Aws.REGION,
-            "Staying": self._properties["Workloads"],
-            # Empty, so that a function which takes every delete for that of a whole deployment, as
-            # the one of an earlier revision does in a roll-back, ends nothing here.
-            "Regions": [],
-            "Workloads": [],
+            "Staying": self._workloads,
         }
         self._ask("Subnets", properties).node.add_dependency(after)
 

@@ -88,15 +88,6 @@ def test_an_update_names_leaving_subnets_after_the_settings(assembly: Assembly, 
     assert name not in depends_on(assembly, fleet)
 
 
-def test_a_rolled_back_function_version_ends_no_instance(
-    assembly: Assembly,
-) -> None:
-    """To it the delete of the subnets' resource is that of all workloads in all regions named."""
-    properties = assembly.one_of("Custom::SpindownSubnets")
-
-    assert (properties["Regions"], properties["Workloads"]) == ([], [])
-
-
 def test_no_tick_comes_before_the_settings_that_it_reads(assembly: Assembly) -> None:
     settings = of_type(assembly, "AWS::SSM::Parameter")
 

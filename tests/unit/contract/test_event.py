@@ -79,8 +79,6 @@ def test_of_the_subnets_those_go_that_an_update_leaves_out(
         "Subnets": ["subnet-a"],
         "Region": "us-west-2",
         "Staying": ["classify"],
-        "Regions": [],
-        "Workloads": [],
     }
     old = {} if before is None else {"OldResourceProperties": {**new, "Subnets": before}}
 
