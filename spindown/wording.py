@@ -4,10 +4,9 @@ Nothing that decides may import this module.
 """
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 
-from spindown.domain.reason import Reason, ReasonCode
-
-About = Mapping[str, str | int | float]
+from spindown.domain.reason import About, Reason, ReasonCode
 
 _LOOK = "look at its console output and at the image, then deploy a mended one"
 _MEND = "mend that; `spindown doctor` has the command that tries again at once"
@@ -25,6 +24,15 @@ def say_span(seconds: float) -> str:
     """Return a span of time as minutes and seconds."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes} min" if minutes and not rest else f"{minutes} min {rest} s"
+
+
+def _clock(instant: str | float) -> str:
+    return f"{datetime.fromisoformat(str(instant)):%H:%M:%S}"
+
+
+def _inner(about: About) -> str:
+    """Return the words of the reason that another reason holds, its code as ``why``."""
+    return say(Reason(ReasonCode(str(about["why"])), about))
 
 
 def _never_checked_in(about: About) -> str:
@@ -89,6 +97,53 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.REFUSED: "{said}",
     ReasonCode.REQUEST_UNREADABLE: "its request cannot be read",
     ReasonCode.REGION_REMOVED: "nothing is deployed in {region} any more",
+    ReasonCode.INSTANCE_TYPES: "{found} is not listed",
+    ReasonCode.FAMILIES_DENIED: "family {found} is left out",
+    ReasonCode.ALLOW_BARE_METAL: "it is bare metal",
+    ReasonCode.ARCHITECTURES: "it is {found}, not {wanted}",
+    ReasonCode.GPU_MANUFACTURER: lambda about: (
+        f"its GPU is made by {about['found'] or 'nobody'}, not {about['wanted']}"
+    ),
+    ReasonCode.GPU_NAMES: lambda about: (
+        f"it has {about['found'] or 'no GPU'}, not {about['wanted']}"
+    ),
+    ReasonCode.GPU_NAMES_DENIED: lambda about: f"{about['found'] or 'no GPU'} is left out",
+    ReasonCode.ALLOW_FRACTIONAL_GPU: "it has {found:g} of a GPU",
+    ReasonCode.GPU_COUNT_MIN: "{found:g} GPUs are fewer than {wanted:g}",
+    ReasonCode.GPU_COUNT_MAX: "{found:g} GPUs are more than {wanted:g}",
+    ReasonCode.GPU_MEMORY_MIB_MIN: "{found} MiB of VRAM are less than {wanted}",
+    ReasonCode.GPU_MEMORY_TOTAL_MIB_MIN: "{found:g} MiB of VRAM in all are less than {wanted}",
+    ReasonCode.VCPUS_MIN: "{found} vCPUs are fewer than {wanted}",
+    ReasonCode.MEMORY_MIB_MIN: "{found} MiB are less than {wanted}",
+    ReasonCode.PRICE_UNKNOWN: "no price is known, neither as spot nor on demand",
+    ReasonCode.PRICE_ABSURD: "{price:g} USD/h cannot be right",
+    ReasonCode.OVER_MAX_PRICE: "{price:.4f} USD/h is above {most:g}",
+    ReasonCode.OVER_GPU_PRICE: "{price:.4f} USD per GPU-hour is above {most:g}",
+    ReasonCode.OVER_HEADROOM: "{price:.4f} USD/h, and {left:.4f} are left to grow",
+    ReasonCode.NO_RUNG: "no rung allows {capacity_type} at {price:.4f} USD/h",
+    ReasonCode.RUNG_OPENS_LATER: lambda about: (
+        f"{about['capacity_type']} at {about['price']:.4f} USD/h opens at {_clock(about['at'])}"
+    ),
+    ReasonCode.DEARER_THAN_ON_DEMAND: (
+        "{spot:.4f} USD/h as spot is dearer than {on_demand:.4f} on demand"
+    ),
+    ReasonCode.UNRELIABLE: "it lives an hour with probability {survives:.3f}, below {least:g}",
+    ReasonCode.POOL_LEFT_ALONE: lambda about: (
+        f"{_inner(about)}; left alone until {_clock(about['until'])}"
+    ),
+    ReasonCode.QUOTA_FULL: lambda about: (
+        f"quota {about['quota']} is full; blocked until {_clock(about['until'])}"
+    ),
+    ReasonCode.QUOTA_SHORT: "it takes {vcpus} vCPUs, quota {quota} has {left:g} left",
+    ReasonCode.NOTHING_ON_SALE: "nothing is on sale in the zones where it may run",
+    ReasonCode.LAST_RULED_OUT: "{constraint} rules out the last {last} of {offers} offers",
+    ReasonCode.REGION_LEFT_OUT: "regions of the policy leaves {region} out",
+    ReasonCode.LAUNCHING_STOPPED: lambda about: f"launching is stopped: {_inner(about)}",
+    ReasonCode.IMAGE_ON_TRIAL: lambda about: (
+        f"{about['trial']} tries the image anew: {_inner(about)}"
+    ),
+    ReasonCode.SLOW_DOWN: "EC2 asked to slow down",
+    ReasonCode.NO_OUTPOST_READ: "no outpost can be read",
     ReasonCode.POOL_INTERRUPTED: "interrupted",
     ReasonCode.POOL_REFUSED: "{refusal}",
     ReasonCode.POOL_NEVER_CHECKED_IN: _pool_never_checked_in,

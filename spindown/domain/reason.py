@@ -82,6 +82,60 @@ class ReasonCode(StrEnum):
     #: parameters are those of that code; "": it was ended for its silence.
     POOL_NEVER_CHECKED_IN = "pool-never-checked-in"
 
+    # Which requirement an instance type does not meet; each has the name of the setting.
+    INSTANCE_TYPES = "instance_types"
+    FAMILIES_DENIED = "families_denied"
+    ALLOW_BARE_METAL = "allow_bare_metal"
+    ARCHITECTURES = "architectures"
+    GPU_MANUFACTURER = "gpu_manufacturer"
+    GPU_NAMES = "gpu_names"
+    GPU_NAMES_DENIED = "gpu_names_denied"
+    ALLOW_FRACTIONAL_GPU = "allow_fractional_gpu"
+    GPU_COUNT_MIN = "gpu_count_min"
+    GPU_COUNT_MAX = "gpu_count_max"
+    GPU_MEMORY_MIB_MIN = "gpu_memory_mib_min"
+    GPU_MEMORY_TOTAL_MIB_MIN = "gpu_memory_total_mib_min"
+    VCPUS_MIN = "vcpus_min"
+    MEMORY_MIB_MIN = "memory_mib_min"
+
+    # Why an offer may not be bought now; prices are USD an hour.
+    #: ``price``.
+    PRICE_UNKNOWN = "price-unknown"
+    PRICE_ABSURD = "price-absurd"
+    #: ``price``, ``most``.
+    OVER_MAX_PRICE = "over-max-price"
+    OVER_GPU_PRICE = "over-gpu-price"
+    #: ``price``, ``left``: by which the fleet may still grow.
+    OVER_HEADROOM = "over-headroom"
+    #: ``capacity_type``, ``price``; ``at``: when a rung opens that allows it.
+    NO_RUNG = "no-rung"
+    RUNG_OPENS_LATER = "rung-opens-later"
+    #: ``spot``, ``on_demand``.
+    DEARER_THAN_ON_DEMAND = "dearer-than-on-demand"
+    #: ``survives``: the probability to live an hour; ``least``.
+    UNRELIABLE = "unreliable"
+    #: ``until``; ``why`` is a code, whose parameters are the others.
+    POOL_LEFT_ALONE = "pool-left-alone"
+    #: ``quota``, ``until``.
+    QUOTA_FULL = "quota-full"
+    #: ``quota``, ``vcpus`` that it takes, ``left``.
+    QUOTA_SHORT = "quota-short"
+
+    # Why nothing at all may be bought.
+    NOTHING_ON_SALE = "nothing-on-sale"
+    #: ``constraint`` rules out the ``last`` of all ``offers``.
+    LAST_RULED_OUT = "last-ruled-out"
+
+    # Why nothing is asked for in a region.
+    #: ``region``.
+    REGION_LEFT_OUT = "region-left-out"
+    #: ``why`` is the code of the breaker's reason, whose parameters are the others.
+    LAUNCHING_STOPPED = "launching-stopped"
+    #: Likewise; the instance ``trial`` is to show whether the image is any better.
+    IMAGE_ON_TRIAL = "image-on-trial"
+    SLOW_DOWN = "slow-down"
+    NO_OUTPOST_READ = "no-outpost-read"
+
     # Why launching is stopped in a region.
     #: ``refusal`` is EC2's code, ``message`` its text.
     ACCOUNT_REFUSED = "account-refused"
@@ -92,15 +146,23 @@ class ReasonCode(StrEnum):
     STRIKES_FAILED = "strikes-failed"
 
 
+#: Parameters of a reason, by name.
+About = Mapping[str, str | int | float]
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """A code with its parameters, by name; instants are ISO 8601 text."""
 
     code: ReasonCode = ReasonCode.NONE
-    about: Mapping[str, str | int | float] = field(default_factory=dict, hash=False)
+    about: About = field(default_factory=dict, hash=False)
 
     def __bool__(self) -> bool:
         return self.code is not ReasonCode.NONE
+
+    def within(self, code: ReasonCode, **about: str | float) -> "Reason":
+        """Return a reason of another code that holds this one: its code as ``why``."""
+        return Reason(code, {**self.about, "why": self.code.value, **about})
 
 
 NO_REASON = Reason()

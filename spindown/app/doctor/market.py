@@ -11,6 +11,7 @@ from spindown.app.doctor.subject import DoctorCase, DoctorSubject
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import QUOTA_CODES, Offer, Quota, build_offers
 from spindown.domain.ranking import CandidateList, Demand, Rejection, rank
+from spindown.wording import say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +166,7 @@ def _check_offers(choice: OfferChoice, facts: Facts) -> Finding:
         mend = f"change {reason.constraint} of {case.name}"
     return Finding(
         what=what,
-        found=found if reason is None else f"{found}; nearest {reason.offer}: {reason.reason}",
+        found=found if reason is None else f"{found}; nearest {reason.offer}: {say(reason.reason)}",
         needed=needed,
         mend=mend,
         severity=Severity.BLOCKED,

@@ -19,6 +19,7 @@ from spindown.cli.render.screen import format_item_cost, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.domain.ranking import Candidate, Rejection
+from spindown.wording import say
 
 _SHOWN = 20
 _COLUMNS = ("$/h", "items/h", "from", "$/1000 items")
@@ -144,7 +145,7 @@ def _say_rejections(made: Plan, *, show_all: bool) -> Iterator[str]:
     grouped: dict[str, list[str]] = {}
     for rejection in made.candidates.rejected:
         grouped.setdefault(rejection.constraint, []).append(
-            f"{rejection.offer}: {rejection.reason}"
+            f"{rejection.offer}: {say(rejection.reason)}"
         )
     for constraint, reasons in sorted(grouped.items()):
         left_out = f"{say_count(len(reasons), 'offer')} left out by {constraint}"
@@ -174,8 +175,8 @@ def _sentence(made: Plan) -> str:
         return f"{waiting} Would launch {made.sizing.wanted}, first {best.offer} at {cost}."
     if best is None:
         nearest = made.candidates.nearest
-        hint = f" The nearest: {nearest.offer}: {nearest.reason}." if nearest else ""
-        return f"{waiting} No offer may be taken: {made.candidates.say_none()}.{hint}"
+        hint = f" The nearest: {nearest.offer}: {say(nearest.reason)}." if nearest else ""
+        return f"{waiting} No offer may be taken: {say(made.candidates.why_none())}.{hint}"
     return f"{waiting} Nothing is launched now."
 
 
@@ -201,6 +202,7 @@ def _rejection_to_json(rejection: Rejection) -> dict[str, Any]:
     return {
         "offer": encode(rejection.offer),
         "constraint": rejection.constraint,
-        "reason": rejection.reason,
+        "reason": say(rejection.reason),
+        "code": rejection.code,
         "retry_at": encode(rejection.retry_at),
     }

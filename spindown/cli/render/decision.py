@@ -160,13 +160,13 @@ def _say_offer(found: Why, why: str) -> str:
         cost = f"{best.cost_per_item * 1000:.4g} USD for 1000 items"
         return f"{best.offer} would fit, at {price} and {cost}."
     nearest = candidates.nearest if candidates is not None else None
-    none = f"No offer may be taken: {candidates.say_none()}" if candidates is not None else ""
+    none = f"No offer may be taken: {say(candidates.why_none())}" if candidates is not None else ""
     if nearest is None:
         return f"{none}."
     # What stops every launch rules the nearest out as well; no setting is to blame for it.
-    if nearest.reason in why:
+    if say(nearest.reason) in why:
         return ""
-    return f"{none}; the nearest is {nearest.offer}: {nearest.reason}."
+    return f"{none}; the nearest is {nearest.offer}: {say(nearest.reason)}."
 
 
 def _say_try(found: Why) -> str:

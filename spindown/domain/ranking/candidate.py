@@ -6,6 +6,7 @@ from datetime import datetime
 
 from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.policy import RankBy
+from spindown.domain.reason import About, Reason, ReasonCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +31,7 @@ class Demand:
 class RegionBlock:
     """Why nothing is asked for in a region."""
 
-    #: For a person.
-    reason: str
+    reason: Reason
     #: When it may lift by itself; None: only when somebody changes something.
     until: datetime | None = None
 
@@ -91,15 +91,16 @@ class Rejection:
     offer: Offer
     #: Name of the setting or fact that rules it out, for example ``max_price_per_hour``.
     constraint: str
-    #: Writes the reason; not at once, since most rejections are only counted.
-    tell: Callable[[], str]
+    code: ReasonCode
+    #: Writes the parameters of the reason: not at once, since most rejections are only counted.
+    numbers: Callable[[], About]
     #: When it may come back by itself; None: only by another setting, price or type.
     retry_at: datetime | None = None
 
     @property
-    def reason(self) -> str:
-        """Return the reason for a person, complete with numbers."""
-        return self.tell()
+    def reason(self) -> Reason:
+        """Return the reason, complete with numbers."""
+        return Reason(self.code, self.numbers())
 
 
 def bands(

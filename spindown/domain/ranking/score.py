@@ -15,19 +15,21 @@ from spindown.domain.learning import Knowledge
 from spindown.domain.offer import CapacityType, InstanceType, Offer, Requirements
 from spindown.domain.policy import Policy, RankBy
 from spindown.domain.ranking.candidate import Candidate, CostParts, Demand, RegionBlock, Rejection
-from spindown.domain.ranking.reason import PRECEDENCE, reasons
+from spindown.domain.ranking.constraint import (
+    NEVER,
+    PRECEDENCE,
+    first_ruling,
+    is_dearer_than_on_demand,
+    lacks_price,
+)
 from spindown.domain.ranking.terms import Situation, Terms
-from spindown.domain.requirement import JUDGED
+from spindown.domain.reason import About, Reason, ReasonCode
 
 #: What a candidate is sorted by, its cost per item, its turn, its offer. Equal keys are told apart
 #: by cost, then by the order of the offers, so that the list is always the same.
 _Score = tuple[float, float, int, Offer]
 #: Candidates that are kept at hand; a tick tries no more than a few.
 _FIRST = 32
-#: In the order in which they are judged.
-_REQUIREMENTS = JUDGED
-#: What a type does not meet, or a price that is unknown or absurd, no wait and no ceiling mends.
-_NEVER = frozenset(_REQUIREMENTS) | {"price"}
 
 
 def rank(  # noqa: PLR0913 - the whole situation, each part with its own name
@@ -109,12 +111,10 @@ class CandidateList(Sequence[Candidate]):
                 known = types.get(instance_type.name) or terms.type_of(instance_type)
                 spot_ceiling, on_demand_ceiling = known.spot_ceiling, known.on_demand_ceiling
                 kind, watched, seen_share = known.kind, known.watched, math.nan
-            alone = offer.instance_price
-            price = alone + offer.extra_price
+            price = offer.instance_price + offer.extra_price
             # Written so that a price that is not a number fails.
             if offer.capacity_type is spot:
-                listed = offer.on_demand_price
-                if not price <= spot_ceiling or (listed is not None and alone > listed):
+                if not price <= spot_ceiling:
                     continue
                 if offer.reclaim_share is not seen_share:
                     seen_share = offer.reclaim_share
@@ -129,8 +129,13 @@ class CandidateList(Sequence[Candidate]):
             cost = price * hours + offer.inbound_price_per_gib * fetched
             cost += offer.outbound_price_per_gib * returned
             key = price if by_price else cost
-            # Hours are 0 for what must not be taken; a price of 0 or below is a mistake.
-            if key <= worst and hours > 0.0 and alone > 0.0:
+            # Hours are 0 for what must not be taken. Few come so far: what takes a call is last.
+            if (
+                key <= worst
+                and hours > 0.0
+                and not lacks_price(offer)
+                and not is_dearer_than_on_demand(offer)
+            ):
                 order += 1
                 found.append((key, cost, order, offer))
                 if len(found) >= full:
@@ -176,7 +181,7 @@ class CandidateList(Sequence[Candidate]):
         Of the offers that meet the requirements and have a price: the one that comes back
         soonest, else the cheapest.
         """
-        fitting = [r for r in self.rejected if r.constraint not in _NEVER]
+        fitting = [r for r in self.rejected if r.constraint not in NEVER]
         return min(
             fitting,
             key=lambda r: (
@@ -193,16 +198,21 @@ class CandidateList(Sequence[Candidate]):
 
         Of those that a requirement rules out, the last of the requirements.
         """
-        turns = {name: turn for turn, name in enumerate((*_REQUIREMENTS, *PRECEDENCE))}
+        turns = {name: turn for turn, name in enumerate(PRECEDENCE)}
         last = max((turns.get(r.constraint, 0) for r in self.rejected), default=0)
         return tuple(r for r in self.rejected if turns.get(r.constraint, 0) == last)
 
-    def say_none(self) -> str:
-        """Say for a person what left nothing to buy; the list must be empty."""
+    def why_none(self) -> Reason:
+        """Return what left nothing to buy; the list must be empty."""
         if not self._offers:
-            return "nothing is on sale in the zones where it may run"
+            return Reason(ReasonCode.NOTHING_ON_SALE)
         last = self.last_out
-        return f"{last[0].constraint} rules out the last {len(last)} of {len(self._offers)} offers"
+        numbers: About = {
+            "constraint": last[0].constraint,
+            "last": len(last),
+            "offers": len(self._offers),
+        }
+        return Reason(ReasonCode.LAST_RULED_OUT, numbers)
 
     def __len__(self) -> int:
         return len(self._all)
@@ -246,5 +256,11 @@ class CandidateList(Sequence[Candidate]):
         )
 
     def _rejection(self, offer: Offer) -> Rejection:
-        constraint, tell, retry_at = next(reasons(offer, self._terms))
-        return Rejection(offer=offer, constraint=constraint, tell=tell, retry_at=retry_at)
+        ruling = first_ruling(offer, self._terms)
+        return Rejection(
+            offer=offer,
+            constraint=ruling.constraint,
+            code=ruling.code,
+            numbers=ruling.numbers,
+            retry_at=ruling.retry_at,
+        )

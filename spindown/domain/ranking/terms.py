@@ -118,10 +118,9 @@ class Terms:
         self.zones_watched: dict[str, frozenset[str]] = {}
         for name, zone, *_ in (*self.dry, *self.records):
             self.zones_watched[name] = self.zones_watched.get(name, _NOWHERE) | {zone}
-        self.ceilings = price_ceilings(policy, situation.waited)
-        most = min(situation.headroom_per_hour, HIGHEST_PRICE)
-        self.spot_ceiling = min(most, self.ceilings.get(_SPOT, CLOSED))
-        self.on_demand_ceiling = min(most, self.ceilings.get(_ON_DEMAND, CLOSED))
+        self.ladder = price_ceilings(policy, situation.waited)
+        #: Capacity type and GPUs -> the lowest ceiling.
+        self.lowest: dict[tuple[CapacityType, float], float] = {}
         self.scale = workload_scale(knowledge, policy)
         self.overhead = Overhead(
             boot=boot_p50(knowledge, policy) / _HOUR,
@@ -158,16 +157,28 @@ class Terms:
         kind = self.kinds.get(key)
         if kind is None:
             kind = self.kinds[key] = self._kind_of(instance_type)
-        spot, on_demand = self.spot_ceiling, self.on_demand_ceiling
-        per_gpu = situation.policy.max_price_per_gpu_hour
-        if per_gpu is not None and gpus > 0.0:
-            spot, on_demand = min(spot, per_gpu * gpus), min(on_demand, per_gpu * gpus)
         return TypeTerms(
             kind=kind,
-            spot_ceiling=spot,
-            on_demand_ceiling=on_demand,
+            spot_ceiling=self._lowest_ceiling(_SPOT, gpus),
+            on_demand_ceiling=self._lowest_ceiling(_ON_DEMAND, gpus),
             watched=self._watched(instance_type),
         )
+
+    def ceilings(self, capacity_type: CapacityType, gpus: float) -> Mapping[str, float]:
+        """Return all ceilings of the whole price by name, in order of precedence."""
+        policy = self.situation.policy
+        found = {"price": HIGHEST_PRICE, "max_price_per_hour": policy.max_price_per_hour}
+        if policy.max_price_per_gpu_hour is not None and gpus > 0.0:
+            found["max_price_per_gpu_hour"] = policy.max_price_per_gpu_hour * gpus
+        found["max_dollars_per_hour"] = self.situation.headroom_per_hour
+        found["ladder"] = self.ladder.get(capacity_type, CLOSED)
+        return found
+
+    def _lowest_ceiling(self, capacity_type: CapacityType, gpus: float) -> float:
+        key = (capacity_type, gpus)
+        if key not in self.lowest:
+            self.lowest[key] = min(self.ceilings(capacity_type, gpus).values())
+        return self.lowest[key]
 
     def _watched(self, instance_type: InstanceType) -> frozenset[str]:
         zones = self.zones_watched.get(instance_type.name, _NOWHERE)
@@ -178,8 +189,22 @@ class Terms:
         regions = (name.partition("/")[0] for name in (*self.blocked, *short))
         return zones.union(regions, self.situation.closed)
 
+    def block_of(self, offer: Offer) -> RegionBlock | None:
+        """Return why nothing is asked for in an offer's region, if so."""
+        return self.situation.closed.get(offer.region)
+
+    def dry_pool(self, offer: Offer) -> Unavailable | None:
+        """Return what is remembered of an offer's pool if it is to be left alone."""
+        return self.dry.get((offer.instance_type.name, offer.zone, offer.capacity_type))
+
+    def quota_blocked_until(self, offer: Offer) -> datetime | None:
+        """Return until when nothing of an offer's quota class is asked for, if so."""
+        return self.blocked.get(offer.quota_class) if self.blocked else None
+
     def vcpus_short(self, offer: Offer) -> float | None:
         """Return what is left of an offer's quota if that is too little for it, else None."""
+        if not self.situation.quota_left:
+            return None
         key = (offer.instance_type.name, offer.region, offer.capacity_type)
         if key not in self.short:
             left = self.situation.quota_left.get(offer.quota_class, math.inf)
@@ -221,7 +246,7 @@ class Terms:
         return hours
 
     def _hours_per_item(self, kind: GpuTerms, rate: float) -> float:
-        if rate > self.rate_at_most:
+        if self.is_too_unreliable(rate):
             return 0.0
         factors = self._pace(kind.load, rate)
         return charged_hours(kind.work, self.rest, rate, factors) / kind.load.items
@@ -233,6 +258,10 @@ class Terms:
             if self.overhead.policy.checkpoint_items is None:
                 self.paces[rate] = factors
         return factors
+
+    def is_too_unreliable(self, rate: float) -> bool:
+        """Tell whether so many interruptions an hour are more than ``min_reliability`` allows."""
+        return rate > self.rate_at_most
 
     def rate_of(self, offer: Offer) -> float:
         """Return the interruptions per hour to expect of an offer."""
@@ -249,17 +278,16 @@ class Terms:
 
     def closer(self, offer: Offer, kind: GpuTerms) -> float:
         """Return charged hours per item of a watched offer; 0: not now."""
-        name, situation = offer.instance_type.name, self.situation
         if (
-            (name, offer.zone, offer.capacity_type) in self.dry
-            or offer.region in situation.closed
-            or (self.blocked and offer.quota_class in self.blocked)
-            or (situation.quota_left and self.vcpus_short(offer) is not None)
+            self.dry_pool(offer) is not None
+            or self.block_of(offer) is not None
+            or self.quota_blocked_until(offer) is not None
+            or self.vcpus_short(offer) is not None
         ):
             return 0.0
         if offer.capacity_type is _ON_DEMAND:
             return kind.on_demand
-        if (name, offer.zone) not in self.records:
+        if (offer.instance_type.name, offer.zone) not in self.records:
             return self.published(kind, offer.reclaim_share)
         return self._hours_per_item(kind, self.rate_of(offer))
 

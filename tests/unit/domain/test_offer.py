@@ -17,6 +17,7 @@ from spindown.domain.offer import (
     slot_count,
     trusted,
 )
+from spindown.domain.reason import ReasonCode
 from tests.builders import (
     NOW,
     ON_DEMAND,
@@ -117,9 +118,7 @@ def test_an_unknown_on_demand_price_leaves_only_spot_priced(price: float | None)
     assert {offer.on_demand_price for offer in offers} == {None}
     ranking = a_ranking(list(offers))
     assert [str(c.offer) for c in ranking.candidates] == ["g4dn.xlarge/us-west-2a/spot"]
-    assert {r.reason for r in ranking.rejected} == {
-        "no price is known, neither as spot nor on demand"
-    }
+    assert {r.code for r in ranking.rejected} == {ReasonCode.PRICE_UNKNOWN}
     assert ranking.nearest is None
 
 

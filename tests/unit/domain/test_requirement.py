@@ -7,6 +7,7 @@ import pytest
 
 from spindown.domain.offer import Requirements
 from spindown.domain.requirement import misfit
+from spindown.wording import say
 from tests.builders import a_type
 
 FITTING = Requirements()
@@ -78,7 +79,7 @@ def test_names_the_requirement_that_a_type_does_not_meet(
 ) -> None:
     unfit = misfit(a_type(**kind), replace(FITTING, **wanted))
 
-    assert (None if unfit is None else unfit[0]) == constraint
+    assert (None if unfit is None else unfit.code.value) == constraint
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,9 @@ def test_the_sentence_of_a_misfit_has_both_sides(
 ) -> None:
     unfit = misfit(a_type(**kind), replace(FITTING, **wanted))
 
-    assert unfit == (next(iter(wanted), "allow_bare_metal"), sentence)
+    assert unfit is not None
+    assert unfit.code == next(iter(wanted), "allow_bare_metal")
+    assert say(unfit) == sentence
 
 
 @pytest.mark.parametrize(
@@ -128,4 +131,4 @@ def test_says_that_a_type_has_no_gpu(wanted: dict[str, Any], sentence: str) -> N
     unfit = misfit(bare, replace(FITTING, **wanted))
 
     assert unfit is not None
-    assert unfit[1] == sentence
+    assert say(unfit) == sentence

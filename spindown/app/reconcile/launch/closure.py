@@ -13,7 +13,7 @@ from spindown.app.reconcile.tick import Tick
 from spindown.contract.row import BreakerRow
 from spindown.domain.fleet import LaunchState, Worker
 from spindown.domain.ranking import Candidate, CandidateList, RegionBlock, bands
-from spindown.wording import say
+from spindown.domain.reason import Reason, ReasonCode
 
 #: Candidates that one walk can reach; the tick after it sees the next ones.
 _LISTED = 400
@@ -32,17 +32,21 @@ def closed_regions(tick: Tick) -> Mapping[str, RegionBlock]:
 def _block(tick: Tick, region: str) -> RegionBlock | None:
     allowed, breaker = tick.policy.regions, tick.breaker(region)
     if allowed is not None and region not in allowed:
-        return RegionBlock(reason=f"regions of the policy leaves {region} out")
+        return RegionBlock(reason=Reason(ReasonCode.REGION_LEFT_OUT, {"region": region}))
     if breaker.open_until is not None and breaker.open_until > tick.now:
-        stopped = f"launching is stopped: {say(breaker.reason)}"
-        return RegionBlock(reason=stopped, until=breaker.open_until)
+        return RegionBlock(reason=launching_stopped(breaker), until=breaker.open_until)
     here = (w for w in tick.workers.values() if w.region == region and w.is_live)
     unproven = [w for w in here if w.claimed_at is None or _is_tried(w, breaker)]
     if unproven and is_on_trial(tick, region):
         trial = unproven[0].instance_id
-        return RegionBlock(reason=f"{trial} tries the image anew: {say(breaker.reason)}")
+        return RegionBlock(reason=breaker.reason.within(ReasonCode.IMAGE_ON_TRIAL, trial=trial))
     until = backing_off_until(tick, region)
-    return None if until is None else RegionBlock(reason="EC2 asked to slow down", until=until)
+    return None if until is None else RegionBlock(reason=Reason(ReasonCode.SLOW_DOWN), until=until)
+
+
+def launching_stopped(breaker: BreakerRow) -> Reason:
+    """Return why nothing is launched while a breaker is open."""
+    return breaker.reason.within(ReasonCode.LAUNCHING_STOPPED)
 
 
 def _is_tried(worker: Worker, breaker: BreakerRow) -> bool:

@@ -28,7 +28,7 @@ from spindown.app.reconcile.launch.choose import (
     say_no_budget,
     say_unwritten,
 )
-from spindown.app.reconcile.launch.closure import bands_to_ask, is_on_trial
+from spindown.app.reconcile.launch.closure import bands_to_ask, is_on_trial, launching_stopped
 from spindown.app.reconcile.launch.outcome import back_off, record_outcome
 from spindown.app.reconcile.launch.weigh import Choice
 from spindown.app.reconcile.tick import Tick, outpost_stands
@@ -38,6 +38,7 @@ from spindown.contract.row import CALLS_PER_MINUTE, CallsRow
 from spindown.domain.fleet import Launch, LaunchState, Offered
 from spindown.domain.offer import CapacityType, slot_count
 from spindown.domain.ranking import Candidate
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied, Throttled, Unreachable
 from spindown.wording import say
 
@@ -157,7 +158,7 @@ def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], choice: Choice, mo
         return
     except Throttled:
         back_off(tick, region)
-        _close(tick, walk, region, "EC2 asked to slow down")
+        _close(tick, walk, region, say(Reason(ReasonCode.SLOW_DOWN)))
         return
     except AccessDenied as exc:
         refused = Refusal(kind=RefusalKind.ACCOUNT, code="AccessDenied", message=str(exc))
@@ -176,9 +177,9 @@ def _try_band(tick: Tick, walk: _Walk, band: list[Candidate], choice: Choice, mo
 def _heed(tick: Tick, walk: _Walk, band: list[Candidate], kinds: set[RefusalKind]) -> None:
     region, classes = band[0].offer.region, [each.offer.quota_class for each in band]
     if RefusalKind.ACCOUNT in kinds:
-        _close(tick, walk, region, f"launching is stopped: {say(tick.breaker(region).reason)}")
+        _close(tick, walk, region, say(launching_stopped(tick.breaker(region))))
     elif RefusalKind.THROTTLE in kinds:
-        _close(tick, walk, region, "EC2 asked to slow down")
+        _close(tick, walk, region, say(Reason(ReasonCode.SLOW_DOWN)))
     elif RefusalKind.QUOTA in kinds and tick.quotas_met.isdisjoint(classes):
         # Which one it did not say.
         tick.quotas_met.add(classes[0])

@@ -14,6 +14,7 @@ from spindown.domain.learning import usual_throughput
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import CandidateList, Demand, RegionBlock
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.sizing import (
     Capacity,
     Sizing,
@@ -28,6 +29,7 @@ from spindown.domain.sizing import (
     size,
     unanswered_dollars,
 )
+from spindown.wording import say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +251,6 @@ def _stop(tick: Tick, present: Capacity) -> tuple[str, datetime | None]:
         return f"max_workers is {tick.policy.max_workers}", None
     closed = closed_regions(tick)
     if closed.keys() >= tick.settings.outposts.keys():
-        first = next(iter(closed.values()), RegionBlock(reason="no outpost can be read"))
-        return first.reason, min((c.until for c in closed.values() if c.until), default=None)
+        first = next(iter(closed.values()), RegionBlock(reason=Reason(ReasonCode.NO_OUTPOST_READ)))
+        return say(first.reason), min((c.until for c in closed.values() if c.until), default=None)
     return "", None

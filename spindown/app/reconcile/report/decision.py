@@ -18,6 +18,7 @@ from spindown.contract.decision import (
 )
 from spindown.domain.fleet import WorkerState
 from spindown.domain.ranking import Candidate, CandidateList, Rejection
+from spindown.wording import say
 
 #: Candidates that a decision spells out.
 _SHOWN = 50
@@ -36,7 +37,7 @@ def decide(tick: Tick, choice: Choice, ended_early: str) -> Decision:
     deadlines = record_deadlines(choice.forecast)
     notes = [*tick.notes, *_tight(deadlines, tick.now)]
     if nearest is not None:
-        notes.append(f"nearest is {nearest.offer}: {nearest.reason}")
+        notes.append(f"nearest is {nearest.offer}: {say(nearest.reason)}")
     if lost := len(tick.journal.dropped):
         notes.append(f"{lost} writes lost a race; the next tick looks again")
     budget = tick.account.budget_at(tick.now) if tick.account else None
@@ -113,12 +114,12 @@ def _summary(tick: Tick, choice: Choice, outcome: Outcome, ended_early: str) -> 
         case Outcome.HELD if choice.sizing.hold_until is None:
             said = f"no offer may be taken before {_clock(choice.retry_at)}"
             if choice.candidates is not None and choice.candidates.best is None:
-                said += f": {choice.candidates.say_none()}"
+                said += f": {say(choice.candidates.why_none())}"
         case Outcome.STOPPED:
             said = choice.stopped or ended_early or "no offer of the list could be asked for"
         case Outcome.NOTHING_FITS:
             found = choice.candidates
-            said = f"no offer fits: {found.say_none() if found is not None else 'none is known'}"
+            said = f"no offer fits: {'none is known' if found is None else say(found.why_none())}"
         case Outcome.REFUSED:
             said = f"EC2 gave nothing in {len(tick.attempts)} requests"
         case Outcome.IDLE:
@@ -192,7 +193,9 @@ def _rejections(candidates: CandidateList | None) -> tuple[RejectionRecord, ...]
         first.setdefault(rejection.constraint, rejection)
     return tuple(
         RejectionRecord(
-            reason=constraint, offers=counts[constraint], example=f"{each.offer}: {each.reason}"
+            reason=constraint,
+            offers=counts[constraint],
+            example=f"{each.offer}: {say(each.reason)}",
         )
         for constraint, each in sorted(first.items())
     )

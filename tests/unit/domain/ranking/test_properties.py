@@ -11,7 +11,11 @@ from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
 from spindown.domain.offer import CapacityType, Offer, Pool, Requirements
 from spindown.domain.policy import Policy, RankBy, Rung
 from spindown.domain.ranking import CandidateList, RegionBlock, bands, price_ceilings
+from spindown.domain.ranking.constraint import PRECEDENCE, rulings
+from spindown.domain.ranking.terms import Situation, Terms
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.requirement import misfit
+from spindown.wording import say
 from tests.builders import (
     NOW,
     SPOT,
@@ -138,7 +142,8 @@ situations = st.fixed_dictionaries(
             st.sampled_from([NOW - minutes(1), NOW + minutes(1)]),
         ),
         "closed": st.dictionaries(
-            st.sampled_from(["us-west-2", "eu-west-1"]), st.just(RegionBlock(reason="closed"))
+            st.sampled_from(["us-west-2", "eu-west-1"]),
+            st.just(RegionBlock(reason=Reason(ReasonCode.SLOW_DOWN))),
         ),
     }
 )
@@ -179,7 +184,22 @@ def test_every_offer_is_a_candidate_or_rejected_with_a_reason(
 
     listed = [id(c.offer) for c in found] + [id(r.offer) for r in found.rejected]
     assert sorted(listed) == sorted(id(offer) for offer in offers)
-    assert all(r.constraint and r.reason for r in found.rejected)
+    assert all(r.constraint and say(r.reason) for r in found.rejected)
+
+
+@given(markets(), situations)
+def test_constraints_are_judged_in_the_order_of_precedence(
+    offers: list[Offer], situation: dict[str, Any]
+) -> None:
+    most = situation["headroom_per_hour"]
+    given_all = {**situation, "now": NOW, "headroom_per_hour": math.inf if most is None else most}
+    terms = Terms(Situation(**given_all))
+    taken = {id(c.offer) for c in a_ranking(offers, **situation)}
+
+    for offer in offers:
+        judged = [PRECEDENCE.index(each.constraint) for each in rulings(offer, terms)]
+        assert judged == sorted(judged)
+        assert bool(judged) is (id(offer) not in taken)
 
 
 @given(markets(), situations)

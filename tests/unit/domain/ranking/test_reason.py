@@ -6,7 +6,9 @@ import pytest
 
 from spindown.domain.offer import CapacityType, Offer, Requirements
 from spindown.domain.ranking import RegionBlock
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.requirement import JUDGED, misfit
+from spindown.wording import say
 from tests.builders import (
     NOW,
     ON_DEMAND,
@@ -282,14 +284,14 @@ def test_says_which_constraint_has_removed_the_last_offers(
     found = a_ranking(offers, **changes)
 
     assert found.best is None
-    assert found.say_none() == expected
+    assert say(found.why_none()) == expected
 
 
 def test_every_constraint_has_its_turn() -> None:
     assert set(JUDGED) == set(Requirements.__dataclass_fields__)
     # A type that meets nothing is told the first, and so on to the last.
     kind = a_type(gpu_name="V520", gpu_manufacturer="AMD", bare_metal=True, architecture="arm64")
-    assert misfit(kind, Requirements()) == ("allow_bare_metal", "it is bare metal")
+    assert misfit(kind, Requirements()) == Reason(ReasonCode.ALLOW_BARE_METAL)
 
 
 def test_nothing_is_near_when_nothing_meets_the_requirements() -> None:
@@ -302,11 +304,13 @@ def test_nothing_is_near_when_nothing_meets_the_requirements() -> None:
 
 def test_a_closed_region_says_why_and_when_it_opens() -> None:
     offers = [an_offer(), an_offer(region="eu-west-1", zone="eu-west-1a")]
-    closed = {"us-west-2": RegionBlock(reason="its image is gone", until=NOW + minutes(15))}
+    closed = {
+        "us-west-2": RegionBlock(reason=Reason(ReasonCode.SLOW_DOWN), until=NOW + minutes(15))
+    }
 
     found = a_ranking(offers, closed=closed)
 
     assert zones(found) == ["eu-west-1a"]
     (rejection,) = found.rejected
-    assert (rejection.constraint, rejection.reason) == ("regions", "its image is gone")
+    assert (rejection.constraint, rejection.reason) == ("regions", Reason(ReasonCode.SLOW_DOWN))
     assert rejection.retry_at == NOW + minutes(15)

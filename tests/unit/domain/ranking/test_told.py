@@ -9,6 +9,7 @@ import pytest
 
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Rung
+from spindown.wording import say
 from tests.builders import (
     NOW,
     ON_DEMAND,
@@ -115,7 +116,7 @@ def test_says_why_an_offer_is_left_out(
 ) -> None:
     (rejection,) = a_ranking([replace(an_offer(), **offer)], **changes).rejected
 
-    assert rejection.reason == sentence
+    assert say(rejection.reason) == sentence
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,171 @@
+"""What rules an offer out: every constraint is stated once, here or in ``terms``.
+
+``score`` takes each offer that no constraint rules out, and only asks whether; a rejection tells
+which one did, by ``first_ruling``. Numbers are put together only when they are read, since most
+rejections are only counted.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from spindown.domain.offer import CapacityType, Offer
+from spindown.domain.ranking.terms import Terms
+from spindown.domain.reason import About, Reason, ReasonCode
+from spindown.domain.requirement import JUDGED, misfit
+
+#: Names of all constraints, in order of precedence: the first that applies is the one told.
+PRECEDENCE = (
+    *JUDGED,
+    "regions",
+    "price",
+    "max_price_per_hour",
+    "max_price_per_gpu_hour",
+    "max_dollars_per_hour",
+    "ladder",
+    "on_demand_price",
+    "min_reliability",
+    "unavailable",
+    "quota",
+)
+#: What no wait and no ceiling mends: a type that does not fit, a price that is unknown or absurd.
+NEVER = frozenset({*JUDGED, "price"})
+
+
+class Ruling(NamedTuple):
+    """One constraint that rules an offer out."""
+
+    constraint: str
+    code: ReasonCode
+    #: Writes the parameters of the reason.
+    numbers: Callable[[], About]
+    #: When it may stop to apply by itself; None: only when a setting or the market changes.
+    retry_at: datetime | None = None
+
+
+def first_ruling(offer: Offer, terms: Terms) -> Ruling:
+    """Return the first constraint by precedence that rules an offer out; one must."""
+    return next(rulings(offer, terms))
+
+
+def rulings(offer: Offer, terms: Terms) -> Iterator[Ruling]:
+    """Yield every constraint that rules an offer out, in order of precedence."""
+    unfit = misfit(offer.instance_type, terms.situation.requirements)
+    if unfit is not None:
+        yield Ruling(unfit.code.value, unfit.code, lambda: unfit.about)
+    block = terms.block_of(offer)
+    if block is not None:
+        yield _from_reason("regions", block.reason, block.until)
+    if lacks_price(offer):
+        price = offer.instance_price
+        code = ReasonCode.PRICE_UNKNOWN if price == 0.0 else ReasonCode.PRICE_ABSURD
+        yield Ruling("price", code, lambda: {"price": price})
+    for name, most in terms.ceilings(offer.capacity_type, offer.instance_type.gpu_count).items():
+        # Written so that a price that is not a number fails.
+        if not offer.price <= most:
+            yield _OVER_CEILING[name](offer, most, terms)
+    if is_dearer_than_on_demand(offer):
+        spot, listed = offer.instance_price, offer.on_demand_price or 0.0
+        code = ReasonCode.DEARER_THAN_ON_DEMAND
+        yield Ruling("on_demand_price", code, lambda: {"spot": spot, "on_demand": listed})
+    rate = terms.rate_of(offer)
+    if terms.is_too_unreliable(rate):
+        least = terms.situation.policy.min_reliability
+        numbers = {"survives": math.exp(-rate), "least": least}
+        yield Ruling("min_reliability", ReasonCode.UNRELIABLE, lambda: numbers)
+    yield from _not_given_now(offer, terms)
+
+
+def lacks_price(offer: Offer) -> bool:
+    """Tell whether nothing real is known of what it costs: 0, below 0 or no number."""
+    return not offer.instance_price > 0.0
+
+
+def is_dearer_than_on_demand(offer: Offer) -> bool:
+    """Tell whether spot costs more than the same type on demand."""
+    listed = offer.on_demand_price
+    return (
+        listed is not None
+        and offer.instance_price > listed
+        and offer.capacity_type is CapacityType.SPOT
+    )
+
+
+def _not_given_now(offer: Offer, terms: Terms) -> Iterator[Ruling]:
+    dry = terms.dry_pool(offer)
+    if dry is not None:
+        reason = dry.reason.within(ReasonCode.POOL_LEFT_ALONE, until=dry.until.isoformat())
+        yield _from_reason("unavailable", reason, dry.until)
+    quota, until = offer.quota_class, terms.quota_blocked_until(offer)
+    if until is not None:
+        told = {"quota": quota, "until": until.isoformat()}
+        yield Ruling("quota", ReasonCode.QUOTA_FULL, lambda: told, until)
+    left = terms.vcpus_short(offer)
+    if left is not None:
+        short: About = {
+            "vcpus": offer.instance_type.vcpus,
+            "quota": quota,
+            "left": max(left, 0.0),
+        }
+        yield Ruling("quota", ReasonCode.QUOTA_SHORT, lambda: short)
+
+
+def _from_reason(constraint: str, reason: Reason, retry_at: datetime | None) -> Ruling:
+    return Ruling(constraint, reason.code, lambda: reason.about, retry_at)
+
+
+def _absurd(offer: Offer, _most: float, _terms: Terms) -> Ruling:
+    return Ruling("price", ReasonCode.PRICE_ABSURD, lambda: {"price": offer.instance_price})
+
+
+def _over_price(offer: Offer, most: float, _terms: Terms) -> Ruling:
+    return Ruling(
+        "max_price_per_hour",
+        ReasonCode.OVER_MAX_PRICE,
+        lambda: {"price": offer.price, "most": most},
+    )
+
+
+def _over_gpu_price(offer: Offer, most: float, _terms: Terms) -> Ruling:
+    gpus = offer.instance_type.gpu_count
+    return Ruling(
+        "max_price_per_gpu_hour",
+        ReasonCode.OVER_GPU_PRICE,
+        lambda: {"price": offer.price / gpus, "most": most / gpus},
+    )
+
+
+def _over_headroom(offer: Offer, most: float, _terms: Terms) -> Ruling:
+    return Ruling(
+        "max_dollars_per_hour",
+        ReasonCode.OVER_HEADROOM,
+        lambda: {"price": offer.price, "left": most},
+    )
+
+
+def _off_ladder(offer: Offer, _most: float, terms: Terms) -> Ruling:
+    policy, kind, price = terms.situation.policy, offer.capacity_type, offer.price
+    fitting = [
+        rung.after
+        for rung in policy.ladder
+        if kind in rung.capacity_types
+        and (rung.max_price_per_hour is None or price <= rung.max_price_per_hour)
+    ]
+    told: About = {"capacity_type": kind.value, "price": price}
+    if not fitting:
+        return Ruling("ladder", ReasonCode.NO_RUNG, lambda: told)
+    wait = max(min(*fitting, policy.start_within) - terms.situation.waited, timedelta(0))
+    opens = terms.situation.now + wait
+    code = ReasonCode.RUNG_OPENS_LATER
+    return Ruling("ladder", code, lambda: {**told, "at": opens.isoformat()}, opens)
+
+
+#: Ceiling -> what is told of a price above it; ``terms.Terms.ceilings`` has their order.
+_OVER_CEILING: dict[str, Callable[[Offer, float, Terms], Ruling]] = {
+    "price": _absurd,
+    "max_price_per_hour": _over_price,
+    "max_price_per_gpu_hour": _over_gpu_price,
+    "max_dollars_per_hour": _over_headroom,
+    "ladder": _off_ladder,
+}
