@@ -218,7 +218,7 @@ class DeadlineJob:
             source="",
             rule=machine_per_job,
             capacity_type=kind,
-            market=PoolChoice.DEEP,
+            pools=PoolChoice.DEEP,
             back_off=0.0,
         )
         return Shop(self.scenario, buyer, self.agenda, self.compute)

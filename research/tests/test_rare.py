@@ -64,7 +64,7 @@ def test_a_refusal_sends_luna_on_and_the_informed_waits() -> None:
     scenario = a_scenario(listings=(dry, other), overtime=HOUR)
 
     assert simulate_any(scenario, ALL["luna"], 1).jobs_done == 1
-    stuck = replace(ALL["classic-alarm"], market=PoolChoice.FIXED)
+    stuck = replace(ALL["classic-alarm"], pools=PoolChoice.FIXED)
     assert simulate_any(scenario, stuck, 1).jobs_done == 0
 
 

@@ -213,13 +213,13 @@ class Shop:
         self._asked = 0
         self._left_alone: dict[tuple[str, str], float] = {}
         fixed = fixed_listing(scenario, baseline)
-        several = baseline.market in {PoolChoice.CHEAPEST, PoolChoice.DEEP}
+        several = baseline.pools in {PoolChoice.CHEAPEST, PoolChoice.DEEP}
         self.pools = [
             SoldPool(listing, name, zone)
             for listing in (scenario.listings if several else (fixed,))
             for name, zone in listing.zones.items()
         ]
-        if baseline.market is PoolChoice.FIXED:
+        if baseline.pools is PoolChoice.FIXED:
             del self.pools[1:]
 
     def buy(self) -> LaunchedInstance | None:
@@ -258,7 +258,7 @@ class Shop:
     def in_order(self, now: float) -> Sequence[SoldPool]:
         """Return the pools that sell at a time, in the order of asking."""
         sold = [(price, pool) for pool in self.pools if (price := self.price(pool, now))]
-        if self._baseline.market is PoolChoice.DEEP:
+        if self._baseline.pools is PoolChoice.DEEP:
             rates = sorted(pool.zone.reclaims_per_hour for _, pool in sold)
             calm = rates[(len(rates) - 1) // 2] if rates else 0.0
             sold = [each for each in sold if each[1].zone.reclaims_per_hour <= calm]

@@ -131,7 +131,7 @@ class Baseline:
     #: Made from the world and the work that one machine does in a second.
     rule: Callable[[SimScenario, float], Rule]
     capacity_type: CapacityType = CapacityType.SPOT
-    market: PoolChoice = PoolChoice.FIXED
+    pools: PoolChoice = PoolChoice.FIXED
     #: Machines that never end.
     least: int = 0
     #: The most machines; simulate_baseline takes that of the policy it is compared with.
@@ -180,7 +180,7 @@ _ALL = (
         title="Auto Scaling, target tracking on backlog per instance",
         source="EC2 Auto Scaling: scaling based on Amazon SQS; 3 minutes out, 15 in, minimum 1",
         rule=backlog_target,
-        market=PoolChoice.ZONES,
+        pools=PoolChoice.ZONES,
         least=1,
     ),
     Baseline(
@@ -188,7 +188,7 @@ _ALL = (
         title="AWS Batch: a machine per waiting job, kept 20 minutes",
         source="AWS Batch: SPOT_PRICE_CAPACITY_OPTIMIZED, minScaleDownDelayMinutes 20",
         rule=machine_per_job,
-        market=PoolChoice.DEEP,
+        pools=PoolChoice.DEEP,
         look_seconds=30.0,
         idle_seconds=20 * MINUTE,
     ),
@@ -197,7 +197,7 @@ _ALL = (
         title="a machine per job, ended with it",
         source="SkyPilot managed jobs: zones cheapest first, autostop 0",
         rule=machine_per_job,
-        market=PoolChoice.ZONES,
+        pools=PoolChoice.ZONES,
         look_seconds=10.0,
         idle_seconds=0.0,
         one_slot=True,
@@ -209,7 +209,7 @@ _ALL = (
         source="the field's cure: depth over a threshold launches the cheapest hour that is to be "
         "had, ten idle minutes end",
         rule=depth_alarm,
-        market=PoolChoice.CHEAPEST,
+        pools=PoolChoice.CHEAPEST,
         idle_seconds=10 * MINUTE,
     ),
 )
