@@ -123,8 +123,7 @@ class Plant:
         )
 
     def _run(self) -> None:
-        worker = self.daemon.run()
-        self.daemon.power_off(worker)
+        self.daemon.run()
 
     def start(self, **worker: Any) -> None:
         self.world.launch(self.instance_id, **worker)

@@ -9,17 +9,27 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from spindown.app.work.policy import Standing
+from spindown.app.work.policy import OUTDATED_FOR
 from spindown.app.work.progress import Reporter
+from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
+from spindown.domain.worker_lifecycle import (
+    CheckedIn,
+    Habits,
+    RebalanceAdvised,
+    RowSeen,
+    Standing,
+    Stop,
+)
 from spindown.memory.metadata import MemoryMetadata
 from spindown.user import Item
 from tests.work import WORKLOAD, WorkWorld, a_seat, identity_of, items
+from worker.action import WorkerActions
 from worker.child.runner import BatchDone, Event, ItemDone, Task
 from worker.handover import Bench
 from worker.home import WorkerSettings
 from worker.keeper import Keeper
-from worker.life import Life
+from worker.lifecycle import WorkerLifecycle
 from worker.log import EventLog, open_log
 from worker.slot import Slot
 from worker.watch import Watch
@@ -91,9 +101,14 @@ class SlotWorld:
         ports, clock = self.world.ports, self.world.clock
         presence = self.world.presence(instance_id)
         seat = replace(a_seat(instance_id), code_digest="d")
-        standing = Standing(policy=self.world.policy, idle_timeout=10 * MINUTE)
-        self.life = Life(clock=clock, standing=standing, code_digest=seat.code_digest)
         self.log: EventLog = open_log(self.output)
+        self.life = a_lifecycle(self.world, self.log, code_digest=seat.code_digest)
+        # No test of one slot ends because it is idle.
+        warm_until = clock.now() + timedelta(days=365)
+        self.world.change_worker(instance_id, warm_until=warm_until)
+        self.life.tell(CheckedIn, clock.now(), CapacityType.SPOT, 1)
+        self.life.tell(RowSeen, warm_until)
+        self.actions = WorkerActions(self.life, presence, ports, self.log)
         self.keeper = Keeper(seat, presence, ports)
         self.reporter = Reporter(
             deployment="test",
@@ -114,7 +129,7 @@ class SlotWorld:
             transfers=ThreadPoolExecutor(2),
             scratch=scratch,
         )
-        self.slot = Slot(self.bench, poll_at_most=timedelta(seconds=20))
+        self.slot = Slot(self.bench)
         self.metadata = MemoryMetadata(identity_of(self.world.worker(instance_id)))
         self.watch = Watch(
             life=self.life,
@@ -127,10 +142,51 @@ class SlotWorld:
             log=self.log,
         )
 
+    def step(self) -> bool:
+        """Let the slot deal with one message, if there is one; tell whether there was."""
+        try:
+            return self.slot.step()
+        finally:
+            self.act()
+
+    def act(self) -> None:
+        """Carry out what is commanded of the worker as a whole, but for the power-off."""
+        while (command := self.life.take_worker_command()) is not None:
+            self.actions.carry_out(command)
+
+    def run(self) -> None:
+        """Let the slot's thread work until the worker ends."""
+        self.slot.thread.start()
+        while self.slot.thread.is_alive():
+            command = self.life.await_worker_command()
+            if command is not None:
+                self.actions.carry_out(command)
+        self.act()
+
+    def finish(self) -> None:
+        """Let no new job be taken; the present one goes on."""
+        self.life.tell(RebalanceAdvised, self.world.clock.now())
+
+    def leave(self) -> None:
+        """Let no new job be taken, and the present one be given back now."""
+        self.life.tell(Stop)
+
     def events(self, name: str) -> list[dict[str, Any]]:
         """Return the log's events of one name."""
         lines = [json.loads(line) for line in self.output.getvalue().splitlines()]
         return [line for line in lines if line["event"] == name]
+
+
+def a_lifecycle(world: WorkWorld, log: EventLog, *, code_digest: str = "") -> WorkerLifecycle:
+    """Return the lifecycle of a worker that may be told to stop at once."""
+    habits = Habits(
+        code_digest=code_digest,
+        outdated_for=OUTDATED_FOR,
+        stop_grace=timedelta(0),
+        shortest_rest=timedelta(seconds=0.01),
+    )
+    standing = Standing(policy=world.policy, idle_timeout=10 * MINUTE)
+    return WorkerLifecycle(world.clock, standing, habits, log)
 
 
 class InLine(Executor):
@@ -144,4 +200,4 @@ class InLine(Executor):
 
 def in_line(slot: SlotWorld) -> None:
     slot.bench = replace(slot.bench, transfers=InLine())
-    slot.slot = Slot(slot.bench, poll_at_most=timedelta(seconds=20))
+    slot.slot = Slot(slot.bench)

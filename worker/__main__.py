@@ -172,8 +172,7 @@ def _work(settings: WorkerSettings, environment: Mapping[str, str], log: EventLo
     for number in (signal.SIGTERM, signal.SIGINT):
         # In a thread of its own: a handler may interrupt whoever holds a lock that it needs.
         signal.signal(number, lambda *_: threading.Thread(target=daemon.stop).start())
-    worker = daemon.run()
-    daemon.power_off(worker)
+    daemon.run()
     return 0
 
 

@@ -70,7 +70,7 @@ class Attempt:
         bench = self._bench
         redone = self._held.lease.items_done - self._held.manifest.next_item
         try:
-            bench.keeper.take(self._held, bench.life.deadline)
+            bench.keeper.take(self._held, bench.life.state.deadline)
             return self._run(max(redone, 0))
         except LeaseLost as exc:
             self._log.warning("lease_lost", reason=str(exc))
@@ -254,7 +254,7 @@ class Attempt:
             self._held = settle_release(
                 self._held,
                 portion,
-                interrupted=bench.life.interrupted,
+                interrupted=bench.life.state.is_interrupted,
                 seat=bench.seat,
                 ports=bench.ports,
             )

@@ -29,7 +29,7 @@ from spindown.domain.policy import Policy
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
 from worker.child.runner import Runner
 from worker.keeper import Keeper
-from worker.life import Life
+from worker.lifecycle import WorkerLifecycle
 from worker.log import EventLog
 from worker.transfer.ahead import Ahead
 from worker.transfer.outbox import Outbox
@@ -57,7 +57,7 @@ class Bench:
     presence: Presence
     ports: WorkPorts
     runner: Runner
-    life: Life
+    life: WorkerLifecycle
     reporter: Reporter
     keeper: Keeper
     log: EventLog
@@ -83,7 +83,7 @@ class Bench:
     @property
     def policy(self) -> Policy:
         """Return the policy in force."""
-        return self.life.standing.policy
+        return self.life.policy
 
 
 def announce(manifest: Manifest, bench: Bench) -> None:
@@ -158,7 +158,7 @@ class Handover:
                 saved = settle_release(
                     held,
                     portion,
-                    interrupted=bench.life.interrupted,
+                    interrupted=bench.life.state.is_interrupted,
                     seat=bench.seat,
                     ports=bench.ports,
                 )

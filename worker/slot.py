@@ -1,6 +1,5 @@
-"""One slot: receive, claim, work, and again, until the worker finishes."""
+"""One slot: does what the lifecycle commands: poll, claim and work, put back, end."""
 
-import math
 import threading
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -11,18 +10,26 @@ from spindown.app.work.fence import read_fence
 from spindown.app.work.held import Held
 from spindown.app.work.message import put_back
 from spindown.contract.usage import UsageEnd
-from spindown.domain.idle import poll_wait
-from spindown.domain.lease import is_quarantined, outage_wait
-from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.lease import outage_wait
+from spindown.domain.worker_lifecycle import (
+    EndSlot,
+    Poll,
+    Polled,
+    PutBack,
+    SlotCommand,
+    SlotDone,
+    SlotEnded,
+    SlotFailed,
+    SlotFaulted,
+    SlotReady,
+    Take,
+    WasCondemned,
+)
 from spindown.error import SpindownError
 from worker.attempt import Attempt
 from worker.child.ending import Wedged
 from worker.handover import Bench, Ending, announce
 
-_FIRST_BACK_OFF = timedelta(seconds=1)
-_LONGEST_BACK_OFF = timedelta(seconds=30)
-#: Faults of our own code or machine, one job after the other, after which neither is trusted.
-_CRASHES_AT_MOST = 3
 _ENDS = {
     Ending.COMPLETED: UsageEnd.COMPLETED,
     Ending.RELEASED: UsageEnd.RELEASED,
@@ -36,15 +43,15 @@ _COUNTED = {Ending.COMPLETED, Ending.FAILED, Ending.DEAD_LETTERED}
 class Slot:
     """A slot of the worker, driven by its own thread or, in tests, step by step."""
 
-    def __init__(self, bench: Bench, *, poll_at_most: timedelta) -> None:
+    def __init__(self, bench: Bench) -> None:
         self._bench = bench
-        self._poll_at_most = poll_at_most
-        self._back_off = _FIRST_BACK_OFF
-        self._crashes = 0
+        self._life = bench.life
+        self._number = bench.seat.slot
+        #: A message that is not dealt with yet.
+        self._message: Message | None = None
+        self._has_dealt = self._has_ended = False
         self.keeper = bench.keeper
-        #: Since when it has had no job; None while it deals with a message.
-        self.free_since: datetime | None = bench.ports.clock.now()
-        self.thread = threading.Thread(target=self._run, name=f"slot-{bench.seat.slot}")
+        self.thread = threading.Thread(target=self._run, name=f"slot-{self._number}")
         self.thread.daemon = True
 
     def _run(self) -> None:
@@ -54,97 +61,95 @@ class Slot:
         except Exception:
             # The first job finds it again, and ends with the reason.
             bench.log.exception("code_not_warmed")
-        while not bench.life.is_finishing:
+        self._life.tell(SlotReady, self._number)
+        while not self._has_ended:
             try:
-                had_message = self.step()
-                self._back_off = _FIRST_BACK_OFF
+                self.carry_out(self._life.await_slot_command(self._number))
             except SpindownError as exc:
                 bench.log.warning("slot_backs_off", reason=str(exc))
-                self._wait_longer()
-            except Exception as exc:
+            except Exception:
                 bench.log.exception("slot_crashed")
-                self._note_crash(exc)
-                self._wait_longer()
-            else:
-                # News that came while it polled has woken somebody else.
-                is_pausing = not (bench.life.is_warm or bench.life.is_finishing)
-                if is_pausing and not had_message:
-                    bench.life.wait(poll_wait(self._idle_for()))
+
+    def step(self) -> bool:
+        """Ask for one message and deal with it; tell whether there was one."""
+        self._life.tell(SlotReady, self._number)
+        return self.go_on()
+
+    def go_on(self) -> bool:
+        """Carry out what is commanded, up to one message; tell whether there was one."""
+        self._has_dealt = False
+        while not self._has_dealt:
+            command = self._life.take_slot_command(self._number)
+            if command is None:
+                break
+            self.carry_out(command)
+        return self._has_dealt
+
+    def carry_out(self, command: SlotCommand) -> None:
+        """Carry a command out, and tell the lifecycle; what goes wrong is raised besides."""
+        try:
+            match command:
+                case Poll(wait=wait):
+                    self._poll(wait)
+                case Take():
+                    self._deal()
+                case PutBack():
+                    self._put_back()
+                case EndSlot():
+                    self._end()
+        except SpindownError:
+            self._life.tell(SlotFailed, self._number)
+            raise
+        except Exception as exc:
+            # What cannot be killed keeps its GPU for good.
+            self._life.tell(SlotFaulted, self._number, isinstance(exc, Wedged))
+            raise
+
+    def _poll(self, wait: timedelta) -> None:
+        # What a job that went wrong had received ahead comes first.
+        self._message = self._take_ahead()
+        if self._message is None and not self._life.is_finishing:
+            self._message = self._bench.ports.queue.receive(
+                wait=wait, visibility=self._bench.policy.lease_duration
+            )
+        self._life.tell(Polled, self._number, self._message is not None)
+
+    def _deal(self) -> None:
+        """Deal with the message of the slot's own poll, or of the worker's last."""
+        message, self._message = self._message or self._life.last_message, None
+        if message is None:
+            raise AssertionError
+        self._has_dealt = True
+        worked, outcome = self._take(message)
+        self._message = self._take_ahead()
+        has_next = self._message is not None
+        self._life.tell(SlotDone, self._number, worked, outcome, has_next)
+
+    def _take_ahead(self) -> Message | None:
+        """Return the message that was received ahead, if there is one; its input may take long."""
+        return None if self._bench.ahead is None else self._bench.ahead.take()
+
+    def _put_back(self) -> None:
+        message, self._message = self._message, None
+        if message is not None:
+            self._has_dealt = True
+            put_back(message, timedelta(0), self._bench.ports.queue)
+
+    def _end(self) -> None:
+        bench, self._has_ended = self._bench, True
         if bench.ahead is not None:
             bench.ahead.drop()
         with suppress(Wedged):
             bench.runner.kill()
         bench.transfers.shutdown(wait=False, cancel_futures=True)
-        bench.life.wake()
+        self._life.tell(SlotEnded, self._number)
 
-    def step(self) -> bool:
-        """Deal with one message, if there is one; tell whether there was."""
-        since = self.free_since
-        if since is not None:
-            # Somebody may have set the clock back.
-            self.free_since = since = min(since, self._bench.ports.clock.now())
-        message = self._receive()
-        if message is None:
-            return False
-        try:
-            if self._bench.life.is_finishing:
-                put_back(message, timedelta(0), self._bench.ports.queue)
-            elif self._take(message):
-                since = None
-        finally:
-            self.free_since = since or self._bench.ports.clock.now()
-            self._bench.life.wake()
-        return True
+    def _take(self, message: Message) -> tuple[bool, tuple[str, bool] | None]:
+        """Claim a message's job and work on it.
 
-    def _receive(self) -> Message | None:
-        """Wait for a message, alone among the slots; none can come unseen past ``polling``."""
-        bench = self._bench
-        ahead = self._take_ahead()
-        if ahead is not None:
-            return ahead
-        with bench.life.polling:
-            if bench.life.is_finishing:
-                return None
-            if bench.life.inbox:
-                message: Message | None = bench.life.inbox.pop()
-            else:
-                message = bench.ports.queue.receive(
-                    wait=self._poll_length(), visibility=bench.policy.lease_duration
-                )
-            if message is not None:
-                self.free_since = None
-            return message
-
-    def _take_ahead(self) -> Message | None:
-        """Return the message that was received ahead, if there is one; its input may take long."""
-        ahead, since = self._bench.ahead, self.free_since
-        if ahead is None:
-            return None
-        if ahead.is_looking:
-            # Else the worker might end as idle meanwhile.
-            self.free_since = None
-        message = None
-        try:
-            message = ahead.take()
-        finally:
-            if message is None:
-                self.free_since = since
-        return message
-
-    def _poll_length(self) -> timedelta:
-        """Return how long to poll: not past the idle timeout, in whole seconds as SQS counts."""
-        if self._bench.life.is_warm:
-            return self._poll_at_most
-        rest = self._bench.life.standing.idle_timeout - self._idle_for()
-        seconds = math.ceil(max(rest, timedelta(0)).total_seconds())
-        return min(timedelta(seconds=seconds), self._poll_at_most)
-
-    def _idle_for(self) -> timedelta:
-        now = self._bench.ports.clock.now()
-        return now - (self.free_since or now)
-
-    def _take(self, message: Message) -> bool:
-        """Claim a message's job and work on it; tell whether it was ours to work on."""
+        Tell whether it was ours to work on, and if its end says anything of the machine, which
+        job it was and whether it failed.
+        """
         bench = self._bench
         try:
             claimed = claim(
@@ -159,9 +164,8 @@ class Slot:
             raise
         if isinstance(claimed, Declined):
             self._note(claimed)
-            return False
-        self._work(claimed)
-        return True
+            return False, None
+        return True, self._work(claimed)
 
     def _leave(self, message: Message) -> None:
         """Let others see a message soon whose job could not be claimed for want of an answer."""
@@ -171,7 +175,7 @@ class Slot:
         with suppress(SpindownError):
             put_back(message, min(wait, bench.policy.lease_duration), bench.ports.queue)
 
-    def _work(self, held: Held) -> None:
+    def _work(self, held: Held) -> tuple[str, bool] | None:
         bench = self._bench
         manifest = held.manifest
         bench.log.info(
@@ -189,26 +193,10 @@ class Slot:
         if bench.recorder is not None:
             bench.recorder.begin()
         ending = attempt.run()
-        # A message that was only put back says nothing of the machine.
-        self._crashes = 0
         self._record(held, attempt, ending, since)
-        if ending in _COUNTED:
-            failed = ending is not Ending.COMPLETED or attempt.all_failed
-            bench.life.outcomes.append((held.job_id, failed))
-            # A copy: the other slots add to it.
-            if is_quarantined(tuple(bench.life.outcomes), bench.policy):
-                bench.log.warning("quarantined", jobs=bench.policy.failures_to_quarantine)
-                bench.life.finish(ReasonCode.JOBS_FAILED)
-                bench.presence.mark_unfit(Reason(ReasonCode.JOBS_FAILED))
-
-    def _note_crash(self, fault: Exception) -> None:
-        """Take no more jobs if the last ones all met a fault of this machine or of ours."""
-        # What cannot be killed keeps its GPU for good.
-        self._crashes += _CRASHES_AT_MOST if isinstance(fault, Wedged) else 1
-        if self._crashes >= _CRASHES_AT_MOST:
-            self._bench.life.finish(ReasonCode.FAULTY)
-            with suppress(SpindownError):
-                self._bench.presence.mark_unfit(Reason(ReasonCode.FAULTY))
+        if ending not in _COUNTED:
+            return None
+        return held.job_id, ending is not Ending.COMPLETED or attempt.all_failed
 
     def _record(self, taken: Held, attempt: Attempt, ending: Ending, since: datetime) -> None:
         """Note how the machine was used; a job that was only split has not used it."""
@@ -216,7 +204,7 @@ class Slot:
         if bench.recorder is None or ending is Ending.SPLIT:
             return
         end = _ENDS[ending]
-        if end is UsageEnd.RELEASED and bench.life.interrupted:
+        if end is UsageEnd.RELEASED and bench.life.state.is_interrupted:
             end = UsageEnd.INTERRUPTED
         now = bench.ports.clock.now()
         bench.recorder.end(taken, attempt.held.manifest, end, since=since, until=now)
@@ -235,21 +223,10 @@ class Slot:
             bench.reporter.emit({"DeadLettered": 1}, reason="failures")
             self._announce(declined.job_id or "")
         elif declined.outcome is ClaimOutcome.CONDEMNED:
-            bench.life.leave(bench.ports.clock.now(), ReasonCode.CONDEMNED)
+            bench.life.tell(WasCondemned)
 
     def _announce(self, job_id: str) -> None:
         """Tell of a job that was given up at its claim."""
         fence = read_fence(job_id, self._bench.ports.objects) if self._bench.outbox else None
         if fence is not None:
             announce(fence.manifest, self._bench)
-
-    def _wait_longer(self) -> None:
-        life, clock = self._bench.life, self._bench.ports.clock
-        ends_at = clock.now() + self._back_off
-        # Whatever else happens wakes it too, first of all its own last step. No longer, if somebody
-        # sets the clock back meanwhile.
-        while not life.is_finishing and (
-            timedelta(0) < (rest := ends_at - clock.now()) < 2 * self._back_off
-        ):
-            life.wait(rest)
-        self._back_off = min(2 * self._back_off, _LONGEST_BACK_OFF)

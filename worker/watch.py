@@ -6,21 +6,30 @@ it proves nothing. One more thread sends the log at every heartbeat.
 
 import threading
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from spindown.app.port import Metadata
 from spindown.app.work.held import WorkPorts
-from spindown.app.work.policy import OUTDATED_FOR, read_standing
+from spindown.app.work.policy import read_standing
 from spindown.app.work.presence import Condemned, Presence
 from spindown.app.work.progress import Reporter
-from spindown.domain.fleet import GpuUse, Worker
+from spindown.domain.fleet import GpuUse
 from spindown.domain.policy import Policy
-from spindown.domain.reason import ReasonCode
+from spindown.domain.worker_lifecycle import (
+    Noticed,
+    PolicySeen,
+    RebalanceAdvised,
+    RowSeen,
+    TellNotice,
+    TellRebalance,
+    WasCondemned,
+    WorkerEvent,
+)
 from spindown.error import SpindownError
 from worker.home import WorkerSettings
 from worker.keeper import Keeper
-from worker.life import Life
+from worker.lifecycle import WorkerLifecycle
 from worker.log import EventLog
 
 
@@ -30,7 +39,7 @@ class Watch:
     def __init__(  # noqa: PLR0913 - what its looks need
         self,
         *,
-        life: Life,
+        life: WorkerLifecycle,
         presence: Presence,
         keepers: Sequence[Keeper],
         metadata: Metadata,
@@ -41,8 +50,6 @@ class Watch:
         gpu_use: Callable[[], GpuUse | None] = lambda: None,
     ) -> None:
         self._life = life
-        #: Since when other code is the deployed one.
-        self._outdated_since: datetime | None = None
         self._presence = presence
         self._keepers = keepers
         self._metadata = metadata
@@ -94,68 +101,50 @@ class Watch:
         # is a disk without room one to be taken for gone.
         self._try("life_not_shown", self._show_life)
         try:
-            self._hear(self._presence.beat(self._gpu_use()))
+            row = self._presence.beat(self._gpu_use())
         except Condemned:
-            self._life.leave(self._ports.clock.now(), ReasonCode.CONDEMNED)
-        self._follow_policy()
+            self._life.tell(WasCondemned)
+        else:
+            self._tell(
+                RowSeen, row.warm_until, row.interrupted_at, row.rebalance_at, row.relieved_at
+            )
+        table, workload = self._ports.table, self._presence.workload
+        self._life.tell(PolicySeen, read_standing(table, workload, self._life.state.standing))
         self._reporter.flush()
 
     def look(self) -> None:
         """Ask the metadata whether EC2 takes the instance away, or advises to leave it."""
         deadline = self._metadata.interruption()
         if deadline is not None:
-            self.interrupt(deadline, "metadata")
+            self._tell(Noticed, deadline)
         advised = self._metadata.rebalance()
-        if advised is not None and self._life.rebalance():
-            self._log.warning("rebalance_recommended", at=advised)
-            self._presence.record_rebalance(advised)
+        if advised is not None:
+            self._tell(RebalanceAdvised, advised)
 
-    def interrupt(self, deadline: datetime, source: str) -> None:
-        """Drain every slot by the deadline; a further notice does what had no answer before."""
-        if self._life.interrupt(deadline):
-            self._log.warning("interruption_noticed", deadline=deadline, source=source)
+    def _tell(self, event: Callable[..., WorkerEvent], *args: object) -> None:
+        """Tell the lifecycle, and the ledger what it must know; what had no answer again."""
+        for answer in self._life.tell(event, *args):
+            match answer:
+                case TellNotice(deadline=deadline, source=source):
+                    self._log.warning("interruption_noticed", deadline=deadline, source=source)
+                    self._to_tell = [
+                        ("lease_not_bounded", partial(k.bound, deadline)) for k in self._keepers
+                    ]
+                    record = partial(self._presence.record_notice, deadline)
+                    self._to_tell.append(("notice_not_recorded", record))
+                case TellRebalance(at=at, knows=knows):
+                    self._log.warning("rebalance_recommended", at=at)
+                    if not knows:
+                        self._presence.record_rebalance(at)
+        if self._life.state.deadline is not None:
             self._to_tell = [
-                ("lease_not_bounded", partial(k.bound, deadline)) for k in self._keepers
+                (event_name, tell)
+                for event_name, tell in self._to_tell
+                if not self._try(event_name, tell)
             ]
-            record = partial(self._presence.record_notice, deadline)
-            self._to_tell.append(("notice_not_recorded", record))
-        self._to_tell = [
-            (event, tell) for event, tell in self._to_tell if not self._try(event, tell)
-        ]
 
     def _extend(self, keeper: Keeper) -> None:
         self._try("lease_not_extended", partial(keeper.beat, self._policy))
-
-    def _follow_policy(self) -> None:
-        """Go by the policy in force; if it allows no worker, the jobs in hand are the last."""
-        self._life.standing = read_standing(
-            self._ports.table, self._presence.workload, self._life.standing
-        )
-        if not self._policy.max_workers:
-            self._life.finish(ReasonCode.NO_ROOM)
-        self._follow_code()
-
-    def _follow_code(self) -> None:
-        """Leave new jobs to workers of the code that is deployed, once it surely is."""
-        deployed, now = self._life.standing.code_digest, self._ports.clock.now()
-        if not deployed or deployed == self._life.code_digest:
-            self._outdated_since = None
-            return
-        self._outdated_since = self._outdated_since or now
-        if now - self._outdated_since >= OUTDATED_FOR:
-            self._life.finish(ReasonCode.OTHER_CODE)
-
-    def _hear(self, worker: Worker) -> None:
-        """Take from our own row what the control plane has written there."""
-        self._life.warm_until = worker.warm_until
-        if worker.interrupted_at is not None:
-            self.interrupt(worker.interrupted_at, "ledger")
-        if worker.rebalance_at is not None and self._life.rebalance():
-            self._log.warning("rebalance_recommended", at=worker.rebalance_at)
-        if worker.relieved_at is not None and self._life.leave(
-            self._ports.clock.now(), ReasonCode.RELIEVED
-        ):
-            self._log.info("relieved", since=worker.relieved_at)
 
     def _show_life(self) -> None:
         """Tell the dead-man check that we live, and for how long the policy lets us."""
@@ -165,7 +154,7 @@ class Watch:
 
     @property
     def _policy(self) -> Policy:
-        return self._life.standing.policy
+        return self._life.policy
 
     def _heartbeat_interval(self) -> timedelta:
         return self._policy.heartbeat_interval

@@ -106,7 +106,7 @@ class SimAttempt:
             self.held = settle_release(
                 self.held,
                 portion,
-                interrupted=self._worker.deadline is not None,
+                interrupted=self._worker.life.is_interrupted,
                 seat=self._slot.seat,
                 ports=self._site.ports,
             )
@@ -196,7 +196,7 @@ class SimAttempt:
         slot = self._slot
         complete(self.held, seat=slot.seat, presence=self._worker.presence, ports=self._site.ports)
         self._site.record.completed(self.held.job_id, self._total)
-        slot.ended()
+        slot.ended((self.held.job_id, False))
 
     def _lose(self) -> None:
         abandon(self.held, seat=self._slot.seat, presence=self._worker.presence)

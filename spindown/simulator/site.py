@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from spindown.app.port import Key
 from spindown.app.work.held import WorkPorts
-from spindown.app.work.policy import Standing, read_standing
+from spindown.app.work.policy import read_standing
 from spindown.contract.row import POLICY, workload_partition
+from spindown.domain.worker_lifecycle import Standing
 from spindown.ec2sim import Agenda
 from spindown.simulator.handout import Handout
 from spindown.simulator.record import SimRecorder

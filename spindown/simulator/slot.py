@@ -3,31 +3,24 @@
 The order of steps is that of ``worker.slot``; what touches a port is the shipped use case.
 """
 
-import math
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from spindown.app.port import Message
-from spindown.app.work.claim import ClaimOutcome, Declined, claim
+from spindown.app.work.claim import ClaimOutcome, claim
 from spindown.app.work.commit import complete
 from spindown.app.work.held import Held, Seat
 from spindown.app.work.item import settle_items
 from spindown.app.work.message import put_back
 from spindown.app.work.progress import Progress
 from spindown.app.work.split import is_too_large, split
-from spindown.domain.idle import poll_wait
-from spindown.domain.reason import ReasonCode
-from spindown.ec2sim import Planned, Turn
+from spindown.domain.worker_lifecycle import Polled, SlotDone, WasCondemned
 from spindown.simulator.attempt import SimAttempt
 from spindown.simulator.handout import Poll
 
 if TYPE_CHECKING:
     from spindown.simulator.worker import SimWorker
 
-#: SQS's longest poll, seconds.
-_POLL_AT_MOST = 20
-#: A request takes at least this long, so that polling without a pause moves in time.
-_REQUEST_SECONDS = 0.01
 _ZERO = timedelta(0)
 
 
@@ -37,72 +30,76 @@ class SimSlot:
     def __init__(self, worker: "SimWorker", number: int) -> None:
         self.worker = worker
         self.site = worker.site
+        self.number = number
         self.seat = Seat(
             workload=worker.site.workload,
             instance_id=worker.instance_id,
             slot=number,
             price_per_hour=worker.row.price_per_hour / max(worker.row.slots, 1),
         )
-        #: Since when it has had no job; None while it works on one.
-        self.free_since: datetime | None = self.site.agenda.now
         self.attempt: SimAttempt | None = None
         self._poll: Poll | None = None
-        self._pause: Planned | None = None
+        self._message: Message | None = None
 
-    def poll(self) -> None:
-        """Ask for a message; after the other slots of this instance, if one of them asks."""
-        worker = self.worker
-        self._pause = None
-        if worker.is_finishing or self.attempt is not None:
-            return
-        if worker.polling is not None:
-            worker.pollers.append(self)
-            return
-        message = self.site.handout.receive(worker.policy.lease_duration)
-        if message is not None:
-            self.take(message)
-            return
-        length = self._poll_length()
-        if length <= _ZERO:
-            self._rest()
-            return
-        worker.polling = self
-        self._poll = self.site.handout.wait(self._heard, length)
+    def poll(self, wait: timedelta) -> None:
+        """Ask for a message, and wait for one."""
+        message = self.site.handout.receive(self.worker.policy.lease_duration)
+        if message is None and wait > _ZERO:
+            self._poll = self.site.handout.wait(self._heard, wait)
+        else:
+            self._heard(message)
 
-    def stop_polling(self) -> None:
-        """Ask no more."""
+    def cut_poll(self) -> None:
+        """End the poll under way."""
         if self._poll is not None:
             self.site.handout.give_up(self._poll)
-            self._poll = None
-            self.worker.polling = None
-        if self._pause is not None:
-            self._pause.call_off()
-            self._pause = None
+            self._heard(None)
 
-    def take(self, message: Message) -> None:
-        """Claim a message's job and begin to work on it, or see it dealt with otherwise."""
-        worker, ports = self.worker, self.site.ports
-        if worker.is_finishing:
-            put_back(message, _ZERO, ports.queue)
-            return
+    def take(self, message: Message | None) -> None:
+        """Claim a message's job and begin to work on it, or see it dealt with otherwise.
+
+        None: the message that the slot's own poll has brought.
+        """
+        worker = self.worker
+        message, self._message = message or self._message, None
+        if message is None:
+            raise AssertionError
         claimed = claim(
-            message, seat=self.seat, presence=worker.presence, ports=ports, policy=worker.policy
+            message,
+            seat=self.seat,
+            presence=worker.presence,
+            ports=self.site.ports,
+            policy=worker.policy,
         )
         if isinstance(claimed, Held):
             self._begin(claimed)
-        else:
-            self._note(claimed)
+            return
+        self.site.record.note("declined", f"{claimed.job_id} {claimed.outcome}")
+        if claimed.outcome is ClaimOutcome.CONDEMNED:
+            worker.tell(WasCondemned(self.site.agenda.now))
+        worker.tell(SlotDone(self.site.agenda.now, self.number, worked=False))
 
-    def ended(self) -> None:
+    def put_back(self) -> None:
+        """Leave the message to others."""
+        if self._message is not None:
+            put_back(self._message, _ZERO, self.site.ports.queue)
+            self._message = None
+
+    def give_back(self) -> None:
+        """Commit what is done and release the job in hand."""
+        if self.attempt is not None:
+            self.attempt.give_back()
+
+    def ended(self, outcome: tuple[str, bool] | None = None) -> None:
         """Go on after a job that is held no more."""
         self._let_go()
-        self.free_since = self.site.agenda.now
-        self.worker.slot_is_free()
-        self.poll()
+        now = self.site.agenda.now
+        self.worker.tell(SlotDone(now, self.number, worked=True, outcome=outcome))
 
     def kill(self) -> None:
         """Stop where it stands: the instance is gone."""
-        self.stop_polling()
+        if self._poll is not None:
+            self.site.handout.give_up(self._poll)
         if self.attempt is not None:
             self.site.record.stopped(self.attempt.held.job_id)
         self._let_go()
@@ -114,41 +111,12 @@ class SimSlot:
             self.worker.tally.count(took.total_seconds(), self.attempt.lost_seconds)
             self.attempt = None
 
-    def _poll_length(self) -> timedelta:
-        if self.worker.is_warm:
-            return timedelta(seconds=_POLL_AT_MOST)
-        rest = self.worker.standing.idle_timeout - self._idle_for()
-        seconds = math.ceil(max(rest, _ZERO).total_seconds())
-        return timedelta(seconds=min(seconds, _POLL_AT_MOST))
-
-    def _idle_for(self) -> timedelta:
-        now = self.site.agenda.now
-        return now - (self.free_since or now)
-
     def _heard(self, message: Message | None) -> None:
-        self._poll = None
-        self.worker.polling = None
-        if message is None:
-            self._rest()
-        else:
-            self.take(message)
-        self.worker.let_next_poll()
-
-    def _rest(self) -> None:
-        pause = _ZERO if self.worker.is_warm else poll_wait(self._idle_for())
-        wait = max(pause.total_seconds(), _REQUEST_SECONDS)
-        self._pause = self.site.agenda.plan_in(wait, Turn.WORKER, self.poll)
-
-    def _note(self, declined: Declined) -> None:
-        self.site.record.note("declined", f"{declined.job_id} {declined.outcome}")
-        if declined.outcome is ClaimOutcome.CONDEMNED:
-            self.worker.leave(ReasonCode.CONDEMNED)
-        else:
-            self._pause = self.site.agenda.plan_in(_REQUEST_SECONDS, Turn.WORKER, self.poll)
+        self._poll, self._message = None, message
+        self.worker.tell(Polled(self.site.agenda.now, self.number, message is not None))
 
     def _begin(self, held: Held) -> None:
         worker, ports = self.worker, self.site.ports
-        self.free_since = None
         if held.manifest.epoch == 1:
             waited = self.site.agenda.now - held.message.sent_at
             self.site.record.claimed(held.job_id, waited.total_seconds())
@@ -164,6 +132,5 @@ class SimSlot:
         if redone > 0:
             worker.reporter.report(Progress(items_redone=redone))
         self.attempt = SimAttempt(self, held.with_items(len(values)), len(values))
-        if worker.deadline is not None:
-            self.attempt.bound(worker.deadline)
-        worker.slot_is_busy()
+        if worker.life.deadline is not None:
+            self.attempt.bound(worker.life.deadline)

@@ -24,7 +24,6 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.run import RunSpec
 from spindown.domain.checkpointing import interval_hours
 from spindown.domain.policy import Policy
-from spindown.domain.reason import ReasonCode
 from spindown.memory.interception import PortCall
 from spindown.user import Item
 from tests.bench.record import record
@@ -123,7 +122,7 @@ def run_job(tmp_path: Path, runner: Observed, policy: Policy) -> tuple[WorkWorld
         world=world,
     )
     world.send({"job_id": "j", "items": list(range(ITEMS))})
-    slot.slot.step()
+    slot.step()
     manifest = world.manifest("j")
     assert manifest.state is JobState.COMPLETED
     return world, manifest.busy_seconds
@@ -166,11 +165,11 @@ def test_a_job_that_is_given_back_is_visible_at_once(tmp_path: Path) -> None:
 
     def leave(polls: int) -> None:
         if polls == 3:
-            slot.life.leave(world.clock.now(), ReasonCode.STOPPED)
+            slot.leave()
 
     runner.before_poll = leave
     world.send({"job_id": "j", "items": list(range(ITEMS))})
-    slot.slot.step()
+    slot.step()
 
     assert world.queue.backlog().visible == 1
     names = [name for _, name in watch.ends]

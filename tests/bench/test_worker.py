@@ -28,13 +28,13 @@ import pytest
 from botocore import xform_name
 
 from spindown.app.work.held import WorkPorts
-from spindown.app.work.policy import Standing
 from spindown.app.work.presence import Presence
 from spindown.app.work.progress import Reporter
 from spindown.aws.session import steady_session
 from spindown.aws.wiring import Aws
 from spindown.contract.run import RunSpec
 from spindown.domain.policy import Policy
+from spindown.domain.worker_lifecycle import CheckedIn, Habits, Standing
 from spindown.memory.metric import MemoryMetricSink
 from tests.bench.record import record
 from tests.work import WORKLOAD, a_seat, a_worker
@@ -42,7 +42,7 @@ from worker.child.code import Code
 from worker.child.runner import ChildRunner
 from worker.handover import Bench
 from worker.keeper import Keeper
-from worker.life import Life
+from worker.lifecycle import WorkerLifecycle
 from worker.log import open_log
 from worker.slot import Slot
 from worker.usage.journal import Journal
@@ -118,16 +118,16 @@ def make_slot(aws: Aws, tmp_path: Path) -> tuple[Slot, ChildRunner]:
     seat = a_seat()
     presence = Presence(workload=WORKLOAD, instance_id="i-1", ports=ports)
     keeper = Keeper(seat, presence, ports)
-    policy = Policy()
     worker = a_worker(launched_at=datetime.now(UTC))
+    standing = Standing(policy=Policy(), idle_timeout=timedelta(minutes=5))
+    life = WorkerLifecycle(aws.clock, standing, Habits(code_digest=""), log)
+    life.tell(CheckedIn, worker.launched_at, worker.capacity_type, 1)
     bench = Bench(
         seat=seat,
         presence=presence,
         ports=ports,
         runner=runner,
-        life=Life(
-            clock=aws.clock, standing=Standing(policy=policy, idle_timeout=timedelta(minutes=5))
-        ),
+        life=life,
         reporter=Reporter(deployment="d", workload=WORKLOAD, worker=worker, ports=ports),
         keeper=keeper,
         log=log,
@@ -141,7 +141,7 @@ def make_slot(aws: Aws, tmp_path: Path) -> tuple[Slot, ChildRunner]:
             journal=Journal(ports.objects, aws.clock, log),
         ),
     )
-    return Slot(bench, poll_at_most=timedelta(seconds=20)), runner
+    return Slot(bench), runner
 
 
 def test_a_job_costs_little_more_than_its_requests(

@@ -1,212 +1,245 @@
-"""A slot of a worker's process, driven one step at a time, as worker.slot and worker.attempt go.
+"""The slot of a worker's process, as shipped, in a thread that goes on only step by step.
 
-Between two steps the process may be killed, or stall while the world takes it for dead and goes
-on; every step then does what the real worker would do on waking up.
+It pauses when it has received a message, when it has claimed the job, when its code begins, and
+after so many items. Between two steps the process may be killed, or stall while the world takes
+it for dead and goes on; every step then does what the worker does on waking up.
 """
 
+import math
+import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from typing import Any
 
 from spindown.app.port import Message
-from spindown.app.work.claim import ClaimOutcome, Declined, claim
-from spindown.app.work.commit import Portion, commit
-from spindown.app.work.held import Finished, Held
-from spindown.app.work.item import settle_items
-from spindown.app.work.release import settle_failure, settle_rejection, settle_release
-from spindown.app.work.split import is_too_large
-from spindown.contract.job.manifest import JobState
-from spindown.contract.job.result import ItemStatus, Record
-from spindown.domain.reason import ReasonCode
-from spindown.error import ContractError, LeaseLost, SpindownError
-from worker.handover import Bench, Handover
+from spindown.app.work.held import Held
+from spindown.error import SpindownError
+from spindown.user import Item
+from tests.proof.fault import Crashed
+from tests.slot import ScriptedRunner
+from worker.child.runner import Broken, Event, ItemDone, Task
+from worker.handover import Bench
+from worker.keeper import Keeper
 from worker.slot import Slot
 
-POLL = timedelta(seconds=20)
+
+class At(Enum):
+    """Where a slot's thread has paused."""
+
+    REST = auto()
+    RECEIVED = auto()
+    CLAIMED = auto()
+    BEGUN = auto()
+    COMPUTING = auto()
+
+
+class Steps:
+    """A call in a thread of its own; of it and its caller, one goes on at a time."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self.is_over = False
+        self._call = call
+        self._error: BaseException | None = None
+        self._is_abandoned = False
+        self._go, self._paused = threading.Semaphore(0), threading.Semaphore(0)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        self._go.acquire()
+        try:
+            self._call()
+        except BaseException as exc:  # noqa: BLE001 - it is raised where the caller waits
+            self._error = exc
+        self.is_over = True
+        self._paused.release()
+
+    def go_on(self) -> None:
+        """Let the call go on to its next pause, or its end; raise what it has raised."""
+        self._go.release()
+        self._paused.acquire()
+        if self._error is not None:
+            raise self._error
+
+    def pause(self) -> None:
+        """Let the caller go on; raises Crashed if it wants no more of the call."""
+        self._paused.release()
+        self._go.acquire()
+        if self._is_abandoned:
+            raise Crashed("the process is gone")
+
+    def abandon(self) -> None:
+        """Let the call unwind."""
+        self._is_abandoned = True
+        self._go.release()
+        self._paused.acquire()
 
 
 class Hand:
     """A slot and what it has in hand."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.slot = Slot(bench, poll_at_most=POLL)
+    def __init__(self, bench: Bench, shared: ScriptedRunner) -> None:
+        self.runner = HandRunner(self, shared)
+        queue = PausingQueue(self, bench.ports.queue)
+        keeper = PausingKeeper(self, bench)
+        ports = replace(bench.ports, queue=queue)
+        self.bench = replace(bench, ports=ports, runner=self.runner, keeper=keeper)
+        self.slot = Slot(self.bench)
+        self.at = At.REST
         self.message: Message | None = None
         self.held: Held | None = None
-        self.values: Sequence[Any] | None = None
-        self._results: list[Finished] = []
-        self._busy_from: datetime | None = None
-        self._handover = Handover(bench, bench.log)
+        #: Items that it computes before it pauses.
+        self.budget = math.inf
+        self.is_failing = False
+        #: The next poll of the code finds nothing, so that the attempt looks up.
+        self.looks_up = False
+        #: Why the code breaks at the next poll.
+        self.breaks: str | None = None
+        self._steps: Steps | None = None
+        self._pauses = True
 
     @property
     def is_free(self) -> bool:
-        return self.message is None and self.held is None
+        return self._steps is None
+
+    def step(self, *, count: float = 2, failing: bool = False) -> None:
+        """Do whatever comes next."""
+        self.budget, self.is_failing = count, failing
+        self._go_on(self.slot.step)
 
     @property
-    def done(self) -> int:
-        """Return the index of the next item to compute."""
-        return (self.held.manifest.next_item if self.held else 0) + len(self._results)
+    def has_orders(self) -> bool:
+        """Tell whether the slot is free and commanded to do something."""
+        return self.is_free and self.bench.life.has_slot_command(self.bench.seat.slot)
 
-    def step(self, *, count: int = 2, failing: bool = False) -> None:
-        """Do whatever comes next."""
-        if self.held is None and self.message is None:
-            self.receive()
-        elif self.message is not None:
-            self._claim()
-        elif self.values is None:
-            self._attempt(self._open)
-        elif self.done < len(self.values):
-            self._attempt(lambda held: self._compute(held, count, failing=failing))
-        else:
-            self._attempt(self._complete)
-
-    def receive(self) -> None:
-        """Receive a message, if the slot is free."""
-        bench = self.bench
-        if not self.is_free or bench.life.is_finishing:
-            return
-        with suppress(SpindownError):
-            self.message = bench.ports.queue.receive(
-                wait=POLL, visibility=bench.policy.lease_duration
-            )
-        if self.message is not None:
-            self.slot.free_since = None
+    def settle(self) -> None:
+        """Do what is commanded already, if the slot is free."""
+        if self.has_orders:
+            self.budget = 0
+            self._go_on(self.slot.go_on)
 
     def checkpoint(self) -> None:
-        """Commit what is done, unless that is all there is."""
-        if self.values is not None and self._results and self.done < len(self.values):
-            self._attempt(self._commit)
+        """Let the attempt look whether a commit is due."""
+        if self.at is At.COMPUTING:
+            self.looks_up, self.budget = True, 0
+            self._go_on(self.slot.step)
 
-    def give_back(self, reason: str | None) -> None:
-        """Release the job in hand, or with a reason fail it."""
-        if self.values is not None:
-            self._attempt(lambda held: self._let_go(held, reason))
+    def fail(self, reason: str) -> None:
+        """Let the code break."""
+        if self.at is At.COMPUTING:
+            self.breaks = reason
+            self.end()
 
     def end(self) -> None:
         """End what is in hand."""
+        self._pauses, self.budget, self.is_failing = False, math.inf, False
+        self.looks_up = self.at is At.COMPUTING
         while not self.is_free:
-            if self.bench.life.must_leave() and self.values is not None:
-                self.give_back(None)
-            else:
-                self.step(count=100)
+            self._go_on(self.slot.step)
+        self._pauses = True
 
-    def _claim(self) -> None:
-        message, self.message = self.message, None
-        if message is None:
-            return
-        bench = self.bench
+    def work(self) -> None:
+        """Take and work off one job without a pause (raises SpindownError)."""
+        self.end()
+        self.budget = math.inf
+        self.slot.step()
+
+    def die(self) -> None:
+        """Be gone; who is in the middle of a step unwinds by itself."""
+        steps, self._steps = self._steps, None
+        if steps is not None and self.at is not At.REST:
+            self.at = At.REST
+            steps.abandon()
+
+    def pause(self, at: At) -> None:
+        if self._steps is not None and self._pauses:
+            self.at = at
+            self._steps.pause()
+            self.at = At.REST
+
+    def _go_on(self, call: Callable[[], object]) -> None:
+        steps = self._steps = self._steps or Steps(call)
         try:
-            claimed = claim(
-                message,
-                seat=bench.seat,
-                presence=bench.presence,
-                ports=bench.ports,
-                policy=bench.policy,
-            )
+            steps.go_on()
         except SpindownError:
-            self._free()
-            return
-        if isinstance(claimed, Declined):
-            if claimed.outcome is ClaimOutcome.CONDEMNED:
-                bench.life.leave(self._now(), ReasonCode.CONDEMNED)
-            self._free()
-            return
-        self.held, self._busy_from = claimed, self._now()
-        self._attempt(lambda held: bench.keeper.take(held, bench.life.deadline))
+            # The slot has told the lifecycle, and backs off.
+            pass
+        finally:
+            if steps.is_over:
+                self._steps = self.message = self.held = None
+                self.looks_up, self.breaks = False, None
 
-    def _attempt(self, act: Callable[[Held], None]) -> None:
-        """Do something with the job in hand; what ends the attempt ends it as the worker does."""
-        held = self.held
-        if held is None:
-            return
-        try:
-            self._look_up(held)
-            act(held)
-        except LeaseLost:
-            with suppress(SpindownError):
-                self._handover.abandon(self.held or held)
-            self._free()
-        except SpindownError:
-            with suppress(SpindownError):
-                if self.bench.keeper.is_keeping:
-                    self._handover.release(self.held or held)
-            self._free()
 
-    def _look_up(self, held: Held) -> None:
-        """Notice what the heartbeat has found."""
-        if self.bench.keeper.is_lost:
-            raise LeaseLost(held.job_id)
+class HandRunner:
+    """Runs the script of its process, item by item."""
 
-    def _open(self, held: Held) -> None:
-        ports = self.bench.ports
-        try:
-            values = settle_items(held.job, ports)
-        except ContractError as exc:
-            self._handover.dismiss(settle_rejection(held, str(exc), ports=ports), "input")
-            self._free()
-            return
-        if is_too_large(held, values, self.bench.policy):
-            self._handover.split(held, values)
-            self._free()
-            return
-        self.held, self.values = held.with_items(len(values)), values
+    pid: int | None = None
 
-    def _compute(self, held: Held, count: int, *, failing: bool) -> None:
-        values = self.values or ()
-        for index in range(self.done, min(self.done + count, len(values))):
-            record = Record(
-                job_id=held.job_id,
-                index=index,
-                item=values[index],
-                status=ItemStatus.FAILED if failing else ItemStatus.OK,
-                result=None if failing else f"by {self.bench.seat.owner}",
-                error="no" if failing else None,
-            )
-            self._results.append(Finished(record=record))
-            self.bench.keeper.items_done += 1
+    def __init__(self, hand: Hand, shared: ScriptedRunner) -> None:
+        self._hand = hand
+        self._shared = shared
+        self._events: list[Event | None] = []
 
-    def _take_portion(self) -> Portion:
-        now = self._now()
-        busy, self._busy_from = now - (self._busy_from or now), now
-        finished, self._results = tuple(self._results), []
-        return Portion(finished=finished, busy=busy)
+    def warm(self) -> None:
+        """Do nothing: a script is always ready."""
 
-    def _commit(self, held: Held) -> None:
-        portion = self._take_portion()
-        self.held = commit(held, portion, seat=self.bench.seat, ports=self.bench.ports)
-        self._handover.tell(self.held, portion, timedelta(0))
+    def begin(self, task: Task, batch: Sequence[Item]) -> None:
+        self._events = list(self._shared.script(task, batch))
+        self._hand.pause(At.BEGUN)
 
-    def _complete(self, held: Held) -> None:
-        self._commit(held)
-        self._handover.complete(self.held or held)
-        self._free()
+    def poll(self, timeout: timedelta) -> Event | None:
+        hand = self._hand
+        self._shared.polls += 1
+        if self._shared.before_poll is not None:
+            self._shared.before_poll(self._shared.polls)
+        while hand.budget <= 0 and not hand.looks_up:
+            hand.pause(At.COMPUTING)
+        if hand.looks_up:
+            hand.looks_up = False
+            return None
+        if hand.breaks is not None:
+            return Broken(hand.breaks)
+        event = self._events.pop(0) if self._events else None
+        if not isinstance(event, ItemDone):
+            return event
+        hand.budget -= 1
+        return replace(event, value=None, error="no") if hand.is_failing else event
 
-    def _let_go(self, held: Held, reason: str | None) -> None:
-        portion, bench = self._take_portion(), self.bench
-        seat, ports = bench.seat, bench.ports
-        if reason is None:
-            interrupted = bench.life.interrupted
-            held = settle_release(held, portion, interrupted=interrupted, seat=seat, ports=ports)
-        else:
-            held = settle_failure(
-                held, portion, reason, seat=seat, ports=ports, policy=bench.policy
-            )
-        self.held = held
-        self._handover.tell(held, portion, timedelta(0))
-        match held.manifest.state:
-            case JobState.COMPLETED:
-                self._handover.complete(held)
-            case JobState.FAILED:
-                self._handover.dismiss(held, "failures")
-            case _:
-                self._handover.release(held)
-        self._free()
+    def stop(self, grace: timedelta) -> Sequence[ItemDone]:
+        self.kill()
+        return ()
 
-    def _free(self) -> None:
-        self.message = self.held = self.values = None
-        self._results = []
-        self.slot.free_since = self._now()
+    def kill(self) -> None:
+        self._events = []
 
-    def _now(self) -> datetime:
-        return self.bench.ports.clock.now()
+
+class PausingQueue:
+    """Pauses with a message in hand; everything else is the queue's own."""
+
+    def __init__(self, hand: Hand, queue: Any) -> None:
+        self._hand = hand
+        self._queue = queue
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    def receive(self, *, wait: timedelta, visibility: timedelta) -> Message | None:
+        message: Message | None = self._queue.receive(wait=wait, visibility=visibility)
+        if message is not None:
+            self._hand.message = message
+            self._hand.pause(At.RECEIVED)
+        return message
+
+
+class PausingKeeper(Keeper):
+    """Pauses with a job in hand."""
+
+    def __init__(self, hand: Hand, bench: Bench) -> None:
+        super().__init__(bench.seat, bench.presence, bench.ports)
+        self._hand = hand
+
+    def take(self, held: Held, not_after: datetime | None) -> None:
+        super().take(held, not_after)
+        self._hand.message, self._hand.held = None, held
+        self._hand.pause(At.CLAIMED)

@@ -1,6 +1,7 @@
 """A worker's process on an instance: the worker's own parts, driven one step at a time."""
 
 import logging
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -8,21 +9,29 @@ from pathlib import Path
 from typing import Any
 
 from spindown.app.work.held import Seat, WorkPorts
-from spindown.app.work.policy import read_standing
+from spindown.app.work.policy import OUTDATED_FOR, read_standing
 from spindown.app.work.presence import Presence
 from spindown.app.work.progress import Reporter
-from spindown.domain.interruption import should_power_off
-from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.worker_lifecycle import (
+    AwaitReclaim,
+    CheckedIn,
+    Exit,
+    Habits,
+    PowerOff,
+    Stop,
+    TimePassed,
+)
 from spindown.error import SpindownError
 from spindown.memory import PortCall, intercept
 from tests.proof.fault import Crashed
 from tests.proof.hand import Hand
 from tests.proof.surrounding import Inline, LoudLog, Surrounding
 from tests.slot import ScriptedRunner
+from worker.action import WorkerActions
 from worker.handover import Bench
 from worker.home import WorkerSettings
 from worker.keeper import Keeper
-from worker.life import Life
+from worker.lifecycle import WorkerLifecycle
 from worker.watch import Watch
 
 _SCRATCH = Path("/nonexistent/scratch")
@@ -39,11 +48,19 @@ class Process:
         #: In the middle of a step: its locks may be held.
         self.is_working = False
         self.died_at: datetime | None = None
+        self.hands: list[Hand] = []
         self.ports = self._make_ports()
         self.presence = Presence(workload=world.workload, instance_id=instance_id, ports=self.ports)
         self.log = LoudLog(logging.getLogger("proof"))
         standing = read_standing(self.ports.table, world.workload)
-        self.life = Life(clock=world.clock, standing=standing, code_digest=world.code_digest)
+        habits = Habits(
+            code_digest=world.code_digest,
+            outdated_for=OUTDATED_FOR,
+            stop_grace=timedelta(0),
+            shortest_rest=timedelta(milliseconds=10),
+        )
+        self.life = WorkerLifecycle(world.clock, standing, habits, self.log)
+        self.actions = WorkerActions(self.life, self.presence, self.ports, self.log)
         self.worker = self.presence.check_in(patience=timedelta(0))
         self.reporter = Reporter(
             deployment=world.deployment,
@@ -63,6 +80,8 @@ class Process:
             settings=WorkerSettings(scratch=_SCRATCH, python="python"),
             log=self.log,
         )
+        worker = self.worker
+        self.life.tell(CheckedIn, worker.launched_at, worker.capacity_type, worker.slots)
 
     def _make_ports(self) -> WorkPorts:
         world = self.world
@@ -100,11 +119,11 @@ class Process:
             reporter=self.reporter,
             keeper=Keeper(seat, self.presence, self.ports),
             log=self.log,
-            batch_size=2,
+            batch_size=sys.maxsize,
             transfers=Inline(),
             scratch=_SCRATCH,
         )
-        return Hand(bench)
+        return Hand(bench, self.runner)
 
     def _call(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
         if self.is_dead:
@@ -120,6 +139,8 @@ class Process:
         if not self.is_dead:
             self.is_dead = True
             self.died_at = self.world.clock.now()
+            for hand in self.hands:
+                hand.die()
 
     @property
     def is_free(self) -> bool:
@@ -142,14 +163,24 @@ class Process:
     def step(self, number: int, *, count: int = 2, failing: bool = False) -> None:
         """Do whatever comes next in a slot."""
         self._hand(number).step(count=count, failing=failing)
+        self._act()
 
     def checkpoint(self, number: int) -> None:
-        """Commit what is done in a slot, unless that is all there is."""
+        """Let a slot look whether a commit of what is done is due."""
         self._hand(number).checkpoint()
+        self._act()
 
-    def give_back(self, number: int, reason: str | None) -> None:
-        """Release the job of a slot, or with a reason fail it."""
-        self._hand(number).give_back(reason)
+    def fail(self, number: int, reason: str) -> None:
+        """Fail the job of a slot."""
+        self._hand(number).fail(reason)
+        self._act()
+
+    def leave(self) -> None:
+        """Give back what is in hand and take nothing more, as at SIGTERM."""
+        self.life.tell(Stop)
+        for hand in self.hands:
+            hand.end()
+        self._act()
 
     def _hand(self, number: int) -> Hand:
         return self.hands[number % len(self.hands)]
@@ -159,37 +190,31 @@ class Process:
     def work(self) -> None:
         """End what is in hand, then let each slot take and work off one job by itself."""
         for hand in self.hands:
-            hand.end()
             try:
-                hand.slot.step()
+                hand.work()
             except SpindownError:
                 self.world.clock.advance(_SECOND)
+            self._act()
 
     def retire(self) -> None:
-        """End the process and its instance if it is time, as worker.daemon decides it."""
-        now, standing = self.world.clock.now(), self.life.standing
-        if now >= self.worker.launched_at + standing.policy.max_lifetime:
-            self.life.leave(now, ReasonCode.LIFETIME)
-        if not self.is_free:
-            return
-        with suppress(SpindownError):
-            if self.life.is_finishing:
-                self.presence.drain(Reason(self.life.reason))
-                self._power_off()
-            elif all(
-                now - (hand.slot.free_since or now) >= standing.idle_timeout for hand in self.hands
-            ):
-                self.hands[0].receive()
-                if self.is_free and self.presence.drain(Reason(ReasonCode.IDLE)):
-                    self._power_off()
+        """Let time tell: end the process and its instance if the lifecycle says so."""
+        self.life.tell(TimePassed)
+        self._act()
+        while not self.is_dead and any(hand.has_orders for hand in self.hands):
+            for hand in self.hands:
+                hand.settle()
+            self._act()
 
-    def _power_off(self) -> None:
-        self.life.finish(ReasonCode.IDLE)
-        if should_power_off(
-            launched_at=self.worker.launched_at,
-            deadline=self.life.deadline,
-            capacity_type=self.worker.capacity_type,
-            now=self.world.clock.now(),
-        ):
-            self.world.power_off(self.instance_id)
-            self.die()
+    def _act(self) -> None:
+        """Carry out what is commanded of the worker as a whole."""
+        while not self.is_dead and (command := self.life.take_worker_command()) is not None:
+            match command:
+                case PowerOff():
+                    self.world.power_off(self.instance_id)
+                    self.die()
+                case Exit():
+                    self.die()
+                case AwaitReclaim():
+                    continue
+                case _:
+                    self.actions.carry_out(command)

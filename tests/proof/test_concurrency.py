@@ -23,7 +23,7 @@ from worker.child.runner import BatchDone, ItemDone
 
 def up(workers: int = 1) -> ProofWorld:
     """Return a world of so many workers that are up and have nothing to do just now."""
-    world = a_world(max_items_per_job=100)
+    world = a_world(max_items_per_job=100, idle_timeout=30 * MINUTE)
     world.grow(workers)
     while world.queue.bodies():
         for process in world.live:
@@ -41,7 +41,7 @@ def begin(world: ProofWorld, process: Process, *, done: int = 0) -> str:
         process.checkpoint(0)
     held = process.hands[0].held
     assert held is not None
-    assert (held.job_id, held.manifest.next_item) == (job_id, done)
+    assert (held.job_id, manifest_of(world, job_id).next_item) == (job_id, done)
     return job_id
 
 
@@ -251,7 +251,7 @@ def test_a_job_under_new_code_holds_results_of_one_version(first: int, is_releas
     begins, goes_on = both[first], both[1 - first]
     job_id = begin(world, begins, done=3)
     if is_released:
-        begins.give_back(0, None)
+        begins.leave()
     else:
         begins.die()
 

@@ -29,10 +29,10 @@ _WAITS = st.sampled_from([1, 10, 60, 61, 119, 200, 301, 700, 1500]).map(
 _ACTS: Mapping[str, Callable[[Process, int], None]] = {
     "beat": lambda process, slot: process.beat(),
     "checkpoint": Process.checkpoint,
-    "fail": lambda process, slot: process.give_back(slot, "out of memory"),
+    "fail": lambda process, slot: process.fail(slot, "out of memory"),
     "kill": lambda process, slot: process.die(),
+    "leave": lambda process, slot: process.leave(),
     "look": lambda process, slot: process.look(),
-    "release": lambda process, slot: process.give_back(slot, None),
     "retire": lambda process, slot: process.retire(),
 }
 

@@ -11,7 +11,6 @@ from spindown.app.control import DEPLOYMENT
 from spindown.app.reconcile.reap import UNKNOWN
 from spindown.contract.row import worker_sort
 from spindown.domain.fleet import WorkerState
-from spindown.domain.reason import ReasonCode
 from spindown.ec2sim import EndReason
 from spindown.memory import PortCall
 from tests.proof.recovery import DEAD_MAN
@@ -121,7 +120,7 @@ def never_come_up(world: ProofWorld) -> None:
     world.live[0].work()
     world.submit(2)
     for process in world.live:
-        process.life.leave(world.now, ReasonCode.STOPPED)
+        process.leave()
         process.beat()
         process.retire()
     world.tick(MINUTE)

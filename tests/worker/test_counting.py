@@ -95,14 +95,14 @@ def test_a_job_that_interruptions_give_back_counts_nothing(tmp_path: Path, worke
                 slots[number].watch.look()
             world.clock.advance(MINUTE / 6)
             # The others poll meanwhile, and find nothing.
-            assert not any(slot.slot.step() for slot in slots[number + 1 : number + workers])
+            assert not any(slot.step() for slot in slots[number + 1 : number + workers])
 
         runner = ScriptedRunner(script=lambda task, batch: [None] * 99, before_poll=announce)
         return SlotWorld(tmp_path, world=world, runner=runner, instance_id=f"i-{number}")
 
     slots += [a_slot(number) for number in range(11 + workers)]
     for slot in slots[:12]:
-        assert slot.slot.step()
+        assert slot.step()
 
     manifest = world.manifest("j")
     assert (manifest.interruptions, manifest.losses, manifest.failures) == (12, 0, ())
@@ -125,7 +125,7 @@ def test_an_idle_second_worker_fences_nobody_before_a_deadline(
             first.watch.look()
         world.clock.advance(MINUTE / 12)
         first.watch.beat()
-        found.append(second.slot.step())
+        found.append(second.step())
         committed.append(world.manifest("j").epoch)
 
     def one_then_stall(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
@@ -137,14 +137,14 @@ def test_an_idle_second_worker_fences_nobody_before_a_deadline(
     world.send(JOB)
     noticed_at = world.clock.now()
 
-    first.slot.step()
+    first.step()
 
     # It had its job, and none else had anything, until it gave the job back by itself.
     assert 2 * MINUTE - timedelta(seconds=20) <= world.clock.now() - noticed_at < 2 * MINUTE
     assert (set(found), set(committed), runner.kills) == ({False}, {1}, 1)
     manifest = world.manifest("j")
     assert (manifest.next_item, manifest.interruptions, manifest.failures) == (3, 1, ())
-    assert second.slot.step()
+    assert second.step()
     manifest = world.manifest("j")
     assert (manifest.state, manifest.epoch, manifest.losses) == (JobState.COMPLETED, 2, 0)
     assert [r.index for r in world.records("j")] == list(range(6))

@@ -19,7 +19,7 @@ from spindown.error import NotFound
 from tests.basket import Basket
 from tests.plant import QUICK, Plant
 from tests.work import WORKLOAD, items
-from worker.daemon import say_duration
+from worker.action import say_duration
 
 PATIENT = replace(QUICK, idle_timeout=timedelta(hours=1))
 SLEEPER = """

@@ -2,9 +2,9 @@
 
 import io
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
+from spindown.domain.worker_lifecycle import PolicySeen
 from spindown.error import Unreachable
 from spindown.memory import MemoryJobEvents, PortCall
 from tests.slot import ScriptedRunner, SlotWorld
@@ -21,7 +21,7 @@ def telling(slot: SlotWorld) -> MemoryJobEvents:
     events = MemoryJobEvents()
     outbox = Outbox(events, open_log(io.StringIO()))
     slot.bench = replace(slot.bench, outbox=outbox, deployment="lab")
-    slot.slot = Slot(slot.bench, poll_at_most=timedelta(seconds=20))
+    slot.slot = Slot(slot.bench)
     return events
 
 
@@ -37,7 +37,7 @@ def test_a_job_that_is_completed_is_told_at_once(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     events = telling(slot)
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     settle(slot)
     [event] = events.sent
     assert (event.job_id, event.batch_id, event.state) == ("j", "b", "completed")
@@ -55,7 +55,7 @@ def test_a_completed_job_is_told_though_the_ledger_is_silent(
     events = telling(slot)
     slot.world.before = fail
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     settle(slot)
     assert [event.state for event in events.sent] == ["completed"]
 
@@ -63,17 +63,17 @@ def test_a_completed_job_is_told_though_the_ledger_is_silent(
 def test_a_job_that_is_given_up_is_told_with_its_reason(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=lambda *_: [Broken("no licence")]))
     slot.world.policy = replace(slot.world.policy, max_failures=1, max_failures_on_two=1)
-    slot.life.standing = replace(slot.life.standing, policy=slot.world.policy)
+    slot.life.tell(PolicySeen, replace(slot.life.state.standing, policy=slot.world.policy))
     events = telling(slot)
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     settle(slot)
     [event] = events.sent
     assert (event.state, event.failures) == ("failed", 1)
     assert "no licence" in event.reason
     # The move to the dead-letter queue is repeated when the message comes again; so is this.
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     settle(slot)
     assert [event.state for event in events.sent] == ["failed", "failed"]
 
@@ -84,7 +84,7 @@ def test_what_could_not_be_sent_goes_the_next_time_in_order(tmp_path: Path) -> N
     events.is_reachable = False
     for name in ("a", "b"):
         slot.world.send({**JOB, "job_id": name})
-        slot.slot.step()
+        slot.step()
     settle(slot)
     assert not events.sent
     events.is_reachable = True

@@ -11,7 +11,6 @@ import pytest
 from spindown.app.work.attachment.log import read_logs
 from spindown.contract.job.manifest import JobState
 from spindown.domain.policy import Policy
-from spindown.domain.reason import ReasonCode
 from spindown.memory.interception import PortCall
 from spindown.user import Item
 from tests.slot import ScriptedRunner, SlotWorld, in_line, square
@@ -49,7 +48,7 @@ def test_state_that_a_notice_cut_off_is_there_for_who_goes_on(tmp_path: Path) ->
 
     slot = SlotWorld(tmp_path / "1", runner=ScriptedRunner(script=simulate, before_poll=announce))
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     manifest = slot.world.manifest("j")
     assert [file.path for file in manifest.user_state] == ["run/step"]
     assert manifest.next_item == 1
@@ -64,7 +63,7 @@ def test_state_that_a_notice_cut_off_is_there_for_who_goes_on(tmp_path: Path) ->
         instance_id="i-2",
         runner=ScriptedRunner(script=go_on),
     )
-    other.slot.step()
+    other.step()
     assert seen == ["", "41", "41", "41"][: len(seen)]
     assert len(seen) >= 2
     assert other.world.manifest("j").state is JobState.COMPLETED
@@ -78,7 +77,7 @@ def test_results_are_safe_before_a_checkpoint_out_of_time(tmp_path: Path) -> Non
 
     def leave(polls: int) -> None:
         if polls == 5:
-            slot.life.leave(slot.world.clock.now(), ReasonCode.INTERRUPTED)
+            slot.leave()
 
     def take_away(call: PortCall) -> None:
         if call.method == "put_file":
@@ -89,7 +88,7 @@ def test_results_are_safe_before_a_checkpoint_out_of_time(tmp_path: Path) -> Non
     slot.world.before = take_away
     slot.world.send(JOB)
     with pytest.raises(KeyboardInterrupt):
-        slot.slot.step()
+        slot.step()
     manifest = slot.world.manifest("j")
     assert (manifest.next_item, manifest.user_state, manifest.released) == (3, (), False)
     slot.world.before = None
@@ -114,7 +113,7 @@ def test_state_alone_is_a_checkpoint_when_one_is_due(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path, runner=runner, policy=policy, batch_size=5)
     in_line(slot)
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     assert commits == [1]
 
 
@@ -131,19 +130,19 @@ def test_unchanging_state_outlives_the_rule_that_drops_old_ones(
 
     def leave(polls: int) -> None:
         if polls > 2:
-            world.life.leave(world.world.clock.now(), ReasonCode.STOPPED)
+            world.leave()
 
     runner = ScriptedRunner(script=keep, before_poll=leave)
     world = SlotWorld(tmp_path / "1", runner=runner)
     world.world.send(JOB)
-    world.slot.step()
+    world.step()
     [first] = world.world.manifest("j").user_state
 
     world.world.clock.advance(timedelta(days=days))
     runner = ScriptedRunner(script=keep, before_poll=leave)
     world = SlotWorld(tmp_path / "2", world=world.world, instance_id="i-2", runner=runner)
     while not world.world.manifest("j").owner.startswith("i-2"):
-        world.slot.step()
+        world.step()
 
     [again] = world.world.manifest("j").user_state
     assert replace(again, stored_at=None) == replace(first, stored_at=None)
@@ -160,7 +159,7 @@ def test_results_are_committed_before_they_fill_the_memory(tmp_path: Path) -> No
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=large), batch_size=2)
     in_line(slot)
     slot.world.send({"job_id": "j", "items": items(10)})
-    slot.slot.step()
+    slot.step()
     parts = slot.world.manifest("j").parts
     assert [(part.first, part.last) for part in parts] == [(0, 3), (4, 7), (8, 9)]
 
@@ -182,7 +181,7 @@ def test_code_waits_for_commits_that_are_slower_than_it(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=large), batch_size=2)
     slot.world.before = hold
     slot.world.send({"job_id": "j", "items": items(60)})
-    slot.slot.step()
+    slot.step()
     assert slot.world.manifest("j").state is JobState.COMPLETED
     # Two batches are under way, eight wait.
     assert beforehand == [10]
@@ -203,7 +202,7 @@ def test_a_rebalance_recommendation_commits_and_the_job_goes_on(tmp_path: Path) 
     slot = SlotWorld(tmp_path, runner=runner, policy=policy)
     in_line(slot)
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     assert slot.life.reason == "rebalance"
     assert slot.world.manifest("j").state is JobState.COMPLETED
     assert max(parts) >= 1, "committed before the end"
@@ -213,10 +212,10 @@ def test_a_rebalance_recommendation_commits_and_the_job_goes_on(tmp_path: Path) 
 def test_a_job_that_takes_too_long_is_a_failure_of_its_own(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=lambda *_: [None] * 99))
     slot.bench = replace(slot.bench, job_timeout=5 * MINUTE)
-    slot.slot = Slot(slot.bench, poll_at_most=20 * SECOND)
+    slot.slot = Slot(slot.bench)
     slot.runner.before_poll = lambda _: slot.world.clock.advance(MINUTE)
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     [failure] = slot.world.manifest("j").failures
     assert failure.reason == "the job took longer than 300 s (job_timeout)"
     assert slot.runner.kills >= 1
@@ -230,7 +229,7 @@ def test_what_the_code_printed_is_kept_for_each_attempt(tmp_path: Path) -> None:
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=talk))
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     assert list(read_logs("j", slot.world.objects)) == [
         (1, "batch 0\nbatch 2\nbatch 4\n[spindown] the attempt failed: it broke\n")
     ]
@@ -250,7 +249,7 @@ def test_an_item_whose_result_is_a_file_of_somebody_else_failed(tmp_path: Path) 
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=steal))
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     assert {r.error for r in slot.world.records("j")} == {
         "its files lie outside its output directory"
     }
@@ -271,5 +270,5 @@ def test_files_of_committed_items_are_removed_from_the_disk(tmp_path: Path) -> N
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=leave_files), policy=policy)
     in_line(slot)
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     assert left == [[], [], []]

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from spindown.contract.job.manifest import JobState
 from spindown.domain.policy import Policy
-from spindown.domain.reason import ReasonCode
 from spindown.memory.interception import PortCall
 from spindown.user import Item
 from tests.slot import ScriptedRunner, SlotWorld
@@ -49,7 +48,7 @@ def state_of(task: Task) -> Path:
 def leave_at(slot: SlotWorld, poll: int) -> Callable[[int], None]:
     def leave(polls: int) -> None:
         if polls == poll:
-            slot.life.leave(slot.world.clock.now(), ReasonCode.INTERRUPTED)
+            slot.leave()
 
     return leave
 
@@ -65,17 +64,17 @@ def test_state_still_coming_in_is_not_taken_for_the_job_s(
     first = SlotWorld(tmp_path / "1", runner=ScriptedRunner(script=simulate))
     first.runner.before_poll = leave_at(first, 3)
     first.world.send(JOB)
-    first.slot.step()
+    first.step()
     saved = first.world.manifest("j").user_state
     assert [file.path for file in saved] == ["model", "optimizer"]
 
     gate = Gate("get_file", first=2)
     second = SlotWorld(tmp_path / "2", world=first.world, instance_id="i-2")
     second.world.before = gate
-    working = threading.Thread(target=second.slot.step)
+    working = threading.Thread(target=second.step)
     working.start()
     assert gate.is_reached.wait(20)
-    second.life.leave(second.world.clock.now(), ReasonCode.INTERRUPTED)
+    second.leave()
     working.join(20)
     assert not working.is_alive()
     gate.is_open.set()
@@ -100,7 +99,7 @@ def test_state_being_committed_is_left_alone_until_it_is(tmp_path: Path) -> None
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=simulate), batch_size=1)
     slot.world.before = hold
     slot.world.send({"job_id": "j", "items": items(6)})
-    slot.slot.step()
+    slot.step()
     assert not slot.events("slot_crashed")
     manifest = slot.world.manifest("j")
     assert (manifest.state, manifest.failures) == (JobState.COMPLETED, ())
@@ -119,7 +118,7 @@ def test_results_overtake_a_checkpoint_under_way_at_a_notice(
         if polls == 5:
             # The commit that is due at the second item has begun, and two more are done.
             assert upload.is_reached.wait(20)
-            slot.life.leave(slot.world.clock.now(), ReasonCode.INTERRUPTED)
+            slot.leave()
 
     upload, told = Gate("put_file"), threading.Event()
 
@@ -132,7 +131,7 @@ def test_results_overtake_a_checkpoint_under_way_at_a_notice(
     slot = SlotWorld(tmp_path, runner=runner, policy=policy, batch_size=5)
     slot.world.before, slot.world.after = upload, watch
     slot.world.send(JOB)
-    working = threading.Thread(target=slot.slot.step)
+    working = threading.Thread(target=slot.step)
     working.start()
     assert told.wait(20), "nothing was committed while the checkpoint was on its way"
     manifest = slot.world.manifest("j")
@@ -158,7 +157,7 @@ def test_results_commit_at_a_notice_though_the_ledger_is_silent(
         if polls == 5:
             # The commit of the first two items is to be told to the ledger; two more are done.
             assert report.is_reached.wait(20)
-            slot.life.leave(slot.world.clock.now(), ReasonCode.INTERRUPTED)
+            slot.leave()
 
     def hold_up(call: PortCall) -> None:
         if slot.world.calls["objects.put"] > 2:
@@ -174,7 +173,7 @@ def test_results_commit_at_a_notice_though_the_ledger_is_silent(
     slot = SlotWorld(tmp_path, runner=runner, policy=policy, batch_size=5)
     slot.world.before, slot.world.after = hold_up, watch
     slot.world.send(JOB)
-    working = threading.Thread(target=slot.slot.step)
+    working = threading.Thread(target=slot.step)
     working.start()
     is_committed = told.wait(5)
     report.is_open.set()
@@ -211,9 +210,9 @@ def test_an_input_that_comes_after_its_job_is_gone_is_removed(
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=fail))
     ports: Any = replace(slot.bench.ports, inputs=cast("Any", source))
     slot.bench = replace(slot.bench, ports=ports)
-    slot.slot = Slot(slot.bench, poll_at_most=MINUTE / 3)
+    slot.slot = Slot(slot.bench)
     slot.world.send({"job_id": "j", "items": [f"s3://inputs/{n}" for n in range(6)]})
-    slot.slot.step()
+    slot.step()
     source.is_open.set()
     slot.bench.transfers.shutdown(wait=True)
     assert len(source.fetched) == 3

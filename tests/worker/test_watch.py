@@ -6,16 +6,15 @@ from datetime import timedelta
 from pathlib import Path
 
 from spindown.app.work.held import Held
-from spindown.app.work.policy import Standing
 from spindown.app.work.progress import Reporter
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
 from spindown.memory.metadata import MemoryMetadata
 from tests.local.waiting import until
+from tests.slot import a_lifecycle
 from tests.work import WORKLOAD, WorkWorld, a_seat, identity_of, items
 from worker.home import WorkerSettings
 from worker.keeper import Keeper
-from worker.life import Life
 from worker.log import open_log
 from worker.watch import Watch
 
@@ -27,11 +26,9 @@ def test_a_silent_queue_delays_no_other_lease_and_no_heartbeat(
     presence = world.presence()
     seats = [a_seat(slot=number) for number in range(2)]
     keepers = [Keeper(seat, presence, world.ports) for seat in seats]
+    log = open_log(io.StringIO())
     watch = Watch(
-        life=Life(
-            clock=world.clock,
-            standing=Standing(policy=world.policy, idle_timeout=timedelta(minutes=10)),
-        ),
+        life=a_lifecycle(world, log),
         presence=presence,
         keepers=keepers,
         metadata=MemoryMetadata(identity_of(world.worker())),
@@ -40,7 +37,7 @@ def test_a_silent_queue_delays_no_other_lease_and_no_heartbeat(
             deployment="test", workload=WORKLOAD, worker=world.worker(), ports=world.ports
         ),
         settings=WorkerSettings(scratch=tmp_path, python="python"),
-        log=open_log(io.StringIO()),
+        log=log,
     )
     world.set_policy(world.policy)
     is_reached, is_open = threading.Event(), threading.Event()

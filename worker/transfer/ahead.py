@@ -16,7 +16,7 @@ from spindown.app.work.item import settle_items
 from spindown.app.work.message import put_back
 from spindown.contract.job.message import JobMessage, parse_job, with_id
 from spindown.error import SpindownError
-from worker.life import Life
+from worker.lifecycle import WorkerLifecycle
 from worker.log import EventLog
 from worker.transfer.prefetch import Prefetch
 
@@ -38,7 +38,7 @@ class Ahead:
     def __init__(
         self,
         *,
-        life: Life,
+        life: WorkerLifecycle,
         ports: WorkPorts,
         batch_size: int,
         scratch: Path,
@@ -56,11 +56,6 @@ class Ahead:
         self._taken: _Next | None = None
         #: Time that an item of the job before took; None: nothing is known yet.
         self._item_seconds: float | None = None
-
-    @property
-    def is_looking(self) -> bool:
-        """Tell whether a message has come, or is being asked for."""
-        return self._pending is not None
 
     def note_pace(self, items: int, took: timedelta) -> None:
         """Learn how long items take."""
@@ -108,7 +103,7 @@ class Ahead:
             self._put_back(found)
 
     def _at_most(self) -> timedelta:
-        return min(AHEAD_AT_MOST, self._life.standing.policy.lease_duration / 4)
+        return min(AHEAD_AT_MOST, self._life.policy.lease_duration / 4)
 
     def _settle(self) -> _Next | None:
         pending, self._pending = self._pending, None
@@ -130,7 +125,7 @@ class Ahead:
             self._log.warning("message_not_put_back", reason=str(exc))
 
     def _fetch(self) -> _Next | None:
-        hidden_for = self._life.standing.policy.lease_duration
+        hidden_for = self._life.policy.lease_duration
         message = self._ports.queue.receive(wait=timedelta(0), visibility=hidden_for)
         if message is None:
             return None

@@ -115,7 +115,7 @@ class Writer:
 
     def _interval(self) -> timedelta:
         """Return how long after a commit the next is due; at once if EC2 sees a higher risk."""
-        if self._bench.life.is_at_risk_since(self._committed_at):
+        if self._bench.life.state.is_at_risk_since(self._committed_at):
             return timedelta(0)
         cost = (self._cost or _COST_ESTIMATE) / timedelta(hours=1)
         rate = self._bench.interruption_rate

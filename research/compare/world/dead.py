@@ -66,7 +66,7 @@ def _allowed(run: Run, instance_id: str) -> float:
     """Return the USD that an instance may still cost."""
     worker, scenario = run.world.workers[instance_id], run.scenario
     longest = max(each.work_seconds for each in scenario.arrivals) / worker.speed
-    seconds = longest + worker.standing.idle_timeout.total_seconds() + _SLACK
+    seconds = longest + worker.life.standing.idle_timeout.total_seconds() + _SLACK
     if worker.checked_in_at is None:
         # Five of a thousand boots take longer than this.
         seconds += scenario.boot.at_least + 2.6 * scenario.boot.median

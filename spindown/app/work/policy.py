@@ -1,7 +1,6 @@
 """The policy in force, as reconcile has written it down for workers, who cannot read settings."""
 
 import json
-from dataclasses import dataclass
 from datetime import timedelta
 
 from spindown.app.control import SETTINGS_FOR
@@ -11,22 +10,12 @@ from spindown.contract.row import POLICY, PolicyRow, workload_partition
 from spindown.domain.idle import idle_timeout
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
+from spindown.domain.worker_lifecycle import Standing
 from spindown.error import ContractError
 
 #: Other code must have been the deployed one for so long before a worker goes by it: a scaler
 #: that has not read its settings anew may tell of the old one meanwhile.
 OUTDATED_FOR = SETTINGS_FOR + timedelta(minutes=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What a worker goes by until it reads again."""
-
-    policy: Policy
-    #: After this long without a job the worker ends; learned if the policy says "auto".
-    idle_timeout: timedelta
-    #: Digest of the code as deployed; "": not known.
-    code_digest: str = ""
 
 
 def read_standing(table: Table, workload: str, known: Standing | None = None) -> Standing:

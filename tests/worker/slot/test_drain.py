@@ -32,7 +32,7 @@ def test_a_notice_commits_what_is_done_and_gives_the_rest_back(tmp_path: Path) -
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=stall, before_poll=announce))
     slot.world.send(JOB)
     noticed_at = slot.world.clock.now()
-    slot.slot.step()
+    slot.step()
     manifest = slot.world.manifest("j")
     assert (manifest.next_item, manifest.interruptions, manifest.released) == (3, 1, True)
     assert manifest.failures == ()
@@ -41,9 +41,9 @@ def test_a_notice_commits_what_is_done_and_gives_the_rest_back(tmp_path: Path) -
     assert 2 * MINUTE - timedelta(seconds=20) <= gone_at - noticed_at < 2 * MINUTE
     assert slot.world.queue.backlog().visible == 1
     assert slot.world.worker().interrupted_at == noticed_at + 2 * MINUTE
-    assert not slot.slot.step()
+    assert not slot.step()
     other = SlotWorld(tmp_path, world=slot.world, instance_id="i-2")
-    other.slot.step()
+    other.step()
     assert [r.index for r in slot.world.records("j")] == [0, 1, 2, 3, 4]
     assert slot.world.manifest("j").losses == 0
 
@@ -53,10 +53,10 @@ def test_a_notice_that_only_the_ledger_knows_drains_too(tmp_path: Path) -> None:
     deadline = slot.world.clock.now() + 2 * MINUTE
     slot.world.change_worker("i-1", interrupted_at=deadline)
     slot.watch.beat()
-    assert slot.life.deadline == deadline
+    assert slot.life.state.deadline == deadline
     assert slot.life.is_finishing
     slot.world.send(JOB)
-    assert not slot.slot.step()
+    assert not slot.step()
 
 
 def test_a_rebalance_finishes_the_job_and_takes_no_other(tmp_path: Path) -> None:
@@ -68,11 +68,11 @@ def test_a_rebalance_finishes_the_job_and_takes_no_other(tmp_path: Path) -> None
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=advise))
     slot.world.send(JOB)
     slot.world.send({**JOB, "job_id": "k"})
-    slot.slot.step()
+    slot.step()
     done = [job for job in ("j", "k") if slot.world.objects.versions(f"jobs/{job}/manifest.json")]
     assert len(done) == 1
     assert slot.world.manifest(done[0]).state is JobState.COMPLETED
-    assert not slot.slot.step()
+    assert not slot.step()
     assert slot.world.worker().rebalance_at is not None
 
 
@@ -84,13 +84,13 @@ def test_a_job_is_given_back_after_eleven_hours_and_goes_on(tmp_path: Path) -> N
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=beat))
     slot.world.send({"job_id": "j", "items": items(40)})
-    slot.slot.step()
+    slot.step()
     manifest = slot.world.manifest("j")
     assert manifest.state is JobState.RUNNING
     assert manifest.released
     assert manifest.next_item > 0
     assert slot.world.queue.backlog().visible == 1
-    slot.slot.step()
+    slot.step()
     assert slot.world.manifest("j").state is JobState.COMPLETED
     assert [r.index for r in slot.world.records("j")] == list(range(40))
 
@@ -116,13 +116,13 @@ def test_a_single_call_is_released_with_results_after_11_hours(
     slot.runner.before_poll = beats(slot)
     slot.world.send({"job_id": "j", "items": items(20)})
     began_at = slot.world.clock.now()
-    slot.slot.step()
+    slot.step()
     manifest = slot.world.manifest("j")
     assert manifest.released
     assert 15 < manifest.next_item < 20
     assert slot.world.clock.now() - began_at < timedelta(hours=12), "SQS hides it no longer"
     assert slot.world.queue.backlog().visible == 1
-    slot.slot.step()
+    slot.step()
     assert slot.world.manifest("j").state is JobState.COMPLETED
     assert (slot.world.manifest("j").losses, slot.world.manifest("j").failures) == (0, ())
 
@@ -134,11 +134,12 @@ def test_a_single_call_that_keeps_a_checkpoint_may_take_days(tmp_path: Path) -> 
         (task.state / "step").write_text(str(slot.world.clock.now()))
         return [None] * 99
 
-    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=train))
+    policy = Policy(max_lifetime=timedelta(days=10))
+    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=train), policy=policy)
     slot.runner.before_poll = beats(slot)
     slot.world.send({"job_id": "j", "items": items(1)})
     for _ in range(4):
-        slot.slot.step()
+        slot.step()
     manifest = slot.world.manifest("j")
     assert (manifest.epoch, manifest.released, manifest.state) == (4, True, JobState.RUNNING)
     assert (manifest.losses, manifest.failures) == (0, ())
@@ -151,7 +152,7 @@ def test_a_single_call_without_results_is_not_tried_for_ever(tmp_path: Path) -> 
     slot.world.send({"job_id": "j", "items": items(1)})
     for _ in range(8):
         slot.world.clock.advance(10 * MINUTE)
-        slot.slot.step()
+        slot.step()
     manifest = slot.world.manifest("j")
     assert manifest.state is JobState.FAILED
     assert "nothing came of it in 11 hours" in manifest.reason
@@ -164,10 +165,10 @@ def test_puts_back_what_it_received_while_it_was_told_to_finish(tmp_path: Path) 
 
     def finish(call: PortCall) -> None:
         if call.method == "receive":
-            slot.life.finish(ReasonCode.STOPPED)
+            slot.finish()
 
     slot.world.after = finish
-    slot.slot.step()
+    slot.step()
     assert slot.world.queue.backlog().visible == 1
 
 
@@ -179,14 +180,10 @@ def test_told_to_finish_while_polling_it_makes_no_pause_after(
 
     def finish(call: PortCall) -> None:
         if call.method == "receive":
-            slot.life.finish(ReasonCode.OTHER_CODE)
-            # The main thread, which waits for news, has heard it first.
-            slot.life.wait(MINUTE)
+            slot.finish()
 
     slot.world.after = finish
-    slot.slot.thread.start()
-    slot.slot.thread.join(10)
-    assert not slot.slot.thread.is_alive()
+    slot.run()
 
 
 def test_leaves_when_reconcile_has_condemned_the_instance(tmp_path: Path) -> None:

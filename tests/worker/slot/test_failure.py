@@ -27,7 +27,7 @@ def test_a_broken_child_is_a_failed_job_that_keeps_its_work(tmp_path: Path) -> N
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=crash))
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     manifest = slot.world.manifest("j")
     assert manifest.next_item == 2
     assert [f.reason for f in manifest.failures] == ["the process was killed by SIGSEGV"]
@@ -41,7 +41,7 @@ def test_a_job_is_not_over_because_its_code_says_so(tmp_path: Path) -> None:
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=lie))
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     manifest = slot.world.manifest("j")
     assert (manifest.state, manifest.next_item) == (JobState.RUNNING, 2)
     assert slot.world.queue.backlog().visible == 1
@@ -56,7 +56,7 @@ def test_ends_after_three_different_jobs_have_failed_in_a_row(tmp_path: Path) ->
         assert not slot.life.is_finishing
         slot.world.send({"job_id": name, "items": items(1)})
         while not slot.world.objects.versions(f"jobs/{name}/manifest.json"):
-            slot.slot.step()
+            slot.step()
     assert slot.life.reason is ReasonCode.JOBS_FAILED
     assert slot.events("quarantined")
 
@@ -68,7 +68,7 @@ def test_ends_after_three_jobs_in_which_every_item_failed(tmp_path: Path) -> Non
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=fail))
     for name in "abc":
         slot.world.send({"job_id": name, "items": items(3)})
-        slot.slot.step()
+        slot.step()
     assert slot.life.is_finishing
 
 
@@ -79,7 +79,7 @@ def test_a_machine_fault_gives_the_job_back_and_is_reported(tmp_path: Path) -> N
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=fail))
     slot.world.send(JOB)
     with pytest.raises(OSError, match="no space left"):
-        slot.slot.step()
+        slot.step()
     assert slot.world.queue.backlog().visible == 1
     assert slot.world.worker().state is WorkerState.IDLE
     assert slot.world.lease() is None
@@ -96,13 +96,13 @@ def test_a_full_machine_does_not_use_up_a_job_s_tries(tmp_path: Path) -> None:
     slot.world.send(JOB)
     for _ in range(5):
         with suppress(OSError):
-            slot.slot.step()
+            slot.step()
         slot.world.clock.advance(MINUTE / 10)
     assert len(slot.world.manifest("j").failures) == 1
 
     slot.world.clock.advance(2 * MINUTE)
     other = SlotWorld(tmp_path, world=slot.world, instance_id="i-2")
-    other.slot.step()
+    other.step()
     assert slot.world.manifest("j").state is JobState.COMPLETED
 
 
@@ -115,9 +115,7 @@ def test_a_machine_without_room_takes_no_more_than_three_jobs(tmp_path: Path) ->
     for name in "abcde":
         slot.world.send({**JOB, "job_id": name})
     began_at = world.clock.now()
-    slot.slot.thread.start()
-    slot.slot.thread.join(30)
-    assert not slot.slot.thread.is_alive()
+    slot.run()
     # A second at least after the first and after the second.
     assert timedelta(seconds=2) <= world.clock.now() - began_at < timedelta(seconds=20)
     worker = slot.world.worker()
@@ -134,9 +132,7 @@ def test_an_unkillable_process_costs_its_worker_and_not_the_job(tmp_path: Path) 
     world = WorkWorld(clock=SystemClock())
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=hang), world=world)
     slot.world.send(JOB)
-    slot.slot.thread.start()
-    slot.slot.thread.join(30)
-    assert not slot.slot.thread.is_alive()
+    slot.run()
     assert world.worker().unfit_at is not None
     assert world.lease() is None
     assert world.queue.backlog().visible == 1
@@ -156,7 +152,7 @@ def test_no_lease_is_kept_for_an_unkillable_process(tmp_path: Path, cause: type[
     slot = SlotWorld(tmp_path, runner=Stuck(before_poll=fail))
     slot.world.send(JOB)
     with pytest.raises(Wedged):
-        slot.slot.step()
+        slot.step()
     assert slot.world.lease() is None
     assert not slot.keeper.is_keeping
     assert slot.world.worker().state is WorkerState.IDLE
@@ -174,7 +170,7 @@ def test_a_job_that_every_worker_fails_on_is_dead_lettered(tmp_path: Path) -> No
             slot.world.send(JOB)
         world = slot.world
         with pytest.raises(ValueError, match="a fault of ours"):
-            slot.slot.step()
+            slot.step()
 
     assert world is not None
     assert world.manifest("j").state is JobState.FAILED

@@ -22,7 +22,7 @@ def test_a_job_that_another_has_taken_over_is_dropped(tmp_path: Path) -> None:
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=lose))
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     assert slot.runner.kills == 1
     manifest = slot.world.manifest("j")
     assert (manifest.owner, manifest.parts) == ("i-2/0", ())
@@ -42,7 +42,7 @@ def test_a_lease_cleared_by_the_control_plane_drops_its_job(tmp_path: Path) -> N
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=stall, before_poll=clear))
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     assert slot.events("lease_lost")
     assert (slot.runner.polls, slot.runner.kills) == (2, 1)
     assert slot.world.manifest("j").parts == ()
@@ -53,11 +53,11 @@ def test_a_zombie_of_a_finished_job_commits_nothing(tmp_path: Path) -> None:
         if polls == 1:
             slot.world.clock.advance(10 * MINUTE)
             other = SlotWorld(tmp_path, world=slot.world, instance_id="i-2")
-            assert other.slot.step()
+            assert other.step()
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=sleep))
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     manifest = slot.world.manifest("j")
     assert (manifest.state, manifest.owner) == (JobState.COMPLETED, "i-2/0")
     assert [r.index for r in slot.world.records("j")] == [0, 1, 2, 3, 4]
@@ -71,6 +71,6 @@ def test_a_heartbeat_keeps_a_long_job(tmp_path: Path) -> None:
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=beat))
     slot.world.send({"job_id": "j", "items": items(60)})
-    slot.slot.step()
+    slot.step()
     assert slot.world.manifest("j").state is JobState.COMPLETED
     assert slot.world.manifest("j").epoch == 1

@@ -1,6 +1,5 @@
 """S3 or the ledger gives no answer: nothing counts against a job, and work goes on later."""
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -28,14 +27,14 @@ def test_gives_the_job_back_when_s3_gives_no_answer(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     slot.world.before = fail_parts
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     assert slot.world.manifest("j").state is JobState.RUNNING
     assert slot.world.worker().busy_slots == 0
     # Not at once: who gives no answer now is not asked again every second.
     assert slot.world.queue.backlog().visible == 0
     slot.world.clock.advance(1.5 * MINUTE)
     slot.world.before = None
-    slot.slot.step()
+    slot.step()
     assert slot.world.manifest("j").state is JobState.COMPLETED
 
 
@@ -52,14 +51,14 @@ def test_an_outage_costs_a_job_nothing_and_slows_its_retries(tmp_path: Path) -> 
 
     for _ in range(6 * 60):
         slot.world.clock.advance(MINUTE)
-        tries += slot.slot.step()
+        tries += slot.step()
 
     manifest = slot.world.manifest("j")
     assert (manifest.state, manifest.losses) == (JobState.RUNNING, 0)
     assert 8 <= tries <= 20
     slot.world.before = None
     slot.world.clock.advance(40 * MINUTE)
-    slot.slot.step()
+    slot.step()
     assert slot.world.manifest("j").state is JobState.COMPLETED
 
 
@@ -77,10 +76,10 @@ def test_what_was_computed_before_an_input_failed_is_kept(tmp_path: Path, has_pa
     slot = SlotWorld(tmp_path)
     ports = replace(slot.bench.ports, inputs=SilentSource({}, ["s3://inputs/"]))
     slot.bench = replace(slot.bench, ports=ports)
-    slot.slot = Slot(slot.bench, poll_at_most=MINUTE / 3)
+    slot.slot = Slot(slot.bench)
     slot.world.before = None if has_parts else fail_parts
     slot.world.send({"job_id": "j", "items": [f"s3://inputs/{n}" for n in range(6)]})
-    slot.slot.step()
+    slot.step()
     manifest = slot.world.manifest("j")
     assert (manifest.next_item, manifest.released) == (2 if has_parts else 0, True)
     assert manifest.failures == ()
@@ -95,7 +94,7 @@ def test_an_outage_for_one_job_alone_is_not_tried_for_ever(tmp_path: Path) -> No
 
     for _ in range(20 * 60):
         slot.world.clock.advance(MINUTE)
-        slot.slot.step()
+        slot.step()
 
     assert slot.world.manifest("j").state is JobState.FAILED
     assert len(slot.world.dead_letters.bodies()) == 1
@@ -103,12 +102,13 @@ def test_an_outage_for_one_job_alone_is_not_tried_for_ever(tmp_path: Path) -> No
 
 def test_a_notice_in_an_outage_makes_the_job_visible_at_once(tmp_path: Path) -> None:
     def announce(polls: int) -> None:
-        slot.watch.interrupt(slot.world.clock.now(), "metadata")
+        slot.metadata.announce_interruption(slot.world.clock.now())
+        slot.watch.look()
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=announce))
     slot.world.before = fail_parts
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     assert slot.world.queue.backlog().visible == 1
 
 
@@ -121,12 +121,12 @@ def test_an_unclaimable_job_is_shown_again_within_minutes(tmp_path: Path) -> Non
     slot.world.before = fail
     slot.world.send(JOB)
     with pytest.raises(Unreachable):
-        slot.slot.step()
+        slot.step()
     slot.world.before = None
 
     assert slot.world.queue.backlog().visible == 0
     slot.world.clock.advance(1.5 * MINUTE)
-    assert slot.slot.step()
+    assert slot.step()
     manifest = slot.world.manifest("j")
     assert (manifest.state, manifest.losses) == (JobState.COMPLETED, 0)
 
@@ -165,7 +165,7 @@ def test_is_idle_again_after_a_ledger_that_gave_no_answer(tmp_path: Path) -> Non
     slot = SlotWorld(tmp_path)
     slot.world.before = fail
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     assert slot.world.worker().state is WorkerState.BUSY
     slot.watch.beat()
     assert slot.world.worker().state is WorkerState.IDLE
@@ -194,7 +194,7 @@ def test_a_disk_too_full_for_the_sign_of_life_lets_no_lease_go(tmp_path: Path) -
     # As a file that cannot be written.
     (tmp_path / "alive").mkdir()
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     assert slot.world.manifest("j").state is JobState.COMPLETED
     assert slot.world.manifest("j").epoch == 1
     assert slot.events("life_not_shown")
@@ -239,28 +239,5 @@ def test_a_clock_set_back_lets_results_be_committed(tmp_path: Path) -> None:
 
     runner.before_poll = turn
     world.send(JOB)
-    slot.slot.step()
+    slot.step()
     assert in_the_middle[0] >= 3
-
-
-def test_a_clock_set_back_lets_no_slot_idle_an_hour_more(tmp_path: Path) -> None:
-    clock = Settable()
-    slot = SlotWorld(tmp_path, world=WorkWorld(clock=clock))
-    slot.slot.step()
-    clock.set_back(60 * MINUTE)
-    slot.slot.step()
-    assert slot.slot.free_since == clock.now()
-    clock.advance(MINUTE)
-    slot.slot.step()
-    assert slot.slot.free_since == clock.now() - MINUTE
-
-
-def test_a_clock_that_is_set_back_lets_no_slot_wait_for_an_hour(tmp_path: Path) -> None:
-    slot = SlotWorld(tmp_path)
-    clock = TurnedBack(datetime(2026, 1, 1, 1, tzinfo=UTC))
-    slot.bench = replace(slot.bench, ports=replace(slot.bench.ports, clock=clock))
-    slot.slot._bench = slot.bench
-    waiting = threading.Thread(target=slot.slot._wait_longer, daemon=True)
-    waiting.start()
-    waiting.join(10)
-    assert not waiting.is_alive()

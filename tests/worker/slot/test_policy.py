@@ -5,8 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from spindown.domain.policy import Policy
-from spindown.memory.interception import PortCall
-from tests.slot import MINUTE, SlotWorld
+from tests.slot import SlotWorld
 
 
 def test_the_heartbeat_follows_the_policy_in_force(tmp_path: Path) -> None:
@@ -14,8 +13,8 @@ def test_the_heartbeat_follows_the_policy_in_force(tmp_path: Path) -> None:
     changed = replace(Policy(), idle_timeout=timedelta(minutes=2), commit_margin=timedelta(3))
     slot.world.set_policy(changed)
     slot.watch.beat()
-    assert slot.life.standing.policy == changed
-    assert slot.life.standing.idle_timeout == timedelta(minutes=2)
+    assert slot.life.state.standing.policy == changed
+    assert slot.life.state.standing.idle_timeout == timedelta(minutes=2)
 
 
 def test_an_unreadable_policy_leaves_the_last_one_in_force(tmp_path: Path) -> None:
@@ -25,32 +24,10 @@ def test_an_unreadable_policy_leaves_the_last_one_in_force(tmp_path: Path) -> No
     slot.watch.beat()
     slot.world.set_policy("{")
     slot.watch.beat()
-    assert slot.life.standing.policy == changed
+    assert slot.life.state.standing.policy == changed
 
 
 def test_the_heartbeat_tells_the_dead_man_check_the_lifetime(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     slot.watch.beat()
     assert (tmp_path / "alive").read_text() == f"{24 * 3600 + 900}\n"
-
-
-def test_a_warm_worker_polls_at_length_and_without_a_pause(tmp_path: Path) -> None:
-    slot = SlotWorld(tmp_path)
-    slot.world.clock.advance(60 * MINUTE)
-    until = slot.world.clock.now() + MINUTE
-    slot.world.change_worker("i-1", warm_until=until)
-    waits: list[timedelta] = []
-
-    def watch(call: PortCall) -> None:
-        if call.method == "receive":
-            waits.append(call.kwargs["wait"])
-
-    slot.world.before = watch
-    slot.slot.step()
-    slot.watch.beat()
-    assert slot.life.is_warm
-    slot.slot.step()
-    slot.world.clock.advance(MINUTE)
-    slot.slot.step()
-
-    assert [wait.total_seconds() for wait in waits] == [0, 20, 0]

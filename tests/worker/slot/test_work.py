@@ -24,23 +24,23 @@ from worker.transfer.gather import list_files
 def test_works_a_job_off_in_batches(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     slot.world.send(JOB)
-    assert slot.slot.step()
+    assert slot.step()
     assert slot.runner.batches == [[0, 1], [2, 3], [4]]
     assert [r.result for r in slot.world.records("j")] == [0, 1, 4, 9, 16]
     assert slot.world.manifest("j").state is JobState.COMPLETED
     assert slot.world.queue.bodies() == []
     assert slot.world.worker().state is WorkerState.IDLE
-    assert not slot.slot.step()
+    assert not slot.step()
 
 
 def test_a_job_of_one_part_costs_this_many_requests(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     slot.world.clock.advance(MINUTE / 2)
     slot.world.send({**JOB, "job_id": "k"})
     slot.world.calls.clear()
-    slot.slot.step()
+    slot.step()
     assert slot.world.calls == {
         "queue.receive": 1,
         "queue.delete": 1,
@@ -59,7 +59,7 @@ def test_tells_the_ledger_what_was_done(tmp_path: Path) -> None:
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=slowly))
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     day = row(slot.world, spend_sort(slot.world.clock.now()))
     assert (day["items"], day["items_failed"], day["jobs"]) == (2, 3, 1)
     rate = row(slot.world, throughput_sort("T4", 1.0))
@@ -78,7 +78,7 @@ def test_commits_while_it_computes_when_a_checkpoint_is_due(tmp_path: Path) -> N
     slot = SlotWorld(tmp_path, policy=policy)
     slot.runner.before_poll = lambda _: slot.world.clock.advance(MINUTE / 60)
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     ranges = [(part.first, part.last) for part in slot.world.manifest("j").parts]
     assert len(ranges) > 1
     assert [first for first, _ in ranges] == [0, *(last + 1 for _, last in ranges[:-1])]
@@ -104,7 +104,7 @@ def test_the_code_s_output_is_kept_with_some_commits(tmp_path: Path) -> None:
     runner.before_poll = lambda _: slot.world.clock.advance(MINUTE / 20)
     slot.world.before = note
     slot.world.send({"job_id": "j", "items": items(40)})
-    slot.slot.step()
+    slot.step()
     commits = len(slot.world.manifest("j").parts)
     # Items take 6 s: the log goes with the first commit, then once a minute, and at the end.
     assert commits > 30
@@ -123,7 +123,7 @@ def test_tells_the_ledger_how_many_bytes_an_item_moves(tmp_path: Path) -> None:
     world = WorkWorld(sources={"s3://inputs/a.png": bytes(3000), "s3://inputs/b.png": bytes(50)})
     slot = SlotWorld(tmp_path, world=world, runner=ScriptedRunner(script=write), batch_size=3)
     world.send({"job_id": "j", "items": ["s3://inputs/a.png", "s3://inputs/b.png", "inline"]})
-    slot.slot.step()
+    slot.step()
 
     rate = row(world, throughput_sort("T4", 1.0))
     (part,) = world.manifest("j").parts
@@ -137,7 +137,7 @@ def test_an_input_that_is_not_there_fails_its_item_alone(tmp_path: Path) -> None
     slot = SlotWorld(tmp_path, world=world, batch_size=3)
     names = ["s3://inputs/a.png", "s3://inputs/b.png", "s3://inputs/c.png", "s3://other/x"]
     world.send({"job_id": "j", "items": names})
-    slot.slot.step()
+    slot.step()
     errors = [record.error for record in world.records("j")]
     assert errors[0] is errors[2] is None
     assert "s3://inputs/b.png is not there" in str(errors[1])
@@ -150,7 +150,7 @@ def test_an_error_without_a_word_is_an_error_all_the_same(tmp_path: Path) -> Non
     slot = SlotWorld(tmp_path, batch_size=2)
     slot.runner.script = lambda *_: [ItemDone(index=0, error=""), ItemDone(index=1), BatchDone()]
     slot.world.send({"job_id": "j", "items": items(2)})
-    slot.slot.step()
+    slot.step()
     failed, went_well = slot.world.records("j")
     assert (failed.status, failed.error) == (ItemStatus.FAILED, "the code gave no reason")
     assert (went_well.status, went_well.error) == (ItemStatus.OK, None)
@@ -160,7 +160,7 @@ def test_an_error_without_a_word_is_an_error_all_the_same(tmp_path: Path) -> Non
 def test_a_missing_list_sends_the_job_to_the_dead_letters(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     slot.world.send({"job_id": "j", "items_uri": "s3://inputs/none.jsonl"})
-    slot.slot.step()
+    slot.step()
     manifest = slot.world.manifest("j")
     assert manifest.state is JobState.FAILED
     assert manifest.reason == (
@@ -175,7 +175,7 @@ def test_a_job_that_cannot_be_split_ends_with_the_dead_letters(tmp_path: Path) -
     slot.world.objects.put(items_key("j.00001"), b'"another"\n')
     slot.world.send(JOB)
 
-    slot.slot.step()
+    slot.step()
 
     assert slot.world.manifest("j").state is JobState.FAILED
     assert (slot.world.queue.bodies(), len(slot.world.dead_letters.bodies())) == ([], 1)
@@ -188,7 +188,7 @@ def test_splits_a_large_job_and_works_its_children_off(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path, policy=Policy(max_items_per_job=2))
     slot.world.send(JOB)
     while slot.world.queue.bodies():
-        slot.slot.step()
+        slot.step()
     children = slot.world.manifest("j").children
     assert len(children) == 3
     done = [record.item for child in children for record in slot.world.records(child)]
@@ -207,7 +207,7 @@ def test_commits_the_files_that_an_item_leaves(tmp_path: Path) -> None:
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=leave))
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     found = [slot.world.objects.get(r.outputs[0].key).data for r in slot.world.records("j")]
     assert found == [item.encode() for item in items(5)]
     assert list(tmp_path.iterdir()) == []
@@ -225,7 +225,7 @@ def test_never_uploads_a_file_from_elsewhere(tmp_path: Path, name: str) -> None:
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=steal))
     slot.world.send({"job_id": "j", "items": ["x"]})
-    slot.slot.step()
+    slot.step()
     [record] = slot.world.records("j")
     assert record.error == "its files lie outside its output directory"
     assert record.outputs == ()
@@ -248,7 +248,7 @@ def test_never_uploads_through_a_link_in_its_directory_s_place(
 
     slot = SlotWorld(scratch, runner=ScriptedRunner(script=steal))
     slot.world.send({"job_id": "j", "items": ["x"]})
-    slot.slot.step()
+    slot.step()
     [record] = slot.world.records("j")
     assert record.error == "its files lie outside its output directory"
     assert (elsewhere / "outputs" / "0" / "secret").exists()
@@ -288,7 +288,7 @@ def test_a_file_no_object_can_be_named_after_fails_its_item(
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=leave))
     slot.world.before = refuse
     slot.world.send(JOB)
-    slot.slot.step()
+    slot.step()
     assert [r.error for r in slot.world.records("j")] == [says, None, None, None, None]
     assert slot.world.manifest("j").state is JobState.COMPLETED
 
@@ -302,10 +302,10 @@ def test_counts_items_that_had_to_be_computed_again(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=die))
     slot.world.send(JOB)
     with pytest.raises(KeyboardInterrupt):
-        slot.slot.step()
+        slot.step()
     slot.world.clock.advance(6 * MINUTE)
     other = SlotWorld(tmp_path, world=slot.world, instance_id="i-2")
-    other.slot.step()
+    other.step()
     spend = row(slot.world, spend_sort(slot.world.clock.now()))
     assert (spend["items"], spend["items_redone"]) == (5, 2)
 

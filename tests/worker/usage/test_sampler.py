@@ -51,7 +51,7 @@ class Plant:
         )
         recorder = self.sampler.watch(0, runner)
         bench = replace(self.slot.bench, recorder=recorder)
-        self.slot.slot = Slot(bench, poll_at_most=timedelta(seconds=20))
+        self.slot.slot = Slot(bench)
         self.journal = journal
 
     def records(self) -> list[UsageRecord]:
@@ -74,7 +74,7 @@ def test_a_job_leaves_a_record_of_what_it_used(plant: Callable[..., Plant]) -> N
 
     one.slot.runner.before_poll = look
     one.world.send({"job_id": "j", "batch_id": "b", "items": items(4)})
-    one.slot.slot.step()
+    one.slot.step()
     [record] = one.records()
     assert record == UsageRecord(
         job_id="j",
@@ -111,7 +111,7 @@ def test_a_job_too_short_to_be_seen_has_a_record_all_the_same(
     one = plant()
     for name in ("a", "b"):
         one.world.send({"job_id": name, "items": items(1)})
-        one.slot.slot.step()
+        one.slot.step()
     [a, b] = one.records()
     assert (a.job_id, a.items, a.cpu_mean, b.job_id) == ("a", 1, None, "b")
     assert len(list(one.world.objects.list(usage_prefix(WORKLOAD)))) == 1
@@ -121,14 +121,15 @@ def test_a_failed_job_and_an_interrupted_one_say_so(plant: Callable[..., Plant])
     answers = [[Broken("no")], None]
     one = plant(script=lambda task, batch: answers.pop(0) or square(task, batch))
     one.world.send({"job_id": "a", "items": items(4)})
-    one.slot.slot.step()
+    one.slot.step()
 
     def interrupt(polls: int) -> None:
-        one.slot.watch.interrupt(one.world.clock.now(), "test")
+        one.slot.metadata.announce_interruption(one.world.clock.now())
+        one.slot.watch.look()
 
     one.slot.runner.before_poll = interrupt
     one.world.clock.advance(timedelta(hours=1))
-    one.slot.slot.step()
+    one.slot.step()
     assert [record.end for record in one.records()] == [UsageEnd.FAILED, UsageEnd.INTERRUPTED]
 
 
@@ -144,7 +145,7 @@ def test_a_cancelled_job_s_record_alone_has_what_its_slot_cost(
             list(cancel(WORKLOAD, ["a"], one.world.ports))
 
     one.slot.runner.before_poll = work_then_cancel
-    one.slot.slot.step()
+    one.slot.step()
 
     [record] = one.records()
     manifest = one.world.manifest("a")
@@ -173,7 +174,7 @@ def test_records_are_written_on_after_a_fault_of_the_sampler(
         threading.Event().wait(0.01)
     one.slot.runner.pid = None
     one.world.send({"job_id": "j", "items": items(1)})
-    one.slot.slot.step()
+    one.slot.step()
     one.world.clock.advance(timedelta(minutes=6))
     for _ in range(500):
         if read_all(one.world.objects):
@@ -188,7 +189,7 @@ def test_a_sampler_fault_is_told_and_loses_no_record(
 ) -> None:
     one = plant()
     one.world.send({"job_id": "a", "items": items(1)})
-    one.slot.slot.step()
+    one.slot.step()
     (proc / "meminfo").unlink()
     one.sampler.start()
     for _ in range(500):
