@@ -87,14 +87,22 @@ def quota_of(instance_type: str, capacity_type: CapacityType) -> VcpuQuota:
 class PriceSteps:
     """A price in USD per hour and all its changes; None: no price from then on."""
 
-    def __init__(self, coming: Iterable[tuple[datetime, float]] = ()) -> None:
-        """Begin without a price.
+    def __init__(
+        self,
+        coming: Iterable[tuple[datetime, float]] = (),
+        *,
+        opening: tuple[datetime, float] | None = None,
+    ) -> None:
+        """Begin with an opening price, if any.
 
         Args:
             coming: the changes to come, in order of time; endless or not.
+            opening: the first change.
         """
         self._times: list[datetime] = []
         self._prices: list[float | None] = []
+        if opening is not None:
+            self.move(*opening)
         self._coming = iter(coming)
         self._next = next(self._coming, None)
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_sqs import SQSClient
 
-    from spindown.local.market import Market
+    from spindown.local.market import LocalMarket
 
 #: Path of the endpoint at which a system tells its status.
 STATUS_PATH = "/_spindown/status"
@@ -91,7 +91,7 @@ def function_names(functions: "LambdaClient") -> tuple[str, ...]:
 
 
 def instance_statuses(
-    market: "Market", console_path: Callable[[str], Path]
+    market: "LocalMarket", console_path: Callable[[str], Path]
 ) -> tuple[InstanceStatus, ...]:
     """Return every instance that ever was, oldest first."""
     return tuple(

@@ -16,15 +16,15 @@ import boto3
 from botocore.config import Config as ClientConfig
 
 from spindown import config
+from spindown.ec2sim import Ec2Instance
 from spindown.error import BadInput
 from spindown.local import TICK, emulator, environment
 from spindown.local.deployment import bootstrap, deploy, destroy, project_root
 from spindown.local.gateway import METADATA_PATH, Gateway, Router, bind
-from spindown.local.hypervisor import Hypervisor, Machine
+from spindown.local.hypervisor import GuestSetup, Hypervisor
 from spindown.local.market import (
-    Market,
+    LocalMarket,
     MarketApp,
-    MarketInstance,
     MetadataApp,
     RoleCredentials,
     Scenario,
@@ -67,7 +67,7 @@ class LocalSystem:
         port: int | None = None,
         tick: timedelta = TICK,
         guest: Sequence[str] = WORKER,
-        credentials: Callable[[MarketInstance], RoleCredentials] | None = None,
+        credentials: Callable[[Ec2Instance], RoleCredentials] | None = None,
     ) -> None:
         """Prepare the system for a spindown.toml.
 
@@ -213,8 +213,8 @@ class LocalSystem:
             region_name=self.region,
         )
         app = emulator.load(self.gateway.port)
-        self.hypervisor = Hypervisor(self._machine(outer), powered_off=self._powered_off)
-        self.market = Market(
+        self.hypervisor = Hypervisor(self._guest_setup(outer), powered_off=self._powered_off)
+        self.market = LocalMarket(
             self.scenario,
             clock=_now,
             driver=self.hypervisor,
@@ -249,12 +249,12 @@ class LocalSystem:
             self.state.profile_path, endpoint=self.endpoint, region=self.region
         )
 
-    def _machine(self, outer: dict[str, str]) -> Machine:
+    def _guest_setup(self, outer: dict[str, str]) -> GuestSetup:
         directory = self.state.path.resolve() / "instances"
         aws = environment.aws_environment(self.endpoint, self.region)
         shared = {name: text for name, text in outer.items() if name in _GUEST_KNOWS}
         mine = {name: aws[name] for name in ("AWS_ENDPOINT_URL", "NO_PROXY", "no_proxy")}
-        return Machine(
+        return GuestSetup(
             command=self._guest,
             directory=directory,
             environment={
@@ -300,8 +300,8 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _credentials(instance: MarketInstance) -> RoleCredentials:
-    name = (instance.profile_arn or "").rpartition("/")[2]
+def _credentials(instance: Ec2Instance) -> RoleCredentials:
+    name = (instance.order.template.profile_arn or "").rpartition("/")[2]
     return RoleCredentials(
         role=name,
         access_key=environment.ACCESS_KEY,

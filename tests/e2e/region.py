@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from spindown.local.market import MarketInstance, Scenario
+from spindown.ec2sim import Ec2Instance
+from spindown.local.market import Scenario
 from spindown.local.market.scenario import DryPool
 from tests.e2e.world import SWIFT, World, found
 from tests.local.world import at_once
@@ -53,10 +54,10 @@ def dry_at_home() -> Scenario:
     return at_once().model_copy(update={"dry": (DryPool(zone=f"{HOME}*"),), "interruption": ()})
 
 
-def a_worker_at_work(world: World, *besides: str) -> MarketInstance:
+def a_worker_at_work(world: World, *besides: str) -> Ec2Instance:
     """Wait until an instance that is not one of these has computed some items."""
 
-    def look() -> MarketInstance | None:
+    def look() -> Ec2Instance | None:
         busy = {lease.instance_id for lease in world.session.ledger("slow").read().leases}
         live = [one for one in world.instances("slow") if one.instance_id in busy - set(besides)]
         return live[0] if live else None

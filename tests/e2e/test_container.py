@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spindown.local.market import MarketInstance
+from spindown.ec2sim import Ec2Instance
 from tests.e2e.world import SWIFT, World, deployed, found
 from tests.local.world import at_once
 from tests.proof.container.engine import Docker
@@ -79,10 +79,10 @@ def world(docker: Docker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             yield world
 
 
-def a_worker_at_work(world: World, job_id: str, *besides: str) -> MarketInstance:
+def a_worker_at_work(world: World, job_id: str, *besides: str) -> Ec2Instance:
     """Wait until an instance that is not one of these holds a job."""
 
-    def look() -> MarketInstance | None:
+    def look() -> Ec2Instance | None:
         leases = world.session.ledger("count").read().leases
         busy = {lease.instance_id for lease in leases if lease.job_id == job_id}
         live = [one for one in world.instances("count") if one.instance_id in busy]

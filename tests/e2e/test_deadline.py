@@ -8,8 +8,8 @@ import pytest
 
 from spindown.app.batch.result import read_progress
 from spindown.domain.offer import CapacityType
-from spindown.local.market import MarketInstance, Scenario
-from spindown.local.market.instance import Reason
+from spindown.ec2sim import Ec2Instance, EndReason
+from spindown.local.market import Scenario
 from spindown.local.market.scenario import DryPool
 from tests.e2e.world import SWIFT, World, deployed, found
 from tests.local.world import at_once, launch
@@ -106,7 +106,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield world
 
 
-def bought(world: World, workload: str, kind: CapacityType) -> list[MarketInstance]:
+def bought(world: World, workload: str, kind: CapacityType) -> list[Ec2Instance]:
     return [one for one in world.instances(workload) if one.capacity_type is kind]
 
 
@@ -144,7 +144,7 @@ def test_waits_for_spot_then_finishes_on_demand_in_time(
     assert (done.state, done.interruptions, took < WITHIN) == ("completed", 1, True)
     assert [record["item"] for record in world.records("due")] == list(range(ITEMS))
     (spot,), (last,) = (bought(world, "slow", kind) for kind in CapacityType)
-    assert (spot.reason, spot.launched_at < sent_at) == (Reason.RECLAIMED, True)
+    assert (spot.reason, spot.launched_at < sent_at) == (EndReason.RECLAIMED, True)
     # What is known of boots may have changed since, and with it what is held back for them.
     waits_until = datetime.fromisoformat(told["waits_until"])
     assert last.launched_at - waits_until > timedelta(seconds=-10)
@@ -172,7 +172,7 @@ def test_a_job_on_demand_goes_back_to_spot_when_there_is_some(world: World) -> N
     assert [int(each) for each in computed] == list(range(MANY_ITEMS))
     # It ended by itself, and only after the other machine was there; no third one was needed.
     (dear,) = bought(world, "back", CapacityType.ON_DEMAND)
-    assert dear.reason is Reason.GUEST
+    assert dear.reason is EndReason.POWERED_OFF
     assert dear.ended_at is not None
     assert dear.ended_at > cheap.launched_at
     assert len(world.instances("back")) == 2

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from spindown.local.market import MarketInstance
-from spindown.local.market.instance import Reason
+from spindown.ec2sim import Ec2Instance, EndReason
 from tests.e2e.world import ROOT, SWIFT, World, deployed, found
 from tests.local.world import at_once
 
@@ -70,10 +69,10 @@ def hide_runtimes(directory: Path) -> None:
         (directory / name).chmod(0o755)
 
 
-def a_worker_at_work(world: World, *besides: str) -> MarketInstance:
+def a_worker_at_work(world: World, *besides: str) -> Ec2Instance:
     """Wait until an instance that is not one of these holds a job."""
 
-    def look() -> MarketInstance | None:
+    def look() -> Ec2Instance | None:
         busy = {lease.instance_id for lease in world.session.ledger("simulate").read().leases}
         live = [one for one in world.instances("simulate") if one.instance_id in busy]
         return next((one for one in live if one.instance_id not in besides), None)
@@ -110,7 +109,7 @@ def test_a_program_resumes_from_its_checkpoint(world: World) -> None:
     assert (short["steps"], long["steps"]) == (10, STEPS)
     assert long["resumed_at"] > 0
     reasons = {one.instance_id: one.reason for one in world.instances("simulate")}
-    assert reasons[first.instance_id] is Reason.RECLAIMED
+    assert reasons[first.instance_id] is EndReason.RECLAIMED
 
     log = world.spindown("results", "heat", "--log").stdout
     assert "== heat, attempt 1 ==\nitem 0: from step 0 of 10\n" in log

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spindown.contract import tag
-from spindown.local.market.instance import Reason
+from spindown.ec2sim import EndReason
 from tests.e2e.region import AWAY, HOME, a_worker_at_work, dry_at_home, write_deployment
 from tests.e2e.world import World, deployed, found
 from tests.local.waiting import is_quiet
@@ -48,14 +48,14 @@ def test_a_job_survives_an_interruption_in_another_region(world: World) -> None:
     assert lost.region == AWAY
     assert [r["item"] for r in world.records("abroad")] == list(range(ITEMS))
     reasons = {one.instance_id: one.reason for one in world.instances("slow")}
-    assert reasons[first.instance_id] is Reason.RECLAIMED
+    assert reasons[first.instance_id] is EndReason.RECLAIMED
     check_bill(world, first.instance_id)
 
 
 def check_bill(world: World, lost: str) -> None:
     """Let all end; compare what the ledger was charged with what the market would bill."""
     found(lambda: is_quiet(world.session.status("slow")))
-    lines = {line.instance.instance_id: line for line in world.system.market.bill()}
+    lines = {line.instance_id: line for line in world.system.market.bill()}
     assert lines[lost].is_free
     for instance in world.instances("slow"):
         worker, line = rows(world)[instance.instance_id], lines[instance.instance_id]

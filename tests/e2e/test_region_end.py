@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spindown.local.market.instance import Reason, State
+from spindown.ec2sim import EndReason, InstanceState
 from spindown.local.system import LocalSystem
 from tests.e2e.region import AWAY, HOME, a_worker_at_work, dry_at_home, write_deployment
 from tests.e2e.world import deployed
@@ -28,5 +28,5 @@ def test_nothing_runs_in_any_region_once_the_deployment_is_gone(tmp_path: Path) 
 
         assert stacks(system, HOME) | stacks(system, AWAY) == set()
         ended = {one.instance_id: one for one in system.market.instances()}
-        assert {one.state for one in ended.values()} == {State.TERMINATED}
-        assert ended[running.instance_id].reason is Reason.API_CALL
+        assert {one.state for one in ended.values()} == {InstanceState.TERMINATED}
+        assert ended[running.instance_id].reason is EndReason.TERMINATED_BY_CALL

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spindown.local.market import MarketInstance
-from spindown.local.market.instance import Reason, State
+from spindown.ec2sim import Ec2Instance, EndReason, InstanceState
 from tests.e2e.world import World, deployed, found, parsed, write_deployment
 from tests.local.waiting import is_quiet
 
@@ -51,11 +50,11 @@ def test_a_message_by_plain_boto3_is_done_and_its_worker_ends(world: World) -> N
     assert world.finished("plain").items_done == 2
     assert [record["result"] for record in world.records("plain")] == [{"length": 1}, {"length": 2}]
 
-    def its_own() -> list[MarketInstance]:
+    def its_own() -> list[Ec2Instance]:
         return [one for one in world.instances("count") if one.instance_id not in earlier]
 
-    found(lambda: its_own() and all(one.state is State.TERMINATED for one in its_own()))
-    assert {one.reason for one in its_own()} == {Reason.GUEST}
+    found(lambda: its_own() and all(one.state is InstanceState.TERMINATED for one in its_own()))
+    assert {one.reason for one in its_own()} == {EndReason.POWERED_OFF}
     found(lambda: is_quiet(world.session.status("count")))
 
 

@@ -21,8 +21,9 @@ from spindown.cli.main import main
 from spindown.cli.session import Session, connect
 from spindown.contract.settings import live_parameter
 from spindown.contract.tag import WORKLOAD
+from spindown.ec2sim import Ec2Instance
 from spindown.error import NotFound
-from spindown.local.market import MarketInstance, Scenario
+from spindown.local.market import Scenario
 from spindown.local.system import LocalSystem
 from tests.local.waiting import until
 from tests.local.world import at_once
@@ -206,7 +207,7 @@ class World:
         """Tell whether nothing more was said."""
         return not self.system.client("sqs").receive_message(QueueUrl=inbox).get("Messages")
 
-    def instances(self, workload: str) -> Sequence[MarketInstance]:
+    def instances(self, workload: str) -> Sequence[Ec2Instance]:
         """Return the instances that were launched for a workload, ended ones included."""
         return [
             instance

@@ -3,46 +3,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from spindown.domain.offer import CapacityType
-from spindown.local.hypervisor import Hypervisor, Machine
-from spindown.local.market import MarketInstance
-from spindown.local.market.instance import State
+from spindown.local.hypervisor import GuestSetup, Hypervisor
 from tests.local.waiting import until
 
-INSTANCE = MarketInstance(
-    instance_id="i-0123",
-    instance_type="g6.xlarge",
-    region="us-east-1",
-    zone="us-east-1a",
-    capacity_type=CapacityType.SPOT,
-    state=State.RUNNING,
-    launched_at=datetime(2026, 1, 1, tzinfo=UTC),
-    image_id="ami-1",
-    subnet_id="subnet-1",
-    vpc_id="vpc-1",
-    private_ip="10.0.0.1",
-    profile_arn=None,
-    security_groups=(),
-    user_data=b"",
-    tags={},
-    shutdown_behaviour="terminate",
-    metadata_tags=True,
-    reservation_id="r-1",
-    price_per_hour=0.3,
-    vcpus=4,
-    memory_mib=16384,
-    gpu_name="L4",
-    gpu_count=1,
-    gpu_memory_mib=24576,
-    speed=1.0,
-)
+INSTANCE = "i-0123"
 
 
 class Rig:
@@ -50,15 +20,13 @@ class Rig:
 
     def __init__(self, directory: Path, program: str, **changes: Any) -> None:
         self.powered_off: list[str] = []
-        machine = Machine(
+        setup = GuestSetup(
             command=(sys.executable, "-c", program),
             directory=directory,
             environment={"PATH": "/usr/bin:/bin", "COLOUR": "blue"},
             metadata="http://127.0.0.1:1/_imds",
         )
-        self.hypervisor = Hypervisor(
-            replace(machine, **changes), powered_off=self.powered_off.append
-        )
+        self.hypervisor = Hypervisor(replace(setup, **changes), powered_off=self.powered_off.append)
 
     def until(self, look: Callable[[], object], *, seconds: float = 20.0) -> None:
         def step_and_look() -> object:
@@ -68,7 +36,7 @@ class Rig:
         until(step_and_look, seconds=seconds)
 
     def console(self) -> str:
-        return self.hypervisor.console(INSTANCE.instance_id)
+        return self.hypervisor.console(INSTANCE)
 
     def pids(self) -> list[int]:
         """The process ids that the guest has printed, one a line."""
@@ -123,13 +91,13 @@ time.sleep(60)
 
 def test_a_guest_runs_and_its_console_can_be_read(tmp_path: Path) -> None:
     with rig(tmp_path, WAIT) as made:
-        made.hypervisor.start(INSTANCE)
+        made.hypervisor.start(INSTANCE, speed=1.0)
         made.until(lambda: made.console() == "up\n")
 
 
 def test_a_guest_gets_the_machine_s_environment_and_metadata(tmp_path: Path) -> None:
     with rig(tmp_path, TELL) as made:
-        made.hypervisor.start(INSTANCE)
+        made.hypervisor.start(INSTANCE, speed=1.0)
         made.until(lambda: made.console().count("\n") == 4)
         home = tmp_path / "i-0123" / "home"
         expected = ["blue", "http://127.0.0.1:1/_imds/i-0123", str(home), "None"]
@@ -138,7 +106,7 @@ def test_a_guest_gets_the_machine_s_environment_and_metadata(tmp_path: Path) -> 
 
 def test_a_guest_that_powers_off_is_reported_once(tmp_path: Path) -> None:
     with rig(tmp_path, POWER_OFF) as made:
-        made.hypervisor.start(INSTANCE)
+        made.hypervisor.start(INSTANCE, speed=1.0)
         made.until(lambda: made.powered_off)
         made.hypervisor.step()
         assert made.powered_off == ["i-0123"]
@@ -147,27 +115,27 @@ def test_a_guest_that_powers_off_is_reported_once(tmp_path: Path) -> None:
 def test_an_instance_without_its_worker_powers_off_by_its_timer(tmp_path: Path) -> None:
     with rig(tmp_path, "raise SystemExit(1)", dead_man_seconds=0.3) as made:
         started = time.monotonic()
-        made.hypervisor.start(INSTANCE)
+        made.hypervisor.start(INSTANCE, speed=1.0)
         made.until(lambda: made.powered_off)
         assert time.monotonic() - started >= 0.3
 
 
 def test_stopping_takes_everything_that_the_guest_has_started(tmp_path: Path) -> None:
     with rig(tmp_path, FORK) as made:
-        made.hypervisor.start(INSTANCE)
+        made.hypervisor.start(INSTANCE, speed=1.0)
         made.until(made.pids)
         pids = made.pids()
         assert len(pids) == 2
-        made.hypervisor.stop(INSTANCE.instance_id)
+        made.hypervisor.stop(INSTANCE)
         made.until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
 
 
 def test_stopping_twice_or_what_never_ran_is_harmless(tmp_path: Path) -> None:
     with rig(tmp_path, WAIT) as made:
         made.hypervisor.stop("i-never")
-        made.hypervisor.start(INSTANCE)
-        made.hypervisor.stop(INSTANCE.instance_id)
-        made.hypervisor.stop(INSTANCE.instance_id)
+        made.hypervisor.start(INSTANCE, speed=1.0)
+        made.hypervisor.stop(INSTANCE)
+        made.hypervisor.stop(INSTANCE)
         made.hypervisor.step()
         made.hypervisor.step()
         assert made.powered_off == []
@@ -175,9 +143,9 @@ def test_stopping_twice_or_what_never_ran_is_harmless(tmp_path: Path) -> None:
 
 def test_a_grace_lets_the_guest_say_goodbye(tmp_path: Path) -> None:
     with rig(tmp_path, SAY_GOODBYE, grace_seconds=10.0) as made:
-        made.hypervisor.start(INSTANCE)
+        made.hypervisor.start(INSTANCE, speed=1.0)
         made.until(lambda: "up" in made.console())
-        made.hypervisor.stop(INSTANCE.instance_id)
+        made.hypervisor.stop(INSTANCE)
         made.until(lambda: "bye" in made.console(), seconds=8.0)
 
 
@@ -185,7 +153,7 @@ def test_a_grace_lets_the_guest_say_goodbye(tmp_path: Path) -> None:
 def test_a_guest_computes_at_the_speed_of_its_type(tmp_path: Path, speed: float) -> None:
     program = "import os\nprint(os.getpid(), flush=True)\nwhile True: pass"
     with rig(tmp_path, program, free_cpu_seconds=0.0) as made:
-        made.hypervisor.start(replace(INSTANCE, speed=speed))
+        made.hypervisor.start(INSTANCE, speed=speed)
         made.until(made.pids, seconds=60)
         guest = psutil.Process(made.pids()[0])
         before, started = guest.cpu_times().user, time.monotonic()
@@ -201,9 +169,9 @@ def test_strays_are_cleared_when_their_instance_is_gone(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "instances", "import time; time.sleep(60)", clear=clear)
     assert said.read_text() == "i-of-a-killed-system\n"
     assert not list((tmp_path / "instances").glob("*"))
-    rig.hypervisor.start(INSTANCE)
+    rig.hypervisor.start(INSTANCE, speed=1.0)
     rig.hypervisor.step()
-    rig.hypervisor.stop(INSTANCE.instance_id)
-    rig.until(lambda: said.read_text() == f"i-of-a-killed-system\n{INSTANCE.instance_id}\n")
+    rig.hypervisor.stop(INSTANCE)
+    rig.until(lambda: said.read_text() == f"i-of-a-killed-system\n{INSTANCE}\n")
     rig.hypervisor.close()
     assert len(said.read_text().split()) == 2

@@ -9,13 +9,13 @@ import pytest
 from spindown.domain.cost import LEAST_BILLED
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.offer import extra_price_per_hour
-from spindown.local.market import BillLine
+from spindown.ec2sim import Ec2Bill
 from tests.builders import a_worker
-from tests.local.market.world import World, a_world
+from tests.local.market.world import START, World, a_world
 from tests.proof.chaos.money import Comparison, compare
 
 
-def ran(seconds: float, *, reclaimed: bool = False) -> tuple[World, BillLine]:
+def ran(seconds: float, *, reclaimed: bool = False) -> tuple[World, Ec2Bill]:
     """Return a market in which one instance ran for so long."""
     world = a_world()
     instance_id = world.launch()
@@ -28,10 +28,10 @@ def ran(seconds: float, *, reclaimed: bool = False) -> tuple[World, BillLine]:
     return world, line
 
 
-def charged_for(line: BillLine, seconds: float) -> Worker:
-    launched_at = line.instance.launched_at
+def charged_for(line: Ec2Bill, seconds: float) -> Worker:
+    launched_at = START
     return a_worker(
-        instance_id=line.instance.instance_id,
+        instance_id=line.instance_id,
         state=WorkerState.ENDED,
         price_per_hour=0.32 + extra_price_per_hour(100),
         launched_at=launched_at,
@@ -40,7 +40,7 @@ def charged_for(line: BillLine, seconds: float) -> Worker:
 
 
 def judge(world: World, rows: Mapping[str, Worker], dollars: float) -> Comparison:
-    return compare(world.market.bill(), rows, dollars, world.market.prices)
+    return compare(world.market, rows, dollars)
 
 
 def test_seconds_at_the_ends_and_volumes_explain_the_excess() -> None:

@@ -1,5 +1,5 @@
 """Instances as processes: the market decides that one runs, the hypervisor runs its guest."""
 
-from spindown.local.hypervisor.hypervisor import Hypervisor, Machine
+from spindown.local.hypervisor.hypervisor import GuestSetup, Hypervisor
 
-__all__ = ["Hypervisor", "Machine"]
+__all__ = ["GuestSetup", "Hypervisor"]

@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 from spindown.local.hypervisor.guest import Guest
-from spindown.local.market.instance import MarketInstance
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -27,7 +26,7 @@ _CONSOLE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class GuestSetup:
     """What every guest is started with."""
 
     command: Sequence[str]
@@ -60,22 +59,22 @@ class _Life:
 class Hypervisor:
     """The market's `InstanceDriver` over processes."""
 
-    def __init__(self, machine: Machine, *, powered_off: Callable[[str], None]) -> None:
-        """Start guests on `machine`; `powered_off` hears of those that switch themselves off.
+    def __init__(self, setup: GuestSetup, *, powered_off: Callable[[str], None]) -> None:
+        """Start guests on `setup`; `powered_off` hears of those that switch themselves off.
 
         What a hypervisor before this one, which was killed, has left in the directory is removed.
         """
-        self._machine = machine
-        self._clear(*(path.name for path in machine.directory.glob("*")))
-        shutil.rmtree(machine.directory, ignore_errors=True)
+        self._setup = setup
+        self._clear(*(path.name for path in setup.directory.glob("*")))
+        shutil.rmtree(setup.directory, ignore_errors=True)
         self._powered_off = powered_off
         self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lives: dict[str, _Life] = {}
         self._looked_at = 0.0
 
-    def start(self, instance: MarketInstance) -> None:
-        """Boot the guest of an instance."""
-        self._orders.put(partial(self._start, instance))
+    def start(self, instance_id: str, *, speed: float) -> None:
+        """Boot the guest of an instance, which computes at a speed relative to 1.0."""
+        self._orders.put(partial(self._start, instance_id, speed))
 
     def stop(self, instance_id: str) -> None:
         """Switch an instance off; harmless when its guest has already ended."""
@@ -119,22 +118,21 @@ class Hypervisor:
         self._clear(*self._lives)
         self._lives.clear()
 
-    def _start(self, instance: MarketInstance) -> None:
-        instance_id = instance.instance_id
+    def _start(self, instance_id: str, speed: float) -> None:
         directory = self._directory(instance_id)
         directory.mkdir(parents=True)
         poweroff = shlex.join(["touch", str(directory / "poweroff")])
         environment = {
-            **self._machine.environment,
-            "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{self._machine.metadata}/{instance_id}",
+            **self._setup.environment,
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{self._setup.metadata}/{instance_id}",
             "SPINDOWN_POWEROFF": poweroff,
         }
         guest = Guest(
-            self._machine.command,
+            self._setup.command,
             directory=directory,
             environment=environment,
-            speed=instance.speed,
-            free_seconds=self._machine.free_cpu_seconds,
+            speed=speed,
+            free_seconds=self._setup.free_cpu_seconds,
         )
         self._lives[instance_id] = _Life(guest)
         _LOGGER.info("guest started: %s", instance_id)
@@ -142,8 +140,8 @@ class Hypervisor:
     def _stop(self, instance_id: str) -> None:
         life = self._lives.get(instance_id)
         if life is not None and life.kill_at is None:
-            life.kill_at = time.monotonic() + self._machine.grace_seconds
-            if self._machine.grace_seconds > 0:
+            life.kill_at = time.monotonic() + self._setup.grace_seconds
+            if self._setup.grace_seconds > 0:
                 life.guest.shut_down()
 
     def _end(self, instance_id: str, life: _Life, now: float) -> None:
@@ -157,9 +155,9 @@ class Hypervisor:
 
     def _clear(self, *instance_ids: str) -> None:
         """End the containers of guests that are gone: on EC2 they go with their instance."""
-        if self._machine.clear and instance_ids:
-            environment = dict(self._machine.environment)
-            subprocess.run([*self._machine.clear, *instance_ids], check=False, env=environment)
+        if self._setup.clear and instance_ids:
+            environment = dict(self._setup.environment)
+            subprocess.run([*self._setup.clear, *instance_ids], check=False, env=environment)
 
     def _listen(self, instance_id: str, life: _Life, now: float) -> None:
         """Hear a guest's power-off: its own, or that of its timer once its program is gone."""
@@ -167,9 +165,7 @@ class Hypervisor:
             return
         if not life.guest.is_running and life.gone_at is None:
             life.gone_at = now
-        is_overdue = (
-            life.gone_at is not None and now - life.gone_at >= self._machine.dead_man_seconds
-        )
+        is_overdue = life.gone_at is not None and now - life.gone_at >= self._setup.dead_man_seconds
         if life.guest.has_powered_off or is_overdue:
             life.is_reported = True
             if is_overdue:
@@ -177,4 +173,4 @@ class Hypervisor:
             self._powered_off(instance_id)
 
     def _directory(self, instance_id: str) -> Path:
-        return self._machine.directory / instance_id
+        return self._setup.directory / instance_id

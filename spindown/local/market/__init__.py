@@ -1,25 +1,21 @@
 """A strict fake of what Spindown needs of EC2, Pricing and Service Quotas, on the real wire.
 
-`Market` is the simulation, `MarketApp` speaks EC2 and the two price services, `MetadataApp` is the
-instance metadata service, `load_scenario` reads what is to happen.
+`LocalMarket` plays the EC2 model in real time, `MarketApp` speaks EC2 and the two price services,
+`MetadataApp` is the instance metadata service, `load_scenario` reads what is to happen.
 """
 
 from spindown.local.market.app import MarketApp, service_of
-from spindown.local.market.bill import BillLine
-from spindown.local.market.instance import EmitEvent, InstanceDriver, MarketInstance
-from spindown.local.market.market import Market
+from spindown.local.market.market import EmitEvent, InstanceDriver, LocalMarket
 from spindown.local.market.metadata import MetadataApp, RoleCredentials
 from spindown.local.market.scenario import Scenario, ScenarioError, load_scenario
 from spindown.local.market.wire.upstream import DeployedNetwork, UpstreamNetwork
 
 __all__ = [
-    "BillLine",
     "DeployedNetwork",
     "EmitEvent",
     "InstanceDriver",
-    "Market",
+    "LocalMarket",
     "MarketApp",
-    "MarketInstance",
     "MetadataApp",
     "RoleCredentials",
     "Scenario",

@@ -14,11 +14,10 @@ from uuid import uuid4
 from botocore.model import StructureShape
 from botocore.validate import ParamValidator
 
-from spindown.local.market.fleet import Fleets
-from spindown.local.market.market import Market
+from spindown.local.market.market import LocalMarket
 from spindown.local.market.operation import EC2, PRICING, QUOTA
 from spindown.local.market.operation.advisor import ADVISOR_PATH, spot_advisor_data
-from spindown.local.market.operation.call import Answer, Call, NotOwnedError, Operation
+from spindown.local.market.operation.call import Answer, ApiCall, NotOwnedError, Operation
 from spindown.local.market.operation.pricing import REGIONS as PRICING_REGIONS
 from spindown.local.market.wire.asgi import (
     App,
@@ -33,9 +32,14 @@ from spindown.local.market.wire.asgi import (
     replayed,
     respond,
 )
-from spindown.local.market.wire.error import ApiError
-from spindown.local.market.wire.model import operation_model
-from spindown.local.market.wire.query import fields_of, parse, render, render_error
+from spindown.local.market.wire.protocol import (
+    ApiError,
+    fields_of,
+    operation_model,
+    parse,
+    render,
+    render_error,
+)
 from spindown.local.market.wire.upstream import DeployedNetwork, UpstreamNetwork
 
 _LOGGER = logging.getLogger(__name__)
@@ -54,13 +58,12 @@ class MarketApp:
     """Serves requests signed for ec2, pricing and servicequotas."""
 
     def __init__(
-        self, market: Market, upstream: App, *, network: DeployedNetwork | None = None
+        self, market: LocalMarket, upstream: App, *, network: DeployedNetwork | None = None
     ) -> None:
         """Serve `market`; what it does not own goes to `upstream`, where `network` looks too."""
         self._market = market
         self._upstream = upstream
         self._network = network or UpstreamNetwork(upstream)
-        self._fleets = Fleets(market)
         self._tokens = float(market.scenario.api_rate.burst) if market.scenario.api_rate else 0.0
         self._refilled_at = market.started_at
 
@@ -118,9 +121,8 @@ class MarketApp:
     async def _answer(
         self, operation: Operation, parameters: dict[str, Any], *, region: str
     ) -> Answer:
-        call = Call(
+        call = ApiCall(
             market=self._market,
-            fleets=self._fleets,
             network=self._network,
             region=region,
             parameters=parameters,

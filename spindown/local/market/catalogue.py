@@ -7,29 +7,14 @@ copies of DescribeInstanceTypes and DescribeInstanceTypeOfferings taken on AWS b
 import gzip
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from spindown.domain.offer import InstanceType
+
 Location = Literal["region", "availability-zone", "availability-zone-id"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypeFacts:
-    """The hardware facts that the market itself uses; the rest stays in `raw`."""
-
-    name: str
-    vcpus: int
-    memory_mib: int
-    architecture: str
-    #: Whole GPUs; 0 for types that have none or only a slice of one (g6f).
-    gpu_count: int
-    gpu_name: str | None
-    gpu_memory_mib: int
-    #: One element of DescribeInstanceTypes, as EC2 answers it.
-    raw: Mapping[str, Any]
 
 
 def _resources() -> Path:
@@ -46,26 +31,30 @@ def _read(path: Path) -> Any:
 
 
 @cache
-def instance_types() -> Mapping[str, TypeFacts]:
-    """Return every known instance type by name."""
-    return {name: _facts(name, raw) for name, raw in _read(_type_file()).items()}
+def described_types() -> Mapping[str, Mapping[str, Any]]:
+    """Return every known instance type by name, as EC2's DescribeInstanceTypes answers it."""
+    types: Mapping[str, Mapping[str, Any]] = _read(_resources() / "instance_types.json.gz")
+    return types
 
 
-def _type_file() -> Path:
-    return _resources() / "instance_types.json.gz"
+@cache
+def instance_types() -> Mapping[str, InstanceType]:
+    """Return the hardware facts of every known instance type by name."""
+    return {name: _hardware(name, described) for name, described in described_types().items()}
 
 
-def _facts(name: str, raw: Mapping[str, Any]) -> TypeFacts:
-    gpus = raw.get("GpuInfo", {}).get("Gpus", [])
-    return TypeFacts(
+def _hardware(name: str, described: Mapping[str, Any]) -> InstanceType:
+    gpus = described.get("GpuInfo", {}).get("Gpus", [])
+    return InstanceType(
         name=name,
-        vcpus=raw["VCpuInfo"]["DefaultVCpus"],
-        memory_mib=raw["MemoryInfo"]["SizeInMiB"],
-        architecture=raw["ProcessorInfo"]["SupportedArchitectures"][0],
+        vcpus=described["VCpuInfo"]["DefaultVCpus"],
+        memory_mib=described["MemoryInfo"]["SizeInMiB"],
+        architecture=described["ProcessorInfo"]["SupportedArchitectures"][0],
+        # 0 for types that have only a slice of a GPU (g6f).
         gpu_count=sum(gpu["Count"] for gpu in gpus),
-        gpu_name=gpus[0]["Name"] if gpus else None,
+        gpu_name=gpus[0]["Name"] if gpus else "",
         gpu_memory_mib=gpus[0]["MemoryInfo"]["SizeInMiB"] if gpus else 0,
-        raw=raw,
+        bare_metal=described.get("BareMetal", False),
     )
 
 

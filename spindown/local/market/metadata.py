@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import unquote
 
-from spindown.domain.offer import CapacityType
-from spindown.local.market.catalogue import instance_types
-from spindown.local.market.instance import MarketInstance
-from spindown.local.market.market import Market
+from spindown.ec2sim import Ec2Instance
+from spindown.local.market.market import LocalMarket
 from spindown.local.market.wire.asgi import (
     Headers,
     Receive,
@@ -42,7 +40,7 @@ class RoleCredentials:
     expires_at: datetime
 
 
-def no_role(instance: MarketInstance) -> RoleCredentials | None:
+def no_role(instance: Ec2Instance) -> RoleCredentials | None:
     """Give no credentials."""
     del instance
     return None
@@ -53,9 +51,9 @@ class MetadataApp:
 
     def __init__(
         self,
-        market: Market,
+        market: LocalMarket,
         *,
-        credentials: Callable[[MarketInstance], RoleCredentials | None] = no_role,
+        credentials: Callable[[Ec2Instance], RoleCredentials | None] = no_role,
     ) -> None:
         """Serve the metadata of `market`; `credentials` gives an instance those of its role."""
         self._market = market
@@ -96,9 +94,9 @@ class MetadataApp:
         self._tokens[token] = (instance_id, now + timedelta(seconds=int(seconds)))
         return Response(200, token.encode())
 
-    def _read(self, instance: MarketInstance, path: str) -> Response:
+    def _read(self, instance: Ec2Instance, path: str) -> Response:
         if path == "user-data":
-            data = instance.user_data
+            data = instance.order.user_data
             return Response(200, data, "application/octet-stream") if data else _NOT_FOUND
         if path == "dynamic/instance-identity/document":
             return Response(200, self._identity(instance).encode())
@@ -111,20 +109,20 @@ class MetadataApp:
         is_listing = path.startswith("meta-data") and below
         return Response(200, "\n".join(below).encode()) if is_listing else _NOT_FOUND
 
-    def _meta_data(self, instance: MarketInstance) -> Mapping[str, str]:
+    def _meta_data(self, instance: Ec2Instance) -> Mapping[str, str]:
         """Return every leaf below meta-data that exists for the instance now."""
-        is_spot = instance.capacity_type is CapacityType.SPOT
+        order = instance.order
         leaves = {
-            "ami-id": instance.image_id,
+            "ami-id": order.image_id,
             "instance-id": instance.instance_id,
-            "instance-life-cycle": "spot" if is_spot else "on-demand",
+            "instance-life-cycle": "spot" if instance.is_spot else "on-demand",
             "instance-type": instance.instance_type,
             "local-ipv4": instance.private_ip,
             "placement/availability-zone": instance.zone,
             "placement/region": instance.region,
             "reservation-id": instance.reservation_id,
         }
-        if instance.metadata_tags:
+        if order.template.metadata_tags:
             leaves |= {f"tags/instance/{key}": value for key, value in instance.tags.items()}
         if instance.rebalance_at is not None:
             notice = json.dumps({"noticeTime": _iso(instance.rebalance_at)})
@@ -135,15 +133,16 @@ class MetadataApp:
             leaves["spot/termination-time"] = due_at
         return leaves | self._role(instance)
 
-    def _role(self, instance: MarketInstance) -> dict[str, str]:
-        granted = self._credentials(instance) if instance.profile_arn else None
+    def _role(self, instance: Ec2Instance) -> dict[str, str]:
+        profile_arn = instance.order.template.profile_arn
+        granted = self._credentials(instance) if profile_arn else None
         if granted is None:
             return {}
         updated_at = _iso(self._market.now())
         profile = {
             "Code": "Success",
             "LastUpdated": updated_at,
-            "InstanceProfileArn": instance.profile_arn,
+            "InstanceProfileArn": profile_arn,
             "InstanceProfileId": "AIPA000000000LOCAL00",
         }
         keys = {
@@ -160,13 +159,13 @@ class MetadataApp:
             f"iam/security-credentials/{granted.role}": json.dumps(keys),
         }
 
-    def _identity(self, instance: MarketInstance) -> str:
+    def _identity(self, instance: Ec2Instance) -> str:
         return json.dumps(
             {
                 "accountId": self._market.account,
-                "architecture": instance_types()[instance.instance_type].architecture,
+                "architecture": instance.hardware.architecture,
                 "availabilityZone": instance.zone,
-                "imageId": instance.image_id,
+                "imageId": instance.order.image_id,
                 "instanceId": instance.instance_id,
                 "instanceType": instance.instance_type,
                 "pendingTime": _iso(instance.launched_at),

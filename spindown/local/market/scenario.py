@@ -39,7 +39,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-class Spread(_Part):
+class LognormalDuration(_Part):
     """A log-normal duration, told by two of its quantiles."""
 
     median: Duration
@@ -57,7 +57,7 @@ def _read_boot(value: object) -> object:
     return value if isinstance(value, Mapping) else parse_duration(value)
 
 
-Boot = Annotated[Spread | timedelta, BeforeValidator(_read_boot)]
+BootTime = Annotated[LognormalDuration | timedelta, BeforeValidator(_read_boot)]
 
 
 class TypeMarket(_Part):
@@ -66,7 +66,7 @@ class TypeMarket(_Part):
     on_demand: Price | dict[str, Price]
     #: Zone name to price. A zone that is missing sells no spot capacity of this type.
     spot: dict[str, Price] = {}
-    boot: Boot | None = None
+    boot: BootTime | None = None
     #: Computing speed relative to 1.0, which the hypervisor enforces on the guest.
     speed: Annotated[float, Field(gt=0, le=1)] = 1.0
 
@@ -114,7 +114,7 @@ class DryPool(_PoolRule):
     code: str = "InsufficientInstanceCapacity"
 
 
-class Interruption(_PoolRule):
+class ReclaimRule(_PoolRule):
     """EC2 takes matching spot instances back: at a time, after a running time, or at random."""
 
     at: Duration | None = None
@@ -162,13 +162,13 @@ class ApiRate(_Part):
     burst: Annotated[int, Field(ge=1)]
 
 
-class Delays(_Part):
+class Ec2Delays(_Part):
     """How long EC2 takes for what it does; short, because a rehearsal is short."""
 
     #: Pending until running.
     pending: Duration = timedelta(seconds=1)
     #: Running until the guest starts, for types without a boot time of their own.
-    boot: Boot = timedelta(seconds=3)
+    boot: BootTime = timedelta(seconds=3)
     #: Shutting-down until terminated; the vCPU quota counts until then.
     ending: Duration = timedelta(seconds=2)
     #: How long a new instance is unknown to the describe calls (EC2 is eventually consistent).
@@ -186,11 +186,11 @@ class Scenario(_Part):
     type: Annotated[dict[str, TypeMarket], Field(min_length=1)]
     #: Service Quotas code to vCPUs. A code that is missing has the default of a new AWS account.
     quota: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
-    delay: Delays = Delays()
+    delay: Ec2Delays = Ec2Delays()
     price: tuple[PriceMove, ...] = ()
     walk: PriceWalk | None = None
     dry: tuple[DryPool, ...] = ()
-    interruption: tuple[Interruption, ...] = ()
+    interruption: tuple[ReclaimRule, ...] = ()
     fault: tuple[Fault, ...] = ()
     api_rate: ApiRate | None = None
 

@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 
+from spindown.ec2sim import Ec2Instance
 from spindown.local.market import (
-    Market,
+    LocalMarket,
     MarketApp,
-    MarketInstance,
     MetadataApp,
     RoleCredentials,
     service_of,
@@ -25,7 +25,7 @@ from spindown.local.market.wire.asgi import App, Receive, Scope, Send
 from tests.local.market.world import PLAIN
 
 
-def _role(instance: MarketInstance) -> RoleCredentials:
+def _role(instance: Ec2Instance) -> RoleCredentials:
     return RoleCredentials(
         role="worker",
         access_key=f"AKIA-{instance.instance_id}",
@@ -37,7 +37,7 @@ def _role(instance: MarketInstance) -> RoleCredentials:
 
 def _gateway(upstream: App) -> App:
     scenario = parse_scenario(PLAIN, origin="test")
-    market = Market(scenario, clock=lambda: datetime.now(UTC))
+    market = LocalMarket(scenario, clock=lambda: datetime.now(UTC))
     market_app, metadata = MarketApp(market, upstream), MetadataApp(market, credentials=_role)
 
     async def route(scope: Scope, receive: Receive, send: Send) -> None:

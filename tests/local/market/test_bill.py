@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.local.market import BillLine
+from spindown.ec2sim import Ec2Bill
 from tests.local.market.world import World, a_world, an_override
 
 
-def _line(world: World) -> BillLine:
+def _line(world: World) -> Ec2Bill:
     (line,) = world.market.bill()
     return line
 

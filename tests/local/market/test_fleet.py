@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spindown.local.market.instance import LaunchTemplate
+from spindown.ec2sim import LaunchTemplate
 from tests.local.market.world import TEMPLATE_ID, a_world, an_override, refused
 
 DRY_G6 = """
@@ -175,7 +175,7 @@ def test_tags_come_from_template_and_call_and_ec2_adds_its_own() -> None:
 
 def test_tags_for_a_spot_request_stop_an_on_demand_launch() -> None:
     template = LaunchTemplate(
-        template_id=TEMPLATE_ID, version=3, image_id="ami-0123", spot_request_tags={"bill": "7"}
+        template_id=TEMPLATE_ID, version="3", image_id="ami-0123", spot_request_tags={"bill": "7"}
     )
     world = a_world(template=template)
 

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.local.market.instance import LaunchTemplate
-from spindown.local.market.scenario import Delays
+from spindown.ec2sim import LaunchTemplate
+from spindown.local.market.scenario import Ec2Delays
 from tests.local.market.world import TEMPLATE_ID, World, a_world, an_override, refused
 
 
@@ -73,10 +73,13 @@ def test_the_driver_is_given_what_it_needs_to_run_the_guest() -> None:
     world = a_world()
     instance_id = world.launch(an_override("g6.xlarge"))
     world.wait(5)
-    guest = world.guests.started[instance_id]
-    assert (guest.gpu_name, guest.gpu_count, guest.vcpus, guest.speed) == ("L4", 1, 4, 0.5)
-    assert guest.user_data == b"#!/bin/sh\n"
-    assert guest.price_per_hour == 0.32
+    assert world.guests.started == {instance_id: 0.5}
+    instance = world.market.find(instance_id)
+    assert instance is not None
+    gpu = instance.hardware
+    assert (gpu.gpu_name, gpu.gpu_count, gpu.vcpus) == ("L4", 1, 4)
+    assert instance.order.user_data == b"#!/bin/sh\n"
+    assert instance.price_per_hour == 0.32
 
 
 def test_filters_by_state_tag_lifecycle_and_wildcard() -> None:
@@ -135,7 +138,7 @@ def test_a_terminated_instance_is_shown_for_an_hour() -> None:
 
 
 def test_a_new_instance_may_be_unknown_for_a_moment() -> None:
-    world = a_world(delay=Delays(visible=timedelta(seconds=3)))
+    world = a_world(delay=Ec2Delays(visible=timedelta(seconds=3)))
     instance_id = world.launch()
     with refused("InvalidInstanceID.NotFound"):
         world.ec2.describe_instances(InstanceIds=[instance_id])
@@ -156,7 +159,7 @@ def test_poweroff_does_what_the_launch_template_says(
     behaviour: str, capacity_type: str, end: str
 ) -> None:
     template = LaunchTemplate(
-        template_id=TEMPLATE_ID, version=3, image_id="ami-1", shutdown_behaviour=behaviour
+        template_id=TEMPLATE_ID, version="3", image_id="ami-1", shutdown_behaviour=behaviour
     )
     world = a_world(template=template)
     instance_id = world.launch(capacity_type=capacity_type)

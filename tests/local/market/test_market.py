@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 from spindown.domain.offer import CapacityType, Pool
-from spindown.local.market import Market, MarketInstance, load_scenario
-from spindown.local.market.instance import LaunchTemplate, NoGuests, Subnet
-from spindown.local.market.market import LaunchOrder
+from spindown.ec2sim import LaunchOrder, LaunchTemplate, Subnet
+from spindown.local.market import LocalMarket, load_scenario
+from spindown.local.market.market import NoGuests
 from tests.local.market.world import START, World, a_world, an_override
 
 
@@ -28,14 +28,14 @@ def test_racing_callers_never_get_more_than_the_pool_holds() -> None:
 class _Suicidal(NoGuests):
     """A guest that powers off the moment it starts, in the market's own call."""
 
-    market: Market
+    market: LocalMarket
 
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def start(self, instance: MarketInstance) -> None:
+    def start(self, instance_id: str, *, speed: float) -> None:
         self.calls.append("start")
-        self.market.guest_powered_off(instance.instance_id)
+        self.market.guest_powered_off(instance_id)
 
     def stop(self, instance_id: str) -> None:
         self.calls.append("stop")
@@ -44,14 +44,17 @@ class _Suicidal(NoGuests):
 def test_a_guest_may_power_off_from_within_its_start() -> None:
     now = [START]
     driver = _Suicidal()
-    market = Market(load_scenario("demo"), clock=lambda: now[0], driver=driver)
+    market = LocalMarket(load_scenario("demo"), clock=lambda: now[0], driver=driver)
     driver.market = market
     zone = "us-east-1a"
     market.launch(
         LaunchOrder(
             pool=Pool(instance_type="g6.xlarge", zone=zone, capacity_type=CapacityType.ON_DEMAND),
+            region="us-east-1",
             subnet=Subnet(subnet_id="subnet-1", vpc_id="vpc-1", zone=zone),
-            template=LaunchTemplate(template_id="lt-1", version=1, shutdown_behaviour="terminate"),
+            template=LaunchTemplate(
+                template_id="lt-1", version="1", shutdown_behaviour="terminate"
+            ),
             image_id="ami-1",
         )
     )
@@ -83,7 +86,7 @@ def test_what_falls_due_together_happens_in_order_of_time() -> None:
 def test_a_market_opened_anew_gives_new_ids() -> None:
     first, second = a_world(), a_world()
     second.now += timedelta(seconds=1)
-    later = Market(second.market.scenario, clock=lambda: second.now)
+    later = LocalMarket(second.market.scenario, clock=lambda: second.now)
     assert first.market.new_id("i") == second.market.new_id("i")
     assert later.new_id("i") != a_world().market.new_id("i")
 
@@ -95,10 +98,12 @@ def test_a_storm_breaks_no_rule_of_ec2() -> None:
         world.fleet(*(an_override(name) for name in types), target=2)
         world.wait(10)
         counted = [one for one in world.market.instances() if one.state != "terminated"]
-        assert sum(one.vcpus for one in counted) <= 24
+        assert sum(one.hardware.vcpus for one in counted) <= 24
     starts = [name for verb, name in world.guests.calls if verb == "start"]
     stops = [name for verb, name in world.guests.calls if verb == "stop"]
     assert len(set(starts)) == len(starts) > 20
     assert len(set(stops)) == len(stops)
     for line in world.market.bill():
-        assert (line.dollars == 0) == (line.is_free or line.instance.running_at is None)
+        instance = world.market.find(line.instance_id)
+        assert instance is not None
+        assert (line.dollars == 0) == (line.is_free or instance.running_at is None)

@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.local.market import MarketInstance, MetadataApp, RoleCredentials
-from spindown.local.market.instance import LaunchTemplate
+from spindown.ec2sim import Ec2Instance, LaunchTemplate
+from spindown.local.market import MetadataApp, RoleCredentials
 from spindown.local.market.wire.asgi import Response, call
 from tests.local.market.world import START, TEMPLATE_ID, World, a_world, asgi_scope, finished
 
 
-def _role(instance: MarketInstance) -> RoleCredentials:
+def _role(instance: Ec2Instance) -> RoleCredentials:
     return RoleCredentials(
         role="worker",
         access_key=f"AKIA{instance.instance_id[2:8].upper()}",
@@ -98,7 +98,7 @@ def test_folders_are_listed_and_the_rest_is_not_found() -> None:
 
 def test_tags_are_in_metadata_only_where_the_template_says_so() -> None:
     template = LaunchTemplate(
-        template_id=TEMPLATE_ID, version=3, image_id="ami-1", instance_tags={"k": "v"}
+        template_id=TEMPLATE_ID, version="3", image_id="ami-1", instance_tags={"k": "v"}
     )
     world = a_world(template=template)
     assert _Guest(world, world.launch()).get("meta-data/tags/instance/k")[0] == 404
@@ -115,6 +115,6 @@ def test_a_terminated_instance_hears_nothing_more() -> None:
 
 
 def test_an_instance_without_a_profile_has_no_credentials() -> None:
-    template = LaunchTemplate(template_id=TEMPLATE_ID, version=3, image_id="ami-1")
+    template = LaunchTemplate(template_id=TEMPLATE_ID, version="3", image_id="ami-1")
     world = a_world(template=template)
     assert _Guest(world, world.launch()).get("meta-data/iam/info")[0] == 404

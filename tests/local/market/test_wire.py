@@ -11,9 +11,7 @@ from botocore.model import OperationModel
 
 from spindown.local.market import service_of
 from spindown.local.market.wire.asgi import Response, call
-from spindown.local.market.wire.error import ApiError
-from spindown.local.market.wire.model import operation_model
-from spindown.local.market.wire.query import fields_of, parse, render
+from spindown.local.market.wire.protocol import ApiError, fields_of, operation_model, parse, render
 from tests.local.market.world import World, a_world, asgi_scope, finished, refused
 
 

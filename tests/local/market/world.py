@@ -15,11 +15,11 @@ from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from spindown.local.market import Market, MarketApp, MarketInstance
-from spindown.local.market.instance import LaunchTemplate, Subnet
-from spindown.local.market.scenario import Delays, Scenario, parse_scenario
+from spindown.ec2sim import LaunchTemplate, Subnet
+from spindown.local.market import LocalMarket, MarketApp
+from spindown.local.market.scenario import Ec2Delays, Scenario, parse_scenario
 from spindown.local.market.wire.asgi import App, Message, Receive, Response, Scope, Send, call
-from spindown.local.market.wire.error import ApiError
+from spindown.local.market.wire.protocol import ApiError
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 TEMPLATE_ID = "lt-0123456789abcdef0"
@@ -79,11 +79,12 @@ class Guests:
     """A driver that only takes note."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
-    started: dict[str, MarketInstance] = field(default_factory=dict)
+    #: Instance -> speed.
+    started: dict[str, float] = field(default_factory=dict)
 
-    def start(self, instance: MarketInstance) -> None:
-        self.calls.append(("start", instance.instance_id))
-        self.started[instance.instance_id] = instance
+    def start(self, instance_id: str, *, speed: float) -> None:
+        self.calls.append(("start", instance_id))
+        self.started[instance_id] = speed
 
     def stop(self, instance_id: str) -> None:
         self.calls.append(("stop", instance_id))
@@ -173,14 +174,14 @@ class World:
         self.now = START
         self.guests = Guests()
         self.events = Events()
-        self.market = Market(
+        self.market = LocalMarket(
             scenario, clock=lambda: self.now, driver=self.guests, emit=self.events, account="1" * 12
         )
         self.network = Network(
             template
             or LaunchTemplate(
                 template_id=TEMPLATE_ID,
-                version=3,
+                version="3",
                 image_id="ami-0123",
                 user_data=b"#!/bin/sh\n",
                 profile_arn="arn:aws:iam::111111111111:instance-profile/worker",
@@ -250,7 +251,7 @@ def a_world(
     *,
     regions: Sequence[str] | None = None,
     quota: Mapping[str, float] | None = None,
-    delay: Delays | None = None,
+    delay: Ec2Delays | None = None,
     template: LaunchTemplate | None = None,
 ) -> World:
     """Return a world of the plain scenario with more TOML after its types."""

@@ -5,16 +5,15 @@ launch at whose price the ledger charges, volumes and addresses that this market
 and the seconds around a launch and an end. Whatever they leave over is a fault.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from spindown.app.offers.sale import SPOT_PRICES_TRUSTED_FOR
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import extra_price_per_hour
-from spindown.local.market.bill import BillLine
-from spindown.local.market.instance import MarketInstance
-from spindown.local.market.price import PriceBook
+from spindown.ec2sim import Ec2Bill
+from spindown.local.market import LocalMarket
 
 #: The root volume that a workload has without a word, GiB.
 _VOLUME_GIB = 100
@@ -40,19 +39,18 @@ class Comparison:
     faults: tuple[str, ...]
 
 
-def compare(
-    bill: Sequence[BillLine], rows: Mapping[str, Worker], charged: float, prices: PriceBook
-) -> Comparison:
+def compare(market: LocalMarket, rows: Mapping[str, Worker], charged: float) -> Comparison:
     """Explain the difference between the ledger's ``charged`` dollars and the market's bill."""
     extra = extra_price_per_hour(_VOLUME_GIB)
     moved = extras = around = 0.0
     faults: list[str] = []
+    bill = market.bill()
     for line in bill:
-        worker = rows.get(line.instance.instance_id)
+        worker = rows.get(line.instance_id)
         if worker is None:
-            faults.append(f"no row knows {line.instance.instance_id}, {line.dollars:.6f} USD")
+            faults.append(f"no row knows {line.instance_id}, {line.dollars:.6f} USD")
             continue
-        faults += _faults(line, worker, worker.price_per_hour - extra, prices)
+        faults += _faults(line, worker, worker.price_per_hour - extra, market)
         if line.is_free:
             continue
         seconds, price = _seconds(worker), worker.price_per_hour - extra
@@ -76,7 +74,7 @@ def _seconds(worker: Worker) -> float:
     return ((worker.accrued_until or worker.launched_at) - worker.launched_at).total_seconds()
 
 
-def _faults(line: BillLine, worker: Worker, price: float, prices: PriceBook) -> list[str]:
+def _faults(line: Ec2Bill, worker: Worker, price: float, market: LocalMarket) -> list[str]:
     """Return what is wrong with what one instance was charged."""
     name, found = worker.instance_id, []
     if line.is_free and not worker.interruption_counted:
@@ -84,13 +82,16 @@ def _faults(line: BillLine, worker: Worker, price: float, prices: PriceBook) -> 
     more = _seconds(worker) - line.paid_seconds
     if not line.is_free and not -_SECONDS_LESS <= more <= _SECONDS_MORE:
         found.append(f"{name} was charged for {more:.0f} s more than it ran")
-    if all(abs(price - shown) > _CENT_FRACTION for shown in _shown(line.instance, prices)):
+    if all(abs(price - shown) > _CENT_FRACTION for shown in _shown(line.instance_id, market)):
         found.append(f"{name} was charged {price:.4f} USD per hour, which nobody asked")
     return found
 
 
-def _shown(instance: MarketInstance, prices: PriceBook) -> set[float]:
+def _shown(instance_id: str, market: LocalMarket) -> set[float]:
     """Return the prices of an instance's pool in the time before its launch."""
-    begins: datetime = instance.launched_at - _PRICE_AGE
+    instance = market.find(instance_id)
+    assert instance is not None
+    begins, region, pool = instance.launched_at - _PRICE_AGE, instance.region, instance.pool
     moments = (begins + timedelta(seconds=n) for n in range(int(_PRICE_AGE.total_seconds()) + 1))
-    return {found for at in moments if (found := prices.current(instance.pool, at)) is not None}
+    prices = (market.listings.price_at(pool, region=region, at=at) for at in moments)
+    return {price for price in prices if price is not None}

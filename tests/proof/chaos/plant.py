@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
+from spindown.ec2sim import Ec2Instance, InstanceState
 from spindown.local.market import Scenario, load_scenario
-from spindown.local.market.instance import MarketInstance, State
-from spindown.local.market.scenario import DryPool, Interruption
+from spindown.local.market.scenario import DryPool, ReclaimRule
 from spindown.local.system import LocalSystem
 
 NAME = "chaos"
@@ -73,10 +73,8 @@ def chaos_scenario(seed: int) -> Scenario:
     """Return the shipped storm, with reclaims of its own only once in a while."""
     storm = load_scenario("storm")
     rules = (
-        Interruption(
-            rate_per_hour=40.0, notice=timedelta(seconds=6), dry_for=timedelta(seconds=10)
-        ),
-        Interruption(rate_per_hour=20.0, notice=timedelta(0)),
+        ReclaimRule(rate_per_hour=40.0, notice=timedelta(seconds=6), dry_for=timedelta(seconds=10)),
+        ReclaimRule(rate_per_hour=20.0, notice=timedelta(0)),
     )
     dry = tuple(
         DryPool.model_validate(
@@ -115,13 +113,13 @@ class Plant:
         self.system = system
 
     @property
-    def running(self) -> Sequence[MarketInstance]:
+    def running(self) -> Sequence[Ec2Instance]:
         """Return the instances whose guests run."""
         found = self.system.market.instances()
-        return [one for one in found if one.state is State.RUNNING]
+        return [one for one in found if one.state is InstanceState.RUNNING]
 
     @property
-    def left(self) -> Sequence[MarketInstance]:
+    def left(self) -> Sequence[Ec2Instance]:
         """Return the instances that have not ended."""
         return [one for one in self.system.market.instances() if one.state.is_alive]
 
@@ -144,16 +142,16 @@ class Plant:
 
     # Attacks; each returns whether there was somebody to attack.
 
-    def kill_worker(self, instance: MarketInstance) -> bool:
+    def kill_worker(self, instance: Ec2Instance) -> bool:
         """Kill a worker's process: only the instance's own timer ends the instance then."""
         return _signal(self.processes(instance.instance_id)[:1], signal.SIGKILL)
 
-    def kill_child(self, instance: MarketInstance) -> bool:
+    def kill_child(self, instance: Ec2Instance) -> bool:
         """Kill a process that runs the user's code."""
         # The worker, the ancestor of what it has started, and that.
         return _signal(self.processes(instance.instance_id)[2:3], signal.SIGKILL)
 
-    def stop_for(self, instance: MarketInstance, seconds: float) -> bool:
+    def stop_for(self, instance: Ec2Instance, seconds: float) -> bool:
         """Stop a worker with all it has started, and let it go on when others have its jobs."""
         until = time.monotonic() + seconds
         processes, stopped = self.processes(instance.instance_id), False
@@ -164,7 +162,7 @@ class Plant:
         _signal(processes, signal.SIGCONT)
         return stopped
 
-    def reclaim(self, instance: MarketInstance, *, notice: float) -> bool:
+    def reclaim(self, instance: Ec2Instance, *, notice: float) -> bool:
         """Take an instance away as EC2 does."""
         if instance.spot_request_id is None:
             return False

@@ -134,7 +134,7 @@ class Siege:
         view = ledger.read()
         spend = sum_spend(view.spend.values())
         rows = {**ledger.read_ended(), **view.workers}
-        money = compare(bill, rows, spend.dollars, market.prices)
+        money = compare(market, rows, spend.dollars)
         faults = [*self._lost_or_doubled(progress), *self._left(), *money.faults]
         done = len(self.bodies) * ITEMS_PER_JOB
         return {

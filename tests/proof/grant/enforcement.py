@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from spindown.ec2sim import Ec2Instance
 from spindown.local.environment import ACCOUNT
-from spindown.local.market import MarketInstance, RoleCredentials
+from spindown.local.market import RoleCredentials
 from spindown.local.system import LocalSystem
 from tests.proof.grant.request import Ask, asked_by_aws
 
@@ -48,9 +49,9 @@ class Enforcement:
         self._roles: dict[str, str] = {}
         self._ask: Any = None
 
-    def credentials(self, instance: MarketInstance) -> RoleCredentials:
+    def credentials(self, instance: Ec2Instance) -> RoleCredentials:
         """Return keys of the role of an instance."""
-        profile = (instance.profile_arn or "").rpartition("/")[2]
+        profile = (instance.order.template.profile_arn or "").rpartition("/")[2]
         return self.keys_of(self._roles[profile])
 
     def keys_of(self, role: str) -> RoleCredentials:

@@ -10,8 +10,8 @@ from typing import Any
 from spindown.app.batch.result import JobProgress, read_progress
 from spindown.app.port import ObjectStore
 from spindown.cli.session import Session, connect
+from spindown.ec2sim import Ec2Instance
 from spindown.local import emulator
-from spindown.local.market import MarketInstance
 from spindown.local.system import LocalSystem
 from tests.e2e.world import PATIENCE
 from tests.local.waiting import until
@@ -129,15 +129,15 @@ class World:
                 sqs.delete_message(QueueUrl=self.inbox, ReceiptHandle=message["ReceiptHandle"])
         return texts
 
-    def running(self) -> list[MarketInstance]:
+    def running(self) -> list[Ec2Instance]:
         """Return the instances that have not ended."""
         return [one for one in self.system.market.instances() if one.state != "terminated"]
 
-    def launched(self) -> list[MarketInstance]:
+    def launched(self) -> list[Ec2Instance]:
         """Return the instances that were launched since all began anew."""
         return [one for one in self.system.market.instances() if one.launched_at >= self.since[-1]]
 
-    def console(self, instance: MarketInstance) -> str:
+    def console(self, instance: Ec2Instance) -> str:
         """Return what an instance has written to its console."""
         path = self.system.hypervisor.console_path(instance.instance_id)
         return path.read_text(encoding="utf-8")

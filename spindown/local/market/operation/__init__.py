@@ -1,13 +1,11 @@
 """The operations that the market owns, a table for each service; all others go upstream."""
 
-from spindown.local.market.operation import fleet, instance, offer, pricing, quota, run, tag
+from spindown.local.market.operation import instance, launch, offer, pricing, quota
 
 EC2 = {
-    **fleet.OPERATIONS,
     **instance.OPERATIONS,
+    **launch.OPERATIONS,
     **offer.OPERATIONS,
-    **run.OPERATIONS,
-    **tag.OPERATIONS,
 }
 PRICING = pricing.OPERATIONS
 QUOTA = quota.OPERATIONS

@@ -1,15 +1,359 @@
-"""What every launch must name, read and checked: template, place, type, image, maximum price."""
+"""CreateFleet (instant), DescribeFleets and RunInstances.
 
-from collections.abc import Mapping
+An instant fleet is one synchronous attempt over overrides, which the allocation strategy orders.
+A dry pool shows in `Errors` beside the instances of a later one, and a fleet without any instance
+is still an answer with HTTP 200. RunInstances tries one pool and raises what stands in the way;
+it is for people who try the market by hand, so client tokens are not honoured there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from spindown.app.port import Refusal
+from spindown.domain.offer import CapacityType, Pool
+from spindown.ec2sim import Ec2Fleet, Ec2Instance, FleetPart, LaunchOrder, LaunchTemplate, Subnet
 from spindown.local.market.catalogue import instance_types
-from spindown.local.market.instance import LaunchTemplate, Subnet
-from spindown.local.market.operation.call import Call
-from spindown.local.market.wire.error import ApiError
+from spindown.local.market.operation.call import (
+    Answer,
+    ApiCall,
+    Operation,
+    require_modelled,
+    tag_list,
+    tags_of,
+)
+from spindown.local.market.operation.instance import described
+from spindown.local.market.wire.protocol import ApiError, decoded
+
+_REQUEST = {
+    "Type",
+    "ClientToken",
+    "DryRun",
+    "LaunchTemplateConfigs",
+    "TargetCapacitySpecification",
+    "SpotOptions",
+    "OnDemandOptions",
+    "TagSpecifications",
+}
+_TARGET = {"TotalTargetCapacity", "DefaultTargetCapacityType"}
+_OPTIONS = {"AllocationStrategy", "InstanceInterruptionBehavior"}
+_SPECIFICATION = {
+    "LaunchTemplateId",
+    "LaunchTemplateName",
+    "Version",
+    "LaunchTemplateSpecificationUserData",
+}
+_OVERRIDE = {"InstanceType", "MaxPrice", "SubnetId", "AvailabilityZone", "Priority", "ImageId"}
+_TAGGED = {"fleet", "instance", "volume", "network-interface"}
+_RUN = {
+    "MinCount",
+    "MaxCount",
+    "DryRun",
+    "ClientToken",
+    "LaunchTemplate",
+    "InstanceType",
+    "SubnetId",
+    "ImageId",
+    "UserData",
+    "TagSpecifications",
+    "InstanceMarketOptions",
+    "InstanceInitiatedShutdownBehavior",
+}
+#: What RunInstances calls an error of a fleet.
+_RUN_CODES = {"InvalidFleetConfiguration": "Unsupported"}
 
 
-async def launch_template(call: Call, specification: Mapping[str, Any]) -> LaunchTemplate:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverrideOrder:
+    """One override, resolved: what would be launched, and what the answer echoes."""
+
+    order: LaunchOrder
+    priority: float
+    #: LaunchTemplateAndOverrides.
+    echo: Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRequest:
+    """A request for a fleet; two are equal if the same was sent."""
+
+    parameters: Mapping[str, Any]
+    echoes: Mapping[Pool, Answer] = field(compare=False)
+
+
+async def create_fleet(call: ApiCall) -> Answer:
+    """Make an instant fleet."""
+    request = call.parameters
+    capacity_type, strategy = _terms(request)
+    specifications = request.get("TagSpecifications", [])
+    for specification in specifications:
+        if specification["ResourceType"] not in _TAGGED:
+            message = f"'{specification['ResourceType']}' is not a valid taggable resource type."
+            raise ApiError("InvalidParameterValue", message)
+    instance_tags = tags_of(specifications, "instance")
+    overrides = [
+        override
+        for config in request["LaunchTemplateConfigs"]
+        for override in await _overrides(call, config, capacity_type, instance_tags)
+    ]
+    _refuse_overlap(overrides)
+    call.refuse_dry_run()
+    parameters = {name: value for name, value in request.items() if name != "DryRun"}
+    echoes = {one.order.pool: one.echo for one in overrides}
+    fleet = call.market.create_fleet(
+        [one.order for one in _ordered(call, overrides, strategy)],
+        count=request["TargetCapacitySpecification"]["TotalTargetCapacity"],
+        region=call.region,
+        request=FleetRequest(parameters=parameters, echoes=echoes),
+        token=request.get("ClientToken", ""),
+        tags=tags_of(specifications, "fleet"),
+    )
+    if isinstance(fleet, Refusal):
+        raise ApiError(fleet.code, fleet.message)
+    return {"FleetId": fleet.fleet_id, **_outcome(fleet)}
+
+
+def _ordered(
+    call: ApiCall, overrides: Sequence[OverrideOrder], strategy: str
+) -> list[OverrideOrder]:
+    """Return the overrides in the order in which EC2 would use them."""
+    market, last = call.market, float("inf")
+
+    def price(one: OverrideOrder) -> float:
+        known = market.listings.price_at(one.order.pool, region=call.region, at=market.now())
+        return last if known is None else known
+
+    if strategy in {"capacity-optimized-prioritized", "prioritized"}:
+        return sorted(overrides, key=lambda one: one.priority)
+    if strategy == "capacity-optimized":
+        return sorted(overrides, key=lambda one: -market.headroom(one.order.pool))
+    return sorted(overrides, key=price)
+
+
+def _outcome(fleet: Ec2Fleet) -> Answer:
+    """Return the instances and errors of a fleet."""
+    return {
+        "Instances": [
+            {
+                **_part(fleet, part),
+                "InstanceIds": [one.instance_id for one in part.instances],
+                "InstanceType": part.order.pool.instance_type,
+                "AvailabilityZone": part.order.pool.zone,
+                "SubnetId": part.order.subnet.subnet_id,
+            }
+            for part in fleet.parts
+            if part.instances
+        ],
+        "Errors": [
+            {
+                **_part(fleet, part),
+                "ErrorCode": part.refusal.code,
+                "ErrorMessage": part.refusal.message,
+            }
+            for part in fleet.parts
+            if part.refusal is not None
+        ],
+    }
+
+
+def _part(fleet: Ec2Fleet, part: FleetPart) -> Answer:
+    return {
+        "LaunchTemplateAndOverrides": _sent(fleet).echoes[part.order.pool],
+        "Lifecycle": part.order.pool.capacity_type.value,
+    }
+
+
+def _sent(fleet: Ec2Fleet) -> FleetRequest:
+    if not isinstance(fleet.request, FleetRequest):
+        raise TypeError(f"{fleet.fleet_id} was not made by CreateFleet")
+    return fleet.request
+
+
+def _terms(request: Mapping[str, Any]) -> tuple[CapacityType, str]:
+    """Return capacity type and allocation strategy of a request that the market can play."""
+    require_modelled(dict(request), _REQUEST, where="CreateFleet")
+    if request.get("Type", "maintain") != "instant":
+        message = "The local market makes fleets of Type instant only."
+        raise ApiError("UnsupportedOperation", message)
+    target = request["TargetCapacitySpecification"]
+    require_modelled(target, _TARGET, where="TargetCapacitySpecification")
+    if target["TotalTargetCapacity"] < 1:
+        message = "TotalTargetCapacity must be at least 1 for fleets of type instant."
+        raise ApiError("InvalidParameterValue", message)
+    try:
+        capacity_type = CapacityType(target.get("DefaultTargetCapacityType", "on-demand"))
+    except ValueError as error:
+        message = "The local market sells spot and on-demand capacity only."
+        raise ApiError("UnsupportedOperation", message) from error
+    is_spot = capacity_type is CapacityType.SPOT
+    options = request.get("SpotOptions" if is_spot else "OnDemandOptions", {})
+    require_modelled(options, _OPTIONS, where="SpotOptions" if is_spot else "OnDemandOptions")
+    if options.get("InstanceInterruptionBehavior", "terminate") != "terminate":
+        message = "Fleets of type instant support only the interruption behavior terminate."
+        raise ApiError("InvalidFleetConfig", message)
+    strategy = options.get("AllocationStrategy", "lowest-price")
+    if strategy == "diversified":
+        message = "The local market does not model the allocation strategy diversified."
+        raise ApiError("UnsupportedOperation", message)
+    return capacity_type, strategy
+
+
+async def _overrides(
+    call: ApiCall,
+    config: Mapping[str, Any],
+    capacity_type: CapacityType,
+    instance_tags: Mapping[str, str],
+) -> list[OverrideOrder]:
+    specification = config.get("LaunchTemplateSpecification", {})
+    require_modelled(specification, _SPECIFICATION, where="LaunchTemplateSpecification")
+    template = await launch_template(call, specification)
+    overrides = config.get("Overrides", [])
+    if not overrides:
+        message = "The local market needs Overrides with an InstanceType and a place."
+        raise ApiError("InvalidFleetConfig", message)
+    asked = sorted({one["SubnetId"] for one in overrides if "SubnetId" in one})
+    subnets = await call.network.subnets(region=call.region, subnet_ids=asked) if asked else {}
+    if any("SubnetId" not in one for one in overrides):
+        defaults = await call.network.subnets(region=call.region, subnet_ids=[])
+        subnets = {**{one.zone: one for one in defaults.values()}, **subnets}
+    user_data = decoded(specification.get("LaunchTemplateSpecificationUserData"))
+    echoed = {"LaunchTemplateId": template.template_id, "Version": template.version}
+    found = []
+    for override in overrides:
+        require_modelled(override, _OVERRIDE, where="Overrides")
+        order = LaunchOrder(
+            pool=Pool(
+                instance_type=known_type(override.get("InstanceType")),
+                zone=place(override, subnets).zone,
+                capacity_type=capacity_type,
+            ),
+            region=call.region,
+            subnet=place(override, subnets),
+            template=template,
+            image_id=image(override.get("ImageId") or template.image_id),
+            user_data=user_data or template.user_data,
+            tags={**template.instance_tags, **instance_tags},
+            max_price=max_price(override.get("MaxPrice")),
+        )
+        priority = override.get("Priority")
+        found.append(
+            OverrideOrder(
+                order=order,
+                priority=float("inf") if priority is None else float(priority),
+                echo={"LaunchTemplateSpecification": echoed, "Overrides": override},
+            )
+        )
+    return found
+
+
+def _refuse_overlap(overrides: Sequence[OverrideOrder]) -> None:
+    """An instant fleet spans neither two subnets of one zone nor one pool twice."""
+    subnets: dict[str, str] = {}
+    pools: set[Pool] = set()
+    for order in (one.order for one in overrides):
+        zone, subnet_id = order.pool.zone, order.subnet.subnet_id
+        if subnets.setdefault(zone, subnet_id) != subnet_id:
+            message = f"The fleet configuration names two subnets of {zone}."
+            raise ApiError("InvalidFleetConfig", message)
+        if order.pool in pools:
+            message = "The fleet configuration contains duplicate instance pools."
+            raise ApiError("InvalidFleetConfig", message)
+        pools.add(order.pool)
+
+
+def describe_fleets(call: ApiCall) -> Answer:
+    """Describe instant fleets, which EC2 shows only by their ids."""
+    fleets = [_fleet(call, fleet_id) for fleet_id in call.parameters.get("FleetIds", [])]
+    call.refuse_dry_run()
+    return {"Fleets": [_described_fleet(fleet) for fleet in fleets]}
+
+
+def _fleet(call: ApiCall, fleet_id: str) -> Ec2Fleet:
+    fleet = call.market.fleet(fleet_id)
+    if fleet is None or fleet.region != call.region:
+        message = f"The fleet ID '{fleet_id}' does not exist"
+        raise ApiError("InvalidFleetId.NotFound", message)
+    return fleet
+
+
+def _described_fleet(fleet: Ec2Fleet) -> Answer:
+    request, outcome = _sent(fleet).parameters, _outcome(fleet)
+    members = {"LaunchTemplateAndOverrides", "Lifecycle", "InstanceIds", "InstanceType"}
+    return {
+        "FleetId": fleet.fleet_id,
+        "FleetState": "active",
+        "Type": "instant",
+        "CreateTime": fleet.created_at,
+        "ClientToken": request.get("ClientToken"),
+        "TargetCapacitySpecification": request["TargetCapacitySpecification"],
+        "Tags": tag_list(fleet.tags),
+        "Errors": outcome["Errors"],
+        "Instances": [
+            {name: value for name, value in one.items() if name in members}
+            for one in outcome["Instances"]
+        ],
+    }
+
+
+async def run_instances(call: ApiCall) -> Answer:
+    """Launch from one pool; unlike a fleet it raises what stands in the way."""
+    request = call.parameters
+    require_modelled(request, _RUN, where="RunInstances")
+    specification = request.get("LaunchTemplate", {})
+    template = LaunchTemplate(template_id="", version="")
+    if specification:
+        template = await launch_template(call, {"Version": "$Default", **specification})
+    market_options = request.get("InstanceMarketOptions", {})
+    is_spot = market_options.get("MarketType") == "spot"
+    asked = [request["SubnetId"]] if "SubnetId" in request else []
+    subnets = await call.network.subnets(region=call.region, subnet_ids=asked)
+    if not subnets:
+        message = "No subnets found for the default VPC. Please specify a subnet."
+        raise ApiError("MissingInput", message)
+    subnet = next(iter(subnets.values()))
+    tags = tags_of(request.get("TagSpecifications", []), "instance")
+    order = LaunchOrder(
+        pool=Pool(
+            instance_type=known_type(request.get("InstanceType")),
+            zone=subnet.zone,
+            capacity_type=CapacityType.SPOT if is_spot else CapacityType.ON_DEMAND,
+        ),
+        region=call.region,
+        subnet=subnet,
+        template=template,
+        image_id=image(request.get("ImageId") or template.image_id),
+        user_data=decoded(request.get("UserData")) or template.user_data,
+        tags={**template.instance_tags, **tags},
+        max_price=max_price(market_options.get("SpotOptions", {}).get("MaxPrice")),
+    )
+    call.refuse_dry_run()
+    return _run(call, order)
+
+
+def _run(call: ApiCall, order: LaunchOrder) -> Answer:
+    launched: list[Ec2Instance] = []
+    with call.market.held():
+        while len(launched) < call.parameters["MaxCount"]:
+            outcome = call.market.launch(order)
+            if isinstance(outcome, Refusal):
+                if len(launched) >= call.parameters["MinCount"]:
+                    break
+                for instance in launched:
+                    call.market.terminate(instance.instance_id)
+                raise ApiError(_RUN_CODES.get(outcome.code, outcome.code), outcome.message)
+            launched.append(outcome)
+    behaviour = call.parameters.get("InstanceInitiatedShutdownBehavior")
+    for instance in launched:
+        if behaviour:
+            call.market.set_shutdown_behaviour(instance.instance_id, behaviour)
+    return {
+        "ReservationId": launched[0].reservation_id,
+        "OwnerId": call.market.account,
+        "Instances": [described(instance) for instance in launched],
+    }
+
+
+async def launch_template(call: ApiCall, specification: Mapping[str, Any]) -> LaunchTemplate:
     """Return the template version that a specification names."""
     template_id = specification.get("LaunchTemplateId")
     name = specification.get("LaunchTemplateName")
@@ -63,3 +407,10 @@ def max_price(text: str | None) -> float | None:
     if price <= least:
         raise ApiError("InvalidParameterValue", f"Invalid value '{text}' for MaxPrice.")
     return price
+
+
+OPERATIONS: dict[str, Operation] = {
+    "CreateFleet": create_fleet,
+    "DescribeFleets": describe_fleets,
+    "RunInstances": run_instances,
+}

@@ -4,12 +4,21 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from spindown.local.market.catalogue import Location, instance_types, offerings
-from spindown.local.market.operation.call import Answer, Call, Operation
-from spindown.local.market.operation.filter import Readers, page, passes
-from spindown.local.market.wire.error import ApiError
-from spindown.local.market.wire.model import output_shape
-from spindown.local.market.wire.query import known_members, timestamp
+from spindown.local.market.catalogue import Location, described_types, offerings
+from spindown.local.market.operation.call import (
+    Answer,
+    ApiCall,
+    Operation,
+    Readers,
+    page,
+    passes,
+)
+from spindown.local.market.wire.protocol import (
+    ApiError,
+    known_members,
+    output_shape,
+    timestamp,
+)
 
 _PRODUCT = "Linux/UNIX"
 _MOST_NAMES = 100
@@ -28,7 +37,7 @@ _TYPES: Readers[_Raw] = {
 }
 
 
-def describe_instance_types(call: Call) -> Answer:
+def describe_instance_types(call: ApiCall) -> Answer:
     """Describe the types offered in the region, by name or by filter."""
     asked = call.parameters
     names = asked.get("InstanceTypes", [])
@@ -38,13 +47,13 @@ def describe_instance_types(call: Call) -> Answer:
     if names and asked.get("MaxResults"):
         message = "The parameter InstanceTypes cannot be used with the parameter MaxResults"
         raise ApiError("InvalidParameterCombination", message)
-    offered = {name for name, _ in offerings(call.region, "region")} & set(instance_types())
+    offered = {name for name, _ in offerings(call.region, "region")} & set(described_types())
     missing = [name for name in names if name not in offered]
     if missing:
         message = f"The following supplied instance types do not exist: [{', '.join(missing)}]"
         raise ApiError("InvalidInstanceType", message)
     call.refuse_dry_run()
-    found = [instance_types()[name].raw for name in names or sorted(offered)]
+    found = [described_types()[name] for name in names or sorted(offered)]
     chosen = [raw for raw in found if passes(raw, asked.get("Filters", []), _TYPES)]
     rows, token = page(chosen, asked, largest=100)
     shape = output_shape("ec2", "DescribeInstanceTypes")
@@ -58,7 +67,7 @@ _OFFERED: Readers[tuple[str, str]] = {
 }
 
 
-def describe_instance_type_offerings(call: Call) -> Answer:
+def describe_instance_type_offerings(call: ApiCall) -> Answer:
     """List where types are offered; by region unless the request says zones or zone ids."""
     asked = call.parameters
     call.refuse_dry_run()
@@ -84,7 +93,7 @@ _PRICED: Readers[dict[str, Any]] = {
 }
 
 
-def describe_spot_price_history(call: Call) -> Answer:
+def describe_spot_price_history(call: ApiCall) -> Answer:
     """List price changes, newest first, with the last one before StartTime for every pool.
 
     Products are the two names of Linux; a request for others alone finds nothing. The last page
@@ -97,15 +106,15 @@ def describe_spot_price_history(call: Call) -> Answer:
     start: datetime = asked.get("StartTime", call.market.started_at)
     end: datetime = min(asked.get("EndTime", now), now)
     with call.market.held():
-        changes = list(call.market.prices.history(call.region, min(start, now), end))
-    newest_first = sorted(changes, key=lambda change: change.at, reverse=True)
+        changes = call.market.listings.spot_changes(call.region, min(start, now), end)
+    newest_first = sorted(changes, key=lambda change: change.seen_at, reverse=True)
     listed: list[Answer] = [
         {
             "AvailabilityZone": change.zone,
             "InstanceType": change.instance_type,
             "ProductDescription": _PRODUCT,
-            "SpotPrice": f"{change.price_per_hour:.6f}",
-            "Timestamp": change.at,
+            "SpotPrice": f"{change.price:.6f}",
+            "Timestamp": change.seen_at,
         }
         for change in newest_first
         if _PRODUCT in products

@@ -8,9 +8,8 @@ from typing import Any
 
 from spindown.domain.offer import GP3_PRICE_PER_GIB_MONTH, REGION_TRANSFER_PRICE_PER_GIB
 from spindown.local.market.catalogue import instance_types
-from spindown.local.market.operation.call import Answer, Call, Operation
-from spindown.local.market.operation.filter import page
-from spindown.local.market.wire.error import ApiError
+from spindown.local.market.operation.call import Answer, ApiCall, Operation, page
+from spindown.local.market.wire.protocol import ApiError
 
 #: The Price List API has endpoints only here.
 REGIONS = frozenset({"us-east-1", "eu-central-1", "ap-south-1"})
@@ -39,7 +38,7 @@ _TESTS: dict[str, Callable[[str, str], bool]] = {
 }
 
 
-def get_products(call: Call) -> Answer:
+def get_products(call: ApiCall) -> Answer:
     """List the products of EC2 that match every filter, as JSON texts."""
     asked = call.parameters
     list_products = _SERVICES.get(asked["ServiceCode"])
@@ -64,11 +63,11 @@ def _matches(product: Mapping[str, Any], filters: Sequence[Mapping[str, str]]) -
     )
 
 
-def _products(call: Call) -> Iterator[dict[str, Any]]:
+def _products(call: ApiCall) -> Iterator[dict[str, Any]]:
     for region in call.market.scenario.regions:
         yield _volume(region)
-        for name in sorted(call.market.scenario.type):
-            price = call.market.prices.on_demand(name, region)
+        for name, market in sorted(call.market.scenario.type.items()):
+            price = market.on_demand_in(region)
             if price is None:
                 continue
             for differences, factor in _VARIANTS:
@@ -94,7 +93,7 @@ def _volume(region: str) -> dict[str, Any]:
     }
 
 
-def _transfers(call: Call) -> Iterator[dict[str, Any]]:
+def _transfers(call: ApiCall) -> Iterator[dict[str, Any]]:
     """Yield what leaves each region for each other, at the usual price."""
     regions = call.market.scenario.regions
     for origin, destination in itertools.permutations(regions, 2):
@@ -137,11 +136,11 @@ def _product(name: str, region: str, attributes: Mapping[str, str], price: float
         "licenseModel": "No License required",
         "vcpu": str(facts.vcpus),
         "memory": f"{facts.memory_mib / 1024:g} GiB",
-        "gpu": str(facts.gpu_count),
+        "gpu": f"{facts.gpu_count:g}",
         "usagetype": f"{attributes['usagetype']}:{name}",
     }
     sku = _sku(described)
-    family = "Compute Instance (bare metal)" if facts.raw.get("BareMetal") else "Compute Instance"
+    family = "Compute Instance (bare metal)" if facts.bare_metal else "Compute Instance"
     return {
         "product": {"productFamily": family, "attributes": described, "sku": sku},
         "serviceCode": "AmazonEC2",

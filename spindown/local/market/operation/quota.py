@@ -1,21 +1,20 @@
 """Service Quotas: the vCPU quotas that stand between a new account and its first GPU."""
 
-from spindown.local.market.operation.call import Answer, Call, Operation
-from spindown.local.market.operation.filter import page
-from spindown.local.market.pool import QUOTAS, Quota, quota_limit
-from spindown.local.market.wire.error import ApiError
+from spindown.ec2sim import QUOTAS, VcpuQuota
+from spindown.local.market.operation.call import Answer, ApiCall, Operation, page
+from spindown.local.market.wire.protocol import ApiError
 
 
 def _no_resource(message: str) -> ApiError:
     return ApiError("NoSuchResourceException", message)
 
 
-def _require_ec2(call: Call) -> None:
+def _require_ec2(call: ApiCall) -> None:
     if call.parameters["ServiceCode"] != "ec2":
         raise _no_resource("The request failed because the specified service does not exist.")
 
 
-def list_service_quotas(call: Call) -> Answer:
+def list_service_quotas(call: ApiCall) -> Answer:
     """List the vCPU quotas of EC2."""
     _require_ec2(call)
     rows, token = page(QUOTAS, call.parameters, largest=100)
@@ -23,7 +22,7 @@ def list_service_quotas(call: Call) -> Answer:
     return {**answer, "NextToken": token} if token else answer
 
 
-def get_service_quota(call: Call) -> Answer:
+def get_service_quota(call: ApiCall) -> Answer:
     """Return one quota by its code."""
     _require_ec2(call)
     for quota in QUOTAS:
@@ -32,7 +31,7 @@ def get_service_quota(call: Call) -> Answer:
     raise _no_resource("The request failed because the specified quota does not exist.")
 
 
-def _described(call: Call, quota: Quota) -> Answer:
+def _described(call: ApiCall, quota: VcpuQuota) -> Answer:
     account = call.market.account
     return {
         "ServiceCode": "ec2",
@@ -40,7 +39,7 @@ def _described(call: Call, quota: Quota) -> Answer:
         "QuotaArn": f"arn:aws:servicequotas:{call.region}:{account}:ec2/{quota.code}",
         "QuotaCode": quota.code,
         "QuotaName": quota.name,
-        "Value": quota_limit(call.market.scenario, quota),
+        "Value": call.market.scenario.quota.get(quota.code, quota.default),
         "Unit": "None",
         "Adjustable": True,
         "GlobalQuota": False,

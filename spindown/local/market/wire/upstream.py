@@ -14,10 +14,9 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from spindown.local.market.instance import LaunchTemplate, Subnet, decoded
+from spindown.ec2sim import LaunchTemplate, Subnet
 from spindown.local.market.wire.asgi import App, call
-from spindown.local.market.wire.error import ApiError
-from spindown.local.market.wire.model import operation_model, output_shape
+from spindown.local.market.wire.protocol import ApiError, decoded, operation_model, output_shape
 
 _HOST = "localhost"
 #: The emulator's name for an error to EC2's.
@@ -127,8 +126,8 @@ def _template(version: Mapping[str, Any]) -> LaunchTemplate:
     profile = data.get("IamInstanceProfile", {})
     return LaunchTemplate(
         template_id=version["LaunchTemplateId"],
-        version=version["VersionNumber"],
-        image_id=data.get("ImageId"),
+        version=str(version["VersionNumber"]),
+        image_id=data.get("ImageId", ""),
         user_data=decoded(data.get("UserData")),
         profile_arn=profile.get("Arn") or profile.get("Name"),
         security_groups=tuple(groups),

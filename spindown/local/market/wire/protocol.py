@@ -1,4 +1,4 @@
-"""EC2's query protocol: form fields in, XML out, both by the shapes of the service model.
+"""EC2's query protocol: form fields in, XML out, both by the shapes of botocore's service models.
 
 A request is read as strictly as EC2 reads it: unknown parameters, wrong types, unknown values of
 closed enumerations and missing required parameters are errors.
@@ -8,13 +8,13 @@ import base64
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from botocore.model import ListShape, OperationModel, Shape, StructureShape
-
-from spindown.local.market.wire.error import ApiError
+import botocore.session
+from botocore.model import ListShape, OperationModel, ServiceModel, Shape, StructureShape
 
 _NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
 #: Enumerations that AWS adds to all the time; what exists is the catalogue's affair.
@@ -22,6 +22,38 @@ _OPEN_ENUMERATIONS = {"InstanceType", "ResourceType"}
 
 #: A parsed form: a leaf is text, "Filter.1.Name" is three levels of nesting.
 Tree = dict[str, Any]
+
+
+class ApiError(Exception):
+    """An AWS error code and its text."""
+
+    def __init__(self, code: str, message: str, *, status: int = 400) -> None:
+        """Keep the parts apart; `status` is the HTTP status."""
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.status = status
+
+
+@cache
+def service_model(name: str) -> ServiceModel:
+    """Return the model of a service by botocore's name: ec2, pricing, service-quotas."""
+    return botocore.session.get_session().get_service_model(name)
+
+
+@cache
+def operation_model(service: str, operation: str) -> OperationModel:
+    """Return the model of one operation."""
+    return service_model(service).operation_model(operation)
+
+
+def output_shape(service: str, operation: str) -> StructureShape:
+    """Return the shape of an operation's answer, for operations that have one."""
+    shape = operation_model(service, operation).output_shape
+    if not isinstance(shape, StructureShape):
+        message = f"{service}:{operation} answers nothing"
+        raise TypeError(message)
+    return shape
 
 
 def fields_of(body: bytes, query_string: bytes = b"") -> dict[str, str]:
@@ -200,3 +232,8 @@ def render_error(error: ApiError, *, request_id: str) -> bytes:
     SubElement(entry, "Message").text = error.message
     SubElement(root, "RequestID").text = request_id
     return _document(root)
+
+
+def decoded(user_data: str | None) -> bytes:
+    """Return user data as the guest reads it; EC2 carries it in base64."""
+    return base64.b64decode(user_data) if user_data else b""
