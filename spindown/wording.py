@@ -30,6 +30,14 @@ def _clock(instant: str | float) -> str:
     return f"{datetime.fromisoformat(str(instant)):%H:%M:%S}"
 
 
+def _count(number: str | float, thing: str) -> str:
+    return f"1 {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _are(number: str | float) -> str:
+    return "is" if number == 1 else "are"
+
+
 def _inner(about: About) -> str:
     """Return the words of the reason that another reason holds, its code as ``why``."""
     return say(Reason(ReasonCode(str(about["why"])), about))
@@ -135,6 +143,42 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         f"quota {about['quota']} is full; blocked until {_clock(about['until'])}"
     ),
     ReasonCode.QUOTA_SHORT: "it takes {vcpus} vCPUs, quota {quota} has {left:g} left",
+    ReasonCode.IN_TIME: "the fleet works the backlog off in time",
+    ReasonCode.SLOTS_FREE: "every waiting job has a free slot",
+    ReasonCode.ALL_IN_FLIGHT: lambda about: (
+        f"{_count(about['messages'], 'message')} {_are(about['messages'])} in flight, put back for "
+        "a while or with a worker that ends"
+    ),
+    ReasonCode.THROUGHPUT_MISSING: lambda about: (
+        f"{about['items_per_hour']:.0f} items/h are missing for {_count(about['jobs'], 'job')}"
+    ),
+    ReasonCode.NO_SLOT_IN_TIME: "no slot is free within start_within",
+    ReasonCode.TOO_LATE_NEXT_TICK: lambda about: (
+        f"{_count(about['jobs'], 'job')} would start too late if this waited a tick"
+    ),
+    ReasonCode.OVER_CAPACITY: lambda about: (
+        f"{_count(about['jobs'], 'job')} {'wants' if about['jobs'] == 1 else 'want'} "
+        f"{_count(about['slots'], 'slot')}, more than the ceilings allow"
+    ),
+    ReasonCode.HELD_FOR_MORE: lambda about: (
+        f"{about['messages']} of {about['threshold']} messages: held until {_clock(about['until'])}"
+    ),
+    ReasonCode.CAN_WAIT: lambda about: (
+        f"{_count(about['jobs'], 'job')} can wait: held until {_clock(about['until'])}"
+    ),
+    ReasonCode.TO_SPOT: "{jobs} jobs could go to spot, or to cheaper spot",
+    ReasonCode.OFF_SPOT: "{jobs} jobs must leave spot to be done in time",
+    ReasonCode.KEPT_WARM: "{workers} workers are kept warm",
+    ReasonCode.CUT_BY_BOUND: lambda about: (
+        f"{_inner(about)}; {about['bound']} allows {about['allowed']} of {about['wanted']}"
+    ),
+    ReasonCode.MOST_ARE_STALE: "{stale} of {workers} workers are stale at once: none is ended",
+    ReasonCode.STALE_NEXT_TICK: "{stale} more stale workers wait for the next tick",
+    # A moment, not a length: the note of the next tick reads the same.
+    ReasonCode.NOBODY_LISTENED: lambda about: (
+        f"{about['silent']} silent, none ended yet: ticks have reached the ledger only since "
+        f"{datetime.fromisoformat(str(about['since'])):%H:%M} UTC"
+    ),
     ReasonCode.NOTHING_ON_SALE: "nothing is on sale in the zones where it may run",
     ReasonCode.LAST_RULED_OUT: "{constraint} rules out the last {last} of {offers} offers",
     ReasonCode.REGION_LEFT_OUT: "regions of the policy leaves {region} out",

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Annotated
+from datetime import timedelta
+from types import NoneType
+from typing import Annotated, Any, get_args, get_type_hints
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from spindown.config.check import check_policy
 from spindown.config.deployment import DeploymentConfig, DraftDeploymentConfig
@@ -57,77 +59,73 @@ class WarmSpanConfig(TomlTable):
     time_zone: TimeZone = "UTC"
 
 
-class PolicyConfig(TomlTable):
-    """The keys of ``[workload.NAME.policy]``, all optional; see ``domain.policy.Policy``."""
-
-    scale_up_threshold: AtLeastOne | None = None
-    start_within: Duration | None = None
-    drain_within: Duration | None = None
-    finish_within: Duration | None = None
-    max_workers: Count | None = None
-    warm_workers: Count | None = None
-    warm_schedule: tuple[WarmSpanConfig, ...] | None = None
-    max_attempts_per_tick: AtLeastOne | None = None
-    rank_by: RankBy | None = None
-    band: Share | None = None
-    max_price_per_hour: Positive | None = None
-    max_price_per_gpu_hour: Positive | None = None
-    min_reliability: Share | None = None
-    ladder: tuple[RungConfig, ...] | None = Field(default=None, min_length=1)
-    spot_price_ratio_estimate: Annotated[float, Field(gt=0, le=1)] | None = None
-    max_dollars_per_hour: Positive | None = None
-    regions: frozenset[Region] | None = Field(default=None, min_length=1)
-    unavailable_for: Duration | None = None
-    unavailable_at_most: Duration | None = None
-    quota_blocked_for: Duration | None = None
-    scale_up_timeout: Duration | None = None
-    idle_timeout: DurationOrAuto = None
-    scale_down_delay: Duration | None = None
-    max_lifetime: Duration | None = None
-    lifetime_grace: Duration | None = None
-    heartbeat_stale_after: Duration | None = None
-    heartbeat_interval: Duration | None = None
-    lease_duration: Duration | None = None
-    commit_margin: Duration | None = None
-    checkpoint_items: AtLeastOne | None = None
-    checkpoint_interval: DurationOrAuto = None
-    max_losses: AtLeastOne | None = None
-    max_failures: AtLeastOne | None = None
-    max_failures_on_two: AtLeastOne | None = None
-    failures_to_quarantine: AtLeastOne | None = None
-    boot_estimate: Duration | None = None
-    items_per_job_estimate: Annotated[float, Field(gt=0, le=100_000)] | None = None
-    throughput_estimate: Rate | None = None
-    mib_per_item_estimate: NotNegative | None = None
-    max_items_per_job: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    tick: Duration | None = None
-
-    def apply_to(self, base: Policy) -> Policy:
-        """Return ``base`` with the keys that were written here."""
-        changes = {name: getattr(self, name) for name in self.model_fields_set}
-        if self.ladder is not None:
-            changes["ladder"] = tuple(Rung(**dict(rung)) for rung in self.ladder)
-        if self.warm_schedule is not None:
-            changes["warm_schedule"] = tuple(WarmSpan(**dict(span)) for span in self.warm_schedule)
-        _refuse_cleared(changes)
-        return replace(base, **changes)
-
-
-_CLEARABLE = {
-    "idle_timeout",
-    "checkpoint_interval",
-    "checkpoint_items",
-    "max_price_per_gpu_hour",
-    "max_dollars_per_hour",
-    "regions",
-    "finish_within",
+#: What the keys of the policy may be, where the type in ``domain.policy.Policy`` does not say it:
+#: bounds, and tables of their own.
+_FORMS: Mapping[str, Any] = {
+    "max_workers": Count,
+    "warm_workers": Count,
+    "warm_schedule": tuple[WarmSpanConfig, ...],
+    "band": Share,
+    "min_reliability": Share,
+    "ladder": Annotated[tuple[RungConfig, ...], Field(min_length=1)],
+    "spot_price_ratio_estimate": Annotated[float, Field(gt=0, le=1)],
+    "regions": Annotated[frozenset[Region], Field(min_length=1)],
+    "idle_timeout": DurationOrAuto,
+    "checkpoint_interval": DurationOrAuto,
+    "items_per_job_estimate": Annotated[float, Field(gt=0, le=100_000)],
+    "throughput_estimate": Rate,
+    "mib_per_item_estimate": NotNegative,
+    "max_items_per_job": Annotated[int, Field(ge=1, le=100_000)],
+}
+#: What all others are, by their type in ``domain.policy.Policy``.
+_FORM_OF_TYPE: Mapping[object, Any] = {
+    timedelta: Duration,
+    int: AtLeastOne,
+    float: Positive,
+    RankBy: RankBy,
 }
 
 
-def _refuse_cleared(changes: Mapping[str, object]) -> None:
-    for name, value in changes.items():
-        if value is None and name not in _CLEARABLE:
-            raise ConfigError(name, None, "write a value, or leave the key out")
+class PolicyTable(TomlTable):
+    """The keys of ``[workload.NAME.policy]``, all optional: those of ``domain.policy.Policy``."""
+
+    @property
+    def changes(self) -> Mapping[str, Any]:
+        """Return the keys that were written, as values of the domain."""
+        written = {name: getattr(self, name) for name in self.model_fields_set}
+        for name, kind in (("ladder", Rung), ("warm_schedule", WarmSpan)):
+            if written.get(name) is not None:
+                written[name] = tuple(kind(**dict(each)) for each in written[name])
+        return written
+
+    def apply_to(self, base: Policy) -> Policy:
+        """Return ``base`` with the keys that were written here."""
+        changes = self.changes
+        for name, value in changes.items():
+            if value is None and name not in _CLEARABLE:
+                raise ConfigError(name, None, "write a value, or leave the key out")
+        return replace(base, **changes)
+
+
+_TYPES = get_type_hints(Policy)
+#: Keys that may be cleared: those that may be None in the domain.
+_CLEARABLE = frozenset(name for name, kind in _TYPES.items() if NoneType in get_args(kind))
+
+
+def _form_of(name: str) -> Any:
+    """Return the form of a key of the policy; None: the key is not written."""
+    kind = next((each for each in get_args(_TYPES[name]) if each is not NoneType), _TYPES[name])
+    return (_FORMS[name] if name in _FORMS else _FORM_OF_TYPE[kind]) | None
+
+
+_DEFINITIONS: dict[str, Any] = {name: (_form_of(name), None) for name in _TYPES}
+#: The same keys as ``domain.policy.Policy``, made from its fields so that they stand once.
+PolicyConfig = create_model(
+    "PolicyConfig",
+    __base__=PolicyTable,
+    __module__=__name__,
+    **_DEFINITIONS,
+)
 
 
 #: The catalogue leaves all other types out (``app.offers.catalogue``).
@@ -250,7 +248,7 @@ class Config(TomlTable):
     def _stay_in_regions(self) -> "Config":
         known = set(self.deployment.outposts)
         for name, workload in self.workload.items():
-            unknown = (workload.policy.regions or frozenset()) - known
+            unknown = (workload.policy.changes.get("regions") or frozenset()) - known
             if unknown:
                 advice = f"take {min(unknown)} out, or add [deployment.outpost.{min(unknown)}]"
                 raise mend(f"workload.{name}.policy.regions", advice)

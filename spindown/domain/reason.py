@@ -121,6 +121,40 @@ class ReasonCode(StrEnum):
     #: ``quota``, ``vcpus`` that it takes, ``left``.
     QUOTA_SHORT = "quota-short"
 
+    # Why so many workers are launched now.
+    #: The fleet works the backlog off in time.
+    IN_TIME = "in-time"
+    #: Every waiting job has a free slot.
+    SLOTS_FREE = "slots-free"
+    #: ``messages``: hidden for a while, or with a worker that ends.
+    ALL_IN_FLIGHT = "all-in-flight"
+    #: ``items_per_hour``, ``jobs``.
+    THROUGHPUT_MISSING = "throughput-missing"
+    NO_SLOT_IN_TIME = "no-slot-in-time"
+    #: ``jobs`` that a launch of the next tick would start too late.
+    TOO_LATE_NEXT_TICK = "too-late-next-tick"
+    #: ``jobs`` and the ``slots`` that they want.
+    OVER_CAPACITY = "over-capacity"
+    #: ``messages`` of ``threshold``; ``until``.
+    HELD_FOR_MORE = "held-for-more"
+    #: ``jobs``; ``until``.
+    CAN_WAIT = "can-wait"
+    #: ``jobs`` that run, and move.
+    TO_SPOT = "to-spot"
+    OFF_SPOT = "off-spot"
+    #: ``workers``.
+    KEPT_WARM = "kept-warm"
+    #: ``bound`` allows ``allowed`` of ``wanted``; ``why`` is the code of the need.
+    CUT_BY_BOUND = "cut-by-bound"
+
+    # What reaping leaves alone for now.
+    #: ``stale`` of ``workers`` that report.
+    MOST_ARE_STALE = "most-are-stale"
+    #: ``stale`` more than one tick may end.
+    STALE_NEXT_TICK = "stale-next-tick"
+    #: ``silent`` workers; nobody listened before ``since``.
+    NOBODY_LISTENED = "nobody-listened"
+
     # Why nothing at all may be bought.
     NOTHING_ON_SALE = "nothing-on-sale"
     #: ``constraint`` rules out the ``last`` of all ``offers``.

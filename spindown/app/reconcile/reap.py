@@ -22,6 +22,7 @@ from spindown.domain.policy import Policy
 from spindown.domain.reaping import DRAINED_FOR, Condemnation, reap
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.warm import kept_warm_of
+from spindown.wording import say
 
 #: Why a row has ended whose instance EC2 does not describe.
 UNKNOWN = Reason(ReasonCode.UNKNOWN_TO_EC2)
@@ -63,9 +64,9 @@ def reap_fleet(tick: Tick, instances: Sequence[InstanceView] | None) -> None:
     ]
     if reaping.held_back:
         tick.held_back = True
-        tick.notes.append(reaping.held_back)
+        tick.notes.append(say(reaping.held_back))
     if reaping.doubt:
-        tick.notes.append(reaping.doubt)
+        tick.notes.append(say(reaping.doubt))
     tick.notes += [f"{i} is busy past its lifetime: left alone" for i in reaping.overdue]
     over: list[Worker | InstanceView] = [*doomed, *orphans]
     # All at once: a region that does not answer hides only its own.

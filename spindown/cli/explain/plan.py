@@ -166,7 +166,7 @@ def _say_warm(made: Plan) -> str:
 
 
 def _sentence(made: Plan) -> str:
-    waiting = f"{say_waiting(made.backlog.visible)}; {made.sizing.reason}."
+    waiting = f"{say_waiting(made.backlog.visible)}; {say(made.sizing.reason)}."
     if made.stopped:
         return f"{waiting} Nothing is launched: {made.stopped}."
     best = made.candidates.best

@@ -147,7 +147,7 @@ def say_now(found: Why) -> str:
     if made.backlog.is_empty:
         why = "nothing waits"
     else:
-        why = f"{say_waiting(made.backlog.visible)}; {made.stopped or made.sizing.reason}"
+        why = f"{say_waiting(made.backlog.visible)}; {made.stopped or say(made.sizing.reason)}"
     parts = (f"Nothing runs: {why}.", _say_offer(found, why), _say_try(found))
     return " ".join(filter(None, parts))
 

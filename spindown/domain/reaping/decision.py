@@ -10,7 +10,7 @@ from spindown.domain.interruption import RECLAIM_GRACE
 from spindown.domain.learning import Knowledge, check_in_within
 from spindown.domain.policy import Policy
 from spindown.domain.reaping.ending import Ending, Instance, ending_of
-from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.warm import kept_warm_of
 
 
@@ -38,10 +38,10 @@ class Reaping:
     orphans: tuple[str, ...] = ()
     #: Busy and alive past their lifetime: left alone, worth an alarm.
     overdue: tuple[str, ...] = ()
-    #: Why stale workers were left alone, in words.
-    held_back: str | None = None
-    #: Why silent workers do not count as stale yet, in words.
-    doubt: str | None = None
+    #: Why stale workers were left alone, if any were.
+    held_back: Reason = NO_REASON
+    #: Why silent workers do not count as stale yet, if there are any.
+    doubt: Reason = NO_REASON
 
 
 #: Stale workers condemned in one tick, at most.
@@ -128,16 +128,19 @@ def _orphans(
 
 def _stale(
     verdicts: "_Verdicts", present: Sequence[Worker]
-) -> tuple[list[Condemnation], str | None, str | None]:
+) -> tuple[list[Condemnation], Reason, Reason]:
     reporting = [w for w in present if w.is_live and w.checked_in_at is not None]
     silent = [w for w in reporting if verdicts.is_silent(w) and not verdicts.is_leaving(w)]
     # Their age is EC2's word, not the ledger's: it condemns whatever became of heartbeats.
     stale = [w for w in silent if verdicts.is_silence_watched(w) or verdicts.is_past_lifetime(w)]
-    doubt = held_back = None
+    doubt = held_back = NO_REASON
     if len(stale) < len(silent):
-        doubt = f"{len(silent) - len(stale)} silent, none ended yet: {verdicts.words_of_doubt}"
+        since = (verdicts.watched_since or verdicts.now).isoformat()
+        about: About = {"silent": len(silent) - len(stale), "since": since}
+        doubt = Reason(ReasonCode.NOBODY_LISTENED, about)
     if len(stale) >= STALE_IS_OURS_FROM and 2 * len(stale) > len(reporting):
-        held_back = f"{len(stale)} of {len(reporting)} workers are stale at once: none is ended"
+        about = {"stale": len(stale), "workers": len(reporting)}
+        held_back = Reason(ReasonCode.MOST_ARE_STALE, about)
         stale = [w for w in stale if verdicts.is_past_lifetime(w)]
     stale.sort(key=lambda w: (w.heartbeat_at or w.launched_at, w.instance_id))
     condemned = [
@@ -145,8 +148,8 @@ def _stale(
         for w in stale[:STALE_PER_TICK]
     ]
     rest = len(stale) - len(condemned)
-    if rest and held_back is None:
-        held_back = f"{rest} more stale workers wait for the next tick"
+    if rest and not held_back:
+        held_back = Reason(ReasonCode.STALE_NEXT_TICK, {"stale": rest})
     return condemned, held_back, doubt
 
 
@@ -202,12 +205,6 @@ class _Verdicts:
         """Tell whether the ledger was there to hear it for all of ``heartbeat_stale_after``."""
         heard_from = max(worker.last_sign, self.watched_since or worker.last_sign)
         return self.now - heard_from > self.policy.heartbeat_stale_after
-
-    @property
-    def words_of_doubt(self) -> str:
-        """Say why silence does not count yet."""
-        # A moment, not a length: the note of the next tick reads the same.
-        return f"ticks reach the ledger since {self.watched_since or self.now:%H:%M} UTC only"
 
     def stale_reason(self, worker: Worker) -> Reason:
         """Return for how long it has been silent."""

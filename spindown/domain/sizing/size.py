@@ -14,11 +14,12 @@ from spindown.domain.learning import Knowledge, boot_p95, items_per_job, traffic
 from spindown.domain.offer import InstanceType, quota_class
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import Candidate, Demand
+from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.sizing.capacity import Capacity, window
 from spindown.domain.sizing.start_plan import StartPlan
 
 _HOUR = timedelta(hours=1)
-_IN_TIME = "the fleet works the backlog off in time"
+_IN_TIME = Reason(ReasonCode.IN_TIME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +31,7 @@ class Sizing:
     wanted: int
     #: Until when a launch waits for more work to gather; None: nothing is held.
     hold_until: datetime | None
-    #: For a person.
-    reason: str
+    reason: Reason
     #: How long the backlog has been waiting.
     waited: timedelta
     #: What would be launched without bounds, for the alarm that says that a bound is hit.
@@ -146,17 +146,18 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
         wanted = best.workers if best and start_plan.slots else min(start_plan.slots, 1)
         if start_plan.until is not None and not wanted:
             hold_until = start_plan.until
-            reason = f"{_held(backlog, policy)}: held until {hold_until:%H:%M:%S}"
+            reason = _why_held(backlog, policy, hold_until)
         elif wanted:
             reason = _why_now(start_plan)
     # A worker kept warm is wanted with or without work, so no hold applies to it.
-    if policy.warm_workers - capacity.workers > wanted:
-        wanted = policy.warm_workers - capacity.workers
-        reason = f"{policy.warm_workers} workers are kept warm"
+    wanted_warm = policy.warm_workers
+    if wanted_warm - capacity.workers > wanted:
+        wanted = wanted_warm - capacity.workers
+        reason = Reason(ReasonCode.KEPT_WARM, {"workers": wanted_warm})
     allowed, bound = _bounded(wanted, capacity, best, policy, bounds)
     # That no offer is at hand says nothing of the need; the ranking tells it with reasons.
     if bound and bound != "offers":
-        reason = f"{reason}; {bound} allows {allowed} of {wanted}"
+        reason = reason.within(ReasonCode.CUT_BY_BOUND, bound=bound, allowed=allowed, wanted=wanted)
     return Sizing(
         need_items_per_hour=demand.need_items_per_hour,
         wanted=allowed,
@@ -168,33 +169,28 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
     )
 
 
-def _why_none(backlog: Backlog, capacity: Capacity) -> str:
-    """Say why no job asks for another worker."""
+def _why_none(backlog: Backlog, capacity: Capacity) -> Reason:
+    """Return why no job asks for another worker."""
     if backlog.visible > capacity.free_slots:
         return _IN_TIME
     if backlog.visible or capacity.workers or not backlog.in_flight:
-        return "every waiting job has a free slot"
-    are = "is" if backlog.in_flight == 1 else "are"
-    hidden = f"{_count(backlog.in_flight, 'message')} {are} in flight"
-    return f"{hidden}, put back for a while or with a worker that ends"
+        return Reason(ReasonCode.SLOTS_FREE)
+    return Reason(ReasonCode.ALL_IN_FLIGHT, {"messages": backlog.in_flight})
 
 
-def _why_now(start_plan: StartPlan) -> str:
+def _why_now(start_plan: StartPlan) -> Reason:
+    jobs, slots = start_plan.late_jobs, start_plan.slots
     if start_plan.is_over_capacity:
-        verb = "wants" if start_plan.late_jobs == 1 else "want"
-        wanted = f"{_count(start_plan.late_jobs, 'job')} {verb} {_count(start_plan.slots, 'slot')}"
-        return f"{wanted}, more than there is room for"
-    return f"{_count(start_plan.late_jobs, 'job')} would start too late if this waited a tick"
+        return Reason(ReasonCode.OVER_CAPACITY, {"jobs": jobs, "slots": slots})
+    return Reason(ReasonCode.TOO_LATE_NEXT_TICK, {"jobs": jobs})
 
 
-def _held(backlog: Backlog, policy: Policy) -> str:
-    if backlog.visible < policy.scale_up_threshold:
-        return f"{backlog.visible} of {policy.scale_up_threshold} messages"
-    return f"{_count(backlog.visible, 'job')} can wait"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"1 {thing}" if number == 1 else f"{number} {thing}s"
+def _why_held(backlog: Backlog, policy: Policy, until: datetime) -> Reason:
+    at, visible = until.isoformat(), backlog.visible
+    if visible < policy.scale_up_threshold:
+        about: About = {"messages": visible, "threshold": policy.scale_up_threshold, "until": at}
+        return Reason(ReasonCode.HELD_FOR_MORE, about)
+    return Reason(ReasonCode.CAN_WAIT, {"jobs": visible, "until": at})
 
 
 def _waited(
@@ -221,18 +217,19 @@ def _wanted(
     now: datetime,
     due: datetime,
     since: datetime,
-) -> tuple[int, str]:
-    """Return launches without bounds or hold, and why; "": no job asks for any."""
+) -> tuple[int, Reason]:
+    """Return launches without bounds or hold, and why; no reason: no job asks for any."""
     if demand.jobs <= 0:
-        return 0, ""
+        return 0, NO_REASON
     need = demand.need_items_per_hour
     if need > 0.0:
         count = 1 if best is None else best.workers
-        return count, f"{need:.0f} items/h are missing for {_count(demand.jobs, 'job')}"
+        about: About = {"items_per_hour": need, "jobs": demand.jobs}
+        return count, Reason(ReasonCode.THROUGHPUT_MISSING, about)
     free_in = capacity.next_free
     late = free_in is None or now + free_in > since + policy.start_within
     if capacity.free_slots == 0 and now >= due and late:
-        return 1, "no slot is free within start_within"
+        return 1, Reason(ReasonCode.NO_SLOT_IN_TIME)
     return 0, _IN_TIME
 
 

@@ -62,7 +62,7 @@ def test_says_what_it_would_launch_now_and_why_that_many() -> None:
     said = screen_of(plan_of(world, jobs=40)).splitlines()[-1]
 
     assert said.startswith("40 jobs wait;")
-    assert "40 jobs want 40 slots, more than there is room for; max_workers allows 3 of 40" in said
+    assert "40 jobs want 40 slots, more than the ceilings allow; max_workers allows 3 of 40" in said
     assert "Would launch 3, first g4dn.xlarge/us-west-2a/spot at " in said
 
 

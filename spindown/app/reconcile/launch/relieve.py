@@ -22,10 +22,12 @@ from spindown.domain.deadline import DeadlineForecast, JobForecast, allows, pays
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.learning import items_per_job, usual_throughput, worker_throughput
 from spindown.domain.offer import CapacityType
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.wording import say
 
 _AWAY = {
-    CapacityType.SPOT: "could go to spot, or to cheaper spot",
-    CapacityType.ON_DEMAND: "must leave spot to be done in time",
+    CapacityType.SPOT: ReasonCode.TO_SPOT,
+    CapacityType.ON_DEMAND: ReasonCode.OFF_SPOT,
 }
 
 
@@ -171,15 +173,15 @@ def _launch(
         forecast=choice.forecast,
         item_at_most=None if math.isinf(most) else most,
     )
-    reason = f"{sum(mover.slots for mover in movers)} jobs {_AWAY[kind]}"
+    reason = Reason(_AWAY[kind], {"jobs": sum(mover.slots for mover in movers)})
     before = len(tick.attempts)
     wish = choose(tick, weighed)
     launch(tick, wish)
     if not any(attempt.instances for attempt in tick.attempts[before:]):
         if kind is CapacityType.ON_DEMAND:
-            tick.notes.append(f"{reason}, and nothing on demand is to be had")
+            tick.notes.append(f"{say(reason)}, and nothing on demand is to be had")
         return choice
     if any(attempt.instances for attempt in tick.attempts[:before]):
-        tick.notes.append(reason)
+        tick.notes.append(say(reason))
         return choice
     return replace(wish, sizing=replace(wish.sizing, reason=reason))

@@ -59,7 +59,7 @@ def decide(tick: Tick, choice: Choice, ended_early: str) -> Decision:
             need_items_per_hour=choice.sizing.need_items_per_hour,
             wanted=choice.sizing.wanted,
             waited_seconds=choice.sizing.waited.total_seconds(),
-            reason=choice.sizing.reason,
+            reason=say(choice.sizing.reason),
         ),
         held_until=choice.sizing.hold_until,
         next_try_at=_next_try(tick, choice, outcome),
@@ -125,9 +125,9 @@ def _summary(tick: Tick, choice: Choice, outcome: Outcome, ended_early: str) -> 
         case Outcome.IDLE:
             return "nothing waits and nothing runs"
         case _:
-            return choice.sizing.reason
+            return say(choice.sizing.reason)
     more = f"; {ended_early}" if ended_early and ended_early != said else ""
-    return f"{said} ({choice.sizing.reason}){more}"
+    return f"{said} ({say(choice.sizing.reason)}){more}"
 
 
 def _given(tick: Tick, how: str) -> str:

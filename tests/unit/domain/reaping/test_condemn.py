@@ -76,7 +76,7 @@ def test_ends_only_what_breaks_its_own_contract(worker: Worker, reason: ReasonCo
     found = reaped(worker)
 
     assert [each.reason.code for each in found.condemn] == ([] if reason is None else [reason])
-    assert found.held_back is None
+    assert not found.held_back
 
 
 def test_a_launch_that_never_came_up_is_marked_as_such() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from spindown.domain.fleet import Worker
 from spindown.domain.reaping import could_check_in, watch_from
+from spindown.domain.reason import Reason, ReasonCode
 from tests.builders import NOW, a_booting_worker, a_lease, minutes
 from tests.unit.domain.reaping.fleet import POLICY, busy, condemned, reaped
 
@@ -46,7 +47,7 @@ def test_stale_workers_are_ended_a_few_at_a_time(
     found = reaped(*stale(stale_ones), *fresh(others))
 
     assert len(found.condemn) == ended
-    assert (found.held_back is not None) is held
+    assert bool(found.held_back) is held
 
 
 @pytest.mark.parametrize("fleet", [1, 2, 5])
@@ -67,8 +68,8 @@ def test_silence_counts_only_while_ticks_reach_the_ledger(
     found = reaped(silent, *fresh(fleet - 1), watched_since=NOW - minutes(watched_for))
 
     assert condemned(found) == (["i-silent"] if ends else [])
-    assert found.held_back is None
-    assert (found.doubt is not None) is (silent_for > 10 and not ends)
+    assert not found.held_back
+    assert bool(found.doubt) is (silent_for > 10 and not ends)
 
 
 def test_says_how_many_silent_workers_are_in_doubt_and_why() -> None:
@@ -78,7 +79,8 @@ def test_says_how_many_silent_workers_are_in_doubt_and_why() -> None:
     found = reaped(old, *stale(2), *fresh(3), watched_since=NOW - minutes(4))
 
     assert condemned(found) == ["i-old"]
-    assert found.doubt == ("2 silent, none ended yet: ticks reach the ledger since 11:56 UTC only")
+    since = (NOW - minutes(4)).isoformat()
+    assert found.doubt == Reason(ReasonCode.NOBODY_LISTENED, {"silent": 2, "since": since})
 
 
 def test_after_an_outage_age_alone_still_ends_a_silent_worker() -> None:
@@ -87,7 +89,7 @@ def test_after_an_outage_age_alone_still_ends_a_silent_worker() -> None:
 
     found = reaped(old, watched_since=NOW)
 
-    assert (condemned(found), found.doubt) == (["i-1"], None)
+    assert (condemned(found), bool(found.doubt)) == (["i-1"], False)
 
 
 @pytest.mark.parametrize(
@@ -175,4 +177,4 @@ def test_past_their_lifetime_all_silent_workers_are_ended() -> None:
     found = reaped(*old, young)
 
     assert sorted(condemned(found)) == ["i-0", "i-1", "i-2"]
-    assert found.held_back is not None
+    assert found.held_back

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import ReasonCode
 from spindown.domain.sizing import Bounds, missing, vcpus_left
 from tests.builders import NOW, SPOT, a_backlog, a_ranking, a_type, a_worker, an_offer, minutes
 from tests.unit.domain.sizing.demand import KNOWLEDGE, POLICY, present, sized
@@ -33,7 +34,7 @@ def test_bounds_cut_what_is_wanted_and_are_named(
     found = sized(20, bounds=Bounds(**bounds))
 
     assert (found.wanted, found.unbounded, found.bound) == (wanted, 3, bound)
-    assert bound in found.reason
+    assert found.reason.about.get("bound", "") == bound
 
 
 def test_a_budget_pays_for_whole_workers() -> None:
@@ -73,7 +74,7 @@ def test_says_so_when_no_offer_fits() -> None:
     assert (found.wanted, found.bound) == (0, "offers")
     assert found.unbounded == 1
     # Of what the need is; the ranking says why no offer fits.
-    assert "offers" not in found.reason
+    assert found.reason.code is ReasonCode.THROUGHPUT_MISSING
 
 
 def test_a_quota_counts_all_that_ec2_has_not_taken_back() -> None:

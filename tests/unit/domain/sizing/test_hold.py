@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.learning import Knowledge
+from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.sizing import latest_launch, waited_for
 from tests.builders import NOW, a_start_plan, a_worker, minutes
 from tests.unit.domain.sizing.demand import HELD, KNOWLEDGE, POLICY, busy, sized
@@ -40,17 +41,20 @@ def test_a_hold_says_how_much_work_waits_and_until_when() -> None:
     held = sized(3, policy=HELD, waited=minutes(5))
     due = sized(3, policy=HELD, waited=minutes(10))
 
-    assert held.reason == "3 of 10 messages: held until 12:05:00"
-    assert due.reason == "3 jobs would start too late if this waited a tick"
+    until = (NOW + minutes(5)).isoformat()
+    about: About = {"messages": 3, "threshold": 10, "until": until}
+    assert held.reason == Reason(ReasonCode.HELD_FOR_MORE, about)
+    assert due.reason == Reason(ReasonCode.TOO_LATE_NEXT_TICK, {"jobs": 3})
     one = sized(1, policy=HELD, waited=minutes(22))
-    assert one.reason == "1 job would start too late if this waited a tick"
+    assert one.reason == Reason(ReasonCode.TOO_LATE_NEXT_TICK, {"jobs": 1})
 
 
 def test_a_hold_of_as_much_as_is_due_at_once_says_it_can_wait() -> None:
     start_plan = a_start_plan(slots=0, late_jobs=0, until=NOW + minutes(4))
     held = sized(10, policy=HELD, start_plan=start_plan)
 
-    assert held.reason == "10 jobs can wait: held until 12:04:00"
+    until = (NOW + minutes(4)).isoformat()
+    assert held.reason == Reason(ReasonCode.CAN_WAIT, {"jobs": 10, "until": until})
 
 
 @given(
@@ -83,7 +87,7 @@ def test_a_busy_fleet_does_not_starve_a_waiting_job() -> None:
 
     assert early.wanted == 0
     assert late.wanted == 1
-    assert late.reason == "no slot is free within start_within"
+    assert late.reason == Reason(ReasonCode.NO_SLOT_IN_TIME)
 
 
 def test_a_slot_that_is_free_in_time_is_waited_for() -> None:

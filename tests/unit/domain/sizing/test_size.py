@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.learning import Knowledge, ThroughputRecord, traffic
+from spindown.domain.reason import ReasonCode
 from spindown.domain.sizing import limit_to_plan, missing, window
 from tests.builders import (
     NOW,
@@ -86,16 +87,14 @@ def test_an_empty_queue_wants_nothing() -> None:
 @pytest.mark.parametrize(
     ("visible", "fleet", "policy", "need", "reason"),
     [
-        pytest.param(20, [], {}, 2222.2, "2222 items/h are missing for 20 jobs", id="work"),
-        pytest.param(
-            1, [a_worker()], {}, -888.9, "every waiting job has a free slot", id="a free slot"
-        ),
+        pytest.param(20, [], {}, 2222.2, ReasonCode.THROUGHPUT_MISSING, id="work"),
+        pytest.param(1, [a_worker()], {}, -888.9, ReasonCode.SLOTS_FREE, id="a free slot"),
         pytest.param(
             1,
             [a_worker()],
             {"warm_workers": 1},
             -888.9,
-            "every waiting job has a free slot",
+            ReasonCode.SLOTS_FREE,
             id="as many as are kept warm",
         ),
         pytest.param(
@@ -103,19 +102,19 @@ def test_an_empty_queue_wants_nothing() -> None:
             [busy()[0]],
             {"start_within": minutes(30)},
             333.3 - 1000.0,
-            "the fleet works the backlog off in time",
+            ReasonCode.IN_TIME,
             id="busy, but fast enough",
         ),
-        pytest.param(0, [], {"warm_workers": 2}, 0.0, "2 workers are kept warm", id="kept warm"),
+        pytest.param(0, [], {"warm_workers": 2}, 0.0, ReasonCode.KEPT_WARM, id="kept warm"),
     ],
 )
 def test_a_sizing_says_what_is_needed_and_why(
-    visible: int, fleet: list[Worker], policy: dict[str, Any], need: float, reason: str
+    visible: int, fleet: list[Worker], policy: dict[str, Any], need: float, reason: ReasonCode
 ) -> None:
     # Held work has a reason of its own.
     found = sized(visible, fleet, policy=replace(POLICY, scale_up_threshold=0, **policy))
 
-    assert found.reason == reason
+    assert found.reason.code is reason
     assert found.need_items_per_hour == pytest.approx(need, abs=0.1)
 
 
@@ -125,36 +124,36 @@ def test_what_waits_for_a_busy_slot_has_no_free_one() -> None:
     idle = sized(1, [a_worker()], policy=HELD)
 
     assert (waiting.wanted, waiting.hold_until) == (0, None)
-    assert waiting.reason == "the fleet works the backlog off in time"
-    assert idle.reason == "every waiting job has a free slot"
+    assert waiting.reason.code is ReasonCode.IN_TIME
+    assert idle.reason.code is ReasonCode.SLOTS_FREE
 
 
 @pytest.mark.parametrize(
     ("in_flight", "fleet", "reason"),
     [
-        pytest.param(0, [], "every waiting job has a free slot", id="nothing"),
-        pytest.param(1, [busy()[0]], "every waiting job has a free slot", id="at work"),
+        pytest.param(0, [], ReasonCode.SLOTS_FREE, id="nothing"),
+        pytest.param(1, [busy()[0]], ReasonCode.SLOTS_FREE, id="at work"),
         pytest.param(
             1,
             [],
-            "1 message is in flight, put back for a while or with a worker that ends",
+            ReasonCode.ALL_IN_FLIGHT,
             id="one that nobody works on",
         ),
         pytest.param(
             2,
             [],
-            "2 messages are in flight, put back for a while or with a worker that ends",
+            ReasonCode.ALL_IN_FLIGHT,
             id="two",
         ),
     ],
 )
 def test_only_hidden_jobs_that_no_worker_may_hold_are_told(
-    in_flight: int, fleet: list[Worker], reason: str
+    in_flight: int, fleet: list[Worker], reason: ReasonCode
 ) -> None:
     policy = replace(POLICY, scale_up_threshold=0)
     found = sized(0, fleet, policy=policy, backlog=a_backlog(0, in_flight))
 
-    assert (found.wanted, found.reason) == (0, reason)
+    assert (found.wanted, found.reason.code) == (0, reason)
 
 
 def test_a_need_below_one_item_an_hour_is_one() -> None:

@@ -86,7 +86,7 @@ def test_where_nothing_can_wait_the_whole_ladder_is_open() -> None:
     decision = world.tick()
 
     assert pools(decision) == ["g4dn.xlarge/us-west-2a/on-demand"] * 3
-    assert "40 jobs want 10 slots, more than there is room for" in decision.summary
+    assert "40 jobs want 10 slots, more than the ceilings allow" in decision.summary
     assert EARLY in decision.notes
 
 

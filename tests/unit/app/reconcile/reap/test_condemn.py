@@ -122,7 +122,7 @@ def test_a_few_workers_may_report_after_a_ledger_outage(workers: int, is_dead: b
         later.append(world.tick(minutes(1)))
 
     assert (first.condemned, world.metric("ReapingHeldBack")) == ((), 0)
-    assert any("ticks reach the ledger since" in note for note in first.notes)
+    assert any("ticks have reached the ledger" in note for note in first.notes)
     ended = [len(decision.condemned) for decision in later]
     assert ended == [0] * 10 + ([workers] if is_dead else [0]) + [0]
 
