@@ -78,6 +78,9 @@ SECRET = re.compile(
     r"|\bhttps?://[^\s/:@]+:[^\s/@{}$]+@"
 )
 
+#: Class names that two modules still share.
+NOT_YET_UNIQUE = frozenset({"Batch", "Ending", "Journal", "Machine", "Poll"})
+
 #: The clocks that the standard library keeps beside its pure values.
 CLOCK_READS = ("datetime.now", "datetime.today", "datetime.utcnow", "date.today")
 
@@ -222,6 +225,18 @@ def breaches(sources: Sequence[Source]) -> Iterator[str]:
     for source in sources:
         for rule in RULES:
             yield from (f"{source.path}: {found}" for found in rule(source))
+    yield from class_names_are_unique(sources)
+
+
+def class_names_are_unique(sources: Sequence[Source]) -> Iterator[str]:
+    """No two classes of the product share a name, so that a name says which one is meant."""
+    first: dict[str, PurePosixPath] = {}
+    for source in sources:
+        classes = [node for node in source.nodes if isinstance(node, ast.ClassDef)]
+        for node in classes if source.is_product else ():
+            other = first.setdefault(node.name, source.path)
+            if other != source.path and node.name not in NOT_YET_UNIQUE:
+                yield f"{source.path}: line {node.lineno}: {node.name} is also a class of {other}"
 
 
 def read_sources(root: Path) -> list[Source]:

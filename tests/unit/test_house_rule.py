@@ -71,3 +71,13 @@ def test_a_breach_is_named_once_with_its_file(path: str, text: str) -> None:
 @pytest.mark.parametrize(("path", "text"), NEIGHBOURS)
 def test_what_only_resembles_a_breach_passes(path: str, text: str) -> None:
     assert breaches(path, text) == []
+
+
+@pytest.mark.parametrize(("names", "count"), [("Ab Cd", 0), ("Ab Ab", 1), ("Ab Ab Ab", 2)])
+def test_a_class_of_the_product_has_a_name_of_its_own(names: str, count: int) -> None:
+    sources = [
+        Source(PurePosixPath(f"spindown/{number}.py"), f"class {name}: ...\n")
+        for number, name in enumerate(names.split())
+    ]
+
+    assert len([*breaches_of(sources)]) == count
