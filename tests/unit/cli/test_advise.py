@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -17,7 +18,7 @@ from spindown.cli.advise.deadline import long_jobs
 from spindown.cli.advise.render import advice_to_json, render_advice
 from spindown.cli.history.gather import Asked, Gathered, gather
 from spindown.cli.main import main
-from spindown.cli.simulate.contest import Contestant, run_contest
+from spindown.cli.simulate.contest import Contestant, ours, run_contest
 from spindown.config import parse_duration
 from spindown.domain.advice import Answer
 from spindown.domain.offer import CapacityType
@@ -135,9 +136,16 @@ def on_a_screen(advice: Advice, width: int) -> str:
 
 
 def run_alone(contestants: Sequence[Contestant]) -> list[SimResult]:
+    """Give all of them the result of the first's policy, simulated once for all tests."""
+    result = _simulated(Path("traffic.csv").read_text(encoding="utf-8"), contestants[0].policy)
+    return [result] * len(contestants)
+
+
+@cache
+def _simulated(traffic: str, policy: Policy) -> SimResult:
     scenario = gather(Asked(arrivals="traffic.csv", prices="sample")).scenario
-    outcomes = run_contest(scenario, contestants[:1], seed=1, processes=1, report=lambda *_: None)
-    return [outcomes[0].result] * len(contestants)
+    (outcome,) = run_contest(scenario, [ours(policy)], seed=1, processes=1, report=lambda *_: None)
+    return outcome.result
 
 
 @pytest.mark.parametrize(
