@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from spindown.ec2sim import Ec2Instance
 from spindown.local.market import Scenario
 from spindown.local.market.scenario import DryPool
-from tests.e2e.world import SWIFT, World, found
+from tests.e2e.world import SWIFT
 from tests.local.world import at_once
 
 HOME, AWAY = "us-east-1", "us-west-2"
@@ -52,14 +51,3 @@ def write_deployment(directory: Path) -> Path:
 def dry_at_home() -> Scenario:
     """Return a market in which home has nothing to give, and nothing is reclaimed by itself."""
     return at_once().model_copy(update={"dry": (DryPool(zone=f"{HOME}*"),), "interruption": ()})
-
-
-def a_worker_at_work(world: World, *besides: str) -> Ec2Instance:
-    """Wait until an instance that is not one of these has computed some items."""
-
-    def look() -> Ec2Instance | None:
-        busy = {lease.instance_id for lease in world.session.ledger("slow").read().leases}
-        live = [one for one in world.instances("slow") if one.instance_id in busy - set(besides)]
-        return live[0] if live else None
-
-    return found(look)

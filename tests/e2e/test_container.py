@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from spindown.ec2sim import Ec2Instance
 from tests.e2e.world import SWIFT, World, deployed, found
 from tests.local.world import at_once
 from tests.proof.container.engine import Docker
@@ -79,18 +78,6 @@ def world(docker: Docker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             yield world
 
 
-def a_worker_at_work(world: World, job_id: str, *besides: str) -> Ec2Instance:
-    """Wait until an instance that is not one of these holds a job."""
-
-    def look() -> Ec2Instance | None:
-        leases = world.session.ledger("count").read().leases
-        busy = {lease.instance_id for lease in leases if lease.job_id == job_id}
-        live = [one for one in world.instances("count") if one.instance_id in busy]
-        return next((one for one in live if one.instance_id not in besides), None)
-
-    return found(look)
-
-
 @pytest.mark.parametrize(
     ("job_id", "notice", "steps"),
     [
@@ -103,13 +90,13 @@ def test_another_container_resumes_after_a_reclaim(
     world: World, docker: Docker, job_id: str, notice: timedelta, steps: int
 ) -> None:
     world.send("count", {"items": ["1", str(steps)], "job_id": job_id})
-    first = a_worker_at_work(world, job_id)
+    first = world.worker_at_work("count", job_id=job_id)
     store = world.session.work_store("count")
     # One for each content: a manifest lists the state before the last.
     found(lambda: len(list(store.list(f"state/{job_id}/"))) > 2)
     world.system.market.interrupt(first.instance_id, notice=notice)
 
-    a_worker_at_work(world, job_id, first.instance_id)
+    world.worker_at_work("count", first.instance_id, job_id=job_id)
     # What it was at goes with its instance.
     found(lambda: not [name for name in docker.containers() if first.instance_id in name])
     done = world.finished(job_id)

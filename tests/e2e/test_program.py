@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spindown.ec2sim import Ec2Instance, EndReason
+from spindown.ec2sim import EndReason
 from tests.e2e.world import ROOT, SWIFT, World, deployed, found
 from tests.local.world import at_once
 
@@ -69,17 +69,6 @@ def hide_runtimes(directory: Path) -> None:
         (directory / name).chmod(0o755)
 
 
-def a_worker_at_work(world: World, *besides: str) -> Ec2Instance:
-    """Wait until an instance that is not one of these holds a job."""
-
-    def look() -> Ec2Instance | None:
-        busy = {lease.instance_id for lease in world.session.ledger("simulate").read().leases}
-        live = [one for one in world.instances("simulate") if one.instance_id in busy]
-        return next((one for one in live if one.instance_id not in besides), None)
-
-    return found(look)
-
-
 def hear_jobs(world: World) -> str:
     """Make a rule as docs/workload.md shows it; return the URL of the queue that it feeds."""
     sqs, bus = world.system.client("sqs"), world.system.client("events")
@@ -95,12 +84,12 @@ def hear_jobs(world: World) -> str:
 def test_a_program_resumes_from_its_checkpoint(world: World) -> None:
     url = hear_jobs(world)
     world.send("simulate", {"items": [{"steps": 10}, {"steps": STEPS}], "job_id": "heat"})
-    first = a_worker_at_work(world)
+    first = world.worker_at_work("simulate")
     store = world.session.work_store("simulate")
     found(lambda: list(store.list("state/heat/")))
     world.system.market.interrupt(first.instance_id, notice=timedelta(seconds=8))
 
-    second = a_worker_at_work(world, first.instance_id)
+    second = world.worker_at_work("simulate", first.instance_id)
     done = world.finished("heat")
 
     assert (done.state, done.interruptions) == ("completed", 1)

@@ -8,7 +8,7 @@ import pytest
 
 from spindown.contract import tag
 from spindown.ec2sim import EndReason
-from tests.e2e.region import AWAY, HOME, a_worker_at_work, dry_at_home, write_deployment
+from tests.e2e.region import AWAY, HOME, dry_at_home, write_deployment
 from tests.e2e.world import World, deployed, found
 from tests.local.waiting import is_quiet
 
@@ -31,14 +31,14 @@ def rows(world: World) -> dict[str, Any]:
 def test_a_job_survives_an_interruption_in_another_region(world: World) -> None:
     world.send("slow", {"items": list(range(ITEMS)), "job_id": "abroad"})
 
-    first = a_worker_at_work(world)
+    first = world.worker_at_work("slow")
     assert first.region == AWAY
     assert first.tags[tag.REGION] == HOME
     progress = world.session.work_store("slow")
     found(lambda: len(list(progress.list("jobs/abroad/parts/"))) > 2)
     world.system.market.interrupt(first.instance_id, notice=timedelta(seconds=4))
 
-    second = a_worker_at_work(world, first.instance_id)
+    second = world.worker_at_work("slow", first.instance_id)
     assert world.finished("abroad").state == "completed"
 
     assert second.region == AWAY

@@ -6,7 +6,7 @@ import pytest
 
 from spindown.ec2sim import EndReason, InstanceState
 from spindown.local.system import LocalSystem
-from tests.e2e.region import AWAY, HOME, a_worker_at_work, dry_at_home, write_deployment
+from tests.e2e.region import AWAY, HOME, dry_at_home, write_deployment
 from tests.e2e.world import deployed
 
 pytestmark = pytest.mark.proof
@@ -22,7 +22,7 @@ def test_nothing_runs_in_any_region_once_the_deployment_is_gone(tmp_path: Path) 
         system = world.system
         assert stacks(system, AWAY) == {f"e2e-outpost-{AWAY}"}
         world.send("slow", {"items": list(range(1000)), "job_id": "endless"})
-        running = a_worker_at_work(world)
+        running = world.worker_at_work("slow")
 
         system.destroy()
 

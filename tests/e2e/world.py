@@ -215,6 +215,19 @@ class World:
             if instance.tags.get(WORKLOAD) == workload
         ]
 
+    def worker_at_work(
+        self, workload: str, *besides: str, job_id: str | None = None
+    ) -> Ec2Instance:
+        """Wait until an instance that is not one of these holds a job: the one named, or any."""
+
+        def look() -> Ec2Instance | None:
+            leases = self.session.ledger(workload).read().leases
+            busy = {one.instance_id for one in leases if job_id in {None, one.job_id}}
+            live = (one for one in self.instances(workload) if one.instance_id in busy)
+            return next((one for one in live if one.instance_id not in besides), None)
+
+        return found(look)
+
     def dead_letter(self, workload: str, message_id: str) -> Mapping[str, str]:
         """Wait for what became of a message in the dead-letter queue: its attributes and body."""
         sqs = self.system.client("sqs")
