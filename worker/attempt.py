@@ -21,8 +21,8 @@ from worker.child.runner import BatchDone, Broken, ItemDone
 from worker.handover import Bench, Ending, Handover
 from worker.harvest import Harvest
 from worker.transfer.prefetch import Prefetch
-from worker.transfer.writer import Writer
 from worker.workplace import Workplace
+from worker.writer import Writer
 
 #: How often a slot looks up from a batch: what a lost lease or a notice waits for at most.
 _LOOK_UP = timedelta(milliseconds=200)

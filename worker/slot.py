@@ -27,7 +27,7 @@ from spindown.domain.worker_lifecycle import (
 )
 from spindown.error import SpindownError
 from worker.attempt import Attempt
-from worker.child.ending import Wedged
+from worker.family.family import Wedged
 from worker.handover import Bench, Ending, announce
 
 _ENDS = {

@@ -6,11 +6,10 @@ the code that runs on AWS.
 
 Where to begin: ``scenario`` is what goes in and ``result`` what comes out; ``run`` turns the crank.
 ``agenda`` is the heap of events with the clock. ``world`` puts the ports together: ``compute`` is
-EC2 (over ``spindown.memory``, which knows prices and bills), ``handout`` the polls at the queue,
-``table`` a quicker table. ``worker``, ``slot`` and ``attempt`` do in events what ``worker.daemon``,
-``worker.slot`` and ``worker.attempt`` do in threads; ``site`` is what they share. ``record`` takes
-notes of all. ``fault`` is what goes wrong, ``sample`` makes traffic and markets, ``baseline`` is
-what people run instead.
+EC2 (over ``spindown.memory``, which knows prices and bills), ``poll_queue`` the polls at the queue,
+``table`` a quicker table. ``worker`` does in events what ``worker.daemon``, ``worker.slot`` and
+``worker.attempt`` do in threads. ``record`` takes notes of all. ``fault`` is what goes wrong,
+``sample`` makes traffic and markets, ``baseline`` is what people run instead.
 """
 
 from spindown.simulator.baseline import (

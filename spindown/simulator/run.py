@@ -18,11 +18,11 @@ from spindown.contract.event import ALARM, NUDGE, TICK, InstanceEvent
 from spindown.domain.policy import Policy
 from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.memory.interception import Interceptor
-from spindown.simulator.attempt import ITEM_SECONDS
 from spindown.simulator.fault import SimAlarm, Spans
 from spindown.simulator.record import SimRecorder, sum_up
 from spindown.simulator.result import Sample, SimResult
 from spindown.simulator.scenario import Arrival, SimScenario
+from spindown.simulator.worker import ITEM_SECONDS
 from spindown.simulator.world import WORKLOAD, World
 
 #: The functions' schedules (``infra.control.trigger``).
@@ -107,7 +107,7 @@ class Run:
     def step(self) -> None:
         """Let one event happen, and whoever waits for a message get what has become visible."""
         self.agenda.step()
-        self.world.handout.serve()
+        self.world.poll_queue.serve()
 
     def run(self) -> SimResult:
         """Go on to the end; return what came of it."""

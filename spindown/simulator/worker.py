@@ -1,19 +1,38 @@
-"""A simulated worker: drives the lifecycle and its slots with the agenda.
+"""A simulated worker: the agenda in the place of the threads, and of the computing.
 
-``domain.worker_lifecycle`` decides; the shipped use cases write to the ledger and the queue. Only
-the threads and the clock are replaced by events.
+``domain.worker_lifecycle`` decides; what touches a port is the shipped use case. ``SimWorker``
+drives the lifecycle as ``worker.daemon`` does, ``SimSlot`` does what it commands as
+``worker.slot``, ``SimAttempt`` goes on with one job as ``worker.attempt``; ``SimSite`` is what all
+workers share.
 """
 
+import math
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.app.knowledge import read_interruption_rate
-from spindown.app.port import Message
+from spindown.app.port import Key, Message
+from spindown.app.work.claim import ClaimOutcome, claim
+from spindown.app.work.commit import Portion, commit, complete
+from spindown.app.work.heartbeat import extend_lease
+from spindown.app.work.held import Finished, Held, Seat, WorkPorts
+from spindown.app.work.item import settle_items
 from spindown.app.work.message import put_back
+from spindown.app.work.policy import read_standing
 from spindown.app.work.presence import Condemned, Presence
-from spindown.app.work.progress import Reporter
+from spindown.app.work.progress import Progress, Reporter
+from spindown.app.work.release import abandon, release, settle_release
+from spindown.app.work.split import is_too_large, split
+from spindown.contract.codec import replace_fields
+from spindown.contract.job.manifest import JobState
+from spindown.contract.job.result import ItemStatus, Record
+from spindown.contract.row import POLICY, workload_partition
+from spindown.domain.checkpointing import interval_hours, is_due
+from spindown.domain.fleet import Lease
+from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason
 from spindown.domain.worker_lifecycle import (
@@ -34,12 +53,15 @@ from spindown.domain.worker_lifecycle import (
     Noticed,
     PolicySeen,
     Poll,
+    Polled,
     PowerOff,
     PutBack,
     PutLastBack,
     RowSeen,
+    SlotDone,
     SlotEnded,
     SlotReady,
+    Standing,
     Take,
     TellNotice,
     TimePassed,
@@ -48,22 +70,65 @@ from spindown.domain.worker_lifecycle import (
     next_at,
     step,
 )
-from spindown.ec2sim import Planned, Turn
-from spindown.error import NotFound
-from spindown.simulator.record import InstanceTally
-from spindown.simulator.site import Site
-from spindown.simulator.slot import SimSlot
+from spindown.ec2sim import Agenda, Planned, Turn
+from spindown.error import LeaseLost, NotFound
+from spindown.simulator.poll_queue import PollQueue, WaitingPoll
+from spindown.simulator.record import InstanceTally, SimRecorder
+from spindown.simulator.scenario import SimDelays
 
+#: Key in a job's params: seconds of one item on the reference GPU.
+ITEM_SECONDS = "item_seconds"
+
+_HOUR = timedelta(hours=1)
+#: Time that a commit takes, until one has been measured (as ``worker.attempt`` assumes).
+_COST_ESTIMATE = timedelta(seconds=1)
+#: How often a slot looks up whether a commit is due.
+_LOOK_UP = timedelta(milliseconds=200)
+#: Instants are whole microseconds; an item that ends within ten of them is done.
+_ROUNDING = 1e-5
 _ZERO = timedelta(0)
 #: A request takes at least this long, so that polling without a pause moves in time.
 _HABITS = Habits(shortest_rest=timedelta(seconds=0.01))
+
+
+@dataclass(slots=True, kw_only=True)
+class SimSite:
+    """What all workers of a simulation share."""
+
+    workload: str
+    deployment: str
+    agenda: Agenda
+    ports: WorkPorts
+    poll_queue: PollQueue
+    record: SimRecorder
+    delays: SimDelays
+    #: Ends an instance from within.
+    power_off: Callable[[str], None]
+    #: The row of the policy as last seen, what of it counts, and what it says.
+    _standing: tuple[object, tuple[object, object], Standing] | None = None
+
+    def standing(self) -> Standing:
+        """Return the policy in force; decoded once for all who read the same."""
+        key = Key(partition=workload_partition(self.workload), sort=POLICY)
+        row, standing = self.ports.table.get(key), self._standing
+        # A row of the simulation's table never changes: another version is another row.
+        if standing is not None and standing[0] is row:
+            return standing[2]
+        seen = ((row or {}).get("effective"), (row or {}).get("idle_timeout"))
+        if standing is None or standing[1] != seen:
+            known = standing[2] if standing else None
+            told = read_standing(self.ports.table, self.workload, known)
+        else:
+            told = standing[2]
+        self._standing = row, seen, told
+        return told
 
 
 class SimWorker:
     """One instance as its worker lives on it."""
 
     def __init__(
-        self, site: Site, *, instance_id: str, speed: float, launched_at: datetime
+        self, site: SimSite, *, instance_id: str, speed: float, launched_at: datetime
     ) -> None:
         """Begin as an instance that boots; it has a row only when its launch is written down.
 
@@ -227,7 +292,7 @@ class SimWorker:
             case EndSlot(slot=number):
                 self.tell(SlotEnded(now, number))
             case LastPoll():
-                self._last = self.site.handout.receive(self.policy.lease_duration)
+                self._last = self.site.poll_queue.receive(self.policy.lease_duration)
                 self.tell(LastPolled(now, self._last is not None))
             case AskToEnd(reason=reason):
                 granted = self.presence.drain(Reason(reason), unless_warm=True)
@@ -253,3 +318,328 @@ class SimWorker:
     def _power_off(self) -> None:
         at = self.site.agenda.now + timedelta(seconds=self.site.delays.power_off)
         self.site.agenda.plan(at, Turn.WORKER, lambda: self.site.power_off(self.instance_id))
+
+
+class SimSlot:
+    """A slot; ``worker`` knows what all slots of an instance share."""
+
+    def __init__(self, worker: "SimWorker", number: int) -> None:
+        self.worker = worker
+        self.site = worker.site
+        self.number = number
+        self.seat = Seat(
+            workload=worker.site.workload,
+            instance_id=worker.instance_id,
+            slot=number,
+            price_per_hour=worker.row.price_per_hour / max(worker.row.slots, 1),
+        )
+        self.attempt: SimAttempt | None = None
+        self._poll: WaitingPoll | None = None
+        self._message: Message | None = None
+
+    def poll(self, wait: timedelta) -> None:
+        """Ask for a message, and wait for one."""
+        message = self.site.poll_queue.receive(self.worker.policy.lease_duration)
+        if message is None and wait > _ZERO:
+            self._poll = self.site.poll_queue.wait(self._heard, wait)
+        else:
+            self._heard(message)
+
+    def cut_poll(self) -> None:
+        """End the poll under way."""
+        if self._poll is not None:
+            self.site.poll_queue.give_up(self._poll)
+            self._heard(None)
+
+    def take(self, message: Message | None) -> None:
+        """Claim a message's job and begin to work on it, or see it dealt with otherwise.
+
+        None: the message that the slot's own poll has brought.
+        """
+        worker = self.worker
+        message, self._message = message or self._message, None
+        if message is None:
+            raise AssertionError
+        claimed = claim(
+            message,
+            seat=self.seat,
+            presence=worker.presence,
+            ports=self.site.ports,
+            policy=worker.policy,
+        )
+        if isinstance(claimed, Held):
+            self._begin(claimed)
+            return
+        self.site.record.note("declined", f"{claimed.job_id} {claimed.outcome}")
+        if claimed.outcome is ClaimOutcome.CONDEMNED:
+            worker.tell(WasCondemned(self.site.agenda.now))
+        worker.tell(SlotDone(self.site.agenda.now, self.number, worked=False))
+
+    def put_back(self) -> None:
+        """Leave the message to others."""
+        if self._message is not None:
+            put_back(self._message, _ZERO, self.site.ports.queue)
+            self._message = None
+
+    def give_back(self) -> None:
+        """Commit what is done and release the job in hand."""
+        if self.attempt is not None:
+            self.attempt.give_back()
+
+    def ended(self, outcome: tuple[str, bool] | None = None) -> None:
+        """Go on after a job that is held no more."""
+        self._let_go()
+        now = self.site.agenda.now
+        self.worker.tell(SlotDone(now, self.number, worked=True, outcome=outcome))
+
+    def kill(self) -> None:
+        """Stop where it stands: the instance is gone."""
+        if self._poll is not None:
+            self.site.poll_queue.give_up(self._poll)
+        if self.attempt is not None:
+            self.site.record.stopped(self.attempt.held.job_id)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self.attempt is not None:
+            self.attempt.call_off()
+            took = self.site.agenda.now - self.attempt.began
+            self.worker.tally.count(took.total_seconds(), self.attempt.lost_seconds)
+            self.attempt = None
+
+    def _heard(self, message: Message | None) -> None:
+        self._poll, self._message = None, message
+        self.worker.tell(Polled(self.site.agenda.now, self.number, message is not None))
+
+    def _begin(self, held: Held) -> None:
+        worker, ports = self.worker, self.site.ports
+        if held.manifest.epoch == 1:
+            waited = self.site.agenda.now - held.message.sent_at
+            self.site.record.claimed(held.job_id, waited.total_seconds())
+        self.site.record.resumed(held.job_id)
+        values = settle_items(held.job, ports)
+        if is_too_large(held, values, worker.policy):
+            held = split(held, values, ports=ports, policy=worker.policy)
+            complete(held, seat=self.seat, presence=worker.presence, ports=ports)
+            self.site.record.was_split(held.job_id, held.manifest.children)
+            self.ended()
+            return
+        redone = held.lease.items_done - held.manifest.next_item
+        if redone > 0:
+            worker.reporter.report(Progress(items_redone=redone))
+        self.attempt = SimAttempt(self, held.with_items(len(values)), len(values))
+        if worker.life.deadline is not None:
+            self.attempt.bound(worker.life.deadline)
+
+
+class SimAttempt:
+    """A held job, from its claim until it is completed, given back or lost."""
+
+    def __init__(self, slot: "SimSlot", held: Held, total: int) -> None:
+        self._slot = slot
+        self._site = slot.site
+        self._worker = slot.worker
+        self._agenda = slot.site.agenda
+        self._commit_takes = timedelta(seconds=slot.site.delays.commit)
+        self.held = held
+        self._total = total
+        self._first = held.manifest.next_item
+        #: Items before this one are in a commit, done or under way.
+        self._next = self._first
+        #: Seconds of one item on this slot.
+        self._per_item = float(held.job.params[ITEM_SECONDS]) / slot.worker.speed
+        self.began = self._committed_at = self._busy_from = self._agenda.now
+        self._cost: timedelta | None = None
+        self._planned: Planned | None = None
+        #: A commit under way: when it is done, what is in it.
+        self._written_at: datetime | None = None
+        self._writing: tuple[Planned, Portion] | None = None
+        self._plan_on()
+
+    @property
+    def items_done(self) -> int:
+        """Return how many items are computed, from the first of all."""
+        run = (self._agenda.now - self.began).total_seconds()
+        return min(self._total, self._first + math.floor((run + _ROUNDING) / self._per_item))
+
+    @property
+    def lost_seconds(self) -> float:
+        """Return the computing whose results are not committed now."""
+        run = min(self._agenda.now, self._done_at(self._total)) - self.began
+        kept = (self.held.manifest.next_item - self._first) * self._per_item
+        return max(run.total_seconds() - kept, 0.0)
+
+    def beat(self) -> None:
+        """Extend the lease."""
+        try:
+            lease = extend_lease(
+                self.held.lease,
+                items_done=self.items_done,
+                items=self._total,
+                seat=self._slot.seat,
+                ports=self._site.ports,
+                policy=self._worker.policy,
+            )
+        except LeaseLost:
+            self._lose()
+        else:
+            self._keep(lease)
+
+    def bound(self, deadline: datetime) -> None:
+        """Let the lease end with the instance."""
+        presence = self._worker.presence
+        self._keep(presence.bound_lease(self._slot.seat, self.held.lease, deadline))
+
+    def give_back(self) -> None:
+        """Commit what is done and release the job."""
+        if self._writing is not None:
+            # ``worker.writer`` waits for it; that fraction of a second is left out.
+            self._written()
+            if self._slot.attempt is not self:
+                return
+        portion = self._portion(self.items_done)
+        try:
+            self.held = settle_release(
+                self.held,
+                portion,
+                interrupted=self._worker.life.is_interrupted,
+                seat=self._slot.seat,
+                ports=self._site.ports,
+            )
+        except LeaseLost:
+            self._lose()
+            return
+        self._tell(portion)
+        if self.held.manifest.state is JobState.COMPLETED:
+            self._close()
+            return
+        release(
+            self.held, seat=self._slot.seat, presence=self._worker.presence, ports=self._site.ports
+        )
+        self._site.record.note("released", self.held.job_id)
+        self._site.record.stopped(self.held.job_id)
+        self._slot.ended()
+
+    def call_off(self) -> None:
+        """Let none of its events happen."""
+        if self._planned is not None:
+            self._planned.call_off()
+        if self._writing is not None:
+            self._writing[0].call_off()
+        self._planned = self._writing = None
+
+    def _done_at(self, item: int) -> datetime:
+        return self.began + timedelta(seconds=(item - self._first) * self._per_item)
+
+    def _plan_on(self) -> None:
+        """Plan what comes first: a commit on the way, the cap of SQS, or the end."""
+        if self._planned is not None:
+            self._planned.call_off()
+        end = self._done_at(self._total)
+        give_back = self.held.message.received_at + RELEASE_AFTER
+        if self._writing is None and (due := self._commit_due()) < min(end, give_back):
+            self._planned = self._agenda.plan(due, Turn.WORKER, self._checkpoint)
+        elif give_back < end:
+            self._planned = self._agenda.plan(give_back, Turn.WORKER, self.give_back)
+        else:
+            at = max(end, self._written_at or end) + self._commit_takes
+            self._planned = self._agenda.plan(at, Turn.WORKER, self._finish)
+
+    def _interval(self) -> timedelta:
+        cost = (self._cost or _COST_ESTIMATE) / _HOUR
+        rate = self._worker.interruption_rate
+        return timedelta(hours=interval_hours(self._worker.policy, cost_hours=cost, rate=rate))
+
+    def _commit_due(self) -> datetime:
+        due = max(self._committed_at + self._interval(), self._done_at(self._next + 1))
+        every = self._worker.policy.checkpoint_items
+        return due if every is None else min(due, self._done_at(self._next + max(every, 1)))
+
+    def _checkpoint(self) -> None:
+        """Begin a commit if the shipped rule says so."""
+        now, done = self._agenda.now, self.items_done
+        if not is_due(
+            self._worker.policy,
+            items_since=done - self._next,
+            elapsed=now - self._committed_at,
+            interval=self._interval(),
+        ):
+            self._planned = self._agenda.plan(now + _LOOK_UP, Turn.WORKER, self._checkpoint)
+            return
+        self._planned = None
+        portion = self._portion(done)
+        self._committed_at = now
+        self._written_at = now + self._commit_takes
+        planned = self._agenda.plan(self._written_at, Turn.WORKER, self._written)
+        self._writing = planned, portion
+        self._plan_on()
+
+    def _written(self) -> None:
+        if self._writing is None:
+            return
+        planned, portion = self._writing
+        planned.call_off()
+        self._writing = self._written_at = None
+        if self._commit(portion):
+            self._cost = self._commit_takes
+            self._plan_on()
+
+    def _finish(self) -> None:
+        if self._commit(self._portion(self._total)):
+            self._close()
+
+    def _close(self) -> None:
+        slot = self._slot
+        complete(self.held, seat=slot.seat, presence=self._worker.presence, ports=self._site.ports)
+        self._site.record.completed(self.held.job_id, self._total)
+        slot.ended((self.held.job_id, False))
+
+    def _lose(self) -> None:
+        abandon(self.held, seat=self._slot.seat, presence=self._worker.presence)
+        self._site.record.note("lost", self.held.job_id)
+        self._slot.ended()
+
+    def _keep(self, lease: Lease) -> None:
+        if lease is not self.held.lease:
+            self.held = replace_fields(self.held, {"lease": lease})
+
+    def _portion(self, end: int) -> Portion:
+        now, items = self._agenda.now, self.held.job.items
+        finished = tuple(
+            Finished(
+                record=Record(
+                    job_id=self.held.job_id,
+                    index=index,
+                    item=None if items is None else items[index],
+                    status=ItemStatus.OK,
+                    seconds=self._per_item,
+                )
+            )
+            for index in range(self._next, end)
+        )
+        self._next = end
+        busy, self._busy_from = now - self._busy_from, now
+        return Portion(finished=finished, busy=busy)
+
+    def _commit(self, portion: Portion) -> bool:
+        """Commit a portion; False if the job is another's by now."""
+        try:
+            self.held = commit(self.held, portion, seat=self._slot.seat, ports=self._site.ports)
+        except LeaseLost:
+            self._lose()
+            return False
+        self._tell(portion)
+        return True
+
+    def _tell(self, portion: Portion) -> None:
+        manifest = self.held.manifest
+        is_completed = manifest.state is JobState.COMPLETED
+        self._worker.reporter.report(
+            Progress(
+                items_ok=len(portion.finished),
+                busy=portion.busy,
+                commit=self._commit_takes if portion.finished else None,
+                job_items=manifest.items if is_completed else None,
+                job_busy=timedelta(seconds=manifest.busy_seconds),
+            )
+        )

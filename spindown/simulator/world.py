@@ -30,12 +30,11 @@ from spindown.memory import (
 )
 from spindown.memory.interception import Interceptor, intercept
 from spindown.simulator.compute import SimCompute
-from spindown.simulator.handout import Handout
+from spindown.simulator.poll_queue import PollQueue
 from spindown.simulator.record import Silence, SimRecorder
 from spindown.simulator.scenario import SimScenario
-from spindown.simulator.site import Site
 from spindown.simulator.table import SimTable
-from spindown.simulator.worker import SimWorker
+from spindown.simulator.worker import SimSite, SimWorker
 
 P = TypeVar("P")
 DEPLOYMENT = "simulated"
@@ -87,13 +86,13 @@ class World:
             template_tags={_template(region).id: ours for region in _regions(scenario)},
         )
         self.control = self._make_control(policy, seed)
-        self.handout = Handout(agenda, self.queue, Random(f"{seed}/handout"))
-        self._site = Site(
+        self.poll_queue = PollQueue(agenda, self.queue, Random(f"{seed}/handout"))
+        self._site = SimSite(
             workload=WORKLOAD,
             deployment=DEPLOYMENT,
             agenda=agenda,
             ports=self._make_work(seed),
-            handout=self._watched(self.handout, "work polls"),
+            poll_queue=self._watched(self.poll_queue, "work polls"),
             record=record,
             delays=scenario.delays,
             power_off=self.compute.power_off,

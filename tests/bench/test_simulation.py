@@ -99,8 +99,8 @@ PARTS = {
     "reconcile": ("reconcile/pipeline.py", "reconcile"),
     "heartbeats": ("simulator/worker.py", "beat"),
     "claims": ("work/claim/claim.py", "claim"),
-    "commits": ("simulator/attempt.py", "_commit"),
-    "ends_of_jobs": ("simulator/attempt.py", "_close"),
+    "commits": ("simulator/worker.py", "_commit"),
+    "ends_of_jobs": ("simulator/worker.py", "_close"),
 }
 #: Layers by folder; everything else is the standard library.
 LAYERS = ("domain", "app", "contract", "memory", "simulator")

@@ -12,7 +12,7 @@ from spindown.domain.policy import Policy
 from spindown.ec2sim import Agenda, Turn
 from spindown.memory import MemoryClock, MemoryJobQueue
 from spindown.simulator import Boot, Run, simulate
-from spindown.simulator.handout import Handout
+from spindown.simulator.poll_queue import PollQueue
 from spindown.simulator.sample import daily_stream, office_batches
 from spindown.simulator.scenario import value_at
 from tests.simulator.scene import DAY, HOUR, a_listing, a_policy, a_scenario, a_zone, an_arrival
@@ -36,7 +36,7 @@ def test_at_one_instant_turns_come_first_then_planning_order() -> None:
 def test_messages_go_to_those_who_wait_at_random() -> None:
     agenda, got = Agenda(START), Counter[int]()
     queue = MemoryJobQueue(agenda.clock, Random(1))
-    handout = Handout(agenda, queue, Random(2))
+    poll_queue = PollQueue(agenda, queue, Random(2))
 
     def take(poller: int, message: Message | None) -> None:
         if message is not None:
@@ -45,9 +45,9 @@ def test_messages_go_to_those_who_wait_at_random() -> None:
 
     for _ in range(300):
         for poller in range(3):
-            handout.wait(partial(take, poller), timedelta(seconds=20))
+            poll_queue.wait(partial(take, poller), timedelta(seconds=20))
         queue.send([Outgoing(body="{}")])
-        handout.serve()
+        poll_queue.serve()
         while agenda.step():
             pass
 
@@ -58,14 +58,14 @@ def test_messages_go_to_those_who_wait_at_random() -> None:
 def test_a_poll_hears_of_a_message_the_instant_it_reappears() -> None:
     agenda, heard = Agenda(START), list[float]()
     queue = MemoryJobQueue(agenda.clock, Random(1))
-    handout = Handout(agenda, queue, Random(2))
+    poll_queue = PollQueue(agenda, queue, Random(2))
     queue.send([Outgoing(body="{}")])
-    handout.receive(timedelta(seconds=7))
-    handout.wait(lambda m: heard.append(agenda.seconds), timedelta(seconds=20))
+    poll_queue.receive(timedelta(seconds=7))
+    poll_queue.wait(lambda m: heard.append(agenda.seconds), timedelta(seconds=20))
 
-    handout.serve()
+    poll_queue.serve()
     while agenda.step():
-        handout.serve()
+        poll_queue.serve()
     assert heard == [7.0]
 
 

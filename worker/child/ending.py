@@ -1,29 +1,12 @@
 """Why a process is gone, in words for a person; and whether memory was the cause."""
 
 import signal
-import subprocess
 from pathlib import Path
 
 #: What shells and container runtimes make of a death by a signal.
 _SHELL_OFFSET = 128
 _SAID_CHARACTERS = 300
-#: To free the memory of a large model takes seconds; for a driver that hangs nobody waits.
-_REAP_SECONDS = 30.0
 _CGROUPS = Path("/sys/fs/cgroup")
-
-
-class Wedged(Exception):
-    """A process that was killed does not end: it waits in the kernel, as for a GPU that is gone."""
-
-
-def reap(process: "subprocess.Popen[bytes]", seconds: float = _REAP_SECONDS) -> None:
-    """Wait for the end of a process that was killed (raises Wedged)."""
-    try:
-        process.wait(timeout=seconds)
-    except subprocess.TimeoutExpired as exc:
-        raise Wedged(
-            f"process {process.pid} was killed and has not ended in {seconds:g} s"
-        ) from exc
 
 
 def describe_end(status: int, last_line: str, *, out_of_memory: bool) -> str:

@@ -8,10 +8,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from worker.child.ending import reap
-
 _ANCESTOR = str(Path(__file__).with_name("ancestor.py"))
 _ERRNO_BYTES = 32
+#: To free the memory of a large model takes seconds; for a driver that hangs nobody waits.
+_REAP_SECONDS = 30.0
+
+
+class Wedged(Exception):
+    """A process that was killed does not end: it waits in the kernel, as for a GPU that is gone."""
+
+
+def reap(process: subprocess.Popen[bytes], seconds: float = _REAP_SECONDS) -> None:
+    """Wait for the end of a process that was killed (raises Wedged)."""
+    try:
+        process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired as exc:
+        raise Wedged(
+            f"process {process.pid} was killed and has not ended in {seconds:g} s"
+        ) from exc
 
 
 class Family:

@@ -14,9 +14,9 @@ import pytest
 
 from spindown.user import Item
 from tests.worker.child.batch import PRELUDE, Make, answers, run_batch
-from worker.child.ending import Wedged, reap
 from worker.child.frame import ANSWERS_BYTES_MAX, FrameReader
 from worker.child.runner import Broken, ChildRunner, Event, ItemDone, Task
+from worker.family.family import Wedged, reap
 
 
 def test_a_segfault_is_told_by_its_signal_and_last_words(make: Make, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from spindown.error import LeaseLost, Unreachable
 from spindown.user import Item
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
 from tests.work import WorkWorld, items
-from worker.child.ending import Wedged
 from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
+from worker.family.family import Wedged
 
 
 def test_a_broken_child_is_a_failed_job_that_keeps_its_work(tmp_path: Path) -> None:

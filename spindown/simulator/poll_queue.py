@@ -15,7 +15,7 @@ from spindown.memory import MemoryJobQueue
 Taker = Callable[[Message | None], None]
 
 
-class Poll:
+class WaitingPoll:
     """One long poll under way."""
 
     __slots__ = ("ends", "taker")
@@ -25,7 +25,7 @@ class Poll:
         self.ends = ends
 
 
-class Handout:
+class PollQueue:
     """The polls that wait at one queue."""
 
     def __init__(self, agenda: Agenda, queue: MemoryJobQueue, random: Random) -> None:
@@ -33,7 +33,7 @@ class Handout:
         self._queue = queue
         self._random = random
         self._visibility = timedelta(minutes=5)
-        self._waiting: list[Poll] = []
+        self._waiting: list[WaitingPoll] = []
         #: When the next hidden message becomes visible, as planned.
         self._due: datetime | None = None
         self._wake: Planned | None = None
@@ -43,14 +43,16 @@ class Handout:
         self._visibility = visibility
         return self._queue.receive(wait=timedelta(0), visibility=visibility)
 
-    def wait(self, taker: Taker, length: timedelta) -> Poll:
+    def wait(self, taker: Taker, length: timedelta) -> WaitingPoll:
         """Wait for a message; ``taker`` gets it, or None when the poll ends without one."""
-        poll = Poll(taker, self._agenda.plan(self._agenda.now + length, Turn.WORKER, lambda: None))
+        poll = WaitingPoll(
+            taker, self._agenda.plan(self._agenda.now + length, Turn.WORKER, lambda: None)
+        )
         poll.ends.action = lambda: self._expire(poll)
         self._waiting.append(poll)
         return poll
 
-    def give_up(self, poll: Poll) -> None:
+    def give_up(self, poll: WaitingPoll) -> None:
         """End a poll of which nobody shall hear."""
         poll.ends.call_off()
         if poll in self._waiting:
@@ -79,6 +81,6 @@ class Handout:
         """Leave the rest to ``serve``, which follows every event."""
         self._due = self._wake = None
 
-    def _expire(self, poll: Poll) -> None:
+    def _expire(self, poll: WaitingPoll) -> None:
         self._waiting.remove(poll)
         poll.taker(None)
