@@ -1,7 +1,7 @@
 """Every error that crosses a boundary inside Spindown, as one short tree.
 
 SpindownError
-    BadInput             the user's words: names the field, the value and the mend
+    BadInput             the user's words: names the field, the value and the remedy
         ConfigError      spindown.toml, a live policy, an environment variable
         ContractError    a message, manifest, row or event that is not what its schema says
             NewerSchema  written by a later version: put it back, never rewrite it
@@ -24,17 +24,17 @@ class SpindownError(Exception):
 
 @dataclass
 class BadInput(SpindownError):
-    """Input that a person gave and can mend.
+    """Input that a person gave and can fix.
 
     Attributes:
         field: dotted name of what is wrong, for example ``workload.ocr.policy.idle_timeout``.
         value: the offending value as the user wrote it, shortened; None: there is none.
-        mend: what to write instead, as an imperative clause.
+        remedy: what to write instead, as an imperative clause.
     """
 
     field: str
     value: object
-    mend: str
+    remedy: str
 
     def __str__(self) -> str:
         """Say it in one sentence."""
@@ -43,7 +43,7 @@ class BadInput(SpindownError):
             shown = shown[: _SHOWN_CHARACTERS - 3] + "..."
         # A key of theirs may be part of the name, and is not to break the sentence.
         field = "".join(c if c.isprintable() else "?" for c in self.field)
-        return f"{field} is {shown}: {self.mend}"
+        return f"{field} is {shown}: {self.remedy}"
 
 
 _SHOWN_CHARACTERS = 120

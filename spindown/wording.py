@@ -8,8 +8,8 @@ from datetime import datetime
 
 from spindown.domain.reason import About, Reason, ReasonCode
 
-_LOOK = "look at its console output and at the image, then deploy a mended one"
-_MEND = "mend that; `spindown doctor` has the command that tries again at once"
+_LOOK = "look at its console output and at the image, then deploy a fixed one"
+_REMEDY = "fix that; `spindown doctor` has the command that tries again at once"
 #: Characters of a fault that are told.
 _FAULT_AT_MOST = 300
 
@@ -52,12 +52,12 @@ def _pool_never_checked_in(about: About) -> str:
     return f"its instance never checked in: {ended}" if ended else "its instance never checked in"
 
 
-def _strikes(happened: str, mend: str) -> Callable[[About], str]:
+def _strikes(happened: str, remedy: str) -> Callable[[About], str]:
     def words(about: About) -> str:
         fault = say(Reason(ReasonCode(str(about["fault_code"])), about))[:_FAULT_AT_MOST].rstrip(
             ". "
         )
-        told = f"{fault}; {_MEND}" if fault else mend
+        told = f"{fault}; {_REMEDY}" if fault else remedy
         last = f"the last one {about['instance_id']}"
         return f"{about['count']} instances in a row {happened}, {last}: {told}"
 
@@ -198,6 +198,6 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.STRIKES_FAILED: _strikes(
         "ended since all their last jobs had failed",
-        "see why in its log, then deploy mended code or take out the jobs that fail",
+        "see why in its log, then deploy fixed code or take out the jobs that fail",
     ),
 }

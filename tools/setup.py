@@ -67,7 +67,7 @@ def main() -> int:
         print(f"Set-up stopped: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"Set-up stopped: {error}; mend that and run the command again.", file=sys.stderr)
+        print(f"Set-up stopped: {error}; fix that and run the command again.", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("Set-up was interrupted; run the command again to finish it.", file=sys.stderr)

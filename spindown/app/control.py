@@ -88,7 +88,7 @@ class ControlPorts:
     metrics: MetricSink
     #: Queue URL -> queue.
     queue: Callable[[str], JobQueue]
-    #: Whom to tell of what only a person can mend.
+    #: Whom to tell of what only a person can fix.
     topic: Topic = field(default_factory=Nobody)
     cache: Cache = field(default_factory=Cache)
     #: None: nothing published is read, and the prior of every pool stands.

@@ -73,7 +73,7 @@ def edit_policy(
 ) -> EffectivePolicy:
     """Change keys of the live policy, or give them back to the deployed one; validated first.
 
-    If the edit as stored is not valid and the change does not mend it, it is the last good one
+    If the edit as stored is not valid and the change does not fix it, it is the last good one
     that is changed: the one in force, and all that is known to have been meant.
 
     Args:
@@ -116,8 +116,8 @@ def _check_regions(policy: Policy, deployed: WorkloadSettings) -> None:
     known = deployed.outposts.keys() | set(deployed.regions)
     unknown = (policy.regions or frozenset()) - known
     if unknown:
-        mend = f"name regions of the deployment: {', '.join(sorted(known))}"
-        raise ConfigError("regions", min(unknown), mend)
+        remedy = f"name regions of the deployment: {', '.join(sorted(known))}"
+        raise ConfigError("regions", min(unknown), remedy)
 
 
 def stored_keys(edit: LiveEdit | None) -> frozenset[str]:

@@ -205,9 +205,9 @@ OPEN_ENDED = frozenset({"InternalError", "Server.InternalError"})
 OF_SUBNET = frozenset({"InsufficientFreeAddressesInSubnet"})
 
 
-#: What mends a limit of which EC2 says no more than that it is reached. The code of EBS's quota:
+#: What fixes a limit of which EC2 says no more than that it is reached. The code of EBS's quota:
 #: AWS General Reference, "Amazon EBS endpoints and quotas".
-_MENDS: Mapping[str, str] = {
+_REMEDIES: Mapping[str, str] = {
     "MaxFleetCountExceeded": "Delete fleets that nobody needs, which aws ec2 describe-fleets lists",
     "VolumeLimitExceeded": "Ask for more TiB of gp3 volumes: aws service-quotas "
     "request-service-quota-increase --service-code ebs --quota-code L-7A658B76 --desired-value "
@@ -219,11 +219,11 @@ _WORDS_AT_MOST = 400
 
 
 def refusal_words(code: str, message: str) -> str:
-    """Return what EC2 says of a refusal, cut to a length, and what mends it where that is known."""
-    words, mend = message[:_WORDS_AT_MOST], _MENDS.get(code)
-    if mend is None:
+    """Return what EC2 says of a refusal, cut to a length, and what fixes it where that is known."""
+    words, remedy = message[:_WORDS_AT_MOST], _REMEDIES.get(code)
+    if remedy is None:
         return words
-    return f"{words.removesuffix('.')}. {mend}" if words else mend
+    return f"{words.removesuffix('.')}. {remedy}" if words else remedy
 
 
 def refusal_kind(code: str, *, is_whole_request: bool = False) -> RefusalKind:
@@ -260,7 +260,7 @@ def translate(error: BotoCoreError | ClientError | HTTPError) -> SpindownError:
     if found is None:
         found = Unreachable if is_server_fault(error) else SpindownError
     if found is ContractError:
-        return ContractError(operation, message_of(error), f"mend the request ({code})")
+        return ContractError(operation, message_of(error), f"fix the request ({code})")
     return found(": ".join(filter(None, (operation, code, message_of(error)))))
 
 

@@ -232,8 +232,8 @@ class Aws:
                         self._clients[key] = make()
                 except (BotoCoreError, ValueError) as exc:
                     where = region or self._session.region_name
-                    mend = f"mend it, or AWS_ENDPOINT_URL: {exc}"
-                    raise BadInput("region", where, mend) from exc
+                    remedy = f"fix it, or AWS_ENDPOINT_URL: {exc}"
+                    raise BadInput("region", where, remedy) from exc
             return cast("C", self._clients[key])
 
 

@@ -33,7 +33,7 @@ def doctor(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Say what a launch depends on: found, needed, mend. Exit 1 if one could not work."""
+    """Say what a launch depends on: found, needed, remedy. Exit 1 if one could not work."""
     planned = _planned(config) if deployment is None else None
     if local:
         point_at_local_system()
@@ -61,13 +61,13 @@ def _examine(planned: DoctorSubject | None, deployment: str | None, *, has_image
         aws = reach(planned.region if planned is not None else None)
     except BadInput as exc:
         found = "none" if exc.value is None else str(exc.value)
-        lost = Finding(what=exc.field, found=found, mend=exc.mend, severity=Severity.BLOCKED)
+        lost = Finding(what=exc.field, found=found, remedy=exc.remedy, severity=Severity.BLOCKED)
         return Report(findings=(lost,))
     try:
         subject = find_subject(planned, aws.settings(name))
     except NotFound as exc:
-        mend = f"deploy it to {aws.region}, or give the file that describes it"
-        raise BadInput("deployment", name, mend) from exc
+        remedy = f"deploy it to {aws.region}, or give the file that describes it"
+        raise BadInput("deployment", name, remedy) from exc
     table = aws.table(subject.table) if subject.table else None
     ports = DoctorPorts(account=aws.account(), market=aws.market(), clock=aws.clock, table=table)
     # An instance of the local system is a process of this machine, started from no image.
@@ -79,7 +79,7 @@ def name_file(finding: Finding, config: Path) -> Finding:
     if config == option.CONFIG_FILE:
         return finding
     context = f" -c config={shlex.quote(str(config))}"
-    return replace(finding, mend=_CDK.sub(lambda found: found[0] + context, finding.mend))
+    return replace(finding, remedy=_CDK.sub(lambda found: found[0] + context, finding.remedy))
 
 
 def render_finding(finding: Finding) -> Iterator[Text]:
@@ -88,5 +88,5 @@ def render_finding(finding: Finding) -> Iterator[Text]:
     yield first.append(f"{finding.what}: {finding.found}", style="default")
     if finding.needed and finding.severity is not Severity.GOOD:
         yield Text(f"{_MARGIN}needed: {finding.needed}")
-    if finding.mend:
-        yield Text(f"{_MARGIN}mend:   {finding.mend}", style="bold")
+    if finding.remedy:
+        yield Text(f"{_MARGIN}remedy: {finding.remedy}", style="bold")

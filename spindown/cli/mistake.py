@@ -1,4 +1,4 @@
-"""What a person reads when a command went wrong: one sentence with name, value and mend.
+"""What a person reads when a command went wrong: one sentence with name, value and remedy.
 
 What our own code raises says so by itself. What typer and AWS say is told in that form here.
 """
@@ -17,7 +17,7 @@ from botocore.exceptions import (
 )
 from pydantic import ValidationError
 
-from spindown.config.complaint import word_mend
+from spindown.config.complaint import word_remedy
 from spindown.error import AccessDenied, BadInput, SpindownError, Throttled, Unreachable
 
 #: Errors of botocore that come before a request: nobody is logged in.
@@ -35,7 +35,7 @@ _LOG_IN = (
 _CONNECT = "see whether this machine reaches it, and whether region and AWS_ENDPOINT_URL are right"
 _WAIT = "try again in a minute"
 #: What the use cases add nothing to, by kind of error.
-_MENDS = ((AccessDenied, _LOG_IN), (Unreachable, _CONNECT), (Throttled, _WAIT))
+_REMEDIES = ((AccessDenied, _LOG_IN), (Unreachable, _CONNECT), (Throttled, _WAIT))
 
 
 def tell(error: Exception) -> str:
@@ -48,7 +48,7 @@ def tell(error: Exception) -> str:
         # Who reads our output may leave when he has read enough.
         said = "" if error.errno == errno.EPIPE else _tell_of_file(error)
     else:
-        said = f"{error or type(error).__doc__}{_mend(error)}"
+        said = f"{error or type(error).__doc__}{_remedy(error)}"
     line = " ".join(said.split())
     return f"spindown: {line}\n" if line else ""
 
@@ -77,15 +77,15 @@ def _tell_option(option: str, error: typer.TyperException, command: str | None) 
             return str(BadInput(option, None, "write a value after it"))
         return f"{option} takes no value: write it alone"
     close = ", ".join(getattr(error, "possibilities", None) or ())
-    mend = f"did you mean {close}?" if close else f"see `{command} --help`"
-    return f"{option} is no option of `{command}`: {mend}"
+    remedy = f"did you mean {close}?" if close else f"see `{command} --help`"
+    return f"{option} is no option of `{command}`: {remedy}"
 
 
 def _translate(name: str, cause: ValidationError) -> BadInput:
     first = cause.errors()[0]
-    mend = word_mend(first["type"], first.get("ctx", {}), first["msg"]).rstrip(".")
-    _, is_choice, choices = mend.partition(" is not one of ")
-    return BadInput(name, first["input"], f"write one of {choices}" if is_choice else mend)
+    remedy = word_remedy(first["type"], first.get("ctx", {}), first["msg"]).rstrip(".")
+    _, is_choice, choices = remedy.partition(" is not one of ")
+    return BadInput(name, first["input"], f"write one of {choices}" if is_choice else remedy)
 
 
 def _tell_of_file(error: OSError) -> str:
@@ -93,11 +93,11 @@ def _tell_of_file(error: OSError) -> str:
     return f"{where}{error.strerror}"
 
 
-def _mend(error: Exception) -> str:
+def _remedy(error: Exception) -> str:
     """Return what to do about an answer of AWS, or about none."""
     cause = error.__cause__
     if not isinstance(error, SpindownError) or not isinstance(cause, (BotoCoreError, ClientError)):
         return ""
     if isinstance(cause, _NOBODY):
         return f": {_LOG_IN}"
-    return next((f": {mend}" for kind, mend in _MENDS if isinstance(error, kind)), "")
+    return next((f": {remedy}" for kind, remedy in _REMEDIES if isinstance(error, kind)), "")

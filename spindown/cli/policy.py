@@ -85,7 +85,7 @@ def reset(
     """Give keys back to the policy as deployed."""
     session = open_session(config, deployment=deployment, local=local)
     session.workload(workload)
-    # One written by hand may name a key that there is not, and must be mended all the same.
+    # One written by hand may name a key that there is not, and must be fixed all the same.
     known = {field.name for field in fields(Policy)} | stored_keys(session.edit(workload))
     for key in keys:
         if key not in known:

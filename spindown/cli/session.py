@@ -75,8 +75,8 @@ class Session:
         try:
             check_declared(uri, [*declared, f"{self.work_uri(workload)}{UPLOADS}"])
         except AccessDenied as exc:
-            mend = f"add its prefix to workload.{workload}.inputs in the file, and deploy"
-            raise BadInput("S3 address", uri, mend) from exc
+            remedy = f"add its prefix to workload.{workload}.inputs in the file, and deploy"
+            raise BadInput("S3 address", uri, remedy) from exc
 
     def work_store(self, workload: str) -> ObjectStore:
         """Return a workload's part of the bucket: its jobs, batches and uploads."""
@@ -194,8 +194,8 @@ def connect(deployment: str, region: str | None) -> Session:
     try:
         return Session(aws=aws, deployment=aws.settings(deployment).deployment())
     except NotFound as exc:
-        mend = f"deploy it to {aws.region} first, or name another"
-        raise BadInput("deployment", deployment, mend) from exc
+        remedy = f"deploy it to {aws.region} first, or name another"
+        raise BadInput("deployment", deployment, remedy) from exc
 
 
 def reach(region: str | None) -> Aws:
@@ -211,8 +211,8 @@ def reach(region: str | None) -> Aws:
         has_credentials = session.get_credentials() is not None
     except botocore.exceptions.BotoCoreError as exc:
         profile = os.environ.get("AWS_PROFILE", "default")
-        mend = f"mend it, or name another (AWS_PROFILE): {exc}"
-        raise BadInput("AWS profile", profile, mend) from exc
+        remedy = f"fix it, or name another (AWS_PROFILE): {exc}"
+        raise BadInput("AWS profile", profile, remedy) from exc
     if session.region_name is None:
         raise BadInput("region", None, "set AWS_REGION, or name it in spindown.toml")
     if not has_credentials:

@@ -2,7 +2,7 @@
 
 Durations are text with a unit ("90s", "10m", "1h30m"), money is USD as a number, sizes of
 memory are GiB. Whatever is wrong is said in one sentence (ConfigError) that names the key,
-the value and the mend. Defaults of the policy live in ``spindown.domain.policy`` alone.
+the value and the remedy. Defaults of the policy live in ``spindown.domain.policy`` alone.
 """
 
 import tomllib
@@ -64,7 +64,7 @@ def load(path: Path, form: type[Config] = Config, *, named: str = "spindown.toml
     try:
         return parse(tomllib.loads(text), form)
     except tomllib.TOMLDecodeError as exc:
-        raise ConfigError(named, str(path), f"mend its TOML: {exc}") from exc
+        raise ConfigError(named, str(path), f"fix its TOML: {exc}") from exc
 
 
 def parse(document: Mapping[str, Any], form: type[Config] = Config) -> Config:
@@ -77,7 +77,9 @@ def parse(document: Mapping[str, Any], form: type[Config] = Config) -> Config:
         try:
             workload.to_policy()
         except ConfigError as exc:
-            raise ConfigError(f"workload.{name}.policy.{exc.field}", exc.value, exc.mend) from None
+            raise ConfigError(
+                f"workload.{name}.policy.{exc.field}", exc.value, exc.remedy
+            ) from None
     return config
 
 

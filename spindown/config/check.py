@@ -13,9 +13,9 @@ _LONGEST = timedelta(days=7)
 
 def check_policy(policy: Policy) -> Policy:
     """Refuse thresholds that contradict each other (ConfigError), else return ``policy``."""
-    for name, holds, mend in (*_lengths(policy), *_counts(policy)):
+    for name, holds, remedy in (*_lengths(policy), *_counts(policy)):
         if not holds:
-            raise ConfigError(name, _shown(getattr(policy, name)), mend)
+            raise ConfigError(name, _shown(getattr(policy, name)), remedy)
     return policy
 
 

@@ -1,4 +1,4 @@
-"""Turn pydantic's list of errors into one sentence: key, value, mend."""
+"""Turn pydantic's list of errors into one sentence: key, value, remedy."""
 
 import difflib
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from pydantic import BaseModel, ValidationError
 
 from spindown.error import ConfigError
 
-#: pydantic's kind of error -> the mend, with its context filled in.
-_MENDS = {
+#: pydantic's kind of error -> the remedy, with its context filled in.
+_REMEDIES = {
     "missing": "write this key",
     "greater_than": "make it greater than {gt:.15g}",
     "greater_than_equal": "make it at least {ge:.15g}",
@@ -45,19 +45,19 @@ def translate(error: ValidationError, root: type[BaseModel], document: object) -
     kind, context = first["type"], first.get("ctx", {})
     if kind == "extra_forbidden":
         return ConfigError(".".join(where), first["input"], _suggest_key(where[-1], root))
-    if kind == "mend":
+    if kind == "remedy":
         where += str(context["field"]).split(".")
-        return ConfigError(".".join(where), _dig(document, where), str(context["mend"]))
+        return ConfigError(".".join(where), _dig(document, where), str(context["remedy"]))
     if kind == "missing" and where[-1] in _FOUND_BY_INIT:
         return ConfigError(".".join(where), None, _ASK_THE_ACCOUNT)
     value = None if kind == "missing" else first["input"]
-    return ConfigError(".".join(where), value, word_mend(kind, context, first["msg"]))
+    return ConfigError(".".join(where), value, word_remedy(kind, context, first["msg"]))
 
 
-def word_mend(kind: str, context: Mapping[str, Any], message: str) -> str:
-    """Return what mends an error of pydantic's, by its type, its context and its text."""
-    if kind in _MENDS:
-        return _MENDS[kind].format(**context)
+def word_remedy(kind: str, context: Mapping[str, Any], message: str) -> str:
+    """Return what fixes an error of pydantic's, by its type, its context and its text."""
+    if kind in _REMEDIES:
+        return _REMEDIES[kind].format(**context)
     words = str(context.get("error") or message)
     return words[:1].lower() + words[1:]
 

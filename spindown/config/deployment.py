@@ -6,7 +6,15 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from spindown.config.form import EmailAddress, Name, Positive, Region, TomlTable, mend, name_pattern
+from spindown.config.form import (
+    EmailAddress,
+    Name,
+    Positive,
+    Region,
+    TomlTable,
+    name_pattern,
+    remedy,
+)
 
 #: A role takes ten managed policies (AWS, "IAM and AWS STS quotas"), one of each outpost.
 OUTPOSTS_AT_MOST = 9
@@ -45,7 +53,7 @@ class DeploymentConfig(TomlTable):
     @model_validator(mode="after")
     def _be_in_regions(self) -> "DeploymentConfig":
         if self.region in self.outpost:
-            raise mend(f"outpost.{self.region}", "take it out: workers run at home anyway")
+            raise remedy(f"outpost.{self.region}", "take it out: workers run at home anyway")
         for region, place in self.outposts.items():
             _check_place("" if region == self.region else f"outpost.{region}.", region, place)
         return self
@@ -66,8 +74,8 @@ class DraftDeploymentConfig(DeploymentConfig):
 def _check_place(table: str, region: str, place: OutpostConfig) -> None:
     for zone in place.zones:
         if not re.fullmatch(re.escape(region) + "[a-z]", zone):
-            raise mend(f"{table}zones", f"list zones of {region}, such as {region}a")
+            raise remedy(f"{table}zones", f"list zones of {region}, such as {region}a")
     if len(set(place.zones)) < len(place.zones):
-        raise mend(f"{table}zones", "name each zone once")
+        raise remedy(f"{table}zones", "name each zone once")
     if place.network is not None and set(place.network.subnets) != set(place.zones):
-        raise mend(f"{table}network", "give one subnet for each of the zones")
+        raise remedy(f"{table}network", "give one subnet for each of the zones")

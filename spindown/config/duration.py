@@ -11,7 +11,7 @@ _STEP = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
 def parse_duration(text: object) -> timedelta:
-    """Return the duration that text such as "1h30m" names; ValueError with the mend."""
+    """Return the duration that text such as "1h30m" names; ValueError with the remedy."""
     if isinstance(text, timedelta):
         return text
     if not isinstance(text, str):

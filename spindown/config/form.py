@@ -11,9 +11,9 @@ from pydantic_core import PydanticCustomError
 from spindown.config.duration import parse_clock, parse_duration
 
 
-def mend(field: str, advice: str) -> PydanticCustomError:
+def remedy(field: str, advice: str) -> PydanticCustomError:
     """Return a complaint about a field of the table under validation."""
-    return PydanticCustomError("mend", "{mend}", {"mend": advice, "field": field})
+    return PydanticCustomError("remedy", "{remedy}", {"remedy": advice, "field": field})
 
 
 def _check_region(value: object) -> object:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from spindown.config.form import Architecture, DeviceName, ParameterName, TomlTable, mend
+from spindown.config.form import Architecture, DeviceName, ParameterName, TomlTable, remedy
 
 #: Parameters that the service-linked role of Image Builder may read (AWS Managed Policy Reference,
 #: "AWSServiceRoleForImageBuilder").
@@ -47,11 +47,11 @@ class ImageConfig(TomlTable):
     @model_validator(mode="after")
     def _fit_mode(self) -> "ImageConfig":
         if self.mode == "ami" and "parameters" not in self.model_fields_set:
-            raise mend("parameters", 'for mode "ami" name the parameter of your own image')
+            raise remedy("parameters", 'for mode "ami" name the parameter of your own image')
         readable = all(one.startswith(_READ_BY_IMAGE_BUILDER) for one in self.parameters.values())
         if self.mode == "bake" and not readable:
             below = " or ".join(_READ_BY_IMAGE_BUILDER)
-            raise mend("parameters", f'for mode "bake" name parameters below {below}')
+            raise remedy("parameters", f'for mode "bake" name parameters below {below}')
         return self
 
     @property

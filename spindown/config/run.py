@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from spindown.config.form import AtLeastOne, Duration, TomlTable, mend, name_pattern
+from spindown.config.form import AtLeastOne, Duration, TomlTable, name_pattern, remedy
 from spindown.contract.run import Results
 
 ImageReference = Annotated[
@@ -72,15 +72,15 @@ class RunConfig(TomlTable):
     @model_validator(mode="after")
     def _have_one_mode(self) -> "RunConfig":
         if self.entrypoint is None and self.command is None and self.image is None:
-            raise mend("entrypoint", "give one of entrypoint, command and image")
+            raise remedy("entrypoint", "give one of entrypoint, command and image")
         if self.entrypoint is not None and (self.command or self.image):
-            raise mend("entrypoint", "leave it out beside command or image")
+            raise remedy("entrypoint", "leave it out beside command or image")
         if self.code is None and self.image is None:
-            raise mend("code", "name the directory of the code")
+            raise remedy("code", "name the directory of the code")
         if self.requirements is not None and (self.code is None or self.image is not None):
-            raise mend("requirements", "leave it out: an image brings its own packages")
+            raise remedy("requirements", "leave it out: an image brings its own packages")
         if both := set(self.env) & set(self.secrets):
-            raise mend("secrets", f"take {min(both)} out of env or of secrets")
+            raise remedy("secrets", f"take {min(both)} out of env or of secrets")
         if self.entrypoint is not None and self.results is not Results.PER_ITEM:
-            raise mend("results", "leave it out: an entrypoint gives a result for each item")
+            raise remedy("results", "leave it out: an entrypoint gives a result for each item")
         return self

@@ -27,7 +27,7 @@ from spindown.config.form import (
     Share,
     TimeZone,
     TomlTable,
-    mend,
+    remedy,
 )
 from spindown.config.image import ImageConfig
 from spindown.config.run import RunConfig
@@ -153,15 +153,15 @@ class RequirementsConfig(TomlTable):
     @model_validator(mode="after")
     def _be_possible(self) -> "RequirementsConfig":
         if self.gpu_manufacturer == "":
-            raise mend("gpu_manufacturer", f"write a maker, such as NVIDIA: {_ONLY_GPUS}")
+            raise remedy("gpu_manufacturer", f"write a maker, such as NVIDIA: {_ONLY_GPUS}")
         for name, count in (("min", self.gpu_count_min), ("max", self.gpu_count_max)):
             if count == 0:
-                raise mend(f"gpu_count_{name}", f"make it greater than 0: {_ONLY_GPUS}")
+                raise remedy(f"gpu_count_{name}", f"make it greater than 0: {_ONLY_GPUS}")
         if self.gpu_count_max is not None and self.gpu_count_max < self.gpu_count_min:
-            raise mend("gpu_count_max", "make it at least gpu_count_min")
+            raise remedy("gpu_count_max", "make it at least gpu_count_min")
         both = (self.gpu_names or frozenset()) & self.gpu_names_denied
         if both:
-            raise mend("gpu_names_denied", f"take {min(both)} out of one of the two lists")
+            raise remedy("gpu_names_denied", f"take {min(both)} out of one of the two lists")
         return self
 
     def to_domain(self) -> Requirements:
@@ -199,15 +199,15 @@ class WorkloadConfig(TomlTable):
     def _have_images(self) -> "WorkloadConfig":
         missing = self.requirements.architectures - set(self.image.parameters)
         if missing:
-            raise mend("image.parameters", f"name one for {min(missing)} as well")
+            raise remedy("image.parameters", f"name one for {min(missing)} as well")
         for advice in self._lacking_drivers():
-            raise mend("image.parameters", advice)
+            raise remedy("image.parameters", advice)
         if self.models and not self.run.metadata_access:
-            raise mend("models", "set run.metadata_access = true as well: the code reads them")
+            raise remedy("models", "set run.metadata_access = true as well: the code reads them")
         return self
 
     def _lacking_drivers(self) -> Iterator[str]:
-        """Yield what mends an image that cannot drive what is asked for."""
+        """Yield what fixes an image that cannot drive what is asked for."""
         wanted, image = self.requirements, self.image
         for gpu in sorted((wanted.gpu_names or frozenset()) & image.gpus_undriven):
             yield f"name an image with NVIDIA's closed driver: the open one has no {gpu}"
@@ -238,10 +238,10 @@ class Config(TomlTable):
         for name in self.workload:
             if name.endswith("-dlq"):
                 advice = "choose another name: those of dead-letter queues end in -dlq"
-                raise mend(f"workload.{name}", advice)
+                raise remedy(f"workload.{name}", advice)
             if len(self.deployment.name) + len(name) > _NAMES_AT_MOST:
                 advice = f"{_NAMES_AT_MOST} characters are the most for both"
-                raise mend(f"workload.{name}", f"shorten it or deployment.name: {advice}")
+                raise remedy(f"workload.{name}", f"shorten it or deployment.name: {advice}")
         return self
 
     @model_validator(mode="after")
@@ -251,7 +251,7 @@ class Config(TomlTable):
             unknown = (workload.policy.changes.get("regions") or frozenset()) - known
             if unknown:
                 advice = f"take {min(unknown)} out, or add [deployment.outpost.{min(unknown)}]"
-                raise mend(f"workload.{name}.policy.regions", advice)
+                raise remedy(f"workload.{name}.policy.regions", advice)
         return self
 
     @property

@@ -98,10 +98,10 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     # What went wrong?
     ("LaunchAttempts", _COUNT, (OUTCOME,), _SCALER, "Launch calls by outcome."),
     ("Refusals", _COUNT, (POOL,), _SCALER, "Refusals of EC2's by pool."),
-    ("Alerts", _COUNT, (ALERT,), _TELLERS, "1 while something waits for a person to mend it."),
+    ("Alerts", _COUNT, (ALERT,), _TELLERS, "1 while something waits for a person to fix it."),
     ("UnavailablePools", _COUNT, (), _SCALER, "Pools remembered as dry or reclaimed."),
     ("QuotaBlocked", _COUNT, (), _SCALER, "Quota classes that are full."),
-    ("BreakerOpen", _COUNT, (), _SCALER, "1 while launching is stopped until it is mended."),
+    ("BreakerOpen", _COUNT, (), _SCALER, "1 while launching is stopped until it is fixed."),
     ("NothingFits", _COUNT, (), _SCALER, "1 while work waits and no offer may be taken."),
     ("CheckInsMissed", _COUNT, (), _SCALER, "Instances that never checked in."),
     ("Condemned", _COUNT, (), _SCALER, "Workers that reconcile decided to terminate."),

@@ -123,8 +123,8 @@ def _check(spec: RunSpec) -> None:
         if not _ENTRYPOINT.fullmatch(spec.entrypoint):
             raise ContractError("run.entrypoint", spec.entrypoint, "write it as module:callable")
     elif spec.entrypoint:
-        mend = "give one of entrypoint, command and image"
-        raise ContractError("run.entrypoint", spec.entrypoint, mend)
+        remedy = "give one of entrypoint, command and image"
+        raise ContractError("run.entrypoint", spec.entrypoint, remedy)
     if spec.batch_size < 1:
         raise ContractError("run.batch_size", spec.batch_size, "make it at least 1")
     for name in ("item_timeout", "setup_timeout", "job_timeout"):

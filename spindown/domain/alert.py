@@ -19,14 +19,14 @@ _SEEN_WITHIN = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """Something that a person should mend. Settings in its text stand in backticks."""
+    """Something that a person should fix. Settings in its text stand in backticks."""
 
     #: One of a few: a dimension of a metric, and the name of what is remembered.
     name: str
     #: What has happened: one sentence or more.
     says: str
     #: What to do: the setting to change, the command to run; an imperative clause or more.
-    mend: str
+    remedy: str
     #: How long it must last before anybody is told.
     for_: timedelta = timedelta(0)
     #: Least time between two tellings, even if it was over meanwhile.
@@ -35,7 +35,7 @@ class Alert:
     @property
     def text(self) -> str:
         """Return what the person reads."""
-        return f"{self.says} To do: {self.mend}"
+        return f"{self.says} To do: {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

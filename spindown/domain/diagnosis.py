@@ -109,7 +109,7 @@ class Diagnosis:
     #: What happened, for a person.
     says: str
     #: Which setting to change: an imperative clause or more, settings in backticks.
-    mend: str
+    remedy: str
 
 
 def shape_of(window: CostWindow) -> CostShape | None:
@@ -171,7 +171,7 @@ def diagnose(
     if fit is not None:
         parts[Cause.OVERKILL] = _overkill(now, fit)
     cause = max(parts, key=lambda each: parts[each])
-    says, mend = _explain(cause, now, usual, fit)
+    says, remedy = _explain(cause, now, usual, fit)
     return Diagnosis(
         cause=cause,
         dollars=parts[cause],
@@ -179,7 +179,7 @@ def diagnose(
         cost=now.cost_per_item,
         usual=usual.cost_per_item,
         says=says,
-        mend=mend,
+        remedy=remedy,
     )
 
 
@@ -211,7 +211,7 @@ def _overkill(now: CostShape, fit: Fit) -> float:
 
 def _explain(cause: Cause, now: CostShape, usual: CostShape, fit: Fit | None) -> tuple[str, str]:
     head = f"An item costs {now.cost_per_item:.6g} USD, usually {usual.cost_per_item:.6g}. "
-    says, mend = _SENTENCES[cause]
+    says, remedy = _SENTENCES[cause]
     told = says.format(
         now=now,
         usual=usual,
@@ -225,7 +225,7 @@ def _explain(cause: Cause, now: CostShape, usual: CostShape, fit: Fit | None) ->
         throughput=_throughput(now),
         usual_throughput=_throughput(usual),
     )
-    return head + told, mend
+    return head + told, remedy
 
 
 def _redo_share(shape: CostShape) -> float:

@@ -43,8 +43,8 @@ class StateDirectory:
             with tempfile.TemporaryFile(dir=self.path):
                 return
         except OSError as exc:
-            mend = f"give a directory that can be written ({exc.strerror})"
-            raise BadInput("state directory", str(self.path), mend) from exc
+            remedy = f"give a directory that can be written ({exc.strerror})"
+            raise BadInput("state directory", str(self.path), remedy) from exc
 
     @contextmanager
     def held(self) -> Iterator[None]:

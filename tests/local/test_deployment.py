@@ -18,7 +18,7 @@ def test_finds_a_node_that_is_new_enough_and_the_pinned_cdk() -> None:
     assert find_cdk(project_root()).name == "cdk"
 
 
-def test_a_missing_cdk_is_one_sentence_with_the_mend(tmp_path: Path) -> None:
+def test_a_missing_cdk_is_one_sentence_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(DeployError, match=r"No CDK command line was found .* run `make setup`"):
         find_cdk(tmp_path)
 

@@ -19,7 +19,7 @@ def find_deadlines(
         yield Alert(
             name="deadline-missed",
             says=f"Jobs of {workload} are not finished within `finish_within`: {_listed(late)}.",
-            mend="run `spindown why`, which says what works on them. Send jobs with fewer items, "
+            remedy="run `spindown why`, which says what works on them. Send jobs with fewer items, "
             "raise `max_price_per_hour` or `max_workers`, let a rung of the `ladder` take "
             "on-demand, or allow a longer `finish_within`.",
         )
@@ -28,7 +28,7 @@ def find_deadlines(
             name="deadline-at-risk",
             says=f"Jobs of {workload} take longer than the time that is left to them: "
             f"{_listed(short)}.",
-            mend="run `spindown why`, which says what keeps them waiting. Raise "
+            remedy="run `spindown why`, which says what keeps them waiting. Raise "
             "`max_price_per_hour`, `max_workers` or the quota, or allow a longer `finish_within`.",
         )
 

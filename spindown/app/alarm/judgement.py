@@ -102,7 +102,7 @@ def _alert(workload: str, diagnosis: Diagnosis) -> Alert:
     return Alert(
         name=COST + diagnosis.cause.value.replace(" ", "-"),
         says=f"{workload}: {diagnosis.says}",
-        mend=diagnosis.mend,
+        remedy=diagnosis.remedy,
         rest=SAID_AGAIN_AFTER,
     )
 

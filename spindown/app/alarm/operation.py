@@ -1,4 +1,4 @@
-"""What a reconcile finds wrong that no other tick will mend by itself.
+"""What a reconcile finds wrong that no other tick will fix by itself.
 
 CloudWatch's own alarms watch what must be heard even when this code is silent: the tick, the
 queues, money. What only this code can explain it tells itself, with EC2's words in the text.
@@ -40,7 +40,7 @@ _TICKS_OF_GRACE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertInput:
-    """What a reconcile saw, as far as people may have to mend it."""
+    """What a reconcile saw, as far as people may have to fix it."""
 
     deployment: str
     decision: Decision
@@ -100,18 +100,18 @@ def _breaker(given: AlertInput) -> Iterator[Alert]:
         yield Alert(
             name="breaker",
             says=f"Launching for {given.workload}{where} is stopped: {why}",
-            mend=f"read the log /spindown/{given.deployment}/worker/{given.workload} and "
-            f"{_mend_of_breaker(breaker)}, and deploy: another image or other code closes the "
+            remedy=f"read the log /spindown/{given.deployment}/worker/{given.workload} and "
+            f"{_remedy_of_breaker(breaker)}, and deploy: another image or other code closes the "
             "breaker, else one launch is tried again after an hour, or at once after the command "
             "that `spindown doctor` prints.",
         )
 
 
-def _mend_of_breaker(breaker: BreakerRow) -> str:
+def _remedy_of_breaker(breaker: BreakerRow) -> str:
     if breaker.failed > max(breaker.strikes, breaker.unclaimed):
-        return "`spindown results --log` of a job that failed, mend the code or take such jobs out"
+        return "`spindown results --log` of a job that failed, fix the code or take such jobs out"
     return (
-        "the console output of that instance, mend the image or `requirements` (if it was still "
+        "the console output of that instance, fix the image or `requirements` (if it was still "
         "installing: raise `scale_up_timeout` or bake its image)"
     )
 
@@ -124,7 +124,7 @@ def _refusals(given: AlertInput) -> Iterator[Alert]:
             name="account",
             says=f"EC2 refuses every launch of {given.workload} because of the account or the "
             f"configuration: {account}",
-            mend="run `spindown doctor`, which names what is missing and the command that mends "
+            remedy="run `spindown doctor`, which names what is missing and the command that fixes "
             "it. It is tried again every 15 minutes, or at once after the command that it prints "
             "for the breaker.",
         )
@@ -134,7 +134,7 @@ def _refusals(given: AlertInput) -> Iterator[Alert]:
             name="unknown-refusal",
             says=f"EC2 refuses launches of {given.workload} with a code that Spindown does not "
             f"know and treats as a lack of capacity: {unknown}",
-            mend="look the code up, and report it.",
+            remedy="look the code up, and report it.",
             rest=SAID_AGAIN_AFTER,
         )
     if (
@@ -147,7 +147,7 @@ def _refusals(given: AlertInput) -> Iterator[Alert]:
             name="capacity",
             says=f"EC2 has had no capacity for {given.workload} in half an hour, lately in "
             f"{_listed(pools)}.",
-            mend="add `zones` or `gpu_names`, or let an earlier rung of the `ladder` take "
+            remedy="add `zones` or `gpu_names`, or let an earlier rung of the `ladder` take "
             "on-demand.",
             for_=2 * _A_WHILE,
             rest=SAID_AGAIN_AFTER,
@@ -177,7 +177,7 @@ def _quotas(given: AlertInput) -> Iterator[Alert]:
         says=f"The vCPU quota of EC2 is full for {given.workload}: "
         f"{_listed([_quota_name(quota) for quota in full])}. "
         f"{_sentence(full[0].message or full[0].code)}",
-        mend=f"{ask} Or widen `gpu_names` to another class.",
+        remedy=f"{ask} Or widen `gpu_names` to another class.",
         rest=SAID_AGAIN_AFTER,
     )
 
@@ -196,7 +196,7 @@ def _waiting(given: AlertInput) -> Iterator[Alert]:
             name="no-offer",
             says=f"Work of {given.workload} waits and no offer may be taken at any time"
             f"{_because(decision)}",
-            mend="raise `max_price_per_hour`, lower `min_reliability`, or widen `gpu_names`, "
+            remedy="raise `max_price_per_hour`, lower `min_reliability`, or widen `gpu_names`, "
             "`gpu_memory_gib_min` or `zones`; `spindown why` lists what rules each offer out.",
             for_=_A_WHILE,
         )
@@ -209,7 +209,7 @@ def _waiting(given: AlertInput) -> Iterator[Alert]:
             says=f"Work of {given.workload} has waited for {_minutes(waited)}, longer than the "
             f"promised {_minutes(policy.start_within)}, and nobody takes it: "
             f"{_sentence(decision.summary)}",
-            mend="run `spindown why`: it names the nearest offer and what rules it out. Raise "
+            remedy="run `spindown why`: it names the nearest offer and what rules it out. Raise "
             "`max_price_per_hour`, widen the `ladder` or `zones`, or allow a longer "
             "`start_within`.",
         )
@@ -222,7 +222,7 @@ def _control(given: AlertInput) -> Iterator[Alert]:
             name="policy-invalid",
             says=f"The live policy of {workload} is refused, and the last good one stays in "
             f"force: {_sentence(decision.policy_refusal)}",
-            mend=f"run `spindown policy set {workload}` with a value that is valid, or "
+            remedy=f"run `spindown policy set {workload}` with a value that is valid, or "
             f"`spindown policy reset {workload}` to give keys back.",
             for_=timedelta(minutes=3),
         )
@@ -231,7 +231,7 @@ def _control(given: AlertInput) -> Iterator[Alert]:
             name="reaping-held-back",
             says=f"Most workers of {workload} look dead at once, which is more likely a fault of "
             "the ledger or the network than theirs; they are left alone and go on billing.",
-            mend="see whether workers can reach DynamoDB. If they are dead indeed, terminate them "
+            remedy="see whether workers can reach DynamoDB. If they are dead, terminate them "
             "in EC2: their jobs come back by themselves.",
             for_=_A_WHILE,
         )
@@ -240,7 +240,7 @@ def _control(given: AlertInput) -> Iterator[Alert]:
             name="bad-rows",
             says=f"Rows of {workload} in the ledger cannot be read and are passed over: "
             f"{_listed(decision.bad_rows)}.",
-            mend=f"delete or mend them in the table {given.deployment}-ledger.",
+            remedy=f"delete or fix them in the table {given.deployment}-ledger.",
             for_=_A_WHILE,
         )
 

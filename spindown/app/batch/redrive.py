@@ -1,7 +1,7 @@
 """Send jobs that were given up back to their queue, with a clean count.
 
 For each dead letter: first the manifest, whose failures and losses are forgotten by a conditional
-write, then a message on the queue, last the dead letter goes. A crash in between is mended by
+write, then a message on the queue, last the dead letter goes. A crash in between is fixed by
 doing it again: what was forgotten already stays so, and of two messages of one job the manifest
 lets only one do anything. What the job has committed is kept.
 """

@@ -65,8 +65,8 @@ def _read_batch(batch_id: str, store: ObjectStore) -> tuple[str, ...]:
     try:
         return decode(Batch, json.loads(index)).jobs
     except ValueError as exc:
-        mend = f"restore {batch_key(batch_id)}, or ask for its jobs one by one"
-        raise ContractError("index of the batch", batch_id, mend) from exc
+        remedy = f"restore {batch_key(batch_id)}, or ask for its jobs one by one"
+        raise ContractError("index of the batch", batch_id, remedy) from exc
 
 
 def read_manifest(job_id: str, store: ObjectStore) -> Manifest:

@@ -22,7 +22,7 @@ def check_caller(facts: Facts) -> Finding:
             what="credentials",
             found=facts.caller.reason,
             needed="credentials that AWS accepts",
-            mend="aws sts get-caller-identity; then log in, or name another profile (AWS_PROFILE)",
+            remedy="aws sts get-caller-identity; then log in, or choose another AWS_PROFILE",
             severity=Severity.BLOCKED,
         )
     found = f"{facts.caller.arn}, account {facts.caller.account}"
@@ -51,7 +51,7 @@ def _check_outposts(subject: DoctorSubject) -> Iterator[Finding]:
             what=f"outpost in {region}",
             found="; ".join(words),
             needed=f"stack {subject.deployment}-outpost-{region}, and the right to read it",
-            mend=f"cdk bootstrap, once for {region}, then cdk deploy --all",
+            remedy=f"cdk bootstrap, once for {region}, then cdk deploy --all",
             severity=Severity.WARNING,
         )
 
@@ -65,7 +65,7 @@ def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]
             what=what,
             found="deployed" if is_whole else f"deployed without {', '.join(missing)}",
             needed="" if is_whole else "every workload of the file",
-            mend="" if is_whole else "cdk deploy --all",
+            remedy="" if is_whole else "cdk deploy --all",
             severity=Severity.GOOD if is_whole else Severity.WARNING,
         )
         return
@@ -74,18 +74,18 @@ def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]
             what=what,
             found=subject.unread,
             needed="its settings in SSM",
-            mend="grant ssm:GetParameter and ssm:GetParameters on /spindown/*",
+            remedy="grant ssm:GetParameter and ssm:GetParameters on /spindown/*",
             severity=Severity.WARNING,
         )
         return
-    yield Finding(what=what, found="not deployed yet", mend="cdk deploy --all")
+    yield Finding(what=what, found="not deployed yet", remedy="cdk deploy --all")
     for region, found in sorted(facts.bootstraps.items()):
         if isinstance(found, Unknown):
             yield Finding(
                 what=f"CDK in {region}",
                 found="not bootstrapped" if found.is_missing else found.reason,
                 needed="once, before the first deploy",
-                mend=f"cdk bootstrap aws://{_account(facts)}/{region}",
+                remedy=f"cdk bootstrap aws://{_account(facts)}/{region}",
                 severity=Severity.WARNING,
             )
 
@@ -97,7 +97,7 @@ def _check_plan(facts: Facts) -> Finding:
             what=what,
             found=facts.plan.reason,
             needed="any but the free plan",
-            mend="see Billing and Cost Management; grant freetier:GetAccountPlanState to ask here",
+            remedy="see Billing and Cost Management, or grant freetier:GetAccountPlanState",
             severity=Severity.WARNING,
         )
     if facts.plan is AccountPlan.FREE:
@@ -105,7 +105,7 @@ def _check_plan(facts: Facts) -> Finding:
             what=what,
             found="free",
             needed="paid: a free plan can launch no GPU type, whatever its quotas",
-            mend="aws freetier upgrade-account-plan --account-plan-type PAID --region us-east-1",
+            remedy="aws freetier upgrade-account-plan --account-plan-type PAID --region us-east-1",
             severity=Severity.BLOCKED,
         )
     return Finding(what=what, found=facts.plan or "none, which means paid")
@@ -121,7 +121,7 @@ def _check_spot_role(facts: Facts) -> Finding:
         what=what,
         found="missing" if is_known else _reason(facts.has_spot_role),
         needed="before the first spot request, which otherwise must make it",
-        mend="aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+        remedy="aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
         severity=Severity.WARNING,
     )
 
@@ -137,7 +137,7 @@ def _check_disk_keys(facts: Facts) -> Iterator[Finding]:
             what=what,
             found="missing" if trouble.is_missing else trouble.reason,
             needed="before the first launch there",
-            mend=f"aws kms describe-key --key-id {DISK_KEY} --region {region}, which makes it",
+            remedy=f"aws kms describe-key --key-id {DISK_KEY} --region {region}, which makes it",
             severity=Severity.WARNING,
         )
 
@@ -152,7 +152,7 @@ def _check_concurrency(subject: DoctorSubject, facts: Facts) -> Finding:
         what=f"Lambda concurrency in {subject.region} ({CONCURRENCY_CODE})",
         found=_reason(found) if isinstance(found, Unknown) else f"{found} executions",
         needed=f"{needed}, besides what else the account runs",
-        mend=""
+        remedy=""
         if is_enough
         else request_quota("lambda", CONCURRENCY_CODE, ask_for, subject.region),
         severity=Severity.GOOD if is_enough else Severity.WARNING,

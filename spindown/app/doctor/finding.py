@@ -23,7 +23,7 @@ class Finding:
     found: str
     needed: str = ""
     #: What to do, with the command where there is one; "": nothing.
-    mend: str = ""
+    remedy: str = ""
     severity: Severity = Severity.GOOD
 
 

@@ -91,7 +91,7 @@ def _check_region(region: str, subject: DoctorSubject, facts: Facts) -> Iterator
             what=f"region {region}",
             found=known.catalogue.reason,
             needed="types, zones and prices",
-            mend=f"aws account enable-region --region-name {region}, or grant the action",
+            remedy=f"aws account enable-region --region-name {region}, or grant the action",
             severity=Severity.BLOCKED,
         )
         return
@@ -101,7 +101,7 @@ def _check_region(region: str, subject: DoctorSubject, facts: Facts) -> Iterator
         what=f"zones of {region}",
         found=join(asked & there),
         needed=join(asked),
-        mend=f"in spindown.toml choose zones among {join(there)}" if unknown else "",
+        remedy=f"in spindown.toml choose zones among {join(there)}" if unknown else "",
         severity=_verdict(is_blocked=not asked & there, is_short=bool(unknown)),
     )
     if isinstance(known.spot_prices, Unknown):
@@ -109,7 +109,7 @@ def _check_region(region: str, subject: DoctorSubject, facts: Facts) -> Iterator
             what=f"spot prices in {region}",
             found=known.spot_prices.reason,
             needed="estimated from on-demand without",
-            mend="grant ec2:DescribeSpotPriceHistory",
+            remedy="grant ec2:DescribeSpotPriceHistory",
             severity=Severity.WARNING,
         )
 
@@ -120,7 +120,7 @@ def _check_policy(case: DoctorCase) -> Iterator[Finding]:
             what=f"max_workers of {case.name}",
             found="0",
             needed="1 at least",
-            mend=f"spindown policy reset {case.name} max_workers, or set it in spindown.toml",
+            remedy=f"spindown policy reset {case.name} max_workers, or set it in spindown.toml",
             severity=Severity.BLOCKED,
         )
     # A sooner promise starts work no sooner but later (docs/adr/0046-single-items.md).
@@ -131,8 +131,8 @@ def _check_policy(case: DoctorCase) -> Iterator[Finding]:
             what=f"start_within of {case.name}",
             found=f"{case.policy.start_within.total_seconds():.0f}s",
             needed=f"{needed} at least: a boot of boot_estimate and two ticks",
-            mend=f"spindown policy set {case.name} start_within={needed}; or boot_estimate, if your"
-            " image boots sooner; or warm_workers, if work must not wait for a boot",
+            remedy=f"spindown policy set {case.name} start_within={needed}; or boot_estimate, if"
+            " your image boots sooner; or warm_workers, if work must not wait for a boot",
             severity=Severity.WARNING,
         )
 
@@ -151,7 +151,7 @@ def _check_offers(choice: OfferChoice, facts: Facts) -> Finding:
             what=what,
             found=f"{found}; best {best} at {best.price:.3f} USD/h",
             needed=needed,
-            mend=f"nothing fits in {join(empty)}: leave it out, or widen requirements"
+            remedy=f"nothing fits in {join(empty)}: leave it out, or widen requirements"
             if empty
             else "",
             severity=_verdict(is_short=bool(empty)),
@@ -159,16 +159,16 @@ def _check_offers(choice: OfferChoice, facts: Facts) -> Finding:
     unread = [r for r in case.places if isinstance(facts.regions[r].catalogue, Unknown)]
     reason = _nearest(choice.candidates)
     if unread:
-        mend = f"read the market of {join(unread)} first"
+        remedy = f"read the market of {join(unread)} first"
     elif reason is None:
-        mend = "choose zones that offer GPU types"
+        remedy = "choose zones that offer GPU types"
     else:
-        mend = f"change {reason.constraint} of {case.name}"
+        remedy = f"change {reason.constraint} of {case.name}"
     return Finding(
         what=what,
         found=found if reason is None else f"{found}; nearest {reason.offer}: {say(reason.reason)}",
         needed=needed,
-        mend=mend,
+        remedy=remedy,
         severity=Severity.BLOCKED,
     )
 
@@ -240,15 +240,17 @@ def _judge_quota(name: str, one: _Wanted, facts: Facts, *, is_stuck: bool) -> Fi
     if quota is None:
         quotas = facts.regions[region].quotas
         reason = quotas.reason if isinstance(quotas, Unknown) else "not listed"
-        mend = f"aws service-quotas list-service-quotas --service-code ec2 --region {region}"
-        return Finding(what=what, found=reason, needed=needed, mend=mend, severity=Severity.WARNING)
+        remedy = f"aws service-quotas list-service-quotas --service-code ec2 --region {region}"
+        return Finding(
+            what=what, found=reason, needed=needed, remedy=remedy, severity=Severity.WARNING
+        )
     value = quota.vcpus
     is_full = value >= one.most
     return Finding(
         what=what,
         found=f"{value:g} vCPUs",
         needed=needed,
-        mend=""
+        remedy=""
         if is_full or code is None
         else request_quota("ec2", code, max(one.least, one.most), region),
         severity=_verdict(is_blocked=value < one.least and is_stuck, is_short=not is_full),

@@ -31,7 +31,7 @@ def check_obstacles(
             what=f"ledger {subject.table}",
             found=facts.obstacles.reason,
             needed="to see whether launching is stopped",
-            mend=f"grant dynamodb:Query and dynamodb:GetItem on table {subject.table}",
+            remedy=f"grant dynamodb:Query and dynamodb:GetItem on table {subject.table}",
             severity=Severity.WARNING,
         )
         return
@@ -54,7 +54,7 @@ def _open(
         what=f"breaker of {workload} in {region or subject.region}",
         found=f"open until {until}: {say(breaker.reason)}",
         needed="closed: a deploy of another image, other code or other subnets closes it",
-        mend="what is outside the deployment once mended, one launch is tried at once after: "
+        remedy="what is outside the deployment once fixed, one launch is tried at once after: "
         + command_to_try(subject, workload, region, at),
         severity=Severity.WARNING,
     )
@@ -69,7 +69,7 @@ def _damaged(subject: DoctorSubject, month: BudgetRow, at: datetime) -> Finding:
         what="budget of the month",
         found=f"its row {budget_sort(at)} in table {subject.table} cannot be read",
         needed="numbers: no launch can be set aside from it, so none is made",
-        mend="put in what days and launches of the month add up to: "
+        remedy="put in what days and launches of the month add up to: "
         + _update(
             subject,
             DEPLOYMENT_PARTITION,
@@ -118,6 +118,6 @@ def _check_budget(budget: float, committed: float, choices: Sequence[OfferChoice
         what="budget of the month",
         found=f"{committed:.2f} of {budget:g} USD spent or set aside",
         needed="" if has_room else "room for another launch, which waits for the next month else",
-        mend="" if has_room else "raise budget_per_month in [deployment], then cdk deploy --all",
+        remedy="" if has_room else "raise budget_per_month in [deployment], then cdk deploy --all",
         severity=Severity.GOOD if has_room else Severity.WARNING,
     )

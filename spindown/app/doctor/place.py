@@ -39,7 +39,7 @@ def _check_image(
             what=what,
             found=f"{image.parameter}: {found.reason}",
             needed="the id of an image that may be used",
-            mend=_mend_image(case, image),
+            remedy=_remedy_image(case, image),
             severity=Severity.BLOCKED if found.is_missing else Severity.WARNING,
         )
     wrong = _what_is_wrong(case, image, found)
@@ -48,7 +48,7 @@ def _check_image(
         what=what,
         found=f"{found.image_id}, {found.state}, {found.architecture}, {root}",
         needed="" if wrong is None else wrong[0],
-        mend="" if wrong is None else wrong[1],
+        remedy="" if wrong is None else wrong[1],
         severity=Severity.GOOD if wrong is None else Severity.BLOCKED,
     )
 
@@ -57,12 +57,14 @@ def _what_is_wrong(
     case: DoctorCase, image: RequiredImage, found: ImageView
 ) -> tuple[str, str] | None:
     if found.state != "available":
-        return "an image that is available", _mend_image(case, image)
+        return "an image that is available", _remedy_image(case, image)
     if found.architecture != image.architecture:
-        return f"one for {image.architecture}", _mend_image(case, image)
+        return f"one for {image.architecture}", _remedy_image(case, image)
     if found.root_gib > case.root_gib:
-        mend = f"set root_volume_gib = {found.root_gib} in [workload.{case.name}.image], and deploy"
-        return f"a root of {case.root_gib} GiB at most", mend
+        remedy = (
+            f"set root_volume_gib = {found.root_gib} in [workload.{case.name}.image], and deploy"
+        )
+        return f"a root of {case.root_gib} GiB at most", remedy
     if found.root_device != image.root_device:
         # EC2 would attach a second disk under our name, and leave the root as small as it is.
         device = f'root_device = "{found.root_device}"'
@@ -73,7 +75,7 @@ def _what_is_wrong(
     return None
 
 
-def _mend_image(case: DoctorCase, image: RequiredImage) -> str:
+def _remedy_image(case: DoctorCase, image: RequiredImage) -> str:
     if image.parameter.startswith("/imagebuilder/"):
         return "wait for its pipeline, or: aws imagebuilder start-image-pipeline-execution"
     return f"name another parameter in [workload.{case.name}.image]"
@@ -97,7 +99,7 @@ def check_subnets(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
                 what=f"subnet {subnet_id}",
                 found=seen.reason,
                 needed=f"{count} free addresses in {zone}",
-                mend="grant ec2:DescribeSubnets",
+                remedy="grant ec2:DescribeSubnets",
                 severity=Severity.WARNING,
             )
             continue
@@ -110,18 +112,18 @@ def _check_subnet(
 ) -> Finding:
     what, needed = f"subnet {subnet_id}", f"{workers} free addresses in {zone}"
     bad = Severity.BLOCKED if is_stuck else Severity.WARNING
-    mend = "name another subnet in [deployment.network], and deploy"
+    remedy = "name another subnet in [deployment.network], and deploy"
     if found is None:
-        return Finding(what=what, found="missing", needed=needed, mend=mend, severity=bad)
+        return Finding(what=what, found="missing", needed=needed, remedy=remedy, severity=bad)
     seen = f"{found.free_addresses} free addresses in {found.zone}"
     if found.zone != zone or found.free_addresses < 1:
-        return Finding(what=what, found=seen, needed=needed, mend=mend, severity=bad)
+        return Finding(what=what, found=seen, needed=needed, remedy=remedy, severity=bad)
     is_short = found.free_addresses < workers
     return Finding(
         what=what,
         found=seen,
         needed=needed,
-        mend="free some addresses, or name a larger subnet" if is_short else "",
+        remedy="free some addresses, or name a larger subnet" if is_short else "",
         severity=Severity.WARNING if is_short else Severity.GOOD,
     )
 
@@ -144,19 +146,19 @@ def _is_usable(region: str, zone: str, subnet_id: str, facts: Facts) -> bool:
     )
 
 
-#: What is read -> what that takes, and where it is mended.
+#: What is read -> what that takes, and where it is fixed.
 _READING = {
     "input": (
         "s3:ListBucket, s3:GetObject; its KMS key if it has one",
-        "mend `inputs` or `models`, or the policy of the bucket",
+        "fix `inputs` or `models`, or the policy of the bucket",
     ),
     "secret": (
         "a secret in this region that the workers' role may read",
-        "mend `run.secrets`, or make it: aws secretsmanager create-secret, aws ssm put-parameter",
+        "fix `run.secrets`, or make it: aws secretsmanager create-secret, aws ssm put-parameter",
     ),
     "key": (
         "an enabled KMS key whose policy lets the account's roles use it",
-        "mend `kms_keys`, or the policy of the key",
+        "fix `kms_keys`, or the policy of the key",
     ),
 }
 
@@ -164,13 +166,13 @@ _READING = {
 def check_reading(facts: Facts) -> Iterator[Finding]:
     """Judge whether what a workload may read can be read."""
     for kind, found in (("input", facts.inputs), ("secret", facts.secrets), ("key", facts.keys)):
-        needed, mend = _READING[kind]
+        needed, remedy = _READING[kind]
         for name, trouble in sorted(found.items()):
             yield Finding(
                 what=f"{kind} {name}",
                 found=_GOOD[kind] if trouble is None else trouble.reason,
                 needed="" if trouble is None else needed,
-                mend="" if trouble is None else mend,
+                remedy="" if trouble is None else remedy,
                 severity=Severity.GOOD if trouble is None else _without(kind, trouble),
             )
 
@@ -199,9 +201,9 @@ def check_rehearsals(
                 what=what,
                 found=f"{pool}: {answer.code}: {answer.message}",
                 needed=needed,
-                mend="have somebody rehearse it who may launch"
+                remedy="have somebody rehearse it who may launch"
                 if answer.code in _NOT_YOURS
-                else "mend what EC2 names, in the file or the account, and deploy",
+                else "fix what EC2 names, in the file or the account, and deploy",
                 severity=_weigh(answer),
             )
 

@@ -64,7 +64,7 @@ class Status:
     #: Further sentences to it: the nearest offer and what rules it out, what EC2 did not answer.
     notes: tuple[str, ...]
     held_until: datetime | None
-    #: What a person must mend before anything launches or changes.
+    #: What a person must fix before anything launches or changes.
     troubles: tuple[str, ...]
 
     @property
@@ -153,7 +153,7 @@ def _damages(bad_rows: Sequence[str], now: datetime) -> Iterator[str]:
         number = "1 ledger row" if len(bad_rows) == 1 else f"{len(bad_rows)} ledger rows"
         yield f"{number} cannot be read: {bad_rows[0]}"
     if (month := budget_sort(now)) in bad_rows:
-        yield f"nothing is launched while {month} cannot be read: spindown doctor mends it"
+        yield f"nothing is launched while {month} cannot be read: spindown doctor fixes it"
 
 
 def _quota_words(quota: QuotaRow) -> str:

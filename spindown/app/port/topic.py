@@ -1,4 +1,4 @@
-"""Where people are told of what they should mend."""
+"""Where people are told of what they should fix."""
 
 from typing import Protocol
 

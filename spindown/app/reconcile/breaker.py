@@ -80,7 +80,7 @@ def forget_silence(tick: Tick, region: str) -> None:
 
 
 def forget_other_images(tick: Tick) -> None:
-    """Close the breakers that a deploy has mended: whoever reads their rows takes them as open."""
+    """Close the breakers that a deploy has fixed: whoever reads their rows takes them as open."""
     for region, known in list(tick.breakers.items()):
         image = tick.image(region)
         is_known = region in tick.settings.outposts

@@ -12,7 +12,7 @@
    whose deadline asks for it, or allows it (``deadline``, ``launch.relieve``).
 8. Write down what was decided (``report``) and give the lock back, in one transaction with all
    that this tick has learned (``journal``).
-9. Tell people of what they must mend (``app.alarm``).
+9. Tell people of what they must fix (``app.alarm``).
 
 It is idempotent and driven by the level: doing it twice, or not at all for a while, changes
 only how soon. A tick that launches nothing makes at most three calls besides the lock's two

@@ -188,5 +188,7 @@ def find_clash(manifest: Manifest, parent: str | None) -> ContractError | None:
     """
     if parent is None or not manifest.owner or manifest.parent == parent:
         return None
-    mend = f"send the items of job {parent} again under another job_id: another job has had this id"
-    return ContractError("message.job_id", manifest.job_id, mend)
+    remedy = (
+        f"send the items of job {parent} again under another job_id: another job has had this id"
+    )
+    return ContractError("message.job_id", manifest.job_id, remedy)

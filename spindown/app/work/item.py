@@ -66,8 +66,8 @@ def _read_source(job: JobMessage, ports: WorkPorts, at_most_bytes: int) -> tuple
     except NotFound:
         raise ContractError(name, uri, "put the object there, then redrive the job") from None
     except AccessDenied:
-        mend = "declare its prefix under the workload's inputs, deploy, then redrive the job"
-        raise ContractError(name, uri, mend) from None
+        remedy = "declare its prefix under the workload's inputs, deploy, then redrive the job"
+        raise ContractError(name, uri, remedy) from None
 
 
 def _list(uri: str, ports: WorkPorts, at_most_bytes: int) -> Iterator[str]:
@@ -78,6 +78,6 @@ def _list(uri: str, ports: WorkPorts, at_most_bytes: int) -> Iterator[str]:
             continue
         size += len(found)
         if size > at_most_bytes:
-            mend = f"name prefixes whose keys are {at_most_bytes} bytes at the most, a job each"
-            raise ContractError("prefix_uri", uri, mend)
+            remedy = f"name prefixes whose keys are {at_most_bytes} bytes at the most, a job each"
+            raise ContractError("prefix_uri", uri, remedy)
         yield found

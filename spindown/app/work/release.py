@@ -53,7 +53,7 @@ def settle_failure(
 
 
 def settle_rejection(held: Held, reason: str, *, ports: WorkPorts) -> Held:
-    """Fail a job whose input no further try can mend (raises LeaseLost)."""
+    """Fail a job whose input no further try can fix (raises LeaseLost)."""
     return commit_as(_failed(held.manifest, reason, ports), held, ports)
 
 

@@ -72,8 +72,8 @@ def _store_share(key: str, share: Sequence[Any], ports: WorkPorts) -> bool:
 
 
 def _clash(job_id: str, child: str) -> ContractError:
-    mend = f"send it again under another job_id: another job's list lies in {items_key(child)}"
-    return ContractError("message.job_id", job_id, mend)
+    remedy = f"send it again under another job_id: another job's list lies in {items_key(child)}"
+    return ContractError("message.job_id", job_id, remedy)
 
 
 def _child_message(held: Held, child: str) -> Outgoing:

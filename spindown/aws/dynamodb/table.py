@@ -154,7 +154,7 @@ def _cancellation(error: ClientError) -> SpindownError:
     if kind is None:
         return translate(error)
     if kind is ContractError:
-        return ContractError("transaction", said, "mend the rows")
+        return ContractError("transaction", said, "fix the rows")
     return kind(f"transaction cancelled: {said or message_of(error)}")
 
 

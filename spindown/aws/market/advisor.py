@@ -31,7 +31,7 @@ _KEPT_FOR = timedelta(minutes=5)
 #: it begins.
 _OPEN_BUCKET = 1.5
 
-_MEND = "look whether AWS has changed the file; until then the last good shares stand"
+_REMEDY = "look whether AWS has changed the file; until then the last good shares stand"
 
 
 class SpotAdvisor:
@@ -64,7 +64,7 @@ class SpotAdvisor:
             try:
                 document = json.loads(self._download(now + _PATIENCE))
             except ValueError as exc:
-                raise ContractError("spot advisor", self._url, _MEND) from exc
+                raise ContractError("spot advisor", self._url, _REMEDY) from exc
             self._kept = (now, document)
         return self._kept[1]
 
@@ -108,9 +108,9 @@ def parse_advice(document: Any, region: str) -> Mapping[str, float]:
             if isinstance(entry, dict) and entry.get("r") in shares
         }
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise ContractError("spot advisor", region, _MEND) from exc
+        raise ContractError("spot advisor", region, _REMEDY) from exc
     if not found:
-        raise ContractError("spot advisor", region, _MEND)
+        raise ContractError("spot advisor", region, _REMEDY)
     return found
 
 

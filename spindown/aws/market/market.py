@@ -170,8 +170,8 @@ class Ec2Market:
         for seen in self._price_changes(region, instance_types, **span):
             found.append(seen)
             if len(found) > CHANGES_AT_MOST:
-                mend = "name fewer instance types in [workload.NAME.requirements]"
-                raise BadInput("spot price changes", len(found), mend)
+                remedy = "name fewer instance types in [workload.NAME.requirements]"
+                raise BadInput("spot price changes", len(found), remedy)
         return sorted(found, key=lambda seen: seen.seen_at)
 
     def _price_changes(

@@ -36,8 +36,8 @@ def redrive(
         if found:
             session.nudge(workload)
     if missing := sorted(named - found):
-        mend = f"name jobs that lie in the dead-letter queue of {workload}"
-        raise BadInput("JOB", missing[0] if len(missing) == 1 else missing, mend)
+        remedy = f"name jobs that lie in the dead-letter queue of {workload}"
+        raise BadInput("JOB", missing[0] if len(missing) == 1 else missing, remedy)
 
 
 def describe(one: Redriven) -> str:

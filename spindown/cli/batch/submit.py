@@ -77,8 +77,8 @@ def _send(
     queue, store = session.queue(draft.workload), session.work_store(draft.workload)
     if uri is not None:
         if not _ADDRESS.match(uri):
-            mend = "write it as s3://bucket/items.jsonl, or s3://bucket/prefix/"
-            raise BadInput("--uri", uri, mend)
+            remedy = "write it as s3://bucket/items.jsonl, or s3://bucket/prefix/"
+            raise BadInput("--uri", uri, remedy)
         session.check_readable(draft.workload, uri)
         kind = "prefix_uri" if uri.endswith("/") else "items_uri"
         return submit_uri({kind: uri}, draft, queue=queue, store=store)

@@ -120,12 +120,12 @@ def generate(name: str, seed: int) -> ArrivalHistory:
 def check_span(traffic: ArrivalHistory) -> None:
     """Refuse traffic over years, of which one time is wrong, or without a job (BadInput)."""
     if not traffic.arrivals:
-        mend = "take more of them: no job came in so few"
-        raise BadInput("--days", round(traffic.length / DAY, 3), mend)
+        remedy = "take more of them: no job came in so few"
+        raise BadInput("--days", round(traffic.length / DAY, 3), remedy)
     if traffic.length > _DAYS_AT_MOST * DAY:
         span = f"{traffic.start:%Y-%m-%d} to {traffic.end:%Y-%m-%d}"
-        mend = f"mend the times, or take the last days alone with --days, {_DAYS_AT_MOST} at most"
-        raise BadInput(f"--arrivals {traffic.source}", span, mend)
+        remedy = f"fix the times, or take the last days alone with --days, {_DAYS_AT_MOST} at most"
+        raise BadInput(f"--arrivals {traffic.source}", span, remedy)
 
 
 def read_arrivals(path: Path, shape: JobShape) -> ArrivalHistory:
@@ -136,7 +136,7 @@ def read_arrivals(path: Path, shape: JobShape) -> ArrivalHistory:
         shape: what a row without ``items`` or ``item_seconds`` is taken for.
 
     Raises:
-        BadInput: names the line, the column and the mend.
+        BadInput: names the line, the column and the remedy.
     """
     rows = read_rows(path, option="--arrivals", columns=("timestamp",))
     instants: list[datetime] = []
@@ -196,8 +196,8 @@ def read_queue(
     sent = history.sent(queue, since=start, until=end)
     messages = sum(period.messages for period in sent)
     if not messages:
-        mend = f"nothing was sent to it in {days:g} days; give a file"
-        raise BadInput("--arrivals cloudwatch", queue, mend)
+        remedy = f"nothing was sent to it in {days:g} days; give a file"
+        raise BadInput("--arrivals cloudwatch", queue, remedy)
     if messages > ROWS_AT_MOST:
         raise BadInput("--days", days, f"take fewer: {messages:,} messages came to {queue}")
     arrivals = _spread(sent, start, shape)

@@ -136,7 +136,7 @@ def gather(asked: Asked, connect: Connect = open_session) -> Gathered:
         connect: connects to a deployment, if one must be asked.
 
     Raises:
-        BadInput: names the option or the line and the mend; besides, the errors of AWS.
+        BadInput: names the option or the line and the remedy; besides, the errors of AWS.
     """
     session = _open(asked, connect) if asked.needs_deployment else None
     subject = _find_subject(asked, session)
@@ -166,8 +166,8 @@ def _open(asked: Asked, connect: Connect) -> Session:
             if asked.arrivals == CLOUDWATCH
             else ("--prices", asked.prices)
         )
-        mend = f"go where {USUAL_FILE} is, name a --deployment, or give a file or made-up ones"
-        raise BadInput(option, value, mend)
+        remedy = f"go where {USUAL_FILE} is, name a --deployment, or give a file or made-up ones"
+        raise BadInput(option, value, remedy)
     config = asked.policy or USUAL_FILE
     return connect(config, deployment=asked.deployment, local=asked.local, named="--policy")
 
@@ -179,8 +179,8 @@ def _find_subject(asked: Asked, session: Session | None) -> SimulatedWorkload:
         if is_file:
             return read_subject(path, asked.workload)
         if asked.workload is not None:
-            mend = f"name its file with --policy: there is no {USUAL_FILE} here"
-            raise BadInput("--workload", asked.workload, mend)
+            remedy = f"name its file with --policy: there is no {USUAL_FILE} here"
+            raise BadInput("--workload", asked.workload, remedy)
         return default_subject()
     deployed = deployed_subject(session, asked.workload, live=asked.is_live_policy)
     if not is_file or asked.is_live_policy:

@@ -92,8 +92,8 @@ def made_up_prices(
     )
     if not listings:
         known = ", ".join(dict.fromkeys(listing.instance_type.name for listing in market))
-        mend = f"[workload.NAME.requirements] allow none of its types ({known}); give a file"
-        raise BadInput("--prices", "sample", mend)
+        remedy = f"[workload.NAME.requirements] allow none of its types ({known}); give a file"
+        raise BadInput("--prices", "sample", remedy)
     names = ", ".join(dict.fromkeys(listing.instance_type.name for listing in listings))
     where = f" of each of {', '.join(places)}" if len(places) > 1 else ""
     left_out = [f"{region}: left out of the made-up market" for region in regions[len(places) :]]
@@ -113,7 +113,7 @@ def read_prices(path: Path, traffic: ArrivalHistory, buyer: Buyer) -> MarketHist
     begin with the traffic.
 
     Raises:
-        BadInput: names the line, the column and the mend.
+        BadInput: names the line, the column and the remedy.
     """
     rows = read_rows(
         path,
@@ -129,8 +129,8 @@ def read_prices(path: Path, traffic: ArrivalHistory, buyer: Buyer) -> MarketHist
     found = _Found(spot=fitting, on_demand=on_demand, types=types)
     listings, notes = _list(found, traffic, buyer) if fitting else ((), [])
     if not listings:
-        mend = "give it GPU types that [workload.NAME.requirements] allow, not"
-        raise BadInput("--prices", str(path), f"{mend} {_few(names)} alone")
+        remedy = "give it GPU types that [workload.NAME.requirements] allow, not"
+        raise BadInput("--prices", str(path), f"{remedy} {_few(names)} alone")
     if names - known.keys():
         unknown = _few(names - known.keys())
         notes.append(f"{unknown}: left out, since Spindown knows no such GPU type")
@@ -156,10 +156,10 @@ def _split(
         elif (zone, name) not in on_demand or on_demand[zone, name][0] <= at:
             on_demand[zone, name] = at, price
     if not spot:
-        mend = "give it rows whose zone is one, such as us-east-1a"
+        remedy = "give it rows whose zone is one, such as us-east-1a"
         if others:
-            mend = f"give it rows of Linux/UNIX, not of {_few(others)} alone"
-        raise BadInput("--prices", str(path), mend)
+            remedy = f"give it rows of Linux/UNIX, not of {_few(others)} alone"
+        raise BadInput("--prices", str(path), remedy)
     return spot, {key: price for key, (_, price) in on_demand.items()}
 
 

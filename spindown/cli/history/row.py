@@ -85,9 +85,9 @@ class HistoryRow:
         """Return a word."""
         return str(self._need(column)).strip()
 
-    def bad(self, column: str, mend: str) -> BadInput:
+    def bad(self, column: str, remedy: str) -> BadInput:
         """Return the complaint about a cell."""
-        return BadInput(f"{self.place}, {column}", self.cells.get(column), mend)
+        return BadInput(f"{self.place}, {column}", self.cells.get(column), remedy)
 
     def _need(self, column: str) -> Any:
         if self.is_empty(column):
@@ -95,8 +95,8 @@ class HistoryRow:
         return self.cells[column]
 
     def _no_time(self, column: str, value: Any) -> BadInput:
-        mend = "write it as 2026-01-31T09:30:00Z, or as seconds since 1970"
-        return BadInput(f"{self.place}, {column}", value, mend)
+        remedy = "write it as 2026-01-31T09:30:00Z, or as seconds since 1970"
+        return BadInput(f"{self.place}, {column}", value, remedy)
 
 
 def _to_instant(value: Any) -> datetime:
@@ -189,21 +189,21 @@ def _csv_rows(
         header = [aliases.get(name.strip(), name.strip()) for name in _first(reader)]
         missing = [name for name in columns if name not in header]
         if header and missing:
-            mend = f"name the column {missing[0]} in its first line"
-            raise BadInput(f"{path.name} header", _cut(",".join(header)), mend)
+            remedy = f"name the column {missing[0]} in its first line"
+            raise BadInput(f"{path.name} header", _cut(",".join(header)), remedy)
         twice = [name for number, name in enumerate(header) if name and name in header[:number]]
         if twice:
-            mend = f"name the column {twice[0]} once"
-            raise BadInput(f"{path.name} header", _cut(",".join(header)), mend)
+            remedy = f"name the column {twice[0]} once"
+            raise BadInput(f"{path.name} header", _cut(",".join(header)), remedy)
         for cells in reader:
             place = f"{path.name} line {reader.line_num}"
             if len(cells) > len(header):
-                mend = f"give it {say_count(len(header), 'cell')} as the header"
-                raise BadInput(place, _cut(",".join(cells)), mend)
+                remedy = f"give it {say_count(len(header), 'cell')} as the header"
+                raise BadInput(place, _cut(",".join(cells)), remedy)
             if any(cell.strip() for cell in cells):
                 yield HistoryRow(place, dict(zip(header, cells, strict=False)))
     except csv.Error as exc:
-        raise BadInput(f"{path.name} line {reader.line_num}", str(exc), "mend its CSV") from exc
+        raise BadInput(f"{path.name} line {reader.line_num}", str(exc), "fix its CSV") from exc
 
 
 def _first(lines: Iterable[list[str]]) -> list[str]:
@@ -226,19 +226,19 @@ def _json_rows(path: Path, lines: Iterable[str]) -> Iterator[HistoryRow]:
 
 
 def _listed_rows(path: Path, text: str) -> Iterator[HistoryRow]:
-    mend = "make it a list of JSON objects; one object a line goes into a file NAME.jsonl"
+    remedy = "make it a list of JSON objects; one object a line goes into a file NAME.jsonl"
     try:
         told = json.loads(text) if text.strip() else []
     except (RecursionError, ValueError) as exc:
-        raise BadInput(path.name, str(exc), mend) from exc
+        raise BadInput(path.name, str(exc), remedy) from exc
     if isinstance(told, dict):
         lists = [value for value in told.values() if isinstance(value, list)]
         told = lists[0] if len(lists) == 1 else None
     if not isinstance(told, list):
-        raise BadInput(path.name, _cut(text.strip()), mend)
+        raise BadInput(path.name, _cut(text.strip()), remedy)
     for number, cells in enumerate(told, start=1):
         if not isinstance(cells, dict):
-            raise BadInput(f"{path.name} entry {number}", _cut(json.dumps(cells)), mend)
+            raise BadInput(f"{path.name} entry {number}", _cut(json.dumps(cells)), remedy)
         yield HistoryRow(f"{path.name} entry {number}", cells)
 
 

@@ -44,8 +44,8 @@ def init(
     """Write a commented spindown.toml with an example of code; or fill one in."""
     is_there = config.exists()
     if is_there and not from_account:
-        mend = "it is there: give --from-account to fill in its region and zones, or another name"
-        raise BadInput("--config", str(config), mend)
+        remedy = "it is there: give --from-account to fill in its region and zones, or another name"
+        raise BadInput("--config", str(config), remedy)
     text = _read(config) if is_there else _draft(config, region)
     found = None
     if from_account:
@@ -56,8 +56,8 @@ def init(
     try:
         config.write_text(text, encoding="utf-8")
     except OSError as exc:
-        mend = f"name a file that can be written ({exc.strerror})"
-        raise BadInput("--config", str(config), mend) from exc
+        remedy = f"name a file that can be written ({exc.strerror})"
+        raise BadInput("--config", str(config), remedy) from exc
     made = [] if is_there else [*_write_code(config.parent)]
     _tell(config, made, found, is_new=not is_there, local=local, as_json=as_json)
 
@@ -83,7 +83,7 @@ def _read(config: Path) -> str:
     except UnicodeDecodeError as exc:
         raise BadInput("--config", str(config), "save it as UTF-8") from exc
     except tomllib.TOMLDecodeError as exc:
-        raise BadInput("--config", str(config), f"mend its TOML: {exc}") from exc
+        raise BadInput("--config", str(config), f"fix its TOML: {exc}") from exc
     return text
 
 
@@ -111,8 +111,8 @@ def _ask_account(text: str, region: str | None, *, local: bool) -> Survey:
     aws = reach(region)
     found = survey(aws.region or _DEFAULT_REGION, requirements, aws.market())
     if not found.zones:
-        mend = "widen the requirements, or give another --region: no zone of it offers what fits"
-        raise BadInput("region", found.region, mend)
+        remedy = "widen the requirements, or give another --region: no zone of it offers what fits"
+        raise BadInput("region", found.region, remedy)
     return found
 
 

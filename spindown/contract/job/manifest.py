@@ -194,8 +194,8 @@ def decode_manifest(data: bytes) -> Manifest:
         raise ContractError("manifest", row, "its previous version serves")
     schema = row.get("schema", SCHEMA)
     if isinstance(schema, int) and schema > SEGMENT_SCHEMA:
-        mend = f"this version reads schema {SEGMENT_SCHEMA}"
-        raise NewerSchema("manifest.schema", schema, mend)
+        remedy = f"this version reads schema {SEGMENT_SCHEMA}"
+        raise NewerSchema("manifest.schema", schema, remedy)
     manifest = decode(Manifest, {name: row[name] for name in row if name in _DEFAULTS})
     return replace(manifest, extra={name: row[name] for name in row if name not in _DEFAULTS})
 

@@ -80,7 +80,7 @@ def parse_job(body: str) -> JobMessage:
 
     Raises:
         NewerSchema: a later version's message: put it back.
-        ContractError: it is malformed; names the field, the value and the mend.
+        ContractError: it is malformed; names the field, the value and the remedy.
     """
     row = _load_object(body)
     schema = row.get("schema", SCHEMA)
@@ -131,8 +131,8 @@ def parse_items(data: bytes, name: str) -> tuple[Any, ...]:
         except UnicodeDecodeError:
             raise ContractError(name, line[:_SHOWN], f"save line {number} as UTF-8") from None
         except (ValueError, RecursionError) as exc:
-            mend = f"write one JSON value on line {number} ({_first_words(exc)})"
-            raise ContractError(name, text[:_SHOWN], mend) from None
+            remedy = f"write one JSON value on line {number} ({_first_words(exc)})"
+            raise ContractError(name, text[:_SHOWN], remedy) from None
     return tuple(items)
 
 
@@ -181,8 +181,8 @@ def _check_keys(row: Mapping[str, Any]) -> None:
     for name in row:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
-            mend = f"did you mean {close[0]}?" if close else "take this unknown key out"
-            _refuse(name[:100], row[name], mend)
+            remedy = f"did you mean {close[0]}?" if close else "take this unknown key out"
+            _refuse(name[:100], row[name], remedy)
 
 
 _ID_FORM = "write 1 to 128 of A-Z, a-z, 0-9, dot, underscore and hyphen"
@@ -213,9 +213,11 @@ def _check_child(row: Mapping[str, Any]) -> None:
         return
     is_of_split = parent is not None and child_id(parent, int(found[1])) == job_id
     if not is_of_split or "stored" not in row:
-        mend = "let it not end in a dot and 5 to 7 digits, as the ids of a split job's children do"
-        _refuse("job_id", job_id, mend)
+        remedy = (
+            "let it not end in a dot and 5 to 7 digits, as the ids of a split job's children do"
+        )
+        _refuse("job_id", job_id, remedy)
 
 
-def _refuse(field_name: str, value: object, mend: str) -> NoReturn:
-    raise ContractError(f"message.{field_name}", value, mend)
+def _refuse(field_name: str, value: object, remedy: str) -> NoReturn:
+    raise ContractError(f"message.{field_name}", value, remedy)

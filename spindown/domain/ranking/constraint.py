@@ -29,7 +29,7 @@ PRECEDENCE = (
     "unavailable",
     "quota",
 )
-#: What no wait and no ceiling mends: a type that does not fit, a price that is unknown or absurd.
+#: What no wait and no ceiling fixes: a type that does not fit, a price that is unknown or absurd.
 NEVER = frozenset({*JUDGED, "price"})
 
 

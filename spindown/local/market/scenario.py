@@ -205,17 +205,17 @@ class Scenario(_Part):
 
 
 def parse_scenario(text: str, *, origin: str) -> Scenario:
-    """Read a scenario from TOML; raise `ScenarioError` naming `origin`, the key and the mend."""
+    """Read a scenario from TOML; raise `ScenarioError` naming `origin`, the key and the remedy."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ScenarioError("scenario", origin, f"mend the TOML: {error}") from error
+        raise ScenarioError("scenario", origin, f"fix the TOML: {error}") from error
     try:
         return Scenario.model_validate(document)
     except ValidationError as error:
         found = translate(error, Scenario, document)
         field = f"{origin}.{found.field}".rstrip(".")
-        raise ScenarioError(field, found.value, found.mend) from error
+        raise ScenarioError(field, found.value, found.remedy) from error
 
 
 def load_scenario(name_or_path: str | Path) -> Scenario:
@@ -245,6 +245,6 @@ def _check_types(scenario: Scenario, *, origin: str) -> Scenario:
     for name in scenario.type:
         if name not in known:
             close = get_close_matches(name, known, n=1)
-            mend = f"did you mean {close[0]}?" if close else "name an instance type of EC2"
-            raise ScenarioError(f"{origin}.type", name, mend)
+            remedy = f"did you mean {close[0]}?" if close else "name an instance type of EC2"
+            raise ScenarioError(f"{origin}.type", name, remedy)
     return scenario

@@ -65,7 +65,7 @@ def test_shipped_scenarios_sell_what_exists_where_it_exists(name: str) -> None:
             "test.type.g5.2xlarge.boot is {'median': '9s', 'p95': '1s'}: median must be above zero",
             id="quantiles the wrong way round",
         ),
-        pytest.param("\nnot toml", "mend the TOML", id="no-toml"),
+        pytest.param("\nnot toml", "fix the TOML", id="no-toml"),
     ],
 )
 def test_a_wrong_scenario_gets_one_sentence(extra: str, sentence: str) -> None:

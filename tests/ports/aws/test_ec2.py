@@ -209,14 +209,14 @@ def test_an_error_of_the_call_refuses_the_whole_request(
 
 
 @pytest.mark.parametrize(
-    ("code", "mend"),
+    ("code", "remedy"),
     [
         ("VolumeLimitExceeded", "--service-code ebs --quota-code L-7A658B76"),
         ("MaxFleetCountExceeded", "aws ec2 describe-fleets"),
     ],
 )
-def test_a_limit_that_no_quota_of_vcpus_is_tells_its_own_mend(
-    ec2: Ec2, code: str, mend: str
+def test_a_limit_that_no_quota_of_vcpus_is_tells_its_own_remedy(
+    ec2: Ec2, code: str, remedy: str
 ) -> None:
     overrides = {"InstanceType": "g5.xlarge", "SubnetId": "subnet-b"}
     error = {"LaunchTemplateAndOverrides": {"Overrides": overrides}, "ErrorCode": code}
@@ -226,9 +226,9 @@ def test_a_limit_that_no_quota_of_vcpus_is_tells_its_own_mend(
     (of_one,) = ec2.compute.launch(_request()).refusals
     (of_all,) = ec2.compute.launch(_request()).refusals
 
-    assert mend in of_one.message
+    assert remedy in of_one.message
     assert of_all.message.startswith("too many.")
-    assert mend in of_all.message
+    assert remedy in of_all.message
 
 
 @pytest.mark.parametrize("code", ["InternalError", "InternalFailure", "NeverHeardOf"])

@@ -177,7 +177,7 @@ def requeue_by_scaler(world: World) -> bool:
 
 
 def tells(prompt: Prompt) -> Deed:
-    """Return the deed of telling people of what only they can mend."""
+    """Return the deed of telling people of what only they can fix."""
 
     def deed(world: World) -> bool:
         ledger, now = world.session.ledger("count"), datetime.now(UTC)

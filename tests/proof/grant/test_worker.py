@@ -38,7 +38,7 @@ SERVES: Mapping[str, frozenset[str]] = {
     "KeepResults": JOBS | {"measured", "told"},
     # A list of items may be there already; the epochs of a torn manifest are those of its parts.
     "SeeMissingObjects": frozenset({"listed", "torn"}),
-    # It is mended by its last good version.
+    # It is fixed by its last good version.
     "SeeVersions": frozenset({"torn"}),
     # How the last owner ended stands in history.
     "ReadOwnHistory": frozenset({"left"}),

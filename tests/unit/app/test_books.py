@@ -59,7 +59,7 @@ def test_the_books_hold_after_every_step(steps: Sequence[Step]) -> None:
     story = _Story(with_policy(max_workers=3))
     for step in steps:
         story.go(step)
-    story.mend()
+    story.repair()
     story.world.tick(minutes(4))
     story.check()
 
@@ -92,7 +92,7 @@ class _Story:
         elif act == "work":
             self.work()
         elif act == "damage" and self.damaged is not None:
-            self.mend()
+            self.repair()
         elif worker := self._pick(which):
             if act == "damage":
                 self.damaged = worker
@@ -132,7 +132,7 @@ class _Story:
         except SpindownError:
             return
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         if self.damaged is not None and self.world.row(worker_sort(self.damaged.instance_id)):
             sort = worker_sort(self.damaged.instance_id)
             self.world.put(sort, launched_at=self.damaged.launched_at)

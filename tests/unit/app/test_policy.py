@@ -111,7 +111,7 @@ def test_an_edit_against_the_one_before_takes_nothing_back() -> None:
     assert json.loads(stored.text) == {"start_within": "8h"}
 
 
-def test_a_mend_replaces_an_edit_that_cannot_be_read() -> None:
+def test_a_remedy_replaces_an_edit_that_cannot_be_read() -> None:
     world = ControlWorld()
     world.settings.put_live(WORKLOAD, "{")
 
@@ -129,7 +129,7 @@ def test_a_mend_replaces_an_edit_that_cannot_be_read() -> None:
             {"max_workers": 3},
             [],
             {"band": 0.2, "max_workers": 3},
-            id="the change mends it",
+            id="the change fixes it",
         ),
         pytest.param(
             '{"band": 0.2, "max_wrokers": 3}',
@@ -153,7 +153,7 @@ def test_a_mend_replaces_an_edit_that_cannot_be_read() -> None:
         ),
     ],
 )
-def test_a_change_to_a_broken_edit_mends_it_or_starts_in_force(
+def test_a_change_to_a_broken_edit_fixes_it_or_starts_in_force(
     broken: str, changes: dict[str, object], clear: list[str], edit: dict[str, object] | None
 ) -> None:
     world = ControlWorld()

@@ -23,31 +23,31 @@ def test_what_is_well_takes_one_line() -> None:
     assert lines_of(finding) == ["ok       account plan: paid"]
 
 
-def test_what_is_not_says_what_is_needed_and_how_to_mend_it() -> None:
+def test_what_is_not_says_what_is_needed_and_how_to_fix_it() -> None:
     finding = Finding(
-        what="quota", found="0 vCPUs", needed="4", mend="aws " * 60, severity=Severity.BLOCKED
+        what="quota", found="0 vCPUs", needed="4", remedy="aws " * 60, severity=Severity.BLOCKED
     )
 
     assert lines_of(finding) == [
         "blocked  quota: 0 vCPUs",
         "         needed: 4",
-        f"         mend:   {'aws ' * 60}",
+        f"         remedy: {'aws ' * 60}",
     ]
 
 
 def test_the_file_asked_about_is_what_is_to_be_deployed() -> None:
-    mend = "cdk bootstrap, once, then cdk deploy --all"
-    finding = Finding(what="outpost", found="", mend=mend)
+    remedy = "cdk bootstrap, once, then cdk deploy --all"
+    finding = Finding(what="outpost", found="", remedy=remedy)
 
-    named = name_file(finding, Path("my lab/gpu.toml")).mend
+    named = name_file(finding, Path("my lab/gpu.toml")).remedy
 
     file = " -c config='my lab/gpu.toml'"
     assert named == f"cdk bootstrap{file}, once, then cdk deploy --all{file}"
-    assert name_file(finding, Path("spindown.toml")).mend == mend
+    assert name_file(finding, Path("spindown.toml")).remedy == remedy
 
 
 def test_a_bootstrap_of_a_named_place_asks_no_file() -> None:
-    finding = Finding(what="CDK", found="", mend="cdk bootstrap aws://1/us-east-1")
+    finding = Finding(what="CDK", found="", remedy="cdk bootstrap aws://1/us-east-1")
 
     assert name_file(finding, Path("other.toml")) == finding
 

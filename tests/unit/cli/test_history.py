@@ -205,7 +205,7 @@ def test_traffic_over_years_has_a_wrong_time_in_it(tmp_path: Path) -> None:
     text = "timestamp\n1780306200\n1980306200\n"
     years = read_arrivals(a_file(tmp_path, text, "years.csv"), SHAPE)
 
-    with pytest.raises(BadInput, match="is '2026-06-01 to 2032-10-02': mend the times"):
+    with pytest.raises(BadInput, match="is '2026-06-01 to 2032-10-02': fix the times"):
         check_span(years)
     last = keep_last(years, 700.0)
     check_span(last)

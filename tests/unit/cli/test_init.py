@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput) as caught:
         init(config=path, from_account=True)
 
-    assert str(caught.value).startswith(f"--config is '{path}': mend its TOML: ")
+    assert str(caught.value).startswith(f"--config is '{path}': fix its TOML: ")
 
 
 def test_a_file_that_cannot_be_written_is_named_with_its_option(tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_a_file_that_cannot_be_written_is_named_with_its_option(tmp_path: Path) 
     with pytest.raises(BadInput) as caught:
         init(config=path)
 
-    mend = "name a file that can be written (No such file or directory)"
-    assert str(caught.value) == f"--config is '{path}': {mend}"
+    remedy = "name a file that can be written (No such file or directory)"
+    assert str(caught.value) == f"--config is '{path}': {remedy}"
 
 
 def test_what_to_do_next_can_be_run_as_it_stands(

@@ -192,7 +192,7 @@ def test_a_profile_that_does_not_exist_is_named(
 
     said = told(capsys, "status")
 
-    assert said.startswith("spindown: AWS profile is 'nobody': mend it, or name another")
+    assert said.startswith("spindown: AWS profile is 'nobody': fix it, or name another")
 
 
 def test_an_unreadable_aws_configuration_is_one_sentence(
@@ -203,15 +203,15 @@ def test_an_unreadable_aws_configuration_is_one_sentence(
 
     said = told(capsys, "status")
 
-    assert said.startswith("spindown: AWS profile is 'default': mend it, or name another")
+    assert said.startswith("spindown: AWS profile is 'default': fix it, or name another")
     assert "Unable to parse config file: aws" in said
 
 
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("AWS_REGION", "us east", "region is 'us east': mend it, or AWS_ENDPOINT_URL: "),
-        ("AWS_ENDPOINT_URL", "nonsense", "region is 'us-east-1': mend it, or AWS_ENDPOINT_URL: "),
+        ("AWS_REGION", "us east", "region is 'us east': fix it, or AWS_ENDPOINT_URL: "),
+        ("AWS_ENDPOINT_URL", "nonsense", "region is 'us-east-1': fix it, or AWS_ENDPOINT_URL: "),
     ],
 )
 def test_a_place_that_no_request_could_go_to_is_named(
@@ -279,7 +279,7 @@ def test_aws_region_is_heard_as_the_aws_command_line_hears_it(
         ),
     ],
 )
-def test_what_aws_says_comes_with_its_mend(error: Exception, sentence: str) -> None:
+def test_what_aws_says_comes_with_its_remedy(error: Exception, sentence: str) -> None:
     with pytest.raises(SpindownError) as caught, translated():
         raise error
 

@@ -1,4 +1,4 @@
-"""Whatever is wrong with spindown.toml is said in one sentence, with the key and the mend."""
+"""Whatever is wrong with spindown.toml is said in one sentence, with the key and the remedy."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.unit.config.document import with_value
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "field", "mend"),
+    ("path", "value", "field", "remedy"),
     [
         pytest.param(
             "workload.ocr.policy.idel_timeout",
@@ -313,11 +313,11 @@ from tests.unit.config.document import with_value
         ),
     ],
 )
-def test_names_the_key_and_the_mend(path: str, value: object, field: str, mend: str) -> None:
+def test_names_the_key_and_the_remedy(path: str, value: object, field: str, remedy: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config.parse(with_value(path, value))
 
-    assert (caught.value.field, caught.value.mend) == (field, mend)
+    assert (caught.value.field, caught.value.remedy) == (field, remedy)
 
 
 @pytest.mark.parametrize(("length", "is_taken"), [(27, True), (28, False)])
@@ -328,8 +328,8 @@ def test_all_names_together_leave_room_for_a_schedule_s_name(length: int, is_tak
 
     said = complaint_about(document)
 
-    mend = "shorten it or deployment.name: 58 characters are the most for both"
-    assert said is None if is_taken else f"workload.{workload}" in str(said) and mend in str(said)
+    remedy = "shorten it or deployment.name: 58 characters are the most for both"
+    assert said is None if is_taken else f"workload.{workload}" in str(said) and remedy in str(said)
 
 
 @given(
@@ -366,17 +366,19 @@ def complaint_about(document: dict[str, Any]) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("content", "mend"),
+    ("content", "remedy"),
     [
         pytest.param(b"\xff\xfe", "save it as UTF-8", id="not UTF-8"),
-        pytest.param(b"[deployment", "mend its TOML", id="not TOML"),
+        pytest.param(b"[deployment", "fix its TOML", id="not TOML"),
         pytest.param(None, "give a readable file", id="not there"),
     ],
 )
-def test_says_what_is_wrong_with_the_file(tmp_path: Path, content: bytes | None, mend: str) -> None:
+def test_says_what_is_wrong_with_the_file(
+    tmp_path: Path, content: bytes | None, remedy: str
+) -> None:
     path = tmp_path / "spindown.toml"
     if content is not None:
         path.write_bytes(content)
 
-    with pytest.raises(ConfigError, match=mend):
+    with pytest.raises(ConfigError, match=remedy):
         config.load(path)

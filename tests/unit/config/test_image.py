@@ -38,7 +38,7 @@ def test_a_first_deploy_needs_no_image_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "field", "mend"),
+    ("image", "field", "remedy"),
     [
         pytest.param(
             {"mode": "docker"},
@@ -84,11 +84,11 @@ def test_a_first_deploy_needs_no_image_of_its_own() -> None:
         ),
     ],
 )
-def test_names_the_key_and_the_mend(image: dict[str, Any], field: str, mend: str) -> None:
+def test_names_the_key_and_the_remedy(image: dict[str, Any], field: str, remedy: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_image(image)
 
-    assert (caught.value.field, caught.value.mend) == (f"workload.ocr.image.{field}", mend)
+    assert (caught.value.field, caught.value.remedy) == (f"workload.ocr.image.{field}", remedy)
 
 
 @pytest.mark.parametrize(

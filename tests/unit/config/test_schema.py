@@ -82,7 +82,7 @@ def test_refuses_a_live_edit_that_contradicts_the_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "mend"),
+    ("edit", "remedy"),
     [
         ({"finish_within": "8m"}, "make it longer than start_within and boot_estimate"),
         ({"finish_within": "14m"}, "leave room for max_failures boots of boot_estimate"),
@@ -90,13 +90,13 @@ def test_refuses_a_live_edit_that_contradicts_the_rest() -> None:
         ({"finish_within": "6h", "start_within": "7h"}, "make it longer than start_within"),
     ],
 )
-def test_refuses_a_deadline_that_nothing_can_keep(edit: dict[str, str], mend: str) -> None:
-    with pytest.raises(ConfigError, match=f"finish_within.*{mend}"):
+def test_refuses_a_deadline_that_nothing_can_keep(edit: dict[str, str], remedy: str) -> None:
+    with pytest.raises(ConfigError, match=f"finish_within.*{remedy}"):
         config.merge_policy(Policy(), edit)
 
 
 @pytest.mark.parametrize(
-    ("edit", "mend"),
+    ("edit", "remedy"),
     [
         ({"start_within": "3651d"}, "make it at most 3650d"),
         ({"tick": "99999999999999999999d"}, "make it at most 3650d"),
@@ -107,8 +107,8 @@ def test_refuses_a_deadline_that_nothing_can_keep(edit: dict[str, str], mend: st
         ({"mib_per_item_estimate": 1e10}, "make it at most 1000000000"),
     ],
 )
-def test_refuses_what_no_clock_and_no_sum_can_hold(edit: dict[str, object], mend: str) -> None:
-    with pytest.raises(ConfigError, match=f"{next(iter(edit))}.*{mend}"):
+def test_refuses_what_no_clock_and_no_sum_can_hold(edit: dict[str, object], remedy: str) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(edit))}.*{remedy}"):
         config.merge_policy(Policy(), edit)
 
 

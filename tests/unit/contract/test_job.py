@@ -108,7 +108,7 @@ def test_reads_every_form_of_a_job(body: dict[str, Any], job: JobMessage) -> Non
     ],
     ids=lambda value: json.dumps(value)[:30] if isinstance(value, dict) else "",
 )
-def test_names_the_field_the_value_and_the_mend(body: dict[str, Any], says: str) -> None:
+def test_names_the_field_the_value_and_the_remedy(body: dict[str, Any], says: str) -> None:
     with pytest.raises(ContractError) as caught:
         parse_job(json.dumps(body))
     assert says in str(caught.value)

@@ -13,7 +13,7 @@ from spindown.domain.alert import Alert, AlertState, review
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
-QUOTA = Alert(name="quota", says="It is full.", mend="ask for more.", for_=10 * MINUTE)
+QUOTA = Alert(name="quota", says="It is full.", remedy="ask for more.", for_=10 * MINUTE)
 
 
 def remembered(since: timedelta, seen: timedelta, told: timedelta | None = None) -> AlertState:

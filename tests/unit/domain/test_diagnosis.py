@@ -79,7 +79,7 @@ def test_names_the_part_that_moved_most(now: CostShape, cause: Cause, said: str)
     assert found is not None
     assert found.cause is cause
     assert found.dollars == max(found.parts.values())
-    assert said in found.mend
+    assert said in found.remedy
     assert found.says.startswith("An item costs ")
     assert (found.cost, found.usual) == (now.cost_per_item, USUAL.cost_per_item)
 
@@ -159,7 +159,7 @@ def test_names_overkill_when_a_cheaper_offer_saves_most() -> None:
     assert found.cause is Cause.OVERKILL
     assert found.dollars == pytest.approx((1.0 - 0.2) * dear.hours)
     assert "g4dn.xlarge would do for 0.200 USD an hour" in found.says
-    assert "`gpu_memory_gib_min`" in found.mend
+    assert "`gpu_memory_gib_min`" in found.remedy
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def say_unwritten(tick: Tick) -> str:
     """Say why an intent could not be written although there was room for it."""
     month = budget_sort(tick.now)
     if tick.account is not None and month in tick.account.bad_rows:
-        return f"{month} cannot be read, and nothing be set aside in it: spindown doctor mends it"
+        return f"{month} cannot be read, and nothing be set aside in it: spindown doctor fixes it"
     return "the ledger was busy, the next tick goes on"
 
 

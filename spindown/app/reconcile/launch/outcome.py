@@ -27,7 +27,7 @@ from spindown.domain.fleet import (
 from spindown.domain.offer import Pool, quota_class
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 
-#: An account error is tried again after this, so that a mend needs no second action.
+#: An account error is tried again after this, so that a remedy needs no second action.
 _ACCOUNT_RETRY = timedelta(minutes=15)
 #: Backing off from a throttle: this long, doubled by each further one, at most this.
 _BACKOFF = timedelta(seconds=15)

@@ -71,11 +71,11 @@ def check_page(path: Path) -> None:
     try:
         _check_writable(path)
     except OSError as exc:
-        mend = f"name a file that can be written ({exc.strerror})"
-        raise BadInput("--html", str(path), mend) from exc
+        remedy = f"name a file that can be written ({exc.strerror})"
+        raise BadInput("--html", str(path), remedy) from exc
     if find_spec("matplotlib") is None:
-        mend = "install what plots it with: pip install 'spindown[plot]'"
-        raise BadInput("--html", str(path), mend)
+        remedy = "install what plots it with: pip install 'spindown[plot]'"
+        raise BadInput("--html", str(path), remedy)
 
 
 def _check_writable(path: Path) -> None:

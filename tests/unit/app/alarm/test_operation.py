@@ -1,4 +1,4 @@
-"""What a tick cannot mend by itself a person hears: once, in EC2's words, with what to do."""
+"""What a tick cannot fix by itself a person hears: once, in EC2's words, with what to do."""
 
 import re
 from collections.abc import Callable
@@ -196,7 +196,7 @@ def test_what_lasts_is_said_again_after_a_day() -> None:
     assert len(world.topic.said) == 2
 
 
-def test_what_was_mended_is_news_when_it_comes_back() -> None:
+def test_what_was_fixed_is_news_when_it_comes_back() -> None:
     world = a_refused_policy()
     world.settings.put_live(WORKLOAD, "{}")
     world.run(60)
@@ -289,21 +289,21 @@ def stop_away(world: ControlWorld, **counts: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "mend"),
+    ("kind", "remedy"),
     [
         ("strikes", "console output of that instance"),
         ("unclaimed", "console output of that instance"),
         ("failed", "`spindown results --log` of a job that failed"),
     ],
 )
-def test_an_open_breaker_says_where_to_look_for_its_cause(kind: str, mend: str) -> None:
+def test_an_open_breaker_says_where_to_look_for_its_cause(kind: str, remedy: str) -> None:
     world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
     stop_away(world, **{kind: 3})
 
     after_a_job(world).tick(MINUTE)
 
     ((_, text),) = world.topic.said
-    assert mend in text
+    assert remedy in text
     assert "at once after the command that `spindown doctor` prints" in text
 
 

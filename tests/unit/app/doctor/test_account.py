@@ -39,7 +39,7 @@ def test_a_free_plan_can_launch_no_gpu() -> None:
     finding = world.finding("account plan")
 
     assert finding.severity is Severity.BLOCKED
-    assert "aws freetier upgrade-account-plan" in finding.mend
+    assert "aws freetier upgrade-account-plan" in finding.remedy
     assert not world.report().can_launch
 
 
@@ -63,7 +63,7 @@ def test_the_key_of_disks_is_made_by_being_asked_for(error: SpindownError, found
 
     assert found in finding.found
     assert finding.severity is Severity.WARNING
-    assert f"aws kms describe-key --key-id alias/aws/ebs --region {REGION}" in finding.mend
+    assert f"aws kms describe-key --key-id alias/aws/ebs --region {REGION}" in finding.remedy
 
 
 def test_the_role_for_spot_is_made_by_one_command() -> None:
@@ -73,7 +73,7 @@ def test_the_role_for_spot_is_made_by_one_command() -> None:
     finding = world.finding("role AWSServiceRoleForEC2Spot")
 
     assert (finding.found, finding.severity) == ("missing", Severity.WARNING)
-    assert finding.mend.endswith("--aws-service-name spot.amazonaws.com")
+    assert finding.remedy.endswith("--aws-service-name spot.amazonaws.com")
 
 
 def test_the_spot_role_is_not_read_where_nothing_is_spot() -> None:
@@ -94,7 +94,7 @@ def test_each_function_may_run_at_once(executions: int, severity: Severity) -> N
     finding = world.finding("Lambda concurrency")
 
     assert finding.severity is severity
-    assert ("--quota-code L-B99A9384 --desired-value 1000" in finding.mend) is (executions < 3)
+    assert ("--quota-code L-B99A9384 --desired-value 1000" in finding.remedy) is (executions < 3)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_what_cannot_be_asked_is_said_and_blocks_nothing(method: str, what: str)
 def test_before_a_deploy_it_says_how_to_deploy() -> None:
     finding = Examined(is_deployed=False).finding("deployment demo")
 
-    assert (finding.found, finding.mend) == ("not deployed yet", "cdk deploy --all")
+    assert (finding.found, finding.remedy) == ("not deployed yet", "cdk deploy --all")
 
 
 def test_before_the_first_deploy_cdk_is_bootstrapped() -> None:
@@ -128,7 +128,7 @@ def test_before_the_first_deploy_cdk_is_bootstrapped() -> None:
     finding = world.finding("CDK in us-west-2")
 
     assert finding.severity is Severity.WARNING
-    assert finding.mend == "cdk bootstrap aws://123456789012/us-west-2"
+    assert finding.remedy == "cdk bootstrap aws://123456789012/us-west-2"
 
 
 def test_a_workload_of_the_file_that_is_not_deployed_is_named() -> None:

@@ -1,4 +1,4 @@
-"""What doctor says of the market: zones, offers that fit, quotas with the command that mends."""
+"""What doctor says of the market: zones, offers that fit, quotas with the command that fixes."""
 
 import json
 
@@ -42,7 +42,7 @@ def test_a_zero_quota_blocks_where_nothing_else_may_be_bought() -> None:
 
     assert (finding.found, finding.severity) == ("0 vCPUs", Severity.BLOCKED)
     assert finding.needed == "4 vCPUs for one worker, 16 for max_workers"
-    assert finding.mend == (
+    assert finding.remedy == (
         "aws service-quotas request-service-quota-increase --service-code ec2 "
         "--quota-code L-3819A6DF --desired-value 16 --region us-west-2"
     )
@@ -114,7 +114,7 @@ def test_a_quota_that_is_not_listed_warns() -> None:
     finding = world.finding(G_SPOT)
 
     assert (finding.found, finding.severity) == ("not listed", Severity.WARNING)
-    assert finding.mend.startswith("aws service-quotas list-service-quotas")
+    assert finding.remedy.startswith("aws service-quotas list-service-quotas")
 
 
 def test_counts_the_offers_of_each_zone() -> None:
@@ -131,7 +131,7 @@ def test_a_zone_without_a_fitting_offer_is_named() -> None:
     finding = world.finding("offers for classify")
 
     assert finding.severity is Severity.WARNING
-    assert ZONES[1] in finding.mend
+    assert ZONES[1] in finding.remedy
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_when_nothing_fits_the_constraint_is_named(
 
     assert finding.severity is Severity.BLOCKED
     assert "nearest g4dn.xlarge/us-west-2a/" in finding.found
-    assert finding.mend == f"change {constraint} of classify"
+    assert finding.remedy == f"change {constraint} of classify"
 
 
 def test_a_rung_that_opens_later_counts() -> None:
@@ -186,7 +186,7 @@ def test_a_zone_that_is_not_there_is_found(zones: list[str], severity: Severity)
     finding = Examined(config=config, is_deployed=False).finding("zones of us-west-2")
 
     assert finding.severity is severity
-    assert finding.mend.endswith("us-west-2a, us-west-2b")
+    assert finding.remedy.endswith("us-west-2a, us-west-2b")
 
 
 def test_a_market_that_cannot_be_read_blocks() -> None:
@@ -194,7 +194,7 @@ def test_a_market_that_cannot_be_read_blocks() -> None:
     world.market = failing(world.market, "instance_types")  # type: ignore[assignment]
 
     assert world.severity("region us-west-2") is Severity.BLOCKED
-    assert world.finding("offers for").mend == "read the market of us-west-2 first"
+    assert world.finding("offers for").remedy == "read the market of us-west-2 first"
 
 
 @pytest.mark.parametrize("method", ["spot_prices", "quotas"])
@@ -214,7 +214,7 @@ def test_a_policy_that_allows_no_worker_blocks() -> None:
     finding = world.finding("max_workers of classify")
 
     assert finding.severity is Severity.BLOCKED
-    assert finding.mend.startswith("spindown policy reset classify max_workers")
+    assert finding.remedy.startswith("spindown policy reset classify max_workers")
 
 
 @pytest.mark.parametrize(
@@ -238,5 +238,5 @@ def test_warns_of_a_promise_that_no_launch_can_keep(
     assert [each.severity for each in found] == [Severity.WARNING] * is_told
     for each in found:
         assert (each.found, each.needed[:4]) == ("299s", "300s")
-        assert each.mend.startswith("spindown policy set classify start_within=300s; or boot_")
+        assert each.remedy.startswith("spindown policy set classify start_within=300s; or boot_")
     assert report.can_launch

@@ -46,7 +46,7 @@ def test_an_open_breaker_is_a_warning_with_reason_and_command() -> None:
     assert found.what == "breaker of classify in us-west-2"
     assert found.severity is Severity.WARNING
     assert found.found == f"open until {NOW + minutes(40):%H:%M} UTC: Refused: no grant"
-    assert "--table-name demo-ledger" in found.mend
+    assert "--table-name demo-ledger" in found.remedy
     # It could launch: who asks by the exit code is not told otherwise.
     assert world.report().can_launch
 
@@ -62,9 +62,9 @@ def test_another_region_s_breaker_is_named_with_its_own_key() -> None:
     found = world.finding("breaker")
 
     assert found.what == "breaker of classify in eu-west-1"
-    assert '"breaker#eu-west-1"' in found.mend
+    assert '"breaker#eu-west-1"' in found.remedy
     # The ledger is at home.
-    assert "--region us-west-2 " in found.mend
+    assert "--region us-west-2 " in found.remedy
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_closed_breaker_is_well(row: BreakerRow | None) -> None:
 def test_the_command_that_it_prints_lets_one_launch_try_at_once() -> None:
     examined = Examined()
     put_breaker(examined, OPEN)
-    words = shlex.split(examined.finding("breaker").mend.partition("after: ")[2])
+    words = shlex.split(examined.finding("breaker").remedy.partition("after: ")[2])
     key = json.loads(words[words.index("--key") + 1])
     values = json.loads(words[words.index("--expression-attribute-values") + 1])
     assert words[words.index("--update-expression") + 1] == "SET open_until = :now"
@@ -125,11 +125,11 @@ def test_a_budget_without_room_for_a_launch_is_a_warning(
 
     assert found.severity is severity
     assert found.found == f"{committed:.2f} of 100 USD spent or set aside"
-    assert ("budget_per_month" in found.mend) is (severity is Severity.WARNING)
+    assert ("budget_per_month" in found.remedy) is (severity is Severity.WARNING)
 
 
 @pytest.mark.parametrize("budget", [None, 100.0], ids=["no-budget", "a-budget"])
-def test_an_unreadable_month_stops_launches_until_mended(
+def test_an_unreadable_month_stops_launches_until_fixed(
     budget: float | None,
 ) -> None:
     examined, world = Examined(budget_per_month=budget), ControlWorld(budget=budget)
@@ -148,22 +148,22 @@ def test_an_unreadable_month_stops_launches_until_mended(
     assert stopped.summary.startswith(f"{key.sort} cannot be read")
     assert found.severity is Severity.BLOCKED
     assert "cannot be read" in found.found
-    values = json.loads(_word_after("--expression-attribute-values", found.mend))
-    assert json.loads(_word_after("--key", found.mend))[SORT]["S"] == key.sort
-    told = _word_after("--update-expression", found.mend)
+    values = json.loads(_word_after("--expression-attribute-values", found.remedy))
+    assert json.loads(_word_after("--key", found.remedy))[SORT]["S"] == key.sort
+    told = _word_after("--update-expression", found.remedy)
     assert told == "SET dollars = :spent, committed = :committed"
-    mended = {
+    fixed = {
         "dollars": float(values[":spent"]["N"]),
         "committed": float(values[":committed"]["N"]),
     }
-    assert mended == pytest.approx({name: before[name] for name in mended}, abs=0.006)
-    world.table.write(Write(key=key, set=mended))
+    assert fixed == pytest.approx({name: before[name] for name in fixed}, abs=0.006)
+    world.table.write(Write(key=key, set=fixed))
     assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
     assert examined.report().can_launch
 
 
-def _word_after(option: str, mend: str) -> str:
-    words = shlex.split(mend.partition(": ")[2])
+def _word_after(option: str, remedy: str) -> str:
+    words = shlex.split(remedy.partition(": ")[2])
     return words[words.index(option) + 1]
 
 
@@ -180,7 +180,7 @@ def test_a_ledger_that_may_not_be_read_is_a_warning() -> None:
     found = world.finding("ledger demo-ledger")
 
     assert found.severity is Severity.WARNING
-    assert "dynamodb:Query" in found.mend
+    assert "dynamodb:Query" in found.remedy
 
 
 def test_the_ledger_is_read_once_per_workload_and_per_month() -> None:

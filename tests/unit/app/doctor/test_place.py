@@ -70,7 +70,7 @@ def test_once_deployed_the_baked_image_must_be_there_too() -> None:
     assert base.severity is Severity.GOOD
     assert baked.severity is Severity.BLOCKED
     assert image_parameter("demo", "classify", "x86_64") in baked.found
-    assert "start-image-pipeline-execution" in baked.mend
+    assert "start-image-pipeline-execution" in baked.remedy
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_what_cannot_be_read_is_said(line: str, error: SpindownError, severity: 
     finding = world.finding(line)
 
     assert (finding.found, finding.severity) == (str(error), severity)
-    assert finding.mend
+    assert finding.remedy
     assert world.report().can_launch is (severity is not Severity.BLOCKED)
 
 
@@ -254,7 +254,7 @@ def test_an_outpost_not_deployed_is_said_and_stops_nothing() -> None:
 
     assert finding.severity is Severity.WARNING
     assert finding.found == "classify: the file names it alone"
-    assert "cdk deploy --all" in finding.mend
+    assert "cdk deploy --all" in finding.remedy
     assert world.report().can_launch
 
 

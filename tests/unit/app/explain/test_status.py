@@ -119,7 +119,7 @@ def test_says_that_a_job_is_late_or_will_be_as_long_as_it_is_so(name: str, said:
     assert world.status().troubles == ()
 
 
-def test_what_a_person_must_mend_is_said_once() -> None:
+def test_what_a_person_must_fix_is_said_once() -> None:
     stopped = "launching is stopped: the role may not be passed"
     status = replace(
         World().status(), decision=f"{stopped} (1 job would start too late)", troubles=(stopped,)
@@ -189,7 +189,7 @@ def test_an_item_s_cost_is_of_today_and_the_month_is_of_all() -> None:
     assert "; month $90.00 of $100.00" in screen_of(status)
 
 
-def test_names_what_a_person_must_mend() -> None:
+def test_names_what_a_person_must_fix() -> None:
     world = World()
     world.dead_letters.send([Outgoing(body="{}")])
     world.put(
@@ -219,7 +219,7 @@ def test_says_that_an_unreadable_month_stops_launches() -> None:
 
     assert world.status().troubles == (
         "2 ledger rows cannot be read: worker#i-2",
-        f"nothing is launched while {key.sort} cannot be read: spindown doctor mends it",
+        f"nothing is launched while {key.sort} cannot be read: spindown doctor fixes it",
     )
 
 

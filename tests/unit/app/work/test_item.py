@@ -8,7 +8,7 @@ from spindown.error import ContractError, Unreachable
 from tests.unit.app.work.listed import a_world, conflict
 from tests.work import WorkWorld
 
-MEND = "declare its prefix under the workload's inputs, deploy, then redrive the job"
+REMEDY = "declare its prefix under the workload's inputs, deploy, then redrive the job"
 NO_JSON = "Expecting value: line 1 column 1 (char 0)"
 
 
@@ -68,8 +68,14 @@ def test_a_folder_marker_is_no_item() -> None:
             JobMessage(job_id="j", items_uri="s3://inputs/none"),
             "items_uri is 's3://inputs/none': put the object there, then redrive the job",
         ),
-        (JobMessage(job_id="j", items_uri="s3://other/x"), f"items_uri is 's3://other/x': {MEND}"),
-        (JobMessage(job_id="j", prefix_uri="s3://other/"), f"prefix_uri is 's3://other/': {MEND}"),
+        (
+            JobMessage(job_id="j", items_uri="s3://other/x"),
+            f"items_uri is 's3://other/x': {REMEDY}",
+        ),
+        (
+            JobMessage(job_id="j", prefix_uri="s3://other/"),
+            f"prefix_uri is 's3://other/': {REMEDY}",
+        ),
         (
             JobMessage(job_id="j", items_uri="s3://inputs/latin1"),
             """s3://inputs/latin1 is b'"\\xe9"': save line 2 as UTF-8""",
@@ -111,12 +117,12 @@ def test_a_prefix_too_large_for_any_worker_is_refused() -> None:
     world = a_world()
     job = JobMessage(job_id="j", prefix_uri="s3://inputs/images/")
     size = 10 * len("s3://inputs/images/10.png")
-    mend = f"name prefixes whose keys are {size - 1} bytes at the most, a job each"
+    remedy = f"name prefixes whose keys are {size - 1} bytes at the most, a job each"
 
     with pytest.raises(ContractError) as caught:
         settle_items(job, world.ports, at_most_bytes=size - 1)
 
-    assert str(caught.value) == f"prefix_uri is 's3://inputs/images/': {mend}"
+    assert str(caught.value) == f"prefix_uri is 's3://inputs/images/': {remedy}"
     assert not world.objects.versions(items_key("j"))
     assert len(settle_items(job, world.ports, at_most_bytes=size)) == 10
 

@@ -97,7 +97,7 @@ def test_fails_a_job_after_five_failures_on_one_instance() -> None:
     assert held.manifest.state is JobState.FAILED
 
 
-def test_rejects_input_that_no_further_try_can_mend() -> None:
+def test_rejects_input_that_no_further_try_can_fix() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     held = settle_rejection(held, "s3://inputs/x is missing", ports=world.ports)

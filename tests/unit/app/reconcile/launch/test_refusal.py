@@ -60,7 +60,7 @@ def test_an_account_error_opens_the_breaker_in_ec2_s_words() -> None:
     assert stopped.outcome is Outcome.STOPPED
     assert "UnauthorizedOperation" in stopped.summary
     assert world.metrics.values("BreakerOpen")[:2] == [1, 1]
-    # It is tried again by itself, so that mending the account is enough.
+    # It is tried again by itself, so that fixing the account is enough.
     assert later.outcome is Outcome.LAUNCHED
 
 

@@ -26,7 +26,7 @@ def test_three_missed_check_ins_open_it_until_a_new_image() -> None:
     assert len(launched) == 3
     assert decisions[-1].outcome is Outcome.STOPPED
     assert "3 instances in a row never checked in" in decisions[-1].summary
-    world.settings.deploy(replace(world.workload_settings(), run=RunSettings(code_digest="mended")))
+    world.settings.deploy(replace(world.workload_settings(), run=RunSettings(code_digest="fixed")))
     assert any(d.outcome is Outcome.LAUNCHED for d in world.run(6))
 
 

@@ -138,7 +138,7 @@ def test_an_account_error_forgets_no_useless_instance() -> None:
     assert breaker.open_until is not None
     assert breaker.reason.about["refusal"] == "UnauthorizedOperation"
     assert (breaker.strikes, breaker.unclaimed, breaker.failed) == (1, 2, 3)
-    # Once the account is mended, one instance tries the image anew, as before.
+    # Once the account is fixed, one instance tries the image anew, as before.
     tried = world.tick(minutes(16))
     assert [len(a.instances) for a in tried.attempts] == [1]
 
