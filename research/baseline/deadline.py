@@ -141,7 +141,7 @@ class DeadlineJob:
             self.agenda.step()
         for machine, _ in self._machines.values():
             machine.break_off()
-        bills = self.compute.inner.bills()
+        bills = self.compute.bills()
         return sum_up(
             scenario=self.scenario,
             seed=self._seed,

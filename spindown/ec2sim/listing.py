@@ -10,7 +10,7 @@ from spindown.domain.offer import CapacityType, InstanceType, Pool, SpotPrice
 _HOUR = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class VcpuQuota:
     """One vCPU quota of Service Quotas."""
 
@@ -22,51 +22,20 @@ class VcpuQuota:
     default: float
 
 
+_STANDARD = "Standard (A, C, D, H, I, M, R, T, Z)"
 #: Codes, names and defaults as AWS publishes them. Which spot quota P6 draws on is disputed in
 #: public code; here it is P5's.
-QUOTAS = (
-    VcpuQuota(
-        code="L-3819A6DF",
-        name="All G and VT Spot Instance Requests",
-        usage_class="G/Spot",
-        default=0.0,
-    ),
-    VcpuQuota(
-        code="L-7212CCBC",
-        name="All P4, P3 and P2 Spot Instance Requests",
-        usage_class="P/Spot",
-        default=0.0,
-    ),
-    VcpuQuota(
-        code="L-C4BD4855",
-        name="All P5 Spot Instance Requests",
-        usage_class="P5/Spot",
-        default=0.0,
-    ),
-    VcpuQuota(
-        code="L-34B43A08",
-        name="All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
-        usage_class="Standard/Spot",
-        default=5.0,
-    ),
-    VcpuQuota(
-        code="L-DB2E81BA",
-        name="Running On-Demand G and VT instances",
-        usage_class="G/OnDemand",
-        default=0.0,
-    ),
-    VcpuQuota(
-        code="L-417A185B",
-        name="Running On-Demand P instances",
-        usage_class="P/OnDemand",
-        default=0.0,
-    ),
-    VcpuQuota(
-        code="L-1216C47A",
-        name="Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
-        usage_class="Standard/OnDemand",
-        default=5.0,
-    ),
+QUOTAS = tuple(
+    VcpuQuota(*row)
+    for row in (
+        ("L-3819A6DF", "All G and VT Spot Instance Requests", "G/Spot", 0.0),
+        ("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", "P/Spot", 0.0),
+        ("L-C4BD4855", "All P5 Spot Instance Requests", "P5/Spot", 0.0),
+        ("L-34B43A08", f"All {_STANDARD} Spot Instance Requests", "Standard/Spot", 5.0),
+        ("L-DB2E81BA", "Running On-Demand G and VT instances", "G/OnDemand", 0.0),
+        ("L-417A185B", "Running On-Demand P instances", "P/OnDemand", 0.0),
+        ("L-1216C47A", f"Running On-Demand {_STANDARD} instances", "Standard/OnDemand", 5.0),
+    )
 )
 _BY_CLASS = {quota.usage_class: quota for quota in QUOTAS}
 _BY_CODE = {quota.code: quota for quota in QUOTAS}

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spindown.contract.settings import ENV_SPOT_ADVISOR
-from spindown.local.market.operation.advisor import ADVISOR_PATH
+from spindown.local.market.operation.offer import ADVISOR_PATH
 
 ACCOUNT = "000000000000"
 ACCESS_KEY = "spindown-local"

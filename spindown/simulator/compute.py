@@ -5,15 +5,13 @@ agenda what happens by itself.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from random import Random
 from typing import Protocol
 
-from spindown.app.port import InstanceView, LaunchAnswer, LaunchedInstance, LaunchRequest
+from spindown.app.port import LaunchAnswer, LaunchedInstance, LaunchRequest
 from spindown.contract.event import InstanceEvent, InterruptionWarning, StateChange
-from spindown.domain.interruption import NOTICE
 from spindown.domain.offer import CapacityType, Pool, extra_price_per_hour
 from spindown.ec2sim import Agenda, CapacityLimit, Planned, Turn
 from spindown.memory import MemoryCompute, MemoryMarket
@@ -45,19 +43,7 @@ class Watcher(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Living:
-    """An instance that has not ended."""
-
-    pool: Pool
-    region: str
-    #: Its end by chance, if any; None: only a fall of capacity takes it.
-    reclaim: Planned | None = None
-    #: EC2 has announced that it takes it.
-    is_leaving: bool = False
-
-
-class SimCompute:
+class SimCompute(MemoryCompute):
     """Compute of a simulated world."""
 
     def __init__(
@@ -81,7 +67,7 @@ class SimCompute:
             template_tags: tags of each launch template by id; None: any template is good.
         """
         self.market = _open_market(scenario, agenda)
-        self.inner = MemoryCompute(
+        super().__init__(
             agenda.clock,
             self.market,
             ending=timedelta(seconds=scenario.delays.ending),
@@ -100,7 +86,8 @@ class SimCompute:
             for listing in scenario.listings
             for name, zone in listing.zones.items()
         }
-        self._living: dict[str, _Living] = {}
+        #: Instances that have not ended -> their reclaim by chance, if any.
+        self._living: dict[str, Planned | None] = {}
         for name, zone in self._zones:
             for capacity_type in CapacityType:
                 self._follow(Pool(instance_type=name, zone=zone, capacity_type=capacity_type))
@@ -114,71 +101,56 @@ class SimCompute:
 
     def launch(self, request: LaunchRequest) -> LaunchAnswer:
         """Ask once; what is given lives from now on."""
-        answer = self.inner.launch(request)
+        answer = super().launch(request)
         self._record.counts["refusals"] += len(answer.refusals)
         for given in answer.instances:
             if given.instance_id not in self._living:
-                self._live(given, request.region)
+                self._live(given)
         return answer
-
-    def instances(self, *, region: str, tags: Mapping[str, str]) -> Sequence[InstanceView]:
-        """Return the instances that carry all these tags."""
-        return self.inner.instances(region=region, tags=tags)
-
-    def instance(self, *, region: str, instance_id: str) -> InstanceView:
-        """Return one instance."""
-        return self.inner.instance(region=region, instance_id=instance_id)
 
     def terminate(self, *, region: str, instance_ids: Sequence[str]) -> None:
         """Terminate instances."""
-        self.inner.terminate(region=region, instance_ids=instance_ids)
+        super().terminate(region=region, instance_ids=instance_ids)
         for instance_id in instance_ids:
             self._record.note("terminated", instance_id)
             self._end(instance_id)
-
-    def reclaimed(self, *, region: str, instance_ids: Sequence[str]) -> frozenset[str]:
-        """Return those that EC2 is taking away."""
-        return self.inner.reclaimed(region=region, instance_ids=instance_ids)
 
     # What happens by itself.
 
     def power_off(self, instance_id: str) -> None:
         """Shut an instance down from within."""
         if instance_id in self._living:
-            self.inner.power_off(instance_id)
+            super().power_off(instance_id)
             self._end(instance_id)
 
-    def _live(self, given: LaunchedInstance, region: str) -> None:
-        pool = Pool(
-            instance_type=given.instance_type, zone=given.zone, capacity_type=given.capacity_type
-        )
-        living = self._living[given.instance_id] = _Living(pool, region)
-        self._record.note("launched", f"{given.instance_id} {pool}")
+    def _live(self, given: LaunchedInstance) -> None:
+        instance = self.ec2.instances[given.instance_id]
+        self._living[given.instance_id] = None
+        self._record.note("launched", f"{given.instance_id} {instance.pool}")
         self._record.types[given.instance_type] += 1
         self._record.peak = max(self._record.peak, len(self._living))
         rate = self._zones[given.instance_type, given.zone].reclaims_per_hour
-        if rate > 0.0 and given.capacity_type is CapacityType.SPOT:
+        if rate > 0.0 and instance.is_spot:
             lives = self._random.expovariate(rate) * 3600.0
-            living.reclaim = self._agenda.plan_in(
-                lives, Turn.MARKET, lambda: self._reclaim(given.instance_id)
+            self._living[given.instance_id] = self._agenda.plan_in(
+                lives, Turn.MARKET, lambda: self._take(given.instance_id)
             )
         self._watcher.launched(given)
 
-    def _reclaim(self, instance_id: str) -> None:
-        living = self._living.get(instance_id)
-        if living is None or living.is_leaving:
+    def _take(self, instance_id: str) -> None:
+        """Reclaim an instance, with or without a notice, unless EC2 takes it already."""
+        instance = self.ec2.instances.get(instance_id)
+        if instance is None or instance_id not in self._living or instance.notice is not None:
             return
-        living.is_leaving = True
-        if living.reclaim is not None:
-            living.reclaim.call_off()
+        self._call_off(instance_id)
         self._record.note("reclaimed", instance_id)
         if self._random.random() < self._scenario.notice_missing:
-            self.inner.reclaim(instance_id, notice=_ZERO)
+            self.reclaim(instance_id, notice=_ZERO)
             self._end(instance_id)
             return
-        ends = self.inner.reclaim(instance_id, notice=NOTICE)
+        ends = self.reclaim(instance_id)
         warning = InterruptionWarning(
-            instance_id=instance_id, region=living.region, at=self._agenda.now
+            instance_id=instance_id, region=instance.region, at=self._agenda.now
         )
         self._agenda.plan_in(
             self._scenario.delays.event, Turn.EVENT, lambda: self._watcher.tell(warning)
@@ -187,19 +159,24 @@ class SimCompute:
         self._agenda.plan_in(seen_in, Turn.WORKER, lambda: self._watcher.warned(instance_id, ends))
         self._agenda.plan(ends, Turn.END, lambda: self._end(instance_id))
 
+    def _call_off(self, instance_id: str) -> None:
+        planned = self._living[instance_id]
+        if planned is not None:
+            planned.call_off()
+
     def _end(self, instance_id: str) -> None:
-        living = self._living.pop(instance_id, None)
-        if living is None:
+        if instance_id not in self._living:
             return
-        if living.reclaim is not None:
-            living.reclaim.call_off()
-        self._take_surplus(living.pool)
+        self._call_off(instance_id)
+        del self._living[instance_id]
+        instance = self.ec2.instances[instance_id]
+        self._take_surplus(instance.pool)
         self._record.note("gone", instance_id)
         self._watcher.gone(instance_id)
         for wait, state in ((0.0, "shutting-down"), (self._scenario.delays.ending, "terminated")):
             event = StateChange(
                 instance_id=instance_id,
-                region=living.region,
+                region=instance.region,
                 at=self._agenda.now + timedelta(seconds=wait),
                 state=state,
             )
@@ -227,11 +204,11 @@ class SimCompute:
         limit = self._limit(pool)
         if limit is None or pool.capacity_type is not CapacityType.SPOT:
             return
-        here = [i for i, living in self._living.items() if living.pool == pool]
-        staying = [i for i in here if not self._living[i].is_leaving]
+        here = [i for i in self._living if self.ec2.instances[i].pool == pool]
+        staying = [i for i in here if self.ec2.instances[i].notice is None]
         for _ in range(len(here) - limit.most):
             if staying:
-                self._reclaim(staying.pop(int(self._random.random() * len(staying))))
+                self._take(staying.pop(int(self._random.random() * len(staying))))
 
 
 def _open_market(scenario: SimScenario, agenda: Agenda) -> MemoryMarket:

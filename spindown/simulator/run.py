@@ -123,7 +123,7 @@ class Run:
             scenario=self.scenario,
             seed=self.seed,
             record=self.record,
-            bills=self.world.compute.inner.bills(),
+            bills=self.world.compute.bills(),
             tallies={i: worker.spent() for i, worker in self.world.workers.items()},
             accounted_dollars=sum_spend(days.values()).dollars,
             dead_letters=self.world.dead_letters.backlog().visible,

@@ -56,7 +56,7 @@ def test_the_package_is_far_below_what_lambda_takes(package: Path) -> None:
 def test_the_package_holds_only_the_code_that_functions_run(package: Path) -> None:
     assert (package / "functions" / "__init__.py").is_file()
     assert (package / "spindown" / "aws" / "wiring.py").is_file()
-    for absent in ("cli", "local", "memory"):
+    for absent in ("cli", "ec2sim", "local", "memory"):
         assert not (package / "spindown" / absent).exists()
     assert bool(list(package.rglob("*.pyc"))) is Target.LAMBDA.is_compiled
 

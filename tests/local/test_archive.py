@@ -3,7 +3,7 @@
 import zipfile
 from pathlib import Path
 
-from spindown.local.emulator.ministack import SharedArchive
+from spindown.local.emulator import SharedArchive
 from spindown.local.environment import temporary_files_in
 
 

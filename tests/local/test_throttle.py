@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.local.hypervisor.throttle import Allowance
+from spindown.local.hypervisor import Allowance
 
 STEP = 0.05
 

@@ -86,7 +86,7 @@ def test_a_reclaim_in_the_first_hour_bills_volume_and_address() -> None:
     run = Run(scenario, a_policy(), 1)
     result = run.run()
 
-    free = [bill for bill in run.world.compute.inner.bills() if bill.is_free]
+    free = [bill for bill in run.world.compute.bills() if bill.is_free]
     assert [bill.instance_dollars for bill in free] == [0.0]
     assert result.interruptions == 1
     assert result.items_done == 60

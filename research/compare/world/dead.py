@@ -35,7 +35,7 @@ def die(seed: int, data: Path, part: Part, policy: Policy) -> Mapping[str, float
     run = Run(replace(plain, arrivals=cut, control_down=((at, math.inf),)), policy, seed)
     while run.agenda.seconds < at:
         run.step()
-    compute = run.world.compute.inner
+    compute = run.world.compute
     before = {bill.instance_id: bill for bill in compute.bills()}
     alive = [i for i, worker in run.world.workers.items() if worker.ended_at is None]
     allowed = sum(_allowed(run, instance_id) for instance_id in alive)
@@ -70,7 +70,7 @@ def _allowed(run: Run, instance_id: str) -> float:
     if worker.checked_in_at is None:
         # Five of a thousand boots take longer than this.
         seconds += scenario.boot.at_least + 2.6 * scenario.boot.median
-    bills = run.world.compute.inner.bills()
+    bills = run.world.compute.bills()
     pool = next(bill.pool for bill in bills if bill.instance_id == instance_id)
     (listing,) = (
         each

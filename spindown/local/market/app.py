@@ -16,8 +16,8 @@ from botocore.validate import ParamValidator
 
 from spindown.local.market.market import LocalMarket
 from spindown.local.market.operation import EC2, PRICING, QUOTA
-from spindown.local.market.operation.advisor import ADVISOR_PATH, spot_advisor_data
 from spindown.local.market.operation.call import Answer, ApiCall, NotOwnedError, Operation
+from spindown.local.market.operation.offer import ADVISOR_PATH, spot_advisor_data
 from spindown.local.market.operation.pricing import REGIONS as PRICING_REGIONS
 from spindown.local.market.wire.asgi import (
     App,

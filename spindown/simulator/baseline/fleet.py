@@ -348,7 +348,7 @@ class BaselineFleet:
                 break
         for machine in self.machines.values():
             machine.break_off()
-        bills = self.compute.inner.bills()
+        bills = self.compute.bills()
         return sum_up(
             scenario=scenario,
             seed=self.seed,

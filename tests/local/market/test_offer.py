@@ -9,7 +9,7 @@ import pytest
 from spindown.aws.market import Ec2Market
 from spindown.aws.market.advisor import parse_advice
 from spindown.domain.offer import Quota
-from spindown.local.market.operation.advisor import spot_advisor_data
+from spindown.local.market.operation.offer import spot_advisor_data
 from spindown.local.market.scenario import parse_scenario
 from spindown.memory import MemoryClock
 from tests.local.market.world import PLAIN, START, World, a_world, refused

@@ -1,21 +1,26 @@
-"""Runs the guests of the market's instances as processes of this machine.
+"""Instances as processes of this machine: the market decides what runs, the hypervisor runs it.
 
 The market calls `start` and `stop` from any thread; all work is done by `step`, which one thread
-calls every few hundredths of a second.
+calls every few hundredths of a second. A type's speed is a share of one core, measured in CPU
+time: the processes of a guest run until their share is used up, and are stopped until it has
+grown again.
 """
 
 import logging
+import os
 import queue
 import shlex
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from spindown.local.hypervisor.guest import Guest
+import psutil
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -23,6 +28,145 @@ _LOGGER = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.5
 #: What a guest may write to its console that a caller gets to see: EC2 keeps 64 KB.
 _CONSOLE_BYTES = 64 * 1024
+#: A pause is at most about this long divided by the speed, so heartbeats are never starved.
+_SAVED_CPU_SECONDS = 0.05
+
+
+class Allowance:
+    """The CPU time that a guest may still use, growing at its speed; never much is saved up.
+
+    The guest's first CPU seconds are free: they start its programs, and the time of a boot was
+    already spent by the market.
+    """
+
+    def __init__(self, speed: float, *, free_seconds: float, saved_seconds: float) -> None:
+        """Grow by `speed` CPU seconds a second, save at most `saved_seconds`."""
+        self._speed = speed
+        self._free = free_seconds
+        self._saved = saved_seconds
+        self._balance = saved_seconds
+        self._used = 0.0
+        self._at: float | None = None
+
+    def lets_run(self, used: float, now: float) -> bool:
+        """Tell whether the guest may run, having used so much CPU time by now (both in seconds)."""
+        spent = max(used - max(self._used, self._free), 0.0)
+        elapsed = 0.0 if self._at is None else now - self._at
+        self._balance = min(self._balance + elapsed * self._speed - spent, self._saved)
+        self._used, self._at = max(used, self._used), now
+        return self._balance > 0
+
+
+class Guest:
+    """A program in a process group of its own, with what it has started since."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        directory: Path,
+        environment: Mapping[str, str],
+        speed: float,
+        free_seconds: float,
+    ) -> None:
+        """Start `command` in a private `directory`, where it finds its home and writes its log.
+
+        It may use `speed` CPU seconds a second, after the first `free_seconds` of CPU time.
+        """
+        self.directory = directory
+        for name in ("home", "tmp"):
+            (directory / name).mkdir(parents=True, exist_ok=True)
+        private = {"HOME": str(directory / "home"), "TMPDIR": str(directory / "tmp")}
+        with self.console_path.open("ab") as console:
+            self._process = subprocess.Popen(
+                command,
+                cwd=directory,
+                env={**environment, **private},
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._tree: tuple[psutil.Process, ...] = ()
+        self._allowance = Allowance(
+            speed, free_seconds=free_seconds, saved_seconds=_SAVED_CPU_SECONDS
+        )
+        self._is_stopped = False
+        self.look()
+
+    @property
+    def console_path(self) -> Path:
+        """The file with everything the guest has printed."""
+        return self.directory / "console.log"
+
+    @property
+    def poweroff_path(self) -> Path:
+        """The file whose appearance is the guest's own power-off."""
+        return self.directory / "poweroff"
+
+    @property
+    def has_powered_off(self) -> bool:
+        """Tell whether the guest has asked to be switched off."""
+        return self.poweroff_path.exists()
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether the program itself still runs."""
+        return self._process.poll() is None
+
+    def look(self) -> None:
+        """Find the processes that the program has started; they are slowed and ended with it."""
+        with suppress(psutil.Error):
+            itself = psutil.Process(self._process.pid)
+            self._tree = (itself, *itself.children(recursive=True))
+
+    def throttle(self, now: float) -> None:
+        """Stop or continue the guest's processes by the CPU time they have used."""
+        if self._allowance.lets_run(self._cpu_seconds(), now):
+            self._continue()
+        elif not self._is_stopped:
+            self._is_stopped = True
+            for process in self._tree:
+                with suppress(psutil.Error):
+                    process.suspend()
+
+    def shut_down(self) -> None:
+        """Ask the guest's programs to end, as the power button does."""
+        self._continue()
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Take the guest away at once, with everything it has started."""
+        self.look()
+        self._send(signal.SIGKILL)
+        for process in self._tree:
+            with suppress(psutil.Error):
+                process.kill()
+        self._process.wait()
+
+    def _continue(self) -> None:
+        if self._is_stopped:
+            self._is_stopped = False
+            for process in self._tree:
+                with suppress(psutil.Error):
+                    process.resume()
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                # The program leads its group (start_new_session), so its id is the group's.
+                os.killpg(self._process.pid, number)
+
+    def _cpu_seconds(self) -> float:
+        """Return the CPU time of all processes, with that of children which have ended."""
+        total = 0.0
+        for process in self._tree:
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                total += times.user + times.system
+                total += getattr(times, "children_user", 0.0)
+                total += getattr(times, "children_system", 0.0)
+        return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
