@@ -1,8 +1,8 @@
 """Measure what a mechanism of the product earns: the same scenarios with it and without it.
 
 ``python -m research.ablation QUESTION --data DIR [--seeds 3]``. A mechanism is switched off by
-putting another function in its place, so this runs only on a commit that still has it;
-``docs/adr/0048-what-did-not-pay.md`` says on which commit each table was measured.
+putting another function in its place, so this runs only on a commit that still has it under that
+name: ``docs/adr/0048-what-did-not-pay.md`` says which, and how.
 """
 
 import argparse
@@ -23,7 +23,6 @@ from research.compare.case import CASES, deadline_policy, patient_policy
 from research.compare.claim.call import counted
 from research.compare.source import Part
 from research.compare.world.trouble import NINE_ZONES, long_job
-from spindown.app.spend import charge, mark_charged
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
@@ -65,6 +64,7 @@ def _charge_every(span: timedelta) -> Callable[[Any], Callable[[Any], None]]:
 
     def make(_before: Any) -> Callable[[Any], None]:
         whole: Any = importlib.import_module("spindown.app.reconcile.charge")
+        spend: Any = importlib.import_module("spindown.app.spend")
 
         def charge_fleet(tick: Any) -> None:
             apart = []
@@ -75,8 +75,8 @@ def _charge_every(span: timedelta) -> Callable[[Any], Callable[[Any], None]]:
                 if tick.now < (worker.accrued_until or worker.launched_at) + span:
                     continue
                 launch = tick.launch_of(worker)
-                due = charge(worker, launch, until=tick.now, ledger=tick.ledger)
-                apart.append((mark_charged(worker, due.until, tick.ledger), due))
+                due = spend.charge(worker, launch, until=tick.now, ledger=tick.ledger)
+                apart.append((spend.mark_charged(worker, due.until, tick.ledger), due))
                 if launch is not None and due.released_usd:
                     left = launch.reserved_usd - due.released_usd
                     tick.launches[launch.launch_id] = replace(launch, reserved_usd=left)
@@ -124,8 +124,11 @@ def switched(name: str) -> Iterator[None]:
     """Put the stand-ins in place, and what was there back at the end."""
     before = []
     for module_name, attribute, make in SWITCHES[name]:
-        module = importlib.import_module(module_name)
-        was = getattr(module, attribute)
+        try:
+            module = importlib.import_module(module_name)
+            was = getattr(module, attribute)
+        except (ImportError, AttributeError) as exc:
+            raise SystemExit(f"{exc}: run this on the commit that its decision names") from exc
         before.append((module, attribute, was))
         setattr(module, attribute, make(was))
     try:
