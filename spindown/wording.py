@@ -20,6 +20,11 @@ def say(reason: Reason) -> str:
     return words.format_map(reason.about) if isinstance(words, str) else words(reason.about)
 
 
+def say_remedy(reason: Reason) -> str:
+    """Return which setting to change: an imperative clause or more, settings in backticks."""
+    return _REMEDIES[reason.code]
+
+
 def say_span(seconds: float) -> str:
     """Return a span of time as minutes and seconds."""
     minutes, rest = divmod(int(seconds), 60)
@@ -62,6 +67,10 @@ def _strikes(happened: str, remedy: str) -> Callable[[About], str]:
         return f"{about['count']} instances in a row {happened}, {last}: {told}"
 
     return words
+
+
+def _dear(cause: str) -> str:
+    return f"An item costs {{cost:.6g}} USD, usually {{usual:.6g}}. {cause}"
 
 
 _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
@@ -172,6 +181,29 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.CUT_BY_BOUND: lambda about: (
         f"{_inner(about)}; {about['bound']} allows {about['allowed']} of {about['wanted']}"
     ),
+    ReasonCode.WAIT_FOR_SPOT: "wait for spot",
+    ReasonCode.TAKE_ANY: "take what there is",
+    ReasonCode.ON_DEMAND_ONLY: "on demand only",
+    ReasonCode.COST_PRICE: _dear("Price: a paid hour costs {now:.3f} USD instead of {before:.3f}."),
+    ReasonCode.COST_BOOT: _dear(
+        "Boot: an instance takes {now:.1f} minutes instead of {before:.1f} to take its first job."
+    ),
+    ReasonCode.COST_IDLE: _dear(
+        "Idle: an instance idles {now:.1f} minutes instead of {before:.1f}."
+    ),
+    ReasonCode.COST_REDO: _dear(
+        "Redo: {now:.0f} % of the computing repeats lost work instead of {before:.0f} %."
+    ),
+    ReasonCode.COST_THROUGHPUT: _dear(
+        "Throughput: a paid hour of work does {now:,.0f} items instead of {before:,.0f}."
+    ),
+    ReasonCode.COST_SPARSE_QUEUE: _dear(
+        "Sparse queue: a launch serves {now:,.0f} items instead of {before:,.0f}."
+    ),
+    ReasonCode.COST_OVERKILL: _dear(
+        "Overkill: the GPU is used {gpu:.0f} % and its memory {vram:.0f} % while {offer} would do "
+        "for {price:.3f} USD an hour."
+    ),
     ReasonCode.MOST_ARE_STALE: "{stale} of {workers} workers are stale at once: none is ended",
     ReasonCode.STALE_NEXT_TICK: "{stale} more stale workers wait for the next tick",
     # A moment, not a length: the note of the next tick reads the same.
@@ -199,5 +231,28 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.STRIKES_FAILED: _strikes(
         "ended since all their last jobs had failed",
         "see why in its log, then deploy fixed code or take out the jobs that fail",
+    ),
+}
+
+#: What to do about an item that costs more than it used to.
+_REMEDIES: Mapping[ReasonCode, str] = {
+    ReasonCode.COST_PRICE: (
+        "lower `max_price_per_hour`, or let work wait longer on the first rung of the `ladder`."
+    ),
+    ReasonCode.COST_BOOT: (
+        'set `mode` of the image to "bake", so that `requirements` are installed beforehand, or '
+        "shorten setup."
+    ),
+    ReasonCode.COST_IDLE: 'set `idle_timeout` to "auto", or make it shorter.',
+    ReasonCode.COST_REDO: "shorten `checkpoint_interval`, or raise `min_reliability`.",
+    ReasonCode.COST_THROUGHPUT: (
+        "look for larger items or a slower release of the code; a larger `batch_size` may help."
+    ),
+    ReasonCode.COST_SPARSE_QUEUE: (
+        "raise `start_within` or `scale_up_threshold`, so that work gathers before an instance "
+        "starts."
+    ),
+    ReasonCode.COST_OVERKILL: (
+        "lower `gpu_memory_gib_min`, or widen `gpu_names`; `spindown rightsize` says how far."
     ),
 }

@@ -5,11 +5,13 @@ the usual cost splits exactly into what each factor did, so the parts add up to 
 largest of them is the cause.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date, timedelta
 from enum import StrEnum
 from statistics import median
+
+from spindown.domain.reason import Reason, ReasonCode
 
 #: Rise over the usual cost from which a person is told.
 FACTOR = 1.5
@@ -106,10 +108,8 @@ class Diagnosis:
     #: USD per item.
     cost: float
     usual: float
-    #: What happened, for a person.
-    says: str
-    #: Which setting to change: an imperative clause or more, settings in backticks.
-    remedy: str
+    #: What happened, with its numbers.
+    reason: Reason
 
 
 def shape_of(window: CostWindow) -> CostShape | None:
@@ -171,15 +171,13 @@ def diagnose(
     if fit is not None:
         parts[Cause.OVERKILL] = _overkill(now, fit)
     cause = max(parts, key=lambda each: parts[each])
-    says, remedy = _explain(cause, now, usual, fit)
     return Diagnosis(
         cause=cause,
         dollars=parts[cause],
         parts=parts,
         cost=now.cost_per_item,
         usual=usual.cost_per_item,
-        says=says,
-        remedy=remedy,
+        reason=_reason(cause, now, usual, fit),
     )
 
 
@@ -209,23 +207,15 @@ def _overkill(now: CostShape, fit: Fit) -> float:
     return max(0.0, (now.price_per_hour - fit.cheapest_price) * now.hours)
 
 
-def _explain(cause: Cause, now: CostShape, usual: CostShape, fit: Fit | None) -> tuple[str, str]:
-    head = f"An item costs {now.cost_per_item:.6g} USD, usually {usual.cost_per_item:.6g}. "
-    says, remedy = _SENTENCES[cause]
-    told = says.format(
-        now=now,
-        usual=usual,
-        fit=fit,
-        boot_minutes=60.0 * now.boot_hours,
-        usual_boot_minutes=60.0 * usual.boot_hours,
-        idle_minutes=60.0 * now.idle_hours,
-        usual_idle_minutes=60.0 * usual.idle_hours,
-        redo_share=100.0 * _redo_share(now),
-        usual_redo_share=100.0 * _redo_share(usual),
-        throughput=_throughput(now),
-        usual_throughput=_throughput(usual),
-    )
-    return head + told, remedy
+def _reason(cause: Cause, now: CostShape, usual: CostShape, fit: Fit | None) -> Reason:
+    code = _CODES[cause]
+    about: dict[str, str | int | float] = {"cost": now.cost_per_item, "usual": usual.cost_per_item}
+    if cause in _FACTORS:
+        about |= {"now": _FACTORS[cause](now), "before": _FACTORS[cause](usual)}
+    elif fit is not None:
+        about |= {"gpu": fit.gpu_mean, "vram": fit.vram_max, "offer": fit.cheapest_offer}
+        about["price"] = fit.cheapest_price or 0.0
+    return Reason(code, about)
 
 
 def _redo_share(shape: CostShape) -> float:
@@ -237,58 +227,13 @@ def _throughput(shape: CostShape) -> float:
     return 1.0 / shape.work_hours if shape.work_hours > 0.0 else 0.0
 
 
-#: Cause -> what happened, and what to do.
-_SENTENCES: Mapping[Cause, tuple[str, str]] = {
-    Cause.PRICE: (
-        (
-            "Price: a paid hour costs {now.price_per_hour:.3f} USD instead of "
-            "{usual.price_per_hour:.3f}."
-        ),
-        "lower `max_price_per_hour`, or let work wait longer on the first rung of the `ladder`.",
-    ),
-    Cause.BOOT: (
-        (
-            "Boot: an instance takes {boot_minutes:.1f} minutes instead of "
-            "{usual_boot_minutes:.1f} to take its first job."
-        ),
-        (
-            'set `mode` of the image to "bake", so that `requirements` are installed beforehand, '
-            "or shorten setup."
-        ),
-    ),
-    Cause.IDLE: (
-        "Idle: an instance idles {idle_minutes:.1f} minutes instead of {usual_idle_minutes:.1f}.",
-        'set `idle_timeout` to "auto", or make it shorter.',
-    ),
-    Cause.REDO: (
-        (
-            "Redo: {redo_share:.0f} % of the computing repeats lost work instead of "
-            "{usual_redo_share:.0f} %."
-        ),
-        "shorten `checkpoint_interval`, or raise `min_reliability`.",
-    ),
-    Cause.THROUGHPUT: (
-        (
-            "Throughput: a paid hour of work does {throughput:,.0f} items instead of "
-            "{usual_throughput:,.0f}."
-        ),
-        "look for larger items or a slower release of the code; a larger `batch_size` may help.",
-    ),
-    Cause.SPARSE_QUEUE: (
-        (
-            "Sparse queue: a launch serves {now.items_per_launch:,.0f} items instead of "
-            "{usual.items_per_launch:,.0f}."
-        ),
-        (
-            "raise `start_within` or `scale_up_threshold`, so that work gathers before an instance "
-            "starts."
-        ),
-    ),
-    Cause.OVERKILL: (
-        (
-            "Overkill: the GPU is used {fit.gpu_mean:.0f} % and its memory {fit.vram_max:.0f} % "
-            "while {fit.cheapest_offer} would do for {fit.cheapest_price:.3f} USD an hour."
-        ),
-        "lower `gpu_memory_gib_min`, or widen `gpu_names`; `spindown rightsize` says how far.",
-    ),
+_CODES = {cause: ReasonCode(f"cost-{cause.value.replace(' ', '-')}") for cause in Cause}
+#: Cause -> what of a shape tells it, in the unit in which a person reads it.
+_FACTORS: Mapping[Cause, Callable[[CostShape], float]] = {
+    Cause.PRICE: lambda shape: shape.price_per_hour,
+    Cause.BOOT: lambda shape: 60.0 * shape.boot_hours,
+    Cause.IDLE: lambda shape: 60.0 * shape.idle_hours,
+    Cause.REDO: lambda shape: 100.0 * _redo_share(shape),
+    Cause.THROUGHPUT: _throughput,
+    Cause.SPARSE_QUEUE: lambda shape: shape.items_per_launch,
 }

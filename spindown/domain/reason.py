@@ -147,6 +147,28 @@ class ReasonCode(StrEnum):
     #: ``bound`` allows ``allowed`` of ``wanted``; ``why`` is the code of the need.
     CUT_BY_BOUND = "cut-by-bound"
 
+    # What a deadline lets a waiting job be bought (``domain.deadline.PurchaseMode``).
+    WAIT_FOR_SPOT = "wait-for-spot"
+    TAKE_ANY = "take-any"
+    ON_DEMAND_ONLY = "on-demand-only"
+
+    # Why an item costs more than it used to; ``cost`` and ``usual`` are USD an item, ``now`` and
+    # ``before`` are of the cause.
+    #: USD of a paid hour.
+    COST_PRICE = "cost-price"
+    #: Minutes from a launch to the first job.
+    COST_BOOT = "cost-boot"
+    #: Idle minutes of a launch.
+    COST_IDLE = "cost-idle"
+    #: Percent of the computing that is done again.
+    COST_REDO = "cost-redo"
+    #: Items of a paid hour of work.
+    COST_THROUGHPUT = "cost-throughput"
+    #: Items of a launch.
+    COST_SPARSE_QUEUE = "cost-sparse-queue"
+    #: ``gpu`` and ``vram`` are used, percent; ``offer`` would do, for ``price`` USD an hour.
+    COST_OVERKILL = "cost-overkill"
+
     # What reaping leaves alone for now.
     #: ``stale`` of ``workers`` that report.
     MOST_ARE_STALE = "most-are-stale"

@@ -116,7 +116,7 @@ def a_wait_for_spot(world: World) -> Any:
     def look() -> Any:
         (told,) = world.spindown_json("why", "slow", "--last", "1")
         deadlines = told["decisions"][0]["deadlines"]
-        return next((each for each in deadlines if each["mode"] == "wait for spot"), None)
+        return next((each for each in deadlines if each["mode"] == "wait-for-spot"), None)
 
     return found(look)
 

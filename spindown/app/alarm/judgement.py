@@ -22,6 +22,7 @@ from spindown.domain.diagnosis import CostWindow, Diagnosis, Fit, compare, diagn
 from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.requirement import misfit
 from spindown.error import SpindownError
+from spindown.wording import say, say_remedy
 
 #: What the name of each alert of ours begins with.
 COST = "cost-"
@@ -101,8 +102,8 @@ def _window(row: SpendRow) -> CostWindow:
 def _alert(workload: str, diagnosis: Diagnosis) -> Alert:
     return Alert(
         name=COST + diagnosis.cause.value.replace(" ", "-"),
-        says=f"{workload}: {diagnosis.says}",
-        remedy=diagnosis.remedy,
+        says=f"{workload}: {say(diagnosis.reason)}",
+        remedy=say_remedy(diagnosis.reason),
         rest=SAID_AGAIN_AFTER,
     )
 

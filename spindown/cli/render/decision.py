@@ -14,6 +14,7 @@ from spindown.app.explain.why import Why, fates
 from spindown.cli.render.count import say_count, say_waiting
 from spindown.cli.render.screen import format_seconds
 from spindown.contract.decision import CandidateRecord, DeadlineRecord, Decision, Outcome
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.wording import say
 
 _COLOURS = {
@@ -81,7 +82,8 @@ def _deadline(each: DeadlineRecord) -> str:
         moves = f", may move to {each.moves_to}" if each.moves_to else ""
         return f"{told}; runs on {each.on}{moves}"
     until = f" until {each.waits_until:%H:%M:%S}" if each.waits_until else ""
-    return f"{told}; {each.mode}{until}"
+    mode = say(Reason(ReasonCode(each.mode)))
+    return f"{told}; {mode}{until}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,14 +36,14 @@ _LEAVE_SPOT, _HOME, _RETURN = 1, 2, 3
 
 
 class PurchaseMode(StrEnum):
-    """What may be bought for a job that waits."""
+    """What may be bought for a job that waits; ``ReasonCode`` has the same codes."""
 
     #: What the first rung allows, or nothing.
-    SPOT = "wait for spot"
+    SPOT = "wait-for-spot"
     #: Every rung is open.
-    ANY = "take what there is"
+    ANY = "take-any"
     #: Spot could be taken back once too often.
-    ON_DEMAND = "on demand only"
+    ON_DEMAND = "on-demand-only"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ def test_a_candidate_is_one_line_and_its_heads_are_whole(columns: int) -> None:
         ({}, "a job that nobody has begun: due 2026-11-20 18:00:00, 2h of work, 1h of slack"),
         ({"jobs": 3}, "3 jobs not begun: due"),
         (
-            {"job_id": "j-1", "mode": "wait for spot", "waits_until": NOW},
+            {"job_id": "j-1", "mode": "wait-for-spot", "waits_until": NOW},
             "j-1: due 2026-11-20 18:00:00, 2h of work, 1h of slack; wait for spot until 12:00:00",
         ),
         ({"on": "on-demand", "moves_to": "spot"}, "runs on on-demand, may move to spot"),

@@ -19,6 +19,7 @@ from spindown.domain.diagnosis import (
     split_rise,
     usual_shape,
 )
+from spindown.wording import say, say_remedy
 
 #: 0.5 USD/h, 1000 items an hour, boots of 6 and idle tails of 3 minutes for 500 items each:
 #: 0.00066 USD an item.
@@ -79,8 +80,8 @@ def test_names_the_part_that_moved_most(now: CostShape, cause: Cause, said: str)
     assert found is not None
     assert found.cause is cause
     assert found.dollars == max(found.parts.values())
-    assert said in found.remedy
-    assert found.says.startswith("An item costs ")
+    assert said in say_remedy(found.reason)
+    assert say(found.reason).startswith("An item costs ")
     assert (found.cost, found.usual) == (now.cost_per_item, USUAL.cost_per_item)
 
 
@@ -123,7 +124,7 @@ def test_says_how_much_of_the_cause_there_is_and_is_usual(now: CostShape, says: 
     found = diagnose(now, USUAL)
 
     assert found is not None
-    assert found.says == (
+    assert say(found.reason) == (
         f"An item costs {now.cost_per_item:.6g} USD, usually {USUAL.cost_per_item:.6g}. {says}"
     )
 
@@ -134,7 +135,9 @@ def test_says_which_share_of_the_computing_repeats_lost_work() -> None:
     found = diagnose(replace(usual, redo_hours=0.019), usual)
 
     assert found is not None
-    assert found.says.endswith("Redo: 95 % of the computing repeats lost work instead of 80 %.")
+    assert say(found.reason).endswith(
+        "Redo: 95 % of the computing repeats lost work instead of 80 %."
+    )
 
 
 def test_without_computation_no_work_is_redone_and_none_done() -> None:
@@ -144,9 +147,9 @@ def test_without_computation_no_work_is_redone_and_none_done() -> None:
     slower = diagnose(replace(USUAL, work_hours=0.01), idled)
 
     assert repeated is not None
-    assert repeated.says.endswith("instead of 0 %.")
+    assert say(repeated.reason).endswith("instead of 0 %.")
     assert slower is not None
-    assert slower.says.endswith("does 100 items instead of 0.")
+    assert say(slower.reason).endswith("does 100 items instead of 0.")
 
 
 def test_names_overkill_when_a_cheaper_offer_saves_most() -> None:
@@ -158,8 +161,8 @@ def test_names_overkill_when_a_cheaper_offer_saves_most() -> None:
     assert found is not None
     assert found.cause is Cause.OVERKILL
     assert found.dollars == pytest.approx((1.0 - 0.2) * dear.hours)
-    assert "g4dn.xlarge would do for 0.200 USD an hour" in found.says
-    assert "`gpu_memory_gib_min`" in found.remedy
+    assert "g4dn.xlarge would do for 0.200 USD an hour" in say(found.reason)
+    assert "`gpu_memory_gib_min`" in say_remedy(found.reason)
 
 
 @pytest.mark.parametrize(

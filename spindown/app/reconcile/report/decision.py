@@ -18,6 +18,7 @@ from spindown.contract.decision import (
 )
 from spindown.domain.fleet import WorkerState
 from spindown.domain.ranking import Candidate, CandidateList, Rejection
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.wording import say
 
 #: Candidates that a decision spells out.
@@ -89,7 +90,7 @@ def _tight(deadlines: Sequence[DeadlineRecord], now: datetime) -> Iterator[str]:
             until = f"{each.waits_until:%H:%M} UTC"
             yield f"{name} {waits} for spot until {until}, to be done by {due}"
         elif each.mode:
-            yield f"{name} {is_} due {due}: {each.mode}"
+            yield f"{name} {is_} due {due}: {say(Reason(ReasonCode(each.mode)))}"
 
 
 def _outcome(tick: Tick, choice: Choice, ended_early: str) -> Outcome:

@@ -70,7 +70,7 @@ def test_with_time_to_wait_only_spot_is_bought_however_late() -> None:
     assert not world.workers()
     assert {each.outcome for each in decisions} <= {Outcome.REFUSED, Outcome.HELD}
     (deadline,) = decisions[-1].deadlines
-    assert (deadline.job_id, deadline.mode) == ("", "wait for spot")
+    assert (deadline.job_id, deadline.mode) == ("", "wait-for-spot")
     assert deadline.waits_until is not None
     assert any("waits for spot until" in note for note in decisions[-1].notes)
 
@@ -265,7 +265,7 @@ def test_an_interrupted_job_waits_for_spot_while_it_has_time() -> None:
 
     assert not pools(decision)
     assert decision.deadlines[0].on == ""
-    assert decision.deadlines[0].mode == "wait for spot"
+    assert decision.deadlines[0].mode == "wait-for-spot"
 
 
 def test_an_ended_worker_s_job_is_remembered_with_its_progress() -> None:
