@@ -41,8 +41,8 @@ import spindown
 from spindown.app.port import Identity, Metadata
 from spindown.app.work.held import WorkPorts
 from spindown.aws.clock import SystemClock
+from spindown.aws.cloudwatch import LogStream
 from spindown.aws.imds import ImdsMetadata
-from spindown.aws.log.stream import LogStream
 from spindown.aws.session import steady_session
 from spindown.aws.wiring import Aws
 from spindown.contract import tag

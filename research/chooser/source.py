@@ -32,7 +32,7 @@ MODELS = {
     "phi-4-q4": 11,
 }
 METRICS = {"prompt": "prompt512_tok_s", "generation": "gen128_tok_s"}
-#: Upper limits of the advisor's buckets, as ``spindown.aws.market.advisor`` takes them.
+#: Upper limits of the advisor's buckets, as ``spindown.aws.advisor`` takes them.
 _SHARES = {"0": 0.05, "1": 0.11, "2": 0.16, "3": 0.22, "4": 0.33}
 VOLUME_GIB = 100
 

@@ -15,17 +15,21 @@ from botocore.exceptions import BotoCoreError
 
 from spindown.app.port import Clock
 from spindown.aws.clock import SystemClock
+from spindown.aws.cloudwatch import (
+    CloudWatchTrafficHistory,
+    LoggedMetricSink,
+    LogStream,
+    PrintedMetricSink,
+)
 from spindown.aws.dynamodb import DynamoTable
 from spindown.aws.ec2 import Ec2Compute
+from spindown.aws.eventbridge import EventBridgeBus
 from spindown.aws.function import LambdaScaler
 from spindown.aws.imds import ImdsMetadata
-from spindown.aws.log.emf import LoggedMetricSink, PrintedMetricSink
-from spindown.aws.log.stream import LogStream
 from spindown.aws.market import PRICING_REGION, Ec2Market
 from spindown.aws.s3 import S3InputSource, S3ObjectStore
 from spindown.aws.session import CoreSession
-from spindown.aws.sink.bus import EventBridgeBus
-from spindown.aws.sink.sns import SnsTopic
+from spindown.aws.sns import SnsTopic
 from spindown.aws.sqs import SqsJobQueue
 from spindown.aws.ssm import SsmSettingsStore
 from spindown.error import BadInput
@@ -43,8 +47,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
     from spindown.aws.account import AwsAccount
-    from spindown.aws.account.secret import SecretSource
-    from spindown.aws.traffic import CloudWatchTrafficHistory
+    from spindown.aws.secret import SecretSource
 
 C = TypeVar("C")
 
@@ -125,10 +128,8 @@ class Aws:
             )
         )
 
-    def traffic(self) -> "CloudWatchTrafficHistory":
+    def traffic(self) -> CloudWatchTrafficHistory:
         """Return what CloudWatch remembers of queues in the session's own region."""
-        from spindown.aws.traffic import CloudWatchTrafficHistory  # noqa: PLC0415 - the functions do without it
-
         return CloudWatchTrafficHistory(self._make("cloudwatch"), self._clock)
 
     def job_events(self) -> EventBridgeBus:
@@ -137,7 +138,7 @@ class Aws:
 
     def secrets(self) -> "SecretSource":
         """Return what the secrets of a workload are read from."""
-        from spindown.aws.account.secret import SecretSource  # noqa: PLC0415 - for workers only
+        from spindown.aws.secret import SecretSource  # noqa: PLC0415 - for workers only
 
         return SecretSource(self._ssm, lambda: self._make("secretsmanager"))
 

@@ -8,7 +8,7 @@ from infra.cost import JUDGEMENT, REFRESH, TICK
 from infra.price import Usage
 from spindown.app.alarm.judgement import judge
 from spindown.app.offers import refresh
-from spindown.aws.log.emf import metric_events
+from spindown.aws.cloudwatch import metric_events
 from spindown.memory import PortCall
 from tests.control import ControlWorld
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spindown.aws.clock import SystemClock
-from spindown.aws.traffic import CloudWatchTrafficHistory
+from spindown.aws.cloudwatch import CloudWatchTrafficHistory
 from spindown.error import BadInput
 from spindown.local import emulator
 from spindown.local.gateway import bind

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from spindown.app.port import Advisor
-from spindown.aws.market import advisor as module
-from spindown.aws.market.advisor import SpotAdvisor, parse_advice
+from spindown.aws import advisor as module
+from spindown.aws.advisor import SpotAdvisor, parse_advice
 from spindown.error import ContractError, SpindownError, Unreachable
 from spindown.memory import MemoryAdvisor, MemoryClock
 from tests.builders import NOW

@@ -9,7 +9,7 @@ import boto3
 import pytest
 
 from spindown.app.port import Datum
-from spindown.aws.log.emf import PrintedMetricSink, metric_events
+from spindown.aws.cloudwatch import PrintedMetricSink, metric_events
 from spindown.aws.wiring import Aws
 from spindown.memory import MemoryClock, MemoryMetricSink
 

@@ -10,7 +10,7 @@ import pytest
 from botocore.stub import Stubber
 
 from spindown.app.port import Sent, TrafficHistory
-from spindown.aws.traffic import CloudWatchTrafficHistory
+from spindown.aws.cloudwatch import CloudWatchTrafficHistory
 from spindown.memory import MemoryClock, MemoryTrafficHistory
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

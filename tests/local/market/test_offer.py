@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from spindown.aws.advisor import parse_advice
 from spindown.aws.market import Ec2Market
-from spindown.aws.market.advisor import parse_advice
 from spindown.domain.offer import Quota
 from spindown.local.market.operation.offer import spot_advisor_data
 from spindown.local.market.scenario import parse_scenario

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.app.port import Key, When, Write
-from spindown.aws.dynamodb import DynamoTable
-from spindown.aws.dynamodb.expression import Expression
+from spindown.aws.dynamodb import DynamoTable, Expression
 from spindown.error import (
     ContractError,
     PreconditionFailed,

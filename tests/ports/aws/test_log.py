@@ -12,7 +12,7 @@ from botocore.compat import HTTPHeaders
 from botocore.exceptions import EndpointConnectionError
 from botocore.stub import ANY, Stubber
 
-from spindown.aws.log.stream import BATCH_BYTES, BATCH_EVENTS, EVENT_BYTES, MESSAGE_BYTES, LogStream
+from spindown.aws.cloudwatch import BATCH_BYTES, BATCH_EVENTS, EVENT_BYTES, MESSAGE_BYTES, LogStream
 from spindown.aws.wiring import Aws
 from spindown.memory import MemoryClock
 

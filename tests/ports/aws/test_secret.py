@@ -3,7 +3,7 @@
 import boto3
 import pytest
 
-from spindown.aws.account.secret import SecretSource
+from spindown.aws.secret import SecretSource
 from spindown.aws.wiring import Aws
 from spindown.error import ContractError, NotFound
 

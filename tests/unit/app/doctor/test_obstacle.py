@@ -12,7 +12,7 @@ import pytest
 from spindown.app.doctor.finding import Severity
 from spindown.app.ledger import Ledger, account_key
 from spindown.app.port import Key, Write
-from spindown.aws.dynamodb.expression import PARTITION, SORT
+from spindown.aws.dynamodb import PARTITION, SORT
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
     from mypy_boto3_sts import STSClient
 
+
 #: The only region in which AWS Free Tier answers.
 FREE_TIER_REGION = "us-east-1"
 

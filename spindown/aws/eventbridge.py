@@ -10,6 +10,7 @@ from spindown.error import Unreachable
 if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
 
+
 #: Entries of one PutEvents (Amazon EventBridge API, "PutEvents").
 _ENTRIES_AT_MOST = 10
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mypy_boto3_pricing import PricingClient
     from mypy_boto3_service_quotas import ServiceQuotasClient
 
+
 #: Where the Price List answers (also eu-central-1 and ap-south-1); it knows every region.
 PRICING_REGION = "us-east-1"
 

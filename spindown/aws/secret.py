@@ -10,6 +10,7 @@ from spindown.error import ContractError, NotFound
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
+
 _GONE = {"ParameterNotFound": NotFound, "ResourceNotFoundException": NotFound}
 
 

@@ -1,1 +1,0 @@
-"""What a worker sends to CloudWatch Logs: lines, and metrics in the embedded metric format."""

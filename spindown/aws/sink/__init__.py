@@ -1,1 +1,0 @@
-"""Where people and other systems are told: SNS and EventBridge."""
