@@ -23,12 +23,12 @@ from spindown.domain.worker_lifecycle import (
 )
 from spindown.memory.metadata import MemoryMetadata
 from spindown.user import Item
-from tests.work import WORKLOAD, WorkWorld, a_seat, identity_of, items
+from tests.work import WORKLOAD, WorkWorld, a_slot_id, identity_of, items
 from worker.action import WorkerActions
 from worker.child.runner import BatchDone, Event, ItemDone, Task
-from worker.handover import Bench
+from worker.handover import SlotContext
 from worker.home import WorkerSettings
-from worker.keeper import Keeper
+from worker.lease_renewer import LeaseRenewer
 from worker.lifecycle import WorkerLifecycle
 from worker.log import EventLog, open_log
 from worker.slot import Slot
@@ -100,41 +100,41 @@ class SlotWorld:
         self.output = io.StringIO()
         ports, clock = self.world.ports, self.world.clock
         presence = self.world.presence(instance_id)
-        seat = replace(a_seat(instance_id), code_digest="d")
+        slot_id = replace(a_slot_id(instance_id), code_digest="d")
         self.log: EventLog = open_log(self.output)
-        self.life = a_lifecycle(self.world, self.log, code_digest=seat.code_digest)
+        self.life = a_lifecycle(self.world, self.log, code_digest=slot_id.code_digest)
         # No test of one slot ends because it is idle.
         warm_until = clock.now() + timedelta(days=365)
         self.world.change_worker(instance_id, warm_until=warm_until)
         self.life.tell(CheckedIn, clock.now(), CapacityType.SPOT, 1)
         self.life.tell(RowSeen, warm_until)
         self.actions = WorkerActions(self.life, presence, ports, self.log)
-        self.keeper = Keeper(seat, presence, ports)
+        self.renewer = LeaseRenewer(slot_id, presence, ports)
         self.reporter = Reporter(
             deployment="test",
             workload=WORKLOAD,
             worker=self.world.worker(instance_id),
             ports=ports,
         )
-        self.bench = Bench(
-            seat=seat,
+        self.context = SlotContext(
+            slot_id=slot_id,
             presence=presence,
             ports=ports,
             runner=self.runner,
             life=self.life,
             reporter=self.reporter,
-            keeper=self.keeper,
+            renewer=self.renewer,
             log=self.log,
             batch_size=batch_size,
             transfers=ThreadPoolExecutor(2),
             scratch=scratch,
         )
-        self.slot = Slot(self.bench)
+        self.slot = Slot(self.context)
         self.metadata = MemoryMetadata(identity_of(self.world.worker(instance_id)))
         self.watch = Watch(
             life=self.life,
             presence=presence,
-            keepers=[self.keeper],
+            renewers=[self.renewer],
             metadata=self.metadata,
             ports=ports,
             reporter=self.reporter,
@@ -199,5 +199,5 @@ class InLine(Executor):
 
 
 def in_line(slot: SlotWorld) -> None:
-    slot.bench = replace(slot.bench, transfers=InLine())
-    slot.slot = Slot(slot.bench)
+    slot.context = replace(slot.context, transfers=InLine())
+    slot.slot = Slot(slot.context)

@@ -13,7 +13,7 @@ from spindown.app.batch.result import read_parts
 from spindown.app.port import Clock, Identity, Key, Message, Outgoing, Write
 from spindown.app.work.claim import Declined, claim
 from spindown.app.work.commit import Portion
-from spindown.app.work.held import Finished, Held, Seat, WorkPorts, lease_key
+from spindown.app.work.held import ClaimedJob, Finished, SlotId, WorkPorts, lease_key
 from spindown.app.work.item import settle_items
 from spindown.app.work.presence import Presence
 from spindown.contract.codec import decode, encode
@@ -140,28 +140,32 @@ class WorkWorld:
             wait=timedelta(seconds=20), visibility=self.policy.lease_duration
         )
 
-    def claim(self, seat: Seat | None = None) -> Held | Declined:
+    def claim(self, slot_id: SlotId | None = None) -> ClaimedJob | Declined:
         """Receive a message, which must be there, and claim its job."""
         message = self.receive()
         assert message is not None
-        return self.claim_message(message, seat)
+        return self.claim_message(message, slot_id)
 
-    def claim_message(self, message: Message, seat: Seat | None = None) -> Held | Declined:
-        seat = seat or a_seat()
+    def claim_message(
+        self, message: Message, slot_id: SlotId | None = None
+    ) -> ClaimedJob | Declined:
+        slot_id = slot_id or a_slot_id()
         return claim(
             message,
-            seat=seat,
-            presence=self.presence(seat.instance_id),
+            slot_id=slot_id,
+            presence=self.presence(slot_id.instance_id),
             ports=self.ports,
             policy=self.policy,
         )
 
-    def hold(self, body: Mapping[str, Any] | None = None, seat: Seat | None = None) -> Held:
+    def hold(
+        self, body: Mapping[str, Any] | None = None, slot_id: SlotId | None = None
+    ) -> ClaimedJob:
         """Send a job if one is given, claim it, and settle its items."""
         if body is not None:
             self.send(body)
-        held = self.claim(seat)
-        assert isinstance(held, Held), held
+        held = self.claim(slot_id)
+        assert isinstance(held, ClaimedJob), held
         return held.with_items(len(settle_items(held.job, self.ports)))
 
     def manifest(self, job_id: str) -> Manifest:
@@ -179,8 +183,8 @@ class WorkWorld:
         parts = read_parts(self.manifest(job_id), self.objects)
         return [r for part in parts for r in decode_part(self.objects.get(part.key).data)]
 
-    def lease(self, seat: Seat | None = None) -> Lease | None:
-        row = self.table.get((seat or a_seat()).lease_key)
+    def lease(self, slot_id: SlotId | None = None) -> Lease | None:
+        row = self.table.get((slot_id or a_slot_id()).lease_key)
         return None if row is None else decode(Lease, row)
 
     def lease_row(self, owner: str) -> Lease | None:
@@ -218,8 +222,8 @@ def identity_of(worker: Worker) -> Identity:
     )
 
 
-def a_seat(instance_id: str = "i-1", slot: int = 0, **changes: Any) -> Seat:
-    return Seat(
+def a_slot_id(instance_id: str = "i-1", slot: int = 0, **changes: Any) -> SlotId:
+    return SlotId(
         workload=WORKLOAD,
         instance_id=instance_id,
         slot=slot,
@@ -229,7 +233,7 @@ def a_seat(instance_id: str = "i-1", slot: int = 0, **changes: Any) -> Seat:
     )
 
 
-def a_portion(held: Held, count: int | None = None, *, seconds: float = 10.0) -> Portion:
+def a_portion(held: ClaimedJob, count: int | None = None, *, seconds: float = 10.0) -> Portion:
     """Return the next ``count`` items of a job as finished (None: all that are left)."""
     first = held.manifest.next_item
     last = held.manifest.items or 0

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from spindown.app.work.commit import Portion
-from spindown.app.work.held import Held
+from spindown.app.work.held import ClaimedJob
 from spindown.app.work.item import settle_items
 from spindown.app.work.progress import Progress
 from spindown.app.work.release import settle_failure, settle_rejection, settle_release
@@ -18,8 +18,8 @@ from spindown.contract.job.manifest import JobState
 from spindown.domain.lease import RELEASE_AFTER, must_release
 from spindown.error import ContractError, LeaseLost, SpindownError
 from worker.child.runner import BatchDone, Broken, ItemDone
-from worker.handover import Bench, Ending, Handover
-from worker.harvest import Harvest
+from worker.handover import AttemptEnd, Handover, SlotContext
+from worker.result_buffer import ResultBuffer
 from worker.transfer.prefetch import Prefetch
 from worker.workplace import Workplace
 from worker.writer import Writer
@@ -38,24 +38,24 @@ _IN_VAIN = (
 class Attempt:
     """Works on one held job until it is completed, given back, failed or lost."""
 
-    def __init__(self, held: Held, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, held: ClaimedJob, context: SlotContext) -> None:
+        self._context = context
         self._held = held
         self._claimed = held.manifest
-        self._log = bench.log.bind(job_id=held.job_id, epoch=held.manifest.epoch)
+        self._log = context.log.bind(job_id=held.job_id, epoch=held.manifest.epoch)
         self._values: Sequence[Any] = ()
-        self._place = Workplace(held, bench.scratch)
-        self._harvest = Harvest(
+        self._place = Workplace(held, context.scratch)
+        self._buffer = ResultBuffer(
             held,
             self._place.outputs,
             self._place.private,
-            below=bench.scratch,
-            now=bench.ports.clock.now(),
+            below=context.scratch,
+            now=context.ports.clock.now(),
         )
-        self._handover = Handover(bench, self._log)
+        self._handover = Handover(context, self._log)
 
     @property
-    def held(self) -> Held:
+    def held(self) -> ClaimedJob:
         """Return the job as it stands."""
         return self._held
 
@@ -65,59 +65,59 @@ class Attempt:
         manifest = self._held.manifest
         return bool(manifest.items) and manifest.items_failed == manifest.items
 
-    def run(self) -> Ending:
+    def run(self) -> AttemptEnd:
         """Do the work; whatever happens, the job is no longer held when this returns."""
-        bench = self._bench
+        context = self._context
         redone = self._held.lease.items_done - self._held.manifest.next_item
         try:
-            bench.keeper.take(self._held, bench.life.state.deadline)
+            context.renewer.take(self._held, context.life.state.deadline)
             return self._run(max(redone, 0))
         except LeaseLost as exc:
             self._log.warning("lease_lost", reason=str(exc))
             self._end_code(partial(self._handover.abandon, self._held))
-            return Ending.LOST
+            return AttemptEnd.LOST
         except SpindownError as exc:
             self._log.warning("attempt_broken_off", reason=str(exc))
-            rest = self._harvest.take_rest(self._held, bench.ports.clock.now())
+            rest = self._buffer.take_rest(self._held, context.ports.clock.now())
             self._end_code(partial(self._handover.break_off, self._held, exc, rest))
-            return Ending.RELEASED
+            return AttemptEnd.RELEASED
         except Exception as exc:
             # A fault of this machine or of ours: the job must not be held on to by a heartbeat.
             self._end_code(partial(self._handover.give_up, self._held, exc))
             raise
         finally:
-            self._place.keep_log(self._held.job_id, bench.ports.objects, self._log)
+            self._place.keep_log(self._held.job_id, context.ports.objects, self._log)
             self._place.remove()
 
     def _end_code(self, let_go: Callable[[], object]) -> None:
         """End the code, then let the job go, also if no signal ends the code."""
         try:
-            self._bench.runner.kill()
+            self._context.runner.kill()
         finally:
-            if self._bench.keeper.is_keeping:
+            if self._context.renewer.is_keeping:
                 let_go()
 
-    def _run(self, redone: int) -> Ending:
-        bench = self._bench
+    def _run(self, redone: int) -> AttemptEnd:
+        context = self._context
         try:
-            self._values = settle_items(self._held.job, bench.ports)
+            self._values = settle_items(self._held.job, context.ports)
         except ContractError as exc:
-            held = settle_rejection(self._held, str(exc), ports=bench.ports)
-            return self._handover.dismiss(held, "input")
-        if is_too_large(self._held, self._values, bench.policy):
+            held = settle_rejection(self._held, str(exc), ports=context.ports)
+            return self._handover.dead_letter(held, "input")
+        if is_too_large(self._held, self._values, context.policy):
             return self._handover.split(self._held, self._values)
         self._held = self._held.with_items(len(self._values))
-        bench.keeper.items = len(self._values)
-        self._harvest.expect(self._values)
+        context.renewer.items = len(self._values)
+        self._buffer.expect(self._values)
         if redone:
             self._handover.report(Progress(items_redone=redone))
-        writer = Writer(self._held, bench, harvest=self._harvest, place=self._place, log=self._log)
-        ahead = bench.ahead.prefetched(self._held) if bench.ahead else None
+        writer = Writer(self._held, context, buffer=self._buffer, place=self._place, log=self._log)
+        ahead = context.ahead.prefetched(self._held) if context.ahead else None
         prefetch = ahead or Prefetch(
             self._values,
-            inputs=bench.ports.inputs,
+            inputs=context.ports.inputs,
             scratch=self._place.inputs,
-            executor=bench.transfers,
+            executor=context.transfers,
         )
         try:
             end = self._compute(writer, prefetch)
@@ -133,30 +133,30 @@ class Attempt:
 
     def _compute(self, writer: Writer, prefetch: Prefetch) -> "_End":
         """Go through the batches until all are done or something ends it."""
-        bench, total, next_item = self._bench, len(self._values), self._harvest.next
+        context, total, next_item = self._context, len(self._values), self._buffer.next
         if not self._open_state():
             return _STOPPED
-        started = bench.ports.clock.now()
-        for first in range(next_item, total, bench.batch_size):
-            indexes = range(first, min(first + bench.batch_size, total))
+        started = context.ports.clock.now()
+        for first in range(next_item, total, context.batch_size):
+            indexes = range(first, min(first + context.batch_size, total))
             if not self._is_ready(prefetch, indexes):
                 return _STOPPED
             batch = prefetch.take(indexes)
-            self._harvest.note_inputs(batch.sizes)
+            self._buffer.note_inputs(batch.sizes)
             self._look_ahead(prefetch, indexes)
             for index, why in batch.failed.items():
                 self._keep(ItemDone(index=index, error=why))
             if batch.items:
-                bench.runner.begin(self._place.task(self._held), batch.items)
+                context.runner.begin(self._place.task(self._held), batch.items)
                 end = self._follow(writer, started)
                 if end is not None:
                     return end
             prefetch.clear(indexes)
             self._checkpoint(writer)
-        if bench.ahead is not None:
-            bench.ahead.note_pace(total - next_item, bench.ports.clock.now() - started)
+        if context.ahead is not None:
+            context.ahead.note_pace(total - next_item, context.ports.clock.now() - started)
         # Only of a job that is whole the message may go.
-        return _End() if self._harvest.is_whole else _End(reason=_UNANSWERED)
+        return _End() if self._buffer.is_whole else _End(reason=_UNANSWERED)
 
     def _is_ready(self, prefetch: Prefetch, indexes: range) -> bool:
         """Wait for the input of a batch; False if the job must be left."""
@@ -169,19 +169,19 @@ class Attempt:
 
     def _look_ahead(self, prefetch: Prefetch, indexes: range) -> None:
         """Fetch, while a batch computes, the next one's input, or the next message and its."""
-        total, size = len(self._values), self._bench.batch_size
+        total, size = len(self._values), self._context.batch_size
         if indexes.stop < total:
             prefetch.begin(range(indexes.stop, min(indexes.stop + size, total)))
-        elif self._bench.ahead is not None:
-            self._bench.ahead.begin(len(indexes))
+        elif self._context.ahead is not None:
+            self._context.ahead.begin(len(indexes))
 
     def _open_state(self) -> bool:
         """Bring back the user's own checkpoint; False if the worker must leave meanwhile."""
         manifest = self._held.manifest
         if not manifest.user_state:
             return True
-        ports = self._bench.ports
-        coming = self._bench.transfers.submit(self._place.state.restore, manifest, ports)
+        ports = self._context.ports
+        coming = self._context.transfers.submit(self._place.state.restore, manifest, ports)
         while wait([coming], _LOOK_UP.total_seconds()).not_done:
             if self._should_stop():
                 return False
@@ -192,9 +192,9 @@ class Attempt:
 
     def _follow(self, writer: Writer, started: datetime) -> "_End | None":
         """Take the answers of one batch; None when it is done."""
-        bench = self._bench
+        context = self._context
         for polls in itertools.count(1):
-            event = bench.runner.poll(_LOOK_UP)
+            event = context.runner.poll(_LOOK_UP)
             match event:
                 case ItemDone():
                     self._keep(event)
@@ -204,27 +204,30 @@ class Attempt:
                     return _End(reason=reason)
             if event is None or polls % _POLLS_A_LOOK == 0:
                 if self._should_stop() or self._is_held_too_long():
-                    for done in bench.runner.stop(bench.stop_grace):
+                    for done in context.runner.stop(context.stop_grace):
                         self._keep(done)
                     return _STOPPED
-                if bench.job_timeout and bench.ports.clock.now() - started > bench.job_timeout:
-                    bench.runner.kill()
-                    seconds = bench.job_timeout.total_seconds()
+                if (
+                    context.job_timeout
+                    and context.ports.clock.now() - started > context.job_timeout
+                ):
+                    context.runner.kill()
+                    seconds = context.job_timeout.total_seconds()
                     return _End(reason=f"the job took longer than {seconds:g} s (job_timeout)")
                 self._checkpoint(writer)
         raise AssertionError
 
     def _should_stop(self) -> bool:
-        if self._bench.keeper.is_lost:
+        if self._context.renewer.is_lost:
             raise LeaseLost(f"{self._held.job_id}: the heartbeat found another owner")
-        return self._bench.life.must_leave(ahead=self._bench.stop_grace)
+        return self._context.life.must_leave(ahead=self._context.stop_grace)
 
     def _is_held_too_long(self) -> bool:
-        return must_release(self._held.message.received_at, self._bench.ports.clock.now())
+        return must_release(self._held.message.received_at, self._context.ports.clock.now())
 
     def _keep(self, done: ItemDone) -> None:
-        self._harvest.keep(done)
-        self._bench.keeper.items_done += 1
+        self._buffer.keep(done)
+        self._context.renewer.items_done += 1
 
     def _checkpoint(self, writer: Writer) -> None:
         """Begin a commit if one is due; what fills the memory waits for the one under way."""
@@ -232,13 +235,13 @@ class Attempt:
             writer.wait(_LOOK_UP)
         writer.write_if_due()
 
-    def _end(self, end: "_End", writer: Writer) -> Ending:
+    def _end(self, end: "_End", writer: Writer) -> AttemptEnd:
         """End the job in order, with what is done; what a later attempt must redo is counted."""
-        bench = self._bench
+        context = self._context
         # Of an attempt that failed, only what an earlier commit took is to be trusted.
-        is_rest = end.is_stopped and not self._harvest.is_whole
+        is_rest = end.is_stopped and not self._buffer.is_whole
         state = self._place.state.take(at_rest=True) if is_rest else None
-        portion = self._harvest.take(bench.ports.clock.now(), state)
+        portion = self._buffer.take(context.ports.clock.now(), state)
         if end.is_stopped and self._is_held_too_long() and not self._has_moved(portion):
             # The next to hold it would fare no better.
             end = _End(reason=_IN_VAIN)
@@ -249,33 +252,33 @@ class Attempt:
         if not end.is_stopped and end.reason is None:
             self._held = writer.commit(portion)
             return self._handover.complete(self._held)
-        started = bench.ports.clock.now()
+        started = context.ports.clock.now()
         if end.reason is None:
             self._held = settle_release(
                 self._held,
                 portion,
-                interrupted=bench.life.state.is_interrupted,
-                seat=bench.seat,
-                ports=bench.ports,
+                interrupted=context.life.state.is_interrupted,
+                slot_id=context.slot_id,
+                ports=context.ports,
             )
         else:
             self._log.warning("attempt_failed", reason=end.reason)
-            self._place.tape.add(f"[spindown] the attempt failed: {end.reason}")
-            bench.reporter.emit({"JobsFailed": 1})
+            self._place.output_log.add(f"[spindown] the attempt failed: {end.reason}")
+            context.reporter.emit({"JobsFailed": 1})
             self._held = settle_failure(
                 self._held,
                 portion,
                 end.reason,
-                seat=bench.seat,
-                ports=bench.ports,
-                policy=bench.policy,
+                slot_id=context.slot_id,
+                ports=context.ports,
+                policy=context.policy,
             )
-        took = bench.ports.clock.now() - started
+        took = context.ports.clock.now() - started
         try:
             return self._hand_over(end)
         finally:
             # Told afterwards: whoever takes the job next need not wait for our report.
-            self._handover.tell(self._held, portion, took, redone=self._harvest.behind_a_gap)
+            self._handover.tell(self._held, portion, took, redone=self._buffer.behind_a_gap)
 
     def _has_moved(self, last: Portion) -> bool:
         """Tell whether the job is further than it was claimed, the last portion included."""
@@ -283,15 +286,15 @@ class Attempt:
         is_further = (before.next_item, before.user_state) != (now.next_item, now.user_state)
         return is_further or bool(last.finished) or last.state is not None
 
-    def _hand_over(self, end: "_End") -> Ending:
+    def _hand_over(self, end: "_End") -> AttemptEnd:
         match self._held.manifest.state:
             case JobState.COMPLETED:
                 return self._handover.complete(self._held)
             case JobState.FAILED:
-                return self._handover.dismiss(self._held, "failures")
+                return self._handover.dead_letter(self._held, "failures")
             case _:
                 self._handover.release(self._held)
-                return Ending.RELEASED if end.reason is None else Ending.FAILED
+                return AttemptEnd.RELEASED if end.reason is None else AttemptEnd.FAILED
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from spindown.app.knowledge import read_interruption_rate
 from spindown.app.port import Identity, JobEvents, Metadata, ObjectStore
-from spindown.app.work.held import Seat, WorkPorts
+from spindown.app.work.held import SlotId, WorkPorts
 from spindown.app.work.policy import OUTDATED_FOR, read_standing
 from spindown.app.work.presence import Presence
 from spindown.app.work.progress import Reporter
@@ -34,15 +34,15 @@ from spindown.domain.worker_lifecycle import (
 from worker.action import WorkerActions
 from worker.child.code import Code
 from worker.child.runner import Runner
-from worker.handover import Bench
+from worker.handover import SlotContext
 from worker.home import Home, WorkerSettings
-from worker.keeper import Keeper
+from worker.lease_renewer import LeaseRenewer
 from worker.lifecycle import WorkerLifecycle
 from worker.log import EventLog
 from worker.slot import Slot
 from worker.transfer.ahead import Ahead
 from worker.transfer.outbox import Outbox
-from worker.usage.journal import Journal
+from worker.usage.journal import UsageJournal
 from worker.usage.sampler import Sampler
 from worker.watch import Watch
 
@@ -162,7 +162,7 @@ class Daemon:
         return Sampler(
             worker,
             workload=self._parts.home.workload,
-            journal=Journal(self._parts.usage, self._ports.clock, self._log),
+            journal=UsageJournal(self._parts.usage, self._ports.clock, self._log),
             settings=self._parts.settings,
             log=self._log,
         )
@@ -178,7 +178,7 @@ class Daemon:
     ) -> Slot:
         parts = self._parts
         runner = parts.make_runner(worker, slot)
-        seat = Seat(
+        slot_id = SlotId(
             workload=parts.home.workload,
             instance_id=worker.instance_id,
             slot=slot,
@@ -193,14 +193,14 @@ class Daemon:
         scratch.chmod(scratch.stat().st_mode | stat.S_ISVTX)
         batch_size = spec.batch_size if spec.results is Results.PER_ITEM else sys.maxsize
         transfers = ThreadPoolExecutor(2, thread_name_prefix=f"transfer-{slot}")
-        bench = Bench(
-            seat=seat,
+        context = SlotContext(
+            slot_id=slot_id,
             presence=self._presence,
             ports=self._ports,
             runner=runner,
             life=self._life,
             reporter=reporter,
-            keeper=Keeper(seat, self._presence, self._ports),
+            renewer=LeaseRenewer(slot_id, self._presence, self._ports),
             log=self._log.bind(slot=slot),
             batch_size=batch_size,
             transfers=transfers,
@@ -213,7 +213,7 @@ class Daemon:
             deployment=parts.home.deployment,
             ahead=self._look_ahead(batch_size, scratch, transfers),
         )
-        return Slot(bench)
+        return Slot(context)
 
     def _look_ahead(self, batch_size: int, scratch: Path, transfers: Executor) -> Ahead:
         return Ahead(
@@ -229,7 +229,7 @@ class Daemon:
         return Watch(
             life=self._life,
             presence=self._presence,
-            keepers=[slot.keeper for slot in self._slots],
+            renewers=[slot.renewer for slot in self._slots],
             metadata=self._parts.metadata,
             ports=self._ports,
             reporter=reporter,

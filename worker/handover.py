@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from spindown.app.work.commit import Portion, complete
-from spindown.app.work.held import Held, Seat, WorkPorts
+from spindown.app.work.held import ClaimedJob, SlotId, WorkPorts
 from spindown.app.work.presence import Presence
 from spindown.app.work.progress import Progress, Reporter
 from spindown.app.work.release import (
     abandon,
-    dismiss,
+    dead_letter_job,
     release,
     settle_failure,
     settle_release,
@@ -28,15 +28,15 @@ from spindown.domain.lease import is_excused, outage_wait
 from spindown.domain.policy import Policy
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
 from worker.child.runner import Runner
-from worker.keeper import Keeper
+from worker.lease_renewer import LeaseRenewer
 from worker.lifecycle import WorkerLifecycle
 from worker.log import EventLog
 from worker.transfer.ahead import Ahead
 from worker.transfer.outbox import Outbox
-from worker.usage.record import Recorder
+from worker.usage.record import UsageRecorder
 
 
-class Ending(StrEnum):
+class AttemptEnd(StrEnum):
     """How an attempt ended."""
 
     COMPLETED = "completed"
@@ -50,16 +50,16 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
+class SlotContext:
     """What a slot works with, the same from job to job."""
 
-    seat: Seat
+    slot_id: SlotId
     presence: Presence
     ports: WorkPorts
     runner: Runner
     life: WorkerLifecycle
     reporter: Reporter
-    keeper: Keeper
+    renewer: LeaseRenewer
     log: EventLog
     batch_size: int
     #: Fetches inputs and writes commits beside the computing.
@@ -69,7 +69,7 @@ class Bench:
     #: Interruptions per hour of the pool that the instance came from.
     interruption_rate: float = 0.0
     #: Notes how the machine was used; None: nobody asks.
-    recorder: Recorder | None = None
+    recorder: UsageRecorder | None = None
     #: What the code has to end in order when it is asked to stop.
     stop_grace: timedelta = timedelta(0)
     #: Bound of one attempt; None: none.
@@ -86,31 +86,31 @@ class Bench:
         return self.life.policy
 
 
-def announce(manifest: Manifest, bench: Bench) -> None:
+def announce(manifest: Manifest, context: SlotContext) -> None:
     """Let other systems hear how a job ended, without waiting for it."""
-    if bench.outbox is None:
+    if context.outbox is None:
         return
     event = job_event(
         manifest,
-        deployment=bench.deployment,
-        workload=bench.seat.workload,
-        now=bench.ports.clock.now(),
+        deployment=context.deployment,
+        workload=context.slot_id.workload,
+        now=context.ports.clock.now(),
     )
-    bench.outbox.add(event)
-    bench.transfers.submit(bench.outbox.flush)
+    context.outbox.add(event)
+    context.transfers.submit(context.outbox.flush)
 
 
 class Handover:
     """The last steps of one attempt. The lease's lock is held, so no heartbeat comes between."""
 
-    def __init__(self, bench: Bench, log: EventLog) -> None:
-        self._bench = bench
+    def __init__(self, context: SlotContext, log: EventLog) -> None:
+        self._context = context
         self._log = log
 
-    def complete(self, held: Held) -> Ending:
+    def complete(self, held: ClaimedJob) -> AttemptEnd:
         """Delete the message of a job that is completed."""
         # First, since nobody tells of it again if what follows gets no answer.
-        announce(held.manifest, self._bench)
+        announce(held.manifest, self._context)
         with self._letting_go(held) as job:
             complete(job, **self._ours)
         manifest = held.manifest
@@ -121,84 +121,89 @@ class Handover:
             busy_seconds=round(manifest.busy_seconds, 3),
             cost_usd=round(manifest.cost_usd, 6),
         )
-        return Ending.COMPLETED
+        return AttemptEnd.COMPLETED
 
-    def split(self, held: Held, values: Sequence[Any]) -> Ending:
+    def split(self, held: ClaimedJob, values: Sequence[Any]) -> AttemptEnd:
         """Replace a job that is too large by its children."""
-        held = split(held, values, ports=self._bench.ports, policy=self._bench.policy)
+        held = split(held, values, ports=self._context.ports, policy=self._context.policy)
         if held.manifest.state is JobState.FAILED:
-            return self.dismiss(held, "input")
+            return self.dead_letter(held, "input")
         with self._letting_go(held) as job:
             complete(job, **self._ours)
         self._log.info("job_split", children=len(held.manifest.children), items=len(values))
-        return Ending.SPLIT
+        return AttemptEnd.SPLIT
 
-    def release(self, held: Held, *, wait: timedelta = timedelta(0)) -> Ending:
+    def release(self, held: ClaimedJob, *, wait: timedelta = timedelta(0)) -> AttemptEnd:
         """Give a job back to whoever comes next, not before ``wait``."""
         with self._letting_go(held) as job:
             release(job, **self._ours, wait=wait)
         self._log.info("job_released", next_item=held.manifest.next_item)
-        return Ending.RELEASED
+        return AttemptEnd.RELEASED
 
-    def break_off(self, held: Held, cause: SpindownError, rest: Portion) -> None:
+    def break_off(self, held: ClaimedJob, cause: SpindownError, rest: Portion) -> None:
         """Give a job back; an outage says nothing of it, so it is not counted, and can wait."""
-        bench, message, wait = self._bench, held.message, timedelta(0)
+        context, message, wait = self._context, held.message, timedelta(0)
         if isinstance(cause, Throttled | Unreachable | WriteConflict):
-            if is_excused(message.sent_at, bench.ports.clock.now()):
+            if is_excused(message.sent_at, context.ports.clock.now()):
                 held = self._save(held, rest)
-            if not bench.life.must_leave():
-                wait = outage_wait(message.receive_count, bench.ports.random.random())
+            if not context.life.must_leave():
+                wait = outage_wait(message.receive_count, context.ports.random.random())
         self.release(held, wait=wait)
 
-    def _save(self, held: Held, rest: Portion) -> Held:
+    def _save(self, held: ClaimedJob, rest: Portion) -> ClaimedJob:
         """Commit, as far as S3 can be had, what is done and that the epoch ends in order."""
-        bench, started = self._bench, self._bench.ports.clock.now()
+        context, started = self._context, self._context.ports.clock.now()
         for portion in (rest, Portion()) if rest.finished else (rest,):
             with suppress(SpindownError):
                 saved = settle_release(
                     held,
                     portion,
-                    interrupted=bench.life.state.is_interrupted,
-                    seat=bench.seat,
-                    ports=bench.ports,
+                    interrupted=context.life.state.is_interrupted,
+                    slot_id=context.slot_id,
+                    ports=context.ports,
                 )
                 if portion.finished:
-                    self.tell(saved, portion, bench.ports.clock.now() - started)
+                    self.tell(saved, portion, context.ports.clock.now() - started)
                 return saved
         return held
 
-    def give_up(self, held: Held, fault: Exception) -> None:
+    def give_up(self, held: ClaimedJob, fault: Exception) -> None:
         """Give a job back on which the worker itself has failed.
 
         It counts as a failure, named, and not as a loss: so this instance leaves the job to others
         for a while, of which one may be in order, and a job that every worker fails on ends.
         """
-        bench, reason = self._bench, f"the worker failed: {type(fault).__name__}: {fault}"
+        context, reason = self._context, f"the worker failed: {type(fault).__name__}: {fault}"
         with suppress(SpindownError):
             held = settle_failure(
-                held, Portion(), reason, seat=bench.seat, ports=bench.ports, policy=bench.policy
+                held,
+                Portion(),
+                reason,
+                slot_id=context.slot_id,
+                ports=context.ports,
+                policy=context.policy,
             )
         if held.manifest.state is JobState.FAILED:
-            self.dismiss(held, "failures")
+            self.dead_letter(held, "failures")
         else:
             self.release(held)
 
-    def dismiss(self, held: Held, why: str) -> Ending:
+    def dead_letter(self, held: ClaimedJob, why: str) -> AttemptEnd:
         """Move a job that failed for good to the dead-letter queue; ``why`` classes the reason."""
         with self._letting_go(held) as job:
-            dismiss(job, **self._ours)
-        self._bench.reporter.emit({"DeadLettered": 1}, reason=why)
+            dead_letter_job(job, **self._ours)
+        self._context.reporter.emit({"DeadLettered": 1}, reason=why)
         self._log.warning("job_dead_lettered", reason=held.manifest.reason)
-        announce(held.manifest, self._bench)
-        return Ending.DEAD_LETTERED
+        announce(held.manifest, self._context)
+        return AttemptEnd.DEAD_LETTERED
 
-    def abandon(self, held: Held) -> Ending:
+    def abandon(self, held: ClaimedJob) -> AttemptEnd:
         """Clear what is ours of a job that somebody else owns."""
         with self._letting_go(held) as job:
-            abandon(job, seat=self._bench.seat, presence=self._bench.presence)
-        return Ending.LOST
+            abandon(job, slot_id=self._context.slot_id, presence=self._context.presence)
+        return AttemptEnd.LOST
 
-    def tell(self, held: Held, portion: Portion, took: timedelta, *, redone: int = 0) -> None:
+    def tell(self, held: ClaimedJob, portion: Portion, took: timedelta, *, redone: int = 0) -> None:
         """Report a commit; ``redone`` items were computed in vain."""
         failed = sum(one.record.status is ItemStatus.FAILED for one in portion.finished)
         is_completed = held.manifest.state is JobState.COMPLETED
@@ -219,26 +224,26 @@ class Handover:
     def report(self, progress: Progress) -> None:
         """Report progress; the work is safe even if the report is lost."""
         try:
-            self._bench.reporter.report(progress)
+            self._context.reporter.report(progress)
         except SpindownError as exc:
             self._log.warning("report_failed", reason=str(exc))
 
     @property
     def _ours(self) -> dict[str, Any]:
-        bench = self._bench
-        return {"seat": bench.seat, "presence": bench.presence, "ports": bench.ports}
+        context = self._context
+        return {"slot_id": context.slot_id, "presence": context.presence, "ports": context.ports}
 
     @contextmanager
-    def _letting_go(self, held: Held) -> Iterator[Held]:
-        with self._bench.keeper.letting_go() as lease:
+    def _letting_go(self, held: ClaimedJob) -> Iterator[ClaimedJob]:
+        with self._context.renewer.letting_go() as lease:
             try:
                 yield held if lease is held.lease else replace(held, lease=lease)
             except SpindownError:
                 # What was not cleared runs out by itself; the slot is free all the same.
-                self._bench.presence.free(self._bench.seat)
+                self._context.presence.free(self._context.slot_id)
                 raise
 
 
-def _part_bytes(held: Held, portion: Portion) -> int:
+def _part_bytes(held: ClaimedJob, portion: Portion) -> int:
     """Return the size of the part that a portion has become."""
     return held.manifest.parts[-1].bytes if portion.finished else 0

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from spindown.app.port import Message
 from spindown.app.work.claim import ClaimOutcome, Declined, claim
 from spindown.app.work.fence import read_fence
-from spindown.app.work.held import Held
+from spindown.app.work.held import ClaimedJob
 from spindown.app.work.message import put_back
 from spindown.contract.usage import UsageEnd
 from spindown.domain.lease import outage_wait
@@ -28,47 +28,47 @@ from spindown.domain.worker_lifecycle import (
 from spindown.error import SpindownError
 from worker.attempt import Attempt
 from worker.family.family import Wedged
-from worker.handover import Bench, Ending, announce
+from worker.handover import AttemptEnd, SlotContext, announce
 
 _ENDS = {
-    Ending.COMPLETED: UsageEnd.COMPLETED,
-    Ending.RELEASED: UsageEnd.RELEASED,
-    Ending.FAILED: UsageEnd.FAILED,
-    Ending.DEAD_LETTERED: UsageEnd.FAILED,
-    Ending.LOST: UsageEnd.LOST,
+    AttemptEnd.COMPLETED: UsageEnd.COMPLETED,
+    AttemptEnd.RELEASED: UsageEnd.RELEASED,
+    AttemptEnd.FAILED: UsageEnd.FAILED,
+    AttemptEnd.DEAD_LETTERED: UsageEnd.FAILED,
+    AttemptEnd.LOST: UsageEnd.LOST,
 }
-_COUNTED = {Ending.COMPLETED, Ending.FAILED, Ending.DEAD_LETTERED}
+_COUNTED = {AttemptEnd.COMPLETED, AttemptEnd.FAILED, AttemptEnd.DEAD_LETTERED}
 
 
 class Slot:
     """A slot of the worker, driven by its own thread or, in tests, step by step."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-        self._life = bench.life
-        self._number = bench.seat.slot
+    def __init__(self, context: SlotContext) -> None:
+        self._context = context
+        self._life = context.life
+        self._number = context.slot_id.slot
         #: A message that is not dealt with yet.
         self._message: Message | None = None
         self._has_dealt = self._has_ended = False
-        self.keeper = bench.keeper
+        self.renewer = context.renewer
         self.thread = threading.Thread(target=self._run, name=f"slot-{self._number}")
         self.thread.daemon = True
 
     def _run(self) -> None:
-        bench = self._bench
+        context = self._context
         try:
-            bench.runner.warm()
+            context.runner.warm()
         except Exception:
             # The first job finds it again, and ends with the reason.
-            bench.log.exception("code_not_warmed")
+            context.log.exception("code_not_warmed")
         self._life.tell(SlotReady, self._number)
         while not self._has_ended:
             try:
                 self.carry_out(self._life.await_slot_command(self._number))
             except SpindownError as exc:
-                bench.log.warning("slot_backs_off", reason=str(exc))
+                context.log.warning("slot_backs_off", reason=str(exc))
             except Exception:
-                bench.log.exception("slot_crashed")
+                context.log.exception("slot_crashed")
 
     def step(self) -> bool:
         """Ask for one message and deal with it; tell whether there was one."""
@@ -109,8 +109,8 @@ class Slot:
         # What a job that went wrong had received ahead comes first.
         self._message = self._take_ahead()
         if self._message is None and not self._life.is_finishing:
-            self._message = self._bench.ports.queue.receive(
-                wait=wait, visibility=self._bench.policy.lease_duration
+            self._message = self._context.ports.queue.receive(
+                wait=wait, visibility=self._context.policy.lease_duration
             )
         self._life.tell(Polled, self._number, self._message is not None)
 
@@ -127,21 +127,21 @@ class Slot:
 
     def _take_ahead(self) -> Message | None:
         """Return the message that was received ahead, if there is one; its input may take long."""
-        return None if self._bench.ahead is None else self._bench.ahead.take()
+        return None if self._context.ahead is None else self._context.ahead.take()
 
     def _put_back(self) -> None:
         message, self._message = self._message, None
         if message is not None:
             self._has_dealt = True
-            put_back(message, timedelta(0), self._bench.ports.queue)
+            put_back(message, timedelta(0), self._context.ports.queue)
 
     def _end(self) -> None:
-        bench, self._has_ended = self._bench, True
-        if bench.ahead is not None:
-            bench.ahead.drop()
+        context, self._has_ended = self._context, True
+        if context.ahead is not None:
+            context.ahead.drop()
         with suppress(Wedged):
-            bench.runner.kill()
-        bench.transfers.shutdown(wait=False, cancel_futures=True)
+            context.runner.kill()
+        context.transfers.shutdown(wait=False, cancel_futures=True)
         self._life.tell(SlotEnded, self._number)
 
     def _take(self, message: Message) -> tuple[bool, tuple[str, bool] | None]:
@@ -150,14 +150,14 @@ class Slot:
         Tell whether it was ours to work on, and if its end says anything of the machine, which
         job it was and whether it failed.
         """
-        bench = self._bench
+        context = self._context
         try:
             claimed = claim(
                 message,
-                seat=bench.seat,
-                presence=bench.presence,
-                ports=bench.ports,
-                policy=bench.policy,
+                slot_id=context.slot_id,
+                presence=context.presence,
+                ports=context.ports,
+                policy=context.policy,
             )
         except SpindownError:
             self._leave(message)
@@ -169,16 +169,16 @@ class Slot:
 
     def _leave(self, message: Message) -> None:
         """Let others see a message soon whose job could not be claimed for want of an answer."""
-        bench = self._bench
-        wait = outage_wait(message.receive_count, bench.ports.random.random())
+        context = self._context
+        wait = outage_wait(message.receive_count, context.ports.random.random())
         # If it cannot be shown it shows itself, when what hid it is over.
         with suppress(SpindownError):
-            put_back(message, min(wait, bench.policy.lease_duration), bench.ports.queue)
+            put_back(message, min(wait, context.policy.lease_duration), context.ports.queue)
 
-    def _work(self, held: Held) -> tuple[str, bool] | None:
-        bench = self._bench
+    def _work(self, held: ClaimedJob) -> tuple[str, bool] | None:
+        context = self._context
         manifest = held.manifest
-        bench.log.info(
+        context.log.info(
             "job_claimed",
             job_id=held.job_id,
             epoch=manifest.epoch,
@@ -186,47 +186,49 @@ class Slot:
             receive_count=held.message.receive_count,
         )
         if manifest.epoch == 1:
-            waited = bench.ports.clock.now() - held.message.sent_at
-            bench.reporter.emit({"WaitSeconds": waited.total_seconds()})
-        attempt = Attempt(held, bench)
-        since = bench.ports.clock.now()
-        if bench.recorder is not None:
-            bench.recorder.begin()
+            waited = context.ports.clock.now() - held.message.sent_at
+            context.reporter.emit({"WaitSeconds": waited.total_seconds()})
+        attempt = Attempt(held, context)
+        since = context.ports.clock.now()
+        if context.recorder is not None:
+            context.recorder.begin()
         ending = attempt.run()
         self._record(held, attempt, ending, since)
         if ending not in _COUNTED:
             return None
-        return held.job_id, ending is not Ending.COMPLETED or attempt.all_failed
+        return held.job_id, ending is not AttemptEnd.COMPLETED or attempt.all_failed
 
-    def _record(self, taken: Held, attempt: Attempt, ending: Ending, since: datetime) -> None:
+    def _record(
+        self, taken: ClaimedJob, attempt: Attempt, ending: AttemptEnd, since: datetime
+    ) -> None:
         """Note how the machine was used; a job that was only split has not used it."""
-        bench = self._bench
-        if bench.recorder is None or ending is Ending.SPLIT:
+        context = self._context
+        if context.recorder is None or ending is AttemptEnd.SPLIT:
             return
         end = _ENDS[ending]
-        if end is UsageEnd.RELEASED and bench.life.state.is_interrupted:
+        if end is UsageEnd.RELEASED and context.life.state.is_interrupted:
             end = UsageEnd.INTERRUPTED
-        now = bench.ports.clock.now()
-        bench.recorder.end(taken, attempt.held.manifest, end, since=since, until=now)
+        now = context.ports.clock.now()
+        context.recorder.end(taken, attempt.held.manifest, end, since=since, until=now)
 
     def _note(self, declined: Declined) -> None:
-        bench = self._bench
-        bench.log.info(
+        context = self._context
+        context.log.info(
             "job_declined",
             job_id=declined.job_id,
             outcome=declined.outcome.value,
             reason=declined.reason,
         )
         if declined.outcome is ClaimOutcome.MALFORMED:
-            bench.reporter.emit({"DeadLettered": 1}, reason="malformed")
+            context.reporter.emit({"DeadLettered": 1}, reason="malformed")
         elif declined.outcome is ClaimOutcome.DEAD_LETTERED:
-            bench.reporter.emit({"DeadLettered": 1}, reason="failures")
+            context.reporter.emit({"DeadLettered": 1}, reason="failures")
             self._announce(declined.job_id or "")
         elif declined.outcome is ClaimOutcome.CONDEMNED:
-            bench.life.tell(WasCondemned)
+            context.life.tell(WasCondemned)
 
     def _announce(self, job_id: str) -> None:
         """Tell of a job that was given up at its claim."""
-        fence = read_fence(job_id, self._bench.ports.objects) if self._bench.outbox else None
+        fence = read_fence(job_id, self._context.ports.objects) if self._context.outbox else None
         if fence is not None:
-            announce(fence.manifest, self._bench)
+            announce(fence.manifest, self._context)

@@ -28,7 +28,7 @@ from spindown.domain.worker_lifecycle import (
 )
 from spindown.error import SpindownError
 from worker.home import WorkerSettings
-from worker.keeper import Keeper
+from worker.lease_renewer import LeaseRenewer
 from worker.lifecycle import WorkerLifecycle
 from worker.log import EventLog
 
@@ -41,7 +41,7 @@ class Watch:
         *,
         life: WorkerLifecycle,
         presence: Presence,
-        keepers: Sequence[Keeper],
+        renewers: Sequence[LeaseRenewer],
         metadata: Metadata,
         ports: WorkPorts,
         reporter: Reporter,
@@ -51,7 +51,7 @@ class Watch:
     ) -> None:
         self._life = life
         self._presence = presence
-        self._keepers = keepers
+        self._renewers = renewers
         self._metadata = metadata
         self._ports = ports
         self._reporter = reporter
@@ -68,8 +68,8 @@ class Watch:
             ("log", log.flush, self._heartbeat_interval),
         ]
         looks += [
-            (f"lease-{number}", partial(self._extend, keeper), self._heartbeat_interval)
-            for number, keeper in enumerate(keepers)
+            (f"lease-{number}", partial(self._extend, renewer), self._heartbeat_interval)
+            for number, renewer in enumerate(renewers)
         ]
         self._threads = [
             threading.Thread(target=self._repeat, args=(look, length), name=name, daemon=True)
@@ -91,8 +91,8 @@ class Watch:
 
     def beat(self) -> None:
         """Extend each lease and show that the worker lives, one after the other."""
-        for keeper in self._keepers:
-            self._extend(keeper)
+        for renewer in self._renewers:
+            self._extend(renewer)
         self.show()
 
     def show(self) -> None:
@@ -128,7 +128,7 @@ class Watch:
                 case TellNotice(deadline=deadline, source=source):
                     self._log.warning("interruption_noticed", deadline=deadline, source=source)
                     self._to_tell = [
-                        ("lease_not_bounded", partial(k.bound, deadline)) for k in self._keepers
+                        ("lease_not_bounded", partial(k.bound, deadline)) for k in self._renewers
                     ]
                     record = partial(self._presence.record_notice, deadline)
                     self._to_tell.append(("notice_not_recorded", record))
@@ -143,8 +143,8 @@ class Watch:
                 if not self._try(event_name, tell)
             ]
 
-    def _extend(self, keeper: Keeper) -> None:
-        self._try("lease_not_extended", partial(keeper.beat, self._policy))
+    def _extend(self, renewer: LeaseRenewer) -> None:
+        self._try("lease_not_extended", partial(renewer.beat, self._policy))
 
     def _show_life(self) -> None:
         """Tell the dead-man check that we live, and for how long the policy lets us."""

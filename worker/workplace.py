@@ -7,10 +7,10 @@ from pathlib import Path
 
 from spindown.app.port import ObjectStore
 from spindown.app.work.attachment.log import keep_log
-from spindown.app.work.held import Finished, Held
+from spindown.app.work.held import ClaimedJob, Finished
 from spindown.error import SpindownError
+from worker.child.output_log import OutputLog
 from worker.child.runner import Task
-from worker.child.tape import Tape
 from worker.log import EventLog
 from worker.transfer.gather import remove_folder
 from worker.transfer.state import UserState
@@ -19,7 +19,7 @@ from worker.transfer.state import UserState
 class Workplace:
     """The place of one attempt; nothing of it is left when it is removed."""
 
-    def __init__(self, held: Held, scratch: Path) -> None:
+    def __init__(self, held: ClaimedJob, scratch: Path) -> None:
         # The epoch is in the name: a fetch of an attempt that was broken off may still come in.
         name = f"{held.job_id}.{held.manifest.epoch}"
         self._epoch = held.manifest.epoch
@@ -29,7 +29,7 @@ class Workplace:
         self.inputs = self._scratch / "inputs"
         self.outputs = self._scratch / "outputs"
         self.state = UserState(self._scratch / "state", self.private, below=scratch)
-        self.tape = Tape()
+        self.output_log = OutputLog()
         #: What of it lies in S3.
         self._kept = b""
 
@@ -43,14 +43,14 @@ class Workplace:
             self._private = Path(tempfile.mkdtemp(prefix=prefix, dir=self._parent))
         return self._private
 
-    def task(self, held: Held) -> Task:
+    def task(self, held: ClaimedJob) -> Task:
         """Return what a batch of the job is part of."""
         return Task(
             job_id=held.job_id,
             params=held.job.params,
             outputs=self.outputs,
             state=self.state.root,
-            tape=self.tape,
+            output_log=self.output_log,
         )
 
     def clear(self, finished: Sequence[Finished]) -> None:
@@ -62,7 +62,7 @@ class Workplace:
 
     def keep_log(self, job_id: str, objects: ObjectStore, log: EventLog) -> None:
         """Keep what the code has printed so far; the work is safe even if this fails."""
-        text = self.tape.read()
+        text = self.output_log.read()
         if text == self._kept:
             return
         try:

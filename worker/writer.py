@@ -13,11 +13,11 @@ from functools import partial
 
 from spindown.app.work.attachment.state import State, upload_state
 from spindown.app.work.commit import Portion, commit
-from spindown.app.work.held import Held
+from spindown.app.work.held import ClaimedJob
 from spindown.domain.checkpointing import interval_hours, is_due
-from worker.handover import Bench, Handover
-from worker.harvest import Harvest
+from worker.handover import Handover, SlotContext
 from worker.log import EventLog
+from worker.result_buffer import ResultBuffer
 from worker.workplace import Workplace
 
 #: Time that computing stands still for a commit, until one has been measured.
@@ -33,46 +33,52 @@ class Writer:
     """Carries a held job from one commit to the next."""
 
     def __init__(
-        self, held: Held, bench: Bench, *, harvest: Harvest, place: Workplace, log: EventLog
+        self,
+        held: ClaimedJob,
+        context: SlotContext,
+        *,
+        buffer: ResultBuffer,
+        place: Workplace,
+        log: EventLog,
     ) -> None:
         #: The job as it stands.
         self.held = held
-        self._bench = bench
-        self._harvest = harvest
+        self._context = context
+        self._buffer = buffer
         self._place = place
         self._log = log
-        self._handover = Handover(bench, log)
+        self._handover = Handover(context, log)
         self._pending: Future[None] | None = None
-        #: Held while the manifest is written.
+        #: ClaimedJob while the manifest is written.
         self._writing = threading.Lock()
         #: Of the commit under way, what no manifest lists yet.
         self._results = Portion()
         #: Time that the last commit took; None before the first.
         self._cost: timedelta | None = None
         self._log_kept_at: datetime | None = None
-        self._committed_at: datetime = bench.ports.clock.now()
+        self._committed_at: datetime = context.ports.clock.now()
 
     @property
     def is_crowded(self) -> bool:
         """Tell whether so much waits for the commit under way that no more may be taken."""
-        return self._is_busy and self._harvest.waiting_bytes >= _WAITING_BYTES_MAX
+        return self._is_busy and self._buffer.waiting_bytes >= _WAITING_BYTES_MAX
 
     def write_if_due(self) -> None:
         """Begin a commit of what is done in a row, if one is due and none is under way."""
         self.check()
-        harvest = self._harvest
+        buffer = self._buffer
         # The last portion goes with the end of the job.
-        if harvest.is_whole or self._is_busy:
+        if buffer.is_whole or self._is_busy:
             return
-        policy, now = self._bench.policy, self._bench.ports.clock.now()
+        policy, now = self._context.policy, self._context.ports.clock.now()
         # Somebody may have set the clock back.
         self._committed_at = min(self._committed_at, now)
         elapsed, interval = now - self._committed_at, self._interval()
-        by_items = is_due(policy, items_since=harvest.in_a_row, elapsed=elapsed, interval=interval)
-        by_items = by_items or (harvest.in_a_row > 0 and harvest.waiting_bytes >= _COMMIT_BYTES)
+        by_items = is_due(policy, items_since=buffer.in_a_row, elapsed=elapsed, interval=interval)
+        by_items = by_items or (buffer.in_a_row > 0 and buffer.waiting_bytes >= _COMMIT_BYTES)
         state = self._place.state.take(urgent=by_items) if by_items or elapsed >= interval else None
         if by_items or state is not None:
-            self._begin(harvest.take(now, state), now)
+            self._begin(buffer.take(now, state), now)
 
     def wait(self, length: timedelta) -> None:
         """Wait for the commit under way, no longer than ``length``; raise what it has raised."""
@@ -87,11 +93,11 @@ class Writer:
 
     def overtake(self) -> None:
         """Commit the results that are there, ahead of state that is still on its way."""
-        if not (self._is_busy and (self._harvest.in_a_row or self._results.finished)):
+        if not (self._is_busy and (self._buffer.in_a_row or self._results.finished)):
             return
-        now = self._bench.ports.clock.now()
+        now = self._context.ports.clock.now()
         with self._writing:
-            portion = self._take_results().followed_by(self._harvest.take(now))
+            portion = self._take_results().followed_by(self._buffer.take(now))
             first = next((one.record.index for one in portion.finished), None)
             # What the commit under way had taken may be lost with it, which ``settle`` raises.
             tell = self._commit(portion, now) if first == self.held.manifest.next_item else None
@@ -104,9 +110,9 @@ class Writer:
             pending, self._pending = self._pending, None
             pending.result()
 
-    def commit(self, portion: Portion) -> Held:
+    def commit(self, portion: Portion) -> ClaimedJob:
         """Commit a portion now, while none is under way (raises LeaseLost)."""
-        self._commit(portion, self._bench.ports.clock.now())()
+        self._commit(portion, self._context.ports.clock.now())()
         return self.held
 
     @property
@@ -115,19 +121,19 @@ class Writer:
 
     def _interval(self) -> timedelta:
         """Return how long after a commit the next is due; at once if EC2 sees a higher risk."""
-        if self._bench.life.state.is_at_risk_since(self._committed_at):
+        if self._context.life.state.is_at_risk_since(self._committed_at):
             return timedelta(0)
         cost = (self._cost or _COST_ESTIMATE) / timedelta(hours=1)
-        rate = self._bench.interruption_rate
-        return timedelta(hours=interval_hours(self._bench.policy, cost_hours=cost, rate=rate))
+        rate = self._context.interruption_rate
+        return timedelta(hours=interval_hours(self._context.policy, cost_hours=cost, rate=rate))
 
     def _begin(self, portion: Portion, now: datetime) -> None:
         self._committed_at = now
         self._results = replace(portion, state=None)
-        self._pending = self._bench.transfers.submit(self._run, portion.state)
+        self._pending = self._context.transfers.submit(self._run, portion.state)
 
     def _run(self, state: State | None) -> None:
-        started = self._bench.ports.clock.now()
+        started = self._context.ports.clock.now()
         stored, tell = None if state is None else self._upload(state), None
         with self._writing:
             portion = replace(self._take_results(), state=stored)
@@ -136,20 +142,20 @@ class Writer:
         # A ledger that gives no answer must not keep results from overtaking.
         if tell is not None:
             tell()
-        self._cost = self._bench.ports.clock.now() - started
+        self._cost = self._context.ports.clock.now() - started
         self._keep_log()
 
     def _keep_log(self) -> None:
         """Keep what was printed: an instance that is gone without a word tells no more."""
-        now, before = self._bench.ports.clock.now(), self._log_kept_at
+        now, before = self._context.ports.clock.now(), self._log_kept_at
         if before is None or abs(now - before) >= _LOG_EVERY:
             self._log_kept_at = now
-            self._place.keep_log(self.held.job_id, self._bench.ports.objects, self._log)
+            self._place.keep_log(self.held.job_id, self._context.ports.objects, self._log)
 
     def _upload(self, state: State) -> State | None:
         """Upload state; None: it changed meanwhile, and must be taken anew."""
         manifest = self.held.manifest
-        stored = upload_state(manifest, state, self._bench.ports)
+        stored = upload_state(manifest, state, self._context.ports)
         if stored is manifest.user_state:
             self._place.state.forget()
             return None
@@ -161,10 +167,10 @@ class Writer:
 
     def _commit(self, portion: Portion, started: datetime) -> Callable[[], None]:
         """Commit a portion; return what tells the ledger of it."""
-        bench, before = self._bench, self.held.manifest
-        self.held = commit(self.held, portion, seat=bench.seat, ports=bench.ports)
+        context, before = self._context, self.held.manifest
+        self.held = commit(self.held, portion, slot_id=context.slot_id, ports=context.ports)
         if portion.state is not None:
             self._place.state.note_commit(before, self.held.manifest)
         self._place.clear(portion.finished)
-        took = bench.ports.clock.now() - started
+        took = context.ports.clock.now() - started
         return partial(self._handover.tell, self.held, portion, took)

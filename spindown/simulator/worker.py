@@ -18,7 +18,7 @@ from spindown.app.port import Key, Message
 from spindown.app.work.claim import ClaimOutcome, claim
 from spindown.app.work.commit import Portion, commit, complete
 from spindown.app.work.heartbeat import extend_lease
-from spindown.app.work.held import Finished, Held, Seat, WorkPorts
+from spindown.app.work.held import ClaimedJob, Finished, SlotId, WorkPorts
 from spindown.app.work.item import settle_items
 from spindown.app.work.message import put_back
 from spindown.app.work.policy import read_standing
@@ -327,7 +327,7 @@ class SimSlot:
         self.worker = worker
         self.site = worker.site
         self.number = number
-        self.seat = Seat(
+        self.slot_id = SlotId(
             workload=worker.site.workload,
             instance_id=worker.instance_id,
             slot=number,
@@ -362,12 +362,12 @@ class SimSlot:
             raise AssertionError
         claimed = claim(
             message,
-            seat=self.seat,
+            slot_id=self.slot_id,
             presence=worker.presence,
             ports=self.site.ports,
             policy=worker.policy,
         )
-        if isinstance(claimed, Held):
+        if isinstance(claimed, ClaimedJob):
             self._begin(claimed)
             return
         self.site.record.note("declined", f"{claimed.job_id} {claimed.outcome}")
@@ -411,7 +411,7 @@ class SimSlot:
         self._poll, self._message = None, message
         self.worker.tell(Polled(self.site.agenda.now, self.number, message is not None))
 
-    def _begin(self, held: Held) -> None:
+    def _begin(self, held: ClaimedJob) -> None:
         worker, ports = self.worker, self.site.ports
         if held.manifest.epoch == 1:
             waited = self.site.agenda.now - held.message.sent_at
@@ -420,7 +420,7 @@ class SimSlot:
         values = settle_items(held.job, ports)
         if is_too_large(held, values, worker.policy):
             held = split(held, values, ports=ports, policy=worker.policy)
-            complete(held, seat=self.seat, presence=worker.presence, ports=ports)
+            complete(held, slot_id=self.slot_id, presence=worker.presence, ports=ports)
             self.site.record.was_split(held.job_id, held.manifest.children)
             self.ended()
             return
@@ -435,7 +435,7 @@ class SimSlot:
 class SimAttempt:
     """A held job, from its claim until it is completed, given back or lost."""
 
-    def __init__(self, slot: "SimSlot", held: Held, total: int) -> None:
+    def __init__(self, slot: "SimSlot", held: ClaimedJob, total: int) -> None:
         self._slot = slot
         self._site = slot.site
         self._worker = slot.worker
@@ -476,7 +476,7 @@ class SimAttempt:
                 self.held.lease,
                 items_done=self.items_done,
                 items=self._total,
-                seat=self._slot.seat,
+                slot_id=self._slot.slot_id,
                 ports=self._site.ports,
                 policy=self._worker.policy,
             )
@@ -488,7 +488,7 @@ class SimAttempt:
     def bound(self, deadline: datetime) -> None:
         """Let the lease end with the instance."""
         presence = self._worker.presence
-        self._keep(presence.bound_lease(self._slot.seat, self.held.lease, deadline))
+        self._keep(presence.bound_lease(self._slot.slot_id, self.held.lease, deadline))
 
     def give_back(self) -> None:
         """Commit what is done and release the job."""
@@ -503,7 +503,7 @@ class SimAttempt:
                 self.held,
                 portion,
                 interrupted=self._worker.life.is_interrupted,
-                seat=self._slot.seat,
+                slot_id=self._slot.slot_id,
                 ports=self._site.ports,
             )
         except LeaseLost:
@@ -514,7 +514,10 @@ class SimAttempt:
             self._close()
             return
         release(
-            self.held, seat=self._slot.seat, presence=self._worker.presence, ports=self._site.ports
+            self.held,
+            slot_id=self._slot.slot_id,
+            presence=self._worker.presence,
+            ports=self._site.ports,
         )
         self._site.record.note("released", self.held.job_id)
         self._site.record.stopped(self.held.job_id)
@@ -590,12 +593,14 @@ class SimAttempt:
 
     def _close(self) -> None:
         slot = self._slot
-        complete(self.held, seat=slot.seat, presence=self._worker.presence, ports=self._site.ports)
+        complete(
+            self.held, slot_id=slot.slot_id, presence=self._worker.presence, ports=self._site.ports
+        )
         self._site.record.completed(self.held.job_id, self._total)
         slot.ended((self.held.job_id, False))
 
     def _lose(self) -> None:
-        abandon(self.held, seat=self._slot.seat, presence=self._worker.presence)
+        abandon(self.held, slot_id=self._slot.slot_id, presence=self._worker.presence)
         self._site.record.note("lost", self.held.job_id)
         self._slot.ended()
 
@@ -624,7 +629,9 @@ class SimAttempt:
     def _commit(self, portion: Portion) -> bool:
         """Commit a portion; False if the job is another's by now."""
         try:
-            self.held = commit(self.held, portion, seat=self._slot.seat, ports=self._site.ports)
+            self.held = commit(
+                self.held, portion, slot_id=self._slot.slot_id, ports=self._site.ports
+            )
         except LeaseLost:
             self._lose()
             return False

@@ -37,17 +37,17 @@ from spindown.domain.policy import Policy
 from spindown.domain.worker_lifecycle import CheckedIn, Habits, Standing
 from spindown.memory.metric import MemoryMetricSink
 from tests.bench.record import record
-from tests.work import WORKLOAD, a_seat, a_worker
+from tests.work import WORKLOAD, a_slot_id, a_worker
 from worker.child.code import Code
 from worker.child.runner import ChildRunner
-from worker.handover import Bench
-from worker.keeper import Keeper
+from worker.handover import SlotContext
+from worker.lease_renewer import LeaseRenewer
 from worker.lifecycle import WorkerLifecycle
 from worker.log import open_log
 from worker.slot import Slot
-from worker.usage.journal import Journal
+from worker.usage.journal import UsageJournal
 from worker.usage.meter import Meter
-from worker.usage.record import Recorder
+from worker.usage.record import UsageRecorder
 
 pytestmark = pytest.mark.bench
 
@@ -115,30 +115,30 @@ def make_slot(aws: Aws, tmp_path: Path) -> tuple[Slot, ChildRunner]:
     code = Code(root=tmp_path, spec=RunSpec(entrypoint="job:run"), digest="d")
     runner = ChildRunner(code, slot=0, scratch=tmp_path, python=sys.executable, env={}, log=log)
     runner.warm()
-    seat = a_seat()
+    slot_id = a_slot_id()
     presence = Presence(workload=WORKLOAD, instance_id="i-1", ports=ports)
-    keeper = Keeper(seat, presence, ports)
+    renewer = LeaseRenewer(slot_id, presence, ports)
     worker = a_worker(launched_at=datetime.now(UTC))
     standing = Standing(policy=Policy(), idle_timeout=timedelta(minutes=5))
     life = WorkerLifecycle(aws.clock, standing, Habits(code_digest=""), log)
     life.tell(CheckedIn, worker.launched_at, worker.capacity_type, 1)
-    bench = Bench(
-        seat=seat,
+    bench = SlotContext(
+        slot_id=slot_id,
         presence=presence,
         ports=ports,
         runner=runner,
         life=life,
         reporter=Reporter(deployment="d", workload=WORKLOAD, worker=worker, ports=ports),
-        keeper=keeper,
+        renewer=renewer,
         log=log,
         batch_size=code.spec.batch_size,
         transfers=ThreadPoolExecutor(2),
         scratch=tmp_path,
-        recorder=Recorder(
+        recorder=UsageRecorder(
             workload=WORKLOAD,
             worker=worker,
             meter=Meter(slots=1, gpus=None),
-            journal=Journal(ports.objects, aws.clock, log),
+            journal=UsageJournal(ports.objects, aws.clock, log),
         ),
     )
     return Slot(bench), runner

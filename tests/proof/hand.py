@@ -14,14 +14,14 @@ from enum import Enum, auto
 from typing import Any
 
 from spindown.app.port import Message
-from spindown.app.work.held import Held
+from spindown.app.work.held import ClaimedJob
 from spindown.error import SpindownError
 from spindown.user import Item
 from tests.proof.fault import Crashed
 from tests.slot import ScriptedRunner
 from worker.child.runner import Broken, Event, ItemDone, Task
-from worker.handover import Bench
-from worker.keeper import Keeper
+from worker.handover import SlotContext
+from worker.lease_renewer import LeaseRenewer
 from worker.slot import Slot
 
 
@@ -79,16 +79,16 @@ class Steps:
 class Hand:
     """A slot and what it has in hand."""
 
-    def __init__(self, bench: Bench, shared: ScriptedRunner) -> None:
+    def __init__(self, context: SlotContext, shared: ScriptedRunner) -> None:
         self.runner = HandRunner(self, shared)
-        queue = PausingQueue(self, bench.ports.queue)
-        keeper = PausingKeeper(self, bench)
-        ports = replace(bench.ports, queue=queue)
-        self.bench = replace(bench, ports=ports, runner=self.runner, keeper=keeper)
-        self.slot = Slot(self.bench)
+        queue = PausingQueue(self, context.ports.queue)
+        renewer = PausingRenewer(self, context)
+        ports = replace(context.ports, queue=queue)
+        self.context = replace(context, ports=ports, runner=self.runner, renewer=renewer)
+        self.slot = Slot(self.context)
         self.at = At.REST
         self.message: Message | None = None
-        self.held: Held | None = None
+        self.held: ClaimedJob | None = None
         #: Items that it computes before it pauses.
         self.budget = math.inf
         self.is_failing = False
@@ -111,7 +111,7 @@ class Hand:
     @property
     def has_orders(self) -> bool:
         """Tell whether the slot is free and commanded to do something."""
-        return self.is_free and self.bench.life.has_slot_command(self.bench.seat.slot)
+        return self.is_free and self.context.life.has_slot_command(self.context.slot_id.slot)
 
     def settle(self) -> None:
         """Do what is commanded already, if the slot is free."""
@@ -232,14 +232,14 @@ class PausingQueue:
         return message
 
 
-class PausingKeeper(Keeper):
+class PausingRenewer(LeaseRenewer):
     """Pauses with a job in hand."""
 
-    def __init__(self, hand: Hand, bench: Bench) -> None:
-        super().__init__(bench.seat, bench.presence, bench.ports)
+    def __init__(self, hand: Hand, context: SlotContext) -> None:
+        super().__init__(context.slot_id, context.presence, context.ports)
         self._hand = hand
 
-    def take(self, held: Held, not_after: datetime | None) -> None:
+    def take(self, held: ClaimedJob, not_after: datetime | None) -> None:
         super().take(held, not_after)
         self._hand.message, self._hand.held = None, held
         self._hand.pause(At.CLAIMED)

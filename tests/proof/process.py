@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from spindown.app.work.held import Seat, WorkPorts
+from spindown.app.work.held import SlotId, WorkPorts
 from spindown.app.work.policy import OUTDATED_FOR, read_standing
 from spindown.app.work.presence import Presence
 from spindown.app.work.progress import Reporter
@@ -28,9 +28,9 @@ from tests.proof.hand import Hand
 from tests.proof.surrounding import Inline, LoudLog, Surrounding
 from tests.slot import ScriptedRunner
 from worker.action import WorkerActions
-from worker.handover import Bench
+from worker.handover import SlotContext
 from worker.home import WorkerSettings
-from worker.keeper import Keeper
+from worker.lease_renewer import LeaseRenewer
 from worker.lifecycle import WorkerLifecycle
 from worker.watch import Watch
 
@@ -73,7 +73,7 @@ class Process:
         self.watch = Watch(
             life=self.life,
             presence=self.presence,
-            keepers=[hand.bench.keeper for hand in self.hands],
+            renewers=[hand.context.renewer for hand in self.hands],
             metadata=world.compute.metadata(instance_id),
             ports=self.ports,
             reporter=self.reporter,
@@ -102,7 +102,7 @@ class Process:
         )
 
     def _make_hand(self, slot: int) -> Hand:
-        seat = Seat(
+        slot_id = SlotId(
             workload=self.world.workload,
             instance_id=self.instance_id,
             slot=slot,
@@ -110,20 +110,20 @@ class Process:
             price_per_hour=self.worker.price_per_hour / self.worker.slots,
             log_pointer=f"log:{self.instance_id}",
         )
-        bench = Bench(
-            seat=seat,
+        context = SlotContext(
+            slot_id=slot_id,
             presence=self.presence,
             ports=self.ports,
             runner=self.runner,
             life=self.life,
             reporter=self.reporter,
-            keeper=Keeper(seat, self.presence, self.ports),
+            renewer=LeaseRenewer(slot_id, self.presence, self.ports),
             log=self.log,
             batch_size=sys.maxsize,
             transfers=Inline(),
             scratch=_SCRATCH,
         )
-        return Hand(bench, self.runner)
+        return Hand(context, self.runner)
 
     def _call(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
         if self.is_dead:

@@ -30,8 +30,8 @@ def looking_ahead(slot: SlotWorld, tmp_path: Path) -> Ahead:
         executor=InLine(),
         log=slot.log,
     )
-    slot.bench = replace(slot.bench, ahead=ahead)
-    slot.slot = Slot(slot.bench)
+    slot.context = replace(slot.context, ahead=ahead)
+    slot.slot = Slot(slot.context)
     return ahead
 
 
@@ -92,7 +92,7 @@ def test_a_slot_whose_next_message_is_on_its_way_is_not_idle(tmp_path: Path, com
     ahead.note_pace(10, SECOND)
     gate = Gate("receive")
     slot.world.before = gate
-    ahead._executor = slot.bench.transfers
+    ahead._executor = slot.context.transfers
     if comes:
         slot.world.send(JOB)
     ahead.begin(1)

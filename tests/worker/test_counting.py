@@ -11,7 +11,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
 from spindown.user import Item
 from tests.slot import ScriptedRunner, SlotWorld, square
-from tests.work import WorkWorld, a_seat, items
+from tests.work import WorkWorld, a_slot_id, items
 from worker.child.runner import Broken, Event, Task
 
 JOB = {"job_id": "j", "items": items(6)}
@@ -70,11 +70,11 @@ def test_a_job_that_keeps_killing_its_worker_is_dead_lettered(
     world.send(JOB)
     for turn in range(deaths):
         # Its worker says no more; the lease lapses.
-        world.hold(seat=a_seat(f"i-{turn % workers}"))
+        world.hold(slot_id=a_slot_id(f"i-{turn % workers}"))
         assert world.dead_letters.bodies() == []
         world.clock.advance(6 * MINUTE)
 
-    world.claim(a_seat(f"i-{deaths % workers}"))
+    world.claim(a_slot_id(f"i-{deaths % workers}"))
 
     manifest = world.manifest("j")
     assert (manifest.state, manifest.losses) == (JobState.FAILED, deaths)

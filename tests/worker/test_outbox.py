@@ -20,17 +20,17 @@ JOB = {"job_id": "j", "items": items(2), "batch_id": "b"}
 def telling(slot: SlotWorld) -> MemoryJobEvents:
     events = MemoryJobEvents()
     outbox = Outbox(events, open_log(io.StringIO()))
-    slot.bench = replace(slot.bench, outbox=outbox, deployment="lab")
-    slot.slot = Slot(slot.bench)
+    slot.context = replace(slot.context, outbox=outbox, deployment="lab")
+    slot.slot = Slot(slot.context)
     return events
 
 
 def settle(slot: SlotWorld) -> None:
     """Wait until what was begun beside the slot is over."""
     for _ in range(2):
-        slot.bench.transfers.submit(lambda: None).result()
-    assert slot.bench.outbox is not None
-    slot.bench.outbox.flush()
+        slot.context.transfers.submit(lambda: None).result()
+    assert slot.context.outbox is not None
+    slot.context.outbox.flush()
 
 
 def test_a_job_that_is_completed_is_told_at_once(tmp_path: Path) -> None:

@@ -211,8 +211,8 @@ def test_a_rebalance_recommendation_commits_and_the_job_goes_on(tmp_path: Path) 
 
 def test_a_job_that_takes_too_long_is_a_failure_of_its_own(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=lambda *_: [None] * 99))
-    slot.bench = replace(slot.bench, job_timeout=5 * MINUTE)
-    slot.slot = Slot(slot.bench)
+    slot.context = replace(slot.context, job_timeout=5 * MINUTE)
+    slot.slot = Slot(slot.context)
     slot.runner.before_poll = lambda _: slot.world.clock.advance(MINUTE)
     slot.world.send(JOB)
     slot.step()
@@ -223,8 +223,8 @@ def test_a_job_that_takes_too_long_is_a_failure_of_its_own(tmp_path: Path) -> No
 
 def test_what_the_code_printed_is_kept_for_each_attempt(tmp_path: Path) -> None:
     def talk(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
-        assert task.tape is not None
-        task.tape.add(f"batch {batch[0].index}")
+        assert task.output_log is not None
+        task.output_log.add(f"batch {batch[0].index}")
         return [Broken("it broke")] if batch[0].index == 4 else square(task, batch)
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=talk))

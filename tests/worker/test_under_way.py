@@ -208,12 +208,12 @@ def test_an_input_that_comes_after_its_job_is_gone_is_removed(
         return [Broken("it broke")]
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=fail))
-    ports: Any = replace(slot.bench.ports, inputs=cast("Any", source))
-    slot.bench = replace(slot.bench, ports=ports)
-    slot.slot = Slot(slot.bench)
+    ports: Any = replace(slot.context.ports, inputs=cast("Any", source))
+    slot.context = replace(slot.context, ports=ports)
+    slot.slot = Slot(slot.context)
     slot.world.send({"job_id": "j", "items": [f"s3://inputs/{n}" for n in range(6)]})
     slot.step()
     source.is_open.set()
-    slot.bench.transfers.shutdown(wait=True)
+    slot.context.transfers.shutdown(wait=True)
     assert len(source.fetched) == 3
     assert not list(tmp_path.iterdir())

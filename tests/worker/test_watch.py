@@ -5,16 +5,16 @@ import threading
 from datetime import timedelta
 from pathlib import Path
 
-from spindown.app.work.held import Held
+from spindown.app.work.held import ClaimedJob
 from spindown.app.work.progress import Reporter
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
 from spindown.memory.metadata import MemoryMetadata
 from tests.local.waiting import until
 from tests.slot import a_lifecycle
-from tests.work import WORKLOAD, WorkWorld, a_seat, identity_of, items
+from tests.work import WORKLOAD, WorkWorld, a_slot_id, identity_of, items
 from worker.home import WorkerSettings
-from worker.keeper import Keeper
+from worker.lease_renewer import LeaseRenewer
 from worker.log import open_log
 from worker.watch import Watch
 
@@ -24,13 +24,13 @@ def test_a_silent_queue_delays_no_other_lease_and_no_heartbeat(
 ) -> None:
     world = WorkWorld(policy=Policy(heartbeat_interval=timedelta(milliseconds=20)))
     presence = world.presence()
-    seats = [a_seat(slot=number) for number in range(2)]
-    keepers = [Keeper(seat, presence, world.ports) for seat in seats]
+    slot_ids = [a_slot_id(slot=number) for number in range(2)]
+    renewers = [LeaseRenewer(slot_id, presence, world.ports) for slot_id in slot_ids]
     log = open_log(io.StringIO())
     watch = Watch(
         life=a_lifecycle(world, log),
         presence=presence,
-        keepers=keepers,
+        renewers=renewers,
         metadata=MemoryMetadata(identity_of(world.worker())),
         ports=world.ports,
         reporter=Reporter(
@@ -42,12 +42,12 @@ def test_a_silent_queue_delays_no_other_lease_and_no_heartbeat(
     world.set_policy(world.policy)
     is_reached, is_open = threading.Event(), threading.Event()
     watch.start()
-    for number, (seat, keeper) in enumerate(zip(seats, keepers, strict=True)):
+    for number, (slot_id, renewer) in enumerate(zip(slot_ids, renewers, strict=True)):
         world.send({"job_id": f"j{number}", "items": items(3)})
-        held = world.claim(seat)
-        assert isinstance(held, Held)
-        keeper.take(held, None)
-    stuck = keepers[0]
+        held = world.claim(slot_id)
+        assert isinstance(held, ClaimedJob)
+        renewer.take(held, None)
+    stuck = renewers[0]
 
     def hang(call: PortCall) -> None:
         if call.method == "extend" and threading.current_thread().name == "lease-0":
@@ -59,7 +59,7 @@ def test_a_silent_queue_delays_no_other_lease_and_no_heartbeat(
     world.clock.advance(timedelta(minutes=4))
     now = world.clock.now()
     extended = now + world.policy.lease_duration
-    until(lambda: (lease := world.lease(seats[1])) and lease.deadline == extended)
+    until(lambda: (lease := world.lease(slot_ids[1])) and lease.deadline == extended)
     until(lambda: world.worker().heartbeat_at == now)
     is_open.set()
     watch.stop()

@@ -164,7 +164,7 @@ class CommandRunner:
 
     def _start(self, call: Call) -> None:
         output = Output(self._log)
-        output.job_id, output.tape = call.task.job_id, call.task.tape
+        output.job_id, output.output_log = call.task.job_id, call.task.output_log
         self._reader = ResultReader(call)
         self._kills.mark()
         self._answered_at = time.monotonic()

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import IO
 
-from worker.child.tape import Tape
+from worker.child.output_log import OutputLog
 from worker.log import EventLog
 
 #: A longer line is told in pieces.
@@ -24,7 +24,7 @@ class Output:
         self._clock = clock
         #: The job that the lines belong to, and what keeps them for it.
         self.job_id = ""
-        self.tape: Tape | None = None
+        self.output_log: OutputLog | None = None
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._second_began = clock()
         self._lines = 0
@@ -48,8 +48,8 @@ class Output:
 
     def _take(self, text: str) -> None:
         self._last_lines.append(text)
-        if self.tape is not None:
-            self.tape.add(text)
+        if self.output_log is not None:
+            self.output_log.add(text)
         now = self._clock()
         if now - self._second_began >= 1.0:
             self._tell_left_out()

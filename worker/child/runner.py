@@ -17,8 +17,8 @@ from spindown.user import Item
 from worker.child.code import Code
 from worker.child.ending import MemoryKills
 from worker.child.frame import Frame
+from worker.child.output_log import OutputLog
 from worker.child.process import Child
-from worker.child.tape import Tape
 from worker.log import EventLog
 
 
@@ -33,7 +33,7 @@ class Task:
     #: The user's own checkpoint; None: it is not kept.
     state: Path | None = None
     #: Keeps what the code prints; None: nobody does.
-    tape: Tape | None = None
+    output_log: OutputLog | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ class ChildRunner:
         self.warm()
         self._batch = (task, batch)
         if self._child is not None:
-            self._child.output.job_id, self._child.output.tape = task.job_id, task.tape
+            self._child.output.job_id, self._child.output.output_log = task.job_id, task.output_log
             if self._child.is_ready:
                 self._hand_over()
 

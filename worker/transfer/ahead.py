@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from spindown.app.port import Message
-from spindown.app.work.held import Held, WorkPorts
+from spindown.app.work.held import ClaimedJob, WorkPorts
 from spindown.app.work.item import settle_items
 from spindown.app.work.message import put_back
 from spindown.contract.job.message import JobMessage, parse_job, with_id
@@ -86,7 +86,7 @@ class Ahead:
         self._taken = found
         return found.message
 
-    def prefetched(self, held: Held) -> Prefetch | None:
+    def prefetched(self, held: ClaimedJob) -> Prefetch | None:
         """Return the prefetch of a job that was just claimed, if it was begun ahead."""
         taken, self._taken = self._taken, None
         if taken is None or taken.prefetch is None:

@@ -19,7 +19,7 @@ _NAME_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class InputBatch:
     """Items that are ready to be computed, and those whose input cannot be had."""
 
     items: tuple[Item, ...]
@@ -40,7 +40,7 @@ class Prefetch:
         self._scratch = scratch
         self._executor = executor
         self._has_remote = any(_is_remote(value) for value in values)
-        self._coming: dict[range, Future[Batch]] = {}
+        self._coming: dict[range, Future[InputBatch]] = {}
         #: Nobody wants any of it any more.
         self._is_over = False
 
@@ -57,7 +57,7 @@ class Prefetch:
         self.begin(indexes)
         return not wait([self._coming[indexes]], timeout.total_seconds()).not_done
 
-    def take(self, indexes: range) -> Batch:
+    def take(self, indexes: range) -> InputBatch:
         """Return a batch, waiting for it.
 
         Raises:
@@ -82,14 +82,14 @@ class Prefetch:
         if self._has_remote:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _bring(self, indexes: range) -> Batch:
+    def _bring(self, indexes: range) -> InputBatch:
         try:
             return self._fetch(indexes)
         finally:
             if self._is_over:
                 shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _fetch(self, indexes: range) -> Batch:
+    def _fetch(self, indexes: range) -> InputBatch:
         items, failed = [], {}
         for index in indexes:
             if self._is_over:
@@ -101,7 +101,7 @@ class Prefetch:
             except (AccessDenied, ContractError) as exc:
                 failed[index] = str(exc)
         sizes = {item.index: item.path.stat().st_size for item in items if item.path is not None}
-        return Batch(items=tuple(items), failed=failed, sizes=sizes)
+        return InputBatch(items=tuple(items), failed=failed, sizes=sizes)
 
     def _fetch_item(self, index: int) -> Item:
         value = self._values[index]

@@ -24,7 +24,7 @@ _RECORDS_ENOUGH = 1000
 _RECORDS_AT_MOST = 10_000
 
 
-class Journal:
+class UsageJournal:
     """Records that wait to be written. Threads may share it."""
 
     def __init__(self, objects: ObjectStore, clock: Clock, log: EventLog) -> None:

@@ -11,7 +11,7 @@ _GIB = 1024**3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class MeteredMachine:
     """The whole machine at one moment."""
 
     #: Seconds of a clock that only goes forward.
@@ -91,7 +91,7 @@ class Meter:
                 vram_max=self._vram.max,
             )
 
-    def take(self, machine: Machine, root: int) -> None:
+    def take(self, machine: MeteredMachine, root: int) -> None:
         """Add the machine as it stands; ``root`` is the process that the slot's code runs in."""
         tree = tree_of(machine.processes, root)
         if not tree:

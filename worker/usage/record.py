@@ -3,18 +3,20 @@
 from dataclasses import asdict
 from datetime import datetime
 
-from spindown.app.work.held import Held
+from spindown.app.work.held import ClaimedJob
 from spindown.contract.job.manifest import Manifest
 from spindown.contract.usage import UsageEnd, UsageRecord
 from spindown.domain.fleet import Worker
-from worker.usage.journal import Journal
+from worker.usage.journal import UsageJournal
 from worker.usage.meter import Meter
 
 
-class Recorder:
+class UsageRecorder:
     """Writes the records of one slot, one job after the other."""
 
-    def __init__(self, *, workload: str, worker: Worker, meter: Meter, journal: Journal) -> None:
+    def __init__(
+        self, *, workload: str, worker: Worker, meter: Meter, journal: UsageJournal
+    ) -> None:
         self._workload = workload
         self._worker = worker
         self._meter = meter
@@ -25,7 +27,7 @@ class Recorder:
         self._meter.begin()
 
     def end(
-        self, taken: Held, left: Manifest, end: UsageEnd, *, since: datetime, until: datetime
+        self, taken: ClaimedJob, left: Manifest, end: UsageEnd, *, since: datetime, until: datetime
     ) -> None:
         """Note how a job has left: as it was ``taken``, and its manifest as it was ``left``."""
         worker, before = self._worker, taken.manifest

@@ -10,10 +10,10 @@ from spindown.domain.fleet import Worker
 from worker.child.runner import Runner
 from worker.home import WorkerSettings
 from worker.log import EventLog
-from worker.usage.journal import Journal
-from worker.usage.meter import Gauge, Machine, Meter, slot_gpus
+from worker.usage.journal import UsageJournal
+from worker.usage.meter import Gauge, Meter, MeteredMachine, slot_gpus
 from worker.usage.reading import read_gpus, read_memory_total, read_processes
-from worker.usage.record import Recorder
+from worker.usage.record import UsageRecorder
 
 #: For the last look: more than nvidia-smi is given.
 _PATIENCE = timedelta(seconds=15)
@@ -30,7 +30,7 @@ class Sampler:
         worker: Worker,
         *,
         workload: str,
-        journal: Journal,
+        journal: UsageJournal,
         settings: WorkerSettings,
         log: EventLog,
     ) -> None:
@@ -46,11 +46,11 @@ class Sampler:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
 
-    def watch(self, slot: int, runner: Runner) -> Recorder:
+    def watch(self, slot: int, runner: Runner) -> UsageRecorder:
         """Look at a slot too, from the start on; return what notes its jobs."""
         meter = Meter(slots=max(self._worker.slots, 1), gpus=slot_gpus(self._worker, slot))
         self._watched.append((meter, runner))
-        return Recorder(
+        return UsageRecorder(
             workload=self._workload, worker=self._worker, meter=meter, journal=self._journal
         )
 
@@ -75,7 +75,7 @@ class Sampler:
         if all(root is None for _, root in roots):
             return
         proc = self._settings.proc
-        machine = Machine(
+        machine = MeteredMachine(
             at=time.monotonic(),
             processes=read_processes(proc),
             cpus=os.cpu_count() or 1,

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from spindown.app.control import ControlPorts
 from spindown.app.port import JobQueue, Key, Message, ObjectStore, Outgoing, Write
-from spindown.app.work.message import RENEW_AFTER, copy_message, delete, is_worn, put_back
+from spindown.app.work.message import RENEW_AFTER, copy_message, delete, near_expiry, put_back
 from spindown.contract.codec import decode, encode
 from spindown.contract.job.message import MESSAGE_BYTES_MAX, parse_job, with_id
 from spindown.contract.row import BACKLOG, BacklogRow, workload_partition
@@ -144,7 +144,7 @@ class _Look:
     def _is_old(self, message: Message) -> bool:
         """Tell whether it would be too old for a claimer before the next look, or is worn."""
         now = self._now()
-        return is_worn(message, now) or now - message.sent_at >= RENEW_AFTER - _NEXT_LOOK
+        return near_expiry(message, now) or now - message.sent_at >= RENEW_AFTER - _NEXT_LOOK
 
     def _renew(self, message: Message) -> bool:
         copy = self._copy(message)

@@ -12,7 +12,7 @@ from typing import Any
 
 from spindown.app.work.attachment.state import State, measure, upload_state
 from spindown.app.work.fence import write_fence, write_patiently
-from spindown.app.work.held import Finished, Held, Seat, WorkPorts, current_handle
+from spindown.app.work.held import ClaimedJob, Finished, SlotId, WorkPorts, current_handle
 from spindown.app.work.message import delete
 from spindown.app.work.presence import Presence
 from spindown.contract.codec import replace_fields
@@ -58,21 +58,24 @@ class Portion:
         )
 
 
-def commit(held: Held, portion: Portion, *, seat: Seat, ports: WorkPorts) -> Held:
+def commit(held: ClaimedJob, portion: Portion, *, slot_id: SlotId, ports: WorkPorts) -> ClaimedJob:
     """Make a portion durable; the job is completed by the portion that holds its last item.
 
     Raises:
         LeaseLost: another epoch owns the job; nothing was committed.
     """
-    return commit_as(extend_manifest(held, portion, seat=seat, ports=ports), held, ports)
+    return commit_as(extend_manifest(held, portion, slot_id=slot_id, ports=ports), held, ports)
 
 
-def extend_manifest(held: Held, portion: Portion, *, seat: Seat, ports: WorkPorts) -> Manifest:
+def extend_manifest(
+    held: ClaimedJob, portion: Portion, *, slot_id: SlotId, ports: WorkPorts
+) -> Manifest:
     """Upload what a portion holds; return the manifest that would list it."""
     manifest = held.manifest
     changes: dict[str, Any] = {
         "busy_seconds": manifest.busy_seconds + portion.busy.total_seconds(),
-        "cost_usd": manifest.cost_usd + seat.price_per_hour * (portion.busy / timedelta(hours=1)),
+        "cost_usd": manifest.cost_usd
+        + slot_id.price_per_hour * (portion.busy / timedelta(hours=1)),
     }
     if portion.state is not None:
         changes["user_state"] = upload_state(manifest, portion.state, ports)
@@ -92,7 +95,7 @@ def extend_manifest(held: Held, portion: Portion, *, seat: Seat, ports: WorkPort
     return replace_fields(manifest, changes)
 
 
-def commit_as(manifest: Manifest, held: Held, ports: WorkPorts) -> Held:
+def commit_as(manifest: Manifest, held: ClaimedJob, ports: WorkPorts) -> ClaimedJob:
     """Write a manifest over the one that we hold (raises LeaseLost)."""
     try:
         fence = write_fence(manifest, held.etag, ports)
@@ -101,13 +104,13 @@ def commit_as(manifest: Manifest, held: Held, ports: WorkPorts) -> Held:
     return replace_fields(held, {"manifest": fence.manifest, "etag": fence.etag})
 
 
-def complete(held: Held, *, seat: Seat, presence: Presence, ports: WorkPorts) -> None:
+def complete(held: ClaimedJob, *, slot_id: SlotId, presence: Presence, ports: WorkPorts) -> None:
     """Delete the message of a job whose manifest says that it is over; clear the lease row."""
     # If neither handle holds it, whoever receives the message finds the job over.
     is_gone = delete(held.lease.receipt_handle, ports.queue)
-    if not is_gone and (newer := current_handle(held, seat, ports)) != held.lease.receipt_handle:
+    if not is_gone and (newer := current_handle(held, slot_id, ports)) != held.lease.receipt_handle:
         delete(newer, ports.queue)
-    presence.vacate(seat, held.lease)
+    presence.vacate(slot_id, held.lease)
 
 
 def _upload_part(manifest: Manifest, finished: Sequence[Finished], ports: WorkPorts) -> Part:

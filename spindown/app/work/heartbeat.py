@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from spindown.app.port import When, Write
-from spindown.app.work.held import Seat, WorkPorts, lease_identity
+from spindown.app.work.held import SlotId, WorkPorts, lease_identity
 from spindown.contract.codec import decode, encode_instant
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import extended_until
@@ -15,7 +15,7 @@ def extend_lease(
     lease: Lease,
     *,
     items_done: int,
-    seat: Seat,
+    slot_id: SlotId,
     ports: WorkPorts,
     policy: Policy,
     items: int = 0,
@@ -36,7 +36,7 @@ def extend_lease(
     try:
         row = ports.table.write(
             Write(
-                key=seat.lease_key,
+                key=slot_id.lease_key,
                 when=When(equals=lease_identity(lease)),
                 set={"deadline": encode_instant(deadline), "items_done": items_done, **news},
             )
@@ -46,7 +46,9 @@ def extend_lease(
     standing = decode(Lease, row or {})
     if standing.not_after < deadline:
         # An interruption has bounded the lease since we last saw it.
-        return extend_lease(standing, items_done=items_done, seat=seat, ports=ports, policy=policy)
+        return extend_lease(
+            standing, items_done=items_done, slot_id=slot_id, ports=ports, policy=policy
+        )
     if deadline > now:
         _hide(standing.receipt_handle, deadline - now, ports)
     return standing

@@ -47,7 +47,7 @@ class WorkPorts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seat:
+class SlotId:
     """Who works: one slot of one instance, for one workload."""
 
     workload: str
@@ -61,17 +61,17 @@ class Seat:
 
     @cached_property
     def owner(self) -> str:
-        """Return the name under which a manifest knows this seat."""
+        """Return the name under which a manifest knows this slot_id."""
         return f"{self.instance_id}/{self.slot}"
 
     @cached_property
     def lease_key(self) -> Key:
-        """Return where the seat's lease row lies; every heartbeat writes it."""
+        """Return where the slot_id's lease row lies; every heartbeat writes it."""
         return lease_key(self.workload, self.owner)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class ClaimedJob:
     """A job under a lease of ours."""
 
     message: Message
@@ -85,7 +85,7 @@ class Held:
         """Return the job's id."""
         return self.manifest.job_id
 
-    def with_items(self, count: int) -> "Held":
+    def with_items(self, count: int) -> "ClaimedJob":
         """Return it knowing how many items there are; the next commit writes it down."""
         if self.manifest.items == count:
             return self
@@ -117,19 +117,19 @@ def lease_key(workload: str, owner: str) -> Key:
     return Key(partition=workload_partition(workload), sort=lease_sort(instance_id, number))
 
 
-def current_handle(held: Held, seat: Seat, ports: WorkPorts) -> str:
+def current_handle(held: ClaimedJob, slot_id: SlotId, ports: WorkPorts) -> str:
     """Return the receipt handle of the lease row, where a newer one may have been left.
 
     Whoever receives the message of a job that is held leaves there what it got.
     """
-    lease = read_lease(ports.table, seat.lease_key)
+    lease = read_lease(ports.table, slot_id.lease_key)
     if lease is None or lease_identity(lease) != lease_identity(held.lease):
         return held.lease.receipt_handle
     return lease.receipt_handle
 
 
 def read_lease(table: Table, key: Key) -> Lease | None:
-    """Return what a seat holds; None: nothing, also if its row cannot be read."""
+    """Return what a slot_id holds; None: nothing, also if its row cannot be read."""
     row = table.get(key)
     if not row or not row.get("job_id"):
         return None

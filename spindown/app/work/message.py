@@ -49,12 +49,12 @@ def delete(receipt_handle: str, queue: JobQueue) -> bool:
     return True
 
 
-def is_worn(message: Message, now: datetime) -> bool:
+def near_expiry(message: Message, now: datetime) -> bool:
     """Tell whether a message nears one of SQS's limits and must be replaced by a copy."""
     return now - message.sent_at >= RENEW_AFTER or message.receive_count >= _RENEW_RECEIVES
 
 
-def send_anew(message: Message, job: JobMessage, ports: WorkPorts) -> bool:
+def resend(message: Message, job: JobMessage, ports: WorkPorts) -> bool:
     """Replace a message by a fresh copy under the same job id; tell whether there is one.
 
     One whose parameters alone fill a message has no room for the id, and stays as it is.
@@ -67,7 +67,7 @@ def send_anew(message: Message, job: JobMessage, ports: WorkPorts) -> bool:
     return True
 
 
-def bury(message: Message, job: JobMessage, reason: str, log: str, ports: WorkPorts) -> None:
+def dead_letter(message: Message, job: JobMessage, reason: str, log: str, ports: WorkPorts) -> None:
     """Move the message of a job that failed for good to the dead-letter queue."""
     attributes = _clean({"reason": reason, "job_id": job.job_id or "", "log": log}, message)
     copy = copy_message(message, job, ports.objects, attributes)
@@ -75,7 +75,7 @@ def bury(message: Message, job: JobMessage, reason: str, log: str, ports: WorkPo
     delete(message.receipt_handle, ports.queue)
 
 
-def bury_malformed(message: Message, reason: str, ports: WorkPorts) -> None:
+def dead_letter_malformed(message: Message, reason: str, ports: WorkPorts) -> None:
     """Move a message that is no job to the dead-letter queue, its body untouched."""
     attributes = _clean({"reason": reason}, message)
     outgoing = Outgoing(body=message.body, tenant=message.tenant, attributes=attributes)

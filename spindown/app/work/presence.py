@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from spindown.app.port import Key, When, Write
-from spindown.app.work.held import Seat, WorkPorts, lease_identity, read_lease
+from spindown.app.work.held import SlotId, WorkPorts, lease_identity, read_lease
 from spindown.contract.codec import decode, encode_instant
 from spindown.contract.codec import encode as encode_row
 from spindown.contract.row import BACKLOG, LEASE, requeued_sort, worker_sort, workload_partition
@@ -147,11 +147,11 @@ class Presence:
             else [Write(key=self._requeued_key(requeued.job_id), set=encode_row(requeued))]
         )
 
-    def occupy(self, seat: Seat, lease: Lease, *, is_late: bool, was_requeued: bool) -> None:
+    def occupy(self, slot_id: SlotId, lease: Lease, *, is_late: bool, was_requeued: bool) -> None:
         """Write the lease row, and the worker as busy, both or neither.
 
         Args:
-            seat: which slot.
+            slot_id: which slot.
             lease: what it holds.
             is_late: the job has waited for longer than ``start_within``; it is counted.
             was_requeued: the ledger may remember it as waiting.
@@ -160,8 +160,8 @@ class Presence:
             Condemned: the job must be given back.
         """
         with self._lock:
-            busy = self._busy | {seat.slot}
-            writes = [Write(key=seat.lease_key, set=encode_row(lease)), self._count_write(busy)]
+            busy = self._busy | {slot_id.slot}
+            writes = [Write(key=slot_id.lease_key, set=encode_row(lease)), self._count_write(busy)]
             if was_requeued:
                 writes.append(Write(key=self._requeued_key(lease.job_id), delete=True))
             try:
@@ -170,7 +170,7 @@ class Presence:
                 raise Condemned(self._instance_id) from exc
             except SpindownError:
                 # Only the answer may be lost, and then the job is ours.
-                if not self._holds(seat, lease):
+                if not self._holds(slot_id, lease):
                     raise
             self._busy = busy
         # Apart from the transaction: workers that claim at once would cancel each other's. The
@@ -183,23 +183,23 @@ class Presence:
                 )
             )
 
-    def _holds(self, seat: Seat, lease: Lease) -> bool:
+    def _holds(self, slot_id: SlotId, lease: Lease) -> bool:
         """Tell whether a lease row is there as we would have written it; False: nobody can say."""
         try:
-            found = read_lease(self._ports.table, seat.lease_key)
+            found = read_lease(self._ports.table, slot_id.lease_key)
         except SpindownError:
             return False
         return found is not None and lease_identity(found) == lease_identity(lease)
 
-    def vacate(self, seat: Seat, lease: Lease, *, requeued: RequeuedJob | None = None) -> None:
+    def vacate(self, slot_id: SlotId, lease: Lease, *, requeued: RequeuedJob | None = None) -> None:
         """Clear the lease row if it is still of this lease; idle when no slot is busy.
 
         ``requeued`` is what the ledger remembers of the job until its next claim; None: nothing.
         """
         with self._lock:
-            self._busy = self._busy - {seat.slot}
+            self._busy = self._busy - {slot_id.slot}
             when = When(equals=lease_identity(lease))
-            clear = Write(key=seat.lease_key, when=when, delete=True)
+            clear = Write(key=slot_id.lease_key, when=when, delete=True)
             count = self._count_write(self._busy)
             try:
                 self._transact([clear, count, *self._remember(requeued)])
@@ -214,10 +214,10 @@ class Presence:
     def _requeued_key(self, job_id: str) -> Key:
         return Key(partition=self._partition, sort=requeued_sort(job_id))
 
-    def free(self, seat: Seat) -> None:
+    def free(self, slot_id: SlotId) -> None:
         """Count a slot as free whose row could not be cleared; the next heartbeat says so."""
         with self._lock:
-            self._busy = self._busy - {seat.slot}
+            self._busy = self._busy - {slot_id.slot}
             self._is_behind = True
 
     def _transact(self, writes: Sequence[Write]) -> None:
@@ -293,7 +293,7 @@ class Presence:
         when = When(exists=True, absent=frozenset({"rebalance_at"}))
         self._change({"rebalance_at": encode_instant(at)}, when)
 
-    def bound_lease(self, seat: Seat, lease: Lease, not_after: datetime) -> Lease:
+    def bound_lease(self, slot_id: SlotId, lease: Lease, not_after: datetime) -> Lease:
         """Let a lease end with the instance; return it as it is then."""
         bounded = replace(
             lease,
@@ -302,7 +302,7 @@ class Presence:
         )
         self._try(
             Write(
-                key=seat.lease_key,
+                key=slot_id.lease_key,
                 when=When(equals=lease_identity(lease)),
                 set={
                     "not_after": encode_instant(bounded.not_after),

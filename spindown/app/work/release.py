@@ -9,8 +9,8 @@ from datetime import timedelta
 
 from spindown.app.port import Message
 from spindown.app.work.commit import Portion, commit_as, extend_manifest
-from spindown.app.work.held import Held, Seat, WorkPorts, current_handle
-from spindown.app.work.message import bury, put_back
+from spindown.app.work.held import ClaimedJob, SlotId, WorkPorts, current_handle
+from spindown.app.work.message import dead_letter, put_back
 from spindown.app.work.presence import Presence
 from spindown.contract.job.manifest import Failure, JobState, Manifest
 from spindown.domain.lease import dead_letter_reason
@@ -21,24 +21,30 @@ _REASON_CHARACTERS = 1000
 
 
 def settle_release(
-    held: Held, portion: Portion, *, interrupted: bool, seat: Seat, ports: WorkPorts
-) -> Held:
+    held: ClaimedJob, portion: Portion, *, interrupted: bool, slot_id: SlotId, ports: WorkPorts
+) -> ClaimedJob:
     """Commit what is done, and that this epoch ends in order (raises LeaseLost)."""
-    manifest = extend_manifest(held, portion, seat=seat, ports=ports)
+    manifest = extend_manifest(held, portion, slot_id=slot_id, ports=ports)
     interruptions = manifest.interruptions + interrupted
     return commit_as(replace(manifest, released=True, interruptions=interruptions), held, ports)
 
 
 def settle_failure(
-    held: Held, portion: Portion, reason: str, *, seat: Seat, ports: WorkPorts, policy: Policy
-) -> Held:
+    held: ClaimedJob,
+    portion: Portion,
+    reason: str,
+    *,
+    slot_id: SlotId,
+    ports: WorkPorts,
+    policy: Policy,
+) -> ClaimedJob:
     """Commit what is done, and count a failure of the job's own (raises LeaseLost)."""
-    manifest = extend_manifest(held, portion, seat=seat, ports=ports)
+    manifest = extend_manifest(held, portion, slot_id=slot_id, ports=ports)
     if manifest.state is not JobState.RUNNING:
         return commit_as(manifest, held, ports)
     failure = Failure(
         at=ports.clock.now(),
-        instance_id=seat.instance_id,
+        instance_id=slot_id.instance_id,
         epoch=manifest.epoch,
         kind="failure",
         reason=reason[:_REASON_CHARACTERS],
@@ -52,37 +58,39 @@ def settle_failure(
     return commit_as(manifest, held, ports)
 
 
-def settle_rejection(held: Held, reason: str, *, ports: WorkPorts) -> Held:
+def settle_rejection(held: ClaimedJob, reason: str, *, ports: WorkPorts) -> ClaimedJob:
     """Fail a job whose input no further try can fix (raises LeaseLost)."""
     return commit_as(_failed(held.manifest, reason, ports), held, ports)
 
 
 def release(
-    held: Held,
+    held: ClaimedJob,
     *,
-    seat: Seat,
+    slot_id: SlotId,
     presence: Presence,
     ports: WorkPorts,
     wait: timedelta = timedelta(0),
 ) -> None:
     """Clear the lease row, then make the message visible, after ``wait``, by the row's handle."""
-    handle = current_handle(held, seat, ports)
+    handle = current_handle(held, slot_id, ports)
     requeued = held.lease.requeued(held.manifest.next_item, ports.clock.now())
-    presence.vacate(seat, held.lease, requeued=requeued)
+    presence.vacate(slot_id, held.lease, requeued=requeued)
     put_back(replace(held.message, receipt_handle=handle), wait, ports.queue)
 
 
-def abandon(held: Held, *, seat: Seat, presence: Presence) -> None:
+def abandon(held: ClaimedJob, *, slot_id: SlotId, presence: Presence) -> None:
     """Clear what is ours of a job that another epoch owns; its message is theirs."""
-    presence.vacate(seat, held.lease)
+    presence.vacate(slot_id, held.lease)
 
 
-def dismiss(held: Held, *, seat: Seat, presence: Presence, ports: WorkPorts) -> None:
+def dead_letter_job(
+    held: ClaimedJob, *, slot_id: SlotId, presence: Presence, ports: WorkPorts
+) -> None:
     """Move the message of a job that failed for good to the dead-letter queue."""
-    handle = current_handle(held, seat, ports)
+    handle = current_handle(held, slot_id, ports)
     message: Message = replace(held.message, receipt_handle=handle)
-    bury(message, held.job, held.manifest.reason, seat.log_pointer, ports)
-    presence.vacate(seat, held.lease)
+    dead_letter(message, held.job, held.manifest.reason, slot_id.log_pointer, ports)
+    presence.vacate(slot_id, held.lease)
 
 
 def _failed(manifest: Manifest, reason: str, ports: WorkPorts) -> Manifest:

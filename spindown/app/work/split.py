@@ -10,7 +10,7 @@ from typing import Any
 
 from spindown.app.port import Outgoing
 from spindown.app.work.commit import commit_as
-from spindown.app.work.held import Held, WorkPorts
+from spindown.app.work.held import ClaimedJob, WorkPorts
 from spindown.app.work.item import store_items
 from spindown.app.work.release import settle_rejection
 from spindown.contract.job.manifest import JobState
@@ -19,14 +19,16 @@ from spindown.domain.policy import Policy
 from spindown.error import ContractError
 
 
-def is_too_large(held: Held, items: Sequence[Any], policy: Policy) -> bool:
+def is_too_large(held: ClaimedJob, items: Sequence[Any], policy: Policy) -> bool:
     """Tell whether a job must be split; one whose split was begun must be split on."""
     return bool(held.manifest.children) or (
         held.manifest.next_item == 0 and len(items) > policy.max_items_per_job
     )
 
 
-def split(held: Held, items: Sequence[Any], *, ports: WorkPorts, policy: Policy) -> Held:
+def split(
+    held: ClaimedJob, items: Sequence[Any], *, ports: WorkPorts, policy: Policy
+) -> ClaimedJob:
     """Make the children, send their messages, then close the parent (raises LeaseLost).
 
     The parent's message is deleted afterwards, as that of any job that is over. A parent that has
@@ -47,7 +49,7 @@ def split(held: Held, items: Sequence[Any], *, ports: WorkPorts, policy: Policy)
     return commit_as(closed, held, ports)
 
 
-def _pin(held: Held, count: int, policy: Policy, ports: WorkPorts) -> Held:
+def _pin(held: ClaimedJob, count: int, policy: Policy, ports: WorkPorts) -> ClaimedJob:
     """Write down how many children there are, unless an earlier attempt has."""
     if held.manifest.children:
         return held
@@ -76,7 +78,7 @@ def _clash(job_id: str, child: str) -> ContractError:
     return ContractError("message.job_id", job_id, remedy)
 
 
-def _child_message(held: Held, child: str) -> Outgoing:
+def _child_message(held: ClaimedJob, child: str) -> Outgoing:
     job = JobMessage(
         stored=True,
         job_id=child,

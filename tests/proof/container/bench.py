@@ -13,9 +13,9 @@ from tests.proof.container.engine import Engine
 from worker.child.code import Code
 from worker.child.command import CommandRunner
 from worker.child.ending import MemoryKills
+from worker.child.output_log import OutputLog
 from worker.child.place import Container, find_runtime
 from worker.child.runner import Task
-from worker.child.tape import Tape
 from worker.log import open_log
 
 #: The user of the user's code; nobody else has it.
@@ -39,7 +39,7 @@ class Bench:
         self.engine = engine
         self.directory = directory
         self.runtime = find_runtime(engine.env)
-        self.tape = Tape()
+        self.output_log = OutputLog()
         self.runners: list[CommandRunner] = []
         # As systemd-tmpfiles and ``make_scratch`` have it: shared with the code, by its group.
         for path in (directory, *directory.parents[:3]):
@@ -99,5 +99,7 @@ class Bench:
         source = self.job / "inputs" / "0"
         source.write_text("input", encoding="utf-8")
         state = self.job / "state"
-        task = Task(job_id="job-a", outputs=self.job / "outputs", state=state, tape=self.tape)
+        task = Task(
+            job_id="job-a", outputs=self.job / "outputs", state=state, output_log=self.output_log
+        )
         runner.begin(task, [Item(0, "value of the item", source)])

@@ -77,7 +77,7 @@ def test_items_go_in_results_and_files_come_out(bench: Bench) -> None:
         BatchDone(),
     )
     assert (bench.job / "outputs" / "0" / "upper.txt").read_text() == "INPUT"
-    assert bench.tape.read().decode() == "to the log\n"
+    assert bench.output_log.read().decode() == "to the log\n"
 
 
 def test_a_container_has_the_user_s_rights_and_no_more(bench: Bench) -> None:
@@ -128,7 +128,7 @@ def test_no_secret_stands_among_the_arguments_of_a_process(bench: Bench) -> None
 
 def test_an_image_s_own_command_runs_where_none_is_named(bench: Bench) -> None:
     drain(bench.run("", command=()))
-    assert bench.tape.read() == b"the image's own command\n"
+    assert bench.output_log.read() == b"the image's own command\n"
 
 
 def test_a_drained_container_has_its_grace_and_another_resumes(
@@ -145,7 +145,7 @@ def test_a_drained_container_has_its_grace_and_another_resumes(
         while :; do sleep 0.05; done
         """
     )
-    until(lambda: runner.poll(timedelta(seconds=0.1)) or bench.tape.read() == b"started\n")
+    until(lambda: runner.poll(timedelta(seconds=0.1)) or bench.output_log.read() == b"started\n")
     assert [done.value for done in runner.stop(timedelta(seconds=20))] == ["stopped"]
     assert bench.engine.containers() == []
     bench.begin(runner)

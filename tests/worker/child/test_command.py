@@ -18,9 +18,9 @@ from tests.worker.child.batch import answers, drain
 from worker.child.call import BadResult, ResultReader, open_call
 from worker.child.code import Code
 from worker.child.command import CommandRunner
+from worker.child.output_log import OutputLog
 from worker.child.place import Machine
 from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
-from worker.child.tape import Tape
 from worker.log import open_log
 
 Make = Callable[..., CommandRunner]
@@ -284,10 +284,10 @@ def test_cannot_make_the_worker_read_another_file_as_results(make: Make, tmp_pat
 
 
 def test_output_goes_to_the_tape_of_its_job(make: Make, tmp_path: Path) -> None:
-    tape = Tape(head_bytes=40, tail_bytes=30)
+    output_log = OutputLog(head_bytes=40, tail_bytes=30)
     runner = make("for n in range(20): print(f'line {n:02}')")
-    run_batch(runner, tmp_path, 1, tape=tape)
-    kept = tape.read().decode()
+    run_batch(runner, tmp_path, 1, output_log=output_log)
+    kept = output_log.read().decode()
     assert kept.startswith("line 00\nline 01\n")
     assert kept.endswith("line 18\nline 19\n")
     assert "bytes left out]" in kept

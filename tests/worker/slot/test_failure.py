@@ -154,7 +154,7 @@ def test_no_lease_is_kept_for_an_unkillable_process(tmp_path: Path, cause: type[
     with pytest.raises(Wedged):
         slot.step()
     assert slot.world.lease() is None
-    assert not slot.keeper.is_keeping
+    assert not slot.renewer.is_keeping
     assert slot.world.worker().state is WorkerState.IDLE
 
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spindown.app.port import Write
-from spindown.app.work.held import Held
+from spindown.app.work.held import ClaimedJob
 from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
 from spindown.user import Item
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
-from tests.work import a_seat, items
+from tests.work import a_slot_id, items
 from worker.child.runner import Event, Task
 
 
@@ -18,7 +18,7 @@ def test_a_job_that_another_has_taken_over_is_dropped(tmp_path: Path) -> None:
         if polls == 2:
             # The heartbeat was silent for too long.
             slot.world.clock.advance(6 * MINUTE)
-            assert isinstance(slot.world.claim(a_seat("i-2")), Held)
+            assert isinstance(slot.world.claim(a_slot_id("i-2")), ClaimedJob)
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=lose))
     slot.world.send(JOB)
@@ -34,7 +34,7 @@ def test_a_job_that_another_has_taken_over_is_dropped(tmp_path: Path) -> None:
 def test_a_lease_cleared_by_the_control_plane_drops_its_job(tmp_path: Path) -> None:
     def clear(polls: int) -> None:
         if polls == 2:
-            slot.world.table.write(Write(key=slot.bench.seat.lease_key, delete=True))
+            slot.world.table.write(Write(key=slot.context.slot_id.lease_key, delete=True))
             slot.watch.beat()
 
     def stall(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:

@@ -74,9 +74,9 @@ class SilentSource(MemoryInputSource):
 @pytest.mark.parametrize("has_parts", [True, False], ids=["only inputs", "parts too"])
 def test_what_was_computed_before_an_input_failed_is_kept(tmp_path: Path, has_parts: bool) -> None:
     slot = SlotWorld(tmp_path)
-    ports = replace(slot.bench.ports, inputs=SilentSource({}, ["s3://inputs/"]))
-    slot.bench = replace(slot.bench, ports=ports)
-    slot.slot = Slot(slot.bench)
+    ports = replace(slot.context.ports, inputs=SilentSource({}, ["s3://inputs/"]))
+    slot.context = replace(slot.context, ports=ports)
+    slot.slot = Slot(slot.context)
     slot.world.before = None if has_parts else fail_parts
     slot.world.send({"job_id": "j", "items": [f"s3://inputs/{n}" for n in range(6)]})
     slot.step()
@@ -138,7 +138,7 @@ def test_a_notice_that_the_ledger_did_not_hear_is_told_again(tmp_path: Path) -> 
 
     slot = SlotWorld(tmp_path)
     held = slot.world.hold(JOB)
-    slot.keeper.take(held, None)
+    slot.renewer.take(held, None)
     deadline = slot.world.clock.now() + 2 * MINUTE
     slot.metadata.announce_interruption(deadline)
     slot.world.before = fail
@@ -169,7 +169,7 @@ def test_is_idle_again_after_a_ledger_that_gave_no_answer(tmp_path: Path) -> Non
     assert slot.world.worker().state is WorkerState.BUSY
     slot.watch.beat()
     assert slot.world.worker().state is WorkerState.IDLE
-    assert slot.bench.presence.drain(Reason(ReasonCode.IDLE))
+    assert slot.context.presence.drain(Reason(ReasonCode.IDLE))
 
 
 def test_a_ledger_without_answer_is_no_sign_of_death(tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def test_commits_while_it_computes_when_a_checkpoint_is_due(tmp_path: Path) -> N
 
 def test_the_code_s_output_is_kept_with_some_commits(tmp_path: Path) -> None:
     def talk(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
-        assert task.tape is not None
-        task.tape.add("x" * 1000)
+        assert task.output_log is not None
+        task.output_log.add("x" * 1000)
         return square(task, batch)
 
     kept: list[int] = []

@@ -16,7 +16,7 @@ from tests.builders import a_usage_record
 from tests.slot import SlotWorld
 from tests.work import WORKLOAD
 from tests.worker.usage.machine import read_all
-from worker.usage.journal import Journal
+from worker.usage.journal import UsageJournal
 
 RECORD = a_usage_record(job_id="j", workload=WORKLOAD, started_at=MemoryClock().now())
 
@@ -29,7 +29,7 @@ class Shelf:
         self.store = MemoryObjectStore(self.clock)
         self.is_broken = False
         self.puts = 0
-        self.journal = Journal(intercept(self.store, "objects", self._pass), self.clock, log)
+        self.journal = UsageJournal(intercept(self.store, "objects", self._pass), self.clock, log)
 
     def _pass(self, call: PortCall, proceed: Callable[[], Any]) -> Any:
         if self.is_broken:

@@ -8,12 +8,12 @@ import pytest
 from spindown.domain.fleet import GpuUse
 from tests.work import a_worker
 from tests.worker.usage.machine import GIB
-from worker.usage.meter import Gauge, Machine, Meter, Use, slot_gpus
+from worker.usage.meter import Gauge, Meter, MeteredMachine, Use, slot_gpus
 from worker.usage.reading import Gpu, Process
 
 
-def a_machine(at: float, cpu_seconds: float, *, gib: float = 1.0, **gpus: Gpu) -> Machine:
-    return Machine(
+def a_machine(at: float, cpu_seconds: float, *, gib: float = 1.0, **gpus: Gpu) -> MeteredMachine:
+    return MeteredMachine(
         at=at,
         processes={40: Process(1, 40, cpu_seconds, int(gib * GIB))},
         cpus=8,

@@ -22,7 +22,7 @@ from tests.worker.usage.machine import fake_smi, read_all
 from worker.child.runner import Broken
 from worker.home import WorkerSettings
 from worker.slot import Slot
-from worker.usage.journal import Journal
+from worker.usage.journal import UsageJournal
 from worker.usage.sampler import Sampler
 
 
@@ -35,7 +35,7 @@ class Plant:
         runner.pid = 40
         self.world = self.slot.world
         worker: Worker = self.world.worker()
-        journal = Journal(self.world.ports.objects, self.world.clock, self.slot.log)
+        journal = UsageJournal(self.world.ports.objects, self.world.clock, self.slot.log)
         self.sampler = Sampler(
             worker,
             workload=WORKLOAD,
@@ -50,8 +50,8 @@ class Plant:
             log=self.slot.log,
         )
         recorder = self.sampler.watch(0, runner)
-        bench = replace(self.slot.bench, recorder=recorder)
-        self.slot.slot = Slot(bench)
+        context = replace(self.slot.context, recorder=recorder)
+        self.slot.slot = Slot(context)
         self.journal = journal
 
     def records(self) -> list[UsageRecord]:

@@ -13,8 +13,8 @@ from spindown.app.port import Message, When, Write
 from spindown.app.work.claim.epoch import Epochs, find_freed_lease
 from spindown.app.work.fence import Fence, find_clash, read_fence, write_fence
 from spindown.app.work.held import (
-    Held,
-    Seat,
+    ClaimedJob,
+    SlotId,
     WorkPorts,
     clear_lapsed,
     lease_identity,
@@ -22,12 +22,12 @@ from spindown.app.work.held import (
     read_lease,
 )
 from spindown.app.work.message import (
-    bury,
-    bury_malformed,
+    dead_letter,
+    dead_letter_malformed,
     delete,
-    is_worn,
+    near_expiry,
     put_back,
-    send_anew,
+    resend,
 )
 from spindown.app.work.presence import Condemned, Presence
 from spindown.contract.job.manifest import JobState, Manifest
@@ -74,8 +74,8 @@ class Declined:
 
 
 def claim(
-    message: Message, *, seat: Seat, presence: Presence, ports: WorkPorts, policy: Policy
-) -> Held | Declined:
+    message: Message, *, slot_id: SlotId, presence: Presence, ports: WorkPorts, policy: Policy
+) -> ClaimedJob | Declined:
     """Claim the job of a message for one slot, or say what became of the message."""
     try:
         job = with_id(parse_job(message.body), message.message_id)
@@ -83,11 +83,11 @@ def claim(
         put_back(message, _NEWER_SCHEMA_WAIT, ports.queue)
         return Declined(outcome=ClaimOutcome.NEWER_SCHEMA, reason=str(exc))
     except ContractError as exc:
-        bury_malformed(message, str(exc), ports)
+        dead_letter_malformed(message, str(exc), ports)
         return Declined(outcome=ClaimOutcome.MALFORMED, reason=str(exc))
-    if is_worn(message, ports.clock.now()) and send_anew(message, job, ports):
+    if near_expiry(message, ports.clock.now()) and resend(message, job, ports):
         return Declined(outcome=ClaimOutcome.SENT_ANEW, job_id=job.job_id)
-    return _Claim(message, job, seat, presence, ports, policy).run()
+    return _Claim(message, job, slot_id, presence, ports, policy).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class _Claim:
 
     message: Message
     job: JobMessage
-    seat: Seat
+    slot_id: SlotId
     presence: Presence
     ports: WorkPorts
     policy: Policy
@@ -110,12 +110,12 @@ class _Claim:
         return Epochs(
             message=self.message,
             job=self.job,
-            seat=self.seat,
+            slot_id=self.slot_id,
             ports=self.ports,
             policy=self.policy,
         )
 
-    def run(self) -> Held | Declined:
+    def run(self) -> ClaimedJob | Declined:
         # A message that was never received before is nearly always a new job: write first.
         if self.message.receive_count == 1:
             try:
@@ -135,46 +135,46 @@ class _Claim:
             # Somebody was quicker; whoever receives it next finds their lease row.
             return self._put_back(None)
 
-    def _claim_over(self, fence: Fence) -> Held | Declined:
+    def _claim_over(self, fence: Fence) -> ClaimedJob | Declined:
         if clash := find_clash(fence.manifest, self.job.parent):
-            bury(self.message, self.job, str(clash), self.seat.log_pointer, self.ports)
+            dead_letter(self.message, self.job, str(clash), self.slot_id.log_pointer, self.ports)
             return self._decline(ClaimOutcome.MALFORMED, str(clash))
         lease = self._lease_of(fence.manifest)
         match claim_verdict(
             fence.manifest,
             lease,
-            instance_id=self.seat.instance_id,
+            instance_id=self.slot_id.instance_id,
             now=self.ports.clock.now(),
         ):
             case ClaimVerdict.CLAIM:
                 return self._next_epoch(fence, lease)
             case ClaimVerdict.DELETE:
-                clear_lapsed(lease, fence.manifest, self.seat.workload, self.ports)
+                clear_lapsed(lease, fence.manifest, self.slot_id.workload, self.ports)
                 delete(self.message.receipt_handle, self.ports.queue)
                 return self._decline(ClaimOutcome.OVER, fence.manifest.state.value)
             case ClaimVerdict.DEAD_LETTER:
-                clear_lapsed(lease, fence.manifest, self.seat.workload, self.ports)
+                clear_lapsed(lease, fence.manifest, self.slot_id.workload, self.ports)
                 return self._bury(fence.manifest)
             case ClaimVerdict.PUT_BACK:
                 is_held = not is_claimable(fence.manifest, lease, self.ports.clock.now())
                 return self._put_back(lease if is_held else None)
 
-    def _next_epoch(self, fence: Fence, lease: Lease | None) -> Held | Declined:
+    def _next_epoch(self, fence: Fence, lease: Lease | None) -> ClaimedJob | Declined:
         """Count how the last epoch ended, then begin the next or give the job up."""
         manifest = self._epochs.begin_next(fence)
-        before = lease or find_freed_lease(fence.manifest, self.seat.workload, self.ports)
+        before = lease or find_freed_lease(fence.manifest, self.slot_id.workload, self.ports)
         raised = write_fence(manifest, fence.etag, self.ports)
-        clear_lapsed(lease, fence.manifest, self.seat.workload, self.ports)
+        clear_lapsed(lease, fence.manifest, self.slot_id.workload, self.ports)
         has_failed = raised.manifest.state is JobState.FAILED
         return self._bury(raised.manifest) if has_failed else self._hold(raised, before)
 
-    def _hold(self, fence: Fence, before: Lease | None = None) -> Held | Declined:
+    def _hold(self, fence: Fence, before: Lease | None = None) -> ClaimedJob | Declined:
         """Write the lease row over a manifest that is ours."""
         now = self.ports.clock.now()
         not_after = visibility_not_after(self.message.received_at)
         lease = Lease(
-            instance_id=self.seat.instance_id,
-            slot=self.seat.slot,
+            instance_id=self.slot_id.instance_id,
+            slot=self.slot_id.slot,
             job_id=self.job_id,
             epoch=fence.manifest.epoch,
             receipt_handle=self.message.receipt_handle,
@@ -190,7 +190,7 @@ class _Claim:
         is_first = fence.manifest.epoch == 1
         is_late = is_first and now - self.message.sent_at > self.policy.start_within
         try:
-            self.presence.occupy(self.seat, lease, is_late=is_late, was_requeued=not is_first)
+            self.presence.occupy(self.slot_id, lease, is_late=is_late, was_requeued=not is_first)
         except Condemned:
             self._undo(fence)
             put_back(self.message, timedelta(0), self.ports.queue)
@@ -200,7 +200,7 @@ class _Claim:
             with suppress(SpindownError):
                 self._undo(fence)
             raise
-        return Held(
+        return ClaimedJob(
             message=self.message,
             job=self.job,
             manifest=fence.manifest,
@@ -219,7 +219,7 @@ class _Claim:
     def _lease_of(self, manifest: Manifest) -> Lease | None:
         if not manifest.owner:
             return None
-        return read_lease(self.ports.table, lease_key(self.seat.workload, manifest.owner))
+        return read_lease(self.ports.table, lease_key(self.slot_id.workload, manifest.owner))
 
     def _put_back(self, lease: Lease | None) -> Declined:
         if lease is not None:
@@ -234,7 +234,7 @@ class _Claim:
         try:
             self.ports.table.write(
                 Write(
-                    key=lease_key(self.seat.workload, owner),
+                    key=lease_key(self.slot_id.workload, owner),
                     when=When(equals=lease_identity(lease)),
                     set={"receipt_handle": self.message.receipt_handle},
                 )
@@ -243,7 +243,7 @@ class _Claim:
             return
 
     def _bury(self, manifest: Manifest) -> Declined:
-        bury(self.message, self.job, manifest.reason, self.seat.log_pointer, self.ports)
+        dead_letter(self.message, self.job, manifest.reason, self.slot_id.log_pointer, self.ports)
         return self._decline(ClaimOutcome.DEAD_LETTERED, manifest.reason)
 
     def _decline(self, outcome: ClaimOutcome, reason: str) -> Declined:

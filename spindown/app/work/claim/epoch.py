@@ -1,10 +1,10 @@
-"""The manifest with which a seat begins an epoch: what the last one left, and how it ended."""
+"""The manifest with which a slot_id begins an epoch: what the last one left, and how it ended."""
 
 from dataclasses import dataclass, replace
 
 from spindown.app.port import Key, Message
 from spindown.app.work.fence import Fence, first_sent
-from spindown.app.work.held import Seat, WorkPorts, lease_key, read_lease
+from spindown.app.work.held import SlotId, WorkPorts, lease_key, read_lease
 from spindown.contract.codec import replace_fields
 from spindown.contract.job.manifest import SCHEMA, Failure, JobState, Manifest
 from spindown.contract.job.message import JobMessage
@@ -18,11 +18,11 @@ _LOSS = "its worker ended without a word and without progress"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epochs:
-    """The epochs of a message's job, as a seat would begin them."""
+    """The epochs of a message's job, as a slot_id would begin them."""
 
     message: Message
     job: JobMessage
-    seat: Seat
+    slot_id: SlotId
     ports: WorkPorts
     policy: Policy
 
@@ -33,7 +33,7 @@ class Epochs:
 
     def begin_next(self, fence: Fence) -> Manifest:
         """Return the manifest of the next epoch; it has failed if no further try is worth it."""
-        counted = _of_same_code(self._count_end(fence.manifest), self.seat.code_digest)
+        counted = _of_same_code(self._count_end(fence.manifest), self.slot_id.code_digest)
         manifest = self._owned(counted, max(fence.epoch_floor, counted.epoch) + 1)
         reason = dead_letter_reason(manifest.failures, self.policy)
         if reason is None:
@@ -47,14 +47,14 @@ class Epochs:
         count = None if self.job.items is None else len(self.job.items)
         changes = {
             "epoch": epoch,
-            "owner": self.seat.owner,
+            "owner": self.slot_id.owner,
             "released": False,
             "epoch_first": manifest.next_item,
             "items": manifest.items if count is None else count,
             "batch_id": self.job.batch_id or manifest.batch_id,
             "tenant": self.job.tenant or manifest.tenant,
             "parent": self.job.parent or manifest.parent,
-            "code_digest": self.seat.code_digest or manifest.code_digest,
+            "code_digest": self.slot_id.code_digest or manifest.code_digest,
             "claimed_at": self.ports.clock.now(),
         }
         if self.policy.finish_within is not None:
@@ -86,7 +86,7 @@ class Epochs:
         """Tell whether the ledger knows of an interruption of the last owner."""
         sort = worker_sort(manifest.owner.rpartition("/")[0])
         for partition in (workload_partition, history_partition):
-            row = self.ports.table.get(Key(partition=partition(self.seat.workload), sort=sort))
+            row = self.ports.table.get(Key(partition=partition(self.slot_id.workload), sort=sort))
             if row is not None:
                 return row.get("interrupted_at") is not None
         return False

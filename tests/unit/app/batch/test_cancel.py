@@ -20,7 +20,7 @@ from spindown.contract.job.manifest import JobState, manifest_key
 from spindown.contract.job.message import derived_id
 from spindown.error import LeaseLost, NotFound, Unreachable
 from spindown.memory import PortCall
-from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
+from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(4)}
 NEWER = b'{"schema": 3, "fence": "elsewhere"}'
@@ -47,17 +47,17 @@ def test_a_job_that_waits_is_never_claimed() -> None:
 def test_its_owner_commits_no_more_and_its_commits_stay() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
-    held = commit(held, a_portion(held, 3), seat=a_seat(), ports=world.ports)
+    held = commit(held, a_portion(held, 3), slot_id=a_slot_id(), ports=world.ports)
 
     assert [one.items_done for one in cancelled(world, "j")] == [3]
 
     with pytest.raises(LeaseLost):
         extend_lease(
-            held.lease, items_done=3, seat=a_seat(), ports=world.ports, policy=world.policy
+            held.lease, items_done=3, slot_id=a_slot_id(), ports=world.ports, policy=world.policy
         )
     with pytest.raises(LeaseLost):
-        commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
-    abandon(held, seat=a_seat(), presence=world.presence())
+        commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
+    abandon(held, slot_id=a_slot_id(), presence=world.presence())
     progress = read_progress("j", world.objects)
     assert (progress.state, progress.items_done, progress.reason) == (
         JobState.CANCELLED,
@@ -66,13 +66,13 @@ def test_its_owner_commits_no_more_and_its_commits_stay() -> None:
     )
     assert len(world.records("j")) == 3
     assert world.queue.bodies() == []
-    assert world.table.get(a_seat().lease_key) is None
+    assert world.table.get(a_slot_id().lease_key) is None
 
 
 def test_an_unreadable_lease_row_keeps_no_other_job_alive() -> None:
     world = WorkWorld()
     world.hold(JOB)
-    world.table.write(Write(key=a_seat().lease_key, set={"deadline": "soon"}))
+    world.table.write(Write(key=a_slot_id().lease_key, set={"deadline": "soon"}))
     world.send({**JOB, "job_id": "k"})
 
     assert [one.outcome for one in cancelled(world, "j", "k")] == [CancelOutcome.CANCELLED] * 2
@@ -112,10 +112,10 @@ def test_the_children_of_a_split_are_cancelled_too() -> None:
     world = WorkWorld()
     held = world.hold({"job_id": "j", "items": items(2500)})
     held = split(held, items(2500), ports=world.ports, policy=world.policy)
-    complete(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
     first = world.hold()
-    first = commit(first, a_portion(first), seat=a_seat(), ports=world.ports)
-    complete(first, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    first = commit(first, a_portion(first), slot_id=a_slot_id(), ports=world.ports)
+    complete(first, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
 
     found = cancelled(world, "j")
 
@@ -154,7 +154,7 @@ def test_a_split_under_way_leaves_no_child_behind(at: int) -> None:
 def test_what_is_over_stays_as_it_is() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
-    held = commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+    held = commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
 
     assert [one.outcome for one in cancelled(world, "j")] == [CancelOutcome.OVER]
     assert [one.outcome for one in cancelled(world, "j")] == [CancelOutcome.OVER]
@@ -167,7 +167,7 @@ def test_gives_way_to_a_commit_that_comes_between() -> None:
     held = [world.hold(JOB)]
 
     def commit_one(_: object) -> None:
-        held[0] = commit(held[0], a_portion(held[0], 1), seat=a_seat(), ports=world.ports)
+        held[0] = commit(held[0], a_portion(held[0], 1), slot_id=a_slot_id(), ports=world.ports)
 
     world.just_before("put", commit_one)
 
@@ -181,7 +181,7 @@ def test_a_manifest_that_changes_all_the_time_is_told() -> None:
     def interfere(call: PortCall) -> None:
         if call.port == "objects" and call.method == "put":
             before, world.before = world.before, None
-            held[0] = commit(held[0], a_portion(held[0], 0), seat=a_seat(), ports=world.ports)
+            held[0] = commit(held[0], a_portion(held[0], 0), slot_id=a_slot_id(), ports=world.ports)
             world.before = before
 
     world.before = interfere

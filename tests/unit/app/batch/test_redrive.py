@@ -14,12 +14,12 @@ from spindown.app.work.claim import Declined
 from spindown.app.work.commit import commit, complete
 from spindown.app.work.fence import read_fence, write_fence
 from spindown.app.work.item import settle_items
-from spindown.app.work.release import dismiss, release, settle_failure, settle_rejection
+from spindown.app.work.release import dead_letter_job, release, settle_failure, settle_rejection
 from spindown.contract.job.manifest import JobState, manifest_key
 from spindown.contract.job.message import derived_id
 from spindown.error import Unreachable
 from spindown.memory import PortCall
-from tests.work import BUCKET, WORKLOAD, WorkWorld, a_portion, a_seat, items
+from tests.work import BUCKET, WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(4)}
 
@@ -28,9 +28,9 @@ def give_up(world: WorkWorld, body: dict[str, Any], *, done: int = 0) -> str:
     """Let a job fail for good after some of its items; return its id."""
     held = world.hold(body)
     if done:
-        held = commit(held, a_portion(held, done), seat=a_seat(), ports=world.ports)
+        held = commit(held, a_portion(held, done), slot_id=a_slot_id(), ports=world.ports)
     failed = settle_rejection(held, "no such model", ports=world.ports)
-    dismiss(failed, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    dead_letter_job(failed, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
     return failed.job_id
 
 
@@ -42,14 +42,14 @@ def work_off(world: WorkWorld) -> int:
     """Complete whatever can be claimed; return how many jobs that was."""
     count = 0
     while world.queue.backlog().visible:
-        held = world.claim(a_seat("i-2"))
+        held = world.claim(a_slot_id("i-2"))
         if isinstance(held, Declined):
             # A second message of a job that is completed by now.
             assert held.outcome is claiming.ClaimOutcome.OVER
             continue
         held = held.with_items(len(settle_items(held.job, world.ports)))
-        held = commit(held, a_portion(held), seat=a_seat("i-2"), ports=world.ports)
-        complete(held, seat=a_seat("i-2"), presence=world.presence("i-2"), ports=world.ports)
+        held = commit(held, a_portion(held), slot_id=a_slot_id("i-2"), ports=world.ports)
+        complete(held, slot_id=a_slot_id("i-2"), presence=world.presence("i-2"), ports=world.ports)
         count += 1
     return count
 
@@ -75,13 +75,13 @@ def test_failures_and_losses_are_forgotten() -> None:
     world = WorkWorld(policy=policy)
     world.send(JOB)
     for attempt in range(2):
-        held = world.hold(seat=a_seat(f"i-{attempt}"))
-        seat = a_seat(f"i-{attempt}")
+        held = world.hold(slot_id=a_slot_id(f"i-{attempt}"))
+        slot_id = a_slot_id(f"i-{attempt}")
         held = settle_failure(
-            held, a_portion(held, 0), "boom", seat=seat, ports=world.ports, policy=policy
+            held, a_portion(held, 0), "boom", slot_id=slot_id, ports=world.ports, policy=policy
         )
-        end = dismiss if held.manifest.state is JobState.FAILED else release
-        end(held, seat=seat, presence=world.presence(seat.instance_id), ports=world.ports)
+        end = dead_letter_job if held.manifest.state is JobState.FAILED else release
+        end(held, slot_id=slot_id, presence=world.presence(slot_id.instance_id), ports=world.ports)
     assert len(world.manifest("j").failures) == 2
 
     redriven(world)
@@ -148,7 +148,7 @@ def test_a_body_that_lies_in_s3_is_found_there() -> None:
     world.sources[f"{BUCKET}a"] = b"1\n2\n"
     held = world.hold()
     failed = settle_rejection(held, "no such model", ports=world.ports)
-    dismiss(failed, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    dead_letter_job(failed, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
     assert "body_key" in world.dead_letters.bodies()[0]
 
     assert [(one.job_id, one.outcome) for one in redriven(world)] == [
@@ -162,13 +162,13 @@ def test_a_job_that_is_at_work_again_is_not_fenced_off() -> None:
     give_up(world, JOB)
     letters = world.dead_letters.bodies()
     redriven(world)
-    held = world.hold(seat=a_seat("i-2"))
+    held = world.hold(slot_id=a_slot_id("i-2"))
     # The same dead letter is there again: the one who sent it back died before it could delete it.
     world.dead_letters.send([Outgoing(body=body) for body in letters])
 
     redriven(world)
 
-    held = commit(held, a_portion(held), seat=a_seat("i-2"), ports=world.ports)
+    held = commit(held, a_portion(held), slot_id=a_slot_id("i-2"), ports=world.ports)
     assert held.manifest.state is JobState.COMPLETED
 
 
@@ -192,8 +192,8 @@ def test_a_lease_row_that_cannot_be_read_holds_no_job_back() -> None:
     give_up(world, JOB)
     letters = world.dead_letters.bodies()
     redriven(world)
-    world.hold(seat=a_seat("i-2"))
-    world.table.write(Write(key=a_seat("i-2").lease_key, set={"deadline": "soon"}))
+    world.hold(slot_id=a_slot_id("i-2"))
+    world.table.write(Write(key=a_slot_id("i-2").lease_key, set={"deadline": "soon"}))
     world.dead_letters.send([Outgoing(body=body) for body in letters])
 
     assert [one.outcome for one in redriven(world)] == [RedriveOutcome.SENT]

@@ -13,7 +13,7 @@ from spindown.contract.row import requeued_sort, workload_partition
 from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import NotFound, PreconditionFailed
-from tests.work import WORKLOAD, WorkWorld, a_seat, items
+from tests.work import WORKLOAD, WorkWorld, a_slot_id, items
 
 MINUTE = timedelta(minutes=1)
 JOB = {"job_id": "j", "items": items(4)}
@@ -156,7 +156,7 @@ def test_a_lease_that_is_another_by_now_is_not_let_go() -> None:
     world = WorkWorld()
     before = world.hold(JOB).lease
     later = replace(before, job_id="k")
-    key = a_seat().lease_key
+    key = a_slot_id().lease_key
     world.just_before("transact", lambda _: world.table.write(Write(key=key, set=encode(later))))
 
     assert unknown(world).check_in(patience=timedelta(0)).state is WorkerState.IDLE
@@ -169,14 +169,14 @@ def test_a_lease_that_is_another_by_now_is_not_let_go() -> None:
 def test_an_old_lease_that_stays_blocks_no_other_and_no_worker(trouble: str) -> None:
     world = WorkWorld()
     first = world.hold(JOB)
-    world.hold({**JOB, "job_id": "k"}, a_seat("i-1", 1))
+    world.hold({**JOB, "job_id": "k"}, a_slot_id("i-1", 1))
     if trouble == "stale":
         world.queue.extend(first.message.receipt_handle, timedelta(0))
     else:
-        world.table.write(Write(key=a_seat().lease_key, set={"deadline": "soon"}))
+        world.table.write(Write(key=a_slot_id().lease_key, set={"deadline": "soon"}))
     hidden = world.queue.backlog().in_flight
 
     assert unknown(world).check_in(patience=timedelta(0)).state is WorkerState.IDLE
 
-    assert (world.lease(), world.lease(a_seat("i-1", 1))) == (None, None)
+    assert (world.lease(), world.lease(a_slot_id("i-1", 1))) == (None, None)
     assert world.queue.backlog().in_flight == hidden - 1

@@ -8,7 +8,7 @@ import pytest
 from spindown.app.port import Key, Message, When, Write
 from spindown.app.work.claim import ClaimOutcome, Declined
 from spindown.app.work.commit import commit
-from spindown.app.work.held import Held
+from spindown.app.work.held import ClaimedJob
 from spindown.app.work.presence import Condemned
 from spindown.app.work.release import release
 from spindown.contract.codec import encode
@@ -17,7 +17,7 @@ from spindown.contract.row import BACKLOG, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.error import Unreachable
 from spindown.memory import PortCall
-from tests.work import BUCKET, WORKLOAD, WorkWorld, a_portion, a_seat, items
+from tests.work import BUCKET, WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(4)}
 
@@ -39,7 +39,7 @@ def test_one_of_two_has_a_job_whose_message_came_twice() -> None:
     world = WorkWorld()
     first = world.hold(JOB)
     world.send(JOB)
-    second = world.claim(a_seat("i-2"))
+    second = world.claim(a_slot_id("i-2"))
     assert isinstance(second, Declined)
     assert (second.outcome, second.job_id, second.reason) == (ClaimOutcome.PUT_BACK, "j", "held")
     assert world.manifest("j").owner == first.manifest.owner
@@ -51,7 +51,7 @@ def test_leaves_the_newer_receipt_handle_with_a_job_s_owner() -> None:
     world.queue.extend(held.message.receipt_handle, timedelta(0))
     again = world.receive()
     assert again is not None
-    assert isinstance(world.claim_message(again, a_seat("i-2")), Declined)
+    assert isinstance(world.claim_message(again, a_slot_id("i-2")), Declined)
     lease = world.lease()
     assert lease is not None
     assert lease.receipt_handle == again.receipt_handle != held.lease.receipt_handle
@@ -64,11 +64,11 @@ def test_leaves_no_handle_in_a_row_that_was_cleared_meanwhile() -> None:
     world.queue.extend(held.message.receipt_handle, timedelta(0))
     again = world.receive()
 
-    clear = Write(key=a_seat().lease_key, delete=True)
+    clear = Write(key=a_slot_id().lease_key, delete=True)
     world.just_before("write", lambda _: world.table.write(clear))
     assert again is not None
-    assert isinstance(world.claim_message(again, a_seat("i-2")), Declined)
-    assert world.table.get(a_seat().lease_key) is None
+    assert isinstance(world.claim_message(again, a_slot_id("i-2")), Declined)
+    assert world.table.get(a_slot_id().lease_key) is None
 
 
 def test_a_lease_tells_no_item_count_before_it_is_known() -> None:
@@ -77,7 +77,7 @@ def test_a_lease_tells_no_item_count_before_it_is_known() -> None:
 
     held = world.claim()
 
-    assert isinstance(held, Held)
+    assert isinstance(held, ClaimedJob)
     assert (held.manifest.items, held.lease.items) == (None, 0)
 
 
@@ -85,7 +85,7 @@ def test_puts_a_held_job_back_until_the_lease_has_run_out() -> None:
     world = WorkWorld()
     world.hold(JOB)
     world.send(JOB)
-    world.claim(a_seat("i-2"))
+    world.claim(a_slot_id("i-2"))
     world.clock.advance(world.policy.lease_duration - timedelta(seconds=1))
     # The owner's message is hidden for the lease, the duplicate for at least as long.
     assert world.queue.backlog().visible == 0
@@ -96,9 +96,9 @@ def test_puts_a_held_job_back_until_the_lease_has_run_out() -> None:
 def test_takes_over_a_job_whose_lease_has_run_out() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
-    commit(held, a_portion(held, 2), seat=a_seat(), ports=world.ports)
+    commit(held, a_portion(held, 2), slot_id=a_slot_id(), ports=world.ports)
     world.clock.advance(timedelta(minutes=6))
-    taken = world.hold(seat=a_seat("i-2"))
+    taken = world.hold(slot_id=a_slot_id("i-2"))
     assert taken.manifest.epoch == 2
     assert taken.manifest.next_item == 2
     assert taken.manifest.epoch_first == 2
@@ -113,10 +113,10 @@ def test_clears_a_job_s_lapsed_lease_and_no_newer_one() -> None:
 
     def take_another(call: PortCall) -> None:
         if call.method == "write" and call.args[0].delete:
-            world.table.write(Write(key=a_seat().lease_key, set=encode(other)))
+            world.table.write(Write(key=a_slot_id().lease_key, set=encode(other)))
 
     world.before = take_another
-    world.hold(seat=a_seat("i-2"))
+    world.hold(slot_id=a_slot_id("i-2"))
 
     assert world.lease() == other
 
@@ -127,7 +127,7 @@ def test_clears_a_lease_at_the_very_instant_that_it_lapses() -> None:
     world.presence("i-2")
     world.clock.advance(held.lease.deadline - world.clock.now())
 
-    world.hold(seat=a_seat("i-2"))
+    world.hold(slot_id=a_slot_id("i-2"))
 
     assert world.lease() is None
 
@@ -135,12 +135,12 @@ def test_clears_a_lease_at_the_very_instant_that_it_lapses() -> None:
 def test_leaves_the_lease_of_what_the_last_owner_works_on_now() -> None:
     world = WorkWorld()
     released = world.hold(JOB)
-    release(released, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    release(released, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
     message = world.receive()
     assert message is not None
     now = world.hold({"job_id": "k", "items": items(4)}).lease
 
-    assert isinstance(world.claim_message(message, a_seat("i-2")), Held)
+    assert isinstance(world.claim_message(message, a_slot_id("i-2")), ClaimedJob)
 
     assert world.lease() == now
 
@@ -156,7 +156,7 @@ def test_takes_a_job_over_though_its_old_lease_stays() -> None:
     world.clock.advance(timedelta(minutes=6))
     world.before = fail
 
-    assert world.hold(seat=a_seat("i-2")).manifest.epoch == 2
+    assert world.hold(slot_id=a_slot_id("i-2")).manifest.epoch == 2
     assert world.lease() == lapsed
 
 
@@ -169,7 +169,7 @@ def test_gives_a_job_back_when_its_worker_is_condemned() -> None:
     assert isinstance(declined, Declined)
     assert (declined.outcome, declined.reason) == (ClaimOutcome.CONDEMNED, "")
     assert world.lease() is None
-    manifest = world.hold(seat=a_seat("i-2")).manifest
+    manifest = world.hold(slot_id=a_slot_id("i-2")).manifest
     assert (manifest.epoch, manifest.losses) == (2, 0)
 
 
@@ -183,7 +183,7 @@ def test_knows_its_own_claim_again_after_a_lost_answer() -> None:
             raise Unreachable("the answer was lost")
 
     world.after = lose
-    assert isinstance(world.claim(), Held)
+    assert isinstance(world.claim(), ClaimedJob)
     assert world.manifest("j").epoch == 1
 
 
@@ -191,12 +191,12 @@ def test_a_broken_lease_row_does_not_block_its_job() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     world.table.write(
-        Write(key=a_seat().lease_key, when=When(exists=True), set={"deadline": "soon"})
+        Write(key=a_slot_id().lease_key, when=When(exists=True), set={"deadline": "soon"})
     )
     world.queue.extend(held.message.receipt_handle, timedelta(0))
     message = world.receive()
     assert isinstance(message, Message)
-    assert isinstance(world.claim_message(message, a_seat("i-2")), Held)
+    assert isinstance(world.claim_message(message, a_slot_id("i-2")), ClaimedJob)
 
 
 def test_a_refused_lease_counts_nothing_against_the_job() -> None:

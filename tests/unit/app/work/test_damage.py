@@ -12,14 +12,14 @@ from spindown.app.batch.result import read_records
 from spindown.app.work.attachment.state import restore_state, upload_state
 from spindown.app.work.commit import commit
 from spindown.app.work.fence import read_fence, read_older
-from spindown.app.work.held import Held, LocalFile
+from spindown.app.work.held import ClaimedJob, LocalFile
 from spindown.app.work.release import release, settle_release
 from spindown.contract.job.manifest import Manifest, manifest_key, state_key
 from spindown.ec2sim import MemoryClock
 from spindown.error import ContractError, NotFound, SpindownError, Unreachable
 from spindown.memory.interception import PortCall
 from spindown.memory.store import MemoryObjectStore
-from tests.work import WorkWorld, a_portion, a_seat, items
+from tests.work import WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(6)}
 KEY = manifest_key("j")
@@ -34,12 +34,12 @@ def damages(data: bytes, changes: Sequence[int] = (0x01,)) -> Iterator[tuple[str
             yield f"byte {at} ^ {change:#x}", data[:at] + damaged + data[at + 1 :]
 
 
-def with_state(held: Held, tmp_path: Path, text: str) -> Held:
+def with_state(held: ClaimedJob, tmp_path: Path, text: str) -> ClaimedJob:
     local = tmp_path / f"{text}.bin"
     local.write_text(text)
     world = WORLDS[id(tmp_path)]
     portion = replace(a_portion(held, 1), state=(LocalFile(path="deep/er/step", local=local),))
-    return commit(held, portion, seat=a_seat(), ports=world.ports)
+    return commit(held, portion, slot_id=a_slot_id(), ports=world.ports)
 
 
 WORLDS: dict[int, WorkWorld] = {}
@@ -53,9 +53,9 @@ def world(tmp_path: Path) -> WorkWorld:
     for text in ("one", "two"):
         held = with_state(world.hold(), tmp_path, text)
         held = settle_release(
-            held, a_portion(held, 1), interrupted=True, seat=a_seat(), ports=world.ports
+            held, a_portion(held, 1), interrupted=True, slot_id=a_slot_id(), ports=world.ports
         )
-        release(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+        release(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
     world.clock.advance(timedelta(seconds=1))
     world.hold()
     return world
@@ -111,7 +111,7 @@ def test_a_claim_over_a_damaged_manifest_keeps_what_was_done(
     world.objects.put(KEY, data[:-1])
     world.clock.advance(timedelta(minutes=6))
 
-    held = world.hold(seat=a_seat("i-2"))
+    held = world.hold(slot_id=a_slot_id("i-2"))
 
     assert held.manifest.epoch > 3
     assert held.manifest.next_item == 4

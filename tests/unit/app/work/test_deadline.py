@@ -12,7 +12,7 @@ from spindown.app.port import Key, Write
 from spindown.app.work.claim import ClaimOutcome, Declined
 from spindown.app.work.commit import commit, complete
 from spindown.app.work.heartbeat import extend_lease
-from spindown.app.work.held import Held
+from spindown.app.work.held import ClaimedJob
 from spindown.app.work.release import release, settle_rejection, settle_release
 from spindown.contract.codec import decode, encode
 from spindown.contract.job.manifest import (
@@ -26,7 +26,7 @@ from spindown.contract.row import lease_sort, requeued_sort, workload_partition
 from spindown.domain.fleet import RequeuedJob
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
-from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
+from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -45,11 +45,11 @@ def due(world: WorkWorld) -> RequeuedJob | None:
     return None if row is None else decode(RequeuedJob, row)
 
 
-def requeued(world: WorkWorld, held: Held, done: int) -> None:
+def requeued(world: WorkWorld, held: ClaimedJob, done: int) -> None:
     settled = settle_release(
-        held, a_portion(held, done), interrupted=False, seat=a_seat(), ports=world.ports
+        held, a_portion(held, done), interrupted=False, slot_id=a_slot_id(), ports=world.ports
     )
-    release(settled, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    release(settled, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
 
 
 def remember(world: WorkWorld) -> RequeuedJob:
@@ -90,7 +90,7 @@ def test_a_new_claim_forgets_the_requeued_job_and_resumes_it(
     requeued(world, world.hold(JOB), 2)
     assert due(world) is not None
 
-    held = world.hold(seat=a_seat("i-2"))
+    held = world.hold(slot_id=a_slot_id("i-2"))
 
     assert due(world) is None
     assert (held.lease.first_item, held.lease.items_done) == (2, 2)
@@ -160,11 +160,11 @@ def test_a_heartbeat_tells_the_item_count_a_claim_did_not_know(
     world = a_world()
     held = world.hold(JOB)
     lease = replace(held.lease, items=claimed_with)
-    world.table.write(Write(key=a_seat().lease_key, set=encode(lease)))
+    world.table.write(Write(key=a_slot_id().lease_key, set=encode(lease)))
     more = {"items": told} if told else {}
 
     extended = extend_lease(
-        lease, items_done=1, seat=a_seat(), ports=world.ports, policy=world.policy, **more
+        lease, items_done=1, slot_id=a_slot_id(), ports=world.ports, policy=world.policy, **more
     )
 
     assert extended.items == known
@@ -193,9 +193,9 @@ def test_a_job_finished_by_another_is_forgotten_for_its_first() -> None:
     world = a_world()
     silent = world.hold(JOB).lease
     world.clock.advance(world.policy.lease_duration + MINUTE)
-    held = world.hold(seat=a_seat("i-2"))
-    held = commit(held, a_portion(held), seat=a_seat("i-2"), ports=world.ports)
-    complete(held, seat=a_seat("i-2"), presence=world.presence("i-2"), ports=world.ports)
+    held = world.hold(slot_id=a_slot_id("i-2"))
+    held = commit(held, a_portion(held), slot_id=a_slot_id("i-2"), ports=world.ports)
+    complete(held, slot_id=a_slot_id("i-2"), presence=world.presence("i-2"), ports=world.ports)
 
     free_leases((silent,), Ledger(world.table, WORKLOAD), world.queue, now=world.clock.now())
 
@@ -209,13 +209,13 @@ def test_a_job_over_when_received_again_is_not_remembered(end: str) -> None:
     held = world.hold(JOB)
     silent = held.lease
     if end == "completed":
-        commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+        commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
     elif end == "given up by its owner":
         settle_rejection(held, "it is no good", ports=world.ports)
     else:
         world.policy = replace(world.policy, max_failures=1)
     world.clock.advance(world.policy.lease_duration + MINUTE)
-    assert isinstance(world.claim(a_seat("i-2")), Declined)
+    assert isinstance(world.claim(a_slot_id("i-2")), Declined)
 
     free_leases((silent,), Ledger(world.table, WORKLOAD), world.queue, now=world.clock.now())
 
@@ -226,13 +226,13 @@ def test_a_job_over_when_received_again_is_not_remembered(end: str) -> None:
 def test_a_completed_job_s_owner_clears_its_own_lease() -> None:
     world = a_world()
     held = world.hold(JOB)
-    held = commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+    held = commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
     world.queue.extend(held.lease.receipt_handle, timedelta(0))
 
-    assert isinstance(world.claim(a_seat("i-2")), Declined)
+    assert isinstance(world.claim(a_slot_id("i-2")), Declined)
 
     assert world.lease() == held.lease
-    complete(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
     assert world.lease() is None
 
 
@@ -276,7 +276,7 @@ def test_a_claim_that_fails_leaves_what_is_remembered() -> None:
     world.presence("i-2")
     world.change_worker("i-2", state="condemned")
 
-    declined = world.claim(a_seat("i-2"))
+    declined = world.claim(a_slot_id("i-2"))
 
     assert isinstance(declined, Declined)
     assert declined.outcome is ClaimOutcome.CONDEMNED
@@ -303,7 +303,7 @@ def test_a_worker_without_its_lease_row_leaves_nothing_behind() -> None:
     world = a_world()
     held = world.hold(JOB)
     others = replace(held.lease, job_id="k")
-    world.table.write(Write(key=a_seat().lease_key, set=encode(others)))
+    world.table.write(Write(key=a_slot_id().lease_key, set=encode(others)))
 
     requeued(world, held, 2)
 

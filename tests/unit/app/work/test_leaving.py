@@ -12,7 +12,7 @@ from spindown.contract.codec import encode
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from tests.builders import unfit
-from tests.work import WORKLOAD, WorkWorld, a_seat, items
+from tests.work import WORKLOAD, WorkWorld, a_slot_id, items
 
 MINUTE = timedelta(minutes=1)
 JOB = {"job_id": "j", "items": items(4)}
@@ -24,7 +24,7 @@ def test_an_idle_worker_drains_with_its_reason_a_busy_one_stays() -> None:
     presence = world.presence()
 
     assert not presence.drain(Reason(ReasonCode.IDLE))
-    presence.vacate(a_seat(), held.lease)
+    presence.vacate(a_slot_id(), held.lease)
     before = world.worker()
     assert presence.drain(Reason(ReasonCode.IDLE))
 
@@ -97,7 +97,7 @@ def test_a_lease_ends_with_its_instance_in_row_and_holder() -> None:
     held = world.hold(JOB)
     end = world.clock.now() + MINUTE
 
-    bounded = world.presence().bound_lease(a_seat(), held.lease, end)
+    bounded = world.presence().bound_lease(a_slot_id(), held.lease, end)
 
     assert bounded == replace(held.lease, deadline=end, not_after=end) == world.lease()
 
@@ -107,7 +107,7 @@ def test_a_lease_that_ends_before_its_instance_stays() -> None:
     held = world.hold(JOB)
     end = held.lease.deadline + MINUTE
 
-    bounded = world.presence().bound_lease(a_seat(), held.lease, end)
+    bounded = world.presence().bound_lease(a_slot_id(), held.lease, end)
 
     assert bounded == replace(held.lease, not_after=end) == world.lease()
 
@@ -116,8 +116,8 @@ def test_the_end_of_an_instance_bounds_no_lease_of_another_job() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     others = replace(held.lease, job_id="k")
-    world.table.write(Write(key=a_seat().lease_key, set=encode(others)))
+    world.table.write(Write(key=a_slot_id().lease_key, set=encode(others)))
 
-    world.presence().bound_lease(a_seat(), held.lease, world.clock.now() + MINUTE)
+    world.presence().bound_lease(a_slot_id(), held.lease, world.clock.now() + MINUTE)
 
     assert world.lease() == others

@@ -8,19 +8,19 @@ from spindown.app.ending import free_leases
 from spindown.app.ledger import Ledger
 from spindown.app.work.claim import ClaimOutcome, Declined
 from spindown.app.work.commit import commit
-from spindown.app.work.held import Held
+from spindown.app.work.held import ClaimedJob
 from spindown.app.work.release import release, settle_release
 from spindown.contract.job.manifest import Failure, JobState
 from spindown.contract.row import lease_sort
-from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
+from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(4)}
 
 
-def settle(world: WorkWorld, held: Held) -> Held:
+def settle(world: WorkWorld, held: ClaimedJob) -> ClaimedJob:
     """End an epoch in order, with nothing done."""
     return settle_release(
-        held, a_portion(held, 0), interrupted=False, seat=a_seat(), ports=world.ports
+        held, a_portion(held, 0), interrupted=False, slot_id=a_slot_id(), ports=world.ports
     )
 
 
@@ -32,7 +32,7 @@ def test_knows_how_far_a_lease_freed_by_the_control_plane_was() -> None:
     ledger.write(ledger.change(lease_sort("i-1", 0), {"items_done": 6}))
     free_leases((lease,), ledger, world.queue, now=world.clock.now())
 
-    taken = world.hold(seat=a_seat("i-2"))
+    taken = world.hold(slot_id=a_slot_id("i-2"))
 
     assert world.lease() is None
     assert (taken.manifest.next_item, taken.lease.items_done) == (0, 6)
@@ -49,7 +49,7 @@ def test_a_lease_freed_in_another_epoch_says_nothing_of_this() -> None:
     ledger.write(ledger.delete(lease_sort("i-1", 0)))
     world.clock.advance(timedelta(minutes=6))
 
-    assert world.hold(seat=a_seat("i-2")).lease.items_done == 0
+    assert world.hold(slot_id=a_slot_id("i-2")).lease.items_done == 0
 
 
 def test_a_freed_lease_says_nothing_of_a_properly_released_job() -> None:
@@ -59,9 +59,9 @@ def test_a_freed_lease_says_nothing_of_a_properly_released_job() -> None:
     freed = replace(held.lease, items_done=6)
     _, past = ledger.move_to_history(lease_sort("i-1", 0), freed, now=world.clock.now())
     ledger.write(past)
-    release(settle(world, held), seat=a_seat(), presence=world.presence(), ports=world.ports)
+    release(settle(world, held), slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
 
-    assert world.hold(seat=a_seat("i-2")).lease.items_done == 0
+    assert world.hold(slot_id=a_slot_id("i-2")).lease.items_done == 0
 
 
 def test_a_worker_the_ledger_forgot_is_lost_not_interrupted() -> None:
@@ -78,7 +78,7 @@ def test_counts_a_loss_without_release_interruption_or_progress() -> None:
     world = WorkWorld()
     world.hold(JOB)
     world.clock.advance(timedelta(minutes=6))
-    taken = world.hold(seat=a_seat("i-2"))
+    taken = world.hold(slot_id=a_slot_id("i-2"))
     assert taken.manifest.losses == 1
     assert [(f.kind, f.instance_id, f.epoch) for f in taken.manifest.failures] == [
         ("loss", "i-1", 1)
@@ -88,9 +88,9 @@ def test_counts_a_loss_without_release_interruption_or_progress() -> None:
 def test_does_not_count_a_loss_after_progress() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
-    commit(held, a_portion(held, 1), seat=a_seat(), ports=world.ports)
+    commit(held, a_portion(held, 1), slot_id=a_slot_id(), ports=world.ports)
     world.clock.advance(timedelta(minutes=6))
-    assert world.hold(seat=a_seat("i-2")).manifest.failures == ()
+    assert world.hold(slot_id=a_slot_id("i-2")).manifest.failures == ()
 
 
 def test_counts_an_interruption_in_the_ledger_and_no_loss() -> None:
@@ -98,15 +98,15 @@ def test_counts_an_interruption_in_the_ledger_and_no_loss() -> None:
     world.hold(JOB)
     world.change_worker("i-1", interrupted_at=world.clock.now())
     world.clock.advance(timedelta(minutes=6))
-    manifest = world.hold(seat=a_seat("i-2")).manifest
+    manifest = world.hold(slot_id=a_slot_id("i-2")).manifest
     assert (manifest.interruptions, manifest.losses, manifest.failures) == (1, 0, ())
 
 
 def test_does_not_count_an_orderly_release() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
-    release(settle(world, held), seat=a_seat(), presence=world.presence(), ports=world.ports)
-    manifest = world.hold(seat=a_seat("i-2")).manifest
+    release(settle(world, held), slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    manifest = world.hold(slot_id=a_slot_id("i-2")).manifest
     assert (manifest.epoch, manifest.losses, manifest.interruptions) == (2, 0, 0)
 
 
@@ -114,9 +114,9 @@ def test_dead_letters_a_job_lost_three_times_on_two_instances() -> None:
     world = WorkWorld()
     world.send(JOB)
     for instance in ("i-1", "i-2", "i-1"):
-        assert isinstance(world.claim(a_seat(instance)), Held)
+        assert isinstance(world.claim(a_slot_id(instance)), ClaimedJob)
         world.clock.advance(timedelta(minutes=6))
-    declined = world.claim(a_seat("i-2"))
+    declined = world.claim(a_slot_id("i-2"))
     assert isinstance(declined, Declined)
     assert declined.outcome is ClaimOutcome.DEAD_LETTERED
     assert declined.reason == "3 failures or losses on 2 instances"
@@ -143,7 +143,7 @@ def test_leaves_a_job_that_it_failed_to_others_for_ten_minutes() -> None:
     world.clock.advance(timedelta(minutes=2))
     assert isinstance(world.claim(), Declined)
     world.clock.advance(timedelta(minutes=9))
-    assert isinstance(world.claim(), Held)
+    assert isinstance(world.claim(), ClaimedJob)
 
 
 def test_another_worker_may_try_a_failed_job_at_once() -> None:
@@ -153,7 +153,7 @@ def test_another_worker_may_try_a_failed_job_at_once() -> None:
     )
     world.put_manifest(epoch=1, owner="i-1/0", released=True, failures=(failure,))
     world.send(JOB)
-    assert isinstance(world.claim(a_seat("i-2")), Held)
+    assert isinstance(world.claim(a_slot_id("i-2")), ClaimedJob)
 
 
 def test_a_job_left_to_others_touches_no_later_lease() -> None:
@@ -165,7 +165,7 @@ def test_a_job_left_to_others_touches_no_later_lease() -> None:
     world.put_manifest(epoch=1, owner="i-1/0", released=True, failures=(failure,))
     world.send(JOB)
 
-    declined = world.claim(a_seat("i-1", 1))
+    declined = world.claim(a_slot_id("i-1", 1))
 
     assert isinstance(declined, Declined)
     assert (declined.outcome, declined.reason) == (ClaimOutcome.PUT_BACK, "left to others")

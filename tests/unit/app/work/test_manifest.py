@@ -7,9 +7,9 @@ import pytest
 
 from spindown.app.work.claim import ClaimOutcome, Declined
 from spindown.app.work.commit import commit
-from spindown.app.work.held import Held
+from spindown.app.work.held import ClaimedJob
 from spindown.contract.job.manifest import StateFile, encode_manifest, manifest_key
-from tests.work import BUCKET, WorkWorld, a_portion, a_seat, items
+from tests.work import BUCKET, WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(4)}
 
@@ -32,19 +32,19 @@ def test_keeps_what_a_later_minor_version_wrote_into_a_manifest() -> None:
     world.objects.put(manifest_key("j"), encode_manifest(manifest))
     world.send(JOB)
     held = world.hold()
-    commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
+    commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
     assert world.manifest("j").extra == {"colour": "blue"}
 
 
 def test_keeps_the_item_count_of_the_first_claimer() -> None:
     world = WorkWorld(sources={f"{BUCKET}images/{n}": b"" for n in range(5)})
     held = world.hold({"job_id": "j", "prefix_uri": f"{BUCKET}images/"})
-    commit(held, a_portion(held, 2), seat=a_seat(), ports=world.ports)
+    commit(held, a_portion(held, 2), slot_id=a_slot_id(), ports=world.ports)
     world.clock.advance(timedelta(minutes=6))
 
-    taken = world.claim(a_seat("i-2"))
+    taken = world.claim(a_slot_id("i-2"))
 
-    assert isinstance(taken, Held)
+    assert isinstance(taken, ClaimedJob)
     assert (taken.manifest.items, taken.lease.items) == (5, 5)
 
 
@@ -52,11 +52,11 @@ def test_keeps_the_item_count_of_the_first_claimer() -> None:
 def test_falls_back_to_the_previous_manifest_at_a_higher_epoch(cut: int) -> None:
     world = WorkWorld()
     held = world.hold(JOB)
-    held = commit(held, a_portion(held, 2), seat=a_seat(), ports=world.ports)
+    held = commit(held, a_portion(held, 2), slot_id=a_slot_id(), ports=world.ports)
     whole = world.objects.get(manifest_key("j")).data
     world.clock.advance(timedelta(minutes=6))
     world.objects.put(manifest_key("j"), whole[:cut])
-    taken = world.hold(seat=a_seat("i-2"))
+    taken = world.hold(slot_id=a_slot_id("i-2"))
     assert taken.manifest.next_item == 2
     # One corrupt version may have been a claim of epoch 2.
     assert taken.manifest.epoch == 3
@@ -70,17 +70,17 @@ def test_without_a_readable_manifest_it_starts_above_all_epochs() -> None:
     message = world.receive()
     assert message is not None
     held = world.claim_message(message)
-    assert isinstance(held, Held)
+    assert isinstance(held, ClaimedJob)
     assert held.manifest.epoch == 8
 
 
 def test_drops_results_of_other_code_rather_than_mix_them() -> None:
     world = WorkWorld()
-    old, new = a_seat(code_digest="old"), a_seat("i-2", code_digest="new")
+    old, new = a_slot_id(code_digest="old"), a_slot_id("i-2", code_digest="new")
     held = world.hold(JOB, old)
-    commit(held, a_portion(held, 2), seat=old, ports=world.ports)
+    commit(held, a_portion(held, 2), slot_id=old, ports=world.ports)
     world.clock.advance(timedelta(minutes=6))
-    taken = world.hold(seat=new)
+    taken = world.hold(slot_id=new)
     assert (taken.manifest.next_item, taken.manifest.parts) == (0, ())
     assert taken.manifest.code_digest == "new"
 
@@ -94,7 +94,7 @@ def test_other_code_begins_anew_without_the_first_one_s_state() -> None:
     world.objects.put(manifest_key("j"), encode_manifest(before))
     world.send(JOB)
 
-    held = world.hold(seat=a_seat(code_digest="v2"))
+    held = world.hold(slot_id=a_slot_id(code_digest="v2"))
 
     assert (held.manifest.user_state, held.manifest.code_digest) == ((), "v2")
 
@@ -112,6 +112,6 @@ def test_unknown_code_on_either_side_counts_as_the_same(
     world.put_manifest(released=True, next_item=2, code_digest=known)
     world.send(JOB)
 
-    held = world.hold(seat=a_seat(code_digest=ours))
+    held = world.hold(slot_id=a_slot_id(code_digest=ours))
 
     assert (held.manifest.next_item == 2) is goes_on

@@ -10,8 +10,8 @@ import pytest
 from spindown.app.port import Message, Outgoing
 from spindown.app.work.claim import ClaimOutcome, Declined
 from spindown.app.work.commit import commit, complete
-from spindown.app.work.held import Held
-from spindown.app.work.message import bury, bury_malformed, copy_message
+from spindown.app.work.held import ClaimedJob
+from spindown.app.work.message import copy_message, dead_letter, dead_letter_malformed
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import (
     MESSAGE_BYTES_MAX,
@@ -22,7 +22,7 @@ from spindown.contract.job.message import (
     with_id,
 )
 from spindown.error import Unreachable
-from tests.work import BUCKET, WorkWorld, a_portion, a_seat, items
+from tests.work import BUCKET, WorkWorld, a_portion, a_slot_id, items
 
 JOB = {"job_id": "j", "items": items(4)}
 
@@ -127,7 +127,7 @@ def test_a_message_without_an_id_gets_the_same_at_each_receive() -> None:
     held = world.hold({"items": items(1)})
     assert held.job_id == derived_id("queue-1")
     world.clock.advance(timedelta(minutes=6))
-    assert world.hold(seat=a_seat("i-2")).job_id == held.job_id
+    assert world.hold(slot_id=a_slot_id("i-2")).job_id == held.job_id
 
 
 def test_resends_a_message_older_than_a_week_as_the_same_job() -> None:
@@ -139,7 +139,7 @@ def test_resends_a_message_older_than_a_week_as_the_same_job() -> None:
     assert (declined.outcome, declined.job_id) == (ClaimOutcome.SENT_ANEW, derived_id("queue-1"))
     [body] = world.queue.bodies()
     assert json.loads(body)["job_id"] == derived_id("queue-1")
-    assert isinstance(world.claim(), Held)
+    assert isinstance(world.claim(), ClaimedJob)
 
 
 def test_a_crash_between_copy_and_deletion_leaves_one_job() -> None:
@@ -156,8 +156,8 @@ def test_a_crash_between_copy_and_deletion_leaves_one_job() -> None:
         world.claim()
     world.after = None
     held = world.hold()
-    done = commit(held, a_portion(held), seat=a_seat(), ports=world.ports)
-    complete(done, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    done = commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
+    complete(done, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
     world.clock.advance(timedelta(minutes=6))
     while world.queue.backlog().visible:
         assert isinstance(world.claim(), Declined)
@@ -175,7 +175,7 @@ def test_sends_a_message_anew_before_the_queue_would_bury_it() -> None:
     declined = world.claim()
     assert isinstance(declined, Declined)
     assert declined.outcome is ClaimOutcome.SENT_ANEW
-    assert isinstance(world.claim(), Held)
+    assert isinstance(world.claim(), ClaimedJob)
 
 
 def test_sends_a_full_message_anew_with_its_items_in_the_bucket() -> None:
@@ -221,7 +221,7 @@ def test_a_dead_letter_keeps_its_body_if_it_fits_to_the_byte(room: int, is_aside
     )
     world.send("x" * (MESSAGE_BYTES_MAX - attributes - room))
 
-    bury_malformed(a_message(world), "bad", world.ports)
+    dead_letter_malformed(a_message(world), "bad", world.ports)
 
     assert ("body_key" in world.dead_letters.bodies()[0]) is is_aside
 
@@ -231,7 +231,7 @@ def test_a_failed_job_s_dead_letter_says_all_that_is_known() -> None:
     message = a_message(world, JOB)
     reason = f"bad\x00 {'x' * 2000}"
 
-    bury(message, parse_job(message.body), reason, "group/stream", world.ports)
+    dead_letter(message, parse_job(message.body), reason, "group/stream", world.ports)
 
     letter = a_letter(world)
     assert json.loads(letter.body) == JOB
@@ -248,7 +248,7 @@ def test_a_dead_letter_keeps_tabs_and_lines_and_omits_the_empty() -> None:
     world = WorkWorld()
     message = a_message(world, JOB)
 
-    bury(message, parse_job(message.body), "a\tb\nc\rd\x7fe\u200bf", "", world.ports)
+    dead_letter(message, parse_job(message.body), "a\tb\nc\rd\x7fe\u200bf", "", world.ports)
 
     attributes = a_letter(world).attributes
     assert attributes["reason"] == "a\tb\nc?d?e?f"
@@ -260,7 +260,7 @@ def test_a_full_failed_job_s_dead_letter_has_items_in_a_bucket() -> None:
     body = json.dumps({"items": ["item-0", "x" * (MESSAGE_BYTES_MAX - 50)], "job_id": "j"})
     message = a_message(world, body)
 
-    bury(message, parse_job(body), "bad", "", world.ports)
+    dead_letter(message, parse_job(body), "bad", "", world.ports)
 
     letter = parse_job(a_letter(world).body)
     assert (letter.job_id, letter.stored, letter.items) == ("j", True, None)
@@ -272,7 +272,7 @@ def test_a_job_with_huge_parameters_lies_whole_in_the_bucket() -> None:
     body = filled({"items_uri": f"{BUCKET}a", "job_id": "j"}, MESSAGE_BYTES_MAX)
     message = a_message(world, body)
 
-    bury(message, parse_job(body), "bad", "", world.ports)
+    dead_letter(message, parse_job(body), "bad", "", world.ports)
 
     letter = a_letter(world)
     key = f"jobs/{derived_id('queue-1')}/message"
@@ -302,7 +302,7 @@ def test_works_on_a_worn_message_that_has_no_room_for_an_id() -> None:
     world.send({"items_uri": f"{BUCKET}a", "params": {"text": "x" * 1_048_510}})
     world.clock.advance(timedelta(days=8))
 
-    assert isinstance(world.claim(), Held)
+    assert isinstance(world.claim(), ClaimedJob)
 
 
 def test_a_malformed_message_keeps_its_tenant_as_dead_letter() -> None:

@@ -16,7 +16,7 @@ from spindown.domain.fleet import GpuUse, WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import SpindownError, Unreachable, WriteConflict
 from spindown.memory.interception import PortCall
-from tests.work import WORKLOAD, WorkWorld, a_seat, items
+from tests.work import WORKLOAD, WorkWorld, a_slot_id, items
 
 MINUTE = timedelta(minutes=1)
 JOB = {"job_id": "j", "items": items(4)}
@@ -56,7 +56,7 @@ def test_a_worker_that_is_free_again_is_idle_from_then_on() -> None:
     claimed_at = world.clock.now()
     world.clock.advance(MINUTE)
 
-    world.presence().vacate(a_seat(), held.lease)
+    world.presence().vacate(a_slot_id(), held.lease)
 
     worker = world.worker()
     assert (worker.state, worker.busy_slots) == (WorkerState.IDLE, 0)
@@ -97,7 +97,7 @@ def test_a_change_of_jobs_in_hand_raises_the_version() -> None:
     versions.append(world.worker().version)
     presence.beat()
     versions.append(world.worker().version)
-    presence.vacate(a_seat(), held.lease)
+    presence.vacate(a_slot_id(), held.lease)
     versions.append(world.worker().version)
 
     assert [version - versions[0] for version in versions] == [0, 1, 1, 2]
@@ -144,15 +144,15 @@ def test_heartbeats_leave_the_time_since_when_a_worker_is_idle(ending: str) -> N
     presence = world.presence()
     world.clock.advance(MINUTE)
     if ending == "cleared by another":
-        world.table.write(Write(key=a_seat().lease_key, delete=True))
+        world.table.write(Write(key=a_slot_id().lease_key, delete=True))
     if ending == "unanswered":
         world.before = fail_once("transact")
         with pytest.raises(Unreachable):
-            presence.vacate(a_seat(), held.lease)
+            presence.vacate(a_slot_id(), held.lease)
         assert world.worker().busy_slots == 1
         presence.beat()
     else:
-        presence.vacate(a_seat(), held.lease)
+        presence.vacate(a_slot_id(), held.lease)
     idle_since = world.clock.now()
 
     for _ in range(3):
@@ -173,7 +173,7 @@ def test_a_worker_that_is_condemned_is_told_which_it_is() -> None:
     with pytest.raises(Condemned, match=r"^i-1$"):
         presence.beat()
     with pytest.raises(Condemned, match=r"^i-1$"):
-        presence.occupy(a_seat(), held.lease, is_late=False, was_requeued=False)
+        presence.occupy(a_slot_id(), held.lease, is_late=False, was_requeued=False)
 
 
 def test_a_heartbeat_says_how_the_gpus_were_used_and_when() -> None:
@@ -234,7 +234,7 @@ def test_a_worker_that_is_not_idle_any_more_does_not_drain(state: WorkerState) -
 
 
 def test_a_lease_row_lies_under_its_instance_and_slot() -> None:
-    assert lease_key(WORKLOAD, "i-1/3").sort == a_seat("i-1", 3).lease_key.sort
+    assert lease_key(WORKLOAD, "i-1/3").sort == a_slot_id("i-1", 3).lease_key.sort
     assert "i-1#3" in lease_key(WORKLOAD, "i-1/3").sort
 
 
@@ -252,9 +252,9 @@ def test_a_release_uses_its_own_handle_and_no_other_job_s_row() -> None:
     world = WorkWorld()
     held = world.hold(JOB)
     others = replace(held.lease, job_id="k", receipt_handle="not ours")
-    world.table.write(Write(key=a_seat().lease_key, set=encode(others)))
+    world.table.write(Write(key=a_slot_id().lease_key, set=encode(others)))
 
-    release(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    release(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
 
     assert world.lease() == others
     assert world.queue.backlog().visible == 1

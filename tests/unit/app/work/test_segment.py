@@ -6,27 +6,27 @@ import pytest
 
 from spindown.app.batch.result import read_parts, read_progress, read_records
 from spindown.app.work.commit import Portion, commit
-from spindown.app.work.held import Finished, Held
+from spindown.app.work.held import ClaimedJob, Finished
 from spindown.contract.job.manifest import Part, encode_manifest, manifest_key
 from spindown.contract.job.result import ItemStatus, part_key
 from spindown.contract.job.segment import PARTS_LISTED_MAX, decode_segment
 from spindown.error import ContractError, LeaseLost, Unreachable
 from spindown.memory.interception import PortCall
-from tests.work import WorkWorld, a_portion, a_record, a_seat, items
+from tests.work import WorkWorld, a_portion, a_record, a_slot_id, items
 
 KEY = manifest_key("j")
 MANY = 2 * PARTS_LISTED_MAX + 5
 JOB = {"job_id": "j", "items": items(MANY)}
 
 
-def commit_each(world: WorkWorld, held: Held, count: int, seat_of: str = "i-1") -> Held:
+def commit_each(world: WorkWorld, held: ClaimedJob, count: int, seat_of: str = "i-1") -> ClaimedJob:
     for _ in range(count):
-        held = commit(held, a_portion(held, 1), seat=a_seat(seat_of), ports=world.ports)
+        held = commit(held, a_portion(held, 1), slot_id=a_slot_id(seat_of), ports=world.ports)
     return held
 
 
 @pytest.fixture(scope="module")
-def begun() -> tuple[WorkWorld, Held]:
+def begun() -> tuple[WorkWorld, ClaimedJob]:
     """A job of which all is committed but the last items, one by one. For those who only read."""
     world = WorkWorld()
     return world, commit_each(world, world.hold(JOB), MANY - 2)
@@ -53,7 +53,9 @@ def test_a_commit_costs_no_more_than_those_before_it() -> None:
     assert world.calls == {"objects.put": 2 * MANY + 2}
 
 
-def test_the_results_of_all_segments_are_read_in_item_order(begun: tuple[WorkWorld, Held]) -> None:
+def test_the_results_of_all_segments_are_read_in_item_order(
+    begun: tuple[WorkWorld, ClaimedJob],
+) -> None:
     world, held = begun
     assert len(held.manifest.parts) < PARTS_LISTED_MAX
     parts = read_parts(held.manifest, world.objects)
@@ -67,7 +69,7 @@ def test_failed_items_of_segments_still_count() -> None:
     held = world.hold(JOB)
     bad = a_record("j", 0, status=ItemStatus.FAILED, result=None, error="no")
     first = Portion(finished=(Finished(record=bad),))
-    held = commit(held, first, seat=a_seat(), ports=world.ports)
+    held = commit(held, first, slot_id=a_slot_id(), ports=world.ports)
     held = commit_each(world, held, MANY - 2)
     assert sum(part.failed for part in held.manifest.parts) == 0
     progress = read_progress("j", world.objects)
@@ -87,7 +89,7 @@ def test_the_next_owner_goes_on_without_reading_segments() -> None:
     before = commit_each(world, world.hold(JOB), MANY - 3)
     world.clock.advance(timedelta(minutes=6))
     world.calls.clear()
-    held = world.hold(seat=a_seat("i-2"))
+    held = world.hold(slot_id=a_slot_id("i-2"))
     assert world.calls["objects.get"] == 1
     assert held.manifest.sealed == before.manifest.sealed
     commit_each(world, held, 3, "i-2")
@@ -98,7 +100,7 @@ def test_a_fenced_off_worker_seals_nothing() -> None:
     world = WorkWorld()
     zombie = commit_each(world, world.hold(JOB), PARTS_LISTED_MAX)
     world.clock.advance(timedelta(minutes=6))
-    owner = world.hold(seat=a_seat("i-2"))
+    owner = world.hold(slot_id=a_slot_id("i-2"))
     with pytest.raises(LeaseLost):
         commit_each(world, zombie, 1)
     held = commit_each(world, owner, 2, "i-2")
@@ -108,12 +110,12 @@ def test_a_fenced_off_worker_seals_nothing() -> None:
 
 
 def test_other_code_begins_anew_without_the_first_s_segments() -> None:
-    world, old, new = WorkWorld(), a_seat(code_digest="old"), a_seat("i-2", code_digest="new")
+    world, old, new = WorkWorld(), a_slot_id(code_digest="old"), a_slot_id("i-2", code_digest="new")
     held = world.hold(JOB, old)
     for _ in range(PARTS_LISTED_MAX + 1):
-        held = commit(held, a_portion(held, 1), seat=old, ports=world.ports)
+        held = commit(held, a_portion(held, 1), slot_id=old, ports=world.ports)
     world.clock.advance(timedelta(minutes=6))
-    taken = world.hold(seat=new)
+    taken = world.hold(slot_id=new)
     fresh = (taken.manifest.next_item, taken.manifest.sealed, taken.manifest.parts)
     assert (*fresh, taken.manifest.schema) == (0, None, (), 1)
     assert read_progress("j", world.objects).items_done == 0
@@ -158,7 +160,7 @@ def test_a_segment_of_which_no_version_is_whole_is_one_sentence(left: bytes | No
         list(read_records("j", world.objects))
 
 
-def test_each_segment_names_the_one_before(begun: tuple[WorkWorld, Held]) -> None:
+def test_each_segment_names_the_one_before(begun: tuple[WorkWorld, ClaimedJob]) -> None:
     world, held = begun
     last = held.manifest.sealed
     assert last is not None
@@ -216,6 +218,6 @@ def test_the_epoch_of_a_segment_keeps_a_blank_start_above_it() -> None:
     world.objects.expire(KEY)
     world.objects.put(KEY, b"{")
     world.clock.advance(timedelta(minutes=6))
-    again = world.hold(seat=a_seat("i-2"))
+    again = world.hold(slot_id=a_slot_id("i-2"))
     assert again.manifest.epoch == held.manifest.epoch + 1
     assert (again.manifest.next_item, again.manifest.sealed) == (0, None)

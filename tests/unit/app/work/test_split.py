@@ -12,7 +12,7 @@ from spindown.app.batch.result import read_progress, read_records
 from spindown.app.port import Key, Write
 from spindown.app.work.claim import ClaimOutcome, Declined
 from spindown.app.work.commit import commit, complete
-from spindown.app.work.held import Held
+from spindown.app.work.held import ClaimedJob
 from spindown.app.work.item import settle_items
 from spindown.app.work.split import is_too_large, split
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
@@ -22,7 +22,7 @@ from spindown.domain.policy import Policy
 from spindown.error import Unreachable
 from spindown.memory.interception import PortCall
 from tests.unit.app.work.listed import a_world, conflict
-from tests.work import WORKLOAD, WorkWorld, a_portion, a_seat, items
+from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
 
 @pytest.mark.parametrize(
@@ -197,35 +197,35 @@ def expected(source: dict[str, Any]) -> list[str]:
 def do_split(world: WorkWorld, body: dict[str, Any]) -> None:
     world.send(body)
     held = world.claim()
-    assert isinstance(held, Held)
+    assert isinstance(held, ClaimedJob)
     found = settle_items(held.job, world.ports)
     assert is_too_large(held, found, world.policy)
     held = split(held, found, ports=world.ports, policy=world.policy)
-    complete(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
 
 
 def work_off(world: WorkWorld) -> dict[str, list[Any]]:
     """Work until the queue is empty; return the items of each job that was completed."""
-    seat = replace(a_seat("i-2"), workload=WORKLOAD)
+    slot_id = replace(a_slot_id("i-2"), workload=WORKLOAD)
     found: dict[str, list[Any]] = {}
     while world.queue.bodies():
         message = world.receive()
         if message is None:
             world.clock.advance(world.policy.lease_duration)
             continue
-        held = world.claim_message(message, seat)
+        held = world.claim_message(message, slot_id)
         if isinstance(held, Declined):
             continue
         settled = settle_items(held.job, world.ports)
         presence = world.presence("i-2")
         if is_too_large(held, settled, world.policy):
             held = split(held, settled, ports=world.ports, policy=world.policy)
-            complete(held, seat=seat, presence=presence, ports=world.ports)
+            complete(held, slot_id=slot_id, presence=presence, ports=world.ports)
             continue
         held = held.with_items(len(settled))
         assert held.job_id not in found
-        held = commit(held, a_portion(held), seat=seat, ports=world.ports)
-        complete(held, seat=seat, presence=presence, ports=world.ports)
+        held = commit(held, a_portion(held), slot_id=slot_id, ports=world.ports)
+        complete(held, slot_id=slot_id, presence=presence, ports=world.ports)
         found[held.job_id] = list(settled)
         assert world.objects.get(items_key(held.job_id))
     return found
@@ -255,7 +255,7 @@ def test_a_child_keeps_its_parent_s_parameters_and_tenant() -> None:
     job = {"job_id": "j", "items": items(3), "params": {"width": 16}, "tenant": "t"}
     held = world.hold(job)
     held = split(held, items(3), ports=world.ports, policy=world.policy)
-    complete(held, seat=a_seat(), presence=world.presence(), ports=world.ports)
+    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
 
     child = world.hold()
 

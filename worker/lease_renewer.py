@@ -6,18 +6,18 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from spindown.app.work.heartbeat import extend_lease
-from spindown.app.work.held import Held, Seat, WorkPorts
+from spindown.app.work.held import ClaimedJob, SlotId, WorkPorts
 from spindown.app.work.presence import Presence
 from spindown.domain.fleet import Lease
 from spindown.domain.policy import Policy
 from spindown.error import LeaseLost
 
 
-class Keeper:
+class LeaseRenewer:
     """The lease that a slot holds, if any. The heartbeat's thread and the slot's share it."""
 
-    def __init__(self, seat: Seat, presence: Presence, ports: WorkPorts) -> None:
-        self._seat = seat
+    def __init__(self, slot_id: SlotId, presence: Presence, ports: WorkPorts) -> None:
+        self._slot_id = slot_id
         self._presence = presence
         self._ports = ports
         self._lock = threading.Lock()
@@ -29,7 +29,7 @@ class Keeper:
         #: Items that there are; 0: the input has not been read yet.
         self.items = 0
 
-    def take(self, held: Held, not_after: datetime | None) -> None:
+    def take(self, held: ClaimedJob, not_after: datetime | None) -> None:
         """Begin to keep a lease; ``not_after`` is the instance's own end, if that is known."""
         with self._lock:
             self._lease = held.lease
@@ -54,7 +54,7 @@ class Keeper:
                     self._lease,
                     items_done=self.items_done,
                     items=self.items,
-                    seat=self._seat,
+                    slot_id=self._slot_id,
                     ports=self._ports,
                     policy=policy,
                 )
@@ -65,7 +65,7 @@ class Keeper:
         """Let the lease end with the instance."""
         with self._lock:
             if self._lease is not None:
-                self._lease = self._presence.bound_lease(self._seat, self._lease, not_after)
+                self._lease = self._presence.bound_lease(self._slot_id, self._lease, not_after)
 
     @contextmanager
     def letting_go(self) -> Iterator[Lease]:

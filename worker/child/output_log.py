@@ -8,7 +8,7 @@ HEAD_BYTES = 256 * 1024
 TAIL_BYTES = 768 * 1024
 
 
-class Tape:
+class OutputLog:
     """Keeps what is printed, within bounds. The output's thread writes, the slot's reads."""
 
     def __init__(self, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:

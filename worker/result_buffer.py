@@ -8,7 +8,7 @@ from typing import Any
 
 from spindown.app.work.attachment.state import State
 from spindown.app.work.commit import Portion
-from spindown.app.work.held import Finished, Held, LocalFile
+from spindown.app.work.held import ClaimedJob, Finished, LocalFile
 from spindown.contract.job.result import ItemStatus, Record
 from worker.child.runner import ItemDone
 from worker.transfer.gather import find_fault, take_file
@@ -17,12 +17,12 @@ _NO_REASON = "the code gave no reason"
 _FOREIGN = "its files lie outside its output directory"
 
 
-class Harvest:
+class ResultBuffer:
     """The results of one attempt that no commit has taken yet. One thread uses it."""
 
     def __init__(
         self,
-        held: Held,
+        held: ClaimedJob,
         outputs: Path,
         private: Callable[[], Path],
         *,
@@ -115,7 +115,7 @@ class Harvest:
             state=state,
         )
 
-    def take_rest(self, held: Held, now: datetime) -> Portion:
+    def take_rest(self, held: ClaimedJob, now: datetime) -> Portion:
         """Take what a job as it is ``held`` can still be given: nothing behind a lost commit."""
         can_follow = self.in_a_row > 0 and self.next == held.manifest.next_item
         return self.take(now) if can_follow else Portion()
