@@ -3,6 +3,7 @@
 Nothing that decides may import this module.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
@@ -72,6 +73,74 @@ def _strikes(happened: str, remedy: str) -> Callable[[About], str]:
 def _dear(cause: str) -> str:
     return f"An item costs {{cost:.6g}} USD, usually {{usual:.6g}}. {cause}"
 
+
+def say_case(code: ReasonCode) -> str:
+    """Return the name of a case in which Spindown may be the wrong thing to use."""
+    return _CASES[code]
+
+
+def _latency(about: About) -> str:
+    seconds = float(about["wait"])
+    wait = f"{seconds:.0f} s" if seconds < 2 * _MINUTE else f"{seconds / _MINUTE:.0f} min"
+    return (
+        f"A cold start takes {about['boot']:.0f} s. With start_within = 1m, drain_within = 2m, "
+        f"scale_up_threshold = 1 and warm_workers = {about['warm_workers']} the month costs "
+        f"${about['month']:,.2f}, ${about['more']:,.2f} more, and 95 % of jobs start within "
+        f"{wait}: worth it from ${about['each']:.3g} a job."
+    )
+
+
+def _constant_load(about: About) -> str:
+    machines, tips = about["machines"], float(about["tips"])
+    one = f"One reserved {about['machine']} costs"
+    reserved = one if machines == 1 else f"{machines} reserved {about['machine']} cost"
+    kept = "it" if machines == 1 else "them"
+    when = (
+        f"that pays from {_percent(tips)} busy hours on"
+        if tips <= 1.0
+        else "no load is constant enough for that to pay"
+    )
+    return (
+        f"{reserved} ${about['month']:,.2f} a month; the work would keep {kept} busy for "
+        f"{_percent(float(about['share']))} of the hours, and {when}."
+    )
+
+
+def _small_bill(about: About) -> str:
+    saving, tips = float(about["saving"]), float(about["tips"])
+    from_here = (
+        f"it saves ${about['least']:.0f} from {tips:,.0f} such jobs a month on, "
+        f"now {about['jobs']:,.0f}"
+        if math.isfinite(tips)
+        else "more of the same work would not change that"
+    )
+    told = f"saves ${saving:,.2f}" if saving >= 0.0 else f"costs ${-saving:,.2f} more"
+    return (
+        f"The same work on demand, started and stopped by hand without an idle minute, costs "
+        f"${about['month']:,.2f} a month: Spindown {told}; {from_here}."
+    )
+
+
+def _no_interruption(about: About) -> str:
+    worth = (
+        f"worth it if an interruption costs you more than ${about['each']:,.2f}"
+        if math.isfinite(float(about["each"]))
+        else "none was seen here"
+    )
+    return (
+        f"Expect {about['interruptions']:,.0f} interruptions a month, "
+        f"{about['redone_hours']:.1f} hours of work done again. On demand only costs "
+        f"${about['month']:,.2f} a month, ${about['more']:,.2f} more: {worth}."
+    )
+
+
+def _percent(share: float) -> str:
+    """Return a share in words; little is not nothing."""
+    return "less than 1%" if 0.0 < share < _LEAST_PERCENT else f"{share:.0%}"
+
+
+_MINUTE = 60.0
+_LEAST_PERCENT = 0.01
 
 _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.NONE: "",
@@ -204,6 +273,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "Overkill: the GPU is used {gpu:.0f} % and its memory {vram:.0f} % while {offer} would do "
         "for {price:.3f} USD an hour."
     ),
+    ReasonCode.CASE_LATENCY: _latency,
+    ReasonCode.CASE_CONSTANT_LOAD: _constant_load,
+    ReasonCode.CASE_SMALL_BILL: _small_bill,
+    ReasonCode.CASE_NO_INTERRUPTION: _no_interruption,
     ReasonCode.MOST_ARE_STALE: "{stale} of {workers} workers are stale at once: none is ended",
     ReasonCode.STALE_NEXT_TICK: "{stale} more stale workers wait for the next tick",
     # A moment, not a length: the note of the next tick reads the same.
@@ -255,4 +328,12 @@ _REMEDIES: Mapping[ReasonCode, str] = {
     ReasonCode.COST_OVERKILL: (
         "lower `gpu_memory_gib_min`, or widen `gpu_names`; `spindown rightsize` says how far."
     ),
+}
+
+#: Cases in which Spindown may be the wrong thing to use.
+_CASES: Mapping[ReasonCode, str] = {
+    ReasonCode.CASE_LATENCY: "latency-critical work",
+    ReasonCode.CASE_CONSTANT_LOAD: "constant load",
+    ReasonCode.CASE_SMALL_BILL: "too small a bill",
+    ReasonCode.CASE_NO_INTERRUPTION: "work that bears no interruption",
 }

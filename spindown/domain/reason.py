@@ -169,6 +169,16 @@ class ReasonCode(StrEnum):
     #: ``gpu`` and ``vram`` are used, percent; ``offer`` would do, for ``price`` USD an hour.
     COST_OVERKILL = "cost-overkill"
 
+    # When not to use Spindown; money is USD a month.
+    #: ``boot`` and ``wait`` seconds, ``warm_workers``, ``month``, ``more``; ``each`` USD a job.
+    CASE_LATENCY = "case-latency"
+    #: ``machines`` of type ``machine``, ``month``; ``share`` of their hours; ``tips``: from which.
+    CASE_CONSTANT_LOAD = "case-constant-load"
+    #: ``month`` by hand, ``saving``, ``least``; from ``tips`` jobs, now ``jobs``.
+    CASE_SMALL_BILL = "case-small-bill"
+    #: ``interruptions``, ``redone_hours``, ``month``, ``more``; ``each`` USD an interruption.
+    CASE_NO_INTERRUPTION = "case-no-interruption"
+
     # What reaping leaves alone for now.
     #: ``stale`` of ``workers`` that report.
     MOST_ARE_STALE = "most-are-stale"

@@ -19,6 +19,7 @@ from spindown.cli.simulate.table import ceiling_sentence, format_days, format_wa
 from spindown.config import format_duration
 from spindown.domain.advice import Answer, Verdict
 from spindown.domain.policy import Policy
+from spindown.wording import say, say_case
 
 #: What may be advised and changed live.
 _LIVE_KEYS = (
@@ -225,9 +226,9 @@ def _verdicts(advice: Advice) -> Iterator[RenderableType]:
     yield Text()
     yield Text("When not to use this", style="bold")
     for verdict in advice.verdicts:
-        head = Text(f"{verdict.case}: ")
+        head = Text(f"{say_case(verdict.reason.code)}: ")
         yield head.append(verdict.answer.value, style=_COLOURS[verdict.answer])
-        yield Padding(Text(verdict.sentence), (0, 0, 0, 4), expand=False)
+        yield Padding(Text(say(verdict.reason)), (0, 0, 0, 4), expand=False)
 
 
 def _spell(value: object) -> str:
@@ -318,8 +319,8 @@ def _verdict_to_json(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict; JSON has no infinity, so that what never tips has no figure."""
     tips = verdict.break_even if math.isfinite(verdict.break_even) else None
     return {
-        "case": verdict.case,
+        "case": say_case(verdict.reason.code),
         "answer": verdict.answer.value,
         "break_even": tips,
-        "sentence": verdict.sentence,
+        "sentence": say(verdict.reason),
     }

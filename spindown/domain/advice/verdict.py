@@ -7,9 +7,10 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spindown.domain.reason import Reason, ReasonCode
+
 #: A saving below this is not worth another system to run.
 LEAST_SAVING = 50.0
-_MINUTE = 60.0
 
 
 class Answer(StrEnum):
@@ -25,11 +26,11 @@ class Answer(StrEnum):
 class Verdict:
     """One case."""
 
-    case: str
     answer: Answer
-    #: The figure at which the case tips, in the unit that ``sentence`` gives; infinite: never.
+    #: The figure at which the case tips, in the unit that ``reason`` gives; infinite: never.
     break_even: float
-    sentence: str
+    #: Its code names the case.
+    reason: Reason
 
 
 def judge_latency(
@@ -59,14 +60,18 @@ def judge_latency(
     more = max(warm_month - month, 0.0)
     each = more / jobs if jobs > 0.0 else math.inf
     return Verdict(
-        case="latency-critical work",
         answer=Answer.YES if promise < boot and not is_kept else Answer.NO,
         break_even=each,
-        sentence=(
-            f"A cold start takes {boot:.0f} s. With start_within = 1m, drain_within = 2m, "
-            f"scale_up_threshold = 1 and warm_workers = {warm_workers} the month costs "
-            f"${warm_month:,.2f}, ${more:,.2f} more, and 95 % of jobs start within "
-            f"{_say_wait(warm_wait)}: worth it from ${each:.3g} a job."
+        reason=Reason(
+            ReasonCode.CASE_LATENCY,
+            {
+                "boot": boot,
+                "warm_workers": warm_workers,
+                "month": warm_month,
+                "more": more,
+                "wait": warm_wait,
+                "each": each,
+            },
         ),
     )
 
@@ -98,22 +103,18 @@ def judge_constant_load(
     grows = month if month > reserved_month else work_month
     full = grows / share if share > 0.0 else math.inf
     tips = reserved_month / full if full > 0.0 and math.isfinite(full) else math.inf
-    reserved = (
-        f"One reserved {machine} costs" if machines == 1 else f"{machines} reserved {machine} cost"
-    )
-    kept = "it" if machines == 1 else "them"
-    when = (
-        f"that pays from {_percent(tips)} busy hours on"
-        if tips <= 1.0
-        else "no load is constant enough for that to pay"
-    )
     return Verdict(
-        case="constant load",
         answer=Answer.YES if month > reserved_month else Answer.NO,
         break_even=tips if tips <= 1.0 else math.inf,
-        sentence=(
-            f"{reserved} ${reserved_month:,.2f} a month; the work would keep {kept} busy for "
-            f"{_percent(share)} of the hours, and {when}."
+        reason=Reason(
+            ReasonCode.CASE_CONSTANT_LOAD,
+            {
+                "machines": machines,
+                "machine": machine,
+                "month": reserved_month,
+                "share": share,
+                "tips": tips,
+            },
         ),
     )
 
@@ -129,19 +130,18 @@ def judge_small_bill(*, month: float, by_hand_month: float, jobs: float) -> Verd
     saving = by_hand_month - month
     factor = LEAST_SAVING / saving if saving > 0.0 else math.inf
     tips = factor * jobs if math.isfinite(factor) else math.inf
-    from_here = (
-        f"it saves ${LEAST_SAVING:.0f} from {tips:,.0f} such jobs a month on, now {jobs:,.0f}"
-        if math.isfinite(tips)
-        else "more of the same work would not change that"
-    )
-    told = f"saves ${saving:,.2f}" if saving >= 0.0 else f"costs ${-saving:,.2f} more"
     return Verdict(
-        case="too small a bill",
         answer=Answer.YES if saving < LEAST_SAVING else Answer.NO,
         break_even=tips,
-        sentence=(
-            f"The same work on demand, started and stopped by hand without an idle minute, costs "
-            f"${by_hand_month:,.2f} a month: Spindown {told}; {from_here}."
+        reason=Reason(
+            ReasonCode.CASE_SMALL_BILL,
+            {
+                "month": by_hand_month,
+                "saving": saving,
+                "least": LEAST_SAVING,
+                "tips": tips,
+                "jobs": jobs,
+            },
         ),
     )
 
@@ -159,30 +159,17 @@ def judge_interruptions(
     """
     more = max(on_demand_month - month, 0.0)
     each = more / interruptions if interruptions > 0.0 else math.inf
-    worth = (
-        f"worth it if an interruption costs you more than ${each:,.2f}"
-        if math.isfinite(each)
-        else "none was seen here"
-    )
     return Verdict(
-        case="work that bears no interruption",
         answer=Answer.JUDGE,
         break_even=each,
-        sentence=(
-            f"Expect {interruptions:,.0f} interruptions a month, {redone_hours:.1f} hours of work "
-            f"done again. On demand only costs ${on_demand_month:,.2f} a month, ${more:,.2f} more: "
-            f"{worth}."
+        reason=Reason(
+            ReasonCode.CASE_NO_INTERRUPTION,
+            {
+                "interruptions": interruptions,
+                "redone_hours": redone_hours,
+                "month": on_demand_month,
+                "more": more,
+                "each": each,
+            },
         ),
     )
-
-
-def _say_wait(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 2 * _MINUTE else f"{seconds / _MINUTE:.0f} min"
-
-
-def _percent(share: float) -> str:
-    """Return a share in words; little is not nothing."""
-    return "less than 1%" if 0.0 < share < _LEAST_PERCENT else f"{share:.0%}"
-
-
-_LEAST_PERCENT = 0.01

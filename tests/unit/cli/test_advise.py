@@ -24,6 +24,7 @@ from spindown.domain.advice import Answer
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
 from spindown.simulator import SimResult
+from spindown.wording import say
 from tests.unit.cli.guide import not_in_guide
 from tests.unit.cli.trial import a_present
 
@@ -126,7 +127,7 @@ def test_who_keeps_workers_warm_is_told_the_price_of_as_many(
     latency, *_ = advise(gathered, 600.0, run).verdicts
 
     assert set(tried) == {3}
-    assert "and warm_workers = 3 the month costs" in latency.sentence
+    assert "and warm_workers = 3 the month costs" in say(latency.reason)
 
 
 def on_a_screen(advice: Advice, width: int) -> str:
@@ -211,7 +212,7 @@ def test_work_that_cannot_wait_is_told_what_that_costs(
     assert warm.drain_within == timedelta(minutes=2)
     assert warm.scale_up_threshold == 1
     for name in ("start_within = 1m", "drain_within = 2m", "scale_up_threshold = 1"):
-        assert name in advice.verdicts[0].sentence
+        assert name in say(advice.verdicts[0].reason)
 
 
 def test_steady_work_that_starts_at_once_needs_no_warm_workers(

@@ -12,6 +12,8 @@ from spindown.domain.advice import (
     judge_latency,
     judge_small_bill,
 )
+from spindown.domain.reason import ReasonCode
+from spindown.wording import say
 
 
 @pytest.mark.parametrize(
@@ -26,8 +28,8 @@ def test_work_that_cannot_wait_for_a_boot_needs_a_warm_worker(
 
     assert verdict.answer is answer
     assert verdict.break_even == pytest.approx(0.10)
-    assert "warm_workers = 1 the month costs $140.00, $100.00 more" in verdict.sentence
-    assert "within 4 s: worth it from $0.1 a job" in verdict.sentence
+    assert "warm_workers = 1 the month costs $140.00, $100.00 more" in say(verdict.reason)
+    assert "within 4 s: worth it from $0.1 a job" in say(verdict.reason)
 
 
 def test_who_is_in_time_without_a_warm_worker_needs_none() -> None:
@@ -68,7 +70,7 @@ def test_a_long_wait_is_said_in_minutes(wait: float, said: str) -> None:
         month=40.0, warm_month=140.0, jobs=1.0, promise=60.0, boot=90.0, warm_wait=wait
     )
 
-    assert f"{said}: worth it from $100 a job" in verdict.sentence
+    assert f"{said}: worth it from $100 a job" in say(verdict.reason)
     assert verdict.break_even == 100.0
 
 
@@ -103,7 +105,7 @@ def test_constant_load_is_cheaper_reserved(
 
     assert verdict.answer is answer
     assert verdict.break_even == pytest.approx(tips)
-    assert f"{share:.0%} of the hours" in verdict.sentence
+    assert f"{share:.0%} of the hours" in say(verdict.reason)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ def test_says_at_which_load_a_reserved_machine_pays(
         machines=machines,
     )
 
-    assert verdict.sentence == sentence
+    assert say(verdict.reason) == sentence
     assert math.isfinite(verdict.break_even) is ("pays from" in sentence)
 
 
@@ -205,7 +207,7 @@ def test_little_work_is_not_said_to_be_none(share: float, words: str) -> None:
         machines=1,
     )
 
-    assert f"busy for {words}" in verdict.sentence
+    assert f"busy for {words}" in say(verdict.reason)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +254,7 @@ def test_a_bill_that_saves_less_than_fifty_dollars_is_too_small(
 def test_says_from_how_much_work_on_a_bill_is_large_enough(by_hand: float, worth: str) -> None:
     verdict = judge_small_bill(month=50.0, by_hand_month=by_hand, jobs=1000.0)
 
-    assert verdict.sentence == (
+    assert say(verdict.reason) == (
         "The same work on demand, started and stopped by hand without an idle minute, costs "
         f"${by_hand:.2f} a month: Spindown {worth}"
     )
@@ -277,11 +279,11 @@ def test_every_case_has_its_name() -> None:
         judge_interruptions(month=1.0, on_demand_month=2.0, interruptions=1.0, redone_hours=0.0),
     ]
 
-    assert [verdict.case for verdict in cases] == [
-        "latency-critical work",
-        "constant load",
-        "too small a bill",
-        "work that bears no interruption",
+    assert [verdict.reason.code for verdict in cases] == [
+        ReasonCode.CASE_LATENCY,
+        ReasonCode.CASE_CONSTANT_LOAD,
+        ReasonCode.CASE_SMALL_BILL,
+        ReasonCode.CASE_NO_INTERRUPTION,
     ]
 
 
@@ -320,7 +322,7 @@ def test_what_an_interruption_may_cost_is_the_users_to_judge(
     )
 
     assert (verdict.answer, verdict.break_even) == (Answer.JUDGE, each)
-    assert verdict.sentence == (
+    assert say(verdict.reason) == (
         f"Expect {interruptions:,.0f} interruptions a month, 1.5 hours of work done again. "
         f"On demand only costs ${on_demand:,.2f} a month, {worth}"
     )
