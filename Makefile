@@ -18,7 +18,7 @@ LOCK := $(BIN)/uv pip compile --quiet --no-emit-index-url --generate-hashes --un
 .PHONY: help setup demo test check audit synth bench compare research proof chaos mutate lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
 
 setup: ## Make .venv and node_modules from the lock files
 	@$(SETUP)
