@@ -78,9 +78,6 @@ SECRET = re.compile(
     r"|\bhttps?://[^\s/:@]+:[^\s/@{}$]+@"
 )
 
-#: Class names that two modules still share.
-NOT_YET_UNIQUE = frozenset({"Batch", "Ending", "Journal", "Machine", "Poll"})
-
 #: The clocks that the standard library keeps beside its pure values.
 CLOCK_READS = ("datetime.now", "datetime.today", "datetime.utcnow", "date.today")
 
@@ -235,7 +232,7 @@ def class_names_are_unique(sources: Sequence[Source]) -> Iterator[str]:
         classes = [node for node in source.nodes if isinstance(node, ast.ClassDef)]
         for node in classes if source.is_product else ():
             other = first.setdefault(node.name, source.path)
-            if other != source.path and node.name not in NOT_YET_UNIQUE:
+            if other != source.path:
                 yield f"{source.path}: line {node.lineno}: {node.name} is also a class of {other}"
 
 

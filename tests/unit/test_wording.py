@@ -2,19 +2,25 @@
 
 import pytest
 
+from spindown.domain.deadline import PurchaseMode
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.wording import say
 
-_ABOUT = {
-    name: ReasonCode.IDLE.value if name in {"ended", "fault_code"} else 90
-    for name in (
-        *("age_seconds", "count", "ended", "fault", "fault_code", "idle_seconds", "instance_id"),
-        *("message", "refusal", "region", "said", "silent_seconds", "state", "state_reason"),
-        "within_seconds",
-    )
-}
+
+class AnyNumbers(dict[str, str | int | float]):
+    """The parameters of any reason: whatever is asked for is there."""
+
+    def __missing__(self, name: str) -> str | int | float:
+        if name in {"why", "ended", "fault_code"}:
+            return ReasonCode.IDLE.value
+        return "2026-11-20T12:00:00+00:00" if name in {"until", "at", "since"} else 90
 
 
 @pytest.mark.parametrize("code", ReasonCode)
 def test_every_code_has_words(code: ReasonCode) -> None:
-    assert bool(say(Reason(code, _ABOUT))) is (code is not ReasonCode.NONE)
+    assert bool(say(Reason(code, AnyNumbers()))) is (code is not ReasonCode.NONE)
+
+
+@pytest.mark.parametrize("mode", PurchaseMode)
+def test_every_purchase_mode_has_words(mode: PurchaseMode) -> None:
+    assert say(Reason(ReasonCode(mode.value)))
