@@ -1,15 +1,24 @@
-"""Every command of ``spindown``, each in a module of its name; ``watch`` is beside ``status``."""
+"""Every command of ``spindown``. Its module has its name; ``watch`` is beside ``status``."""
 
 from typing import Annotated
 
 import typer
 
 from spindown import __version__
-from spindown.cli import demo, doctor, drain, local, policy
+from spindown.cli import (
+    cancel,
+    demo,
+    doctor,
+    drain,
+    init,
+    local,
+    policy,
+    redrive,
+    results,
+    submit,
+)
 from spindown.cli.advise import command as advise
-from spindown.cli.batch import cancel, redrive, results, submit
 from spindown.cli.explain import plan, rightsize, status, why
-from spindown.cli.init import command as init
 from spindown.cli.simulate import command as simulate
 
 app = typer.Typer(

@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
@@ -16,6 +17,7 @@ import boto3
 import botocore.exceptions
 
 from spindown import config as configuration
+from spindown.app.batch.result import find_jobs
 from spindown.app.control import ControlPorts
 from spindown.app.explain.status import Status, read_status
 from spindown.app.ledger import Ledger
@@ -228,3 +230,31 @@ def point_at_local_system() -> None:
     for name in os.environ.keys() - environment.outer_environment().keys():
         del os.environ[name]
     os.environ.update(environment.aws_environment(status.endpoint, status.region))
+
+
+def find_workload(
+    session: Session, name: str, *, workload: str | None, argument: str
+) -> tuple[str, tuple[str, ...]]:
+    """Return the workload that has a batch or a job, and the jobs that the name stands for.
+
+    Args:
+        session: the deployment.
+        name: the batch or the job.
+        workload: the only one that is meant; None: whichever has it.
+        argument: what the name was given as.
+
+    Raises:
+        BadInput: no workload has it, or several have; or there is no such workload.
+    """
+    if workload is not None:
+        session.workload(workload)
+    found = []
+    for each in session.deployment.workloads if workload is None else (workload,):
+        with suppress(NotFound):
+            found.append((each, find_jobs(name, session.work_store(each))))
+    if not found:
+        raise BadInput(argument, name, "name a batch or a job that was submitted")
+    if len(found) > 1:
+        owners = ", ".join(each for each, _ in found)
+        raise BadInput(argument, name, f"say with --workload which one is meant: {owners}")
+    return found[0]

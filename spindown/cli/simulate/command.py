@@ -12,9 +12,9 @@ from spindown.cli.history.gather import QUEUE_DAYS, SAMPLE, Asked, gather
 from spindown.cli.history.price import RECLAIMS_PER_HOUR
 from spindown.cli.render.screen import open_console
 from spindown.cli.simulate import contest
+from spindown.cli.simulate.contest import run_in_sight
 from spindown.cli.simulate.page.canvas import check_page
 from spindown.cli.simulate.page.page import write_page
-from spindown.cli.simulate.progress import run_in_sight
 from spindown.cli.simulate.story import Story, story_to_json, tell
 from spindown.cli.simulate.table import render_story
 

@@ -1,6 +1,7 @@
 """Several ways to do the same work, each simulated once, on as many processors as there are."""
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -10,6 +11,9 @@ from datetime import timedelta
 from enum import StrEnum
 from multiprocessing import resource_tracker
 from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
@@ -276,3 +280,43 @@ def _watch(futures: Sequence[Future[SimResult]], shares: Any, report: Report) ->
             future.result()
         for number, share in enumerate(shares):
             report(number, share)
+
+
+def run_in_sight(
+    scenario: SimScenario, contestants: Sequence[Contestant], *, seed: int, processes: int | None
+) -> list[ContestOutcome]:
+    """Run a contest under a progress bar; ``processes`` None: as many as processors."""
+    with _progress_of([one.name for one in contestants]) as report:
+        return run_contest(
+            scenario,
+            contestants,
+            seed=seed,
+            processes=processes or os.cpu_count() or 1,
+            report=report,
+        )
+
+
+@contextmanager
+def _progress_of(names: Sequence[str]) -> Iterator[Report]:
+    """Draw one bar on stderr for all simulations together, if that is a terminal."""
+    console = Console(stderr=True)
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    shares = [0.0] * len(names)
+    with progress:
+        task = progress.add_task("simulating", total=float(len(names)))
+
+        def report(number: int, share: float) -> None:
+            shares[number] = share
+            open_now = [name for name, done in zip(names, shares, strict=True) if 0.0 < done < 1.0]
+            words = f"simulating {open_now[0]}" if open_now else "simulating"
+            progress.update(task, completed=sum(shares), description=words)
+
+        yield report

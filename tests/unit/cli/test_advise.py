@@ -13,9 +13,8 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from spindown.cli.advise.advice import Advice, advise
-from spindown.cli.advise.deadline import long_jobs
-from spindown.cli.advise.render import advice_to_json, render_advice
+from spindown.cli.advise.advice import Advice, advise, long_jobs
+from spindown.cli.advise.command import advice_to_json, render_advice
 from spindown.cli.history.gather import Asked, Gathered, gather
 from spindown.cli.main import main
 from spindown.cli.simulate.contest import Contestant, ours, run_contest

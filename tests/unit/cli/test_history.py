@@ -16,7 +16,7 @@ from spindown.cli.history.arrival import (
     read_arrivals,
     read_queue,
 )
-from spindown.cli.history.subject import SimulatedWorkload, fit_boot, read_subject, with_knowledge
+from spindown.cli.history.gather import SimulatedWorkload, fit_boot, read_subject, with_knowledge
 from spindown.domain.learning import Knowledge
 from spindown.error import BadInput
 from spindown.memory import MemoryTrafficHistory

@@ -9,8 +9,7 @@ import pytest
 
 from spindown import config
 from spindown.app.doctor.survey import survey
-from spindown.cli.init.command import describe, init
-from spindown.cli.init.draft import CODE, DRAFT, fill_in
+from spindown.cli.init import CODE, DRAFT, describe, fill_in, init
 from spindown.domain.offer import QUOTA_CODES, Requirements
 from spindown.error import BadInput, ConfigError
 from spindown.memory import MemoryClock, MemoryMarket

@@ -3,7 +3,7 @@
 from itertools import combinations
 
 from spindown.cli.simulate.page.canvas import drawing
-from spindown.cli.simulate.page.label import Label, write_labels
+from spindown.cli.simulate.page.frontier import Label, write_labels
 
 
 def test_two_labels_of_a_crowded_point_do_not_overlap() -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from spindown.cli.history.arrival import ArrivalHistory
-from spindown.cli.history.hardware import find_type
-from spindown.cli.history.price import Buyer, made_up_prices, read_live, read_prices
+from spindown.cli.history.price import Buyer, find_type, made_up_prices, read_live, read_prices
 from spindown.domain.offer import Requirements
 from spindown.error import BadInput
 from spindown.local.market.catalogue import instance_types

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from spindown.cli.init.command import init
+from spindown.cli.init import init
 from spindown.cli.main import main
 from spindown.cli.simulate.contest import (
     Role,
@@ -18,7 +18,7 @@ from spindown.cli.simulate.contest import (
     run_contest,
 )
 from spindown.cli.simulate.page.canvas import check_page
-from spindown.cli.simulate.page.series import bin_samples, busiest_day
+from spindown.cli.simulate.page.timeline import bin_samples, busiest_day
 from spindown.cli.simulate.table import (
     format_days,
     format_wait,

@@ -11,9 +11,8 @@ import pytest
 from rich.console import Console
 
 from spindown.cli.history.arrival import ArrivalHistory
-from spindown.cli.history.gather import Gathered
+from spindown.cli.history.gather import Gathered, default_subject
 from spindown.cli.history.price import MarketHistory
-from spindown.cli.history.subject import default_subject
 from spindown.cli.simulate.contest import Contestant, ContestOutcome, Role
 from spindown.cli.simulate.page.page import write_page
 from spindown.cli.simulate.story import (

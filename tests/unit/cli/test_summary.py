@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from spindown.app.bill import CostReport, InstanceBill, RankingChange, RefusalCount
-from spindown.cli.render.summary import ranking_sentence, render_bill
+from spindown.cli.demo import ranking_sentence, render_bill
 from spindown.contract.row import SpendRow
 from spindown.domain.reason import Reason, ReasonCode
 from tests.builders import NOW

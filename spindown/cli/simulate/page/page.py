@@ -7,8 +7,7 @@ from spindown import __version__
 from spindown.cli.simulate.contest import Role
 from spindown.cli.simulate.page.bill import plot_bill
 from spindown.cli.simulate.page.frontier import plot_frontier
-from spindown.cli.simulate.page.series import busiest_day
-from spindown.cli.simulate.page.time import plot_day, plot_span
+from spindown.cli.simulate.page.timeline import busiest_day, plot_day, plot_span
 from spindown.cli.simulate.story import Story, StoryRow
 from spindown.cli.simulate.table import (
     ceiling_sentence,

@@ -9,7 +9,7 @@ import typer
 from moto import mock_aws
 
 from spindown.app.batch.submit import Draft, submit_items
-from spindown.cli.batch.cancel import cancel
+from spindown.cli.cancel import cancel
 from spindown.cli.session import open_session
 from spindown.contract.job.manifest import manifest_key
 from spindown.error import BadInput

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from moto import mock_aws
 
-from spindown.cli.batch.redrive import redrive
+from spindown.cli.redrive import redrive
 from spindown.error import BadInput
 from tests.unit.cli.batch.account import Account
 

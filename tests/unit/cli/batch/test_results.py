@@ -6,7 +6,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from spindown.cli.batch import results
+from spindown.cli import results
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])

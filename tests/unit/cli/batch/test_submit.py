@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from moto import mock_aws
 
-from spindown.cli.batch.submit import find_files, submit
+from spindown.cli.submit import find_files, submit
 from spindown.error import BadInput
 from tests.unit.cli.batch.account import REGION, Account
 

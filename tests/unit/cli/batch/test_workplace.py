@@ -7,8 +7,8 @@ import pytest
 from moto import mock_aws
 
 from spindown.app.batch.submit import Draft, submit_items
-from spindown.cli.batch.cancel import cancel
-from spindown.cli.batch.results import results
+from spindown.cli.cancel import cancel
+from spindown.cli.results import results
 from spindown.cli.session import open_session
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.error import BadInput

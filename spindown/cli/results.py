@@ -11,8 +11,7 @@ from spindown.app.batch.result import read_progress, read_records
 from spindown.app.port import ObjectStore
 from spindown.app.work.attachment.log import read_logs
 from spindown.cli import option
-from spindown.cli.batch.workplace import find_workload
-from spindown.cli.session import open_session
+from spindown.cli.session import find_workload, open_session
 from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState
 from spindown.error import BadInput, NotFound

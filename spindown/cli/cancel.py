@@ -8,8 +8,7 @@ import typer
 from spindown.app.batch.cancel import Cancelled, CancelOutcome
 from spindown.app.batch.cancel import cancel as cancel_jobs
 from spindown.cli import option
-from spindown.cli.batch.workplace import find_workload
-from spindown.cli.session import Session, open_session
+from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
 
 

@@ -1,1 +1,0 @@
-"""Jobs and batches: send them, see what came of them, cancel them, send them back."""

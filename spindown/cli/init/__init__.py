@@ -1,1 +1,0 @@
-"""``spindown init``: a first spindown.toml, by hand or from what the account offers."""
