@@ -9,7 +9,6 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from spindown.app.batch.result import read_parts
 from spindown.app.port import Clock, Identity, Key, Message, Outgoing, Write
 from spindown.app.work.claim import Declined, claim
 from spindown.app.work.commit import Portion
@@ -180,7 +179,7 @@ class WorkWorld:
 
     def records(self, job_id: str) -> list[Record]:
         """Return what the manifest has committed, in item order."""
-        parts = read_parts(self.manifest(job_id), self.objects)
+        parts = self.manifest(job_id).parts
         return [r for part in parts for r in decode_part(self.objects.get(part.key).data)]
 
     def lease(self, slot_id: SlotId | None = None) -> Lease | None:

@@ -8,7 +8,6 @@ from functools import lru_cache
 
 import pytest
 
-from spindown.app.batch.result import read_parts
 from spindown.app.ledger import LedgerView
 from spindown.app.reconcile.reap import UNKNOWN
 from spindown.contract import row as rows
@@ -108,7 +107,7 @@ class Chronicle:
         self.manifests[job_id] = manifest
         if before is not None:
             _check_only_grows(before, manifest)
-        parts, known = read_parts(manifest, self.world.objects), self._parts.get(job_id, ())
+        parts, known = manifest.parts, self._parts.get(job_id, ())
         assert parts[: len(known)] == known, f"parts of {job_id} were replaced"
         self._parts[job_id] = parts
         _check_parts(manifest, parts)
@@ -178,7 +177,7 @@ class Chronicle:
 
     def _records(self, job_id: str) -> list[Record]:
         objects = self.world.objects
-        parts = read_parts(self.manifests[job_id], objects)
+        parts = self.manifests[job_id].parts
         return [record for part in parts for record in decode_part(objects.get(part.key).data)]
 
     def _share(self, child: str) -> list[str]:

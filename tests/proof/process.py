@@ -190,6 +190,9 @@ class Process:
     def work(self) -> None:
         """End what is in hand, then let each slot take and work off one job by itself."""
         for hand in self.hands:
+            if self.is_dead:
+                # It has powered off; what a slot still had in hand shows itself again.
+                return
             try:
                 hand.work()
             except SpindownError:

@@ -4,7 +4,6 @@ Each life is lived once for every call that it makes and every kind of fault. Th
 left goes on, and what must hold is checked: a single fault costs time, never a job.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,13 +13,7 @@ import pytest
 
 from spindown.contract.job.manifest import (
     JobState,
-    Manifest,
-    Part,
-    encode_manifest,
-    manifest_key,
 )
-from spindown.contract.job.result import ItemStatus, Record, encode_part, part_key
-from spindown.contract.job.segment import PARTS_LISTED_MAX
 from tests.proof.fault import FAULTS, Fault, Kind
 from tests.proof.invariant import Chronicle
 from tests.proof.process import Process
@@ -137,32 +130,6 @@ def a_world_with_bad_input() -> ProofWorld:
     return world
 
 
-def a_world_before_a_seal() -> ProofWorld:
-    """A job that somebody gave back after so many commits that the next but one seals."""
-    world = a_world_with(PARTS_LISTED_MAX + 5)()
-    count, parts = PARTS_LISTED_MAX - 1, []
-    for n, item in enumerate(world.jobs["job0"][:count]):
-        record = Record(job_id="job0", index=n, item=item, status=ItemStatus.OK, result=item)
-        key, data = part_key("job0", 1, n, n), encode_part([record])
-        world.objects.put(key, data)
-        digest = hashlib.sha256(data).hexdigest()
-        parts.append(Part(key=key, first=n, last=n, bytes=len(data), sha256=digest))
-    manifest = Manifest(
-        job_id="job0",
-        epoch=1,
-        owner="i-gone/0",
-        state=JobState.RUNNING,
-        next_item=count,
-        items=PARTS_LISTED_MAX + 5,
-        parts=tuple(parts),
-        released=True,
-        epoch_first=count,
-        code_digest=world.code_digest,
-    )
-    world.objects.put(manifest_key("job0"), encode_manifest(manifest))
-    return world
-
-
 def a_world_with_failures() -> ProofWorld:
     world = a_world(max_failures=2)
     world.submit(4)
@@ -172,7 +139,6 @@ def a_world_with_failures() -> ProofWorld:
 LIVES = {
     "works-until-idle": Life(prepare=a_world_with(4, 3), live=work_until_idle),
     "splits": Life(prepare=a_world_with(9), live=work),
-    "seals": Life(prepare=a_world_before_a_seal, live=work),
     "is-interrupted": Life(prepare=a_world_with(4), live=work_until_a_notice),
     "fails-a-job": Life(
         prepare=a_world_with_failures,

@@ -11,8 +11,7 @@ from spindown.app.port import ObjectStore
 from spindown.app.work.fence import find_clash, read_fence
 from spindown.contract.codec import decode
 from spindown.contract.job.batch import Batch, batch_key
-from spindown.contract.job.manifest import JobState, Manifest, Part, Segment
-from spindown.contract.job.segment import decode_segment
+from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.error import ContractError, NotFound
 
 
@@ -93,13 +92,13 @@ def read_records(
         parent: the job whose child it is, if it is one; another job's records are not its own.
 
     Raises:
-        ContractError: a part or a segment is not what the manifest committed.
+        ContractError: a part is not what the manifest committed.
     """
     manifest = read_manifest(job_id, store)
     if find_clash(manifest, parent):
         return
-    for part in read_parts(manifest, store):
-        for line in _read_committed("part", part, store).splitlines():
+    for part in manifest.parts:
+        for line in _read_committed(part, store).splitlines():
             yield json.loads(line)
     for child in manifest.children:
         try:
@@ -108,33 +107,18 @@ def read_records(
             continue
 
 
-def read_parts(manifest: Manifest, store: ObjectStore) -> tuple[Part, ...]:
-    """Return all parts of a job in item order: those of its segments, then those it lists.
-
-    Raises:
-        ContractError: a segment is not what the manifest committed.
-    """
-    lists = [manifest.parts]
-    before = manifest.sealed
-    while before is not None:
-        listed = decode_segment(_read_committed("segment", before, store))
-        lists.append(listed.parts)
-        before = listed.before
-    return tuple(part for parts in reversed(lists) for part in parts)
-
-
-def _read_committed(kind: str, what: Part | Segment, store: ObjectStore) -> bytes:
+def _read_committed(part: Part, store: ObjectStore) -> bytes:
     """Return the bytes that were committed, from an older version if the newest is damaged.
 
     What is gone is no NotFound: that would read as a job that nobody has claimed yet.
     """
-    for version in _versions(what.key, store):
+    for version in _versions(part.key, store):
         with suppress(NotFound):
-            data = store.get(what.key, version=version).data
-            if hashlib.sha256(data).hexdigest() == what.sha256:
+            data = store.get(part.key, version=version).data
+            if hashlib.sha256(data).hexdigest() == part.sha256:
                 return data
     raise ContractError(
-        kind, what.key, "restore it: it is gone, or its bytes are not those committed"
+        "part", part.key, "restore it: it is gone, or its bytes are not those committed"
     )
 
 

@@ -16,7 +16,7 @@ from spindown.app.work.held import ClaimedJob, Finished, SlotId, WorkPorts, curr
 from spindown.app.work.message import delete
 from spindown.app.work.presence import Presence
 from spindown.contract.codec import replace_fields
-from spindown.contract.job.manifest import SEGMENT_SCHEMA, JobState, Manifest, Part, Segment
+from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.contract.job.result import (
     ItemStatus,
     OutputFile,
@@ -24,12 +24,6 @@ from spindown.contract.job.result import (
     encode_part,
     part_key,
     part_stem,
-)
-from spindown.contract.job.segment import (
-    PARTS_LISTED_MAX,
-    PartList,
-    encode_segment,
-    segment_key,
 )
 from spindown.error import LeaseLost, PreconditionFailed
 
@@ -83,8 +77,7 @@ def extend_manifest(
     if portion.finished:
         part = _upload_part(manifest, portion.finished, ports)
         next_item = part.last + 1
-        listed = _seal(manifest, ports)
-        changes |= {**listed, "parts": (*listed["parts"], part), "next_item": next_item}
+        changes |= {"parts": (*manifest.parts, part), "next_item": next_item}
     if manifest.items is not None and next_item >= manifest.items:
         changes |= {
             "state": JobState.COMPLETED,
@@ -131,24 +124,6 @@ def _upload_part(manifest: Manifest, finished: Sequence[Finished], ports: WorkPo
         sha256=hashlib.sha256(data).hexdigest(),
         failed=sum(record.status is ItemStatus.FAILED for record in records),
     )
-
-
-def _seal(manifest: Manifest, ports: WorkPorts) -> dict[str, Any]:
-    """Return the fields that list the parts so far, those that are many in a segment by now."""
-    parts = manifest.parts
-    if len(parts) < PARTS_LISTED_MAX:
-        return {"parts": parts}
-    data = encode_segment(PartList(parts=parts, before=manifest.sealed))
-    key = segment_key(manifest.job_id, manifest.epoch, parts[0].first, parts[-1].last)
-    write_patiently(partial(ports.objects.put, key, data), ports)
-    sealed = Segment(
-        key=key,
-        bytes=len(data),
-        sha256=hashlib.sha256(data).hexdigest(),
-        items=manifest.items_done,
-        failed=manifest.items_failed,
-    )
-    return {"sealed": sealed, "parts": (), "schema": SEGMENT_SCHEMA}
 
 
 def _with_outputs(finished: Finished, stem: str, ports: WorkPorts) -> Record:

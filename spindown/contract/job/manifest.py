@@ -15,10 +15,7 @@ from typing import Any
 from spindown.contract.codec import decode, encode, to_json
 from spindown.error import ContractError, NewerSchema
 
-#: What is written of a job without a segment, which version 1 reads too.
 SCHEMA = 1
-#: What is written of a job with one: who does not know of segments would miss results.
-SEGMENT_SCHEMA = 2
 
 #: Where the users' own state lies, for as long as a rule of the bucket keeps it.
 STATES = "state/"
@@ -66,19 +63,6 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """Where earlier parts are listed: an immutable object, which names the segment before it."""
-
-    key: str
-    bytes: int
-    sha256: str
-    #: Items in the parts of this segment and of all before it: those before this index.
-    items: int
-    #: Those of them whose status is "failed".
-    failed: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StateFile:
     """One file of the user's own checkpoint, in an immutable object."""
 
@@ -119,8 +103,6 @@ class Manifest:
     next_item: int = 0
     #: Items in all; None until the first claimer has read the input.
     items: int | None = None
-    #: The last segment of the parts before ``parts``; None: there are none.
-    sealed: Segment | None = None
     parts: tuple[Part, ...] = ()
     user_state: tuple[StateFile, ...] = ()
     #: ETag of the manifest that this one replaced.
@@ -153,14 +135,12 @@ class Manifest:
     @property
     def items_done(self) -> int:
         """Return how many items are in parts."""
-        before = 0 if self.sealed is None else self.sealed.items
-        return before + sum(part.last - part.first + 1 for part in self.parts)
+        return sum(part.last - part.first + 1 for part in self.parts)
 
     @property
     def items_failed(self) -> int:
         """Return how many of them have failed."""
-        before = 0 if self.sealed is None else self.sealed.failed
-        return before + sum(part.failed for part in self.parts)
+        return sum(part.failed for part in self.parts)
 
 
 #: Field -> default; a required one has none that a value could equal.
@@ -193,8 +173,8 @@ def decode_manifest(data: bytes) -> Manifest:
     if not isinstance(row, dict):
         raise ContractError("manifest", row, "its previous version serves")
     schema = row.get("schema", SCHEMA)
-    if isinstance(schema, int) and schema > SEGMENT_SCHEMA:
-        remedy = f"this version reads schema {SEGMENT_SCHEMA}"
+    if isinstance(schema, int) and schema > SCHEMA:
+        remedy = f"this version reads schema {SCHEMA}"
         raise NewerSchema("manifest.schema", schema, remedy)
     manifest = decode(Manifest, {name: row[name] for name in row if name in _DEFAULTS})
     return replace(manifest, extra={name: row[name] for name in row if name not in _DEFAULTS})

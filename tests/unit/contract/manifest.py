@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from spindown.contract.job.manifest import Failure, JobState, Manifest, Part, Segment, StateFile
+from spindown.contract.job.manifest import Failure, JobState, Manifest, Part, StateFile
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 WHOLE = Manifest(
@@ -12,7 +12,6 @@ WHOLE = Manifest(
     state=JobState.RUNNING,
     next_item=2,
     items=5,
-    sealed=Segment(key="l", bytes=9, sha256="t", items=1),
     parts=(Part(key="k", first=1, last=1, bytes=10, sha256="s", failed=1),),
     user_state=(StateFile(path="p", key="k", bytes=1, sha256="s"),),
     failures=(Failure(at=AT, instance_id="i-1", epoch=1, kind="loss", reason="r"),),

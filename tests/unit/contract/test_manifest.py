@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.contract.job.manifest import Segment, decode_manifest, encode_manifest
+from spindown.contract.job.manifest import decode_manifest, encode_manifest
 from spindown.contract.job.result import ItemStatus, OutputFile, Record, encode_part
-from spindown.contract.job.segment import PartList, decode_segment, encode_segment
 from spindown.contract.run import RunSpec, decode_run_spec, encode_run_spec
 from spindown.error import ContractError, NewerSchema
 from tests.part import decode_part
@@ -71,18 +70,6 @@ def test_records_come_back_from_a_part() -> None:
         Record(job_id="j", index=1, item="x", status=ItemStatus.FAILED, error="no"),
     )
     assert decode_part(encode_part(records)) == records
-
-
-@pytest.mark.parametrize("before", [WHOLE.sealed, None], ids=["later", "first"])
-def test_a_segment_comes_back(before: Segment | None) -> None:
-    listed = PartList(parts=WHOLE.parts, before=before)
-    assert decode_segment(encode_segment(listed)) == listed
-
-
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b'{"parts": 1}', b'{"parts": [{}]}'])
-def test_what_is_no_segment_is_an_error(data: bytes) -> None:
-    with pytest.raises(ContractError):
-        decode_segment(data)
 
 
 def test_a_run_spec_comes_back_and_equal_ones_have_equal_bytes() -> None:

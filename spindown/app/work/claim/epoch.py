@@ -6,7 +6,7 @@ from spindown.app.port import Key, Message
 from spindown.app.work.fence import Fence, first_sent
 from spindown.app.work.held import SlotId, WorkPorts, lease_key, read_lease
 from spindown.contract.codec import replace_fields
-from spindown.contract.job.manifest import SCHEMA, Failure, JobState, Manifest
+from spindown.contract.job.manifest import Failure, JobState, Manifest
 from spindown.contract.job.message import JobMessage
 from spindown.contract.row import history_partition, worker_sort, workload_partition
 from spindown.domain.fleet import Lease
@@ -106,4 +106,4 @@ def _of_same_code(manifest: Manifest, digest: str) -> Manifest:
     """Return a manifest without results of other code: one job never mixes two versions."""
     if not digest or not manifest.code_digest or manifest.code_digest == digest:
         return manifest
-    return replace(manifest, next_item=0, sealed=None, parts=(), user_state=(), schema=SCHEMA)
+    return replace(manifest, next_item=0, parts=(), user_state=())
