@@ -176,13 +176,13 @@ def test_a_job_of_a_later_version_stays_and_keeps_no_other_back() -> None:
     world = WorkWorld()
     for name in ("a", "b", "c"):
         give_up(world, {**JOB, "job_id": name})
-    world.objects.put(manifest_key("b"), json.dumps({"schema": 3}).encode())
+    world.objects.put(manifest_key("b"), json.dumps({"schema": 2}).encode())
 
     found = redriven(world)
 
     assert sorted(one.job_id or "" for one in found) == ["", "a", "c"]
     assert [one.reason for one in found if one.outcome is RedriveOutcome.UNREADABLE] == [
-        "manifest.schema is 3: this version reads schema 2"
+        "manifest.schema is 2: this version reads schema 1"
     ]
     assert len(world.dead_letters.bodies()) == 1
 

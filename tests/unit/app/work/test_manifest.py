@@ -16,13 +16,13 @@ JOB = {"job_id": "j", "items": items(4)}
 
 def test_puts_a_job_with_a_newer_manifest_back_untouched() -> None:
     world = WorkWorld()
-    newer = json.dumps({"schema": 3, "fence": "elsewhere"}).encode()
+    newer = json.dumps({"schema": 2, "fence": "elsewhere"}).encode()
     world.objects.put(manifest_key("j"), newer)
     world.send(JOB)
     declined = world.claim()
     assert isinstance(declined, Declined)
     assert declined.outcome is ClaimOutcome.NEWER_SCHEMA
-    assert declined.reason == "manifest.schema is 3: this version reads schema 2"
+    assert declined.reason == "manifest.schema is 2: this version reads schema 1"
     assert world.objects.get(manifest_key("j")).data == newer
 
 
