@@ -96,7 +96,8 @@ class WorkerLifecycle:
                         self._of_worker.append(command)  # type: ignore[arg-type]
             self._changed.notify_all()
         for note in notes:
-            self._log.warning(note.event, **dict(note.fields))
+            write = self._log.warning if note.is_warning else self._log.info
+            write(note.event, **dict(note.fields))
         return answers
 
     def has_slot_command(self, slot: int) -> bool:

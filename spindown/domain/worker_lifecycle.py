@@ -512,6 +512,7 @@ class Note:
 
     event: str
     fields: tuple[tuple[str, Any], ...] = ()
+    is_warning: bool = False
 
 
 SlotCommand = Poll | CutPoll | Take | PutBack | GiveBack | EndSlot
@@ -793,7 +794,8 @@ class _Turn:
             self._change(outcomes=outcomes)
             policy = self.state.policy
             if is_quarantined(outcomes, policy):
-                self._note("quarantined", jobs=policy.failures_to_quarantine)
+                jobs = policy.failures_to_quarantine
+                self._note("quarantined", is_warning=True, jobs=jobs)
                 self._mark_unfit(ReasonCode.JOBS_FAILED)
         if event.has_next and self.state.is_finishing:
             self.commands.append(PutBack(number))
@@ -1005,5 +1007,5 @@ class _Turn:
         else:
             self.state, self._is_ours = replace(self.state, **changes), True
 
-    def _note(self, event: str, **fields: Any) -> None:
-        self.commands.append(Note(event, tuple(fields.items())))
+    def _note(self, event: str, *, is_warning: bool = False, **fields: Any) -> None:
+        self.commands.append(Note(event, tuple(fields.items()), is_warning))
