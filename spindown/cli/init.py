@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from spindown.app.doctor.account import request_quota
+from spindown.app.doctor.check import request_quota
 from spindown.app.doctor.finding import join
 from spindown.app.doctor.survey import Survey, survey
 from spindown.cli import option

@@ -1,6 +1,6 @@
-"""Whether a launch can work, found out before one has to: what, found, needed, remedy.
+"""Tell before a launch whether it can work: what was found, what is needed, and the remedy.
 
-``subject`` says what is to be examined, by spindown.toml or as deployed; ``fact`` asks the
-account and the market; ``account``, ``market`` and ``place`` judge facts and ask nothing;
-``examine`` puts it together.
+``subject`` says what is examined, by spindown.toml or as deployed. ``fact`` asks the account and
+the market. ``check`` judges the facts. ``examine`` runs the three steps and returns a ``finding``
+for each thing. ``survey`` lists what a region offers, for `spindown init`.
 """

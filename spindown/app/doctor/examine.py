@@ -5,17 +5,20 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 
-from spindown.app.doctor.account import check_account, check_caller
-from spindown.app.doctor.fact import Facts, Unknown, ask, gather
-from spindown.app.doctor.finding import Finding, Report
-from spindown.app.doctor.market import OfferChoice, check_market, choose
-from spindown.app.doctor.obstacle import check_obstacles
-from spindown.app.doctor.place import (
+from spindown.app.doctor.check import (
+    OfferChoice,
+    check_account,
+    check_caller,
     check_images,
+    check_market,
+    check_obstacles,
     check_reading,
     check_rehearsals,
     check_subnets,
+    choose,
 )
+from spindown.app.doctor.fact import Facts, Unknown, ask, gather
+from spindown.app.doctor.finding import Finding, Report
 from spindown.app.doctor.subject import DoctorSubject
 from spindown.app.port import Account, Clock, LaunchOverride, LaunchRequest, Market, Refusal, Table
 from spindown.contract import tag
