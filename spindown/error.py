@@ -1,18 +1,18 @@
 """Every error that crosses a boundary inside Spindown, as one short tree.
 
 SpindownError
-    BadInput             the user's words: names the field, the value and the remedy
-        ConfigError      spindown.toml, a live policy, an environment variable
-        ContractError    a message, manifest, row or event that is not what its schema says
-            NewerSchema  written by a later version: put it back, never rewrite it
+    BadInput             a person's input is wrong: names the field, the value and the remedy
+        ConfigError      in spindown.toml, a live policy or an environment variable
+        ContractError    in a message, manifest, row or event: it breaks its schema
+            NewerSchema  a later version wrote it: put it back, never rewrite it
     NotFound             the object, row, parameter or instance is not there
     PreconditionFailed   a conditional write lost: somebody else wrote first
     WriteConflict        a racing write (S3's 409, a transaction): repeat with the same condition
-    StaleHandle          a receipt handle that no longer holds its message
-    LeaseLost            fenced off: drop the job at once, keep nothing
+    StaleHandle          a receipt handle that has lost its message
+    LeaseLost            another worker owns the job: drop it at once, write nothing
     Throttled            the service asks to slow down: end the tick, back off
-    AccessDenied         a grant is missing; names the action
-    Unreachable          no answer, or a fault on their side: state unknown
+    AccessDenied         a permission is missing; names the action
+    Unreachable          no answer, or a fault of the service: the outcome is unknown
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class SpindownError(Exception):
 
 @dataclass
 class BadInput(SpindownError):
-    """Input that a person gave and can fix.
+    """Input that a person gave and can correct.
 
     Attributes:
         field: dotted name of what is wrong, for example ``workload.ocr.policy.idle_timeout``.
@@ -41,7 +41,7 @@ class BadInput(SpindownError):
         shown = "not set" if self.value is None else repr(self.value)
         if len(shown) > _SHOWN_CHARACTERS:
             shown = shown[: _SHOWN_CHARACTERS - 3] + "..."
-        # A key of theirs may be part of the name, and is not to break the sentence.
+        # A key that the person wrote may be part of the name. It must not break the line.
         field = "".join(c if c.isprintable() else "?" for c in self.field)
         return f"{field} is {shown}: {self.remedy}"
 
@@ -54,11 +54,11 @@ class ConfigError(BadInput):
 
 
 class ContractError(BadInput):
-    """Something that crossed a process does not match its schema."""
+    """Something that another process wrote does not match its schema."""
 
 
 class NewerSchema(ContractError):
-    """Written by a newer major version; must be left untouched."""
+    """A newer version wrote it; leave it untouched."""
 
 
 class NotFound(SpindownError):
@@ -74,19 +74,19 @@ class WriteConflict(SpindownError):
 
 
 class StaleHandle(SpindownError):
-    """A receipt handle that no longer controls its message."""
+    """A receipt handle that has lost its message."""
 
 
 class LeaseLost(SpindownError):
-    """Another epoch owns the job now; nothing of ours may be written."""
+    """Another epoch owns the job now; this worker may write nothing for it."""
 
 
 class Throttled(SpindownError):
-    """The service's request rate is used up for now."""
+    """The service refuses for now: too many requests."""
 
 
 class AccessDenied(SpindownError):
-    """The caller's role lacks a grant."""
+    """The caller's role lacks a permission."""
 
 
 class Unreachable(SpindownError):

@@ -1,6 +1,6 @@
-"""What a workload's code is written against: Item, Context, Result.
+"""What the code of a workload imports: Item, Context, Result.
 
-The entrypoint is a callable of this form, in a module of the user's own::
+The entrypoint is a function of this form, in your own module::
 
     from collections.abc import Iterator, Sequence
     from spindown.user import Context, Item, Result
@@ -9,9 +9,9 @@ The entrypoint is a callable of this form, in a module of the user's own::
         for item in batch:
             yield Result(item, {"length": len(item.value)})
 
-A function ``setup(ctx)`` beside it, if there is one, is called once in each process before the
-first batch: the place to load a model. An item whose code raises is recorded as failed with its
-error, and the rest goes on. Printing is free: output goes to the log.
+If the module has a function ``setup(ctx)``, each process calls it once before the first batch.
+Load your model there. If your code raises for an item, the item is recorded as failed with the
+error, and the other items go on. What you print goes to the log of the job.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ from typing import Any
 class Item:
     """One unit of work."""
 
-    #: Its place in the job, from 0 on.
+    #: Position in the job, from 0.
     index: int
-    #: What the job says of it, any JSON value.
+    #: The item as the job lists it: any JSON value.
     value: Any
     #: A local copy, when the value is the ``s3://`` address of an object.
     path: Path | None = None
@@ -34,36 +34,36 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one item: a JSON value, or an error."""
+    """The result of one item: a JSON value, or an error."""
 
     item: Item
     value: Any = None
-    #: Says that the item failed, as an exception would; None: it went well.
+    #: Why the item failed, like an exception; None: it did not fail.
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a call is part of."""
+    """The job and the slot that a call belongs to."""
 
-    #: Below it, each item may leave files; use ``output_dir``.
+    #: Directory for files that items produce; use ``output_dir``.
     outputs: Path
     #: Empty during ``setup``.
     job_id: str = ""
     #: The job's own parameters, as its message gave them.
     params: Mapping[str, Any] = field(default_factory=dict)
-    #: Which of the instance's slots this process is, from 0 on.
+    #: Number of this process's slot on the instance, from 0.
     slot: int = 0
     #: None during ``setup``, when there is no job.
     state: Path | None = None
 
     @property
     def state_dir(self) -> Path:
-        """Return a directory whose files outlive an interruption of the job.
+        """Return a directory whose files survive an interruption of the job.
 
-        Commits carry it along, and whoever goes on with the job finds it as it was. It may be
-        older than the last result that was committed, never newer. Replace a file by writing
-        another one, named ``*.tmp``, and renaming it.
+        Each commit saves it. The worker that continues the job gets it back as last saved. It may
+        be older than the last committed result, never newer. To replace a file, write another one
+        named ``*.tmp`` and rename it.
         """
         if self.state is None:
             raise RuntimeError("there is no job yet, so it has no state directory")
@@ -71,7 +71,7 @@ class Context:
         return self.state
 
     def output_dir(self, item: Item) -> Path:
-        """Return a directory for the files of an item; what lies there is part of its result."""
+        """Return a directory for the files of an item; they become part of its result."""
         path = self.outputs / str(item.index)
         path.mkdir(parents=True, exist_ok=True)
         return path

@@ -45,7 +45,7 @@ def spindown(
         ),
     ] = False,
 ) -> None:
-    """GPUs spin up when work arrives and are gone when it is done."""
+    """GPUs start when work arrives and end when it is done."""
 
 
 app.command("init")(init.init)

@@ -1,4 +1,4 @@
-"""``spindown cancel``: nobody works on a job or a batch any more; its results so far stay."""
+"""``spindown cancel``: stop a job or a batch; its committed results stay."""
 
 import json
 from typing import Annotated
@@ -21,7 +21,7 @@ def cancel(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Cancel jobs or whole batches; what they have committed stays. Status 1: one was not."""
+    """Cancel jobs or batches; committed results stay. Exit 1 if one could not be cancelled."""
     session = open_session(config, deployment=deployment, local=local)
     # All names are looked up before the first job is touched.
     is_all = True
@@ -34,9 +34,11 @@ def cancel(
 
 
 def describe(one: Cancelled) -> str:
-    """Return what became of one job, in a line."""
+    """Return the outcome of one job in a line."""
     if one.outcome is CancelOutcome.NEWER_SCHEMA:
-        return f"{one.job_id}: not cancelled: a later version wrote it, and must cancel it"
+        return (
+            f"{one.job_id}: not cancelled: a later version wrote it, so that version must cancel it"
+        )
     if one.outcome is CancelOutcome.OVER:
         return f"{one.job_id}: {one.state} before"
     done = f", {one.items_done:,} items done" if one.items_done else ""

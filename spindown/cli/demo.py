@@ -49,12 +49,12 @@ _LOOK_SECONDS = 1.0
 
 
 class DemoError(SpindownError):
-    """The demo did not do what it promises."""
+    """The demo failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What was committed, held against what was put in."""
+    """The committed results, compared with the inputs."""
 
     items: int
     committed_once: int
@@ -73,18 +73,18 @@ def demo(
     *,
     jobs: Annotated[int, typer.Option(min=1, max=200, help="Jobs of 240 files each.")] = 10,
     scenario: Annotated[
-        str, typer.Option(help="What the market does: a file, or default, demo, storm, abroad.")
+        str, typer.Option(help="Behaviour of the market: a file, or default, demo, storm, abroad.")
     ] = "demo",
     config: Annotated[Path, typer.Option(help="The deployment to run.")] = Path(
         "examples/demo.toml"
     ),
     keep: Annotated[Path | None, typer.Option(help="Keep logs and results here.")] = None,
     within: Annotated[
-        float, typer.Option(min=1, max=86_400, help="Seconds after which it gives up.")
+        float, typer.Option(min=1, max=86_400, help="Give up after so many seconds.")
     ] = 300.0,
     as_json: option.Json = False,
 ) -> None:
-    """Run the main job here: a queue, spot workers, interruptions, a bill in dollars per item."""
+    """Run the whole system here: a queue, spot workers, interruptions, a bill per item."""
     from spindown.local.system import LocalSystem  # noqa: PLC0415 - heavy, and only for the demo
 
     console = Console(stderr=True) if as_json else open_console()
@@ -191,7 +191,7 @@ class _Run:
         )
 
     def check(self, batch: Batch, inputs: Sequence[str]) -> Check:
-        """Hold the committed records against the inputs, each by each."""
+        """Compare the committed records with the inputs, one by one."""
         seen: dict[str, int] = {}
         kinds: set[str] = set()
         failed = 0
@@ -281,7 +281,7 @@ _ENDED: Mapping[ReasonCode, str] = {
 _DAY = timedelta(days=1)
 #: Characters of an instance's id that tell it apart.
 _ID = 10
-#: From where on a factor of one decimal says enough.
+#: From this factor on one decimal is precise enough.
 _TOLD_IN_TIMES = 1.5
 
 
@@ -297,7 +297,7 @@ def render_bill(bill: CostReport) -> RenderableType:
 
 
 def _instance_lines(bill: CostReport) -> Iterator[Text]:
-    """Yield a line an instance, and below it why it was taken; nothing is cut off."""
+    """Yield a line for each instance, and below it why it was chosen; nothing is cut off."""
     width = max((len(entry.offer) for entry in bill.instances), default=0)
     yield Text("Instances", style="italic")
     heading = f"{'instance':{_ID}}  {'offer':{width}}  {'$/h':>5}  {'lived':>5}  ended"
@@ -321,7 +321,7 @@ def _refusal_table(bill: CostReport) -> Table:
 
 
 def ranking_sentence(ranking: RankingChange) -> str:
-    """Say what learning has done to the order of offers."""
+    """Say how learning has changed the order of offers."""
     best = f"{ranking.last} at {format_item_cost(ranking.last_cost)}"
     if not ranking.differs_from_price:
         return f"The best offer is {best}; it is also the cheapest by the hour."
@@ -362,7 +362,7 @@ def _cost_table(bill: CostReport) -> Table:
             "cost per item, all in", format_item_cost(bill.cost.all_in), style="bold green"
         )
     if bill.kept_warm is not None and _span(bill):
-        # Over the span itself it would look cheap: others have done its work meanwhile.
+        # For the length of the run alone it would look cheap: others did its work meanwhile.
         a_day = bill.kept_warm * (_DAY / _span(bill))
         note = "a day, with work or without: the first instance's type on demand"
         table.add_row("one machine kept warm", f"${a_day:,.2f}", note)

@@ -22,7 +22,7 @@ from spindown.error import BadInput, NotFound
 
 _COLOURS = {Severity.GOOD: "green", Severity.WARNING: "yellow", Severity.BLOCKED: "bold red"}
 _MARGIN = " " * 9
-#: What reads the file, unless a place to bootstrap is named.
+#: CDK commands that read the file; `cdk bootstrap aws://...` does not.
 _CDK = re.compile(r"cdk (?:bootstrap(?! aws://)|deploy --all)")
 
 
@@ -33,7 +33,7 @@ def doctor(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Say what a launch depends on: found, needed, remedy. Exit 1 if one could not work."""
+    """Check everything that a launch needs. Exit 1 if a launch cannot work."""
     planned = _planned(config) if deployment is None else None
     if local:
         point_at_local_system()
@@ -70,12 +70,12 @@ def _examine(planned: DoctorSubject | None, deployment: str | None, *, has_image
         raise BadInput("deployment", name, remedy) from exc
     table = aws.table(subject.table) if subject.table else None
     ports = DoctorPorts(account=aws.account(), market=aws.market(), clock=aws.clock, table=table)
-    # An instance of the local system is a process of this machine, started from no image.
+    # An instance of the local system is a process: it has no image.
     return examine(subject if has_images else without_images(subject), ports)
 
 
 def name_file(finding: Finding, config: Path) -> Finding:
-    """Return the finding with its commands for that file; cdk takes spindown.toml by itself."""
+    """Return the finding with the file in its cdk commands; spindown.toml is cdk's default."""
     if config == option.CONFIG_FILE:
         return finding
     context = f" -c config={shlex.quote(str(config))}"
@@ -83,7 +83,7 @@ def name_file(finding: Finding, config: Path) -> Finding:
 
 
 def render_finding(finding: Finding) -> Iterator[Text]:
-    """Yield the lines of one finding; a command stands whole on one of them."""
+    """Yield the lines of one finding; a command is never broken over two lines."""
     first = Text(f"{finding.severity:<{len(_MARGIN)}}", style=_COLOURS[finding.severity])
     yield first.append(f"{finding.what}: {finding.found}", style="default")
     if finding.needed and finding.severity is not Severity.GOOD:

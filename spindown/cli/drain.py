@@ -1,4 +1,4 @@
-"""``spindown drain``: let a fleet end and lose nothing, and wait until nothing bills."""
+"""``spindown drain``: end a fleet without losing work, and wait until nothing is billed."""
 
 import sys
 from collections import Counter
@@ -18,21 +18,21 @@ from spindown.error import BadInput
 
 
 def drain(
-    workload: Annotated[str | None, typer.Argument(help="The workload to empty.")] = None,
+    workload: Annotated[str | None, typer.Argument(help="Workload to drain.")] = None,
     *,
     is_all: Annotated[bool, typer.Option("--all", help="Every workload.")] = False,
     now: Annotated[
-        bool, typer.Option("--now", help="Terminate the instances, busy or not, after a yes.")
+        bool, typer.Option("--now", help="Terminate all instances, busy ones too, after asking.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; with --now only.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --now: do not ask.")] = False,
     every: Annotated[
-        float, typer.Option(min=0.2, max=3600, help="Seconds between two looks.")
+        float, typer.Option(min=0.2, max=3600, help="Seconds between two updates.")
     ] = 2.0,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,
 ) -> None:
-    """Launch nothing more, let workers end after their present jobs, wait until none runs."""
+    """Stop launching, let workers finish their jobs, and wait until none runs."""
     if (workload is not None) is is_all:
         raise BadInput("WORKLOAD", workload, "name one workload, or give --all")
     session = open_session(config, deployment=deployment, local=local)
@@ -69,7 +69,7 @@ def _begin(session: Session, names: Sequence[str], ports: ControlPorts) -> None:
 
 
 def _looks(names: Sequence[str], ports: ControlPorts, *, now: bool, every: float) -> Iterator[Text]:
-    """Yield what is left at each look, until nothing is; with ``now`` terminate it in between."""
+    """Yield what is left until nothing is; with ``now`` terminate instances in between."""
     pause = Event()
     while True:
         left = [read_remainder(name, ports) for name in names]
@@ -100,4 +100,4 @@ def render_remainder(remainder: Remainder) -> Text:
         for lease in entry.leases
     ]
     line.append(", ".join(parts), style="yellow")
-    return line.append(f"; at work: {', '.join(jobs)}" if jobs else "", style="dim")
+    return line.append(f"; working on: {', '.join(jobs)}" if jobs else "", style="dim")

@@ -84,9 +84,9 @@ _NEXT_TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
 
 def fill_in(text: str, *, region: str, zones: Sequence[str]) -> str:
-    """Return the text with region and zones of ``[deployment]`` replaced, else as it was.
+    """Return the text with new region and zones in ``[deployment]``, and otherwise unchanged.
 
-    A key that is missing, or is there as a comment only, becomes the table's first.
+    A key that is missing, or only a comment, becomes the first of the table.
     """
     listed = ", ".join(f'"{zone}"' for zone in zones)
     table = _TABLE.search(text)
@@ -123,28 +123,30 @@ def _note(comment: str | None) -> str:
 
 _DEFAULT_REGION = "us-east-1"
 _NAME_CHARACTERS = 31
-#: vCPUs that a first request for a quota asks for, if the smallest type needs no more.
+#: vCPUs to ask for in a first quota request; more if the smallest type needs more.
 _ASK_FOR = 32
 
 
 def init(
     *,
     config: Annotated[
-        Path, typer.Option("--config", help="The file to write or fill in.")
+        Path, typer.Option("--config", help="File to write or to fill in.")
     ] = option.CONFIG_FILE,
     from_account: Annotated[
-        bool, typer.Option("--from-account", help="Fill in region and zones by what is offered.")
+        bool, typer.Option("--from-account", help="Fill in region and zones from what AWS offers.")
     ] = False,
     region: Annotated[
-        str | None, typer.Option(help="Another region than the file's or the configured one.")
+        str | None, typer.Option(help="Region to use in place of the configured one.")
     ] = None,
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Write a commented spindown.toml with an example of code; or fill one in."""
+    """Write a commented spindown.toml with example code, or fill one in."""
     is_there = config.exists()
     if is_there and not from_account:
-        remedy = "it is there: give --from-account to fill in its region and zones, or another name"
+        remedy = (
+            "it exists: give --from-account to fill in its region and zones, or choose another name"
+        )
         raise BadInput("--config", str(config), remedy)
     text = _read(config) if is_there else _draft(config, region)
     found = None
@@ -198,7 +200,7 @@ def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _requirements(text: str) -> Sequence[Requirements]:
-    """Return what the file's workloads require; the rest of the file need not be valid yet."""
+    """Return the requirements of the file's workloads; the rest of the file may be invalid."""
     workloads = _table(tomllib.loads(text), "workload").values()
     tables = [_table(each, "requirements") for each in workloads if isinstance(each, dict)]
     return [parse_requirements(table) for table in tables or [{}]]
@@ -211,7 +213,7 @@ def _ask_account(text: str, region: str | None, *, local: bool) -> Survey:
     aws = reach(region)
     found = survey(aws.region or _DEFAULT_REGION, requirements, aws.market())
     if not found.zones:
-        remedy = "widen the requirements, or give another --region: no zone of it offers what fits"
+        remedy = "widen the requirements, or choose another --region: no zone has a type that fits"
         raise BadInput("region", found.region, remedy)
     return found
 
@@ -243,7 +245,7 @@ def _tell(
     for path in (config, *made) if is_new else (config,):
         print(f"{'Wrote' if is_new else 'Filled in'} {path}")
     if found is None:
-        print(f"For its zones, next: spindown init --from-account{options}")
+        print(f"To fill in its zones, next: spindown init --from-account{options}")
         return
     for line in describe(found):
         print(line)
@@ -251,18 +253,20 @@ def _tell(
 
 
 def describe(found: Survey) -> Sequence[str]:
-    """Return what was found, line by line; each quota that is too small with its request."""
+    """Return what was found in lines; a quota that is too small comes with its request."""
     lines = [
         f"{zone}: {len(types)} types fit, such as {join(types[:3])}"
         for zone, types in found.zones.items()
     ]
     if found.empty:
-        lines.append(f"Left out, since nothing that fits is offered there: {join(found.empty)}")
+        lines.append(f"Left out, since they offer no type that fits: {join(found.empty)}")
     for quota in found.quotas:
         lines.append(f"Quota {quota.name} ({quota.code}): {quota.vcpus:g} vCPUs")
         if quota.vcpus < quota.least:
             asked = max(_ASK_FOR, quota.least)
-            lines.append(f"  too few for any type; ask: {_ask(quota.code, asked, found.region)}")
+            lines.append(
+                f"  too few for any type; ask for more: {_ask(quota.code, asked, found.region)}"
+            )
     return lines
 
 

@@ -1,4 +1,4 @@
-"""``spindown local``: the deployed template, run on this machine."""
+"""``spindown local``: run the deployed template on this machine."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -27,14 +27,14 @@ def up(
     *,
     config: option.ConfigFile = option.CONFIG_FILE,
     scenario: Annotated[
-        str, typer.Option(help="What the market does: a file, or default, demo, storm, abroad.")
+        str, typer.Option(help="Behaviour of the market: a file, or default, demo, storm, abroad.")
     ] = "default",
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Loopback port; the usual one, or any that is free."),
+        typer.Option(min=0, max=65535, help="Port on localhost; 0 for any free one."),
     ] = None,
     tick: Annotated[
-        float, typer.Option(min=0.5, max=60, help="Seconds that stand for a minute of the tick.")
+        float, typer.Option(min=0.5, max=60, help="Seconds between two ticks; on AWS a minute.")
     ] = TICK.total_seconds(),
     state: State = STATE,
     as_json: option.Json = False,
@@ -55,7 +55,7 @@ def up(
 
 
 def say_up(status: SystemStatus, state: Path) -> Iterator[str]:
-    """Yield how the system is reached; by --local only one in the usual place is found."""
+    """Yield how to reach the system; --local finds it only in the default directory."""
     yield f"{status.deployment} is up at {status.endpoint}. Its queues:"
     yield from (f"  {queue.url}" for queue in status.queues)
     if state.resolve() == STATE.resolve():
@@ -68,7 +68,7 @@ def say_up(status: SystemStatus, state: Path) -> Iterator[str]:
 
 @app.command("down")
 def down(*, state: State = STATE, as_json: option.Json = False) -> None:
-    """End the local system and everything that it runs."""
+    """Stop the local system and everything that it runs."""
     was_up = daemon.stop(state)
     if as_json:
         print(json.dumps({"was_up": was_up}))
@@ -98,7 +98,7 @@ def _print(status: SystemStatus) -> None:
 
 
 def render_instances(instances: Sequence[InstanceStatus]) -> Iterator[RenderableType]:
-    """Yield a table of the instances, and below it where each has left its console."""
+    """Yield a table of the instances, and below it the files with their console output."""
     if not instances:
         return
     table = Table(box=None, pad_edge=False)

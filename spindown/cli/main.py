@@ -1,4 +1,4 @@
-"""The entry point of ``spindown``: the one place where errors become words."""
+"""The entry point of ``spindown``: the only place that prints errors."""
 
 import sys
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ _INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; a mistake is one sentence on stderr and exit code 1."""
+    """Run the command line; an error prints one sentence on stderr, with exit code 1."""
     _write_whatever_comes()
     try:
         _check_bytes(sys.argv[1:] if arguments is None else arguments)
         from spindown.cli.app import app  # noqa: PLC0415 - slow enough to be interrupted
 
-        # Without standalone mode typer returns the code of --help and of Ctrl-C, and raises the
-        # rest; what a command itself returns is nothing.
+        # Without standalone mode typer returns the exit code of --help and of Ctrl-C, and raises
+        # all other errors. Commands return None.
         sys.exit(app(arguments, standalone_mode=False, prog_name="spindown"))
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
@@ -32,13 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _write_whatever_comes() -> None:
-    """Let stdout spell what its encoding lacks, as stderr does, instead of ending in mid-table."""
+    """Let stdout escape characters that its encoding lacks, as stderr does, and not fail."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _check_bytes(arguments: Sequence[str]) -> None:
-    """See that no argument has bytes that Python could not decode: no request could carry them."""
+    """Refuse arguments with bytes that Python cannot decode: no request can carry them."""
     for text in arguments:
         if not is_whole(text):
             raise BadInput("argument", text, "write it in UTF-8")

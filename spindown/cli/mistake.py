@@ -1,6 +1,6 @@
-"""What a person reads when a command went wrong: one sentence with name, value and remedy.
+"""What a person reads when a command fails: one sentence with name, value and remedy.
 
-What our own code raises says so by itself. What typer and AWS say is told in that form here.
+Our own errors have this form already. This module gives it to the errors of typer and AWS.
 """
 
 import errno
@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from spindown.config.complaint import word_remedy
 from spindown.error import AccessDenied, BadInput, SpindownError, Throttled, Unreachable
 
-#: Errors of botocore that come before a request: nobody is logged in.
+#: Errors of botocore that mean that nobody is logged in; no request was made.
 _NOBODY = (
     CredentialRetrievalError,
     LoginError,
@@ -29,23 +29,23 @@ _NOBODY = (
     TokenRetrievalError,
 )
 _LOG_IN = (
-    "log in to AWS anew, name another profile (AWS_PROFILE), or get the permission;"
-    " `spindown doctor` looks which"
+    "log in to AWS again, choose another profile (AWS_PROFILE), or get the permission;"
+    " `spindown doctor` names it"
 )
-_CONNECT = "see whether this machine reaches it, and whether region and AWS_ENDPOINT_URL are right"
+_CONNECT = "check that this machine can reach it, and that region and AWS_ENDPOINT_URL are right"
 _WAIT = "try again in a minute"
-#: What the use cases add nothing to, by kind of error.
+#: Kind of error -> its remedy, where the use case gave none.
 _REMEDIES = ((AccessDenied, _LOG_IN), (Unreachable, _CONNECT), (Throttled, _WAIT))
 
 
 def tell(error: Exception) -> str:
-    """Return an error as one line for a person; "": nothing is to be said."""
+    """Return an error as one line for a person; "": there is nothing to say."""
     if isinstance(error, typer.TyperException):
         said = _tell_usage(error)
     elif isinstance(error, typer.Abort):
         said = "nothing was done"
     elif isinstance(error, OSError) and error.strerror:
-        # Who reads our output may leave when he has read enough.
+        # The reader of our output, `head` for instance, may stop early.
         said = "" if error.errno == errno.EPIPE else _tell_of_file(error)
     else:
         said = f"{error or type(error).__doc__}{_remedy(error)}"
@@ -67,7 +67,7 @@ def _tell_usage(error: typer.TyperException) -> str:
     if option is not None:
         return _tell_option(option, error, command if context is not None else None)
     said = error.format_message().rstrip(".")
-    # Empty when a command was called bare and has printed its help.
+    # Empty when a command without arguments has printed its help.
     return f"{said}: see `{command} --help`" if said and not said.endswith("?") else said
 
 
@@ -94,7 +94,7 @@ def _tell_of_file(error: OSError) -> str:
 
 
 def _remedy(error: Exception) -> str:
-    """Return what to do about an answer of AWS, or about none."""
+    """Return the remedy for an error of AWS, or for no answer."""
     cause = error.__cause__
     if not isinstance(error, SpindownError) or not isinstance(cause, (BotoCoreError, ClientError)):
         return ""

@@ -12,13 +12,11 @@ Workloads = Annotated[
 OfWorkload = Annotated[
     str | None, typer.Option("--workload", help="Which workload, if several have it.")
 ]
-ConfigFile = Annotated[
-    Path, typer.Option("--config", help="The file that names the deployment and its region.")
-]
+ConfigFile = Annotated[Path, typer.Option("--config", help="File that describes the deployment.")]
 Deployment = Annotated[
-    str | None, typer.Option("--deployment", help="Name of the deployment, instead of a file.")
+    str | None, typer.Option("--deployment", help="Name of the deployment, in place of a file.")
 ]
-Local = Annotated[bool, typer.Option("--local", help="Use the local system that is up.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Local = Annotated[bool, typer.Option("--local", help="Use the local system that is running.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 CONFIG_FILE = Path("spindown.toml")

@@ -1,4 +1,4 @@
-"""``spindown policy``: read and change every threshold while the system runs."""
+"""``spindown policy``: read and change the policy while the system runs."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ from spindown.contract.codec import encode
 from spindown.domain.policy import Policy, Rung, WarmSpan
 from spindown.error import BadInput
 
-app = typer.Typer(help="Read and change the thresholds of a workload, live.", no_args_is_help=True)
+app = typer.Typer(help="Read and change the policy of a running workload.", no_args_is_help=True)
 
 Settings = Annotated[
     list[str], typer.Argument(help="key=value as in spindown.toml, for example idle_timeout=2m.")
@@ -43,7 +43,7 @@ def show(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Print the policy in force, every key."""
+    """Print every key of the policy in force."""
     session = open_session(config, deployment=deployment, local=local)
     effective = _effective(session, workload)
     _warn_of_refusal(effective)
@@ -64,7 +64,7 @@ def change(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Change thresholds now; an invalid value changes nothing."""
+    """Change keys now. An invalid value changes nothing."""
     session = open_session(config, deployment=deployment, local=local)
     changes = dict(_read_setting(text) for text in settings)
     session.workload(workload)
@@ -75,17 +75,17 @@ def change(
 @app.command("reset")
 def reset(
     workload: option.Workload,
-    keys: Annotated[list[str], typer.Argument(help="Keys that shall follow the deploy again.")],
+    keys: Annotated[list[str], typer.Argument(help="Keys that return to the deployed value.")],
     *,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Give keys back to the policy as deployed."""
+    """Return keys to their deployed values."""
     session = open_session(config, deployment=deployment, local=local)
     session.workload(workload)
-    # One written by hand may name a key that there is not, and must be fixed all the same.
+    # An edit written by hand may have unknown keys; reset must be able to remove them.
     known = {field.name for field in fields(Policy)} | stored_keys(session.edit(workload))
     for key in keys:
         if key not in known:
@@ -103,7 +103,7 @@ def diff(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Show in which keys the policy in force differs from the deployed one."""
+    """Show where the policy in force differs from the deployed one."""
     session = open_session(config, deployment=deployment, local=local)
     deployed = session.workload(workload)
     effective = _effective(session, workload)
@@ -127,7 +127,7 @@ def history(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """List the live edits that there have been, oldest first."""
+    """List past live edits, oldest first."""
     session = open_session(config, deployment=deployment, local=local)
     session.workload(workload)
     for edit in policy_history(workload, settings=session.settings):
@@ -155,7 +155,9 @@ def _print_keys(session: Session, workload: str, keys: Sequence[str], *, as_json
 
 def _warn_of_refusal(effective: EffectivePolicy) -> None:
     if effective.refusal:
-        said = f"the last good edit is in force, since the live one is refused: {effective.refusal}"
+        said = (
+            f"the last valid edit is in force, because the live one is invalid: {effective.refusal}"
+        )
         sys.stderr.write(f"spindown: {said}\n")
 
 
@@ -171,7 +173,7 @@ def _read_setting(text: str) -> tuple[str, Any]:
 
 
 def _spell(value: object) -> str:
-    """Return a value as spindown.toml spells it; what is not set is said in a comment."""
+    """Return a value as spindown.toml writes it; a comment if it is not set."""
     if isinstance(value, Rung):
         keys = ((f.name, getattr(value, f.name)) for f in fields(Rung))
         return "{ " + ", ".join(f"{k} = {_spell(v)}" for k, v in keys if v is not None) + " }"
@@ -184,4 +186,4 @@ def _spell(value: object) -> str:
         return f"[{', '.join(spelt if isinstance(value, tuple) else sorted(spelt))}]"
     if isinstance(value, timedelta):
         return f'"{format_duration(value)}"'
-    return "# not set: learned, or without a bound" if value is None else json.dumps(value)
+    return "# not set: learned, or no limit" if value is None else json.dumps(value)

@@ -1,4 +1,4 @@
-"""``spindown redrive``: jobs that were given up go back to their queue with a clean count."""
+"""``spindown redrive``: send dead letters back to their queue with a clean failure count."""
 
 import json
 from typing import Annotated
@@ -24,7 +24,7 @@ def redrive(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Send dead letters back to their queue; what their jobs have committed is kept."""
+    """Send dead letters back to their queue; committed results stay."""
     session = open_session(config, deployment=deployment, local=local)
     named = set(jobs or ())
     found = set()
@@ -36,17 +36,17 @@ def redrive(
         if found:
             session.nudge(workload)
     if missing := sorted(named - found):
-        remedy = f"name jobs that lie in the dead-letter queue of {workload}"
+        remedy = f"name jobs in the dead-letter queue of {workload}"
         raise BadInput("JOB", missing[0] if len(missing) == 1 else missing, remedy)
 
 
 def describe(one: Redriven) -> str:
-    """Return what became of one dead letter, in a line."""
+    """Return the outcome of one dead letter in a line."""
     match one.outcome:
         case RedriveOutcome.SENT:
             why = f" (given up: {one.reason})" if one.reason else ""
             return f"{one.job_id}: sent back{why}"
         case RedriveOutcome.OVER:
-            return f"{one.job_id}: over already, its dead letter is gone"
+            return f"{one.job_id}: already over, so its dead letter was deleted"
         case RedriveOutcome.UNREADABLE:
             return f"left where it is: {one.reason}"

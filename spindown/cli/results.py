@@ -1,4 +1,4 @@
-"""``spindown results``: what came of work comes out."""
+"""``spindown results``: print what jobs have committed."""
 
 import json
 import sys
@@ -20,15 +20,19 @@ from spindown.error import BadInput, NotFound
 def results(
     name: Annotated[str, typer.Argument(help="A batch or a job.")],
     *,
-    summary: Annotated[bool, typer.Option("--summary", help="One line a job instead.")] = False,
-    log: Annotated[bool, typer.Option("--log", help="What its code printed instead.")] = False,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Print one line for each job instead.")
+    ] = False,
+    log: Annotated[
+        bool, typer.Option("--log", help="Print the output of its code instead.")
+    ] = False,
     workload: option.OfWorkload = None,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Print what was committed so far, one JSON record an item."""
+    """Print the results committed so far, one JSON record for each item."""
     if summary and log:
         raise BadInput("--log", "with --summary", "give one of the two")
     session = open_session(config, deployment=deployment, local=local)
@@ -44,7 +48,7 @@ def results(
 
 
 def _print_logs(store: ObjectStore, job_id: str, *, as_json: bool) -> None:
-    """Print the output of each attempt; an attempt is an epoch of its job."""
+    """Print the output of each attempt. Each epoch of a job is an attempt."""
     for epoch, text in read_logs(job_id, store):
         if as_json:
             print(json.dumps({"job_id": job_id, "attempt": epoch, "output": text}))
@@ -66,7 +70,7 @@ def _print_records(store: ObjectStore, job_id: str) -> None:
 
 
 def to_json(record: Mapping[str, Any]) -> str:
-    """Return a record as JSON, readable where stdout can spell it, and escaped where not."""
+    """Return a record as JSON, escaped where stdout cannot print a character."""
     text = json.dumps(record, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")

@@ -40,9 +40,9 @@ class Session:
 
     aws: Aws
     deployment: DeploymentSettings
-    #: Options by which another command finds the same deployment, with a blank before each.
+    #: Options with which another command finds the same deployment, each with a space before it.
     options: str = ""
-    #: Workload -> what its jobs may read by the file that named the deployment; None: no file did.
+    #: Workload -> what its jobs may read, as the file says; None: no file was given.
     inputs: Mapping[str, Sequence[str]] | None = None
     _workloads: dict[str, WorkloadSettings] = field(default_factory=dict)
 
@@ -53,7 +53,7 @@ class Session:
 
     @cached_property
     def settings(self) -> SettingsStore:
-        """Return where policies are edited."""
+        """Return the store of live policy edits."""
         return self.aws.settings(self.deployment.name)
 
     @cached_property
@@ -62,14 +62,14 @@ class Session:
         return self.aws.object_store(self.deployment.bucket)
 
     def work_uri(self, workload: str) -> str:
-        """Return where that part begins, as ``s3://bucket/.../``."""
+        """Return where the workload's part of the bucket begins, as ``s3://bucket/.../``."""
         return f"s3://{self.deployment.bucket}/{work_root(workload)}"
 
     def check_readable(self, workload: str, uri: str) -> None:
-        """See that a workload's jobs may read an ``s3://`` address, as far as the file tells.
+        """Check that the file lets a workload's jobs read an ``s3://`` address.
 
         Raises:
-            BadInput: they may not, so that the job or the item would fail on a paid machine.
+            BadInput: it does not, so the job or item would fail on a paid machine.
         """
         declared = (self.inputs or {}).get(workload)
         if declared is None:
@@ -129,7 +129,7 @@ class Session:
         )
 
     def control_ports(self) -> ControlPorts:
-        """Return what the use cases of the control plane are given."""
+        """Return the ports of the control plane."""
         return ControlPorts(
             clock=self.aws.clock,
             random=Random(),
@@ -143,7 +143,7 @@ class Session:
         )
 
     def work_ports(self, workload: str) -> WorkPorts:
-        """Return what the use cases on jobs are given; declared inputs are not read here."""
+        """Return the ports for work on jobs; the command line reads no declared inputs."""
         settings = self.workload(workload)
         return WorkPorts(
             clock=self.aws.clock,
@@ -158,11 +158,11 @@ class Session:
         )
 
     def nudge(self, workload: str) -> None:
-        """Wake the scaler now; a failure costs a minute at most, since it ticks anyway."""
+        """Wake the scaler now. If that fails, it wakes within a minute by itself."""
         try:
             self.aws.scaler(self.deployment.scaler).nudge(workload)
         except SpindownError as exc:
-            sys.stderr.write(f"spindown: the scaler will see it at its next tick ({exc})\n")
+            sys.stderr.write(f"spindown: the scaler will notice at its next tick ({exc})\n")
 
 
 def _pause(length: timedelta) -> None:
@@ -172,10 +172,10 @@ def _pause(length: timedelta) -> None:
 def open_session(
     config: Path, *, deployment: str | None, local: bool, named: str = "--config"
 ) -> Session:
-    """Connect to the deployment that a file or a name stands for; ``named``: the file's option.
+    """Connect to a deployment, by file or by name; ``named`` is the option that gave the file.
 
     Raises:
-        BadInput: no region, no credentials, or nothing deployed under the name.
+        BadInput: no region, no credentials, or no such deployment.
     """
     region, inputs = None, None
     options = f" --deployment {deployment}" if deployment is not None else ""
@@ -206,7 +206,7 @@ def reach(region: str | None) -> Aws:
     Raises:
         BadInput: no region, no credentials, or an AWS configuration that cannot be read.
     """
-    # As the aws command line does; boto3 by itself knows AWS_DEFAULT_REGION alone.
+    # The aws command line reads AWS_REGION too; boto3 reads only AWS_DEFAULT_REGION.
     region = region or os.environ.get("AWS_REGION") or None
     try:
         session = boto3.Session(region_name=region)
@@ -223,7 +223,7 @@ def reach(region: str | None) -> Aws:
 
 
 def point_at_local_system() -> None:
-    """Let this process know nothing of AWS but the local system of its directory."""
+    """Point this process at the local system of its directory, and at nothing else of AWS."""
     status = daemon.status()
     if status is None:
         raise BadInput("--local", str(Path.cwd()), "start it here with `spindown local up` first")
@@ -235,16 +235,18 @@ def point_at_local_system() -> None:
 def find_workload(
     session: Session, name: str, *, workload: str | None, argument: str
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the workload that has a batch or a job, and the jobs that the name stands for.
+    """Return the workload that has a batch or a job of this name, and the jobs meant.
+
+    Ids are unique within one workload only.
 
     Args:
         session: the deployment.
         name: the batch or the job.
-        workload: the only one that is meant; None: whichever has it.
-        argument: what the name was given as.
+        workload: look only there; None: look everywhere.
+        argument: the argument that gave the name, for the error.
 
     Raises:
-        BadInput: no workload has it, or several have; or there is no such workload.
+        BadInput: no workload or several have it, or there is no such workload.
     """
     if workload is not None:
         session.workload(workload)

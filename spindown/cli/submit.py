@@ -1,4 +1,4 @@
-"""``spindown submit``: work goes in."""
+"""``spindown submit``: put work on the queue."""
 
 import glob
 import json
@@ -23,7 +23,7 @@ from spindown.contract.job.message import parse_items
 from spindown.contract.location import is_whole
 from spindown.error import BadInput
 
-#: What makes a text the address of an object that a worker fetches.
+#: A text that begins so is the address of an object that a worker downloads.
 _S3 = "s3://"
 _ADDRESS = re.compile("s3://[^/]+/")
 
@@ -41,11 +41,13 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         str | None, typer.Option(help="s3://bucket/items.jsonl, or s3://bucket/prefix/.")
     ] = None,
     items_per_job: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="Items in one message; not of --uri.")
+        int, typer.Option(min=1, max=1_000_000, help="Items in one message; not for --uri.")
     ] = 200,
-    tenant: Annotated[str | None, typer.Option(help="For fair shares of one queue.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option(help="Tenant, for fair shares of one queue.")
+    ] = None,
     param: Annotated[
-        list[str] | None, typer.Option(help="key=value, handed to the code; may be repeated.")
+        list[str] | None, typer.Option(help="key=value for your code; may be repeated.")
     ] = None,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,
@@ -110,7 +112,7 @@ def _upload(session: Session, draft: Draft, sources: list[str]) -> Iterator[str]
 
 
 def find_files(sources: list[str]) -> list[tuple[Path, str]]:
-    """Return the files that paths, directories and globs name, each with a name below a batch.
+    """Return the files that paths, directories and globs name, each with its name in the batch.
 
     Raises:
         BadInput: a source names no file.

@@ -51,7 +51,7 @@ def test_a_policy_set_live_is_in_force_and_a_broken_edit_is_not(world: World) ->
     troubles = world.session.status("count").troubles
     shown = world.spindown("policy", "diff", "count")
     assert troubles == ("the live policy is refused: max_workers is 'many': write a whole number",)
-    assert "the last good edit is in force" in shown.stderr
+    assert "the last valid edit is in force" in shown.stderr
     assert "max_workers  1         0" in shown.stdout
 
     refused = world.spindown("policy", "set", "count", "max_workers=some")

@@ -1,4 +1,4 @@
-"""A workload on one screen: queue, workers, dollars. Renders values, gathers nothing."""
+"""A workload on one screen: queue, workers, dollars. Only renders; reads nothing."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -22,22 +22,22 @@ _COLOURS = {
 }
 
 
-#: USD from which an item's cost is said of one.
+#: USD; a cheaper item's cost is given for 1,000 items.
 _LEAST_ALONE = 0.001
-#: Columns of what is not a terminal.
+#: Width of the output where there is no terminal.
 _FILE_COLUMNS = 120
 
 
 def open_console() -> Console:
-    """Return stdout for tables: as wide as the terminal, or wide enough to be read from a file."""
+    """Return stdout for tables: as wide as the terminal, or 120 columns in a file."""
     console = Console()
     return console if console.is_terminal else Console(width=_FILE_COLUMNS)
 
 
 def follow(console: Console, looks: Iterable[RenderableType]) -> None:
-    """Show one look after the other: in place on a terminal, below each other in a file.
+    """Show one screen after the other: in place on a terminal, below each other in a file.
 
-    A file gets each look as soon as it is there, but none that is as the one before it.
+    A file gets each screen at once, but not one that equals the screen before it.
     """
     if console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
@@ -60,7 +60,7 @@ def render_status(status: Status) -> RenderableType:
     if status.workers:
         parts += _worker_lines(status)
     if not any(entry.is_present for entry in status.workers):
-        parts.append(Text("no instances: nothing bills", style="dim"))
+        parts.append(Text("no instances: nothing is billed", style="dim"))
     parts += [Text(sentence, style="dim") for sentence in _sentences(status)]
     if status.held_until is not None and status.held_until > status.at:
         left = format_seconds(status.held_until - status.at)
@@ -70,7 +70,7 @@ def render_status(status: Status) -> RenderableType:
 
 
 def _sentences(status: Status) -> Iterator[str]:
-    """Yield what was decided, but for what a trouble says already."""
+    """Yield what was decided, without what a problem already says."""
     for sentence in (status.decision, *status.notes):
         if not any(trouble in sentence for trouble in status.troubles):
             yield sentence
@@ -102,7 +102,7 @@ def _money_line(status: Status) -> Text:
 
 
 def _worker_lines(status: Status) -> Iterator[Text]:
-    """Yield a line a worker; in a narrow terminal its work is folded to the next, nothing cut."""
+    """Yield a line for each worker; a narrow terminal wraps it and cuts nothing."""
     pools = [str(entry.worker.pool) for entry in status.workers]
     width, state = max(map(len, pools)), max(5, *(len(entry.word) for entry in status.workers))
     yield Text(
@@ -139,7 +139,7 @@ def format_seconds(length: timedelta) -> str:
 
 
 def format_item_cost(dollars: float) -> str:
-    """Return what an item costs with three significant digits, or what many do."""
+    """Return the cost of an item, or of 1,000 cheap ones, with three significant digits."""
     if dollars >= _LEAST_ALONE:
         return f"${dollars:.3g} an item"
     return f"${dollars * 1000:.3g} for 1,000 items"

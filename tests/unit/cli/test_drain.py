@@ -33,7 +33,7 @@ def test_shows_workers_by_state_and_the_jobs_in_hand() -> None:
     )
 
     assert render_remainder(remainder).plain == (
-        "ocr: 1 busy, 1 idle, 1 launching; at work: j-7 4/9"
+        "ocr: 1 busy, 1 idle, 1 launching; working on: j-7 4/9"
     )
 
 

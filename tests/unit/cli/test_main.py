@@ -264,7 +264,7 @@ def test_aws_region_is_heard_as_the_aws_command_line_hears_it(
         pytest.param(
             EndpointConnectionError(endpoint_url="https://ssm.mars-1.amazonaws.com/"),
             'no usable answer: Could not connect to the endpoint URL: "https://ssm.mars-1.amazonaws'
-            '.com/": see whether this machine reaches it, and whether region and',
+            '.com/": check that this machine can reach it, and that region and',
             id="no network, or no such region",
         ),
         pytest.param(

@@ -59,7 +59,7 @@ def screen_of(status: Status, *, width: int = 140) -> str:
 def test_an_empty_deployment_says_that_nothing_bills() -> None:
     status = World().status()
 
-    assert "nothing bills" in screen_of(status)
+    assert "nothing is billed" in screen_of(status)
 
 
 def test_the_line_of_a_worker_fits_a_terminal_of_80_columns() -> None:
@@ -282,7 +282,7 @@ def test_a_reclaimed_worker_has_ended_and_nothing_bills() -> None:
     status = world.status()
 
     assert "ended      7m" in screen_of(status)
-    assert "nothing bills" in screen_of(status)
+    assert "nothing is billed" in screen_of(status)
 
 
 @pytest.mark.parametrize("width", [80, 140])

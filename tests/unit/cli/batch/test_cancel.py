@@ -66,7 +66,7 @@ def test_cancels_what_it_can_and_names_what_is_too_new(
 
     assert ended.value.exit_code == 1
     assert capsys.readouterr().out == (
-        "b-1-00000: not cancelled: a later version wrote it, and must cancel it\n"
+        "b-1-00000: not cancelled: a later version wrote it, so that version must cancel it\n"
         "b-1-00001: cancelled\n"
     )
 

@@ -41,7 +41,7 @@ def test_prints_for_programs(account: Account, capsys: pytest.CaptureFixture[str
 def test_names_a_job_that_is_not_there(account: Account) -> None:
     account.bury("a")
 
-    with pytest.raises(BadInput, match="JOB is 'b': name jobs that lie in the dead-letter queue"):
+    with pytest.raises(BadInput, match="JOB is 'b': name jobs in the dead-letter queue"):
         redrive("ocr", ["b"], config=account.config)
 
     assert account.waiting(account.dead_letters) == 1
