@@ -50,7 +50,7 @@ _NO_IMAGE = {
 }
 _NO_SECRET = {"ResourceNotFoundException": NotFound}
 _NO_KEY = {"NotFoundException": NotFound}
-#: What EC2 answers to a rehearsal of what it would have done.
+#: What EC2 answers to a dry run that would have worked.
 _WOULD_HAVE = "DryRunOperation"
 
 
@@ -166,7 +166,7 @@ class AwsAccount:
         if not found["KeyMetadata"]["Enabled"]:
             raise NotFound(f"{arn} is {found['KeyMetadata']['KeyState']}")
 
-    def rehearse(self, request: LaunchRequest) -> Refusal | None:
+    def dry_run(self, request: LaunchRequest) -> Refusal | None:
         """Have EC2 check a launch without making it."""
         client = self._clients.ec2(request.region)
         try:

@@ -32,11 +32,11 @@ class MemoryAccount:
     networks: dict[tuple[str, str], SubnetView] = field(default_factory=dict)
     #: Prefix -> why it cannot be read; what is not there can.
     unreadable: Mapping[str, SpindownError] = field(default_factory=dict)
-    #: What EC2 says to every rehearsal; None: it would try.
+    #: What EC2 says to every dry run; None: it would launch.
     refusal: Refusal | None = None
     #: Method -> the error with which each of its calls ends.
     faults: dict[str, SpindownError] = field(default_factory=dict)
-    rehearsed: list[LaunchRequest] = field(default_factory=list)
+    dry_runs: list[LaunchRequest] = field(default_factory=list)
 
     def caller(self) -> Caller:
         """Return who asks."""
@@ -97,10 +97,10 @@ class MemoryAccount:
         if arn in self.unreadable:
             raise self.unreadable[arn]
 
-    def rehearse(self, request: LaunchRequest) -> Refusal | None:
+    def dry_run(self, request: LaunchRequest) -> Refusal | None:
         """Note a launch without making it."""
-        self._fail("rehearse")
-        self.rehearsed.append(request)
+        self._fail("dry_run")
+        self.dry_runs.append(request)
         return self.refusal
 
     def _fail(self, method: str) -> None:

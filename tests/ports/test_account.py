@@ -140,11 +140,11 @@ def test_a_key_that_is_off_is_not_found(session: boto3.Session, worlds: dict[str
         worlds["aws"].account.try_key(key["Arn"])
 
 
-def test_a_rehearsal_that_would_be_carried_out_has_no_refusal(world: World) -> None:
-    assert world.account.rehearse(a_request(world)) is None
+def test_a_dry_run_that_would_be_carried_out_has_no_refusal(world: World) -> None:
+    assert world.account.dry_run(a_request(world)) is None
 
 
-def test_a_rehearsal_launches_nothing(session: boto3.Session, worlds: dict[str, World]) -> None:
-    worlds["aws"].account.rehearse(a_request(worlds["aws"]))
+def test_a_dry_run_launches_nothing(session: boto3.Session, worlds: dict[str, World]) -> None:
+    worlds["aws"].account.dry_run(a_request(worlds["aws"]))
 
     assert session.client("ec2").describe_instances()["Reservations"] == []

@@ -1,1 +1,1 @@
-"""A batch from its side of the queue: submit it, read what came of it."""
+"""Batches of jobs: submit, read results, cancel, redrive, and resend old messages."""

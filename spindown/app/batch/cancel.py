@@ -1,9 +1,9 @@
-"""Cancel jobs: nobody claims them again, and what they have committed stays.
+"""Cancel jobs: nobody claims them again, and committed results stay.
 
-The manifest comes first, as always: from its write on no commit of the job's owner goes through.
-Then its lease ends, so that the owner drops the job at its next heartbeat, and its message goes.
-What is left visible of a cancelled job's messages is deleted too, since every visible message
-asks for a worker; one that is hidden just now is deleted by whoever claims it.
+The manifest is written first: from then on every commit of the job's owner fails. Then the lease
+is deleted, so the owner drops the job at its next heartbeat, and so is the message that it holds.
+Other visible messages of a cancelled job are deleted too, because each visible message asks for
+a worker. A hidden one is deleted by the worker that claims it.
 """
 
 from collections.abc import Collection, Iterator
@@ -28,26 +28,26 @@ from spindown.error import (
 
 REASON = "cancelled"
 
-#: Other writers of one manifest that a cancellation gives way to.
+#: Tries to write a manifest that others write too.
 _TRIES = 5
-#: How long a message that is looked at is hidden, and how many are looked at in one go.
+#: How long a message that was read is hidden, and how many are read in one sweep.
 _HIDDEN_FOR = timedelta(minutes=2)
 _LOOKED_AT_MOST = 1000
 
 
 class CancelOutcome(StrEnum):
-    """What became of a job."""
+    """The outcome for one job."""
 
     CANCELLED = "cancelled"
-    #: It had ended before, as its state says.
+    #: It had ended before; its state says how.
     OVER = "over"
-    #: A later version has written its manifest, which only that version may cancel.
+    #: A later version wrote its manifest; only that version may cancel it.
     NEWER_SCHEMA = "newer-schema"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:
-    """One job that was dealt with."""
+    """One job that was handled."""
 
     job_id: str
     outcome: CancelOutcome
@@ -58,11 +58,11 @@ class Cancelled:
 
 
 def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[Cancelled]:
-    """Cancel jobs and their children, one after the other; tell of each when it is done.
+    """Cancel jobs and their children one after the other; yield each when it is done.
 
     Args:
         workload: whose.
-        jobs: by id; one that was never claimed can be cancelled too.
+        jobs: their ids; a job that was never claimed can be cancelled too.
         ports: the world; the queue is the workload's.
     """
     gone: set[str] = set()
@@ -87,12 +87,12 @@ def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[C
                 items_done=manifest.next_item,
             )
     finally:
-        # Also of those that were cancelled before one could not be.
+        # Also if one of the jobs could not be cancelled.
         _sweep(gone, ports)
 
 
 def _cancel_one(job_id: str, ports: WorkPorts) -> tuple[Manifest, bool]:
-    """Return the job's manifest, which is over now, and whether this call has ended it."""
+    """Return the manifest of the job, which is over now, and whether this call ended it."""
     for _ in range(_TRIES):
         fence = read_fence(job_id, ports.objects)
         if fence is not None and fence.manifest.state is not JobState.RUNNING:
@@ -100,7 +100,7 @@ def _cancel_one(job_id: str, ports: WorkPorts) -> tuple[Manifest, bool]:
         with suppress(PreconditionFailed):
             etag = fence.etag if fence is not None else None
             return write_fence(_cancelled(job_id, fence, ports), etag, ports).manifest, True
-    raise Unreachable(f"{job_id}: others write its manifest all the time; cancel it again")
+    raise Unreachable(f"{job_id}: other writers keep changing its manifest; cancel it again")
 
 
 def _cancelled(job_id: str, fence: Fence | None, ports: WorkPorts) -> Manifest:
@@ -115,7 +115,7 @@ def _cancelled(job_id: str, fence: Fence | None, ports: WorkPorts) -> Manifest:
 
 
 def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> None:
-    """Delete the message that the job's owner holds, and clear its lease or what is left of it."""
+    """Delete the message that the job's owner holds, and its lease or its requeued row."""
     if not manifest.owner:
         return
     key = lease_key(workload, manifest.owner)
@@ -130,7 +130,7 @@ def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> None:
 
 
 def _sweep(gone: Collection[str], ports: WorkPorts) -> None:
-    """Delete the visible messages of these jobs; each other one is shown again at once."""
+    """Delete the visible messages of these jobs; show all others again at once."""
     others: list[Message] = []
     try:
         for _ in range(_LOOKED_AT_MOST if gone else 0):

@@ -1,9 +1,9 @@
-"""Send jobs that were given up back to their queue, with a clean count.
+"""Send dead letters back to their queue, with a clean failure count.
 
-For each dead letter: first the manifest, whose failures and losses are forgotten by a conditional
-write, then a message on the queue, last the dead letter goes. A crash in between is fixed by
-doing it again: what was forgotten already stays so, and of two messages of one job the manifest
-lets only one do anything. What the job has committed is kept.
+For each dead letter, first a conditional write clears failures and losses in the manifest. Then a
+message is sent to the queue. Last, the dead letter is deleted. After a crash, run it again: the
+count stays cleared, and of two messages of one job the manifest lets only one have an effect.
+Committed results stay.
 """
 
 import json
@@ -26,42 +26,42 @@ from spindown.contract.job.message import (
 from spindown.domain.lease import is_claimable
 from spindown.error import ContractError, NotFound, PreconditionFailed, Unreachable
 
-#: Long polls ask all of SQS's servers; what is hidden for so long is seen once by one redrive.
+#: A long poll asks all of SQS's servers. A message is hidden long enough to be seen once.
 _WAIT = timedelta(seconds=2)
 _HIDDEN_FOR = timedelta(minutes=15)
-#: Other writers of one manifest that a redrive gives way to.
+#: Tries to write a manifest that others write too.
 _TRIES = 5
 _STORED_BODIES = "jobs/"
 
 
 class RedriveOutcome(StrEnum):
-    """What became of a dead letter."""
+    """The outcome for one dead letter."""
 
     SENT = "sent"
-    #: The job has ended well since, was cancelled or split: there is nothing to do.
+    #: The job has completed since, or was cancelled or split: there is nothing to do.
     OVER = "over"
-    #: It is no job, or one that a later version has worked on, and stays where it is.
+    #: It is not a job, or a later version has worked on it. It stays where it is.
     UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redriven:
-    """One dead letter that was dealt with."""
+    """One dead letter that was handled."""
 
     #: None: it cannot be read.
     job_id: str | None
     outcome: RedriveOutcome
-    #: Why the job had been given up, or why the letter cannot be read.
+    #: Why the job became a dead letter, or why the letter cannot be read.
     reason: str = ""
 
 
 def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> Iterator[Redriven]:
-    """Send dead letters back, one after the other; tell of each when it is done.
+    """Send dead letters back one after the other; yield each when it is done.
 
     Args:
         workload: whose.
         ports: the world; both queues are the workload's.
-        jobs: only those of these ids; all, if none is given.
+        jobs: only jobs with these ids; empty: all.
     """
     left: dict[str, Message] = {}
     try:
@@ -86,13 +86,13 @@ def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> I
 
 
 def _read_job(letter: Message, ports: WorkPorts) -> JobMessage:
-    """Return the job of a dead letter under the id that it has always had."""
+    """Return the job of a dead letter under its original id."""
     original = letter.attributes.get("original_message_id", letter.message_id)
     return with_id(parse_job(_read_body(letter, ports)), original)
 
 
 def _read_body(letter: Message, ports: WorkPorts) -> str:
-    """Return the body, which lies in S3 if it left no room for the letter's attributes."""
+    """Return the body; it is in S3 if it left no room for the letter's attributes."""
     try:
         row = json.loads(letter.body)
     except (ValueError, RecursionError):
@@ -125,7 +125,7 @@ def _redrive_one(
 
 
 def _forget_failures(job: JobMessage, workload: str, ports: WorkPorts) -> bool:
-    """Let a job's count begin anew; False if the job is over (ContractError: it is another)."""
+    """Clear a job's failures; False if it is over (ContractError: it is another job)."""
     job_id = job.job_id or ""
     for _ in range(_TRIES):
         fence = read_fence(job_id, ports.objects)
@@ -143,11 +143,11 @@ def _forget_failures(job: JobMessage, workload: str, ports: WorkPorts) -> bool:
         except PreconditionFailed:
             continue
         return True
-    raise Unreachable(f"{job_id}: others write its manifest all the time; redrive it again")
+    raise Unreachable(f"{job_id}: other writers keep changing its manifest; redrive it again")
 
 
 def _is_at_work(manifest: Manifest, workload: str, ports: WorkPorts) -> bool:
-    """Tell whether a worker holds the job, whose next commit our write would refuse."""
+    """Tell whether a worker holds the job; our write would make its next commit fail."""
     if manifest.state is not JobState.RUNNING or not manifest.owner:
         return False
     lease = read_lease(ports.table, lease_key(workload, manifest.owner))

@@ -1,13 +1,13 @@
-"""Send messages anew before SQS drops them for their age, when no worker comes for them.
+"""Resend old messages before SQS drops them, when no worker claims them.
 
-A queue keeps a message for 12 days; claimers replace one after 7. While nothing is launched, the
-month's budget being spent for example, nobody claims. SQS tells no message's age but with the
-message itself, so the ledger says when a look is due at all: how long the queue has not been
-empty bounds the age of what is in it, at no call.
+A queue keeps a message for 12 days; a worker that claims a message after 7 days resends it. While
+nothing is launched, for example because the month's budget is spent, nobody claims. SQS tells the
+age of a message only with the message. The ledger says how long the queue has not been empty,
+which bounds the age of its messages without a call; a scan is made only when it is due.
 
-A copy is sent before its original is deleted. A crash in between leaves two messages of one job,
-of which the manifest lets only one do anything; a message without an id gets it here, as a
-claimer would give it.
+A copy is sent before the original is deleted. A crash in between leaves two messages of one job;
+the manifest lets only one have an effect. A message without an id gets one here, the same that a
+claim would give it.
 """
 
 from collections.abc import Callable
@@ -24,27 +24,27 @@ from spindown.error import ContractError, NewerSchema, SpindownError
 
 #: A long poll asks all of SQS's servers, so that an empty answer means something.
 _WAIT = timedelta(seconds=1)
-#: Young messages that a look takes before it takes the rest to be young too: a standard queue
-#: gives out about the oldest first.
+#: After so many young messages in a row the rest is young too: a standard queue returns roughly
+#: the oldest first.
 _YOUNG_AT_MOST = 50
-#: The scaler may have been down for so long while the queue filled.
+#: The scaler may have been down for so long while messages arrived.
 _UNSEEN_FOR = timedelta(days=2)
-#: The next look; every look counts as a receive of what it sees. Sooner if this one ran out of
-#: time.
-_NEXT_LOOK = timedelta(days=1)
+#: Time to the next scan; each scan counts as a receive of every message that it sees. Sooner if
+#: this one ran out of time.
+_NEXT_SCAN = timedelta(days=1)
 _AGAIN_SOON = timedelta(hours=1)
-#: Beyond a look's own end, before what it hid shows again should it die.
+#: Messages stay hidden for so much longer than the scan; if it dies, they show again then.
 _HIDDEN_LONGER = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewed:
-    """What came of a look at one queue."""
+    """The outcome of the scan of one queue."""
 
     workload: str
     #: Messages that were replaced by a copy.
     renewed: int = 0
-    #: Old messages that had to stay: written by a later version, or too large for an id.
+    #: Old messages that stay: a later version wrote them, or an id makes them too large.
     left: int = 0
     #: Whether every visible message was seen.
     is_whole: bool = True
@@ -55,44 +55,44 @@ class Renewed:
 def renew_all(
     ports: ControlPorts, *, store_of: Callable[[str], ObjectStore], until: datetime
 ) -> list[Renewed]:
-    """Renew every workload's old messages; a fault of one stops no other.
+    """Resend every workload's old messages; an error in one does not stop the others.
 
     Args:
         ports: the world.
         store_of: a workload's part of the bucket.
-        until: begin nothing after it.
+        until: start nothing after this instant.
     """
-    looks = []
+    scans = []
     for workload in ports.deployment().workloads:
         try:
-            look = renew(workload, ports, store=store_of(workload), until=until)
+            scan = renew(workload, ports, store=store_of(workload), until=until)
         except SpindownError as exc:
-            look = Renewed(workload=workload, is_whole=False, why=str(exc))
-        if look is not None:
-            looks.append(look)
-    return looks
+            scan = Renewed(workload=workload, is_whole=False, why=str(exc))
+        if scan is not None:
+            scans.append(scan)
+    return scans
 
 
 def renew(
     workload: str, ports: ControlPorts, *, store: ObjectStore, until: datetime
 ) -> Renewed | None:
-    """Replace a queue's old messages by copies; None if none can be old yet.
+    """Replace a queue's old messages with copies; None if none can be old yet.
 
     Args:
         workload: whose queue.
         ports: the world.
         store: the workload's part of the bucket, for items that leave no room for an id.
-        until: begin nothing after it.
+        until: start nothing after this instant.
     """
     key = Key(partition=workload_partition(workload), sort=BACKLOG)
     row = decode(BacklogRow, ports.table.get(key) or {})
     if not _is_due(row, ports.clock.now()):
         return None
     settings, _ = ports.settings.workload(workload)
-    look = _Look(ports.queue(settings.queue_url), store, ports.clock.now, until)
-    again_at = look.run()
+    scan = _QueueScan(ports.queue(settings.queue_url), store, ports.clock.now, until)
+    again_at = scan.run()
     ports.table.write(Write(key=key, set=encode({"renew_at": again_at})))
-    return replace(look.found, workload=workload)
+    return replace(scan.found, workload=workload)
 
 
 def _is_due(row: BacklogRow, now: datetime) -> bool:
@@ -101,8 +101,8 @@ def _is_due(row: BacklogRow, now: datetime) -> bool:
     return row.renew_at is None or now >= row.renew_at
 
 
-class _Look:
-    """One look at a queue: each visible message is received once."""
+class _QueueScan:
+    """One scan of a queue: each visible message is received once."""
 
     def __init__(
         self, queue: JobQueue, store: ObjectStore, now: Callable[[], datetime], until: datetime
@@ -114,7 +114,7 @@ class _Look:
         self.found = Renewed(workload="")
 
     def run(self) -> datetime:
-        """Renew what is old; return when to look again."""
+        """Resend old messages; return when to scan again."""
         held: list[Message] = []
         in_a_row = left = 0
         is_whole = False
@@ -136,7 +136,7 @@ class _Look:
                 put_back(message, timedelta(0), self._queue)
         self.found = replace(self.found, left=left, is_whole=is_whole)
         is_done = is_whole or in_a_row >= _YOUNG_AT_MOST
-        return self._now() + (_NEXT_LOOK if is_done else _AGAIN_SOON)
+        return self._now() + (_NEXT_SCAN if is_done else _AGAIN_SOON)
 
     def _hidden_for(self) -> timedelta:
         return self._until - self._now() + _HIDDEN_LONGER
@@ -144,7 +144,7 @@ class _Look:
     def _is_old(self, message: Message) -> bool:
         """Tell whether it would be too old for a claimer before the next look, or is worn."""
         now = self._now()
-        return near_expiry(message, now) or now - message.sent_at >= RENEW_AFTER - _NEXT_LOOK
+        return near_expiry(message, now) or now - message.sent_at >= RENEW_AFTER - _NEXT_SCAN
 
     def _renew(self, message: Message) -> bool:
         copy = self._copy(message)

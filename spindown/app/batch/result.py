@@ -1,4 +1,4 @@
-"""Read what jobs have committed, through their manifests and never by listing parts."""
+"""Read what jobs have committed, always through their manifests, never by listing parts."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from spindown.error import ContractError, NotFound
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgress:
-    """How far one job is."""
+    """Progress of one job."""
 
     job_id: str
     #: None: not claimed yet.
@@ -34,14 +34,14 @@ class JobProgress:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether nothing will change any more."""
+        """Tell whether the job has ended."""
         return self.state in {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED}
 
 
 def find_jobs(name: str, store: ObjectStore) -> tuple[str, ...]:
     """Return the job ids that ``name``, a batch or a job, stands for.
 
-    A job of a batch is found before anybody has claimed it, by the name that its batch gave it.
+    A job of a batch is found by its batch even before it is claimed.
 
     Raises:
         NotFound: it is neither.
@@ -69,7 +69,7 @@ def _read_batch(batch_id: str, store: ObjectStore) -> tuple[str, ...]:
 
 
 def read_manifest(job_id: str, store: ObjectStore) -> Manifest:
-    """Return a job's manifest; of a damaged one the last version that can be read, as workers do.
+    """Return a job's manifest; the last readable version if the newest is damaged.
 
     Raises:
         NotFound: it has none yet.
@@ -87,9 +87,9 @@ def read_records(
     """Yield the committed result records of a job and of its children, in item order.
 
     Args:
-        job_id: whose.
+        job_id: the job.
         store: the workload's part of the bucket.
-        parent: the job whose child it is, if it is one; another job's records are not its own.
+        parent: its parent if it is a child; another job's records are left out.
 
     Raises:
         ContractError: a part is not what the manifest committed.
@@ -110,7 +110,7 @@ def read_records(
 def _read_committed(part: Part, store: ObjectStore) -> bytes:
     """Return the bytes that were committed, from an older version if the newest is damaged.
 
-    What is gone is no NotFound: that would read as a job that nobody has claimed yet.
+    Raises ContractError if it is gone; NotFound would mean that nobody has claimed the job.
     """
     for version in _versions(part.key, store):
         with suppress(NotFound):
@@ -118,18 +118,18 @@ def _read_committed(part: Part, store: ObjectStore) -> bytes:
             if hashlib.sha256(data).hexdigest() == part.sha256:
                 return data
     raise ContractError(
-        "part", part.key, "restore it: it is gone, or its bytes are not those committed"
+        "part", part.key, "restore it: it is gone, or its bytes are not the committed ones"
     )
 
 
 def _versions(key: str, store: ObjectStore) -> Iterator[str | None]:
-    """Yield the versions of a key, the present one first and the others only if it will not do."""
+    """Yield the versions of a key: the current one first, then the older ones."""
     yield None
     yield from store.versions(key)
 
 
 def read_progress(job_id: str, store: ObjectStore, *, parent: str | None = None) -> JobProgress:
-    """Return how far a job, a child of ``parent`` if one is given, is; its children summed up."""
+    """Return the progress of a job, a child of ``parent`` if given; its children summed up."""
     try:
         manifest = read_manifest(job_id, store)
     except NotFound:

@@ -1,7 +1,7 @@
-"""Turn items into jobs on a queue: upload what is local, cut into jobs, index the batch, send.
+"""Turn items into jobs on a queue: upload local files, cut into jobs, index the batch, send.
 
-The batch's index is written before the first message, so whatever reached the queue is found
-through its batch. A submit that died half way is simply repeated: it makes a batch of its own.
+The index of the batch is written before the first message, so every job on the queue is found
+through its batch. After a crash submit again: that makes a new batch.
 """
 
 import json
@@ -24,7 +24,8 @@ from spindown.error import BadInput
 #: Room for SQS's 1 MiB (AWS, "Amazon SQS message quotas"), which counts attributes too.
 MAX_BODY_BYTES = 1_000_000
 
-#: What no message may hold (SQS API reference, SendMessage); of the rest JSON escapes all.
+#: Characters that no message may have (SQS API reference, SendMessage), besides those that JSON
+#: escapes.
 _UNSENDABLE = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 _UPLOADS_AT_ONCE = 8
@@ -32,7 +33,7 @@ _UPLOADS_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """What the jobs of one submit have in common."""
+    """What all jobs of one submit share."""
 
     workload: str
     batch_id: str
@@ -42,7 +43,7 @@ class Draft:
 
 
 def name_batch(at: datetime, random: Random) -> str:
-    """Return a batch id that sorts by time and that no other submit has."""
+    """Return a batch id that sorts by time and is unique."""
     return f"b-{at:%Y%m%d-%H%M%S}-{random.getrandbits(32):08x}"
 
 
@@ -52,7 +53,7 @@ def upload(
     """Upload files under the batch's inputs; yield the URI of each, in order.
 
     Args:
-        paths: each file with the name that it has below the batch's prefix.
+        paths: each file with its name below the batch's prefix.
         store: the workload's part of the bucket.
         root: its URI, ``s3://bucket/.../``.
         batch_id: the batch whose inputs they are.
@@ -77,10 +78,10 @@ def submit_items(
     """Send items inline, ``items_per_job`` to a message; return the batch.
 
     Raises:
-        BadInput: no items, an item that is not JSON, a job too large for a message, or whatever
-            else the worker would refuse; then nothing was sent.
+        BadInput: no items, an item that is not JSON, a job too large for a message, or anything
+            else that the worker would refuse. Nothing was sent.
     """
-    # What the jobs have in common is refused before ``items``, which may upload, is begun.
+    # Check what all jobs share before ``items`` is read: reading may upload.
     _body({"items": []}, draft.batch_id, draft)
     chunks = list(_cut(items, draft.items_per_job))
     bodies = [{"items": chunk} for chunk in chunks]
@@ -93,7 +94,7 @@ def submit_uri(
     """Send one job over ``{"items_uri": ...}`` or ``{"prefix_uri": ...}``; the worker splits it.
 
     Raises:
-        BadInput: what the worker would refuse; then nothing was sent.
+        BadInput: the worker would refuse it. Nothing was sent.
     """
     return _send([dict(source)], [None], draft, queue=queue, store=store)
 
@@ -141,7 +142,7 @@ def _body(source: Mapping[str, Any], job_id: str, draft: Draft) -> str:
         raise BadInput(
             "items_per_job",
             draft.items_per_job,
-            f"lower it: a message holds {MAX_BODY_BYTES:,} bytes, or put the items into S3",
+            f"lower it, because a message holds {MAX_BODY_BYTES:,} bytes, or put the items into S3",
         )
     parse_job(body)
     return body

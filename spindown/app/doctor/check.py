@@ -1,7 +1,7 @@
 """Every check of a deployment: each judges facts and asks nothing.
 
 They come in the order in which they depend on each other: the account, what can be bought, what
-holds launches back, then images, subnets, inputs and a rehearsed launch.
+holds launches back, then images, subnets, inputs and a dry run of a launch.
 """
 
 import json
@@ -36,7 +36,7 @@ _CONCURRENCY_ASKED = 1000
 
 
 def check_caller(facts: Facts) -> Finding:
-    """Judge the credentials, on which all else depends."""
+    """Check the credentials, on which everything else depends."""
     if isinstance(facts.caller, Unknown):
         return Finding(
             what="credentials",
@@ -50,7 +50,7 @@ def check_caller(facts: Facts) -> Finding:
 
 
 def check_account(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
-    """Judge what belongs to the account as a whole."""
+    """Check what belongs to the whole account."""
     yield from _check_deployment(subject, facts)
     yield from _check_outposts(subject)
     yield _check_plan(facts)
@@ -61,7 +61,7 @@ def check_account(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
 
 
 def _check_outposts(subject: DoctorSubject) -> Iterator[Finding]:
-    """Judge whether each further region can be used; without it the others go on."""
+    """Check whether each further region can be used; the others work without it."""
     troubles: dict[str, list[str]] = {}
     for case in subject.cases:
         for region, why in case.unread.items():
@@ -136,18 +136,18 @@ def _check_spot_role(facts: Facts) -> Finding:
     if facts.has_spot_role is True:
         return Finding(what=what, found="there")
     is_known = facts.has_spot_role is False
-    # The scaler may make it, so its absence alone stops no launch.
+    # The scaler may create it, so its absence stops no launch.
     return Finding(
         what=what,
         found="missing" if is_known else _reason(facts.has_spot_role),
-        needed="before the first spot request, which otherwise must make it",
+        needed="before the first spot request, which otherwise has to create it",
         remedy="aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
         severity=Severity.WARNING,
     )
 
 
 def _check_disk_keys(facts: Facts) -> Iterator[Finding]:
-    """Judge the key that disks are encrypted with, without which instances end at their launch."""
+    """Check the key that encrypts disks; without it instances end at once."""
     for region, trouble in sorted(facts.disk_keys.items()):
         what = f"key {DISK_KEY} in {region}"
         if trouble is None:
@@ -157,13 +157,13 @@ def _check_disk_keys(facts: Facts) -> Iterator[Finding]:
             what=what,
             found="missing" if trouble.is_missing else trouble.reason,
             needed="before the first launch there",
-            remedy=f"aws kms describe-key --key-id {DISK_KEY} --region {region}, which makes it",
+            remedy=f"aws kms describe-key --key-id {DISK_KEY} --region {region}, which creates it",
             severity=Severity.WARNING,
         )
 
 
 def _check_concurrency(subject: DoctorSubject, facts: Facts) -> Finding:
-    # One tick for each workload at the same minute, an interruption, the catalogue of offers.
+    # A tick for each workload in the same minute, an interruption, and the catalogue.
     needed = len(subject.cases) + 2
     found = facts.concurrency
     is_enough = not isinstance(found, Unknown) and found >= needed
@@ -171,7 +171,7 @@ def _check_concurrency(subject: DoctorSubject, facts: Facts) -> Finding:
     return Finding(
         what=f"Lambda concurrency in {subject.region} ({CONCURRENCY_CODE})",
         found=_reason(found) if isinstance(found, Unknown) else f"{found} executions",
-        needed=f"{needed}, besides what else the account runs",
+        needed=f"{needed}, besides everything else in the account",
         remedy=""
         if is_enough
         else request_quota("lambda", CONCURRENCY_CODE, ask_for, subject.region),
@@ -203,19 +203,19 @@ def _reason(fact: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferChoice:
-    """What a workload could be launched on, cheapest item first, once its ladder is open."""
+    """The offers that a workload could launch, cheapest item first, when its ladder is open."""
 
     case: DoctorCase
     candidates: CandidateList
 
     @property
     def fitting(self) -> tuple[Offer, ...]:
-        """Return the offers that may be taken, best first."""
+        """Return the offers that may be bought, best first."""
         return tuple(candidate.offer for candidate in self.candidates.candidates)
 
 
 def choose(subject: DoctorSubject, facts: Facts) -> tuple[OfferChoice, ...]:
-    """Rank for each workload what is on sale where it may run."""
+    """Rank the offers of each workload, in all zones where it may run."""
     return tuple(
         OfferChoice(case=case, candidates=_rank(case, subject.region, facts))
         for case in subject.cases
@@ -230,7 +230,7 @@ def _rank(case: DoctorCase, home: str, facts: Facts) -> CandidateList:
         knowledge=Knowledge(),
         policy=policy,
         requirements=case.requirements,
-        # Every rung is open by then: what does not fit now never will.
+        # Every rung is open by then: an offer that does not fit now never will.
         waited=policy.start_within,
         now=facts.at,
     )
@@ -259,7 +259,7 @@ def _has_template(offer: Offer, templates: Mapping[str, object]) -> bool:
 def check_market(
     subject: DoctorSubject, facts: Facts, choices: tuple[OfferChoice, ...]
 ) -> Iterator[Finding]:
-    """Judge zones, prices, offers and quotas."""
+    """Check zones, prices, offers and quotas."""
     for region in subject.regions:
         yield from _check_region(region, subject, facts)
     for choice in choices:
@@ -295,7 +295,7 @@ def _check_region(region: str, subject: DoctorSubject, facts: Facts) -> Iterator
         yield Finding(
             what=f"spot prices in {region}",
             found=known.spot_prices.reason,
-            needed="estimated from on-demand without",
+            needed="otherwise estimated from on-demand prices",
             remedy="grant ec2:DescribeSpotPriceHistory",
             severity=Severity.WARNING,
         )
@@ -310,7 +310,7 @@ def _check_policy(case: DoctorCase) -> Iterator[Finding]:
             remedy=f"spindown policy reset {case.name} max_workers, or set it in spindown.toml",
             severity=Severity.BLOCKED,
         )
-    # A sooner promise starts work no sooner but later (docs/adr/0046-single-items.md).
+    # A shorter start_within makes work start later (docs/adr/0046-single-items.md).
     least = case.policy.boot_estimate + 2 * case.policy.tick
     if case.policy.start_within < least and case.policy.warm_workers == 0:
         needed = f"{least.total_seconds():.0f}s"
@@ -338,7 +338,7 @@ def _check_offers(choice: OfferChoice, facts: Facts) -> Finding:
             what=what,
             found=f"{found}; best {best} at {best.price:.3f} USD/h",
             needed=needed,
-            remedy=f"nothing fits in {join(empty)}: leave it out, or widen requirements"
+            remedy=f"nothing fits in {join(empty)}: leave it out, or widen the requirements"
             if empty
             else "",
             severity=_verdict(is_short=bool(empty)),
@@ -361,7 +361,7 @@ def _check_offers(choice: OfferChoice, facts: Facts) -> Finding:
 
 
 def _nearest(candidates: CandidateList) -> Rejection | None:
-    """Return what rules out the offer that comes nearest, else most of them; None: none is sold."""
+    """Return what excludes the nearest offer, or else most offers; None: there is no offer."""
     if candidates.nearest is not None:
         return candidates.nearest
     counts = Counter(rejection.constraint for rejection in candidates.rejected)
@@ -370,11 +370,11 @@ def _nearest(candidates: CandidateList) -> Rejection | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What the workloads need of one quota class, in vCPUs."""
+    """vCPUs that the workloads need of one quota class."""
 
-    #: For the smallest worker that would do.
+    #: For the smallest worker that is enough.
     least: int
-    #: For ``max_workers`` of the best in this class, all workloads together.
+    #: For ``max_workers`` of the best type in this class, all workloads together.
     most: int
 
 
@@ -407,7 +407,7 @@ def _wanted(choices: tuple[OfferChoice, ...]) -> Mapping[str, _Wanted]:
 
 
 def _quota(name: str, facts: Facts) -> Quota | None:
-    """Return the quota of ``region/class``; None: it is not known."""
+    """Return the quota of ``region/class``; None: unknown."""
     region, _, quota_class = name.partition("/")
     quotas = facts.regions[region].quotas
     return None if isinstance(quotas, Unknown) else quotas.get(quota_class)
@@ -453,7 +453,7 @@ def _verdict(*, is_short: bool, is_blocked: bool = False) -> Severity:
 def check_obstacles(
     subject: DoctorSubject, facts: Facts, choices: Sequence[OfferChoice]
 ) -> Iterator[Finding]:
-    """Judge what the ledger says of them; before a deploy there is none."""
+    """Check breakers and budget in the ledger; before a deploy there is none."""
     if facts.obstacles is None:
         return
     if isinstance(facts.obstacles, Unknown):
@@ -484,7 +484,7 @@ def _open(
         what=f"breaker of {workload} in {region or subject.region}",
         found=f"open until {until}: {say(breaker.reason)}",
         needed="closed: a deploy of another image, other code or other subnets closes it",
-        remedy="what is outside the deployment once fixed, one launch is tried at once after: "
+        remedy="fix what is outside the deployment; one launch is tried at once after: "
         + command_to_try(subject, workload, region, at),
         severity=Severity.WARNING,
     )
@@ -498,8 +498,8 @@ def _damaged(subject: DoctorSubject, month: BudgetRow, at: datetime) -> Finding:
     return Finding(
         what="budget of the month",
         found=f"its row {budget_sort(at)} in table {subject.table} cannot be read",
-        needed="numbers: no launch can be set aside from it, so none is made",
-        remedy="put in what days and launches of the month add up to: "
+        needed="numbers: without them no launch can be charged to it, so none is made",
+        remedy="write the sum of the month's days and launches: "
         + _update(
             subject,
             DEPLOYMENT_PARTITION,
@@ -512,13 +512,13 @@ def _damaged(subject: DoctorSubject, month: BudgetRow, at: datetime) -> Finding:
 
 
 def command_to_try(subject: DoctorSubject, workload: str, region: str, at: datetime) -> str:
-    """Return the command that ends the wait of a breaker; what it has counted stays.
+    """Return the command that ends the wait of a breaker; its counts stay.
 
     Args:
         subject: the deployment.
-        workload: whose breaker.
-        region: which of its breakers; "": the one at home.
-        at: until when it is to have been open.
+        workload: the workload of the breaker.
+        region: the region of the breaker; "": home.
+        at: the new end of the wait.
     """
     values = {":now": {"S": encode_instant(at)}}
     sort = breaker_sort(region)
@@ -540,32 +540,32 @@ def _update(
 
 
 def _check_budget(budget: float, committed: float, choices: Sequence[OfferChoice]) -> Finding:
-    """Judge whether the month has room for the cheapest launch that there is."""
+    """Check whether the month's budget allows the cheapest launch."""
     costs = [each.expected_dollars for choice in choices for each in choice.candidates.candidates]
     left = budget - committed
     has_room = left > 0 and left >= min(costs, default=0.0)
     return Finding(
         what="budget of the month",
         found=f"{committed:.2f} of {budget:g} USD spent or set aside",
-        needed="" if has_room else "room for another launch, which waits for the next month else",
+        needed="" if has_room else "room for another launch; otherwise it waits for the next month",
         remedy="" if has_room else "raise budget_per_month in [deployment], then cdk deploy --all",
         severity=Severity.GOOD if has_room else Severity.WARNING,
     )
 
 
-#: The person who asks may lack what the scaler has.
+#: The person who runs doctor may lack a permission that the scaler has.
 _NOT_YOURS = frozenset({"AccessDenied", "UnauthorizedOperation"})
 
 
 def check_images(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
-    """Judge each image that an instance starts from."""
+    """Check each image that an instance starts from."""
     for case in subject.cases:
         for image in case.images:
             found = [
                 _check_image(case, region, image, facts.regions[region].images[image.parameter])
                 for region in sorted(case.places)
             ]
-            # Where one region can launch, what is wrong in another one stops nothing.
+            # If one region can launch, a fault in another one stops nothing.
             is_stuck = not any(finding.severity is Severity.GOOD for finding in found)
             yield from (one if is_stuck else _as_warning(one) for one in found)
 
@@ -611,7 +611,7 @@ def _what_is_wrong(
         )
         return f"a root of {case.root_gib} GiB at most", remedy
     if found.root_device != image.root_device:
-        # EC2 would attach a second disk under our name, and leave the root as small as it is.
+        # EC2 would attach a second disk under our name, and the root would stay small.
         device = f'root_device = "{found.root_device}"'
         return (
             f"a root device {image.root_device}",
@@ -627,7 +627,7 @@ def _remedy_image(case: DoctorCase, image: RequiredImage) -> str:
 
 
 def check_subnets(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
-    """Judge each subnet that is named; one that a deploy will make cannot be judged."""
+    """Check each subnet that the file names; a deploy creates the others."""
     workers: dict[tuple[str, str, str], int] = {}
     for case in subject.cases:
         for region, place in case.places.items():
@@ -674,7 +674,7 @@ def _check_subnet(
 
 
 def _subnets_of_stuck(case: DoctorCase, facts: Facts) -> Iterator[str]:
-    """Yield the subnets of a workload none of whose subnets can take an instance."""
+    """Yield the subnets of a workload if none of them has room for an instance."""
     own = [(r, zone, s) for r, place in case.places.items() for zone, s in place.subnets.items()]
     usable = (_is_usable(region, zone, subnet_id, facts) for region, zone, subnet_id in own)
     if not any(usable):
@@ -691,7 +691,7 @@ def _is_usable(region: str, zone: str, subnet_id: str, facts: Facts) -> bool:
     )
 
 
-#: What is read -> what that takes, and where it is fixed.
+#: Kind of thing that a worker reads -> (what it needs, the remedy).
 _READING = {
     "input": (
         "s3:ListBucket, s3:GetObject; its KMS key if it has one",
@@ -709,7 +709,7 @@ _READING = {
 
 
 def check_reading(facts: Facts) -> Iterator[Finding]:
-    """Judge whether what a workload may read can be read."""
+    """Check that a workload can read its inputs, secrets and keys."""
     for kind, found in (("input", facts.inputs), ("secret", facts.secrets), ("key", facts.keys)):
         needed, remedy = _READING[kind]
         for name, trouble in sorted(found.items()):
@@ -726,17 +726,17 @@ _GOOD = {"input": "readable", "secret": "there", "key": "enabled"}
 
 
 def _without(kind: str, trouble: Unknown) -> Severity:
-    """Return how bad it is: a worker without its secret ends itself before its first job."""
+    """Return how bad it is. A worker without its secret ends itself before its first job."""
     is_fatal = kind == "secret" and trouble.is_missing
     return Severity.BLOCKED if is_fatal else Severity.WARNING
 
 
-def check_rehearsals(
-    rehearsals: Mapping[tuple[str, str], Refusal | Unknown | None],
+def check_dry_runs(
+    dry_runs: Mapping[tuple[str, str], Refusal | Unknown | None],
 ) -> Iterator[Finding]:
-    """Judge what EC2 said to launches that it was only asked to check."""
-    for (name, pool), answer in sorted(rehearsals.items()):
-        what, needed = f"rehearsed launch of {name}", "a request that EC2 would carry out"
+    """Check what EC2 answered to the dry runs of launches."""
+    for (name, pool), answer in sorted(dry_runs.items()):
+        what, needed = f"dry run of a launch of {name}", "a request that EC2 would carry out"
         if answer is None:
             yield Finding(what=what, found=f"EC2 would launch {pool}")
         elif isinstance(answer, Unknown):
@@ -746,7 +746,7 @@ def check_rehearsals(
                 what=what,
                 found=f"{pool}: {answer.code}: {answer.message}",
                 needed=needed,
-                remedy="have somebody rehearse it who may launch"
+                remedy="let a person who may launch run `spindown doctor`"
                 if answer.code in _NOT_YOURS
                 else "fix what EC2 names, in the file or the account, and deploy",
                 severity=_judge_refusal(answer),

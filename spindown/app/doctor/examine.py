@@ -1,4 +1,4 @@
-"""Examine a deployment: gather the facts, rehearse a launch where there is a template, judge."""
+"""Examine a deployment: gather facts, try a launch as a dry run, check everything."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from spindown.app.doctor.check import (
     OfferChoice,
     check_account,
     check_caller,
+    check_dry_runs,
     check_images,
     check_market,
     check_obstacles,
     check_reading,
-    check_rehearsals,
     check_subnets,
     choose,
 )
@@ -27,7 +27,7 @@ from spindown.domain.offer import Offer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorPorts:
-    """What an examination asks; none of it is changed."""
+    """What an examination reads; it changes nothing."""
 
     account: Account
     market: Market
@@ -37,22 +37,22 @@ class DoctorPorts:
 
 
 def examine(subject: DoctorSubject, ports: DoctorPorts) -> Report:
-    """Return a line for each thing that a launch depends on."""
+    """Return a finding for each thing that a launch depends on."""
     facts = gather(
         subject, account=ports.account, market=ports.market, clock=ports.clock, table=ports.table
     )
     if isinstance(facts.caller, Unknown):
         return Report(findings=(check_caller(facts),))
     choices = choose(subject, facts)
-    rehearsals = _rehearse(subject, choices, ports.account)
-    return Report(findings=tuple(_judge(subject, facts, choices, rehearsals)))
+    dry_runs = _dry_run(subject, choices, ports.account)
+    return Report(findings=tuple(_judge(subject, facts, choices, dry_runs)))
 
 
 def _judge(
     subject: DoctorSubject,
     facts: Facts,
     choices: tuple[OfferChoice, ...],
-    rehearsals: Mapping[tuple[str, str], Refusal | Unknown | None],
+    dry_runs: Mapping[tuple[str, str], Refusal | Unknown | None],
 ) -> Iterator[Finding]:
     yield check_caller(facts)
     yield from check_account(subject, facts)
@@ -61,10 +61,10 @@ def _judge(
     yield from check_images(subject, facts)
     yield from check_subnets(subject, facts)
     yield from check_reading(facts)
-    yield from check_rehearsals(rehearsals)
+    yield from check_dry_runs(dry_runs)
 
 
-def _rehearse(
+def _dry_run(
     subject: DoctorSubject, choices: tuple[OfferChoice, ...], account: Account
 ) -> Mapping[tuple[str, str], Refusal | Unknown | None]:
     """Have EC2 check the best launch of each workload and region that has a template."""
@@ -76,7 +76,7 @@ def _rehearse(
         for offer in best.values():
             if choice.case.places[offer.region].templates:
                 request = _request(subject, choice, offer)
-                answers[choice.case.name, str(offer)] = ask(partial(account.rehearse, request))
+                answers[choice.case.name, str(offer)] = ask(partial(account.dry_run, request))
     return answers
 
 

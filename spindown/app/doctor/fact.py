@@ -1,6 +1,6 @@
-"""What is known of account and market: each fact asked for once, or why it could not be.
+"""Facts about account and market: each is read once, or says why it could not be read.
 
-Credentials come first: without them every other answer would only say so again.
+Credentials come first. Without them every other answer would be the same error.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,10 +38,10 @@ BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A fact that could not be learned."""
+    """A fact that could not be read."""
 
     reason: str
-    #: What was asked for is not there.
+    #: It does not exist.
     is_missing: bool = False
 
 
@@ -60,34 +60,34 @@ class RegionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacles:
-    """What the ledger says that holds launches back."""
+    """What in the ledger stops launches."""
 
-    #: Workload and region -> its breaker that is open; home is "".
+    #: (workload, region) -> its open breaker; home is "".
     breakers: Mapping[tuple[str, str], BreakerRow]
-    #: USD of this month, spent and set aside; None: its row cannot be read.
+    #: USD spent and reserved this month; None: the row cannot be read.
     committed: float | None
-    #: What it should say then, by the rows of the workloads.
+    #: Then the row as it should be, by the rows of the workloads.
     month: BudgetRow = field(default_factory=BudgetRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All that the checks judge."""
+    """Everything that the checks read."""
 
     at: datetime
     caller: Caller | Unknown
     plan: AccountPlan | Unknown | None = None
     has_spot_role: bool | Unknown = False
     concurrency: int | Unknown = 0
-    #: Region -> whether it is prepared for deploys by CDK; empty: not asked.
+    #: Region -> version of its CDK bootstrap; empty: not asked.
     bootstraps: Mapping[str, str | Unknown] = field(default_factory=dict)
     regions: Mapping[str, RegionFacts] = field(default_factory=dict)
-    #: Prefix -> why it cannot be read; None: it can.
+    #: Prefix -> why it cannot be read; None: it can be.
     inputs: Mapping[str, Unknown | None] = field(default_factory=dict)
-    #: Likewise by the name of a secret, and by the ARN of a key.
+    #: The same by the name of a secret, and by the ARN of a key.
     secrets: Mapping[str, Unknown | None] = field(default_factory=dict)
     keys: Mapping[str, Unknown | None] = field(default_factory=dict)
-    #: Region -> why EBS has no key of its own there; None: it has.
+    #: Region -> why EBS has no default key there; None: it has one.
     disk_keys: Mapping[str, Unknown | None] = field(default_factory=dict)
     #: None: there is no ledger.
     obstacles: Obstacles | Unknown | None = None
@@ -101,7 +101,7 @@ def gather(
     clock: Clock,
     table: Table | None = None,
 ) -> Facts:
-    """Ask for all facts about a subject; what fails is a fact as well."""
+    """Read all facts about a subject; a failure is a fact too."""
     at = clock.now()
     caller = ask(account.caller)
     if isinstance(caller, Unknown):
@@ -136,7 +136,7 @@ def gather(
 
 
 def _read_obstacles(subject: DoctorSubject, table: Table, at: datetime) -> Obstacles:
-    """Ask once for each workload that is deployed, and once for the month."""
+    """Read each deployed workload once, and the month once."""
     breakers: dict[tuple[str, str], BreakerRow] = {}
     for case in subject.cases:
         found = table.query(rows.workload_partition(case.name), rows.BREAKER)
@@ -152,7 +152,7 @@ def _read_obstacles(subject: DoctorSubject, table: Table, at: datetime) -> Obsta
 
 
 def _add_up(subject: DoctorSubject, table: Table, at: datetime) -> BudgetRow:
-    """Return what the rows of all workloads say of a month, as far as they can be read."""
+    """Return the month's sum over all workloads, as far as their rows can be read."""
     views = [Ledger(table, case.name).read() for case in subject.cases]
     days = ((name, day) for view in views for name, day in view.spend.items())
     dollars = sum(day.dollars for name, day in days if name.startswith(f"{at:%Y-%m}-"))
@@ -163,9 +163,9 @@ def _add_up(subject: DoctorSubject, table: Table, at: datetime) -> BudgetRow:
 
 
 def _disk_key(caller: Caller, region: str) -> str:
-    """Return the ARN of EBS's own key.
+    """Return the ARN of EBS's default key.
 
-    In a region whose EBS was never used it is there from the first question for it on (AWS KMS API
+    In a region where EBS was never used, the first question for the key creates it (AWS KMS API
     Reference, "DescribeKey").
     """
     partition = caller.arn.split(":")[1]

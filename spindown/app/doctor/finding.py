@@ -1,4 +1,4 @@
-"""What an examination comes to: one line for each thing that a launch depends on."""
+"""The result of an examination: a finding for each thing that a launch depends on."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ class Severity(StrEnum):
     """How bad a finding is."""
 
     GOOD = "ok"
-    #: Launches can work, but less well than asked for; or it could not be found out.
+    #: Launches work, but less well than asked for; or it is unknown whether they work.
     WARNING = "warning"
     #: Some workload cannot launch anything.
     BLOCKED = "blocked"
@@ -17,7 +17,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line."""
+    """What was found about one thing, and the remedy if it is not good."""
 
     what: str
     found: str
@@ -29,7 +29,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All lines, in the order in which they depend on each other."""
+    """All findings; each depends on the ones before it."""
 
     findings: tuple[Finding, ...]
 
@@ -40,5 +40,5 @@ class Report:
 
 
 def join(names: Iterable[str]) -> str:
-    """Return names for a person, or that there is none."""
+    """Return names for a person, or "none"."""
     return ", ".join(sorted(names)) or "none"

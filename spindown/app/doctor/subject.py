@@ -1,7 +1,7 @@
-"""What is examined: the workloads that are to launch, by spindown.toml, as deployed, or both.
+"""What is examined: the workloads of spindown.toml, of the deployment, or of both.
 
-Before a deploy there is only the file. After one, what is deployed says where and from what
-template is launched, and the policy in force how; the file still knows images and inputs.
+Before a deploy there is only the file. After it, the deployment names places and templates, and
+the policy in force applies. The file still names images and inputs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from spindown.error import NotFound, SpindownError
 class LaunchPlace:
     """Where a workload's workers may run in one region."""
 
-    #: zone -> subnet id; "": the deploy makes one.
+    #: zone -> subnet id; "": the deploy creates one.
     subnets: Mapping[str, str]
     #: architecture -> template; empty before a deploy.
     templates: Mapping[str, TemplateRef] = field(default_factory=dict)
@@ -30,11 +30,11 @@ class LaunchPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequiredImage:
-    """An image that instances of a workload start from, or are baked from."""
+    """An image that instances start from, or that their image is built from."""
 
     parameter: str
     architecture: str
-    #: What the template takes its root volume to be called.
+    #: Name of its root device, by the template.
     root_device: str
 
 
@@ -45,24 +45,24 @@ class DoctorCase:
     name: str
     requirements: Requirements
     policy: Policy
-    #: region -> where.
+    #: region -> place.
     places: Mapping[str, LaunchPlace]
     root_gib: int
     images: tuple[RequiredImage, ...] = ()
-    #: Whether instances start from images that Image Builder makes for it.
+    #: Whether instances start from images that Image Builder builds.
     is_baked: bool = False
-    #: What it may read: S3 prefixes, inputs and models alike; secrets; KMS keys.
+    #: What it may read: S3 prefixes of inputs and models; secrets; KMS keys.
     inputs: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
-    #: Further regions of which nothing is known, and why.
+    #: Further regions that could not be read -> why.
     unread: Mapping[str, str] = field(default_factory=dict)
     is_deployed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorSubject:
-    """A deployment, deployed or not."""
+    """A deployment, whether deployed yet or not."""
 
     deployment: str
     region: str
@@ -70,19 +70,19 @@ class DoctorSubject:
     is_deployed: bool = False
     #: Name of its ledger's table; "": it has none yet.
     table: str = ""
-    #: USD that a month may cost; None: there is no bound.
+    #: USD that a month may cost; None: no limit.
     budget_usd: float | None = None
-    #: Why it cannot be said whether it is deployed; "": it can.
+    #: Why it is unknown whether it is deployed; "": it is known.
     unread: str = ""
 
     @property
     def regions(self) -> tuple[str, ...]:
-        """Return every region in which something is launched."""
+        """Return every region where workers may run."""
         return tuple(sorted({region for case in self.cases for region in case.places}))
 
 
 def from_config(config: Config) -> DoctorSubject:
-    """Return what spindown.toml asks for."""
+    """Return the subject that spindown.toml describes."""
     deployment = config.deployment
     places = {
         region: LaunchPlace(
@@ -100,10 +100,10 @@ def from_config(config: Config) -> DoctorSubject:
 
 
 def find_subject(planned: DoctorSubject | None, store: SettingsStore) -> DoctorSubject:
-    """Return what is deployed, with what the file knows; what is planned before a deploy.
+    """Return what is deployed, completed from the file; before a deploy, the file's subject.
 
     Raises:
-        SpindownError: there is no file, and what is deployed cannot be read.
+        SpindownError: there is no file, and the deployment cannot be read.
     """
     try:
         deployment = store.deployment()
@@ -120,7 +120,7 @@ def find_subject(planned: DoctorSubject | None, store: SettingsStore) -> DoctorS
 
 
 def without_images(subject: DoctorSubject) -> DoctorSubject:
-    """Return a subject whose instances start from no image."""
+    """Return the subject without its images."""
     return replace(subject, cases=tuple(replace(case, images=()) for case in subject.cases))
 
 
@@ -129,7 +129,7 @@ def as_deployed(
     workloads: Iterable[tuple[WorkloadSettings, LiveEdit | None]],
     planned: DoctorSubject | None = None,
 ) -> DoctorSubject:
-    """Return what is deployed, with what only the file knows, if there is one."""
+    """Return what is deployed, completed from the file if there is one."""
     cases = {case.name: case for case in planned.cases} if planned is not None else {}
     for settings, edit in workloads:
         known = cases.get(settings.name)
@@ -195,7 +195,7 @@ def _deployed(
     undeployed = planned.places.keys() - case.places.keys() - settings.unread.keys()
     return replace(
         case,
-        unread={**settings.unread, **dict.fromkeys(undeployed, "the file names it alone")},
+        unread={**settings.unread, **dict.fromkeys(undeployed, "only the file names it")},
         images=planned.images + baked,
         is_baked=planned.is_baked,
         inputs=planned.inputs,

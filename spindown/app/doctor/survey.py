@@ -1,4 +1,4 @@
-"""What a region offers to requirements: what spindown.toml has to say before anything is there."""
+"""What a region offers for given requirements, to fill in a first spindown.toml."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from spindown.domain.requirement import misfit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaView:
-    """A quota that launches would count against."""
+    """A quota that launches count against."""
 
     #: ``G/Spot`` and the like.
     name: str
     code: str
     vcpus: float
-    #: vCPUs of the smallest type that fits and counts against it.
+    #: vCPUs of the smallest type that fits and counts.
     least: int
 
 
@@ -25,7 +25,7 @@ class Survey:
     """What one region offers."""
 
     region: str
-    #: zone -> types that fit, sorted; zones that offer none are left out.
+    #: zone -> types that fit, sorted; only zones that offer one.
     zones: Mapping[str, tuple[str, ...]]
     #: Zones that offer none.
     empty: tuple[str, ...]
@@ -33,7 +33,7 @@ class Survey:
 
 
 def survey(region: str, requirements: Sequence[Requirements], market: Market) -> Survey:
-    """Look for types that fit any of the requirements, zone by zone.
+    """Find types that fit any of the requirements, zone by zone.
 
     Raises:
         SpindownError: types, zones or quotas cannot be read.

@@ -1,4 +1,4 @@
-"""The market as Spindown knows it: a catalogue, kept whole, and what is on sale now."""
+"""What EC2 offers: the catalogue, refreshed every hour, and the offers on sale now."""
 
 from spindown.app.offers.catalogue import (
     CATALOGUE_KEY,

@@ -1,7 +1,7 @@
-"""The catalogue: types, zones, list prices, reclaims and quotas, refreshed as a whole.
+"""The catalogue: types, zones, list prices, reclaim shares and quotas, refreshed as a whole.
 
-Each source of the catalogue is read on its own. One that fails leaves its last good part in
-place, with the time at which that was read, so that a fault in one API never empties the list.
+Each source is read separately. If one fails, its last good part stays, with the time when it was
+read. So a fault in one API never empties the catalogue.
 """
 
 import json
@@ -20,7 +20,7 @@ from spindown.error import ContractError, NotFound, SpindownError
 
 T = TypeVar("T")
 
-#: Parts of the catalogue without which nothing can be bought.
+#: Parts of the catalogue that a launch needs.
 _NEEDED = ("instance_types", "offerings", "on_demand")
 
 CATALOGUE_KEY = "offers/catalogue.json"
@@ -28,13 +28,13 @@ SCHEMA = 1
 
 _CATALOGUE: AnswerKind[Catalogue] = AnswerKind("catalogue", CATALOGUE_FOR)
 
-#: No further region is added after this: one takes half a minute, and a tick two at the most.
+#: Add no further region after this time: one takes half a minute, and a tick two at most.
 _ADD_WITHIN = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refreshed:
-    """What a refresh has read."""
+    """The outcome of a refresh."""
 
     catalogue: Catalogue
     #: Source as ``{region}/{part}`` -> why it could not be read.
@@ -45,7 +45,7 @@ def refresh(ports: ControlPorts) -> Refreshed:
     """Read the market in every region where workers may run; write the catalogue.
 
     Raises:
-        SpindownError: nothing at all could be read, and there is no older catalogue.
+        SpindownError: nothing could be read, and there is no older catalogue.
     """
     refreshed = survey(ports)
     deployment = ports.deployment()
@@ -58,7 +58,7 @@ def refresh(ports: ControlPorts) -> Refreshed:
 
 
 def survey(ports: ControlPorts) -> Refreshed:
-    """Read the market as ``refresh`` does, and write nothing."""
+    """Read the market like ``refresh``, but write nothing."""
     known = load_catalogue(ports.objects)
     reading = _CatalogueReading(ports, known, ports.clock.now())
     regions = _regions(ports.deployment(), ports, known)
@@ -70,7 +70,7 @@ def survey(ports: ControlPorts) -> Refreshed:
 
 
 def load_catalogue(objects: ObjectStore) -> Catalogue | None:
-    """Return the catalogue as written; None if there is none that this version can read."""
+    """Return the stored catalogue; None if this version can read none."""
     try:
         body = json.loads(objects.get(CATALOGUE_KEY).data)
         if body.get("schema") != SCHEMA:
@@ -87,11 +87,11 @@ def current_catalogue(
     is_kept: bool = True,
     regions: Collection[str] = (),
 ) -> Catalogue:
-    """Return the catalogue, remembered for a while; read the market if there is none yet.
+    """Return the catalogue, cached for a while; read the market if there is none yet.
 
-    With ``is_kept`` false a catalogue that was read from the market is not written down. Those of
-    ``regions`` that it lacks, whose outposts are newer, are read and not written down either, as
-    far as there is time: to read them all may take longer than a function may.
+    With ``is_kept`` false a catalogue that was read from the market is not stored. ``regions``
+    that it lacks, because their outposts are newer, are read but not stored, while there is time:
+    reading all of them may take longer than a function may run.
     """
 
     def read() -> Catalogue:
@@ -112,9 +112,9 @@ def current_catalogue(
 
 
 def _add(region: str, known: Catalogue, ports: ControlPorts) -> Catalogue:
-    """Read a region that a catalogue lacks, and what it costs to leave each.
+    """Read a region that a catalogue lacks, and the transfer prices of all regions.
 
-    Where an outpost is just going, nothing is on sale; it is not asked for again at once.
+    If the read fails, nothing is on sale there until the cache expires.
     """
     reading = _CatalogueReading(ports, known, ports.clock.now())
     reading.read(region)
@@ -124,9 +124,9 @@ def _add(region: str, known: Catalogue, ports: ControlPorts) -> Catalogue:
 
 
 def _is_whole(catalogue: Catalogue) -> bool:
-    """Tell whether every source of a region has been read at least once.
+    """Tell whether every source has been read at least once in each region.
 
-    Where one was not, nothing can be bought: that must not wait for the next hourly refresh.
+    Without one nothing can be bought. That must not wait for the next hourly refresh.
     """
     parts = [*catalogue.offerings.values(), *catalogue.on_demand.values()]
     return bool(catalogue.instance_types) and all(parts)
@@ -135,9 +135,9 @@ def _is_whole(catalogue: Catalogue) -> bool:
 def _regions(
     deployment: DeploymentSettings, ports: ControlPorts, known: Catalogue | None
 ) -> tuple[str, ...]:
-    """Return where workers may run: for a workload that cannot be read, wherever they might.
+    """Return the regions where workers may run; all known ones if a workload cannot be read.
 
-    Why it cannot, its own ticks say; the others must have their prices.
+    Its own ticks say why it cannot be read. The other workloads need their prices.
     """
     found = {deployment.region}
     for name in deployment.workloads:
@@ -151,7 +151,7 @@ def _regions(
 
 
 class _CatalogueReading:
-    """One refresh under way: parts read now, or kept with their age."""
+    """One refresh in progress: parts read now, or kept with their age."""
 
     def __init__(self, ports: ControlPorts, known: Catalogue | None, now: datetime) -> None:
         self._ports = ports
@@ -190,7 +190,7 @@ class _CatalogueReading:
         self._read_more(region)
 
     def read_transfer(self, region: str) -> None:
-        """Read what leaving a region costs; a usual price stands in where it is not known."""
+        """Read the prices of data transfer out of a region; a usual price is used without them."""
         market, known = self._ports.market, self._known
         self._transfers[region] = self._part(
             f"{region}/transfer_price",
@@ -200,7 +200,7 @@ class _CatalogueReading:
         )
 
     def _read_more(self, region: str) -> None:
-        """Read what the ranking can do without: reclaims, the price of volumes, quotas."""
+        """Read what the ranking does not need: reclaim shares, the price of volumes, quotas."""
         ports, known = self._ports, self._known
         last = known.reclaim_share.get(region) if known else None
         advisor = ports.advisor
@@ -249,7 +249,7 @@ class _CatalogueReading:
         return Refreshed(catalogue=catalogue, failures=self._failures)
 
     def add_to(self, known: Catalogue) -> Catalogue:
-        """Return a catalogue with what was read besides."""
+        """Return a catalogue with the newly read parts added."""
         for region in self._offerings:
             self._trim(region)
         return replace(
@@ -265,9 +265,9 @@ class _CatalogueReading:
         )
 
     def _trim(self, region: str) -> None:
-        """Leave out what is said of types without a GPU: nine tenths of what AWS offers.
+        """Drop types without a GPU: nine tenths of what AWS offers.
 
-        Not if the types themselves could not be read: one may be new.
+        Not if the types could not be read: one may be new.
         """
         if f"{region}/instance_types" in self._failures:
             return
@@ -307,7 +307,7 @@ def _data(deployment: str, refreshed: Refreshed, regions: Sequence[str]) -> list
         Datum(name="CatalogueTypes", value=len(catalogue.instance_types), dimensions=dimensions)
     ]
     always = {f"{region}/{part}" for region in regions for part in _NEEDED}
-    # CloudWatch bills each source for itself, so what can be missed is measured only when stale.
+    # CloudWatch bills each source as a metric, so optional sources are measured only when stale.
     for source in sorted(always | catalogue.stale_since.keys()):
         age = catalogue.age(source, catalogue.taken_at).total_seconds()
         data.append(

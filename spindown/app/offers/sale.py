@@ -1,4 +1,4 @@
-"""What is on sale now: the catalogue with live spot prices, as far as either can be believed."""
+"""What is on sale now: the catalogue with live spot prices, where both are recent enough."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from spindown.domain.policy import Policy
 from spindown.domain.requirement import misfit
 from spindown.error import SpindownError
 
-#: Spot prices that could not be read anew are used this long; EC2 moves them a few times a day.
+#: How long old spot prices are used when a read fails; EC2 changes them a few times a day.
 SPOT_PRICES_TRUSTED_FOR = timedelta(minutes=30)
 
 _SPOT: AnswerKind[Sequence[SpotPrice]] = AnswerKind("spot", SPOT_PRICES_FOR)
@@ -31,11 +31,11 @@ _SPOT: AnswerKind[Sequence[SpotPrice]] = AnswerKind("spot", SPOT_PRICES_FOR)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sale:
-    """All that a workload could be run on, priced, and what a person should know of the prices."""
+    """All offers that a workload could run on, and what a person should know of their prices."""
 
     offers: tuple[Offer, ...]
     notes: tuple[str, ...] = ()
-    #: Of the oldest spot prices among them; None: there are none.
+    #: Age of the oldest spot prices among them; None: there are none.
     spot_price_age: timedelta | None = None
 
 
@@ -48,18 +48,18 @@ def current_sale(
     now: datetime,
     is_late: bool = False,
 ) -> Sale:
-    """Return all that a workload could be run on now; spot prices are a few minutes old.
+    """Return all offers that a workload could run on now; spot prices are a few minutes old.
 
-    Where they cannot be read, those of a while ago stand in. Without such, nothing of the region
-    is on sale as spot, unless the work is late: then its prices are estimated.
+    If a region's spot prices cannot be read, recent older ones are used. Without those the region
+    sells no spot, unless the work is late: then its prices are estimated.
 
     Args:
-        settings: of the workload.
+        settings: the workload's settings.
         policy: how an unknown spot price is estimated.
         home_region: where queue and bucket are.
-        ports: market, catalogue and what is remembered of them.
+        ports: market, catalogue and cache.
         now: the time.
-        is_late: the work has waited for as long as it may.
+        is_late: the work has waited as long as it may.
 
     Raises:
         SpindownError: the spot prices of no region could be read.
@@ -94,10 +94,10 @@ def current_sale(
 def price_now(
     pool: Pool, *, region: str, settings: WorkloadSettings, ports: ControlPorts, now: datetime
 ) -> float | None:
-    """Return the whole price of an hour in a pool, a few minutes old; None: it has none.
+    """Return the full price of an hour in a pool, a few minutes old; None: it has none.
 
     Raises:
-        SpindownError: it could not be read, nor was it a while ago.
+        SpindownError: it could not be read, and no recent older price is known.
     """
     if region not in settings.outposts:
         return None
@@ -120,7 +120,7 @@ def price_now(
 
 
 class _SaleReading:
-    """The live prices of one workload's regions: read now, or of a while ago."""
+    """The live prices of one workload's regions: read now, or a short time ago."""
 
     def __init__(
         self,
@@ -137,10 +137,10 @@ class _SaleReading:
         self._now = now
         self._is_late = is_late
         self.first_error: SpindownError | None = None
-        #: Regions where nothing may be bought as spot, since no price is known.
+        #: Regions where no spot may be bought, because no price is known.
         self.closed: set[str] = set()
         self.notes: list[str] = []
-        #: Of the prices of each region that has some.
+        #: Age of the prices of each region that has some.
         self.ages: list[timedelta] = []
 
     def read(self, region: str) -> Sequence[SpotPrice]:
@@ -189,7 +189,7 @@ class _SaleReading:
         ]
 
     def is_on_sale(self, offer: Offer) -> bool:
-        """Tell whether an offer can be launched, and its price is one to go by."""
+        """Tell whether an offer can be launched at a known price."""
         has_template = (
             offer.instance_type.architecture in self._settings.outposts[offer.region].templates
         )

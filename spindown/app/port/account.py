@@ -91,6 +91,6 @@ class Account(Protocol):
         """See that a KMS key is there and enabled (raises NotFound, AccessDenied)."""
         ...
 
-    def rehearse(self, request: LaunchRequest) -> Refusal | None:
+    def dry_run(self, request: LaunchRequest) -> Refusal | None:
         """Have EC2 check a launch without making it; None: it would have been tried."""
         ...

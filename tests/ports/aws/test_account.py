@@ -122,10 +122,10 @@ def test_an_object_that_may_be_listed_but_not_read_is_denied(stub: Stub) -> None
     "code",
     ["InvalidLaunchTemplateId.NotFound", "InvalidFleetConfiguration", "UnauthorizedOperation"],
 )
-def test_a_rehearsal_tells_what_stands_in_the_way(stub: Stub, code: str) -> None:
+def test_a_dry_run_tells_what_stands_in_the_way(stub: Stub, code: str) -> None:
     stub.answers.add_client_error("create_fleet", code, "no")
 
-    refusal = stub.account.rehearse(a_request(in_memory()))
+    refusal = stub.account.dry_run(a_request(in_memory()))
 
     assert refusal is not None
     assert (refusal.kind, refusal.code, refusal.message) == (RefusalKind.ACCOUNT, code, "no")
@@ -136,11 +136,11 @@ def test_a_fault_of_ec2_is_no_refusal(stub: Stub) -> None:
     stub.answers.add_client_error("create_fleet", "InternalError", http_status_code=500)
 
     with pytest.raises(Unreachable):
-        stub.account.rehearse(a_request(in_memory()))
+        stub.account.dry_run(a_request(in_memory()))
 
 
 @pytest.mark.parametrize("stub", ["ec2"], indirect=True)
-def test_a_rehearsal_without_an_answer_is_unreachable(stub: Stub) -> None:
+def test_a_dry_run_without_an_answer_is_unreachable(stub: Stub) -> None:
     client = stub.answers.client
 
     def fail(**_: Any) -> None:
@@ -149,4 +149,4 @@ def test_a_rehearsal_without_an_answer_is_unreachable(stub: Stub) -> None:
     client.meta.events.register_first("before-parameter-build.ec2.CreateFleet", fail)
 
     with pytest.raises(Unreachable):
-        stub.account.rehearse(a_request(in_memory()))
+        stub.account.dry_run(a_request(in_memory()))

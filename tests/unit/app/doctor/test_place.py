@@ -182,11 +182,11 @@ def test_what_cannot_be_read_is_said(line: str, error: SpindownError, severity: 
     assert world.report().can_launch is (severity is not Severity.BLOCKED)
 
 
-def test_the_best_launch_is_rehearsed_as_the_scaler_asks_it() -> None:
+def test_the_best_launch_is_tried_as_the_scaler_asks_it() -> None:
     world = Examined()
     world.report()
 
-    (request,) = world.account.rehearsed
+    (request,) = world.account.dry_runs
 
     assert (request.template, request.count) == (TEMPLATE, 1)
     assert request.capacity_type is CapacityType.SPOT
@@ -196,11 +196,11 @@ def test_the_best_launch_is_rehearsed_as_the_scaler_asks_it() -> None:
     assert request.tags == {"spindown:deployment": "demo", "spindown:workload": "classify"}
 
 
-def test_before_a_deploy_there_is_nothing_to_rehearse() -> None:
+def test_before_a_deploy_there_is_nothing_to_dry_run() -> None:
     world = Examined(is_deployed=False)
     world.report()
 
-    assert world.account.rehearsed == []
+    assert world.account.dry_runs == []
 
 
 @pytest.mark.parametrize(
@@ -211,23 +211,23 @@ def test_before_a_deploy_there_is_nothing_to_rehearse() -> None:
         (RefusalKind.CAPACITY, "InsufficientInstanceCapacity", Severity.WARNING),
     ],
 )
-def test_says_what_ec2_said_to_the_rehearsal(
+def test_says_what_ec2_said_to_the_dry_run(
     kind: RefusalKind, code: str, severity: Severity
 ) -> None:
     world = Examined()
     world.account.refusal = Refusal(kind=kind, code=code, message="no")
 
-    finding = world.finding("rehearsed launch of classify")
+    finding = world.finding("dry run of a launch of classify")
 
     assert finding.severity is severity
     assert f"{code}: no" in finding.found
 
 
-def test_a_rehearsal_without_an_answer_only_warns() -> None:
+def test_a_dry_run_without_an_answer_only_warns() -> None:
     world = Examined()
-    world.account.faults["rehearse"] = Throttled("slow down")
+    world.account.faults["dry_run"] = Throttled("slow down")
 
-    assert world.severity("rehearsed launch of classify") is Severity.WARNING
+    assert world.severity("dry run of a launch of classify") is Severity.WARNING
 
 
 AWAY = "eu-west-1"
@@ -253,7 +253,7 @@ def test_an_outpost_not_deployed_is_said_and_stops_nothing() -> None:
     finding = world.finding(f"outpost in {AWAY}")
 
     assert finding.severity is Severity.WARNING
-    assert finding.found == "classify: the file names it alone"
+    assert finding.found == "classify: only the file names it"
     assert "cdk deploy --all" in finding.remedy
     assert world.report().can_launch
 

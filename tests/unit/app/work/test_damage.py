@@ -133,7 +133,7 @@ def test_a_part_of_which_no_version_is_whole_is_one_sentence(world: WorkWorld) -
     store = MemoryObjectStore(MemoryClock())
     store.put(KEY, world.objects.get(KEY).data)
     store.put(key, world.objects.get(key).data[:-1])
-    with pytest.raises(ContractError, match="its bytes are not those committed"):
+    with pytest.raises(ContractError, match="its bytes are not the committed ones"):
         list(read_records("j", store))
 
 
