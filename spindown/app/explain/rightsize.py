@@ -12,7 +12,7 @@ from spindown.app.offers import current_catalogue
 from spindown.app.port import LiveEdit, ObjectStore, SettingsStore
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.contract.usage import DAY, UsageRecord, decode_usage, usage_prefix
-from spindown.domain.advice.footprint import Footprint, JobUse, find_footprint, fit
+from spindown.domain.footprint import Footprint, JobUse, find_footprint, fit
 from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.ranking import Candidate
 from spindown.error import ContractError, NotFound

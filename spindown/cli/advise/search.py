@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from spindown.domain.advice.gap import gap_quantile
+from spindown.domain.advice import gap_quantile
 from spindown.domain.idle import LONGEST_TIMEOUT, SHORTEST_TIMEOUT
 from spindown.domain.policy import Policy
 from spindown.simulator import SimResult

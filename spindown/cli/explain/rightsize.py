@@ -16,7 +16,7 @@ from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import format_item_cost, format_seconds, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
-from spindown.domain.advice.footprint import Extent, Footprint
+from spindown.domain.footprint import Extent, Footprint
 from spindown.domain.ranking import Candidate
 
 

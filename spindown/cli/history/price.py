@@ -11,8 +11,8 @@ from spindown.app.port import Market, PriceHistory
 from spindown.cli.history.arrival import ArrivalHistory
 from spindown.cli.history.row import HistoryRow, read_rows
 from spindown.config.form import REGION_NAME
-from spindown.domain.learning.prior import relative_throughput
 from spindown.domain.offer import InstanceType, Requirements, SpotPrice, slot_count
+from spindown.domain.prior import relative_throughput
 from spindown.domain.requirement import misfit
 from spindown.error import BadInput
 from spindown.simulator import Listing, Zone

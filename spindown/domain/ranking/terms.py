@@ -27,8 +27,8 @@ from spindown.domain.offer import (
 from spindown.domain.policy import Policy
 from spindown.domain.ranking.bill import Bill, Load, Overhead, bill, charged_hours, pace
 from spindown.domain.ranking.candidate import Demand, RegionBlock
+from spindown.domain.ranking.exploration import exploration_bonus, is_worth_a_trial
 from spindown.domain.ranking.ladder import price_ceilings
-from spindown.domain.ranking.trial import exploration_bonus, is_worth_a_trial
 from spindown.domain.requirement import misfit
 
 _HOUR = timedelta(hours=1)

@@ -7,7 +7,7 @@ import pytest
 
 from spindown.app.explain.rightsize import rightsize
 from spindown.contract.usage import encode_usage, usage_key
-from spindown.domain.advice.footprint import RequirementKey
+from spindown.domain.footprint import RequirementKey
 from spindown.domain.offer import Requirements
 from tests.builders import NOW, a_usage_record
 from tests.control import WORKLOAD, ControlWorld

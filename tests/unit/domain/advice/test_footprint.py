@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.advice.footprint import Extent, JobUse, RequirementKey, find_footprint, fit
+from spindown.domain.footprint import Extent, JobUse, RequirementKey, find_footprint, fit
 from spindown.domain.offer import Requirements
 from spindown.domain.requirement import misfit
 from tests.builders import a_type

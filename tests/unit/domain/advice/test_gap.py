@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from spindown.domain.advice import (
     find_gaps,
+    gap_quantile,
     gap_share,
 )
-from spindown.domain.advice.gap import gap_quantile
 
 
 def test_a_gap_lasts_from_a_look_without_work_to_the_next_job() -> None:

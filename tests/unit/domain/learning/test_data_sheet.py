@@ -5,8 +5,13 @@ from random import Random
 
 import pytest
 
-from spindown.domain.learning import Knowledge, ThroughputRecord, throughput
-from spindown.domain.learning.data_sheet import DATA_SHEET_ERROR, data_sheet_worth
+from spindown.domain.learning import (
+    DATA_SHEET_ERROR,
+    Knowledge,
+    ThroughputRecord,
+    data_sheet_worth,
+    throughput,
+)
 from tests.builders import a_type
 from tests.unit.domain.learning.report import POLICY, measured, rate
 

@@ -5,13 +5,12 @@ import math
 import pytest
 
 from spindown.domain.learning import (
-    GPU_PRIORS,
     Knowledge,
     Throughput,
-    relative_throughput,
     throughput,
     worker_throughput,
 )
+from spindown.domain.prior import GPU_PRIORS, relative_throughput
 from tests.builders import a_type, a_worker
 from tests.unit.domain.learning.report import POLICY
 

@@ -5,12 +5,12 @@ import pytest
 from spindown.domain.learning import (
     Knowledge,
     ThroughputRecord,
-    relative_throughput,
     throughput,
     usual_slots,
     usual_throughput,
     workload_scale,
 )
+from spindown.domain.prior import relative_throughput
 from tests.builders import a_type
 from tests.unit.domain.learning.report import POLICY, measured, rate
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from spindown.domain.learning import (
     Knowledge,
     ThroughputRecord,
-    relative_throughput,
     throughput,
     worker_throughput,
 )
+from spindown.domain.prior import relative_throughput
 from tests.builders import a_type, a_worker
 from tests.unit.domain.learning.report import POLICY, measured, rate
 

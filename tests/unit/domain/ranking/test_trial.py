@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spindown.domain.learning import Knowledge, ThroughputRecord
-from spindown.domain.ranking.trial import BONUS_AT_MOST, exploration_bonus
+from spindown.domain.ranking.exploration import BONUS_AT_MOST, exploration_bonus
 from tests.builders import a_demand, a_ranking, an_offer
 from tests.unit.domain.ranking.reading import measured, names
 

@@ -1,17 +1,182 @@
-"""Decide which instances reconcile ends: only those that break their own contract."""
+"""Which instances the scaler ends: only those that break their own contract.
+
+A worker that is at work and says so is never ended from outside: its own timer and the dead-man
+timer on the instance bound its life. Four nets end an instance, and this is the third.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from spindown.domain.fleet import Launch, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.idle import idle_timeout
 from spindown.domain.interruption import RECLAIM_GRACE
 from spindown.domain.learning import Knowledge, check_in_within
 from spindown.domain.policy import Policy
-from spindown.domain.reaping.ending import Ending, Instance, ending_of
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.warm import kept_warm_of
+
+#: StateReason.Code of an instance that somebody ended by a call, and what all codes begin with
+#: that blame EC2 itself (EC2 API reference, StateReason).
+_ENDED_BY_CALL = "Client.UserInitiatedShutdown"
+_FAULT_OF_EC2 = "Server."
+#: What codes begin with that blame what was asked for, and those of them that name no fault
+#: (EC2 API reference, StateReason).
+_FAULT_OF_REQUEST = "Client."
+_NO_FAULT = frozenset({_ENDED_BY_CALL, "Client.InstanceInitiatedShutdown"})
+#: Why a worker leaves that could do its work.
+_SENT_AWAY = frozenset({ReasonCode.OTHER_CODE, ReasonCode.NO_ROOM, ReasonCode.RELIEVED})
+#: StateReason.Code of an instance that EC2 took back (EC2 API reference, StateReason).
+_RECLAIMED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
+
+
+class Instance(Protocol):
+    """An instance as EC2 describes it."""
+
+    @property
+    def instance_id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """pending, running, shutting-down, terminated, stopping or stopped."""
+        ...
+
+    @property
+    def launched_at(self) -> datetime:
+        """When EC2 started it."""
+        ...
+
+    @property
+    def state_reason(self) -> str:
+        """EC2's StateReason.Code."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """A worker whose instance is gone."""
+
+    instance_id: str
+    reason: Reason
+    #: EC2 took it back: an interruption of its pool.
+    reclaimed: bool = False
+
+
+def ending_of(worker: Worker, instance: Instance) -> Ending:
+    """Say why an instance that is gone has ended, and whether EC2 took it back."""
+    reclaimed = instance.state_reason in _RECLAIMED or (
+        worker.is_interrupting and not instance.state_reason.startswith("Client.")
+    )
+    if instance.state_reason:
+        found = Reason(ReasonCode.EC2_SAID, {"state_reason": instance.state_reason})
+    else:
+        found = Reason(ReasonCode.EC2_STATE, {"state": instance.state})
+    reason = worker.reason or found
+    return Ending(instance_id=worker.instance_id, reason=reason, reclaimed=reclaimed)
+
+
+def has_missed_check_in(worker: Worker) -> bool:
+    """Tell whether a worker ended before it checked in, neither taken back nor ended by a call.
+
+    Whoever ends such instances one after the other must not be given new ones without end. One
+    that was condemned for its silence was counted then.
+    """
+    return (
+        worker.state is WorkerState.ENDED
+        and worker.checked_in_at is None
+        and worker.condemned_at is None
+        and not worker.is_interrupting
+        and _state_reason(worker) != _ENDED_BY_CALL
+    )
+
+
+def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
+    """Tell whether a worker came up and ended without any job, though one waited all the time.
+
+    One that was told to leave, by a deploy for example, has not.
+
+    Args:
+        worker: as the ledger holds it.
+        waiting_since: since when work is visible that nobody has claimed; None: there is none.
+    """
+    return (
+        worker.state is WorkerState.ENDED
+        and worker.checked_in_at is not None
+        and worker.claimed_at is None
+        and not worker.is_interrupting
+        and worker.rebalance_at is None
+        and worker.reason.code not in _SENT_AWAY
+        and _state_reason(worker) != _ENDED_BY_CALL
+        and waiting_since is not None
+        and waiting_since <= worker.checked_in_at
+    )
+
+
+def has_failed_all(worker: Worker) -> bool:
+    """Tell whether a worker took jobs and ended since its last ones had all failed."""
+    return (
+        worker.state is WorkerState.ENDED
+        and worker.claimed_at is not None
+        and worker.unfit_at is not None
+    )
+
+
+def known_fault(worker: Worker) -> Reason:
+    """Return why an instance has ended, if it or EC2 has said so; false: neither has."""
+    said = _state_reason(worker)
+    is_told = worker.unfit_at is not None or (
+        said.startswith(_FAULT_OF_REQUEST) and said not in _NO_FAULT
+    )
+    return worker.reason if is_told else NO_REASON
+
+
+def is_fault_of_image(worker: Worker) -> bool:
+    """Tell whether what ended an instance may be in its image, code or account, not in EC2."""
+    return not _state_reason(worker).startswith(_FAULT_OF_EC2)
+
+
+def _state_reason(worker: Worker) -> str:
+    """Return EC2's StateReason.Code of an instance that has ended; "": another reason is known."""
+    return str(worker.reason.about.get("state_reason", ""))
+
+
+def watch_from(
+    watched_since: datetime | None, last_tick: datetime | None, policy: Policy, now: datetime
+) -> datetime:
+    """Return since when ticks have reached the ledger without a break.
+
+    A break is a span between two good ticks of more than one and a half ticks, and of more than
+    a third of ``heartbeat_stale_after``: a shorter one leaves a worker time enough to report.
+
+    Args:
+        watched_since: what the last good tick found; None: nothing.
+        last_tick: when that was; None: there was none.
+        policy: in force.
+        now: of this tick, which has read the ledger.
+    """
+    allowed = max(1.5 * policy.tick, policy.heartbeat_stale_after / 3)
+    if watched_since is None or last_tick is None or now - last_tick > allowed:
+        return now
+    return watched_since
+
+
+def could_check_in(
+    launched_at: datetime, until: datetime, watched_since: datetime | None, within: timedelta
+) -> bool:
+    """Tell whether a worker that never checked in had somebody there to hear it.
+
+    Args:
+        launched_at: when it began to boot.
+        until: its end, or the present.
+        watched_since: since when ticks have reached the ledger without a break; None: always.
+        within: how long a boot may take.
+    """
+    if watched_since is None or watched_since <= launched_at:
+        return True
+    return until - watched_since > within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,13 @@
-"""When not to use Spindown, each case with the figure at which it tips.
+"""What ``advise`` works out: when not to use Spindown, gaps between work, and long jobs.
 
 All money is USD a month of 730 hours.
 """
 
 import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
 from spindown.domain.reason import Reason, ReasonCode
@@ -172,4 +175,108 @@ def judge_interruptions(
                 "each": each,
             },
         ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapShare:
+    """Gaps that a worker outlives: it is still there when the next work comes."""
+
+    covered: int
+    gaps: int
+
+    @property
+    def share(self) -> float:
+        """Return covered over all; 0 without gaps."""
+        return self.covered / self.gaps if self.gaps else 0.0
+
+
+def find_gaps(present: Iterable[tuple[float, bool]], arrivals: Sequence[float]) -> list[float]:
+    """Return how long there was no work each time, seconds, in order of time.
+
+    Worked: work is seen gone at 100, the next job comes at 160: a gap of 60.
+
+    Args:
+        present: (second, whether there was work) of each look, in order of time.
+        arrivals: seconds at which jobs came, sorted.
+    """
+    gaps = []
+    was_present = False
+    for at, is_present in present:
+        if was_present and not is_present:
+            following = bisect_left(arrivals, at)
+            if following < len(arrivals):
+                gaps.append(arrivals[following] - at)
+        was_present = is_present
+    return gaps
+
+
+def gap_share(gaps: Iterable[float], timeout: float) -> GapShare:
+    """Return how many gaps are not longer than an idle timeout, both in seconds."""
+    ordered = sorted(gaps)
+    return GapShare(covered=bisect_right(ordered, timeout), gaps=len(ordered))
+
+
+def gap_quantile(gaps: Iterable[float], share: float) -> float:
+    """Return the shortest timeout that covers a share of the gaps, seconds; 0 without any."""
+    ordered = sorted(gaps)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
+
+
+_HOUR = timedelta(hours=1)
+#: A job is long from here on: shorter ones are done before a wait for spot is worth a word.
+LONG = _HOUR
+#: The deadline that is shown leaves a job its own time once more for waiting and for losses.
+_ROOM = 2
+#: The longest that `finish_within` may be.
+_MOST = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongJobs:
+    """The long jobs of a history."""
+
+    #: A month.
+    jobs: float
+    #: Of work, a month.
+    hours: float
+    longest: timedelta
+    #: A value of ``finish_within`` that leaves all of them time to wait.
+    within: timedelta
+    #: USD that an hour of them costs more on demand.
+    more_an_hour: float
+
+    @property
+    def more_a_month(self) -> float:
+        """Return USD a month that they would cost more, all of them on demand."""
+        return self.more_an_hour * self.hours
+
+
+def find_long_jobs(
+    seconds: Sequence[float], *, months: float, spot: float, on_demand: float
+) -> LongJobs | None:
+    """Return the jobs of an hour and more; None: none, or none that a deadline could make cheaper.
+
+    Worked: two jobs of 2 h and 5 h in half a month, at 0.20 and 0.50 USD an hour: 4 jobs and 14
+    hours a month, 4.20 USD more on demand; a deadline of 10 h leaves the longer one 5 h to wait.
+
+    Args:
+        seconds: of each job, on the machine that does most of the work.
+        months: length of the history.
+        spot: USD an hour of that machine.
+        on_demand: likewise.
+    """
+    long = [one for one in seconds if one >= LONG.total_seconds()]
+    if not long or on_demand <= spot:
+        return None
+    longest = timedelta(seconds=max(long))
+    within = math.ceil(_ROOM * longest / _HOUR) * _HOUR
+    if within > _MOST:
+        return None
+    return LongJobs(
+        jobs=len(long) / months,
+        hours=math.fsum(long) / LONG.total_seconds() / months,
+        longest=longest,
+        within=within,
+        more_an_hour=on_demand - spot,
     )
