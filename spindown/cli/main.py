@@ -25,9 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     except (SpindownError, typer.TyperException, typer.Abort, OSError) as exc:
-        from spindown.cli.mistake import tell  # noqa: PLC0415 - likewise
+        from spindown.cli.error import describe  # noqa: PLC0415 - likewise
 
-        sys.stderr.write(tell(exc))
+        sys.stderr.write(describe(exc))
         sys.exit(1)
 
 

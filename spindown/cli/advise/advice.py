@@ -9,7 +9,7 @@ from typing import Any
 
 from spindown.cli.advise.search import AdvisedSettings, Known, Trial, keeps_promise, search
 from spindown.cli.history.gather import Gathered
-from spindown.cli.simulate.contest import Contestant, Role
+from spindown.cli.simulate.alternative import Alternative, Role
 from spindown.cli.simulate.table import format_wait
 from spindown.config import format_duration
 from spindown.domain.advice import (
@@ -128,8 +128,8 @@ def _opens_after(policy: Policy) -> timedelta:
 RESERVED_SHARE = 0.63
 _HOUR = 3600.0
 
-#: Simulates contestants side by side on the gathered world.
-Simulate = Callable[[Sequence[Contestant]], Sequence[SimResult]]
+#: Simulates alternatives side by side on the gathered world.
+Simulate = Callable[[Sequence[Alternative]], Sequence[SimResult]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +193,7 @@ def advise(
         gathered: history, market and the settings in force.
         promise: seconds within which 95 % of jobs must start; None: no later than now, or, where
             now work is left undone, as the policy says.
-        simulate: runs contestants.
+        simulate: runs alternatives.
         again: runs them with the next seed, by which a saving shows whether it was chance.
     """
     count = _Count(simulate)
@@ -270,7 +270,7 @@ class _Count:
         self.done += len(variants)
         return self._simulate(
             [
-                Contestant(
+                Alternative(
                     name=name,
                     title=name,
                     role=Role.OURS,

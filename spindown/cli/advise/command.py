@@ -29,7 +29,7 @@ from spindown.cli.history.gather import CLOUDWATCH, LIVE, SAMPLE, Asked, Gathere
 from spindown.cli.history.price import RECLAIMS_PER_HOUR
 from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import open_console
-from spindown.cli.simulate.contest import Contestant, run_in_sight
+from spindown.cli.simulate.alternative import Alternative, simulate_with_progress
 from spindown.cli.simulate.table import ceiling_sentence, format_days, format_wait
 from spindown.config import format_duration, parse_duration
 from spindown.domain.advice import Answer, Verdict
@@ -348,15 +348,18 @@ def advise_command(  # noqa: PLR0913 - each is an option of the command line
     arrivals: history.Arrivals = CLOUDWATCH,
     prices: Annotated[
         str | None,
-        typer.Option(help="As of simulate; live with cloudwatch, otherwise sample."),
+        typer.Option(help="As for simulate; default live with cloudwatch, otherwise sample."),
     ] = None,
     within: Annotated[
-        str | None, typer.Option(help="95 % of jobs must start within: 10m; no later than now.")
+        str | None,
+        typer.Option(
+            help="95 % of jobs must start within this time, such as 10m; default: as now."
+        ),
     ] = None,
     policy: history.PolicyFile = None,
     workload: history.Workload = None,
     days: Annotated[
-        float, typer.Option(min=0.1, max=90, help="The last days of the history that are used.")
+        float, typer.Option(min=0.1, max=90, help="Use only the last days of the history.")
     ] = 14.0,
     boot: history.Boot = None,
     reclaims: history.Reclaims = RECLAIMS_PER_HOUR,
@@ -392,8 +395,10 @@ def advise_command(  # noqa: PLR0913 - each is an option of the command line
 
 
 def _advise(gathered: Gathered, promise: float | None, processes: int | None) -> Advice:
-    def simulate_with(seed: int, contestants: Sequence[Contestant]) -> list[SimResult]:
-        outcomes = run_in_sight(gathered.scenario, contestants, seed=seed, processes=processes)
+    def simulate_with(seed: int, alternatives: Sequence[Alternative]) -> list[SimResult]:
+        outcomes = simulate_with_progress(
+            gathered.scenario, alternatives, seed=seed, processes=processes
+        )
         return [outcome.result for outcome in outcomes]
 
     seed = gathered.seed

@@ -131,7 +131,7 @@ def _better(best: Trial, trials: Sequence[Trial], promise: float, least_gain: fl
     return cheapest if gain >= least_gain else best
 
 
-def _patience(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
+def _start_within(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
     for minutes in _starts(best, known):
         start = timedelta(minutes=minutes)
         yield _with(best, start_within=start, drain_within=2 * start)
@@ -192,7 +192,7 @@ def _families(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
 
 
 _STAGES: dict[str, Callable[[Trial, Known], Iterator[AdvisedSettings]]] = {
-    "start_within": _patience,
+    "start_within": _start_within,
     "scale_up_threshold": _gather,
     "idle_timeout": _idle,
     "max_price": _price,

@@ -11,12 +11,12 @@ from spindown.cli.history import option as history
 from spindown.cli.history.gather import QUEUE_DAYS, SAMPLE, Asked, gather
 from spindown.cli.history.price import RECLAIMS_PER_HOUR
 from spindown.cli.render.screen import open_console
-from spindown.cli.simulate import contest
-from spindown.cli.simulate.contest import run_in_sight
+from spindown.cli.simulate import alternative
+from spindown.cli.simulate.alternative import simulate_with_progress
+from spindown.cli.simulate.comparison import Comparison, compare, comparison_to_json
 from spindown.cli.simulate.page.canvas import check_page
 from spindown.cli.simulate.page.page import write_page
-from spindown.cli.simulate.story import Story, story_to_json, tell
-from spindown.cli.simulate.table import render_story
+from spindown.cli.simulate.table import render_comparison
 
 
 def simulate(  # noqa: PLR0913 - each is an option of the command line
@@ -26,7 +26,7 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
     policy: history.PolicyFile = None,
     workload: history.Workload = None,
     against: Annotated[
-        str, typer.Option(help="Baselines by name or its begin, with commas; all; none.")
+        str, typer.Option(help="Baselines by name or its start, separated by commas; all; none.")
     ] = "all",
     html: Annotated[Path | None, typer.Option(help="Write a page with plots here.")] = None,
     days: history.Days = None,
@@ -54,28 +54,30 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
     )
     if html is not None:
         check_page(html)
-    story = _compare(asked, against, with_frontier=html is not None, processes=processes)
-    # First what took minutes: the page may yet fail, on a full disk for instance.
-    _print(story, as_json=as_json)
+    comparison = _run(asked, against, with_frontier=html is not None, processes=processes)
+    # Print first what took minutes: writing the page may fail, on a full disk for instance.
+    _print(comparison, as_json=as_json)
     if html is not None:
-        html.write_text(write_page(story), encoding="utf-8")
+        html.write_text(write_page(comparison), encoding="utf-8")
         if not as_json:
             open_console().print(f"The page is {html}.", soft_wrap=True, markup=False)
 
 
-def _compare(asked: Asked, against: str, *, with_frontier: bool, processes: int | None) -> Story:
+def _run(asked: Asked, against: str, *, with_frontier: bool, processes: int | None) -> Comparison:
     gathered = gather(asked)
     policy = gathered.subject.policy
-    contestants = [contest.ours(policy), *contest.baselines(against, policy)]
+    alternatives = [alternative.ours(policy), *alternative.baselines(against, policy)]
     if with_frontier:
-        contestants += contest.frontier(policy)
-    outcomes = run_in_sight(gathered.scenario, contestants, seed=asked.seed, processes=processes)
-    return tell(gathered, outcomes)
+        alternatives += alternative.frontier(policy)
+    outcomes = simulate_with_progress(
+        gathered.scenario, alternatives, seed=asked.seed, processes=processes
+    )
+    return compare(gathered, outcomes)
 
 
-def _print(story: Story, *, as_json: bool) -> None:
+def _print(comparison: Comparison, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(story_to_json(story)))
+        print(json.dumps(comparison_to_json(comparison)))
         return
     console = open_console()
-    console.print(render_story(story, width=console.width))
+    console.print(render_comparison(comparison, width=console.width))

@@ -1,4 +1,4 @@
-"""A story in the terminal."""
+"""The comparison in the terminal."""
 
 import math
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from spindown.cli.render.count import say_count
-from spindown.cli.simulate.contest import Role
-from spindown.cli.simulate.story import Story, StoryRow, at_their_speed, say_obstacle
+from spindown.cli.simulate.alternative import Role
+from spindown.cli.simulate.comparison import Comparison, ComparisonRow, at_their_speed, say_obstacle
 from spindown.config import format_duration
 from spindown.domain.policy import Policy
 from spindown.simulator import SimResult
@@ -27,31 +27,33 @@ _COLUMNS = {
     "wait p95": 0,
     "launches": 76,
 }
-#: From so many times ours on a way is told as dearer.
+#: A way that costs so many times ours counts as more expensive.
 _CHEAPER_FROM = 1.05
-#: From here on the cents of a thousand items are nobody's concern.
+#: USD for 1,000 items from which on cents are left out.
 _MANY_DOLLARS = 1000.0
 #: Times ``start_within`` from which 95 % of jobs start late, and not a little beyond it.
 _LATE = 1.1
 
 
-def render_story(story: Story, *, width: int) -> RenderableType:
+def render_comparison(comparison: Comparison, *, width: int) -> RenderableType:
     """Return inputs, a table of all ways, and what no policy can do better; width in characters."""
-    return Group(*_inputs(story), Text(), _table(story, width), Text(), *_sentences(story))
+    return Group(
+        *_inputs(comparison), Text(), _table(comparison, width), Text(), *_sentences(comparison)
+    )
 
 
-def _inputs(story: Story) -> Iterator[Text]:
-    gathered = story.gathered
+def _inputs(comparison: Comparison) -> Iterator[Text]:
+    gathered = comparison.gathered
     traffic = gathered.traffic
-    yield Text(f"{say_work(story)}, in {format_days(traffic.length)}: {traffic.source}")
+    yield Text(f"{say_work(comparison)}, in {format_days(traffic.length)}: {traffic.source}")
     yield Text(f"Prices: {gathered.prices.source}. Policy: {gathered.subject.source}.")
     for note in gathered.notes:
         yield Text(f"Assumed: {note}.", style="dim")
 
 
-def say_work(story: Story) -> str:
+def say_work(comparison: Comparison) -> str:
     """Say how much work there is."""
-    ours = story.ours
+    ours = comparison.ours
     hours = ours.work_seconds / _HOUR
     told = f"{hours:,.0f}" if hours >= _FEW_HOURS else f"{hours:.2g}"
     return (
@@ -60,13 +62,13 @@ def say_work(story: Story) -> str:
     )
 
 
-def _table(story: Story, width: int) -> Table:
+def _table(comparison: Comparison, width: int) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
     shown = [name for name, least in _COLUMNS.items() if width >= least]
     for name in shown:
         table.add_column(name, justify="right", no_wrap=True)
-    for row in (*story.rows, *story.frontier):
+    for row in (*comparison.rows, *comparison.frontier):
         cells = dict(zip(_COLUMNS, _cells(row), strict=True))
         table.add_row(row.name, *(cells[name] for name in shown), style=_STYLES[row.role])
     return table
@@ -77,7 +79,7 @@ _FEW_DOLLARS = 0.1
 _STYLES = {Role.OURS: "bold green", Role.BASELINE: "", Role.FRONTIER: "cyan"}
 
 
-def _cells(row: StoryRow) -> tuple[str, ...]:
+def _cells(row: ComparisonRow) -> tuple[str, ...]:
     return (
         f"{row.dollars:,.2f}",
         f"{row.dollars_a_month:,.2f}",
@@ -87,12 +89,12 @@ def _cells(row: StoryRow) -> tuple[str, ...]:
     )
 
 
-def say_times(row: StoryRow) -> str:
+def say_times(row: ComparisonRow) -> str:
     """Return how many times ours a way costs; nothing where work was left undone."""
     return "-" if row.times_ours is None else f"{row.times_ours:.2f}"
 
 
-def say_done(row: StoryRow) -> tuple[str, str, str]:
+def say_done(row: ComparisonRow) -> tuple[str, str, str]:
     """Return cost of 1,000 items, and both waits; nothing of them if no item was done."""
     if not math.isfinite(row.dollars_per_1000_items):
         return "-", "-", "-"
@@ -101,14 +103,14 @@ def say_done(row: StoryRow) -> tuple[str, str, str]:
     return told, format_wait(row.wait_p50), format_wait(row.wait_p95)
 
 
-def _sentences(story: Story) -> Iterator[Text]:
-    if said := work_alone_sentence(story):
+def _sentences(comparison: Comparison) -> Iterator[Text]:
+    if said := work_alone_sentence(comparison):
         yield Text(said)
-    if said := ceiling_sentence(story.ours, story.outcomes[0].contestant.policy):
+    if said := ceiling_sentence(comparison.ours, comparison.outcomes[0].alternative.policy):
         yield Text(said, style="yellow")
-    if story.frontier and (said := speed_sentence(story)):
+    if comparison.frontier and (said := speed_sentence(comparison)):
         yield Text(said)
-    for said in unfinished_sentences(story):
+    for said in unfinished_sentences(comparison):
         yield Text(said, style="yellow")
 
 
@@ -123,11 +125,11 @@ def ceiling_sentence(result: SimResult, policy: Policy) -> str:
     return f"{late} at times all of {ceiling} are busy: more of them would start jobs sooner."
 
 
-def unfinished_sentences(story: Story) -> Iterator[str]:
+def unfinished_sentences(comparison: Comparison) -> Iterator[str]:
     """Say who has left work undone, and where settings or the budget keep it from being done."""
-    budget = story.gathered.subject.budget_per_month
+    budget = comparison.gathered.subject.budget_per_month
     names: dict[tuple[int, bool], list[str]] = {}
-    for row in (*story.rows, *story.frontier):
+    for row in (*comparison.rows, *comparison.frontier):
         if row.unfinished:
             names.setdefault((row.unfinished, row.role is Role.BASELINE), []).append(row.name)
     for (unfinished, is_baseline), those in names.items():
@@ -137,15 +139,15 @@ def unfinished_sentences(story: Story) -> Iterator[str]:
         undone = say_count(unfinished, "job")
         said = f"{named} left {undone} undone{each}; {their} cost is that of the rest."
         if not is_baseline:
-            said += f" {obstacle}" if (obstacle := say_obstacle(story)) else ""
+            said += f" {obstacle}" if (obstacle := say_obstacle(comparison)) else ""
             if budget is not None:
                 said += f" Launches stop at the budget of ${budget:,.2f} a month."
         yield said
 
 
-def speed_sentence(story: Story) -> str:
+def speed_sentence(comparison: Comparison) -> str:
     """Say what the same speed costs here, of each way that we can be as fast as."""
-    factors, faster = at_their_speed(story)
+    factors, faster = at_their_speed(comparison)
     parts = []
     cheaper = [f"{name} {factor:.1f}" for name, factor in factors if factor >= _CHEAPER_FROM]
     others = [f"{name} {factor:.2f}" for name, factor in factors if factor < _CHEAPER_FROM]
@@ -163,14 +165,14 @@ def speed_sentence(story: Story) -> str:
     return " ".join(parts)
 
 
-def work_alone_sentence(story: Story) -> str:
+def work_alone_sentence(comparison: Comparison) -> str:
     """Say what the work alone would cost; "": this policy has left work undone."""
-    if story.ratio is None:
+    if comparison.ratio is None:
         return ""
-    alone = say_dollars(story.work_alone)
+    alone = say_dollars(comparison.work_alone)
     return (
         f"The work alone, without a boot or an idle second, costs {alone} at the lowest price of "
-        f"these days; this policy pays {story.ratio:.2f} times that."
+        f"these days; this policy pays {comparison.ratio:.2f} times that."
     )
 
 

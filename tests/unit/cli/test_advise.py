@@ -17,7 +17,7 @@ from spindown.cli.advise.advice import Advice, advise, long_jobs
 from spindown.cli.advise.command import advice_to_json, render_advice
 from spindown.cli.history.gather import Asked, Gathered, gather
 from spindown.cli.main import main
-from spindown.cli.simulate.contest import Contestant, ours, run_contest
+from spindown.cli.simulate.alternative import Alternative, ours, simulate_all
 from spindown.config import parse_duration
 from spindown.domain.advice import Answer
 from spindown.domain.offer import CapacityType
@@ -119,9 +119,9 @@ def test_who_keeps_workers_warm_is_told_the_price_of_as_many(
     gathered = replace(gathered, subject=replace(gathered.subject, policy=policy))
     tried: list[int] = []
 
-    def run(contestants: Sequence[Contestant]) -> list[SimResult]:
-        tried.extend(one.policy.warm_workers for one in contestants)
-        return run_alone(contestants)
+    def run(alternatives: Sequence[Alternative]) -> list[SimResult]:
+        tried.extend(one.policy.warm_workers for one in alternatives)
+        return run_alone(alternatives)
 
     latency, *_ = advise(gathered, 600.0, run).verdicts
 
@@ -135,16 +135,16 @@ def on_a_screen(advice: Advice, width: int) -> str:
     return cast("io.StringIO", console.file).getvalue()
 
 
-def run_alone(contestants: Sequence[Contestant]) -> list[SimResult]:
+def run_alone(alternatives: Sequence[Alternative]) -> list[SimResult]:
     """Give all of them the result of the first's policy, simulated once for all tests."""
-    result = _simulated(Path("traffic.csv").read_text(encoding="utf-8"), contestants[0].policy)
-    return [result] * len(contestants)
+    result = _simulated(Path("traffic.csv").read_text(encoding="utf-8"), alternatives[0].policy)
+    return [result] * len(alternatives)
 
 
 @cache
 def _simulated(traffic: str, policy: Policy) -> SimResult:
     scenario = gather(Asked(arrivals="traffic.csv", prices="sample")).scenario
-    (outcome,) = run_contest(scenario, [ours(policy)], seed=1, processes=1, report=lambda *_: None)
+    (outcome,) = simulate_all(scenario, [ours(policy)], seed=1, processes=1, report=lambda *_: None)
     return outcome.result
 
 
@@ -167,8 +167,8 @@ def test_settings_that_leave_work_undone_are_no_yardstick(
     # Four days of vain tries would take minutes.
     brief = replace(gathered.scenario, overtime=1800.0)
 
-    def run(contestants: Sequence[Contestant]) -> list[SimResult]:
-        outcomes = run_contest(brief, contestants, seed=1, processes=1, report=lambda *_: None)
+    def run(alternatives: Sequence[Alternative]) -> list[SimResult]:
+        outcomes = simulate_all(brief, alternatives, seed=1, processes=1, report=lambda *_: None)
         return [outcome.result for outcome in outcomes]
 
     advice = advise(gathered, None, run)
@@ -199,9 +199,9 @@ def test_work_that_cannot_wait_is_told_what_that_costs(
     gathered = _gathered(tmp_path, monkeypatch)
     tried: list[Policy] = []
 
-    def run(contestants: Sequence[Contestant]) -> list[SimResult]:
-        tried.extend(one.policy for one in contestants)
-        return run_alone(contestants)
+    def run(alternatives: Sequence[Alternative]) -> list[SimResult]:
+        tried.extend(one.policy for one in alternatives)
+        return run_alone(alternatives)
 
     advice = advise(gathered, 3600.0, run)
     (warm,) = (policy for policy in tried if policy.warm_workers)
@@ -219,8 +219,8 @@ def test_steady_work_that_starts_at_once_needs_no_warm_workers(
 ) -> None:
     gathered = _gathered(tmp_path, monkeypatch)
 
-    def run(contestants: Sequence[Contestant]) -> list[SimResult]:
-        return [replace(x, wait=replace(x.wait, p95=0.0)) for x in run_alone(contestants)]
+    def run(alternatives: Sequence[Alternative]) -> list[SimResult]:
+        return [replace(x, wait=replace(x.wait, p95=0.0)) for x in run_alone(alternatives)]
 
     latency, *_ = advise(gathered, None, run).verdicts
     warm = replace(gathered.subject, policy=replace(gathered.subject.policy, warm_workers=1))
@@ -241,16 +241,16 @@ def test_a_saving_is_looked_at_again_under_another_seed(
 ) -> None:
     gathered = _gathered(tmp_path, monkeypatch)
 
-    def run(contestants: Sequence[Contestant]) -> list[SimResult]:
+    def run(alternatives: Sequence[Alternative]) -> list[SimResult]:
         """Return a cheaper result for whoever is more patient than the settings in force."""
-        found = run_alone(contestants)
+        found = run_alone(alternatives)
         return [
             replace(each, dollars=each.dollars * (0.5 if one.name == "scale_up_threshold" else 1.0))
-            for one, each in zip(contestants, found, strict=True)
+            for one, each in zip(alternatives, found, strict=True)
         ]
 
-    def again(contestants: Sequence[Contestant]) -> list[SimResult]:
-        found = run_alone(contestants)
+    def again(alternatives: Sequence[Alternative]) -> list[SimResult]:
+        found = run_alone(alternatives)
         return [replace(x, dollars=each) for x, each in zip(found, dollars, strict=True)]
 
     advice = advise(gathered, 3600.0, run, again)
@@ -270,8 +270,8 @@ def test_who_waits_for_want_of_workers_is_told_so(
     gathered = _gathered(tmp_path, monkeypatch)
     most = gathered.subject.policy.max_workers
 
-    def run(contestants: Sequence[Contestant]) -> list[SimResult]:
-        late = [replace(x, wait=replace(x.wait, p95=9999.0)) for x in run_alone(contestants)]
+    def run(alternatives: Sequence[Alternative]) -> list[SimResult]:
+        late = [replace(x, wait=replace(x.wait, p95=9999.0)) for x in run_alone(alternatives)]
         return [replace(x, peak=most) for x in late]
 
     text = " ".join(on_a_screen(advise(gathered, None, run), 200).split())

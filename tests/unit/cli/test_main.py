@@ -10,8 +10,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError, SSOTokenLo
 
 from spindown import __version__
 from spindown.aws.error import translated
+from spindown.cli.error import describe
 from spindown.cli.main import main
-from spindown.cli.mistake import tell
 from spindown.cli.session import reach
 from spindown.error import SpindownError
 
@@ -283,7 +283,7 @@ def test_what_aws_says_comes_with_its_remedy(error: Exception, sentence: str) ->
     with pytest.raises(SpindownError) as caught, translated():
         raise error
 
-    said = tell(caught.value)
+    said = describe(caught.value)
 
     assert said.startswith(f"spindown: {sentence}")
     assert said.count("\n") == 1

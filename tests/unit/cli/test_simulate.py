@@ -10,12 +10,12 @@ import pytest
 
 from spindown.cli.init import init
 from spindown.cli.main import main
-from spindown.cli.simulate.contest import (
+from spindown.cli.simulate.alternative import (
     Role,
     baselines,
     frontier,
     ours,
-    run_contest,
+    simulate_all,
 )
 from spindown.cli.simulate.page.canvas import check_page
 from spindown.cli.simulate.page.timeline import bin_samples, busiest_day
@@ -246,19 +246,19 @@ def test_a_baseline_that_there_is_not_is_refused(asked: str) -> None:
 
 def test_a_contest_does_not_depend_on_how_many_run_at_a_time() -> None:
     scenario = a_scenario(an_arrival(), an_arrival(at=HOUR), length=2 * HOUR)
-    contestants = [ours(Policy()), *baselines("warm,batch", Policy()), frontier(Policy())[0]]
+    alternatives = [ours(Policy()), *baselines("warm,batch", Policy()), frontier(Policy())[0]]
     heard: dict[int, float] = {}
-    alone = run_contest(scenario, contestants, seed=1, processes=1, report=lambda *_: None)
-    together = run_contest(
+    alone = simulate_all(scenario, alternatives, seed=1, processes=1, report=lambda *_: None)
+    together = simulate_all(
         scenario,
-        contestants,
+        alternatives,
         seed=1,
         processes=2,
         report=heard.__setitem__,
     )
 
     assert [one.result.digest for one in alone] == [one.result.digest for one in together]
-    assert [one.contestant.role for one in alone] == [
+    assert [one.alternative.role for one in alone] == [
         Role.OURS,
         Role.BASELINE,
         Role.BASELINE,
@@ -270,10 +270,10 @@ def test_a_contest_does_not_depend_on_how_many_run_at_a_time() -> None:
 def test_our_policy_on_demand_pays_the_list_price_and_no_spot() -> None:
     scenario = a_scenario(an_arrival(), an_arrival(at=HOUR), length=2 * HOUR)
     policy = Policy(idle_timeout=timedelta(minutes=2))
-    contestants = [ours(policy), *baselines(OURS_ON_DEMAND, policy)]
+    alternatives = [ours(policy), *baselines(OURS_ON_DEMAND, policy)]
     spot, on_demand = (
         one.result
-        for one in run_contest(scenario, contestants, seed=1, processes=1, report=lambda *_: None)
+        for one in simulate_all(scenario, alternatives, seed=1, processes=1, report=lambda *_: None)
     )
 
     assert (spot.on_demand_dollars, spot.jobs_done) == (0.0, 2)

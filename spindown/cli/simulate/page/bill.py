@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spindown.cli.simulate.contest import ContestOutcome, Role
+from spindown.cli.simulate.alternative import AlternativeResult, Role
 from spindown.cli.simulate.page.canvas import CAUSE_COLOURS, INK, OURS, drawing, to_svg
 
 if TYPE_CHECKING:
@@ -15,12 +15,12 @@ _ON_DARK = {"work", "redo"}
 _BAR = 0.62
 
 
-def plot_bill(outcomes: Sequence[ContestOutcome]) -> str:
+def plot_bill(outcomes: Sequence[AlternativeResult]) -> str:
     """Return the plot as SVG: dollars on the left, shares on the right, the cheapest on top."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator  # noqa: PLC0415 - heavy, and only for the page
 
     shown = sorted(
-        (one for one in outcomes if one.contestant.role is not Role.FRONTIER),
+        (one for one in outcomes if one.alternative.role is not Role.FRONTIER),
         key=lambda one: one.result.dollars,
     )
     height = 1.3 + 0.42 * len(shown)
@@ -34,10 +34,10 @@ def plot_bill(outcomes: Sequence[ContestOutcome]) -> str:
             axes.grid(visible=False, axis="y")
             axes.spines["left"].set_visible(False)
             axes.tick_params(left=False)
-        dollars.set_yticks(range(len(shown)), [one.contestant.name for one in shown])
+        dollars.set_yticks(range(len(shown)), [one.alternative.name for one in shown])
         dollars.invert_yaxis()
         for label, one in zip(dollars.get_yticklabels(), shown, strict=True):
-            is_ours = one.contestant.role is Role.OURS
+            is_ours = one.alternative.role is Role.OURS
             label.set_color(OURS if is_ours else INK)
             label.set_fontweight("bold" if is_ours else "normal")
         dollars.xaxis.set_major_locator(MaxNLocator(nbins=4))
@@ -52,7 +52,7 @@ def plot_bill(outcomes: Sequence[ContestOutcome]) -> str:
         )
 
 
-def _shares(outcome: ContestOutcome) -> dict[str, float]:
+def _shares(outcome: AlternativeResult) -> dict[str, float]:
     whole = max(outcome.result.dollars, 1e-9)
     return {cause: 100.0 * part / whole for cause, part in outcome.result.bill.items()}
 
@@ -65,14 +65,14 @@ def _stack(axes: "Axes", bills: Sequence[object]) -> None:
         lefts = [left + part for left, part in zip(lefts, parts, strict=True)]
 
 
-def _write_totals(axes: "Axes", shown: Sequence[ContestOutcome]) -> None:
+def _write_totals(axes: "Axes", shown: Sequence[AlternativeResult]) -> None:
     most = max(one.result.dollars for one in shown)
     ours = next(
-        (x.result.dollars for x in shown if x.contestant.role is Role.OURS and x.is_whole), None
+        (x.result.dollars for x in shown if x.alternative.role is Role.OURS and x.is_whole), None
     )
     for row, one in enumerate(shown):
         text = f"${one.result.dollars:,.2f}"
-        if ours and one.is_whole and one.contestant.role is not Role.OURS:
+        if ours and one.is_whole and one.alternative.role is not Role.OURS:
             text += f"  ({one.result.dollars / ours:.1f} x)"
         axes.annotate(
             text,
@@ -85,7 +85,7 @@ def _write_totals(axes: "Axes", shown: Sequence[ContestOutcome]) -> None:
     axes.set_xlim(0, most * 1.55 or 1.0)
 
 
-def _write_shares(axes: "Axes", shown: Sequence[ContestOutcome]) -> None:
+def _write_shares(axes: "Axes", shown: Sequence[AlternativeResult]) -> None:
     axes.set_xlim(0, 100)
     for row, one in enumerate(shown):
         left = 0.0

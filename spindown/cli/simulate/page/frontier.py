@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from spindown.cli.simulate.contest import ContestOutcome, Role
+from spindown.cli.simulate.alternative import AlternativeResult, Role
 from spindown.cli.simulate.page.canvas import OTHERS, OURS, drawing, to_svg
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ _STEPS = 12
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
-def plot_frontier(outcomes: Sequence[ContestOutcome]) -> str:
+def plot_frontier(outcomes: Sequence[AlternativeResult]) -> str:
     """Return the plot as SVG; who left work undone is not in it.
 
     Args:
@@ -133,14 +133,14 @@ def plot_frontier(outcomes: Sequence[ContestOutcome]) -> str:
     """
     with drawing(9.2, 5.4) as (figure, (axes,)):
         outcomes = [one for one in outcomes if one.is_whole]
-        line = sorted(_point(one) for one in outcomes if one.contestant.role is not Role.BASELINE)
+        line = sorted(_point(one) for one in outcomes if one.alternative.role is not Role.BASELINE)
         axes.set_xscale("log")
         axes.set_yscale("log")
         across, up = [x for x, _ in line], [y for _, y in line]
         axes.plot(across, up, ".-", color=OURS, linewidth=2, markersize=7, zorder=3)
-        points = [one for one in outcomes if one.contestant.role is not Role.FRONTIER]
+        points = [one for one in outcomes if one.alternative.role is not Role.FRONTIER]
         for one in points:
-            is_ours = one.contestant.role is Role.OURS
+            is_ours = one.alternative.role is Role.OURS
             axes.plot(
                 *_point(one),
                 "o",
@@ -160,17 +160,17 @@ def plot_frontier(outcomes: Sequence[ContestOutcome]) -> str:
         )
 
 
-def _point(outcome: ContestOutcome) -> tuple[float, float]:
+def _point(outcome: AlternativeResult) -> tuple[float, float]:
     result = outcome.result
     minutes = max(result.wait.p95 / 60.0, _LEAST_MINUTES)
     dollars = result.dollars / max(result.items_done, 1) * 1000
     return minutes, max(dollars, _LEAST_DOLLARS)
 
 
-def _name(outcome: ContestOutcome) -> Label:
-    is_ours = outcome.contestant.role is Role.OURS
+def _name(outcome: AlternativeResult) -> Label:
+    is_ours = outcome.alternative.role is Role.OURS
     return Label(
-        text=outcome.contestant.name,
+        text=outcome.alternative.name,
         point=_point(outcome),
         colour=OURS if is_ours else OTHERS,
         size=11.5 if is_ours else 10.5,
@@ -188,12 +188,12 @@ def _along(curve: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [*between, *curve[-1:]]
 
 
-def _ends(outcomes: Sequence[ContestOutcome]) -> list[Label]:
+def _ends(outcomes: Sequence[AlternativeResult]) -> list[Label]:
     """Return what the first and the last of the other promises say."""
-    others = [one for one in outcomes if one.contestant.role is Role.FRONTIER]
+    others = [one for one in outcomes if one.alternative.role is Role.FRONTIER]
     others.sort(key=_point)
     return [
-        Label(text=one.contestant.name, point=_point(one), colour=OURS, size=9)
+        Label(text=one.alternative.name, point=_point(one), colour=OURS, size=9)
         for one in (others[:1] + others[-1:] if len(others) > 1 else others)
     ]
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from html import escape
 
 from spindown import __version__
-from spindown.cli.simulate.contest import Role
+from spindown.cli.simulate.alternative import Role
+from spindown.cli.simulate.comparison import Comparison, ComparisonRow
 from spindown.cli.simulate.page.bill import plot_bill
 from spindown.cli.simulate.page.frontier import plot_frontier
 from spindown.cli.simulate.page.timeline import busiest_day, plot_day, plot_span
-from spindown.cli.simulate.story import Story, StoryRow
 from spindown.cli.simulate.table import (
     ceiling_sentence,
     format_days,
@@ -73,11 +73,11 @@ _HEADS = (
 )
 
 
-def write_page(story: Story) -> str:
+def write_page(comparison: Comparison) -> str:
     """Return the whole page: one HTML document that loads nothing."""
-    traffic = story.gathered.traffic
-    body = "\n".join(_sections(story))
-    title = f"{story.gathered.subject.workload}: {format_days(traffic.length)} simulated"
+    traffic = comparison.gathered.traffic
+    body = "\n".join(_sections(comparison))
+    title = f"{comparison.gathered.subject.workload}: {format_days(traffic.length)} simulated"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -86,13 +86,13 @@ def write_page(story: Story) -> str:
     )
 
 
-def _sections(story: Story) -> Iterator[str]:
-    gathered, outcomes = story.gathered, story.outcomes
+def _sections(comparison: Comparison) -> Iterator[str]:
+    gathered, outcomes = comparison.gathered, comparison.outcomes
     traffic = gathered.traffic
-    yield from _head(story)
-    yield _table(story)
+    yield from _head(comparison)
+    yield _table(comparison)
     if any(one.is_whole for one in outcomes):
-        yield from _delay(story)
+        yield from _delay(comparison)
     yield "<h2>The bill by cause</h2>"
     yield (
         '<p class="caption">Every billed second of an instance is boot, work, work that an '
@@ -101,7 +101,7 @@ def _sections(story: Story) -> Iterator[str]:
     yield _figure(plot_bill(outcomes))
     yield "<h2>Queue and fleet over time</h2>"
     yield f'<p class="caption">This policy, over {format_days(traffic.length)}.</p>'
-    end = max(traffic.length, story.ours.seconds if story.ours.jobs_done else 0.0)
+    end = max(traffic.length, comparison.ours.seconds if comparison.ours.jobs_done else 0.0)
     yield _figure(plot_span(outcomes[0], start=traffic.start, end=min(end, traffic.length * 1.2)))
     begin, until = busiest_day(traffic.arrivals, traffic.length)
     yield "<h2>The busiest day, side by side</h2>"
@@ -110,27 +110,27 @@ def _sections(story: Story) -> Iterator[str]:
         "boots, grey for nothing.</p>"
     )
     yield _figure(plot_day(outcomes, start=traffic.start, begin=begin, end=until))
-    yield from _foot(story)
+    yield from _foot(comparison)
 
 
-def _delay(story: Story) -> Iterator[str]:
+def _delay(comparison: Comparison) -> Iterator[str]:
     yield "<h2>Cost against delay</h2>"
     yield (
         '<p class="caption">Left is faster, down is cheaper; both scales are logarithmic. The line '
         "is this policy with other values of <code>start_within</code> and "
         "<code>drain_within</code>.</p>"
     )
-    yield _figure(plot_frontier(story.outcomes))
-    if story.frontier and (said := speed_sentence(story)):
+    yield _figure(plot_frontier(comparison.outcomes))
+    if comparison.frontier and (said := speed_sentence(comparison)):
         yield f"<p>{escape(said)}</p>"
 
 
-def _head(story: Story) -> Iterator[str]:
-    gathered, ours = story.gathered, story.ours
+def _head(comparison: Comparison) -> Iterator[str]:
+    gathered, ours = comparison.gathered, comparison.ours
     traffic = gathered.traffic
     yield f"<h1>{escape(gathered.subject.workload)}: what {format_days(traffic.length)} cost</h1>"
     yield (
-        f'<p class="lead">{escape(say_work(story))}. '
+        f'<p class="lead">{escape(say_work(comparison))}. '
         f"Traffic: {escape(traffic.source)}. Prices: {escape(gathered.prices.source)}. "
         f"Policy: {escape(gathered.subject.source)}.</p>"
     )
@@ -144,12 +144,12 @@ def _head(story: Story) -> Iterator[str]:
         ]
     if left := ours.jobs - ours.jobs_done:
         tiles.insert(0, (f"{left:,} of {ours.jobs:,}", "jobs were left undone"))
-    if story.ratio is not None:
-        alone = say_dollars(story.work_alone)
-        tiles.append((f"{story.ratio:.2f} x", f"the work alone, {alone} at the lowest price"))
+    if comparison.ratio is not None:
+        alone = say_dollars(comparison.work_alone)
+        tiles.append((f"{comparison.ratio:.2f} x", f"the work alone, {alone} at the lowest price"))
     others = [
         (row.wait_p95 > ours.wait.p95, row.times_ours, row.name, row.wait_p95)
-        for row in story.rows
+        for row in comparison.rows
         if row.role is Role.BASELINE and row.times_ours is not None
     ]
     if others:
@@ -163,16 +163,16 @@ def _head(story: Story) -> Iterator[str]:
     yield "</div>"
 
 
-def _table(story: Story) -> str:
+def _table(comparison: Comparison) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in _HEADS)
-    rows = "\n".join(map(_row, story.rows))
+    rows = "\n".join(map(_row, comparison.rows))
     return (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>'
         "</table></div>"
     )
 
 
-def _row(row: StoryRow) -> str:
+def _row(row: ComparisonRow) -> str:
     name = f"{escape(row.name)}<small>{escape(row.title)}</small>"
     cells = (
         f"{row.dollars:,.2f}",
@@ -189,16 +189,16 @@ def _figure(svg: str) -> str:
     return f"<figure>{svg}</figure>"
 
 
-def _foot(story: Story) -> Iterator[str]:
+def _foot(comparison: Comparison) -> Iterator[str]:
     yield "<h2>How far to trust this</h2>"
-    if said := work_alone_sentence(story):
+    if said := work_alone_sentence(comparison):
         yield f"<p>{escape(said)}</p>"
-    if said := ceiling_sentence(story.ours, story.outcomes[0].contestant.policy):
+    if said := ceiling_sentence(comparison.ours, comparison.outcomes[0].alternative.policy):
         yield f"<p>{escape(said)}</p>"
     yield "<ul>"
-    for note in story.gathered.notes:
+    for note in comparison.gathered.notes:
         yield f"<li>Assumed: {escape(note)}.</li>"
-    for said in unfinished_sentences(story):
+    for said in unfinished_sentences(comparison):
         yield f"<li>{escape(said)}</li>"
     yield (
         "<li>Control plane and workers are the code that runs on AWS; instances, prices and "
@@ -206,6 +206,6 @@ def _foot(story: Story) -> Iterator[str]:
         "sources leave a choice.</li></ul>"
     )
     yield (
-        f"<footer>Spindown {escape(__version__)}, seed {story.gathered.seed}. The same inputs and "
-        "seed give this page byte for byte.</footer>"
+        f"<footer>Spindown {escape(__version__)}, seed {comparison.gathered.seed}. The same inputs "
+        "and seed give this page byte for byte.</footer>"
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from spindown.cli.simulate.contest import ContestOutcome, Role
+from spindown.cli.simulate.alternative import AlternativeResult, Role
 from spindown.cli.simulate.page.canvas import CAUSE_COLOURS, INK, OURS, drawing, to_svg
 from spindown.simulator import Arrival, Sample
 from spindown.simulator.scenario import DAY
@@ -90,7 +90,7 @@ _TICKS_AT_MOST = 10
 _STATES = {"busy": "work", "booting": "boot", "idle": "idle"}
 
 
-def plot_span(outcome: ContestOutcome, *, start: datetime, end: float) -> str:
+def plot_span(outcome: AlternativeResult, *, start: datetime, end: float) -> str:
     """Return backlog and workers of one outcome over ``end`` seconds, as SVG."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - heavy, and only for the page
 
@@ -114,12 +114,12 @@ def plot_span(outcome: ContestOutcome, *, start: datetime, end: float) -> str:
 
 
 def plot_day(
-    outcomes: Sequence[ContestOutcome], *, start: datetime, begin: float, end: float
+    outcomes: Sequence[AlternativeResult], *, start: datetime, begin: float, end: float
 ) -> str:
     """Return the workers of every outcome between two seconds, one row each, as SVG."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - heavy, and only for the page
 
-    shown = [one for one in outcomes if one.contestant.role is not Role.FRONTIER]
+    shown = [one for one in outcomes if one.alternative.role is not Role.FRONTIER]
     tallest = 1.0
     height = 0.9 + 0.86 * len(shown)
     with drawing(9.2, height, rows=len(shown), sharex=True, sharey=True) as (figure, rows):
@@ -129,8 +129,8 @@ def plot_day(
                 tallest, *map(sum, zip(series.busy, series.idle, series.booting, strict=True))
             )
             _stack(axes, series)
-            is_ours = one.contestant.role is Role.OURS
-            axes.set_title(one.contestant.name, color=OURS if is_ours else INK, pad=3)
+            is_ours = one.alternative.role is Role.OURS
+            axes.set_title(one.alternative.name, color=OURS if is_ours else INK, pad=3)
             axes.grid(visible=False, axis="x")
             axes.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))
         rows[0].set_ylim(0, tallest * 1.05)
@@ -141,7 +141,7 @@ def plot_day(
         return to_svg(figure, name="day", label="Instances of every way on the busiest day")
 
 
-def _bin(outcome: ContestOutcome, begin: float, end: float) -> Bins:
+def _bin(outcome: AlternativeResult, begin: float, end: float) -> Bins:
     result = outcome.result
     return bin_samples(result.samples, begin=begin, end=end, bins=_BINS, over=result.seconds)
 

@@ -38,7 +38,7 @@ _WAIT = "try again in a minute"
 _REMEDIES = ((AccessDenied, _LOG_IN), (Unreachable, _CONNECT), (Throttled, _WAIT))
 
 
-def tell(error: Exception) -> str:
+def describe(error: Exception) -> str:
     """Return an error as one line for a person; "": there is nothing to say."""
     if isinstance(error, typer.TyperException):
         said = _tell_usage(error)

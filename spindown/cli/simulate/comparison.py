@@ -1,4 +1,4 @@
-"""What a contest has shown, as figures that the terminal, JSON and the page have in common."""
+"""The comparison of the alternatives: the figures that the terminal, JSON and the page share."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from spindown.cli.history.gather import Gathered
-from spindown.cli.simulate.contest import ContestOutcome, Role
+from spindown.cli.simulate.alternative import AlternativeResult, Role
 from spindown.domain.offer import HOURS_PER_MONTH, extra_price_per_hour
 from spindown.simulator import SimResult, SimScenario
 from spindown.simulator.scenario import DAY, value_at
@@ -18,7 +18,7 @@ _LEFT_OUT = {"samples", "scenario", "seed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoryRow:
+class ComparisonRow:
     """One way to do the work, as a line of a table."""
 
     name: str
@@ -42,11 +42,11 @@ class StoryRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
-    """Everything that is told of a contest; the first outcome is ours."""
+class Comparison:
+    """All results; the first one is this policy."""
 
     gathered: Gathered
-    outcomes: tuple[ContestOutcome, ...]
+    outcomes: tuple[AlternativeResult, ...]
     #: What the work alone costs, without a boot or an idle second, at the lowest price of all.
     work_alone: float
 
@@ -63,32 +63,32 @@ class Story:
         return self.ours.dollars / self.work_alone
 
     @property
-    def rows(self) -> list[StoryRow]:
+    def rows(self) -> list[ComparisonRow]:
         """Return ours and every baseline, the frontier left out."""
         return [
-            _row(one, self) for one in self.outcomes if one.contestant.role is not Role.FRONTIER
+            _row(one, self) for one in self.outcomes if one.alternative.role is not Role.FRONTIER
         ]
 
     @property
-    def frontier(self) -> list[StoryRow]:
+    def frontier(self) -> list[ComparisonRow]:
         """Return the same policy under other promises."""
-        return [_row(one, self) for one in self.outcomes if one.contestant.role is Role.FRONTIER]
+        return [_row(one, self) for one in self.outcomes if one.alternative.role is Role.FRONTIER]
 
 
-def at_their_speed(story: Story) -> tuple[list[tuple[str, float]], list[str]]:
-    """Hold each baseline against the cheapest of our promises that is not slower.
+def at_their_speed(comparison: Comparison) -> tuple[list[tuple[str, float]], list[str]]:
+    """Compare each baseline with the cheapest of our promises that is not slower.
 
     Returns:
-        (name, dollars of the baseline over ours) of those that we can be as fast as; the names of
-        the others. Whoever left work undone is in neither.
+        (name, dollars of the baseline over ours) of the baselines that we can match in speed, and
+        the names of the others. Those that left work undone are in neither.
     """
     mine = [
         row
-        for row in (*story.rows, *story.frontier)
+        for row in (*comparison.rows, *comparison.frontier)
         if row.role is not Role.BASELINE and not row.unfinished
     ]
     factors, faster = [], []
-    for row in story.rows:
+    for row in comparison.rows:
         if row.role is not Role.BASELINE or row.unfinished or not mine:
             continue
         as_fast = [one.dollars for one in mine if one.wait_p95 <= row.wait_p95 and one.dollars]
@@ -99,15 +99,15 @@ def at_their_speed(story: Story) -> tuple[list[tuple[str, float]], list[str]]:
     return factors, faster
 
 
-def say_obstacle(story: Story) -> str:
-    """Say what keeps this policy from doing all of the work, as far as can be told; or ""."""
-    policy, scenario = story.outcomes[0].contestant.policy, story.gathered.scenario
+def say_obstacle(comparison: Comparison) -> str:
+    """Say what stops this policy from doing all the work; "": unknown."""
+    policy, scenario = comparison.outcomes[0].alternative.policy, comparison.gathered.scenario
     if policy.max_workers < 1:
         return "Nothing is launched with max_workers = 0."
     ceiling = policy.max_price_per_hour - extra_price_per_hour(scenario.root_volume_gib)
     since = _too_dear_since(scenario, ceiling)
     if since is None:
-        is_cut_off = story.ours.seconds >= scenario.length + scenario.overtime
+        is_cut_off = comparison.ours.seconds >= scenario.length + scenario.overtime
         days = f"{scenario.overtime / DAY:g} days"
         return f"The simulation ends {days} after the traffic." if is_cut_off else ""
     when = f" from {scenario.start + timedelta(seconds=since):%d %b %H:%M} on" if since else ""
@@ -116,7 +116,7 @@ def say_obstacle(story: Story) -> str:
 
 
 def _too_dear_since(scenario: SimScenario, ceiling: float) -> float | None:
-    """Return the second from which to the end all costs more than a ceiling; None: it does not."""
+    """Return the second from which on everything costs more than a ceiling; None: never."""
     zones = [zone for each in scenario.listings for zone in each.zones.values()]
     moves = {0.0} | {at for zone in zones for at, _ in zone.spot if 0.0 < at <= scenario.length}
     always = min((x.on_demand for x in scenario.listings if x.on_demand), default=math.inf)
@@ -129,9 +129,9 @@ def _too_dear_since(scenario: SimScenario, ceiling: float) -> float | None:
     return since
 
 
-def tell(gathered: Gathered, outcomes: Sequence[ContestOutcome]) -> Story:
-    """Return the story of a contest; ``outcomes`` begins with ours."""
-    return Story(
+def compare(gathered: Gathered, outcomes: Sequence[AlternativeResult]) -> Comparison:
+    """Return the comparison; the first of ``outcomes`` is this policy."""
+    return Comparison(
         gathered=gathered,
         outcomes=tuple(outcomes),
         work_alone=_work_alone(gathered.scenario),
@@ -139,7 +139,7 @@ def tell(gathered: Gathered, outcomes: Sequence[ContestOutcome]) -> Story:
 
 
 def _work_alone(scenario: SimScenario) -> float:
-    """Return the USD of all work at the lowest price of it that any offer ever has.
+    """Return the USD of all work at the lowest price that any offer ever has.
 
     Worked: 10 hours of work on a T4, at the least 0.20 USD an hour with its disk and address: 2
     USD; on a GPU three times as fast at 0.45: 1.50. Infinite if nothing is ever on sale.
@@ -159,17 +159,17 @@ def _work_alone(scenario: SimScenario) -> float:
     return scenario.work_seconds / _HOUR * least
 
 
-def _row(outcome: ContestOutcome, story: Story) -> StoryRow:
-    result, length = outcome.result, story.gathered.traffic.length
-    is_whole = outcome.is_whole and story.outcomes[0].is_whole
-    return StoryRow(
-        name=outcome.contestant.name,
-        title=outcome.contestant.title,
-        role=outcome.contestant.role,
+def _row(outcome: AlternativeResult, comparison: Comparison) -> ComparisonRow:
+    result, length = outcome.result, comparison.gathered.traffic.length
+    is_whole = outcome.is_whole and comparison.outcomes[0].is_whole
+    return ComparisonRow(
+        name=outcome.alternative.name,
+        title=outcome.alternative.title,
+        role=outcome.alternative.role,
         dollars=result.dollars,
         dollars_a_month=result.dollars / max(length / _HOUR, 1.0) * HOURS_PER_MONTH,
         dollars_per_1000_items=result.dollars_per_item * 1000,
-        times_ours=result.dollars / story.ours.dollars if is_whole else None,
+        times_ours=result.dollars / comparison.ours.dollars if is_whole else None,
         wait_p50=result.wait.p50,
         wait_p95=result.wait.p95,
         launches=result.launches,
@@ -179,9 +179,9 @@ def _row(outcome: ContestOutcome, story: Story) -> StoryRow:
     )
 
 
-def story_to_json(story: Story) -> dict[str, Any]:
-    """Return a story for programs."""
-    gathered = story.gathered
+def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison for programs."""
+    gathered = comparison.gathered
     return {
         "workload": gathered.subject.workload,
         "policy": gathered.subject.source,
@@ -191,23 +191,25 @@ def story_to_json(story: Story) -> dict[str, Any]:
         "seconds": gathered.traffic.length,
         "seed": gathered.seed,
         "assumed": list(gathered.notes),
-        "work_alone_dollars": story.work_alone if math.isfinite(story.work_alone) else None,
-        "over_work_alone": story.ratio,
-        "results": list(_results(story)),
+        "work_alone_dollars": comparison.work_alone
+        if math.isfinite(comparison.work_alone)
+        else None,
+        "over_work_alone": comparison.ratio,
+        "results": list(_results(comparison)),
     }
 
 
-def _results(story: Story) -> Iterator[dict[str, Any]]:
-    for outcome in story.outcomes:
+def _results(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    for outcome in comparison.outcomes:
         result = asdict(outcome.result)
         if not outcome.result.has_started:
             result["wait"] = dict.fromkeys(result["wait"])
         if not outcome.result.jobs_done:
             result["sojourn"] = dict.fromkeys(result["sojourn"])
         yield {
-            "name": outcome.contestant.name,
-            "title": outcome.contestant.title,
-            "role": outcome.contestant.role.value,
+            "name": outcome.alternative.name,
+            "title": outcome.alternative.title,
+            "role": outcome.alternative.role.value,
             # JSON has no infinity.
             "dollars_per_item": outcome.result.dollars_per_item
             if outcome.result.items_done

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.cli.simulate.contest import baselines, frontier, ours, run_contest
+from spindown.cli.simulate.alternative import baselines, frontier, ours, simulate_all
 from spindown.config.check import check_policy
 from spindown.domain.policy import Policy
 from tests.local.waiting import until
@@ -20,7 +20,7 @@ SCENARIO = a_scenario(an_arrival(), an_arrival(at=HOUR), length=2 * HOUR)
 def test_simulations_ignore_a_ctrl_c_for_their_parent(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    contestants = [ours(Policy()), *baselines("warm", Policy()), frontier(Policy())[0]]
+    alternatives = [ours(Policy()), *baselines("warm", Policy()), frontier(Policy())[0]]
     told: list[int | None] = []
 
     def report(*_: object) -> None:
@@ -28,7 +28,7 @@ def test_simulations_ignore_a_ctrl_c_for_their_parent(
             os.kill(child.pid or 0, signal.SIGINT)
             told.append(child.pid)
 
-    outcomes = run_contest(SCENARIO, contestants, seed=1, processes=2, report=report)
+    outcomes = simulate_all(SCENARIO, alternatives, seed=1, processes=2, report=report)
 
     assert len(told) == 2
     assert all(one.result.jobs_done == 2 for one in outcomes)
@@ -45,7 +45,7 @@ def test_a_ctrl_c_ends_all_simulations_at_once() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_contest(
+        simulate_all(
             endless, [ours(Policy()), *frontier(Policy())], seed=1, processes=2, report=report
         )
 

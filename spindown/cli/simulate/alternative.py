@@ -32,21 +32,21 @@ _LOOK_SECONDS = 0.2
 #: Events between two reports.
 _REPORT_EVERY = 500
 
-#: Start of an instance, end of the backlog: from those who hardly wait to those who wait long.
-_PATIENCE_MINUTES = ((1, 2), (2, 4), (4, 8), (10, 20), (40, 80))
+#: (start_within, drain_within) in minutes, from short waits to long ones.
+_PROMISE_MINUTES = ((1, 2), (2, 4), (4, 8), (10, 20), (40, 80))
 
-#: Name -> what it is, of all that is held against ours.
+#: Name -> description of each way to compare with this policy.
 WAYS = {
     OURS_ON_DEMAND: "this policy, buying on demand only",
     **{name: baseline.title for name, baseline in BASELINES.items()},
 }
 
-#: Is told which contestant has come how far, as a share.
+#: Called with the number of an alternative and the share of it that is done.
 Report = Callable[[int, float], None]
 
 
 class Role(StrEnum):
-    """What a contestant is there for."""
+    """Why an alternative is simulated."""
 
     OURS = "ours"
     #: The same policy under another promise.
@@ -55,7 +55,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contestant:
+class Alternative:
     """One way to do the work: the baseline of that name, or our code under a policy."""
 
     name: str
@@ -67,28 +67,28 @@ class Contestant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContestOutcome:
-    """What came of one of them."""
+class AlternativeResult:
+    """The result of one alternative."""
 
-    contestant: Contestant
+    alternative: Alternative
     result: SimResult
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether all jobs were done, so that its cost may be held against another's."""
+        """Tell whether all jobs were done, so that its cost can be compared."""
         return self.result.jobs_done == self.result.jobs
 
 
-def ours(policy: Policy) -> Contestant:
+def ours(policy: Policy) -> Alternative:
     """Return the policy that is asked about."""
-    return Contestant(name="spindown", title="this policy", role=Role.OURS, policy=policy)
+    return Alternative(name="spindown", title="this policy", role=Role.OURS, policy=policy)
 
 
-def baselines(asked: str, policy: Policy) -> list[Contestant]:
-    """Return baselines by name or by the begin of it, in their own order.
+def baselines(asked: str, policy: Policy) -> list[Alternative]:
+    """Return baselines by name or by the start of it, in their own order.
 
     Args:
-        asked: names with commas between; ``all``, ``none``.
+        asked: names separated by commas; ``all``; ``none``.
         policy: its ``max_workers`` bounds them too.
 
     Raises:
@@ -104,7 +104,7 @@ def baselines(asked: str, policy: Policy) -> list[Contestant]:
             raise BadInput("--against", word, f"name some of {', '.join(WAYS)}, all or none")
         wanted |= {word} if word in WAYS else set(found)
     return [
-        Contestant(
+        Alternative(
             name=name,
             title=title,
             role=Role.BASELINE,
@@ -115,14 +115,14 @@ def baselines(asked: str, policy: Policy) -> list[Contestant]:
     ]
 
 
-def frontier(policy: Policy) -> list[Contestant]:
+def frontier(policy: Policy) -> list[Alternative]:
     """Return the policy under promises from minutes to more than an hour.
 
-    Those that its deadline contradicts are left out: `policy set` would refuse them.
+    Promises that its deadline contradicts are left out: `policy set` would refuse them.
     """
     most = None if policy.finish_within is None else policy.finish_within - policy.boot_estimate
     return [
-        Contestant(
+        Alternative(
             name=f"start {start} min, drain {drain} min",
             title=f"this policy, start_within {start}m, drain_within {drain}m",
             role=Role.FRONTIER,
@@ -132,43 +132,43 @@ def frontier(policy: Policy) -> list[Contestant]:
                 drain_within=timedelta(minutes=drain),
             ),
         )
-        for start, drain in _PATIENCE_MINUTES
+        for start, drain in _PROMISE_MINUTES
         if most is None or timedelta(minutes=start) < most
     ]
 
 
-def run_contest(
+def simulate_all(
     scenario: SimScenario,
-    contestants: Sequence[Contestant],
+    alternatives: Sequence[Alternative],
     *,
     seed: int,
     processes: int,
     report: Report,
-) -> list[ContestOutcome]:
-    """Simulate every contestant on the same world; the result does not depend on ``processes``.
+) -> list[AlternativeResult]:
+    """Simulate every alternative on the same world; the result does not depend on ``processes``.
 
     Args:
         scenario: the world.
-        contestants: who takes part.
+        alternatives: who takes part.
         seed: of all that is random.
         processes: how many at a time, at least 1.
         report: is told how far each has come; in this process.
     """
-    if processes <= 1 or len(contestants) <= 1:
+    if processes <= 1 or len(alternatives) <= 1:
         results = [
             _simulate(scenario, one, seed, lambda share, number=number: report(number, share))  # type: ignore[misc]
-            for number, one in enumerate(contestants)
+            for number, one in enumerate(alternatives)
         ]
     else:
-        results = _run_apart(scenario, contestants, seed, processes, report)
+        results = _run_apart(scenario, alternatives, seed, processes, report)
     return [
-        ContestOutcome(contestant=one, result=result)
-        for one, result in zip(contestants, results, strict=True)
+        AlternativeResult(alternative=one, result=result)
+        for one, result in zip(alternatives, results, strict=True)
     ]
 
 
 def _simulate(
-    scenario: SimScenario, one: Contestant, seed: int, report: Callable[[float], None]
+    scenario: SimScenario, one: Alternative, seed: int, report: Callable[[float], None]
 ) -> SimResult:
     if _is_model(one):
         baseline = BASELINES[one.name]
@@ -179,7 +179,7 @@ def _simulate(
     return result
 
 
-def _is_model(one: Contestant) -> bool:
+def _is_model(one: Alternative) -> bool:
     return one.role is Role.BASELINE and one.name in BASELINES
 
 
@@ -210,7 +210,7 @@ def _inherit(scenario: SimScenario, seed: int, shares: Any) -> None:
     _inherited.update(scenario=scenario, seed=seed, shares=shares)
 
 
-def _simulate_apart(number: int, one: Contestant) -> SimResult:
+def _simulate_apart(number: int, one: Alternative) -> SimResult:
     shares = _inherited["shares"]
 
     def report(share: float) -> None:
@@ -221,26 +221,26 @@ def _simulate_apart(number: int, one: Contestant) -> SimResult:
 
 def _run_apart(
     scenario: SimScenario,
-    contestants: Sequence[Contestant],
+    alternatives: Sequence[Alternative],
     seed: int,
     processes: int,
     report: Report,
 ) -> list[SimResult]:
     # A fork of a process that draws a progress bar in a thread could hang.
     context = multiprocessing.get_context("spawn")
-    shares = context.Array("d", len(contestants), lock=False)
+    shares = context.Array("d", len(alternatives), lock=False)
     with ProcessPoolExecutor(
-        min(processes, len(contestants)),
+        min(processes, len(alternatives)),
         mp_context=context,
         initializer=_inherit,
         initargs=(scenario, seed, shares),
     ) as pool:
         try:
-            # What a person has pressed meanwhile is heard at the end of it.
+            # A Ctrl-C pressed meanwhile takes effect at the end of this block.
             with _deaf_children():
                 futures = {
                     number: pool.submit(_simulate_apart, number, one)
-                    for number, one in _longest_first(contestants)
+                    for number, one in _longest_first(alternatives)
                 }
             _watch(list(futures.values()), shares, report)
         except BaseException:
@@ -249,16 +249,16 @@ def _run_apart(
                 process.terminate()
                 process.join()
             raise
-        return [futures[number].result() for number in range(len(contestants))]
+        return [futures[number].result() for number in range(len(alternatives))]
 
 
 @contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Let processes that start meanwhile hear no Ctrl-C: a terminal sends it to them as well.
+    """Start child processes that ignore Ctrl-C, which a terminal sends to them too.
 
-    They would print a traceback each, or go on with their simulation; it is ours to end them.
+    Otherwise each would print a traceback, or go on simulating. The parent ends them.
     """
-    # It unblocks the signal when it starts.
+    # The resource tracker unblocks the signal when it starts, so it must start first.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -267,9 +267,9 @@ def _deaf_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _longest_first(contestants: Sequence[Contestant]) -> Iterator[tuple[int, Contestant]]:
-    """Yield what runs our code before the simple models, which are done in no time."""
-    yield from sorted(enumerate(contestants), key=lambda pair: _is_model(pair[1]))
+def _longest_first(alternatives: Sequence[Alternative]) -> Iterator[tuple[int, Alternative]]:
+    """Yield alternatives that run our code before the simple models, which take no time."""
+    yield from sorted(enumerate(alternatives), key=lambda pair: _is_model(pair[1]))
 
 
 def _watch(futures: Sequence[Future[SimResult]], shares: Any, report: Report) -> None:
@@ -282,14 +282,14 @@ def _watch(futures: Sequence[Future[SimResult]], shares: Any, report: Report) ->
             report(number, share)
 
 
-def run_in_sight(
-    scenario: SimScenario, contestants: Sequence[Contestant], *, seed: int, processes: int | None
-) -> list[ContestOutcome]:
-    """Run a contest under a progress bar; ``processes`` None: as many as processors."""
-    with _progress_of([one.name for one in contestants]) as report:
-        return run_contest(
+def simulate_with_progress(
+    scenario: SimScenario, alternatives: Sequence[Alternative], *, seed: int, processes: int | None
+) -> list[AlternativeResult]:
+    """Simulate alternatives under a progress bar; ``processes`` None: one for each processor."""
+    with _progress_of([one.name for one in alternatives]) as report:
+        return simulate_all(
             scenario,
-            contestants,
+            alternatives,
             seed=seed,
             processes=processes or os.cpu_count() or 1,
             report=report,
