@@ -44,7 +44,7 @@ class Postponed:
 
 
 def long_jobs(trial: Trial, gathered: Gathered, months: float) -> LongJobs | None:
-    """Return the long jobs of a trial; None: none, or its policy gives a deadline nothing to do."""
+    """Return the long jobs of a trial; None: none, or a deadline would change nothing."""
     policy = trial.settings.policy
     counts = trial.result.types
     if policy.finish_within is not None or not _opens_on_demand(policy) or not counts:
@@ -62,18 +62,18 @@ def long_jobs(trial: Trial, gathered: Gathered, months: float) -> LongJobs | Non
     )
     if found is None:
         return None
-    # Of a machine of several slots a job pays its share.
+    # On a machine with several slots a job pays its share.
     slots = slot_count(listing.instance_type.gpu_count, gathered.subject.slots)
     return replace(found, more_an_hour=found.more_an_hour / slots)
 
 
 def with_deadline(settings: AdvisedSettings, long: LongJobs) -> AdvisedSettings:
-    """Return settings with the deadline that leaves long jobs time to wait."""
+    """Return settings with a deadline that gives long jobs time to wait."""
     return replace(settings, policy=replace(settings.policy, finish_within=long.within))
 
 
 def say_postponed(postponed: Postponed, policy: Policy, months: float) -> str:
-    """Say what a deadline would do, with its figures."""
+    """Say what a deadline would change, with figures."""
     long, result = postponed.long, postponed.result
     within = format_duration(long.within)
     after = format_duration(_opens_after(policy))
@@ -105,12 +105,12 @@ def postponed_to_json(postponed: Postponed, months: float) -> dict[str, Any]:
 
 
 def _seconds(arrival: Arrival, policy: Policy, speed: float) -> float:
-    """Return how long a job takes, as the children that it is split into."""
+    """Return how long a job takes, split into its children."""
     return min(arrival.items, policy.max_items_per_job) * arrival.item_seconds / speed
 
 
 def _opens_on_demand(policy: Policy) -> bool:
-    """Tell whether on-demand is bought after a wait, and not at once or never."""
+    """Tell whether on-demand is bought only after a wait."""
     kinds = [rung.capacity_types for rung in policy.ladder]
     return any(CapacityType.ON_DEMAND in each for each in kinds[1:]) and (
         CapacityType.ON_DEMAND not in kinds[0]
@@ -143,23 +143,23 @@ class Idle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What was found."""
+    """The advice."""
 
     gathered: Gathered
-    #: 95 % of jobs start within so many seconds; and where that is from, for people.
+    #: 95 % of jobs start within so many seconds, and the source of that figure, for people.
     promise: float
     promise_source: str
     present: Trial
     best: Trial
     present_idle: Idle
     best_idle: Idle
-    #: None of them: work is left undone, so that nothing can be held against its cost.
+    #: Empty: work is left undone, so costs cannot be compared.
     verdicts: tuple[Verdict, ...]
-    #: None: no job is long, or a deadline has nothing to do.
+    #: None: no job is long, or a deadline would change nothing.
     postponed: Postponed | None = None
     simulations: int
     #: Dollars of the settings in force and of the advised ones, simulated with the next seed;
-    #: None: nothing is saved, or it was not looked at.
+    #: None: nothing is saved, or this was not simulated.
     again: tuple[float, float] | None = None
 
     @property
@@ -173,14 +173,14 @@ class Advice:
 
     @property
     def saving_a_month(self) -> float | None:
-        """Return USD a month that the advised settings save; None: now work is left undone."""
+        """Return USD a month that the advised settings save; None: work is left undone now."""
         if undone(self.present.result):
             return None
         return self.a_month(self.present) - self.a_month(self.best)
 
     @property
     def saving_again(self) -> float | None:
-        """Return USD a month that they save with the next seed; None: it was not looked at."""
+        """Return USD a month that they save with the next seed; None: it was not simulated."""
         return None if self.again is None else (self.again[0] - self.again[1]) / self.months
 
 
@@ -191,10 +191,10 @@ def advise(
 
     Args:
         gathered: history, market and the settings in force.
-        promise: seconds within which 95 % of jobs must start; None: no later than now, or, where
-            now work is left undone, as the policy says.
+        promise: seconds within which 95 % of jobs must start; None: no later than now, or as the
+            policy says if work is left undone now.
         simulate: runs alternatives.
-        again: runs them with the next seed, by which a saving shows whether it was chance.
+        again: runs them with the next seed, to see whether a saving was chance.
     """
     count = _Count(simulate)
     subject = gathered.subject
@@ -242,11 +242,11 @@ def undone(result: SimResult) -> int:
 
 
 def _find_promise(asked: float | None, present: Trial) -> tuple[float, str]:
-    """Return seconds, and where they are from."""
+    """Return seconds, and their source."""
     if asked is not None:
         return asked, "as asked"
     if undone(present.result):
-        # What never starts waits for no time that could be held on to.
+        # Jobs that never start have no wait that could be kept.
         return present.settings.policy.start_within.total_seconds(), "as start_within says"
     return present.result.wait.p95, "no later than now"
 
@@ -288,7 +288,7 @@ def _gaps(result: SimResult, gathered: Gathered) -> list[float]:
 
 
 def _look_at_gaps(trial: Trial, gathered: Gathered) -> Idle:
-    """Return how an idle timeout fits; a slower policy works through, and has fewer gaps."""
+    """Return how an idle timeout fits the gaps; a slower policy has fewer gaps."""
     gaps = _gaps(trial.result, gathered)
     timeout = trial.settings.policy.idle_timeout
     if timeout is None:
@@ -300,7 +300,7 @@ def _look_at_gaps(trial: Trial, gathered: Gathered) -> Idle:
 
 def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
     settings, gathered = advice.best.settings, advice.gathered
-    # A warm worker alone starts no job sooner that has to wait behind another.
+    # A warm worker alone does not help a job that waits behind another one.
     warm = replace(
         settings.policy,
         warm_workers=max(settings.policy.warm_workers, 1),
@@ -339,14 +339,14 @@ def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
 
 
 def _is_in_time(advice: Advice) -> bool:
-    """Tell whether the advised settings keep the promise without a worker that is kept warm."""
+    """Tell whether the advised settings keep the promise without a warm worker."""
     policy = advice.best.settings.policy
     is_warm = policy.warm_workers > 0 or bool(policy.warm_schedule)
     return not is_warm and keeps_promise(advice.best.result, advice.promise)
 
 
 def _judge_load(advice: Advice, month: float) -> Verdict:
-    """Judge by the machines that could do all the work for the least price of a reservation."""
+    """Compare with reserved machines: the cheapest ones that could do all the work."""
     hours = max(advice.gathered.traffic.length / _HOUR, 1.0)
     always = advice.best.result.work_seconds / _HOUR / hours
 
@@ -369,7 +369,7 @@ def _judge_load(advice: Advice, month: float) -> Verdict:
 
 
 def _work_share(result: SimResult) -> float:
-    """Return which share of a bill was paid for work, what was done again included."""
+    """Return the share of a bill that paid for work, repeated work included."""
     worked = result.bill["work"] + result.bill["redo"]
     return worked / result.dollars if result.dollars > 0.0 else 0.0
 
@@ -383,7 +383,7 @@ def _by_hand(advice: Advice) -> float:
 
 
 def _cheapest(gathered: Gathered) -> Listing:
-    """Return what does most work for its on-demand price."""
+    """Return the type that does most work for its on-demand price."""
     slots = gathered.subject.slots
     sold = [each for each in gathered.prices.listings if each.on_demand]
     return min(

@@ -38,7 +38,7 @@ from spindown.error import BadInput
 from spindown.simulator import SimResult
 from spindown.wording import say, say_case
 
-#: What may be advised and changed live.
+#: Policy keys that may be advised; they can be changed live.
 _LIVE_KEYS = (
     "start_within",
     "scale_up_threshold",
@@ -143,7 +143,7 @@ def _sum(name: str, trial: Trial, advice: Advice) -> Text:
 
 
 def settings_lines(advice: Advice) -> list[SettingLine]:
-    """Return every setting that was looked at."""
+    """Return every setting that was examined."""
     now, best = advice.present.settings, advice.best.settings
     return [
         SettingLine(
@@ -194,7 +194,7 @@ def _table(advice: Advice) -> Table:
 
 
 def policy_command(advice: Advice) -> str:
-    """Return the line that puts the advised policy into force; "": there is nothing to change."""
+    """Return the command that puts the advised policy into force; "": nothing to change."""
     now, best = advice.present.settings.policy, advice.best.settings.policy
     changes = []
     for key in _LIVE_KEYS:
@@ -219,7 +219,7 @@ def _how_to_apply(advice: Advice) -> Iterator[RenderableType]:
     command, families = policy_command(advice), families_line(advice)
     if command:
         yield Text("Apply it now, without a deploy:")
-        # Whole on one line, so that it can be copied.
+        # On one line, so that it can be copied.
         yield Text(f"    {command}", style="bold", no_wrap=True, overflow="ignore")
     if families:
         table = f"[workload.{advice.gathered.subject.workload}.requirements]"
@@ -333,7 +333,7 @@ def _trial_to_json(trial: Trial, idle: Idle, advice: Advice) -> dict[str, Any]:
 
 
 def _verdict_to_json(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict; JSON has no infinity, so that what never tips has no figure."""
+    """Return a verdict; JSON has no infinity, so a break-even that is never reached is null."""
     tips = verdict.break_even if math.isfinite(verdict.break_even) else None
     return {
         "case": say_case(verdict.reason.code),
@@ -390,7 +390,7 @@ def advise_command(  # noqa: PLR0913 - each is an option of the command line
     if as_json:
         print(json.dumps(advice_to_json(advice)))
     else:
-        # The line to copy is whole, however narrow the screen.
+        # The command to copy must not be broken over two lines.
         open_console().print(render_advice(advice), crop=False)
 
 

@@ -1,8 +1,8 @@
-"""Look for the cheapest settings within a promise: one setting after the other, a few values each.
+"""Find the cheapest settings within a promise: coordinate search, one setting after the other.
 
-Not every combination is tried: that would be hundreds of simulated months for the last cent.
-Each stage keeps the best so far and varies one thing; in the end each change but the last is taken
-back once, and left out if it saves nothing beside the others. Twenty-six simulations are the most.
+Not all combinations are tried: that would take hundreds of simulated months to save a cent. Each
+stage varies one setting of the best so far. At the end each change but the last is undone once,
+and stays undone if it saves nothing beside the others. It takes 26 simulations at most.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,29 +17,29 @@ from spindown.simulator import SimResult
 _MINUTE = 60.0
 #: Values of start_within that are tried besides the longest; drain_within is twice as long.
 _START_MINUTES = (1, 4, 10, 30)
-#: Whoever waits half a day gains nothing from waiting longer: a boot is a cent.
+#: Waiting longer than half a day saves nothing: a boot costs a cent.
 _LONGEST_MINUTES = 12 * 60
-#: Of a promise: 95 % start within ``start_within`` or a little later.
+#: Share of a promise to aim at: 95 % start within ``start_within`` or a little later.
 _ROOM = 0.95
 #: A threshold that no queue reaches: work gathers for as long as ``start_within`` allows.
 GATHER = 1_000_000
 #: Promises at which gathering is tried, the longest.
 _GATHERED_AT_MOST = 2
-#: Shares of the gaps that a fixed idle timeout is tried to cover.
+#: Shares of the gaps that the fixed idle timeouts cover.
 _COVERED = (0.5, 0.9)
 _CLASSIC_IDLE = timedelta(minutes=10)
 _PRICE_FACTORS = (0.5, 2.0)
-#: Families that are tried to be left out.
+#: How many families are left out in a trial.
 _FAMILIES_AT_MOST = 3
-#: A setting is worth a change from this saving on; less is chance.
+#: Smallest saving that is worth a change; less is chance.
 LEAST_GAIN = 0.01
-#: Likewise for families, which need a deploy and leave fewer pools when one runs dry.
+#: The same for families: they need a deploy, and leave fewer pools when one runs dry.
 _LEAST_FAMILY_GAIN = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvisedSettings:
-    """What may be advised."""
+    """Settings that may be advised."""
 
     policy: Policy
     families_denied: frozenset[str]
@@ -47,7 +47,7 @@ class AdvisedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Settings and what came of them."""
+    """Settings and their result."""
 
     settings: AdvisedSettings
     result: SimResult
@@ -55,9 +55,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What the search is told of the traffic and the market."""
+    """What the search knows about the traffic and the market."""
 
-    #: Seconds without work, each.
+    #: Length of each gap without work, seconds.
     gaps: Sequence[float]
     #: Families that are sold, denied ones too.
     families: frozenset[str]
@@ -65,12 +65,12 @@ class Known:
     promise: float
 
 
-#: Simulates settings side by side; is told what they vary.
+#: Simulates settings side by side; gets the name of what varies.
 Try = Callable[[str, Sequence[AdvisedSettings]], Sequence[SimResult]]
 
 
 def search(present: Trial, known: Known, attempt: Try) -> Trial:
-    """Return the cheapest settings that were found within the promise; the present ones at worst.
+    """Return the cheapest settings found within the promise; the present ones if none is cheaper.
 
     Args:
         present: what is in force.
@@ -93,7 +93,7 @@ def search(present: Trial, known: Known, attempt: Try) -> Trial:
 
 
 def _take_back(best: Trial, present: Trial, known: Known, attempt: Try, *, kept: str) -> Trial:
-    """Return the best without changes that save nothing beside the others; ``kept`` came last."""
+    """Return the best without changes that save nothing; ``kept`` was the last change."""
     for name, fields in _CHANGED.items():
         settings = _without(best.settings, present.settings, fields)
         if name == kept or settings in {best.settings, present.settings}:
@@ -116,7 +116,7 @@ def _without(
 
 
 def keeps_promise(result: SimResult, promise: float) -> bool:
-    """Tell whether everything was done, and started in time."""
+    """Tell whether all jobs were done and started in time."""
     return result.jobs_done == result.jobs and result.wait.p95 <= promise
 
 
@@ -138,10 +138,9 @@ def _start_within(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
 
 
 def _starts(best: Trial, known: Known) -> list[int]:
-    """Return values of ``start_within`` in minutes, the longest as long as the promise allows.
+    """Return values of ``start_within`` in minutes, up to what the promise allows.
 
-    A deadline allows none that does not leave it time: ``finish_within`` is longer than
-    ``start_within`` and a boot.
+    With a deadline, ``start_within`` and a boot must be shorter than ``finish_within``.
     """
     policy, seconds = best.settings.policy, known.promise * _ROOM
     if policy.finish_within is not None:
@@ -152,7 +151,7 @@ def _starts(best: Trial, known: Known) -> list[int]:
 
 
 def _gather(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
-    """Vary whether work gathers: alone that moves nothing that ``start_within`` does not allow."""
+    """Vary whether work gathers; work gathers no longer than ``start_within`` allows."""
     if best.settings.policy.scale_up_threshold >= GATHER:
         yield _with(best, scale_up_threshold=1)
         return
@@ -200,7 +199,7 @@ _STAGES: dict[str, Callable[[Trial, Known], Iterator[AdvisedSettings]]] = {
 }
 
 
-#: Stage -> what it changes of a policy; nothing: it changes families.
+#: Stage -> the policy keys that it changes; empty: it changes families.
 _CHANGED: dict[str, tuple[str, ...]] = {
     "start_within": ("start_within", "drain_within"),
     "scale_up_threshold": ("scale_up_threshold",),

@@ -1,1 +1,1 @@
-"""Past traffic and past prices, from files, from AWS or made up: what a simulation is fed with."""
+"""The inputs of a simulation: past traffic and past prices, from files, from AWS or made up."""

@@ -19,15 +19,15 @@ _MADE_UP_START = datetime(2026, 1, 5, tzinfo=UTC)
 _MADE_UP_DAYS = 30
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
-#: What a row of traffic may say.
+#: Columns of a row of traffic.
 _COLUMNS = ("timestamp", "items", "item_seconds")
-#: Of one job: `max_items_per_job` allows no more either, and a message has no room for them.
+#: Items of one job: the limit of `max_items_per_job`; a message has no room for more.
 _ITEMS_AT_MOST = 100_000
-#: Seconds on the reference GPU: a job of more than thirty years has a wrong number in it.
+#: Seconds on the reference GPU: a job of more than thirty years must be an error.
 _WORK_AT_MOST = 1e9
-#: Shorter traffic is told to a part of a day.
+#: Shorter traffic is shown with a part of a day.
 _MANY_DAYS = 100.0
-#: Longer traffic has a wrong time in it, or would be simulated for hours.
+#: Longer traffic has a wrong time, or would take hours to simulate.
 _DAYS_AT_MOST = 731
 
 
@@ -35,14 +35,14 @@ _DAYS_AT_MOST = 731
 class ArrivalHistory:
     """Jobs over a span of time."""
 
-    #: Where they come from, for people.
+    #: Their source, for people.
     source: str
     #: Times are seconds since ``start``.
     arrivals: tuple[Arrival, ...]
     start: datetime
     #: Seconds.
     length: float
-    #: Whether the instants are of a real calendar, so that prices of the same days belong to it.
+    #: Whether the dates are real, so that prices of the same days apply.
     is_dated: bool
     notes: tuple[str, ...] = ()
 
@@ -58,7 +58,7 @@ class ArrivalHistory:
 
 
 def keep_last(traffic: ArrivalHistory, days: float) -> ArrivalHistory:
-    """Return the last days of a traffic; all of it if it is not longer."""
+    """Return the last days of the traffic, or all of it if it is shorter."""
     begin = traffic.length - days * DAY
     if begin <= 0.0:
         return traffic
@@ -76,7 +76,7 @@ def keep_last(traffic: ArrivalHistory, days: float) -> ArrivalHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobShape:
-    """What a job is taken to be where the history does not say."""
+    """The size of a job where the history does not give it."""
 
     items: float
     #: Seconds of one item on one slot of the reference GPU, a T4.
@@ -106,7 +106,7 @@ GENERATORS: Mapping[str, tuple[str, Callable[[int], tuple[Arrival, ...]]]] = {
 
 
 def generate(name: str, seed: int) -> ArrivalHistory:
-    """Return a month of a generator's own making; ``name`` is one of ``GENERATORS``."""
+    """Return a month from a generator; ``name`` is one of ``GENERATORS``."""
     source, make = GENERATORS[name]
     return ArrivalHistory(
         source=source,
@@ -118,7 +118,7 @@ def generate(name: str, seed: int) -> ArrivalHistory:
 
 
 def check_span(traffic: ArrivalHistory) -> None:
-    """Refuse traffic over years, of which one time is wrong, or without a job (BadInput)."""
+    """Refuse traffic without a job, or over years: one time is wrong (raises BadInput)."""
     if not traffic.arrivals:
         remedy = "take more of them: no job came in so few"
         raise BadInput("--days", round(traffic.length / DAY, 3), remedy)
@@ -129,11 +129,11 @@ def check_span(traffic: ArrivalHistory) -> None:
 
 
 def read_arrivals(path: Path, shape: JobShape) -> ArrivalHistory:
-    """Return the jobs of a file: ``timestamp``, and maybe ``items`` and ``item_seconds`` of each.
+    """Return the jobs of a file: ``timestamp``, optionally ``items`` and ``item_seconds``.
 
     Args:
         path: CSV with a header, JSON Lines or a list in JSON, oldest first; a row is a job.
-        shape: what a row without ``items`` or ``item_seconds`` is taken for.
+        shape: used for rows without ``items`` or ``item_seconds``.
 
     Raises:
         BadInput: names the line, the column and the remedy.
@@ -181,16 +181,16 @@ def read_queue(
     """Return the jobs that were sent to a queue, each of the usual shape.
 
     Args:
-        history: what remembers them.
+        history: the source.
         queue: its name.
-        shape: what a message is taken for.
+        shape: used for each message.
         until: end of the span.
         days: its length.
 
     Raises:
         BadInput: nothing was sent, or more than can be simulated.
     """
-    # The minute under way counts: on a local system all of the past may lie in it.
+    # The current minute counts: a local system may have no other past.
     end = until + (datetime.min.replace(tzinfo=UTC) - until) % _MINUTE
     start = end - timedelta(days=days)
     sent = history.sent(queue, since=start, until=end)
@@ -212,7 +212,7 @@ def read_queue(
 
 
 def _silence(silent: float, days: float) -> Iterator[str]:
-    """Say that nothing came for days: of a queue that was not there a month would look cheap."""
+    """Say that nothing came for days: the queue may be newer, and a month would look cheap."""
     if silent >= 1.0:
         said = f"nothing was sent in the first {silent:.3g} of {days:g} days, which count"
         rest = math.ceil((days - silent) * 10) / 10
@@ -235,7 +235,7 @@ def _spread(sent: Sequence[Sent], start: datetime, shape: JobShape) -> tuple[Arr
 
 
 def _assumed(rows: Sequence[HistoryRow], shape: JobShape) -> Iterator[str]:
-    """Yield what rows do not say and is taken for granted; without rows that is everything."""
+    """Yield what was assumed because the rows do not say it; without rows, everything."""
     items = say_count(max(1, round(shape.items)), "item")
     taken = {
         "items": f"a job is taken for {items}",

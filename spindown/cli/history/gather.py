@@ -44,7 +44,7 @@ from spindown.simulator.scenario import DAY
 
 #: Of a normal distribution: the deviation that 19 of 20 do not exceed.
 _Z_95 = 1.645
-#: What no boot is faster than, as a share of the usual one.
+#: Shortest boot, as a share of the usual one.
 _LEAST_BOOT = 1 / 3
 
 
@@ -69,7 +69,7 @@ class SimulatedWorkload:
 
     @property
     def shape(self) -> JobShape:
-        """Return what a job is taken to be: as the workload has shown, or as its policy says."""
+        """Return the size of a job: as measured, or as the policy estimates."""
         known = self.knowledge
         is_learned = bool(known.items_per_job or known.throughput)
         an_hour = self.policy.throughput_estimate * workload_scale(known, self.policy)
@@ -117,7 +117,7 @@ def _pick(config: Config, workload: str | None, path: Path) -> str:
 
 
 def deployed_subject(session: Session, workload: str | None, *, live: bool) -> SimulatedWorkload:
-    """Return a workload as deployed, with what it has shown.
+    """Return a workload as deployed, with what was measured.
 
     Args:
         session: its deployment.
@@ -156,7 +156,7 @@ def _home_first(home: str, regions: Iterable[str]) -> tuple[str, ...]:
 
 
 def with_knowledge(subject: SimulatedWorkload, knowledge: Knowledge) -> SimulatedWorkload:
-    """Return a workload with what it has shown, of its boots too."""
+    """Return a workload with what was measured, its boots included."""
     if not knowledge.boots:
         return replace(subject, knowledge=knowledge)
     p50 = boot_p50(knowledge, subject.policy).total_seconds()
@@ -165,7 +165,7 @@ def with_knowledge(subject: SimulatedWorkload, knowledge: Knowledge) -> Simulate
 
 
 def fit_boot(p50: float, p95: float | None = None) -> Boot:
-    """Return boots of these quantiles, seconds; without the second as spread out as usual."""
+    """Return boots with these quantiles in seconds; without the second, the usual spread."""
     least = p50 * _LEAST_BOOT
     median = max(p50 - least, 1.0)
     if p95 is None:
@@ -177,9 +177,9 @@ def fit_boot(p50: float, p95: float | None = None) -> Boot:
 CLOUDWATCH = "cloudwatch"
 LIVE = "live"
 SAMPLE = "sample"
-#: The file that is read if it is there, without being asked for.
+#: The file that is read by default, if it exists.
 USUAL_FILE = Path("spindown.toml")
-#: Of a queue's past, if nobody says how many.
+#: Default days of a queue's past.
 QUEUE_DAYS = 30.0
 #: Shorter traffic shows no week, so that a month of it is a guess.
 _WEEK = 7 * DAY
@@ -187,7 +187,7 @@ _MONTH = HOURS_PER_MONTH * 3600.0
 
 
 class Connect(Protocol):
-    """Connects to the deployment that a file or a name stands for."""
+    """Connects to a deployment by file or by name."""
 
     def __call__(self, config: Path, *, deployment: str | None, local: bool, named: str) -> Session:
         """Connect (raises BadInput)."""
@@ -196,7 +196,7 @@ class Connect(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a person asked for."""
+    """The options of the command."""
 
     #: A file, ``cloudwatch`` or a generator's name.
     arrivals: str
@@ -206,15 +206,15 @@ class Asked:
     workload: str | None = None
     deployment: str | None = None
     local: bool = False
-    #: Whether the policy as edited live is meant, where the deployment is asked anyway.
+    #: Whether to use the policy with its live edits, if the deployment is read anyway.
     is_live_policy: bool = False
     #: Of the queue's past.
     days: float = QUEUE_DAYS
-    #: Of any traffic the last days that are used; None: all.
+    #: Use only the last days of any traffic; None: all.
     last_days: float | None = None
-    #: Whether the market has families too that the requirements leave out, to try them.
+    #: Whether the market also has families that the requirements exclude, to try them.
     has_denied_families: bool = False
-    #: Length of half of all boots, as people write it.
+    #: Median length of boots, as people write it.
     boot: str | None = None
     reclaims_per_hour: float = RECLAIMS_PER_HOUR
     seed: int = 1
@@ -227,7 +227,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """Everything that a simulation is fed with."""
+    """All inputs of a simulation."""
 
     subject: SimulatedWorkload
     traffic: ArrivalHistory
@@ -243,7 +243,7 @@ class Gathered:
         return (*self.traffic.notes, *self._repeated(), *self.prices.notes, booted)
 
     def _repeated(self) -> Iterator[str]:
-        """Say of how many such spans a month is made, where one does not show how they come."""
+        """Say how often short traffic is repeated to fill a month."""
         if self.traffic.length < _WEEK:
             times = f"a month is taken for {_MONTH / self.traffic.length:,.0f} times this traffic"
             yield f"{times}; divide by that if it comes once a month"
@@ -323,7 +323,7 @@ def _find_subject(asked: Asked, session: Session | None) -> SimulatedWorkload:
     deployed = deployed_subject(session, asked.workload, live=asked.is_live_policy)
     if not is_file or asked.is_live_policy:
         return deployed
-    # The file says what would be deployed, the deployment what the workload has shown.
+    # The file says what would be deployed, the deployment what was measured.
     file = read_subject(asked.policy or USUAL_FILE, deployed.workload)
     zones = file.zones or deployed.zones
     return replace(file, zones=zones, boot=deployed.boot, knowledge=deployed.knowledge)

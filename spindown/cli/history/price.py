@@ -103,7 +103,7 @@ def find_type(name: str) -> InstanceType | None:
     )
 
 
-#: What EC2 remembers (DescribeSpotPriceHistory).
+#: How long EC2 keeps prices (DescribeSpotPriceHistory).
 HISTORY_DAYS = 90
 #: Reclaims an hour of each spot instance where nothing is known: one in twenty hours, of the order
 #: of what the made-up market has. AWS's published monthly shares are a hundred times lower, and
@@ -111,17 +111,17 @@ HISTORY_DAYS = 90
 RECLAIMS_PER_HOUR = 0.05
 #: Seconds after the traffic in which its last work is done.
 OVERTIME = 4 * DAY
-#: Names of what `aws ec2 describe-spot-price-history` says.
+#: Names in the output of `aws ec2 describe-spot-price-history`.
 _AWS_NAMES = {
     "Timestamp": "timestamp",
     "AvailabilityZone": "zone",
     "InstanceType": "type",
     "SpotPrice": "price",
 }
-#: Whose price a worker pays: of the products that EC2 names, those of Linux without a licence.
+#: Products whose price a worker pays: Linux without a licence.
 _PRODUCTS = {"Linux/UNIX", "Linux/UNIX (Amazon VPC)"}
 _REGION = re.compile(REGION_NAME)
-#: Regions of a made-up market: each has as many offers again, and takes as long again to weigh.
+#: Regions of a made-up market: each adds as many offers, and as much time to rank them.
 _REGIONS_AT_MOST = 3
 #: Names in a sentence.
 _SHOWN = 5
@@ -129,7 +129,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketHistory:
-    """What is sold over the span of a traffic, and at what price."""
+    """What is sold during the traffic, and at what price."""
 
     #: Where it comes from, for people.
     source: str
@@ -139,12 +139,12 @@ class MarketHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buyer:
-    """What a workload may buy, and how it uses it."""
+    """What a workload may buy, and how it uses an instance."""
 
     requirements: Requirements
     #: ``run.slots``.
     slots: str
-    #: Spot over on-demand, where the on-demand price is not known.
+    #: Spot price over on-demand price, used if the on-demand price is unknown.
     spot_price_ratio: float
     reclaims_per_hour: float = RECLAIMS_PER_HOUR
 
@@ -158,7 +158,7 @@ def made_up_prices(
         seed: of its prices.
         traffic: tells the span.
         buyer: what may be bought.
-        regions: where, home first; of one region the name does not matter, so that it has its own.
+        regions: home first; with only one, its name does not matter.
 
     Raises:
         BadInput: it has no type that fits.
@@ -261,7 +261,7 @@ def read_live(
         market: EC2 in every region.
         history: its past spot prices.
         zones: region -> zones to buy in.
-        traffic: tells the span; what is older than EC2 remembers begins with its first price.
+        traffic: gives the span; before EC2's history the first price of each pool holds.
         buyer: what may be bought.
         now: the present.
 
@@ -352,7 +352,7 @@ def _begin(found: _Found, traffic: ArrivalHistory) -> tuple[datetime, list[str]]
     times = [seen.seen_at for seen in found.spot]
     first, last = min(times), max(times)
     begin, notes = first, [f"prices of {first:%Y-%m-%d} to {last:%Y-%m-%d} begin with the traffic"]
-    # By days: a price of the morning is still in force when jobs come at noon.
+    # By days: a price of the morning still holds when jobs come at noon.
     if traffic.is_dated and first.date() <= traffic.end.date() and last >= _midnight(traffic.start):
         begin, notes = traffic.start, []
     known_to = max(found.known_to or last, last)
@@ -380,7 +380,7 @@ def _midnight(at: datetime) -> datetime:
 
 
 def _steps(pool: Sequence[SpotPrice], begin: datetime, length: float) -> Steps:
-    """Return the changes of one pool; its first price holds from the begin on."""
+    """Return the price changes of one pool; its first price holds from the start."""
     steps: list[tuple[float, float]] = []
     for seen in sorted(pool, key=lambda seen: seen.seen_at):
         at = max((seen.seen_at - begin).total_seconds(), 0.0)

@@ -1,4 +1,4 @@
-"""Rows of a file: CSV with a header, JSON Lines or a list in JSON; each mistake has its place."""
+"""Rows of a file: CSV with a header, JSON Lines or a list in JSON; errors name the place."""
 
 import csv
 import gzip
@@ -18,11 +18,11 @@ from spindown.error import BadInput
 
 #: More rows than any month of one queue or market has.
 ROWS_AT_MOST = 2_000_000
-#: From here on a number of seconds since 1970 is one of milliseconds: in seconds, year 5138.
+#: From here on a number means milliseconds since 1970; as seconds it would be the year 5138.
 _MILLISECONDS_FROM = 1e11
-#: No traffic is older or newer: 20260131093000 is no number of milliseconds, 9999-12-31 no date.
+#: Dates outside are errors: 20260131093000 is not milliseconds, 9999-12-31 is a placeholder.
 _YEARS = range(1900, 2200)
-#: Digits of a date of ISO 8601 without hyphens; as seconds it would lie in 1970.
+#: Digits of an ISO 8601 date without hyphens; as seconds it would be in 1970.
 _DATE_DIGITS = 8
 #: Characters of a line in a complaint.
 _SHOWN = 60
@@ -64,7 +64,7 @@ class HistoryRow:
         """Return a number above 0."""
         value = self._need(column)
         try:
-            # For Python true is 1; whoever wrote it meant no number.
+            # In Python true is 1, but the writer meant no number.
             amount = math.nan if isinstance(value, bool) else float(value)
         except (OverflowError, TypeError, ValueError):
             amount = math.nan
@@ -147,7 +147,7 @@ def read_rows(
                 if len(rows) > ROWS_AT_MOST:
                     raise BadInput(option, str(path), f"give at most {ROWS_AT_MOST:,} rows")
     except (EOFError, gzip.BadGzipFile, zlib.error) as exc:
-        raise BadInput(option, str(path), "pack it whole by gzip, or give it unpacked") from exc
+        raise BadInput(option, str(path), "give a complete gzip file, or an unpacked one") from exc
     except OSError as exc:
         reason = exc.strerror or "unreadable"
         raise BadInput(option, str(path), f"give a readable file ({reason})") from exc

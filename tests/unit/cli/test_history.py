@@ -252,7 +252,7 @@ def test_a_packed_file_that_is_not_whole_is_named(tmp_path: Path) -> None:
     packed = tmp_path / "t.csv.gz"
     for damaged in (whole[:-4], whole[:12] + b"\xff" + whole[13:], b"timestamp\n1780306200\n"):
         packed.write_bytes(damaged)
-        with pytest.raises(BadInput, match=r"t\.csv\.gz.*: pack it whole by gzip"):
+        with pytest.raises(BadInput, match=r"t\.csv\.gz.*: give a complete gzip file"):
             read_arrivals(packed, SHAPE)
 
 
