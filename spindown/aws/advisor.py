@@ -1,8 +1,8 @@
 """The spot advisor: what AWS publishes about how often spot instances are reclaimed.
 
 An undocumented file that AWS keeps for its own web page (aws.amazon.com/ec2/spot/
-instance-advisor), read by one plain GET without credentials. It may change or vanish, so nothing
-in it is believed unseen, and nothing depends on it: without it the prior of a pool stands.
+instance-advisor), read by one plain GET without credentials. It may change or vanish, so every
+value is checked, and nothing depends on it: without it a pool keeps its prior.
 """
 
 import json
@@ -27,11 +27,11 @@ _TIMEOUT_SECONDS = 5.0
 _PATIENCE = timedelta(seconds=20)
 #: Several regions are asked for one after the other.
 _KEPT_FOR = timedelta(minutes=5)
-#: The worst bucket is open ("more than 20 %"); its share is taken for half as much again as where
-#: it begins.
+#: The worst bucket has no upper limit ("more than 20 %"); its share is taken to be 1.5 times
+#: its lower limit.
 _OPEN_BUCKET = 1.5
 
-_REMEDY = "look whether AWS has changed the file; until then the last good shares stand"
+_REMEDY = "check whether AWS has changed the file; until then the last good shares are used"
 
 
 class SpotAdvisor:

@@ -1,7 +1,7 @@
 """Instances on EC2: launched by CreateFleet, described, terminated.
 
-CreateFleet answers HTTP 200 with no instance when it could give none; what it says of each
-override then lies beside the instances, and both may be there.
+CreateFleet answers HTTP 200 even if it launches no instance. The answer then lists an error for
+each override. It may have both instances and errors.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 #: Ids in one call: of TerminateInstances, as AWS advises, and values of one filter.
 TERMINATED_AT_ONCE = 1000
 FILTER_VALUES_MAX = 200
-#: The largest page of what is asked by filters. A call that names no size is throttled sooner, and
+#: The largest page of a call with filters. A call without a page size is throttled sooner, and
 #: in an account of many instances it may time out (EC2 developer guide, "Pagination").
 PAGE_SIZE = 1000
 
-#: Spot request status of an instance that EC2 takes away; it is set with the notice, while the
+#: Spot request status of an instance that EC2 reclaims; it is set with the notice, while the
 #: instance still runs (EC2 user guide, "Spot request status").
 _RECLAIMED = "instance-terminated-"
 _NOT_RECLAIMED = frozenset({"instance-terminated-by-user", "instance-terminated-by-schedule"})
@@ -116,7 +116,7 @@ class Ec2Compute:
         raise NotFound(f"no instance {instance_id} in {region}")
 
     def terminate(self, *, region: str, instance_ids: Sequence[str]) -> None:
-        """Terminate instances; one unknown or protected id fails a call, so then each is alone."""
+        """Terminate instances; one bad id fails the whole call, then each is tried alone."""
         for some in _chunks(instance_ids, TERMINATED_AT_ONCE):
             try:
                 self._terminate(region, some)
@@ -126,7 +126,7 @@ class Ec2Compute:
                 self._terminate_each(region, some)
 
     def reclaimed(self, *, region: str, instance_ids: Sequence[str]) -> frozenset[str]:
-        """Return those whose spot request says that EC2 is taking them away."""
+        """Return those whose spot request says that EC2 is reclaiming them."""
         found: set[str] = set()
         paginator = self._client(region).get_paginator("describe_spot_instance_requests")
         for some in _chunks(instance_ids, FILTER_VALUES_MAX):

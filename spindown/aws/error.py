@@ -1,9 +1,9 @@
 """Translate botocore's errors into those of ``spindown.error``; the only place that knows codes.
 
-What a launch was refused with becomes a ``RefusalKind`` instead, since it decides what is tried
-next. Codes are those of the botocore service models and of the AWS documentation of
-CreateFleet; the classes follow Karpenter's practice (aws/karpenter-provider-aws, pkg/errors),
-except that a full quota is not taken for a dry pool.
+The refusal of a launch becomes a ``RefusalKind``, which decides what is tried next. The codes are
+from the botocore service models and the AWS documentation of CreateFleet. The kinds follow
+Karpenter (aws/karpenter-provider-aws, pkg/errors), except that a full quota does not count as a
+pool without capacity.
 """
 
 from collections.abc import Iterator, Mapping
@@ -114,7 +114,7 @@ _CODES: Mapping[type[SpindownError], tuple[str, ...]] = {
         "InternalServerError",
         "RequestTimeout",
         "RequestTimeoutException",
-        # The first call of a repeated one is still under way: it may go through.
+        # The first try of a repeated call is still in progress and may succeed.
         "TransactionInProgressException",
     ),
 }
@@ -197,15 +197,15 @@ _REFUSAL_OF: Mapping[str, RefusalKind] = {
 }
 
 
-#: Codes that tell nothing of the outcome. A status of 500 alone does not leave it open: EC2 says
-#: so of full pools, too (Amazon EC2 API Reference, "Error codes", server errors).
+#: Codes that leave the outcome unknown. A status of 500 alone does not: EC2 gives it for full
+#: pools too (Amazon EC2 API Reference, "Error codes", server errors).
 OPEN_ENDED = frozenset({"InternalError", "Server.InternalError"})
 
-#: Codes that speak of the subnet, and so of every type in its zone.
+#: Codes about the subnet, and so about every type in its zone.
 OF_SUBNET = frozenset({"InsufficientFreeAddressesInSubnet"})
 
 
-#: What fixes a limit of which EC2 says no more than that it is reached. The code of EBS's quota:
+#: Remedies for limits of which EC2 says only that they are reached. The code of EBS's quota:
 #: AWS General Reference, "Amazon EBS endpoints and quotas".
 _REMEDIES: Mapping[str, str] = {
     "MaxFleetCountExceeded": "Delete fleets that nobody needs, which aws ec2 describe-fleets lists",
@@ -219,7 +219,7 @@ _WORDS_AT_MOST = 400
 
 
 def refusal_words(code: str, message: str) -> str:
-    """Return what EC2 says of a refusal, cut to a length, and what fixes it where that is known."""
+    """Return EC2's message for a refusal, shortened, and its remedy if known."""
     words, remedy = message[:_WORDS_AT_MOST], _REMEDIES.get(code)
     if remedy is None:
         return words
@@ -227,7 +227,7 @@ def refusal_words(code: str, message: str) -> str:
 
 
 def refusal_kind(code: str, *, is_whole_request: bool = False) -> RefusalKind:
-    """Return what a CreateFleet code means, of one override or of the whole request."""
+    """Return the kind of a CreateFleet code, for one override or for the whole request."""
     if is_whole_request and code == "InvalidFleetConfiguration":
         return RefusalKind.ACCOUNT
     return _REFUSAL_OF.get(code, RefusalKind.UNKNOWN)
@@ -239,18 +239,18 @@ def code_of(error: ClientError) -> str:
 
 
 def message_of(error: ClientError) -> str:
-    """Return the sentence that a service gave."""
+    """Return the message that a service gave."""
     return str(error.response.get("Error", {}).get("Message", ""))
 
 
 def is_server_fault(error: ClientError) -> bool:
-    """Tell whether the service itself failed, so that what became of the call is unknown."""
+    """Tell whether the service itself failed, so that the outcome of the call is unknown."""
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     return status >= _HTTP_SERVER_ERROR
 
 
 def translate(error: BotoCoreError | ClientError | HTTPError) -> SpindownError:
-    """Return the error of ours that says the same."""
+    """Return our error for an error of botocore."""
     if isinstance(error, NoCredentialsError):
         return AccessDenied("no AWS credentials: give a profile, a role or environment variables")
     if not isinstance(error, ClientError):
@@ -266,7 +266,7 @@ def translate(error: BotoCoreError | ClientError | HTTPError) -> SpindownError:
 
 @contextmanager
 def translated(exceptions: Mapping[str, type[SpindownError]] | None = None) -> Iterator[None]:
-    """Raise our errors for botocore's; ``exceptions`` says what codes mean in this place only."""
+    """Raise our errors for botocore's; ``exceptions`` maps codes that mean more at this call."""
     try:
         yield
     except ClientError as error:

@@ -1,4 +1,4 @@
-"""Waking the scaler function without waiting for it."""
+"""Wake the scaler function without waiting for it."""
 
 import json
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ class LambdaScaler:
         self._function = function
 
     def nudge(self, workload: str) -> None:
-        """Have it reconcile a workload now; returns before it has."""
+        """Start a tick of a workload now; do not wait for its end."""
         payload = json.dumps({"source": NUDGE, "workload": workload})
         with translated():
             self._client.invoke(

@@ -1,4 +1,4 @@
-"""The instance metadata service, version 2 only: who we are and what EC2 has announced."""
+"""The instance metadata service, version 2 only: identity of the instance, and notices."""
 
 import json
 import urllib.error
@@ -22,18 +22,18 @@ _NOTICE = timedelta(minutes=2)
 
 
 class ImdsMetadata:
-    """Metadata of the instance; ``endpoint`` is another one than the usual, if given."""
+    """Metadata of the instance; ``endpoint`` replaces the usual one if given."""
 
     def __init__(self, clock: Clock, endpoint: str | None = None) -> None:
         self._clock = clock
         self._endpoint = (endpoint or ENDPOINT).rstrip("/")
-        # The service is on the machine itself: a proxy can only be in the way.
+        # The service is on the machine itself: never use a proxy.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         self._token: str | None = None
         self._first_seen: datetime | None = None
 
     def identity(self) -> Identity:
-        """Return who we are.
+        """Return the identity of this instance.
 
         Raises:
             NotFound: a part of it is missing, for example tags that the template keeps out of
@@ -53,14 +53,14 @@ class ImdsMetadata:
         )
 
     def interruption(self) -> datetime | None:
-        """Return when EC2 takes the instance away, once announced."""
+        """Return when EC2 reclaims the instance; None: no notice."""
         text = self._get("spot/instance-action")
         if text is None:
             return None
         announced = _instant(text, "time")
         if announced is not None:
             return announced
-        # Announced all the same: count from when we first saw it, which is at most late.
+        # The notice counts even without a time: count from when it was first seen.
         self._first_seen = self._first_seen or self._clock.now()
         return self._first_seen + _NOTICE
 
@@ -76,7 +76,7 @@ class ImdsMetadata:
         return found
 
     def _get(self, path: str) -> str | None:
-        """Return a leaf of the metadata, None if there is none; renew a token that has lapsed."""
+        """Return a value of the metadata, None if there is none; renew an expired token."""
         status, text = self._read(path)
         if status == HTTPStatus.UNAUTHORIZED:
             self._token = None

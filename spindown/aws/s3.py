@@ -1,7 +1,7 @@
 """The deployment's bucket, and the inputs that a workload may read, on S3.
 
-A conditional put that botocore repeated after a lost answer may meet its own first write and be
-refused with 412; the caller tells by a nonce in what it wrote.
+If an answer is lost, botocore repeats a conditional put. The repeat may find its own first write
+and fail with 412. The caller recognises its write by a nonce in it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ObjectTypeDef
 
-#: If-Match on a key that has no object is answered with 404.
+#: S3 answers If-Match on a key without an object with 404.
 _GONE: Mapping[str, type[SpindownError]] = {"NoSuchKey": PreconditionFailed}
 
 #: What cannot be read today or tomorrow, as if it were denied: an archived object that nobody has
@@ -59,7 +59,7 @@ _OF_INPUTS: Mapping[str, type[SpindownError]] = {
     ),
 }
 
-#: Before a transfer comes a HEAD, whose refusal has no body to tell why; that of a GET has one.
+#: A transfer begins with a HEAD. Its refusal has no body that tells why; that of a GET has.
 _BARE = frozenset({"400", "403"})
 
 
@@ -67,7 +67,7 @@ class S3ObjectStore:
     """ObjectStore on one versioned S3 bucket, or on the part of it below ``root``."""
 
     def __init__(self, client: "S3Client", bucket: str, root: str = "") -> None:
-        """Serve the keys below ``root``; they are given and returned without it."""
+        """Serve the keys below ``root``; callers see keys without it."""
         self._client = client
         self._bucket = bucket
         self._root = root
@@ -126,7 +126,7 @@ class S3ObjectStore:
             for page in pages:
                 listed = page.get("Versions", [])
                 found += [v["VersionId"] for v in listed if v["Key"] == whole]
-                # Keys come in order, so one that is longer than ours ends ours.
+                # Keys come in order: the first longer key ends the versions of ours.
                 if any(version["Key"] != whole for version in listed):
                     break
         return found

@@ -1,7 +1,7 @@
 """The job queue on SQS.
 
-AWS answers a delete with an outdated receipt handle as if it had succeeded; that is the one
-promise of the port which this adapter cannot keep.
+SQS reports success for a delete with an outdated receipt handle. This is the one promise of the
+port that this adapter cannot keep.
 """
 
 import math
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 BATCH_ENTRIES_MAX = 10
 BATCH_BYTES_MAX = 1024 * 1024
 
-#: Rounds in which entries that SQS itself failed to take are sent again.
+#: How often entries that SQS failed to accept are sent again.
 _SEND_ROUNDS = 3
 
-#: What a receipt handle that lost its message is answered with. Past the twelfth hour from the
-#: receive it is InvalidParameterValue, as for a handle that never was one.
+#: Codes for a receipt handle that has lost its message. Twelve hours after the receive it is
+#: InvalidParameterValue, as for text that never was a handle.
 _STALE: Mapping[str, type[StaleHandle]] = {"InvalidParameterValue": StaleHandle}
 
 
@@ -102,7 +102,7 @@ class SqsJobQueue:
     def _send_batch(
         self, entries: "Sequence[SendMessageBatchRequestEntryTypeDef]"
     ) -> "list[SendMessageBatchRequestEntryTypeDef]":
-        """Send one batch; return the entries that SQS failed to take."""
+        """Send one batch; return the entries that SQS failed to accept."""
         with translated():
             answer = self._client.send_message_batch(QueueUrl=self._url, Entries=entries)
         failed = {failure["Id"]: failure for failure in answer.get("Failed", [])}
@@ -163,5 +163,5 @@ def _message(message: "MessageTypeDef", received_at: datetime) -> Message:
 
 
 def _seconds(duration: timedelta) -> int:
-    # Rounded up: half a second of visibility must not become none.
+    # Rounded up: half a second of visibility must not become zero.
     return math.ceil(duration.total_seconds())

@@ -1,7 +1,7 @@
 """Settings and live policy edits in SSM's Parameter Store.
 
-Going back to the policy as deployed stores an empty edit: deleting the parameter would lose its
-history and begin its versions anew.
+To return to the deployed policy, an empty edit is stored. Deleting the parameter would lose its
+history and restart its versions.
 """
 
 import json
@@ -33,7 +33,7 @@ NO_EDIT = "{}"
 
 
 class SsmSettingsStore:
-    """SettingsStore of one deployment; ``abroad`` returns the client of another region."""
+    """SettingsStore of one deployment; ``abroad`` returns the client for another region."""
 
     def __init__(
         self, client: "SSMClient", deployment: str, abroad: "Callable[[str], SSMClient]"
@@ -51,7 +51,7 @@ class SsmSettingsStore:
         return _parse(DeploymentSettings, found[name])
 
     def workload(self, name: str) -> tuple[WorkloadSettings, LiveEdit | None]:
-        """Return a workload as deployed, and its live edit, in one read and one an outpost."""
+        """Return a workload as deployed, and its live edit: one read, and one for each outpost."""
         deployed = workload_parameter(self._deployment, name)
         live = live_parameter(self._deployment, name)
         found = self._read(deployed, live)
@@ -62,7 +62,7 @@ class SsmSettingsStore:
         return self._with_outposts(settings), _edit(edit) if edit else None
 
     def _with_outposts(self, settings: WorkloadSettings) -> WorkloadSettings:
-        """Add what the further regions say; one that says nothing must not stop the others."""
+        """Add the outposts of further regions; one that cannot be read does not stop the others."""
         outposts, unread = dict(settings.outposts), {}
         for region in settings.regions:
             try:
