@@ -12,8 +12,8 @@ from aws_lambda_powertools import Logger
 from functions.malformed import acknowledge
 from functions.port import control_ports, deployment_name
 from spindown.app.control import ControlPorts
-from spindown.app.interrupt import react
 from spindown.contract.event import parse_instance_event
+from spindown.control.interrupt import react
 from spindown.error import ContractError, NotFound
 
 logger = Logger(service="interruption")

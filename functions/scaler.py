@@ -12,9 +12,10 @@ from aws_lambda_powertools import Logger
 from functions.malformed import acknowledge
 from functions.port import control_ports, deployment_name
 from spindown.app.control import ControlPorts
-from spindown.app.reconcile import reconcile
 from spindown.contract.event import parse_wake_up
+from spindown.control import reconcile
 from spindown.error import ContractError, NotFound
+from spindown.wording import say_outcome
 
 logger = Logger(service="scaler")
 
@@ -32,7 +33,7 @@ def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) 
     return {
         "workload": decision.workload,
         "outcome": decision.outcome.value,
-        "summary": decision.summary,
+        "summary": say_outcome(decision.outcome, decision.summary),
     }
 
 

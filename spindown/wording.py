@@ -4,9 +4,16 @@ Nothing that decides may import this module.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
+from spindown.contract.decision import (
+    ActionRecord,
+    DeadlineRecord,
+    Decision,
+    DecisionSummary,
+    Outcome,
+)
 from spindown.domain.reason import About, Reason, ReasonCode
 
 _LOOK = "look at its console output and at the image, then deploy a fixed one"
@@ -49,6 +56,92 @@ def _inner(about: About) -> str:
     return say(Reason(ReasonCode(str(about["why"])), about))
 
 
+def say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
+    """Return a decision as one sentence for a person, without a full stop."""
+    sizing, why, early = say(summary.sizing), say(summary.why), say(summary.ended_early)
+    match outcome:
+        case Outcome.LOCKED:
+            return "another reconcile is at work"
+        case Outcome.IDLE:
+            return "nothing waits and nothing runs"
+        case Outcome.ENOUGH:
+            return sizing
+        case Outcome.HELD if summary.retry_at is None or not why:
+            return sizing
+        case Outcome.HELD:
+            said = f"no offer may be taken before {summary.retry_at:%H:%M:%S}: {why}"
+        case Outcome.LAUNCHED:
+            given = (("launched", summary.launched), ("adopted", summary.adopted))
+            said = ", ".join(f"{verb} {_counts(pools)}" for verb, pools in given if pools)
+        case Outcome.STOPPED:
+            said = why or "no offer of the list could be asked for"
+        case Outcome.NOTHING_FITS:
+            said = f"no offer fits: {why or 'none is known'}"
+        case Outcome.REFUSED:
+            said = f"EC2 gave nothing in {summary.requests} requests"
+    return f"{said} ({sizing})" + (f"; {early}" if early else "")
+
+
+def _counts(pools: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {pool}" for pool, count in pools.items())
+
+
+#: Kind of an action -> what it does to its subject.
+_ACTIONS = {
+    "end": "end the row of {subject}",
+    "free": "give the jobs of {subject} back",
+    "condemn": "condemn {subject}",
+    "terminate": "terminate {subject}",
+    "interrupt": "note that EC2 takes {subject} away",
+    "adopt": "adopt the instances of launch {subject}",
+    "replay": "ask again for launch {subject}",
+    "give-up": "give up launch {subject}",
+    "migrate": "tell {subject} to give its jobs back",
+    "launch": "launch workers for {subject}",
+}
+
+
+def say_action(action: ActionRecord) -> str:
+    """Return what an action does, as an imperative clause."""
+    return _ACTIONS[action.kind].format(subject=action.subject)
+
+
+def say_notes(decision: Decision) -> Iterator[str]:
+    """Yield what else a person should know of a decision, a sentence each, without full stops."""
+    yield from (say(note) for note in decision.notes)
+    yield from say_deadlines(decision)
+
+
+#: Deadlines of which the notes tell, and verbs of one job and of several.
+_TIGHT = 3
+_ONE, _MANY = ("was", "is", "takes", "waits"), ("were", "are", "take", "wait")
+
+
+def say_deadlines(decision: Decision) -> Iterator[str]:
+    """Yield what the tightest deadlines ask for."""
+    for each in decision.deadlines[:_TIGHT]:
+        name, due = name_of(each), f"{each.due_at:%Y-%m-%d %H:%M} UTC"
+        was, is_, takes, waits = _MANY if each.jobs > 1 else _ONE
+        if each.due_at < decision.at:
+            yield f"{name} {was} due {due} and {is_} not finished"
+        elif each.slack_seconds < 0:
+            yield f"{name} {is_} due {due} and {takes} longer"
+        elif each.waits_until is not None:
+            until = f"{each.waits_until:%H:%M} UTC"
+            yield f"{name} {waits} for spot until {until}, to be done by {due}"
+        elif each.mode:
+            yield f"{name} {is_} due {due}: {say(Reason(ReasonCode(each.mode)))}"
+
+
+def name_of(deadline: DeadlineRecord) -> str:
+    """Return what a person knows a job by."""
+    if deadline.job_id:
+        return deadline.job_id
+    return (
+        "a job that nobody has begun" if deadline.jobs == 1 else f"{deadline.jobs} jobs not begun"
+    )
+
+
 def _never_checked_in(about: About) -> str:
     return f"never checked in within {say_span(float(about['within_seconds']))}"
 
@@ -56,6 +149,40 @@ def _never_checked_in(about: About) -> str:
 def _pool_never_checked_in(about: About) -> str:
     ended = say(Reason(ReasonCode(str(about["ended"])), about))
     return f"its instance never checked in: {ended}" if ended else "its instance never checked in"
+
+
+def _moment(instant: str | float) -> str:
+    return f"{datetime.fromisoformat(str(instant)):%Y-%m-%d %H:%M}"
+
+
+def _failed(words: str) -> Callable[[About], str]:
+    def told(about: About) -> str:
+        asked = _ASKED.get(str(about["asked"]), str(about["asked"]))
+        where = about.get("launch_id") or about.get("region") or about.get("subject")
+        return f"{asked}{f' ({where})' if where else ''}: {words} ({about['said']})"
+
+    return told
+
+
+#: What a call asked for, or was to do.
+_ASKED = {
+    "instances": "asking EC2 for our instances",
+    "reclaims": "asking EC2 what it takes away",
+    "launches": "asking EC2 for the instances of a launch",
+    "account": "reading the month",
+    "end": "ending a row",
+    "free": "giving jobs back",
+    "condemn": "condemning a worker",
+    "terminate": "terminating instances",
+    "interrupt": "noting an interruption",
+    "replay": "asking for a launch again",
+    "launch": "launching workers that take over",
+}
+
+
+def _nearest(about: About) -> str:
+    why = say(Reason(ReasonCode(str(about["ruled_out_by"])), about))
+    return f"nearest is {about['offer']}: {why}"
 
 
 def _strikes(happened: str, remedy: str) -> Callable[[About], str]:
@@ -304,6 +431,69 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.STRIKES_FAILED: _strikes(
         "ended since all their last jobs had failed",
         "see why in its log, then deploy fixed code or take out the jobs that fail",
+    ),
+    ReasonCode.NO_ANSWER: _failed("no answer"),
+    ReasonCode.GRANT_MISSING: _failed("a grant is missing"),
+    ReasonCode.CALL_THROTTLED: _failed("too many calls"),
+    ReasonCode.CALL_FAILED: _failed("it failed"),
+    ReasonCode.MAX_WORKERS: "max_workers is {max_workers}",
+    ReasonCode.PRICES_UNREAD: "prices could not be read: {said}",
+    ReasonCode.BUDGET_USED_UP: "the budget of {budget_per_month} USD a month is used up",
+    ReasonCode.BUDGET_TOO_LOW: "the budget of the month has no room for another launch",
+    ReasonCode.FLEET_AT_CEILING: (
+        "the workload costs {dollars_per_hour:.2f} of {max_dollars_per_hour:g} USD/h"
+    ),
+    ReasonCode.MONTH_UNREADABLE: (
+        "{row} cannot be read, and nothing be set aside in it: spindown doctor mends it"
+    ),
+    ReasonCode.LEDGER_BUSY: "the ledger was busy, the next tick goes on",
+    ReasonCode.CALLS_USED_UP: "EC2 has been asked {calls} times this minute; the next tick goes on",
+    ReasonCode.TRIES_USED_UP: "{requests} requests were made, the next tick goes on",
+    ReasonCode.TIME_IS_UP: "time is up, the next tick goes on",
+    ReasonCode.LAUNCH_UNANSWERED: (
+        "EC2 gave no answer ({said}); the next tick finds out what became of it"
+    ),
+    ReasonCode.REGION_UNREAD: "{region} is left out: {said}",
+    ReasonCode.LAUNCH_WAITS: "launch {launch_id} waits: EC2 asked to slow down",
+    ReasonCode.REPLAY_REFUSED: "launch {launch_id}: asked again, answered {codes}",
+    ReasonCode.WORKER_OVERDUE: "{instance_id} is busy past its lifetime: left alone",
+    ReasonCode.JOBS_LEFT_BEHIND: lambda about: (
+        f"{_count(about['jobs'], 'job')} to be done by others"
+    ),
+    ReasonCode.REGIONS_SILENT: "{regions} has not answered a launch, and is asked last",
+    ReasonCode.NO_QUOTA_LEFT: (
+        "quota {quota_class}: {left:g} vCPUs are left, the smallest offer takes {smallest}"
+    ),
+    ReasonCode.QUOTA_GIVEN_BACK_SOON: (
+        "quota {quota_class} is full while one of ours is ending: tried again soon"
+    ),
+    ReasonCode.LADDER_OPENED_EARLY: (
+        "a later launch would break start_within: every rung of the price ladder is open"
+    ),
+    ReasonCode.CATALOGUE_OLD: lambda about: (
+        f"part of the catalogue of offers was last read at {_moment(about['read_at'])}"
+    ),
+    ReasonCode.ON_DEMAND_PRICES_OLD: lambda about: (
+        f"on-demand prices of {about['region']} were last read at {_moment(about['read_at'])}: "
+        "they are not trusted"
+    ),
+    ReasonCode.SPOT_PRICES_OLD: lambda about: (
+        f"spot prices of {about['region']} were last read at {_moment(about['read_at'])}: "
+        f"{about['said']}"
+    ),
+    ReasonCode.SPOT_PRICES_ESTIMATED: (
+        "spot prices of {region} are estimated from on-demand: {said}"
+    ),
+    ReasonCode.SPOT_PRICES_UNKNOWN: (
+        "nothing is bought as spot in {region}, its prices are unknown: {said}"
+    ),
+    ReasonCode.NEAREST_OFFER: _nearest,
+    ReasonCode.WRITES_LOST: "{writes} writes lost a race; the next tick looks again",
+    ReasonCode.DECISION_UNSTORED: "the whole decision was not stored: {said}",
+    ReasonCode.JOBS_MOVE: "its jobs go to a worker on {to}",
+    ReasonCode.NOTHING_ON_DEMAND: lambda about: (
+        f"{_count(about['jobs'], 'job')} must leave spot to be done in time, and nothing on demand "
+        "is to be had"
     ),
 }
 

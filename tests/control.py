@@ -10,7 +10,6 @@ from typing import Any
 from spindown.app.control import ControlPorts
 from spindown.app.ledger import Ledger, LedgerView
 from spindown.app.port import Key, LaunchOverride, LaunchRequest, Outgoing, Write
-from spindown.app.reconcile import reconcile
 from spindown.contract import tag
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
@@ -28,9 +27,11 @@ from spindown.contract.settings import (
     TemplateRef,
     WorkloadSettings,
 )
+from spindown.control import reconcile
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool, Requirements
 from spindown.domain.policy import Policy
+from spindown.domain.reason import ReasonCode
 from spindown.memory import (
     MemoryClock,
     MemoryCompute,
@@ -324,6 +325,11 @@ class ControlWorld:
 def pools(decision: Decision) -> list[str]:
     """Return the pools that a decision's instances came from."""
     return [pool for attempt in decision.attempts for pool in attempt.instances.values()]
+
+
+def codes(decision: Decision) -> list[ReasonCode]:
+    """Return the codes of what a decision notes."""
+    return [note.code for note in decision.notes]
 
 
 def with_policy(**changes: Any) -> ControlWorld:

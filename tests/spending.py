@@ -5,6 +5,7 @@ from typing import Any
 
 from spindown.app.port import Key
 from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort
+from spindown.control.books import CHARGED_EVERY
 from spindown.domain.fleet import Worker, WorkerState
 from tests.builders import minutes
 from tests.control import ControlWorld
@@ -25,10 +26,15 @@ def two_at_work(world: ControlWorld) -> tuple[Worker, Worker]:
     return first, second
 
 
-def lived(world: ControlWorld) -> timedelta:
-    """Return how long all workers have lived together, as their rows tell."""
-    workers = world.view().workers.values()
-    return sum(((w.ended_at or world.now) - w.launched_at for w in workers), timedelta(0))
+def charged_for(world: ControlWorld) -> timedelta:
+    """Return how much of their lives all workers have been charged for; nobody lags behind."""
+    spans = []
+    for worker in world.view().workers.values():
+        until = worker.accrued_until or worker.launched_at
+        lag = (worker.ended_at or world.now) - until
+        assert lag <= (CHARGED_EVERY if worker.ended_at is None else timedelta(0)), worker
+        spans.append(until - worker.launched_at)
+    return sum(spans, timedelta(0))
 
 
 def dollars(world: ControlWorld) -> float:

@@ -45,6 +45,7 @@ _PACKAGES = (
     "spindown/__init__.py",
     "spindown/error.py",
     "spindown/app",
+    "spindown/control",
     "spindown/aws",
     "spindown/config",
     "spindown/contract",

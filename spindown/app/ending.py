@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from spindown.app.ledger import Ledger
+from spindown.app.ledger import Ledger, RowWrites
 from spindown.app.port import JobQueue, When, Write
 from spindown.app.spend import Charge, charge, mark_charged
 from spindown.contract import row as rows
@@ -47,12 +47,12 @@ def end_worker(
     launch: Launch | None,
     unavailable: Unavailable | None,
     policy: Policy,
-    ledger: Ledger,
+    ledger: RowWrites,
 ) -> End:
     """Return the writes that end a worker's row, charge the rest and count a reclaim once.
 
     Args:
-        worker: as it has been charged (``domain.cost.charged_until``).
+        worker: as it has been charged.
         at: when it ended, as far as is known.
         reason: why, unless the row says it.
         reclaimed: EC2 took it back.
@@ -105,7 +105,7 @@ def note_interruption(
     unavailable: Unavailable | None,
     now: datetime,
     policy: Policy,
-    ledger: Ledger,
+    ledger: RowWrites,
 ) -> tuple[Write, ...]:
     """Return the writes that mark a worker as being taken away and count it once.
 
@@ -201,7 +201,7 @@ def _count_interruption(
     unavailable: Unavailable | None,
     now: datetime,
     policy: Policy,
-    ledger: Ledger,
+    ledger: RowWrites,
 ) -> list[Write]:
     memory = remember_interruption(worker, unavailable, now, policy)
     return [

@@ -1,25 +1,24 @@
 """Account for what workers cost, each second once.
 
-The first and the last charge of a worker move ``accrued_until`` in its own row. In between it is
-charged with its whole fleet, whose ``charged_until`` the tick moves in one write for all of them.
-A tick charges under the lock; an event charges a worker that has ended without it, so that both
-raise ``charges`` and neither goes on from what the other has changed.
+A worker is charged every few minutes and at its end. Each charge moves ``accrued_until`` in its
+own row, on the condition that nobody has moved it since: a tick charges under the lock, an event
+charges a worker that has ended without it.
 
 Dollars go to the day of the workload and to the month of the deployment; what a launch had set
 aside from the budget is given back as its workers accrue on their own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from spindown.app.ledger import Ledger, account_key
+from spindown.app.ledger import RowWrites, account_key
 from spindown.app.port import Key, When, Write
 from spindown.contract import row as rows
 from spindown.contract.codec import decode, encode, encode_instant
-from spindown.contract.row import BacklogRow, SpendRow
+from spindown.contract.row import SpendRow
 from spindown.domain.cost import accrue, reclaim_refund
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.interruption import FREE_FOR
@@ -33,7 +32,7 @@ _NOT_ENDED = frozenset({"ended_at"})
 class Charge:
     """What one worker is charged for a stretch of its life."""
 
-    #: Up to where: its row's ``accrued_until`` from here on, or its fleet's ``charged_until``.
+    #: Up to where: its row's ``accrued_until`` from here on.
     until: datetime
 
     dollars: float
@@ -57,13 +56,13 @@ def charge(
     launch: Launch | None,
     *,
     until: datetime,
-    ledger: Ledger,
+    ledger: RowWrites,
     reclaimed: bool = False,
 ) -> Charge:
     """Return what a worker has cost since it was last charged.
 
     Args:
-        worker: as it has been charged (``charged_until``), or with ``ended_at`` about to be
+        worker: as it has been charged, or with ``ended_at`` about to be
             written.
         launch: the launch that it came from, for its reservation.
         until: up to where it is charged.
@@ -122,7 +121,7 @@ def _spent(dollars: float) -> dict[str, float]:
     return {"dollars": dollars, "committed": dollars}
 
 
-def mark_charged(worker: Worker, until: datetime, ledger: Ledger) -> Write:
+def mark_charged(worker: Worker, until: datetime, ledger: RowWrites) -> Write:
     """Return the write that moves a worker's own ``accrued_until``, once.
 
     Args:
@@ -141,58 +140,6 @@ def mark_charged(worker: Worker, until: datetime, ledger: Ledger) -> Write:
             absent=_NOT_ENDED,
         ),
     )
-
-
-def charge_apart(charges: Sequence[tuple[Write, Charge]]) -> tuple[Write, ...]:
-    """Return the writes of several workers' charges, each with the mark in its own row."""
-    return (*(mark for mark, _ in charges), *_join([charged for _, charged in charges]))
-
-
-def charge_together(
-    charges: Sequence[Charge], fleet: BacklogRow, *, until: datetime, ledger: Ledger
-) -> tuple[Write, ...]:
-    """Return the writes that charge a whole fleet; nobody must have charged one of it meanwhile.
-
-    Args:
-        charges: of every worker that has been charged before and has not ended.
-        fleet: the row that the charges go on from.
-        until: up to when all of these charge.
-        ledger: makes the writes.
-    """
-    mark = Write(
-        key=ledger.key(rows.BACKLOG),
-        when=_nobody_charged_since(fleet),
-        set={"charged_until": encode_instant(until)},
-        add={"charges": 1},
-    )
-    return (mark, *_join(charges))
-
-
-def exclude_tick(fleet: BacklogRow, ledger: Ledger) -> Write:
-    """Return the write that keeps a tick from charging the seconds that an event charges.
-
-    Args:
-        fleet: the row that the event's charge goes on from.
-        ledger: makes the write.
-    """
-    not_since = _nobody_charged_since(fleet)
-    return Write(key=ledger.key(rows.BACKLOG), when=not_since, add={"charges": 1})
-
-
-def _nobody_charged_since(fleet: BacklogRow) -> When:
-    return When(equals={"charges": fleet.charges or None})
-
-
-def _join(charges: Sequence[Charge]) -> list[Write]:
-    """Return the additions of several charges with each row once."""
-    joined: dict[Key, dict[str, float]] = {}
-    for charged in charges:
-        for key, sums in charged.sums:
-            known = joined.setdefault(key, {})
-            for name, value in sums.items():
-                if value:
-                    known[name] = known.get(name, 0) + value
-    return [Write(key=key, add=sums) for key, sums in joined.items() if sums]
 
 
 @lru_cache(maxsize=1024)

@@ -27,13 +27,13 @@ from rich.text import Text
 from spindown.app.batch.result import JobProgress, read_progress, read_records
 from spindown.app.batch.submit import Draft, name_batch, submit_items, upload
 from spindown.app.bill import CostReport, RankingChange, read_bill
-from spindown.app.explain.plan import plan
-from spindown.app.reconcile.report import record_candidate
 from spindown.cli import option
 from spindown.cli.render.screen import format_item_cost, format_seconds, open_console, render_status
 from spindown.cli.session import Session, connect
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
+from spindown.control.preview import preview
+from spindown.control.record import record_candidate
 from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError
 from spindown.wording import say
@@ -211,14 +211,14 @@ class _Run:
 
     def bill(self, jobs: int) -> CostReport:
         """Return the bill from the first message until now."""
-        made = plan(WORKLOAD, self.session.control_ports(), jobs=jobs)
+        candidates = preview(WORKLOAD, self.session.control_ports(), jobs=jobs).candidates
         return read_bill(
             WORKLOAD,
             ledger=self.session.ledger(WORKLOAD),
             store=self.session.store,
             start=self.started_at,
             end=datetime.now(UTC),
-            ranked_now=[record_candidate(entry) for entry in made.candidates.candidates],
+            ranked_now=[record_candidate(entry) for entry in candidates],
         )
 
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from spindown.contract.codec import encode
-from spindown.domain.reason import Reason
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 
 SCHEMA = 1
 
@@ -55,11 +55,13 @@ class CandidateRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectionRecord:
-    """Why offers were not taken: one reason, how many, and the first of them."""
+    """Offers that one constraint rules out: how many, and why the first of them."""
 
-    reason: str
+    constraint: str
     offers: int
+    #: The first of them, as text.
     example: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +100,42 @@ class EndingRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ActionRecord:
+    """One thing that a tick did."""
+
+    #: ``control.plan.ActionKind``.
+    kind: str
+    #: An instance, a launch, a pool or a region.
+    subject: str
+    reason: Reason = NO_REASON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SizingRecord:
     """How many workers, and why that many."""
 
     need_items_per_hour: float
     wanted: int
     waited_seconds: float
-    reason: str
+    reason: Reason = NO_REASON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionSummary:
+    """What a sentence about a decision is made of (``wording.summarize``)."""
+
+    #: Why that many workers are wanted.
+    sizing: Reason = NO_REASON
+    #: Why nothing was launched although something is wanted.
+    why: Reason = NO_REASON
+    #: Why launching ended before the need was met.
+    ended_early: Reason = NO_REASON
+    #: Pool -> instances that it gave, and that were found to be ours.
+    launched: Mapping[str, int] = field(default_factory=dict)
+    adopted: Mapping[str, int] = field(default_factory=dict)
+    requests: int = 0
+    #: Until when no offer may be taken; None: until something changes.
+    retry_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +165,7 @@ class Decision:
     workload: str
     at: datetime
     outcome: Outcome
-    #: One sentence for a person.
-    summary: str = ""
+    summary: DecisionSummary = field(default_factory=DecisionSummary)
     #: "spindown.tick", "spindown.nudge", the alarm, an interruption.
     source: str = ""
     fence: int = 0
@@ -154,17 +184,31 @@ class Decision:
     candidates: tuple[CandidateRecord, ...] = ()
     rejections: tuple[RejectionRecord, ...] = ()
     attempts: tuple[AttemptRecord, ...] = ()
-    condemned: tuple[EndingRecord, ...] = ()
-    ended: tuple[EndingRecord, ...] = ()
+    #: What else was done, in its order; bookkeeping is left out.
+    actions: tuple[ActionRecord, ...] = ()
     #: The least slack first.
     deadlines: tuple[DeadlineRecord, ...] = ()
-    #: Further sentences: what was held back, skipped, or is out of date.
-    notes: tuple[str, ...] = ()
+    #: What was held back, skipped, or is out of date.
+    notes: tuple[Reason, ...] = ()
     bad_rows: tuple[str, ...] = ()
     #: USD of the month, spent and with reservations; None: not looked at.
     month_dollars: float | None = None
     month_committed: float | None = None
     schema: int = SCHEMA
+
+    @property
+    def ended(self) -> tuple[EndingRecord, ...]:
+        """Return the workers whose rows were ended."""
+        return tuple(_ending(each) for each in self.actions if each.kind == _END)
+
+    @property
+    def condemned(self) -> tuple[EndingRecord, ...]:
+        """Return the workers that were condemned, and instances that no row knows."""
+        return tuple(
+            _ending(each)
+            for each in self.actions
+            if each.kind == _CONDEMN or each.reason.code is ReasonCode.NO_ROW
+        )
 
     @property
     def digest(self) -> str:
@@ -187,6 +231,13 @@ class Decision:
     def to_json(self) -> bytes:
         """Return the whole decision as JSON."""
         return json.dumps(encode(self), sort_keys=True).encode()
+
+
+_END, _CONDEMN = "end", "condemn"
+
+
+def _ending(action: ActionRecord) -> EndingRecord:
+    return EndingRecord(instance_id=action.subject, reason=action.reason)
 
 
 def decision_prefix(workload: str) -> str:

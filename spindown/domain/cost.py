@@ -13,21 +13,6 @@ LEAST_BILLED = timedelta(seconds=60)
 _HOUR = timedelta(hours=1)
 
 
-def charged_until(worker: Worker, fleet_until: datetime | None) -> datetime | None:
-    """Return up to when a worker has been charged, by its own row or later with its fleet.
-
-    A worker that has not been charged yet (None), or has ended, is charged by its row alone.
-
-    Args:
-        worker: as its row tells.
-        fleet_until: up to when the fleet has been charged as a whole.
-    """
-    own = worker.accrued_until
-    if own is None or fleet_until is None or worker.ended_at is not None:
-        return own
-    return max(own, fleet_until)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accrual:
     """What a worker has cost since its cost was last added up."""

@@ -78,8 +78,7 @@ class Worker:
     relieved_at: datetime | None = None
     #: Whether the reclaim has been counted against its pool.
     interruption_counted: bool = False
-    #: Up to where its cost has been added to the day's spend. In its row: for the first time and
-    #: for the last, since between the two a fleet is charged as a whole (``domain.cost``).
+    #: Up to where its cost has been added to the day's spend.
     accrued_until: datetime | None = None
     condemned_at: datetime | None = None
     #: Whether its end before the check-in, or before any job, has been counted against it.

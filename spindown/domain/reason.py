@@ -211,6 +211,73 @@ class ReasonCode(StrEnum):
     STRIKES_UNCLAIMED = "strikes-unclaimed"
     STRIKES_FAILED = "strikes-failed"
 
+    # What could not be asked or done: ``asked`` names it, ``said`` is the error's text, and
+    # ``region``, ``launch_id`` or ``subject`` may say of what.
+    NO_ANSWER = "no-answer"
+    GRANT_MISSING = "grant-missing"
+    CALL_THROTTLED = "call-throttled"
+    CALL_FAILED = "call-failed"
+
+    # Why nothing may be launched, or no more.
+    #: ``max_workers``.
+    MAX_WORKERS = "max-workers"
+    #: ``said``.
+    PRICES_UNREAD = "prices-unread"
+    #: ``budget_per_month``, USD.
+    BUDGET_USED_UP = "budget-used-up"
+    #: It has no room for another launch.
+    BUDGET_TOO_LOW = "budget-too-low"
+    #: ``dollars_per_hour`` of ``max_dollars_per_hour``.
+    FLEET_AT_CEILING = "fleet-at-ceiling"
+    #: The month's ``row`` cannot be read, so that nothing can be set aside in it.
+    MONTH_UNREADABLE = "month-unreadable"
+    LEDGER_BUSY = "ledger-busy"
+    #: EC2 was asked ``calls`` times this minute in ``region``.
+    CALLS_USED_UP = "calls-used-up"
+    #: ``requests`` were made in this tick.
+    TRIES_USED_UP = "tries-used-up"
+    TIME_IS_UP = "time-is-up"
+    #: ``said``: whether EC2 has launched anything the next tick finds out.
+    LAUNCH_UNANSWERED = "launch-unanswered"
+
+    # What a person should know of a tick.
+    #: ``region`` could not be read: ``said``.
+    REGION_UNREAD = "region-unread"
+    #: The launch ``launch_id`` waits, since ``region`` asked to slow down.
+    LAUNCH_WAITS = "launch-waits"
+    #: ``launch_id`` was asked for again, and answered with ``codes``.
+    REPLAY_REFUSED = "replay-refused"
+    #: ``instance_id`` is busy past its lifetime.
+    WORKER_OVERDUE = "worker-overdue"
+    #: ``jobs`` of an instance that is gone.
+    JOBS_LEFT_BEHIND = "jobs-left-behind"
+    #: ``regions`` have not answered a launch.
+    REGIONS_SILENT = "regions-silent"
+    #: ``quota_class`` has ``left`` vCPUs, and the smallest offer takes ``smallest``.
+    NO_QUOTA_LEFT = "no-quota-left"
+    #: ``quota_class`` is full while an instance of ours in it is ending.
+    QUOTA_GIVEN_BACK_SOON = "quota-given-back-soon"
+    #: Every rung of the ladder is open, or what has not started would start too late.
+    LADDER_OPENED_EARLY = "ladder-opened-early"
+    #: ``read_at``.
+    CATALOGUE_OLD = "catalogue-old"
+    #: ``region``, ``read_at``, ``said``.
+    ON_DEMAND_PRICES_OLD = "on-demand-prices-old"
+    SPOT_PRICES_OLD = "spot-prices-old"
+    SPOT_PRICES_ESTIMATED = "spot-prices-estimated"
+    SPOT_PRICES_UNKNOWN = "spot-prices-unknown"
+    #: No offer fits; the nearest is ``offer``. ``ruled_out_by`` is why not, and the rest its
+    #: parameters.
+    NEAREST_OFFER = "nearest-offer"
+    #: ``writes`` lost a race.
+    WRITES_LOST = "writes-lost"
+    #: The whole decision could not be stored: ``said``.
+    DECISION_UNSTORED = "decision-unstored"
+    #: A worker gives its jobs to one on ``to``.
+    JOBS_MOVE = "jobs-move"
+    #: ``jobs`` must leave spot, and nothing on demand is to be had.
+    NOTHING_ON_DEMAND = "nothing-on-demand"
+
 
 #: Parameters of a reason, by name.
 About = Mapping[str, str | int | float]

@@ -7,14 +7,14 @@ import json
 from datetime import datetime, timedelta
 from random import Random
 
-from spindown.app.interrupt import react
 from spindown.app.ledger import Ledger
 from spindown.app.offers import refresh
 from spindown.app.port import Outgoing
-from spindown.app.reconcile import reconcile
 from spindown.app.spend import sum_spend
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.event import ALARM, NUDGE, TICK, InstanceEvent
+from spindown.control import reconcile
+from spindown.control.interrupt import react
 from spindown.domain.policy import Policy
 from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.memory.interception import Interceptor
@@ -188,7 +188,7 @@ class Run:
         is_quiet = False
         if decision is not None:
             self.decision = decision
-            self.record.note("tick", f"{decision.outcome} {decision.summary}")
+            self.record.note("tick", _told(decision))
             self.record.samples.append(_sample(self.agenda.seconds, decision))
             is_quiet = decision.outcome is Outcome.IDLE
         self._plan_tick(self.agenda.now + (self._quiet if is_quiet else _TICK))
@@ -237,3 +237,10 @@ def _sample(seconds: float, decision: Decision) -> Sample:
         idle=workers.get("idle", 0),
         busy=workers.get("busy", 0),
     )
+
+
+def _told(decision: Decision) -> str:
+    """Return a decision as the digest has it: in codes, since words are nobody's business."""
+    summary = decision.summary
+    codes = (summary.sizing.code, summary.why.code, summary.ended_early.code)
+    return " ".join([decision.outcome, *codes, *summary.launched, *summary.adopted])

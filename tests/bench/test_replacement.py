@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from spindown.app.interrupt import react
 from spindown.contract.event import InterruptionWarning
+from spindown.control.interrupt import react
 from spindown.domain.policy import Policy
 from spindown.memory import PortCall
 from tests.bench.record import record

@@ -9,7 +9,6 @@ from functools import lru_cache
 import pytest
 
 from spindown.app.ledger import LedgerView
-from spindown.app.reconcile.reap import UNKNOWN
 from spindown.contract import row as rows
 from spindown.contract import tag
 from spindown.contract.codec import decode
@@ -17,6 +16,7 @@ from spindown.contract.job.manifest import JobState, Manifest, Part, decode_mani
 from spindown.contract.job.message import items_key, parse_items, parse_job
 from spindown.contract.job.result import Record
 from spindown.contract.row import BudgetRow
+from spindown.control.reap import UNKNOWN
 from spindown.domain.cost import LEAST_BILLED
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from spindown.app.batch.renew import renew
-from spindown.app.interrupt import react
 from spindown.contract.event import (
     InstanceEvent,
     InterruptionWarning,
@@ -20,6 +19,7 @@ from spindown.contract.event import (
     StateChange,
 )
 from spindown.contract.row import BACKLOG
+from spindown.control.interrupt import react
 from spindown.domain.interruption import NOTICE
 from spindown.memory import PortCall
 from tests.control import REGION

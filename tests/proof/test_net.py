@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from spindown.app.control import DEPLOYMENT
-from spindown.app.reconcile.reap import UNKNOWN
 from spindown.contract.row import worker_sort
+from spindown.control.reap import UNKNOWN
 from spindown.domain.fleet import WorkerState
 from spindown.ec2sim import EndReason
 from spindown.memory import PortCall

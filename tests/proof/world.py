@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 from spindown.app.batch.cancel import cancel
-from spindown.app.interrupt import react
 from spindown.app.ledger import Ledger
 from spindown.app.port import Outgoing
 from spindown.app.work.held import WorkPorts, lease_key
@@ -23,6 +22,7 @@ from spindown.contract.event import (
 )
 from spindown.contract.job.manifest import decode_manifest
 from spindown.contract.settings import RunSettings, WorkloadSettings
+from spindown.control.interrupt import react
 from spindown.domain.fleet import Lease, Worker
 from spindown.domain.interruption import NOTICE
 from spindown.domain.offer import CapacityType

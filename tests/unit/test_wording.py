@@ -11,9 +11,12 @@ class AnyNumbers(dict[str, str | int | float]):
     """The parameters of any reason: whatever is asked for is there."""
 
     def __missing__(self, name: str) -> str | int | float:
-        if name in {"why", "ended", "fault_code"}:
+        if name in {"why", "ended", "fault_code", "ruled_out_by"}:
             return ReasonCode.IDLE.value
-        return "2026-11-20T12:00:00+00:00" if name in {"until", "at", "since"} else 90
+        return "2026-11-20T12:00:00+00:00" if name in {"until", "at", "since", "read_at"} else 90
+
+    def get(self, name: str, default: object = None) -> str | int | float:  # type: ignore[override]
+        return self[name]
 
 
 @pytest.mark.parametrize("code", ReasonCode)

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from spindown.contract.decision import DeadlineRecord
 from spindown.domain.alert import Alert
+from spindown.wording import name_of
 
 _SHOWN = 4
 
@@ -37,12 +38,3 @@ def _listed(deadlines: Sequence[DeadlineRecord]) -> str:
     names = [f"{name_of(each)}, due {each.due_at:%Y-%m-%d %H:%M} UTC" for each in deadlines]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return "; ".join(names[:_SHOWN]) + more
-
-
-def name_of(deadline: DeadlineRecord) -> str:
-    """Return what a person knows a job by."""
-    if deadline.job_id:
-        return deadline.job_id
-    return (
-        "a job that nobody has begun" if deadline.jobs == 1 else f"{deadline.jobs} jobs not begun"
-    )

@@ -14,7 +14,8 @@ from spindown.contract.row import BreakerRow, QuotaRow
 from spindown.domain.alert import SAID_AGAIN_AFTER, Alert
 from spindown.domain.offer import QUOTA_CODES
 from spindown.domain.policy import Policy
-from spindown.wording import say
+from spindown.domain.reason import ReasonCode
+from spindown.wording import say, say_outcome
 
 #: What each tick sees or sees not; the others are seen only by ticks that launch.
 _SEEN_BY_EACH = frozenset(
@@ -176,10 +177,20 @@ def _quotas(given: AlertInput) -> Iterator[Alert]:
         name="quota",
         says=f"The vCPU quota of EC2 is full for {given.workload}: "
         f"{_listed([_quota_name(quota) for quota in full])}. "
-        f"{_sentence(full[0].message or full[0].code)}",
+        f"{_sentence(_said_of_quota(full[0], given.decision))}",
         remedy=f"{ask} Or widen `gpu_names` to another class.",
         rest=SAID_AGAIN_AFTER,
     )
+
+
+def _said_of_quota(quota: QuotaRow, decision: Decision) -> str:
+    """Return EC2's words on a full quota; where it was not asked, how much is left."""
+    short = (
+        say(note)
+        for note in decision.notes
+        if note.code is ReasonCode.NO_QUOTA_LEFT and note.about["quota_class"] == quota.quota_class
+    )
+    return quota.message or next(short, quota.code)
 
 
 def _quota_name(quota: QuotaRow) -> str:
@@ -208,7 +219,7 @@ def _waiting(given: AlertInput) -> Iterator[Alert]:
             name="late",
             says=f"Work of {given.workload} has waited for {_minutes(waited)}, longer than the "
             f"promised {_minutes(policy.start_within)}, and nobody takes it: "
-            f"{_sentence(decision.summary)}",
+            f"{_sentence(say_outcome(decision.outcome, decision.summary))}",
             remedy="run `spindown why`: it names the nearest offer and what rules it out. Raise "
             "`max_price_per_hour`, widen the `ladder` or `zones`, or allow a longer "
             "`start_within`.",
@@ -246,8 +257,8 @@ def _control(given: AlertInput) -> Iterator[Alert]:
 
 
 def _because(decision: Decision) -> str:
-    nearest = [note for note in decision.notes if note.startswith("nearest")]
-    return f"; {_sentence(nearest[0])}" if nearest else "."
+    nearest = [note for note in decision.notes if note.code is ReasonCode.NEAREST_OFFER]
+    return f"; {_sentence(say(nearest[0]))}" if nearest else "."
 
 
 def _words(attempts: Sequence[AttemptRecord], kind: str) -> str:

@@ -12,7 +12,7 @@ from spindown.contract.row import QuotaRow, SpendRow, budget_sort
 from spindown.domain.alert import FORGOTTEN_AFTER
 from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.offer import QUOTA_CODES
-from spindown.wording import say
+from spindown.wording import say, say_outcome
 
 #: After so long without a tick what was decided tells little, and the alarm ``tick-missing`` rings.
 _SILENT_AFTER = timedelta(minutes=5)
@@ -107,8 +107,10 @@ def read_status(
         today=view.spend.get(f"{now:%Y-%m-%d}", SpendRow()),
         month_usd=account.budget_at(now).dollars,
         budget_usd=budget_usd,
-        decision=decision.summary if decision else "no decision yet",
-        notes=decision.notes if decision else (),
+        decision=(
+            say_outcome(decision.outcome, decision.summary) if decision else "no decision yet"
+        ),
+        notes=tuple(say(note) for note in decision.notes) if decision else (),
         held_until=decision.held_until if decision else None,
         troubles=tuple(_troubles(view, account, now, refusal)),
     )

@@ -1,14 +1,14 @@
 """The ledger of one workload: read whole in one query, written row by row under conditions."""
 
-from spindown.app.ledger.ledger import FencingToken, Ledger, account_key, read_worker
-from spindown.app.ledger.view import AccountView, LedgerView, as_charged
+from spindown.app.ledger.ledger import FencingToken, Ledger, RowWrites, account_key, read_worker
+from spindown.app.ledger.view import AccountView, LedgerView
 
 __all__ = [
     "AccountView",
     "FencingToken",
     "Ledger",
     "LedgerView",
+    "RowWrites",
     "account_key",
-    "as_charged",
     "read_worker",
 ]

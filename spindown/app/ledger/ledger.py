@@ -36,13 +36,48 @@ class FencingToken:
         return When(equals={"fence": self.fence, "holder": self.holder})
 
 
-class Ledger:
+class RowWrites:
+    """Makes the writes of one workload's rows; carries out none."""
+
+    def __init__(self, workload: str) -> None:
+        self._live = rows.workload_partition(workload)
+        self._history = rows.history_partition(workload)
+
+    def put(self, sort: str, value: Any) -> Write:
+        """Return the write of a whole row; fields that it does not know stay."""
+        return Write(key=self.key(sort), set=encode(value))
+
+    def delete(self, sort: str) -> Write:
+        """Return the removal of a row."""
+        return Write(key=self.key(sort), delete=True)
+
+    def change(self, sort: str, changes: Mapping[str, Any], *, when: When | None = None) -> Write:
+        """Return the change of some fields of a row."""
+        return Write(key=self.key(sort), when=when or ALWAYS, set=encode(changes))
+
+    def add(self, sort: str, sums: Mapping[str, float]) -> Write:
+        """Return an atomic addition to the numbers of a row."""
+        return Write(key=self.key(sort), add={k: v for k, v in sums.items() if v})
+
+    def move_to_history(self, sort: str, value: Any, *, now: datetime) -> tuple[Write, Write]:
+        """Return the two writes that take a finished row out of the live partition."""
+        expires = int((now + rows.HISTORY_FOR).timestamp())
+        put = Write(
+            key=Key(partition=self._history, sort=sort), set={**encode(value), "expires": expires}
+        )
+        return self.delete(sort), put
+
+    def key(self, sort: str) -> Key:
+        """Return where a live row lies."""
+        return Key(self._live, sort)
+
+
+class Ledger(RowWrites):
     """The rows of one workload, and of the account that it shares."""
 
     def __init__(self, table: Table, workload: str) -> None:
+        super().__init__(workload)
         self._table = table
-        self._live = rows.workload_partition(workload)
-        self._history = rows.history_partition(workload)
 
     def read(self) -> LedgerView:
         """Read all live rows in one consistent query."""
@@ -108,7 +143,7 @@ class Ledger:
         Raises:
             PreconditionFailed: the lock was lost, or a condition of the writes fails.
         """
-        # What a unit ends with holds together (``launch.outcome``), so the first may be the short.
+        # What a unit ends with holds together (``control.outcome``), so the first may be the short.
         rest = len(writes) % _WRITES_AT_ONCE
         starts = [*([0] if rest else []), *range(rest, len(writes), _WRITES_AT_ONCE)]
         ends = [*starts[1:], len(writes)]
@@ -122,30 +157,6 @@ class Ledger:
             )
             self._table.transact([lock, *chunk])
 
-    def put(self, sort: str, value: Any) -> Write:
-        """Return the write of a whole row; fields that it does not know stay."""
-        return Write(key=self.key(sort), set=encode(value))
-
-    def delete(self, sort: str) -> Write:
-        """Return the removal of a row."""
-        return Write(key=self.key(sort), delete=True)
-
-    def change(self, sort: str, changes: Mapping[str, Any], *, when: When | None = None) -> Write:
-        """Return the change of some fields of a row."""
-        return Write(key=self.key(sort), when=when or ALWAYS, set=encode(changes))
-
-    def add(self, sort: str, sums: Mapping[str, float]) -> Write:
-        """Return an atomic addition to the numbers of a row."""
-        return Write(key=self.key(sort), add={k: v for k, v in sums.items() if v})
-
-    def move_to_history(self, sort: str, value: Any, *, now: datetime) -> tuple[Write, Write]:
-        """Return the two writes that take a finished row out of the live partition."""
-        expires = int((now + rows.HISTORY_FOR).timestamp())
-        put = Write(
-            key=Key(partition=self._history, sort=sort), set={**encode(value), "expires": expires}
-        )
-        return self.delete(sort), put
-
     def write(self, write: Write) -> Row | None:
         """Carry out one write on its own."""
         return self._table.write(write)
@@ -157,10 +168,6 @@ class Ledger:
             PreconditionFailed: a condition does not hold; nothing has changed.
         """
         self._table.transact(merge(writes))
-
-    def key(self, sort: str) -> Key:
-        """Return where a live row lies."""
-        return Key(self._live, sort)
 
 
 def account_key(sort: str) -> Key:

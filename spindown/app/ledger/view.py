@@ -6,7 +6,6 @@ from datetime import datetime
 
 from spindown.app.ledger.partition import Partition
 from spindown.contract import row as rows
-from spindown.contract.codec import replace_fields
 from spindown.contract.row import (
     BacklogRow,
     BreakerRow,
@@ -19,7 +18,6 @@ from spindown.contract.row import (
     SpendRow,
 )
 from spindown.domain.alert import AlertState
-from spindown.domain.cost import charged_until
 from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker
 from spindown.domain.offer import Pool
 
@@ -90,19 +88,15 @@ def view_of(live: Partition) -> LedgerView:
     """Return everything live about one workload."""
     leases = live.all_of(Lease, rows.LEASE, required="job_id")
     decision = live.one(DecisionRow, rows.DECISION)
-    # Where it cannot be read, what was charged is known by the last tick.
-    unread = BacklogRow(charged_until=decision.at if decision else None)
-    backlog = live.one(BacklogRow, rows.BACKLOG) or unread
-    workers = live.all_of(Worker, rows.WORKER).values()
     return LedgerView(
-        workers={w.instance_id: as_charged(w, backlog) for w in workers},
+        workers={w.instance_id: w for w in live.all_of(Worker, rows.WORKER).values()},
         leases=tuple(leases.values()),
         requeued_jobs={x.job_id: x for x in live.all_of(RequeuedJob, rows.REQUEUED).values()},
         launches={x.launch_id: x for x in live.all_of(Launch, rows.LAUNCH).values()},
         unavailable={x.pool: x for x in live.all_of(Unavailable, rows.UNAVAILABLE).values()},
         rates=live.all_of(RateRow, rows.RATE),
         spend=live.named(SpendRow, rows.SPEND),
-        backlog=backlog,
+        backlog=live.one(BacklogRow, rows.BACKLOG) or BacklogRow(),
         breakers={
             name.removeprefix("#"): x for name, x in live.named(BreakerRow, rows.BREAKER).items()
         },
@@ -120,14 +114,4 @@ def account_of(shared: Partition) -> AccountView:
         budgets=shared.all_of(BudgetRow, rows.BUDGET),
         calls=shared.all_of(CallsRow, rows.CALLS),
         bad_rows=tuple(shared.bad),
-    )
-
-
-def as_charged(worker: Worker, backlog: BacklogRow) -> Worker:
-    """Return a worker as it has been charged: by its own row, or later with its fleet."""
-    until = charged_until(worker, backlog.charged_until)
-    return (
-        worker
-        if until == worker.accrued_until
-        else replace_fields(worker, {"accrued_until": until})
     )

@@ -8,16 +8,26 @@ from spindown.app.offers.catalogue import (
     refresh,
     survey,
 )
-from spindown.app.offers.sale import Sale, current_sale, price_now
+from spindown.app.offers.sale import (
+    PriceList,
+    Sale,
+    current_sale,
+    price_of,
+    read_prices,
+    sale_of,
+)
 
 __all__ = [
     "CATALOGUE_KEY",
+    "PriceList",
     "Refreshed",
     "Sale",
     "current_catalogue",
     "current_sale",
     "load_catalogue",
-    "price_now",
+    "price_of",
+    "read_prices",
     "refresh",
+    "sale_of",
     "survey",
 ]

@@ -1,17 +1,17 @@
-"""What is on sale now: the catalogue with live spot prices, where both are recent enough."""
+"""What is on sale now: the catalogue with live spot prices, as far as either can be believed."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 from spindown.app.control import SPOT_PRICES_FOR, AnswerKind, ControlPorts
 from spindown.app.offers.catalogue import current_catalogue
-from spindown.contract.settings import Outpost, WorkloadSettings
+from spindown.contract.settings import WorkloadSettings
 from spindown.domain.offer import (
     GP3_PRICE_PER_GIB_MONTH,
     CapacityType,
     Catalogue,
-    InstanceType,
     Offer,
     Pool,
     SpotPrice,
@@ -20,23 +20,160 @@ from spindown.domain.offer import (
     trusted,
 )
 from spindown.domain.policy import Policy
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.requirement import misfit
-from spindown.error import SpindownError
+from spindown.error import SpindownError, Unreachable
 
-#: How long old spot prices are used when a read fails; EC2 changes them a few times a day.
+#: Spot prices that could not be read again are used this long; EC2 moves them a few times a day.
 SPOT_PRICES_TRUSTED_FOR = timedelta(minutes=30)
 
-_SPOT: AnswerKind[Sequence[SpotPrice]] = AnswerKind("spot", SPOT_PRICES_FOR)
+_SPOT: AnswerKind[tuple[SpotPrice, ...]] = AnswerKind("spot", SPOT_PRICES_FOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceList:
+    """What the market says, as far as it could be read and is believed."""
+
+    catalogue: Catalogue
+    #: When the oldest part of the catalogue was read.
+    oldest: datetime
+    spot: tuple[SpotPrice, ...] = ()
+    #: Region -> why its spot prices are not known, and were not a while ago.
+    unknown: Mapping[str, Reason] = field(default_factory=dict)
+    notes: tuple[Reason, ...] = ()
+    #: Of the oldest spot prices; None: there are none.
+    spot_price_age: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sale:
-    """All offers that a workload could run on, and what a person should know of their prices."""
+    """All that a workload could be run on, priced, and what a person should know of the prices."""
 
     offers: tuple[Offer, ...]
-    notes: tuple[str, ...] = ()
-    #: Age of the oldest spot prices among them; None: there are none.
-    spot_price_age: timedelta | None = None
+    notes: tuple[Reason, ...] = ()
+    #: Why nothing is on sale as spot anywhere: prices are unknown. False: some are known.
+    failure: Reason = NO_REASON
+
+
+def read_prices(
+    settings: WorkloadSettings, ports: ControlPorts, now: datetime, *, spot_in: Collection[str]
+) -> PriceList:
+    """Return the catalogue, and the spot prices of regions; both are a few minutes old.
+
+    Where spot prices cannot be read, those of a while ago stand in.
+
+    Raises:
+        SpindownError: there is no catalogue.
+    """
+    known = current_catalogue(ports, now, regions=settings.outposts)
+    catalogue = trusted(known, now)
+    notes = [
+        Reason(
+            ReasonCode.ON_DEMAND_PRICES_OLD,
+            {"region": region, "read_at": known.read_at(f"{region}/on_demand").isoformat()},
+        )
+        for region in settings.outposts
+        if region in known.on_demand and region not in catalogue.on_demand
+    ]
+    spot: list[SpotPrice] = []
+    ages: list[timedelta] = []
+    unknown: dict[str, Reason] = {}
+    for region in sorted(spot_in):
+        wanted = _wanted(region, settings, catalogue)
+        if not wanted:
+            continue
+        key, said = f"{region} {' '.join(wanted)}", ""
+        try:
+            prices = ports.cache.recall(_SPOT, key, now, partial(_ask, ports, region, wanted))
+        except SpindownError as exc:
+            prices, said = (), str(exc)
+        last = ports.cache.last(_SPOT, key)
+        age = None if last is None else max(now - last[0], timedelta(0))
+        if said and (last is None or age is None or age > SPOT_PRICES_TRUSTED_FOR):
+            about = {"region": region, "said": said}
+            unknown[region] = Reason(ReasonCode.SPOT_PRICES_UNKNOWN, about)
+            continue
+        if said and last is not None:
+            about = {"region": region, "read_at": last[0].isoformat(), "said": said}
+            notes.append(Reason(ReasonCode.SPOT_PRICES_OLD, about))
+            prices = last[1]
+        spot += prices
+        ages += [] if age is None else [age]
+    return PriceList(
+        catalogue=catalogue,
+        oldest=min([known.taken_at, *known.stale_since.values()]),
+        spot=tuple(spot),
+        unknown=unknown,
+        notes=tuple(notes),
+        spot_price_age=max(ages, default=None),
+    )
+
+
+def _ask(ports: ControlPorts, region: str, wanted: list[str]) -> tuple[SpotPrice, ...]:
+    return tuple(ports.market.spot_prices(region=region, instance_types=wanted))
+
+
+def _wanted(region: str, settings: WorkloadSettings, catalogue: Catalogue) -> list[str]:
+    """Return the types that fit and are sold as spot where a region has a subnet of ours."""
+    offerings, types = catalogue.offerings.get(region, {}), catalogue.instance_types
+    zones = settings.outposts[region].subnets
+    names = sorted({name for zone in zones for name in offerings.get(zone, ())})
+    return [
+        name
+        for name in names
+        if name in types
+        and CapacityType.SPOT in types[name].capacity_types
+        and misfit(types[name], settings.requirements) is None
+    ]
+
+
+def sale_of(
+    prices: PriceList,
+    settings: WorkloadSettings,
+    policy: Policy,
+    *,
+    home_region: str,
+    is_late: bool = False,
+) -> Sale:
+    """Return all that a workload could be run on.
+
+    Where spot prices are unknown, nothing of the region is on sale as spot, unless the work is
+    late: then they are estimated from those on demand.
+
+    Args:
+        prices: what the market says.
+        settings: of the workload.
+        policy: how an unknown spot price is estimated.
+        home_region: where queue and bucket are.
+        is_late: the work has waited for as long as it may.
+    """
+    offers = build_offers(
+        prices.catalogue,
+        prices.spot,
+        zones={region: tuple(outpost.subnets) for region, outpost in settings.outposts.items()},
+        spot_price_ratio_estimate=policy.spot_price_ratio_estimate,
+        volume_gib=settings.run.root_volume_gib,
+        home_region=home_region,
+    )
+    closed = frozenset[str]() if is_late else frozenset(prices.unknown)
+    code = ReasonCode.SPOT_PRICES_ESTIMATED if is_late else ReasonCode.SPOT_PRICES_UNKNOWN
+    failure = NO_REASON
+    if closed and closed >= settings.outposts.keys():
+        first = next(iter(prices.unknown.values()))
+        failure = Reason(ReasonCode.PRICES_UNREAD, {"said": first.about["said"]})
+    return Sale(
+        offers=tuple(
+            offer
+            for offer in offers
+            if offer.instance_type.architecture in settings.outposts[offer.region].templates
+            and not (offer.capacity_type is CapacityType.SPOT and offer.region in closed)
+        ),
+        notes=(
+            *prices.notes,
+            *(Reason(code, reason.about) for reason in prices.unknown.values()),
+        ),
+        failure=failure,
+    )
 
 
 def current_sale(
@@ -46,157 +183,34 @@ def current_sale(
     home_region: str,
     ports: ControlPorts,
     now: datetime,
-    is_late: bool = False,
 ) -> Sale:
-    """Return all offers that a workload could run on now; spot prices are a few minutes old.
-
-    If a region's spot prices cannot be read, recent older ones are used. Without those the region
-    sells no spot, unless the work is late: then its prices are estimated.
-
-    Args:
-        settings: the workload's settings.
-        policy: how an unknown spot price is estimated.
-        home_region: where queue and bucket are.
-        ports: market, catalogue and cache.
-        now: the time.
-        is_late: the work has waited as long as it may.
+    """Return all that a workload could be run on now.
 
     Raises:
-        SpindownError: the spot prices of no region could be read.
+        SpindownError: there is no catalogue, or the spot prices of no region could be read.
     """
-    known = current_catalogue(ports, now, regions=settings.outposts)
-    catalogue = trusted(known, now)
-    notes = [
-        f"on-demand prices of {region} were last read at"
-        f" {known.read_at(f'{region}/on_demand'):%Y-%m-%d %H:%M}: they are not trusted"
-        for region in settings.outposts
-        if region in known.on_demand and region not in catalogue.on_demand
-    ]
-    reading = _SaleReading(settings, catalogue, ports, now, is_late=is_late)
-    prices = [price for region in sorted(settings.outposts) for price in reading.read(region)]
-    if reading.first_error is not None and len(reading.closed) == len(settings.outposts):
-        raise reading.first_error
-    offers = build_offers(
-        catalogue,
-        prices,
-        zones={region: tuple(outpost.subnets) for region, outpost in settings.outposts.items()},
-        spot_price_ratio_estimate=policy.spot_price_ratio_estimate,
-        volume_gib=settings.run.root_volume_gib,
-        home_region=home_region,
-    )
-    return Sale(
-        offers=tuple(offer for offer in offers if reading.is_on_sale(offer)),
-        notes=(*notes, *reading.notes),
-        spot_price_age=max(reading.ages, default=None),
-    )
+    prices = read_prices(settings, ports, now, spot_in=settings.outposts.keys())
+    sale = sale_of(prices, settings, policy, home_region=home_region)
+    if sale.failure:
+        raise Unreachable(str(sale.failure.about["said"]))
+    return sale
 
 
-def price_now(
-    pool: Pool, *, region: str, settings: WorkloadSettings, ports: ControlPorts, now: datetime
+def price_of(
+    pool: Pool, region: str, prices: PriceList, settings: WorkloadSettings
 ) -> float | None:
-    """Return the full price of an hour in a pool, a few minutes old; None: it has none.
-
-    Raises:
-        SpindownError: it could not be read, and no recent older price is known.
-    """
+    """Return the whole price of an hour in a pool; None: it is not known, or it has none."""
     if region not in settings.outposts:
         return None
-    catalogue = trusted(current_catalogue(ports, now), now)
-    alone = catalogue.on_demand.get(region, {}).get(pool.instance_type)
+    alone = prices.catalogue.on_demand.get(region, {}).get(pool.instance_type)
     if pool.capacity_type is CapacityType.SPOT:
-        reading = _SaleReading(settings, catalogue, ports, now, is_late=False)
         seen = [
             price
-            for price in reading.read(region)
+            for price in prices.spot
             if (price.instance_type, price.zone) == (pool.instance_type, pool.zone)
         ]
-        if reading.first_error is not None:
-            raise reading.first_error
         alone = max(seen, key=lambda price: price.seen_at).price if seen else None
     if alone is None:
         return None
-    gib_month = catalogue.volume_price.get(region, GP3_PRICE_PER_GIB_MONTH)
+    gib_month = prices.catalogue.volume_price.get(region, GP3_PRICE_PER_GIB_MONTH)
     return alone + extra_price_per_hour(settings.run.root_volume_gib, gib_month)
-
-
-class _SaleReading:
-    """The live prices of one workload's regions: read now, or a short time ago."""
-
-    def __init__(
-        self,
-        settings: WorkloadSettings,
-        catalogue: Catalogue,
-        ports: ControlPorts,
-        now: datetime,
-        *,
-        is_late: bool,
-    ) -> None:
-        self._settings = settings
-        self._catalogue = catalogue
-        self._ports = ports
-        self._now = now
-        self._is_late = is_late
-        self.first_error: SpindownError | None = None
-        #: Regions where no spot may be bought, because no price is known.
-        self.closed: set[str] = set()
-        self.notes: list[str] = []
-        #: Age of the prices of each region that has some.
-        self.ages: list[timedelta] = []
-
-    def read(self, region: str) -> Sequence[SpotPrice]:
-        """Return the prices of the types that fit, in one region."""
-        wanted = self._wanted(region, self._settings.outposts[region])
-        if not wanted:
-            return ()
-        key = f"{region} {' '.join(wanted)}"
-        try:
-            prices = self._ports.cache.recall(
-                _SPOT,
-                key,
-                self._now,
-                lambda: self._ports.market.spot_prices(region=region, instance_types=wanted),
-            )
-        except SpindownError as exc:
-            return self._instead(region, key, exc)
-        last = self._ports.cache.last(_SPOT, key)
-        self.ages += [] if last is None else [self._now - last[0]]
-        return prices
-
-    def _instead(self, region: str, key: str, error: SpindownError) -> Sequence[SpotPrice]:
-        last = self._ports.cache.last(_SPOT, key)
-        age = None if last is None else max(self._now - last[0], timedelta(0))
-        if last is not None and age is not None and age <= SPOT_PRICES_TRUSTED_FOR:
-            at = f"{last[0]:%H:%M:%S}"
-            self.notes.append(f"spot prices of {region} were last read at {at}: {error}")
-            self.ages.append(age)
-            return last[1]
-        if self._is_late:
-            self.notes.append(f"spot prices of {region} are estimated from on-demand: {error}")
-            return ()
-        self.first_error = self.first_error or error
-        self.closed.add(region)
-        self.notes.append(f"nothing is bought as spot in {region}, its prices are unknown: {error}")
-        return ()
-
-    def _wanted(self, region: str, outpost: Outpost) -> list[str]:
-        offerings = self._catalogue.offerings.get(region, {})
-        names = {name for zone in outpost.subnets for name in offerings.get(zone, ())}
-        return [
-            kind.name
-            for kind in _known_types(names, self._catalogue)
-            if CapacityType.SPOT in kind.capacity_types
-            and misfit(kind, self._settings.requirements) is None
-        ]
-
-    def is_on_sale(self, offer: Offer) -> bool:
-        """Tell whether an offer can be launched at a known price."""
-        has_template = (
-            offer.instance_type.architecture in self._settings.outposts[offer.region].templates
-        )
-        is_closed = offer.capacity_type is CapacityType.SPOT and offer.region in self.closed
-        return has_template and not is_closed
-
-
-def _known_types(names: Collection[str], catalogue: Catalogue) -> list[InstanceType]:
-    types = catalogue.instance_types
-    return [types[name] for name in sorted(names) if name in types]

@@ -1,4 +1,4 @@
-"""``spindown plan``: the ranked offers, what would be launched now, and why that many."""
+"""``spindown plan``: what the next tick would do, from which offers, and why that many."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -11,15 +11,15 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 
-from spindown.app.explain import plan as planning
-from spindown.app.explain.plan import Plan
 from spindown.cli import option
 from spindown.cli.render.count import say_count, say_waiting
 from spindown.cli.render.screen import format_item_cost, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
+from spindown.control.plan import ActionKind, LaunchChoice, LaunchWorkers
+from spindown.control.preview import Preview, preview
 from spindown.domain.ranking import Candidate, Rejection
-from spindown.wording import say
+from spindown.wording import say, say_action
 
 _SHOWN = 20
 _COLUMNS = ("$/h", "items/h", "from", "$/1000 items")
@@ -55,10 +55,10 @@ def plan(
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Show what would be launched now, from which offers, and why. Changes nothing."""
+    """Show what the next tick would do, from which offers, and why. Changes nothing."""
     session = open_session(config, deployment=deployment, local=local)
     session.workload(workload)
-    made = planning.plan(workload, session.control_ports(), jobs=backlog)
+    made = preview(workload, session.control_ports(), jobs=backlog)
     candidates = sort_candidates(made, sort)
     if as_json:
         print(json.dumps(plan_to_json(made, candidates)))
@@ -69,7 +69,7 @@ def plan(
 
 
 def render_plan(
-    made: Plan, candidates: Sequence[Candidate], *, show_all: bool
+    made: Preview, candidates: Sequence[Candidate], *, show_all: bool
 ) -> Iterator[RenderableType]:
     """Yield what a person reads: the table, what is left out and why, and the launch."""
     shown = candidates if show_all else candidates[:_SHOWN]
@@ -79,13 +79,14 @@ def render_plan(
     if any(candidate.offer.estimated for candidate in shown):
         yield "~ no spot price is known: estimated by spot_price_ratio_estimate"
     yield from _say_rejections(made, show_all=show_all)
-    yield from made.notes
+    yield from (say(note) for note in made.notes)
+    yield from _say_actions(made)
     if made.warm_hours:
         yield _say_warm(made)
     yield _sentence(made)
 
 
-def sort_candidates(made: Plan, sort: Sort) -> Sequence[Candidate]:
+def sort_candidates(made: Preview, sort: Sort) -> Sequence[Candidate]:
     """Return the candidates in their own order, or the cheapest by the hour first."""
     found = made.candidates.candidates
     return sorted(found, key=lambda c: c.offer.price) if sort is Sort.PRICE else found
@@ -141,7 +142,7 @@ def _part_words(candidate: Candidate) -> Iterator[str]:
         yield f"{part * 1000:.3g}" if abs(part) > least else "0"
 
 
-def _say_rejections(made: Plan, *, show_all: bool) -> Iterator[str]:
+def _say_rejections(made: Preview, *, show_all: bool) -> Iterator[str]:
     grouped: dict[str, list[str]] = {}
     for rejection in made.candidates.rejected:
         grouped.setdefault(rejection.constraint, []).append(
@@ -157,7 +158,15 @@ def _say_rejections(made: Plan, *, show_all: bool) -> Iterator[str]:
             yield f"{left_out}{such_as} {reasons[0]}"
 
 
-def _say_warm(made: Plan) -> str:
+def _say_actions(made: Preview) -> Iterator[str]:
+    """Yield what the tick would do besides launching, a line each."""
+    for action in made.actions:
+        if action.kind != ActionKind.LAUNCH:
+            why = say(action.reason)
+            yield f"would {say_action(action)}" + (f": {why}" if why else "")
+
+
+def _say_warm(made: Preview) -> str:
     best = made.candidates.best
     hours = f"{made.warm_hours:,.0f} worker-hours a month are kept warm"
     if best is None:
@@ -165,36 +174,47 @@ def _say_warm(made: Plan) -> str:
     return f"{hours}: about {made.warm_hours * best.offer.price:,.0f} USD on {best.offer}."
 
 
-def _sentence(made: Plan) -> str:
-    waiting = f"{say_waiting(made.backlog.visible)}; {say(made.sizing.reason)}."
-    if made.stopped:
-        return f"{waiting} Nothing is launched: {made.stopped}."
-    best = made.candidates.best
-    if made.sizing.wanted and best is not None:
-        cost = format_item_cost(best.cost_per_item)
-        return f"{waiting} Would launch {made.sizing.wanted}, first {best.offer} at {cost}."
+def _sentence(made: Preview) -> str:
+    choice, candidates = made.plan.choice, made.candidates
+    waiting = f"{say_waiting(made.queue.visible)}; {say(choice.sizing.reason)}."
+    if choice.stopped:
+        return f"{waiting} Nothing is launched: {say(choice.stopped)}."
+    best = candidates.best
     if best is None:
-        nearest = made.candidates.nearest
+        nearest = candidates.nearest
         hint = f" The nearest: {nearest.offer}: {say(nearest.reason)}." if nearest else ""
-        return f"{waiting} No offer may be taken: {say(made.candidates.why_none())}.{hint}"
-    return f"{waiting} Nothing is launched now."
+        return f"{waiting} No offer may be taken: {say(candidates.why_none())}.{hint}"
+    launches = [a for a in made.plan.actions if isinstance(a, LaunchWorkers)]
+    if not launches:
+        return f"{waiting} Nothing is launched now."
+    told = [_say_launch(launch.choice) for launch in launches]
+    return f"{waiting} Would launch {', and '.join(told)}."
 
 
-def plan_to_json(made: Plan, candidates: Sequence[Candidate] | None = None) -> dict[str, Any]:
+def _say_launch(choice: LaunchChoice) -> str:
+    best = choice.candidates.best if choice.candidates is not None else None
+    if best is None:
+        return str(choice.sizing.wanted)
+    return f"{choice.sizing.wanted}, first {best.offer} at {format_item_cost(best.cost_per_item)}"
+
+
+def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -> dict[str, Any]:
     """Return a plan for programs, with its candidates in their own order if none is given."""
     if candidates is None:
-        candidates = made.candidates.candidates
+        candidates = sort_candidates(made, Sort.COST)
+    rejected = made.candidates.rejected
     return {
         "workload": made.workload,
-        "backlog": encode(made.backlog),
+        "queue": encode(made.queue),
         "demand": encode(made.demand),
-        "sizing": encode(made.sizing),
-        "stopped": made.stopped,
-        "notes": list(made.notes),
+        "sizing": encode(made.plan.choice.sizing),
+        "stopped": encode(made.plan.choice.stopped),
+        "actions": [encode(action) for action in made.actions],
+        "notes": [encode(note) for note in made.notes],
         "warm_hours": made.warm_hours,
         "next_try_at": encode(made.next_try_at),
         "candidates": [encode(candidate) for candidate in candidates],
-        "rejected": [_rejection_to_json(rejection) for rejection in made.candidates.rejected],
+        "rejected": [_rejection_to_json(rejection) for rejection in rejected],
     }
 
 
@@ -202,7 +222,6 @@ def _rejection_to_json(rejection: Rejection) -> dict[str, Any]:
     return {
         "offer": encode(rejection.offer),
         "constraint": rejection.constraint,
-        "reason": say(rejection.reason),
-        "code": rejection.code,
+        "reason": encode(rejection.reason),
         "retry_at": encode(rejection.retry_at),
     }

@@ -9,13 +9,13 @@ import typer
 from rich.console import RenderableType
 from rich.table import Table
 
-from spindown.app.explain import rightsize as sizing
-from spindown.app.explain.rightsize import Rightsizing
 from spindown.cli import option
 from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import format_item_cost, format_seconds, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
+from spindown.control import rightsize as sizing
+from spindown.control.rightsize import Rightsizing
 from spindown.domain.footprint import Extent, Footprint
 from spindown.domain.ranking import Candidate
 

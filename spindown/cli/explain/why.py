@@ -7,8 +7,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from spindown.app.explain import why as reasoning
-from spindown.app.explain.why import Why
 from spindown.cli import option
 from spindown.cli.explain.plan import plan_to_json
 from spindown.cli.render.count import say_count
@@ -16,6 +14,7 @@ from spindown.cli.render.decision import render_decision, say_now
 from spindown.cli.render.screen import open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
+from spindown.control.why import Why, explain
 
 
 def why(
@@ -34,7 +33,7 @@ def why(
     for name in names:
         session.workload(name)
     ports = session.control_ports()
-    found = [reasoning.explain(name, ports, last=last) for name in names]
+    found = [explain(name, ports, last=last) for name in names]
     if as_json:
         print(json.dumps([_to_json(entry) for entry in found]))
         return
@@ -68,5 +67,5 @@ def _to_json(found: Why) -> dict[str, Any]:
         "running": found.running,
         "now": plan_to_json(found.now) if found.now else None,
         "unknown": found.unknown,
-        "barred": found.barred,
+        "barred": encode(found.barred),
     }

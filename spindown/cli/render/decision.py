@@ -9,13 +9,13 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from spindown.app.alarm.deadline import name_of
-from spindown.app.explain.why import Why, fates
 from spindown.cli.render.count import say_count, say_waiting
 from spindown.cli.render.screen import format_seconds
 from spindown.contract.decision import CandidateRecord, DeadlineRecord, Decision, Outcome
+from spindown.control.preview import Preview
+from spindown.control.why import Why, fates
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.wording import say
+from spindown.wording import name_of, say, say_action, say_notes, say_outcome
 
 _COLOURS = {
     Outcome.LAUNCHED: "green",
@@ -47,7 +47,7 @@ def render_decision(
 def _headline(decision: Decision) -> Text:
     line = Text(f"{decision.at:%Y-%m-%d %H:%M:%S}  ", style="bold")
     line.append(decision.outcome.value, style=_COLOURS.get(decision.outcome, ""))
-    line.append(f": {decision.summary}" if decision.summary else "")
+    line.append(f": {say_outcome(decision.outcome, decision.summary)}")
     return line
 
 
@@ -62,13 +62,15 @@ def _lines(decision: Decision) -> Iterator[str]:
         need = sizing.need_items_per_hour
         # A surplus is no need: the number would only puzzle.
         missing = f" for {need:,.0f} items/h" if need > 0 else ""
-        yield f"wanted {sizing.wanted} more{missing}: {sizing.reason}"
+        yield f"wanted {sizing.wanted} more{missing}: {say(sizing.reason)}"
     yield from (_deadline(each) for each in decision.deadlines[:_DEADLINES])
-    for ending in (*decision.condemned, *decision.ended):
-        yield f"{ending.instance_id} ended: {say(ending.reason)}"
+    for action in decision.actions:
+        if action.kind != "launch":
+            why = say(action.reason)
+            yield f"did {say_action(action)}" + (f": {why}" if why else "")
     if decision.policy_refusal:
         yield f"the live policy is refused: {decision.policy_refusal}"
-    yield from decision.notes
+    yield from say_notes(decision)
     if decision.bad_rows:
         yield f"rows that cannot be read: {', '.join(decision.bad_rows)}"
 
@@ -133,7 +135,8 @@ def _reasons(decision: Decision, top: int) -> Iterator[str]:
         yield f"and {hidden} more candidates, dearer by the item: not reached"
     for left_out in decision.rejections:
         offers = say_count(left_out.offers, "offer")
-        yield f"{offers} left out by {left_out.reason}: {left_out.example}"
+        why = f"{left_out.example}: {say(left_out.reason)}"
+        yield f"{offers} left out by {left_out.constraint}: {why}"
     for attempt in decision.attempts:
         yield f"request {attempt.launch_id} for {attempt.count}: {attempt.outcome}"
         for refusal in attempt.refusals:
@@ -146,27 +149,28 @@ def say_now(found: Why) -> str:
     made = found.now
     if made is None:
         return f"Nothing runs. What would be launched cannot be said: {found.unknown}."
-    if made.backlog.is_empty:
+    choice = made.plan.choice
+    if made.queue.is_empty:
         why = "nothing waits"
     else:
-        why = f"{say_waiting(made.backlog.visible)}; {made.stopped or say(made.sizing.reason)}"
-    parts = (f"Nothing runs: {why}.", _say_offer(found, why), _say_try(found))
+        stopped = choice.stopped or choice.sizing.reason
+        why = f"{say_waiting(made.queue.visible)}; {say(stopped)}"
+    parts = (f"Nothing runs: {why}.", _say_offer(made), _say_try(found))
     return " ".join(filter(None, parts))
 
 
-def _say_offer(found: Why, why: str) -> str:
-    candidates = found.now.candidates if found.now else None
-    best = candidates.best if candidates is not None else None
+def _say_offer(made: Preview) -> str:
+    candidates = made.candidates
+    best, nearest = candidates.best, candidates.nearest
     if best is not None:
         price = f"{best.offer.price:.3f} USD/h"
         cost = f"{best.cost_per_item * 1000:.4g} USD for 1000 items"
         return f"{best.offer} would fit, at {price} and {cost}."
-    nearest = candidates.nearest if candidates is not None else None
-    none = f"No offer may be taken: {say(candidates.why_none())}" if candidates is not None else ""
+    none = f"No offer may be taken: {say(candidates.why_none())}"
     if nearest is None:
         return f"{none}."
     # What stops every launch rules the nearest out as well; no setting is to blame for it.
-    if say(nearest.reason) in why:
+    if nearest.reason == made.plan.choice.stopped:
         return ""
     return f"{none}; the nearest is {nearest.offer}: {say(nearest.reason)}."
 
@@ -174,7 +178,7 @@ def _say_offer(found: Why, why: str) -> str:
 def _say_try(found: Why) -> str:
     due = found.now.next_try_at if found.now else None
     if due is None and found.barred:
-        return f"The next message would launch nothing: {found.barred}."
+        return f"The next message would launch nothing: {say(found.barred)}."
     if due is None:
         return "The next message is a reason to launch."
     return f"The next try is at {due:%H:%M:%S}, in {format_seconds(due - found.at)}."

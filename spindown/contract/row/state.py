@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from spindown.contract.decision import DecisionSummary, Outcome
 from spindown.domain.reason import NO_REASON, Reason
 
 #: The lock frees itself after this; longer than the scaler may run (``SCALER_TIMEOUT``).
@@ -65,10 +66,6 @@ class BacklogRow:
     reclaims_seen_at: datetime | None = None
     #: When every region was last asked for instances that no row knows.
     swept_at: datetime | None = None
-    #: Up to when every worker has been charged that had been charged before.
-    charged_until: datetime | None = None
-    #: Raised by whoever charges several workers at once, or one without the lock.
-    charges: int = 0
     #: Region -> since EC2 asked there to slow down.
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
 
@@ -127,8 +124,9 @@ class DecisionRow:
     at: datetime
     digest: str
     key: str
-    summary: str = ""
-    notes: tuple[str, ...] = ()
+    outcome: Outcome
+    summary: DecisionSummary = field(default_factory=DecisionSummary)
+    notes: tuple[Reason, ...] = ()
     held_until: datetime | None = None
     counts: Mapping[str, float] = field(default_factory=dict)
 

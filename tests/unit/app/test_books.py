@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spindown.app.interrupt import react
 from spindown.app.ledger import Ledger
 from spindown.contract.event import StateChange
 from spindown.contract.row import LOCK_LEASE, worker_sort
+from spindown.control.interrupt import react
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR
 from spindown.error import SpindownError, Unreachable, WriteConflict

@@ -5,13 +5,13 @@ from random import Random
 
 import pytest
 
-from spindown.app.explain.plan import plan
 from spindown.app.knowledge import read_interruption_rate
 from spindown.app.policy import edit_policy
 from spindown.app.work.held import WorkPorts
 from spindown.app.work.policy import read_standing
 from spindown.app.work.progress import Progress, Reporter
 from spindown.contract.row import BACKLOG, BOOT_RATE, GAP_RATE, pool_sort
+from spindown.control.preview import preview
 from spindown.domain.offer import Pool
 from spindown.memory import MemoryInputSource
 from tests.builders import a_worker, minutes
@@ -40,7 +40,7 @@ def reports(world: ControlWorld, worker_index: int, *, items: int, busy: timedel
 
 
 def first(world: ControlWorld) -> tuple[str, bool]:
-    best = plan(WORKLOAD, world.ports, jobs=20).candidates.best
+    best = preview(WORKLOAD, world.ports, jobs=20).candidates.best
     assert best is not None
     return best.offer.instance_type.gpu_name, best.measured
 
@@ -85,7 +85,7 @@ def test_a_pool_that_takes_a_worker_back_sinks_in_the_list() -> None:
     world.run(3)
 
     def cost(pool: Pool) -> float:
-        listed = plan(WORKLOAD, world.ports, jobs=20).candidates
+        listed = preview(WORKLOAD, world.ports, jobs=20).candidates
         return next(c.cost_per_item for c in listed if c.offer.pool == pool)
 
     assert cost(a_pool_of("g4dn.xlarge", "us-west-2a")) > cost(

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from spindown.app.interrupt import react
 from spindown.contract.event import StateChange
 from spindown.contract.row import (
     BUDGET,
     DEPLOYMENT_PARTITION,
     worker_sort,
 )
+from spindown.control.interrupt import react
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import DRAINED_FOR

@@ -4,9 +4,9 @@ import pytest
 
 from spindown.app.drain import Remainder
 from spindown.app.explain.status import WorkerStatus
-from spindown.app.reconcile.look import assumed
 from spindown.cli.app import app
 from spindown.cli.drain import render_remainder, say_end
+from spindown.control.observation import assumed
 from spindown.domain.fleet import WorkerState
 from spindown.error import BadInput
 from tests.builders import NOW, a_lease, a_worker

@@ -8,20 +8,21 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from spindown.app.explain.plan import Plan, plan
 from spindown.cli.explain.plan import Sort, plan_to_json, render_plan, sort_candidates
 from spindown.contract.settings import Outpost
+from spindown.control.preview import Preview, preview
 from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import WarmSpan, Weekday
+from spindown.domain.reason import ReasonCode
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 from tests.reading import only_reading
 
 
-def plan_of(world: ControlWorld, jobs: int = 3) -> Plan:
-    return plan(WORKLOAD, only_reading(world.ports), jobs=jobs)
+def plan_of(world: ControlWorld, jobs: int = 3) -> Preview:
+    return preview(WORKLOAD, only_reading(world.ports), jobs=jobs)
 
 
-def screen_of(made: Plan, *, width: int = 200, show_all: bool = False) -> str:
+def screen_of(made: Preview, *, width: int = 200, show_all: bool = False) -> str:
     console = Console(width=width)
     with console.capture() as captured:
         for part in render_plan(made, made.candidates.candidates, show_all=show_all):
@@ -139,7 +140,7 @@ def test_every_pool_dry_says_when_the_first_comes_back() -> None:
     world.send(3)
     world.tick()
 
-    made = plan(WORKLOAD, world.ports)
+    made = preview(WORKLOAD, world.ports)
 
     assert made.candidates.best is None
     said = " ".join(screen_of(made).split())
@@ -152,11 +153,11 @@ def test_no_zone_sells_nothing_and_a_tick_says_so() -> None:
     world = _without_zones(with_policy())
     world.send()
 
-    said = screen_of(plan(WORKLOAD, world.ports)).splitlines()[-1]
+    said = screen_of(preview(WORKLOAD, world.ports)).splitlines()[-1]
     decision = world.tick()
 
     assert "nothing is on sale in the zones where it may run" in said
-    assert "nothing is on sale in the zones where it may run" in decision.summary
+    assert decision.summary.why.code is ReasonCode.NOTHING_ON_SALE
     assert world.metric("NothingFits") == 1
 
 

@@ -4,13 +4,13 @@ import json
 import tomllib
 from typing import Any
 
-from spindown.app.explain.rightsize import Rightsizing
-from spindown.app.explain.rightsize import rightsize as compare
 from spindown.cli.explain.rightsize import render_rightsizing, rightsizing_to_json
 from spindown.config import parse
+from spindown.control.rightsize import Rightsizing
+from spindown.control.rightsize import rightsize as compare
 from spindown.domain.offer import Requirements
 from tests.control import WORKLOAD, ControlWorld
-from tests.unit.app.explain.test_rightsize import asking_for_much, keep
+from tests.unit.control.test_rightsize import asking_for_much, keep
 
 
 def told(world: ControlWorld) -> list[str]:

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from spindown.app.explain.why import explain
 from spindown.cli.explain.why import show
 from spindown.cli.render.decision import render_decision, say_now
 from spindown.contract.decision import DeadlineRecord, Decision, Outcome
+from spindown.control.why import explain
+from spindown.domain.reason import ReasonCode
+from spindown.wording import say_outcome
 from tests.builders import NOW
 from tests.control import WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 
@@ -151,7 +153,7 @@ def test_says_what_stops_a_launch_and_what_would_fit() -> None:
 def test_says_once_that_launches_are_stopped_and_no_setting() -> None:
     world = ControlWorld()
     world.send()
-    assert "never checked in" in world.run(34)[-1].summary
+    assert world.run(34)[-1].summary.why.code is ReasonCode.LAUNCHING_STOPPED
 
     said = now_of(world)
 
@@ -169,7 +171,7 @@ def test_says_where_hidden_messages_are_while_nothing_runs() -> None:
     said = now_of(world)
 
     reason = "1 message is in flight, put back for a while or with a worker that ends"
-    assert decision.summary == reason
+    assert say_outcome(decision.outcome, decision.summary) == reason
     assert said.startswith(f"Nothing runs: 0 jobs wait; {reason}.")
 
 

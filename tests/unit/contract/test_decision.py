@@ -7,10 +7,10 @@ import pytest
 
 from spindown.contract.codec import decode
 from spindown.contract.decision import (
+    ActionRecord,
     AttemptRecord,
     CandidateRecord,
     Decision,
-    EndingRecord,
     Outcome,
     SizingRecord,
 )
@@ -21,11 +21,10 @@ DECISION = Decision(
     workload="classify",
     at=NOW,
     outcome=Outcome.HELD,
-    summary="2 of 10 messages",
     fence=4,
     visible=2,
     workers={"idle": 1},
-    sizing=SizingRecord(need_items_per_hour=12.0, wanted=0, waited_seconds=60, reason="held"),
+    sizing=SizingRecord(need_items_per_hour=12.0, wanted=0, waited_seconds=60),
     candidates=(
         CandidateRecord(
             offer="g4dn.xlarge/us-west-2a/spot",
@@ -59,9 +58,9 @@ def test_what_every_tick_changes_is_not_another_decision(changes: dict[str, obje
         {"outcome": Outcome.LAUNCHED},
         {"held_until": NOW},
         {"attempts": (AttemptRecord(launch_id="a", pools=(), count=1, outcome="capacity"),)},
-        {"condemned": (EndingRecord(instance_id="i-1", reason=Reason(ReasonCode.IDLE)),)},
+        {"actions": (ActionRecord(kind="condemn", subject="i-1"),)},
         {"candidates": ()},
-        {"notes": ("prices are old",)},
+        {"notes": (Reason(ReasonCode.CATALOGUE_OLD),)},
     ],
     ids=lambda changes: next(iter(changes)),
 )

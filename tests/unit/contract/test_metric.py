@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[3]
 
 #: Where each emitter's metrics are named.
 EMITTING = {
-    Emitter.SCALER: ["spindown/app/reconcile", "spindown/app/alarm"],
-    Emitter.INTERRUPTION: ["spindown/app/interrupt.py", "functions"],
+    Emitter.SCALER: ["spindown/control", "spindown/app/alarm"],
+    Emitter.INTERRUPTION: ["spindown/control/interrupt.py", "functions"],
     Emitter.OFFERS: ["spindown/app/offers", "spindown/app/alarm"],
     Emitter.WORKER: ["spindown/app/work", "worker"],
 }

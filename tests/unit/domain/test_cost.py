@@ -1,5 +1,5 @@
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from spindown.domain.cost import (
     CostPerItem,
     accrue,
-    charged_until,
     cost_per_item,
     dollars_per_hour,
     kept_warm_dollars,
@@ -42,32 +41,6 @@ def test_accrues_only_what_is_new() -> None:
 
     assert accrual.dollars == pytest.approx(0.01)
     assert (accrual.boot_seconds, accrual.busy_seconds) == (0, 60)
-
-
-@pytest.mark.parametrize(
-    ("own", "fleet", "expected"),
-    [
-        (None, None, None),
-        (None, 9, None),
-        (5, None, 5),
-        (5, 9, 9),
-        (5, 5, 5),
-        (9, 5, 9),
-    ],
-)
-def test_a_worker_that_was_charged_once_joins_its_fleet(
-    own: int | None, fleet: int | None, expected: int | None
-) -> None:
-    def at(minute: int | None) -> datetime | None:
-        return None if minute is None else NOW + minutes(minute)
-
-    assert charged_until(a_worker(accrued_until=at(own)), at(fleet)) == at(expected)
-
-
-def test_a_worker_that_has_ended_is_charged_by_its_own_row() -> None:
-    ended = a_worker(accrued_until=NOW, ended_at=NOW, state=WorkerState.ENDED)
-
-    assert charged_until(ended, NOW + minutes(5)) == NOW
 
 
 def test_a_worker_that_never_checked_in_only_boots() -> None:

@@ -18,6 +18,7 @@ from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
 from spindown.contract.row import BreakerRow, BudgetRow
 from spindown.contract.settings import Outpost
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied
 from spindown.memory import PortCall, intercept
 from tests.builders import NOW, account_refused, minutes
@@ -145,7 +146,7 @@ def test_an_unreadable_month_stops_launches_until_fixed(
 
     found = examined.finding("budget")
 
-    assert stopped.summary.startswith(f"{key.sort} cannot be read")
+    assert stopped.summary.ended_early == Reason(ReasonCode.MONTH_UNREADABLE, {"row": key.sort})
     assert found.severity is Severity.BLOCKED
     assert "cannot be read" in found.found
     values = json.loads(_word_after("--expression-attribute-values", found.remedy))

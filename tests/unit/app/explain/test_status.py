@@ -13,12 +13,15 @@ from spindown.app.port import Key, Outgoing, Table, Write
 from spindown.cli.render.screen import format_item_cost, format_seconds, render_status
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
+from spindown.contract.decision import Outcome
 from spindown.contract.row import BacklogRow, BreakerRow, DecisionRow, QuotaRow, SpendRow
 from spindown.domain.alert import AlertState
 from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.ec2sim import MemoryClock
 from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.table import MemoryTable
+from spindown.wording import say
 from tests.builders import NOW, a_lease, a_worker, account_refused
 
 
@@ -164,7 +167,7 @@ def test_says_how_long_work_waits_and_until_when_it_is_held() -> None:
             at=NOW,
             digest="d",
             key="k",
-            summary="1 of 5 messages",
+            outcome=Outcome.HELD,
             held_until=NOW + timedelta(seconds=30),
         ),
     )
@@ -254,7 +257,7 @@ def test_says_when_the_tick_is_silent_and_so_the_decision_old(
 ) -> None:
     world = World()
     at = NOW - timedelta(seconds=seconds)
-    world.put(rows.DECISION, DecisionRow(at=at, digest="a", key="k", summary="nothing waits"))
+    world.put(rows.DECISION, DecisionRow(at=at, digest="a", key="k", outcome=Outcome.IDLE))
 
     found = world.status().troubles
 
@@ -263,10 +266,11 @@ def test_says_when_the_tick_is_silent_and_so_the_decision_old(
 
 def test_shows_what_the_decision_adds_to_its_sentence() -> None:
     world = World()
-    row = DecisionRow(at=NOW, digest="d", key="k", summary="no offer fits", notes=("nearest is X",))
+    notes = (Reason(ReasonCode.LEDGER_BUSY),)
+    row = DecisionRow(at=NOW, digest="d", key="k", outcome=Outcome.NOTHING_FITS, notes=notes)
     world.put(rows.DECISION, row)
 
-    assert "nearest is X" in screen_of(world.status())
+    assert say(notes[0]) in screen_of(world.status())
 
 
 def test_a_reclaimed_worker_has_ended_and_nothing_bills() -> None:

@@ -1,1 +1,0 @@
-"""From what is missing to instances: choose offers, walk the list, write outcomes, adopt."""

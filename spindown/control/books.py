@@ -1,0 +1,197 @@
+"""Keep the books: charge what the fleet costs, learn from it, clear away what is finished."""
+
+from datetime import datetime, timedelta
+
+from spindown.app.offers import PriceList, price_of
+from spindown.app.port import Write
+from spindown.app.spend import add_to_budget, charge, mark_charged
+from spindown.contract import row as rows
+from spindown.contract.codec import replace_fields
+from spindown.contract.row import SpendRow
+from spindown.control.backlog import learn
+from spindown.control.breaker import forget_silence
+from spindown.control.outcome import ADOPTED, UNANSWERED
+from spindown.control.plan import Action, ActionKind, ChargeWorker, Draft
+from spindown.control.reap import change_worker
+from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState
+
+#: How often a worker that runs is charged; one that has ended is charged at once. Each charge is a
+#: write of its own row (decision 47).
+CHARGED_EVERY = timedelta(minutes=5)
+#: Finished rows stay in sight this long, for whoever watches.
+_SHOWN_FOR = timedelta(minutes=15)
+#: A launch that had no answer has others ask its region last for so long.
+_SILENT_FOR = timedelta(hours=1)
+#: Days of spend that one query brings along, and rows that one tick clears away.
+_DAYS_KEPT = 40
+_ROWS_AT_ONCE = 30
+#: SQS drops a message after this; who works on it for longer sends it again.
+_MESSAGE_LIVES = timedelta(days=14)
+
+
+def charge_workers(draft: Draft) -> Draft:
+    """Charge every worker that bills up to now, if its last charge is some minutes ago."""
+    launches, actions = dict(draft.fleet.launches), []
+    for worker in draft.fleet.present:
+        if draft.now - (worker.accrued_until or worker.launched_at) < CHARGED_EVERY:
+            continue
+        launch = launches.get(worker.launch_id)
+        due = charge(worker, launch, until=draft.now, ledger=draft.rows)
+        actions.append(
+            ChargeWorker(
+                kind=ActionKind.CHARGE,
+                subject=worker.instance_id,
+                writes=(mark_charged(worker, due.until, draft.rows), *due.writes),
+                charge=due,
+            )
+        )
+        if launch is not None and due.released_usd:
+            left = launch.reserved_usd - due.released_usd
+            launches[launch.launch_id] = replace_fields(launch, {"reserved_usd": left})
+    return draft.act(actions, launches=launches) if actions else draft
+
+
+def learn_boots(draft: Draft) -> Draft:
+    """Learn from the workers that have checked in since the last tick."""
+    booted = [worker for worker in draft.fleet.present if _has_just_booted(draft, worker)]
+    seconds = [
+        (worker.checked_in_at - worker.launched_at).total_seconds()
+        for worker in booted
+        # One that was adopted may have waited for its row, or was asked for more than once.
+        if worker.checked_in_at is not None and not _was_adopted(draft, worker)
+    ]
+    if seconds:
+        draft = draft.act([learn(draft, rows.BOOT_RATE, seconds)])
+    for region in sorted({worker.region for worker in booted}):
+        draft = forget_silence(draft, region)
+    return draft
+
+
+def _has_just_booted(draft: Draft, worker: Worker) -> bool:
+    last_tick = draft.facts.view.backlog.seen_at or worker.launched_at
+    return worker.checked_in_at is not None and worker.checked_in_at >= last_tick
+
+
+def _was_adopted(draft: Draft, worker: Worker) -> bool:
+    launch = draft.fleet.launch_of(worker)
+    return launch is not None and launch.reason.code in ADOPTED
+
+
+def note_vram(draft: Draft) -> Draft:
+    """Keep the most GPU memory that any worker has used today."""
+    sort = rows.spend_sort(draft.now)
+    today = draft.facts.view.spend.get(sort.removeprefix(rows.SPEND), SpendRow())
+    most = max((w.vram_gib or 0.0 for w in draft.fleet.workers.values()), default=0.0)
+    if most <= today.vram_gib_max:
+        return draft
+    write = draft.rows.change(sort, {"vram_gib_max": most})
+    return draft.act([Action(kind=ActionKind.LEARN, subject=sort, writes=(write,))])
+
+
+def unpriced_ends(draft: Draft) -> list[Worker]:
+    """Return the workers that have ended, and whose pool's price at their end nobody has noted."""
+    return [
+        worker
+        for worker in draft.fleet.workers.values()
+        if worker.state is WorkerState.ENDED and worker.end_price_per_hour is None
+    ]
+
+
+def note_end_prices(draft: Draft, prices: PriceList | None) -> Draft:
+    """Note what its pool costs on each worker that has just ended, as its launch did.
+
+    A price that is not known now is looked for by the next tick, as long as the row is in sight.
+    """
+    if prices is None:
+        return draft
+    for worker in unpriced_ends(draft):
+        price = price_of(worker.pool, worker.region, prices, draft.facts.settings)
+        if price is not None:
+            changes = {"end_price_per_hour": price}
+            action = Action(
+                kind=ActionKind.LEARN,
+                subject=worker.instance_id,
+                writes=(change_worker(draft, worker.instance_id, changes),),
+                needs=worker.instance_id,
+            )
+            draft = draft.with_workers([replace_fields(worker, changes)], [action])
+    return draft
+
+
+def collect_garbage(draft: Draft) -> Draft:
+    """Move finished rows to the history, and drop what nothing remembers any more."""
+    units = [
+        *_old_workers(draft),
+        *_old_launches(draft),
+        *_old_pools(draft),
+        *_old_days(draft),
+        *_old_jobs(draft),
+    ]
+    return draft.act(
+        Action(kind=ActionKind.CLEAN_UP, subject=unit[0].key.sort, writes=unit)
+        for unit in units[:_ROWS_AT_ONCE]
+    )
+
+
+def _old_workers(draft: Draft) -> list[tuple[Write, ...]]:
+    return [
+        draft.rows.move_to_history(rows.worker_sort(w.instance_id), w, now=draft.now)
+        for w in draft.facts.view.workers.values()
+        if w.ended_at is not None and _is_past(w.ended_at, draft.now)
+    ]
+
+
+def _old_launches(draft: Draft) -> list[tuple[Write, ...]]:
+    used = {w.launch_id for w in draft.fleet.workers.values()}
+    return [
+        (
+            *draft.rows.move_to_history(rows.launch_sort(x.launch_id), x, now=draft.now),
+            *_give_back(x),
+        )
+        for x in draft.facts.view.launches.values()
+        if x.state is not LaunchState.INTENDED
+        and x.launch_id not in used
+        and draft.now - x.intended_at > (_SILENT_FOR if x.reason.code in UNANSWERED else _SHOWN_FOR)
+    ]
+
+
+def _give_back(launch: Launch) -> tuple[Write, ...]:
+    """Return the release of what a launch had set aside and its workers never cost."""
+    if not launch.reserved_usd:
+        return ()
+    return (add_to_budget(launch.intended_at, {"committed": -launch.reserved_usd}),)
+
+
+def _old_pools(draft: Draft) -> list[tuple[Write, ...]]:
+    forgotten_after = draft.facts.policy.unavailable_at_most
+    return [
+        (draft.rows.delete(rows.unavailable_sort(u.pool)),)
+        for u in draft.facts.view.unavailable.values()
+        if draft.now - u.until > forgotten_after and draft.fleet.unavailable.get(u.pool) == u
+    ]
+
+
+def _old_days(draft: Draft) -> list[tuple[Write, ...]]:
+    spend = draft.facts.view.spend
+    kept = sorted(spend)[-_DAYS_KEPT:]
+    return [
+        draft.rows.move_to_history(f"{rows.SPEND}{day}", row, now=draft.now)
+        for day, row in spend.items()
+        if day not in kept
+    ]
+
+
+def _old_jobs(draft: Draft) -> list[tuple[Write, ...]]:
+    """Forget jobs that somebody holds again, or whose message must be gone."""
+    held = {lease.job_id for lease in draft.fleet.leases}
+    empty_since = draft.fleet.backlog.empty_since
+    is_empty = empty_since is not None and draft.now - empty_since > _SHOWN_FOR
+    return [
+        (draft.rows.delete(rows.requeued_sort(job.job_id)),)
+        for job in draft.facts.view.requeued_jobs.values()
+        if is_empty or job.job_id in held or draft.now - job.sent_at > _MESSAGE_LIVES
+    ]
+
+
+def _is_past(at: datetime, now: datetime) -> bool:
+    return now - at > _SHOWN_FOR

@@ -1,0 +1,238 @@
+"""Stop launching in a region after three instances in a row that were of no use there.
+
+They never checked in, or ended without a job though work waited, or ended since all their jobs had
+failed: each is counted apart, and forgotten by what shows the contrary.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Literal
+
+from spindown.app.port import When
+from spindown.contract import row as rows
+from spindown.contract.codec import replace_fields
+from spindown.contract.row import BreakerRow
+from spindown.control.observation import Facts
+from spindown.control.outcome import ADOPTED
+from spindown.control.plan import Action, ActionKind, Draft, Fleet
+from spindown.domain.fleet import Worker, remember_unavailable
+from spindown.domain.learning import check_in_within
+from spindown.domain.offer import Pool
+from spindown.domain.reaping import (
+    could_check_in,
+    has_failed_all,
+    has_left_work,
+    has_missed_check_in,
+    is_fault_of_image,
+    known_fault,
+)
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+
+#: Instances of no use in a row on one image, from which launching stops.
+STRIKES = 3
+#: Then one launch is tried again, unless the image has changed before.
+_BREAKER_FOR = timedelta(hours=1)
+
+#: What an instance of no use is counted as: a field of BreakerRow.
+Strike = Literal["strikes", "unclaimed", "failed"]
+_STRIKES: Mapping[Strike, ReasonCode] = {
+    "strikes": ReasonCode.STRIKES_SILENT,
+    "unclaimed": ReasonCode.STRIKES_UNCLAIMED,
+    "failed": ReasonCode.STRIKES_FAILED,
+}
+
+
+def breaker_of(facts: Facts, fleet: Fleet, region: str) -> BreakerRow:
+    """Return a region's breaker, closed if it speaks of another image than the present one."""
+    known = fleet.breakers.get(region, BreakerRow())
+    return known if known.image == facts.image(region) else BreakerRow()
+
+
+def open_breakers(facts: Facts, fleet: Fleet) -> Mapping[str, BreakerRow]:
+    """Return the breakers that stop launches, by their region."""
+    found = {region: breaker_of(facts, fleet, region) for region in sorted(fleet.breakers)}
+    return {r: b for r, b in found.items() if b.open_until and b.open_until > facts.now}
+
+
+def is_on_trial(facts: Facts, fleet: Fleet, region: str) -> bool:
+    """Tell whether the last instances of the image there all failed: then one launch tries it."""
+    breaker = breaker_of(facts, fleet, region)
+    return max(breaker.strikes, breaker.unclaimed, breaker.failed) >= STRIKES
+
+
+def is_tried(worker: Worker, breaker: BreakerRow) -> bool:
+    """Tell whether a worker has taken a job, and is to show that jobs do not all fail any more."""
+    since = breaker.open_until
+    return breaker.failed >= STRIKES and since is not None and worker.launched_at >= since
+
+
+def breaker_name(facts: Facts, region: str) -> str:
+    """Return the sort key of a region's breaker."""
+    return rows.breaker_sort("" if region == facts.deployment.region else region)
+
+
+def close_mended(draft: Draft) -> Draft:
+    """Close the breakers that a deploy has mended: whoever reads their rows takes them as open."""
+    for region, known in draft.fleet.breakers.items():
+        image = draft.facts.image(region)
+        is_known = region in draft.facts.settings.outposts
+        if is_known and known.open_until is not None and known.image != image:
+            draft = _set(draft, region, BreakerRow(image=image))
+    return draft
+
+
+def count_failures(draft: Draft) -> Draft:
+    """Count once each instance that has ended and was of no use."""
+    before, done = draft.facts.view.backlog, _items_done(draft)
+    for region, known in draft.fleet.breakers.items():
+        # Somebody takes jobs on this code.
+        if before.claims != before.claims_seen:
+            draft = _forget(draft, region, "unclaimed")
+        # Somebody does items of them.
+        if done > known.items_done:
+            draft = _forget(draft, region, "failed")
+        elif done < known.items_done:
+            # A day has gone to history, with all that was done in it.
+            now = draft.fleet.breakers[region]
+            draft = _set(draft, region, replace_fields(now, {"items_done": done}))
+    for worker in draft.fleet.workers.values():
+        if worker.miss_counted:
+            continue
+        if has_missed_check_in(worker):
+            draft = _count_miss(draft, worker)
+        elif has_left_work(worker, draft.fleet.backlog.backlog_since):
+            draft = _strike(_note_counted(draft, worker), worker, "unclaimed")
+        elif has_failed_all(worker):
+            draft = _strike(_note_counted(draft, worker), worker, "failed")
+    return draft
+
+
+def count_silence(draft: Draft, worker: Worker) -> Draft:
+    """Count that a worker is condemned which never checked in."""
+    if not _could_check_in(draft, worker):
+        return draft
+    why = Reason(ReasonCode.POOL_NEVER_CHECKED_IN, {"ended": ""})
+    return _strike(avoid_pool(draft, worker.pool, why, worker.instance_id), worker, "strikes")
+
+
+def forget_silence(draft: Draft, region: str) -> Draft:
+    """Forget who never checked in, since an instance has; that it is of use is yet to be seen."""
+    return _forget(draft, region, "strikes")
+
+
+def avoid_pool(draft: Draft, pool: Pool, reason: Reason, needs: str = "") -> Draft:
+    """Remember that a pool gives nothing for a while, longer with each time in a row."""
+    memory = remember_unavailable(
+        pool,
+        draft.fleet.unavailable.get(pool),
+        reason=reason,
+        now=draft.now,
+        policy=draft.facts.policy,
+    )
+    action = Action(
+        kind=ActionKind.AVOID,
+        subject=str(pool),
+        reason=reason,
+        writes=(draft.rows.put(rows.unavailable_sort(pool), memory),),
+        needs=needs,
+    )
+    return draft.act([action], unavailable={**draft.fleet.unavailable, pool: memory})
+
+
+def _count_miss(draft: Draft, worker: Worker) -> Draft:
+    """Count once that an instance ended by itself before it checked in."""
+    draft = _note_counted(draft, worker)
+    if not _could_check_in(draft, worker):
+        return draft
+    ended = {"ended": worker.reason.code.value, **worker.reason.about}
+    why = Reason(ReasonCode.POOL_NEVER_CHECKED_IN, ended)
+    draft = avoid_pool(draft, worker.pool, why, worker.instance_id)
+    return _strike(draft, worker, "strikes") if is_fault_of_image(worker) else draft
+
+
+def _note_counted(draft: Draft, worker: Worker) -> Draft:
+    sort = rows.worker_sort(worker.instance_id)
+    action = Action(
+        kind=ActionKind.COUNT,
+        subject=worker.instance_id,
+        writes=(draft.rows.change(sort, {"miss_counted": True}, when=When(exists=True)),),
+        needs=worker.instance_id,
+    )
+    return draft.act([action])
+
+
+def _could_check_in(draft: Draft, worker: Worker) -> bool:
+    """Tell whether it had a row all the time, and the ledger was there for long enough."""
+    launch = draft.fleet.launch_of(worker)
+    if launch is not None and launch.reason.code in ADOPTED:
+        return False
+    return could_check_in(
+        worker.launched_at,
+        worker.ended_at or draft.now,
+        draft.fleet.backlog.watched_since,
+        check_in_within(draft.facts.knowledge, draft.facts.policy),
+    )
+
+
+def _items_done(draft: Draft) -> int:
+    return sum(day.items for day in draft.facts.view.spend.values())
+
+
+def _strike(draft: Draft, worker: Worker, what: Strike) -> Draft:
+    region = worker.region
+    known = breaker_of(draft.facts, draft.fleet, region)
+    count = _counts(known)[what] + 1
+    image, done = draft.facts.image(region), _items_done(draft)
+    counted = replace_fields(known, {what: count, "image": image, "items_done": done})
+    if count >= STRIKES:
+        reason = _reason_to_stop(worker, what, count)
+        counted = replace(counted, open_until=draft.now + _BREAKER_FOR, reason=reason)
+    struck = Reason(_STRIKES[what], {"instance_id": worker.instance_id, "count": count})
+    return _set(draft, region, counted, struck, needs=worker.instance_id)
+
+
+def _reason_to_stop(worker: Worker, what: Strike, count: int) -> Reason:
+    # That its jobs had failed is what happened; why they did is in their logs.
+    fault = NO_REASON if what == "failed" else known_fault(worker)
+    about: dict[str, str | int | float] = {
+        **fault.about,
+        "count": count,
+        "instance_id": worker.instance_id,
+        "fault_code": fault.code.value,
+    }
+    return Reason(_STRIKES[what], about)
+
+
+def _forget(draft: Draft, region: str, what: Strike) -> Draft:
+    """Count one kind from 0 again; whatever else stops launches, an account error too, goes on."""
+    known = breaker_of(draft.facts, draft.fleet, region)
+    counts = _counts(known)
+    mine = counts.pop(what)
+    # Instances of no use have stopped launches, and not an account error.
+    is_of_instances = known.reason.code in _STRIKES.values()
+    if mine >= STRIKES > max(counts.values()) and is_of_instances:
+        closed = {what: 0, "open_until": None, "reason": NO_REASON}
+        return _set(draft, region, replace_fields(known, closed))
+    return _set(draft, region, replace_fields(known, {what: 0})) if mine else draft
+
+
+def _set(
+    draft: Draft, region: str, breaker: BreakerRow, reason: Reason = NO_REASON, *, needs: str = ""
+) -> Draft:
+    action = Action(
+        kind=ActionKind.COUNT,
+        subject=region,
+        reason=reason,
+        writes=(draft.rows.put(breaker_name(draft.facts, region), breaker),),
+        needs=needs,
+    )
+    return draft.act([action], breakers={**draft.fleet.breakers, region: breaker})
+
+
+def _counts(breaker: BreakerRow) -> dict[Strike, int]:
+    return {
+        "strikes": breaker.strikes,
+        "unclaimed": breaker.unclaimed,
+        "failed": breaker.failed,
+    }

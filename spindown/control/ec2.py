@@ -1,0 +1,198 @@
+"""Ask EC2, at most once a tick and region: what lives, and what is being taken away.
+
+Events say the same sooner; this is for the event that never came. Two questions take turns, since
+each costs a call: are our instances still there, and does a spot request say that EC2 is taking
+one away. A tick that launches leaves both out, unless they have been left out for long. A region
+in which no row expects anything is asked now and then.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from spindown.app.control import ControlPorts
+from spindown.contract import tag
+from spindown.contract.row import Backoff
+from spindown.control.observation import (
+    Ec2Answers,
+    Facts,
+    decode_request,
+    failure_of,
+)
+from spindown.control.plan import Draft, Fleet
+from spindown.domain.fleet import Launch, LaunchState, Worker
+from spindown.domain.offer import CapacityType
+from spindown.domain.reason import Reason
+from spindown.error import SpindownError, Throttled
+
+T = TypeVar("T")
+
+#: How long launching ticks may leave the questions out.
+_AT_LATEST = timedelta(minutes=10)
+#: How often EC2 is asked for instances that no row knows, while no row expects any.
+_ORPHANS_EVERY = timedelta(minutes=15)
+#: Ticks come a little early at times.
+_EARLY = timedelta(seconds=10)
+#: Backing off from a throttle: this long, doubled by each further one, at most this.
+_BACKOFF = timedelta(seconds=15)
+_BACKOFF_AT_MOST = timedelta(minutes=5)
+
+#: What a failed call had asked for.
+INSTANCES, RECLAIMS, LAUNCHES = "instances", "reclaims", "launches"
+
+
+def observe_launches(facts: Facts, ports: ControlPorts) -> Facts:
+    """Ask for the instances of launches that nobody knows the answer of, by their tag."""
+    answers = facts.ec2
+    for launch in open_launches(facts.view.launches.values()):
+        request = decode_request(launch)
+        if request is None or request.region not in facts.deployed_regions:
+            continue
+        tags, region = {tag.LAUNCH: launch.launch_id}, request.region
+        try:
+            found = tuple(ports.compute.instances(region=region, tags=tags))
+        except SpindownError as exc:
+            about = {"region": region, "launch_id": launch.launch_id}
+            answers = _failed(answers, region, exc, failure_of(exc, LAUNCHES, **about), ports)
+        else:
+            of_launches = {**answers.of_launches, launch.launch_id: found}
+            answers = replace(answers, of_launches=of_launches)
+    return replace(facts, ec2=answers)
+
+
+def observe_ec2(draft: Draft, ports: ControlPorts, *, is_launch_due: bool) -> Facts:
+    """Ask EC2 the question that is due; return the facts with its answer."""
+    facts, fleet = draft.facts, draft.fleet
+    match question_due(facts, fleet, is_launch_due=is_launch_due):
+        case "instances":
+            tags = {tag.DEPLOYMENT: facts.deployment.name, tag.WORKLOAD: facts.workload}
+            regions, is_sweep = _regions_to_see(facts, fleet)
+            found, answers = _each_region(
+                facts.ec2,
+                regions,
+                INSTANCES,
+                ports,
+                lambda region: tuple(ports.compute.instances(region=region, tags=tags)),
+            )
+            return replace(facts, ec2=replace(answers, instances=found, is_sweep=is_sweep))
+        case "reclaims":
+            ids: dict[str, list[str]] = {}
+            for worker in _watched(fleet):
+                ids.setdefault(worker.region, []).append(worker.instance_id)
+            taken, answers = _each_region(
+                facts.ec2,
+                ids,
+                RECLAIMS,
+                ports,
+                lambda region: ports.compute.reclaimed(region=region, instance_ids=ids[region]),
+            )
+            reclaimed: frozenset[str] = frozenset().union(*taken.values())
+            return replace(facts, ec2=replace(answers, reclaimed=reclaimed))
+        case _:
+            return facts
+
+
+def question_due(facts: Facts, fleet: Fleet, *, is_launch_due: bool) -> str:
+    """Return the question that has not been asked for longest, or "" if none is due."""
+    now, described = facts.now, fleet.backlog.described_at
+    if not fleet.present and not any(open_launches(fleet.launches.values())):
+        return INSTANCES if _is_older(described, _ORPHANS_EVERY, now) else ""
+    # What nobody has asked yet counts from the first launch that it could be about.
+    begun = min((w.launched_at for w in fleet.workers.values()), default=now)
+    asked = {INSTANCES: max(described or begun, begun)}
+    if _watched(fleet):
+        asked[RECLAIMS] = max(fleet.backlog.reclaims_seen_at or begun, begun)
+    question, at = min(asked.items(), key=lambda item: item[1])
+    if now - asked[INSTANCES] >= _AT_LATEST:
+        # After ticks that did not come: what has ended meanwhile must be charged no further.
+        question, at = INSTANCES, asked[INSTANCES]
+    least = _AT_LATEST if is_launch_due else facts.policy.tick - _EARLY
+    return question if now - at >= least else ""
+
+
+def note_answers(draft: Draft) -> Draft:
+    """Remember what was asked when, and leave regions alone that asked to slow down."""
+    answers, now = draft.facts.ec2, draft.now
+    changes: dict[str, object] = {}
+    if answers.instances is not None:
+        changes["described_at"] = now
+    if answers.is_sweep:
+        changes["swept_at"] = now
+    if answers.reclaimed is not None:
+        changes["reclaims_seen_at"] = now
+    backoffs = dict(draft.fleet.backlog.backoffs)
+    for region in sorted(answers.throttled):
+        backoffs[region] = next_backoff(backoffs.get(region), now, answers.jitter)
+    if answers.throttled:
+        changes["backoffs"] = backoffs
+    noted = draft.act(notes=answers.failures)
+    return noted.remember(**changes) if changes else noted
+
+
+def next_backoff(known: Backoff | None, now: datetime, jitter: float) -> Backoff:
+    """Return until when a region is left alone: doubled in a row, spread by ``jitter``, 0 to 1."""
+    throttles = 1 if known is None else known.throttles + 1
+    span = min(_BACKOFF * 2.0 ** min(throttles - 1, 10), _BACKOFF_AT_MOST)
+    return Backoff(until=now + span * (0.5 + 0.5 * jitter), throttles=throttles)
+
+
+def backing_off_until(fleet: Fleet, region: str, now: datetime) -> datetime | None:
+    """Return until when EC2 is left alone there after a throttle; None: it is not."""
+    known = fleet.backlog.backoffs.get(region)
+    return known.until if known is not None and known.until > now else None
+
+
+def open_launches(launches: Collection[Launch]) -> list[Launch]:
+    """Return the launches that nobody knows the answer of."""
+    return [launch for launch in launches if launch.state is LaunchState.INTENDED]
+
+
+def _each_region(
+    answers: Ec2Answers,
+    regions: Collection[str],
+    asked: str,
+    ports: ControlPorts,
+    ask: Callable[[str], T],
+) -> tuple[dict[str, T], Ec2Answers]:
+    """Return region -> answer for those that answer, and the answers with the others' failures."""
+    found: dict[str, T] = {}
+    for region in sorted(regions):
+        try:
+            found[region] = ask(region)
+        except SpindownError as exc:
+            answers = _failed(answers, region, exc, failure_of(exc, asked, region=region), ports)
+    return found, answers
+
+
+def _failed(
+    answers: Ec2Answers, region: str, error: SpindownError, why: Reason, ports: ControlPorts
+) -> Ec2Answers:
+    failed = replace(answers, failures=(*answers.failures, why))
+    if not isinstance(error, Throttled):
+        return failed
+    jitter = failed.jitter if failed.throttled else ports.random.random()
+    return replace(failed, throttled=failed.throttled | {region}, jitter=jitter)
+
+
+def _regions_to_see(facts: Facts, fleet: Fleet) -> tuple[frozenset[str], bool]:
+    """Return where rows expect something; every so often, all regions, and whether it is that."""
+    requests = [decode_request(launch) for launch in open_launches(fleet.launches.values())]
+    expecting = {w.region for w in fleet.present}
+    expecting |= {request.region for request in requests if request is not None}
+    expecting &= facts.deployed_regions
+    if expecting and not _is_older(fleet.backlog.swept_at, _ORPHANS_EVERY, facts.now):
+        return frozenset(expecting), False
+    return frozenset(expecting | facts.settings.outposts.keys()), True
+
+
+def _watched(fleet: Fleet) -> list[Worker]:
+    return [
+        w
+        for w in fleet.workers.values()
+        if w.is_live and w.capacity_type is CapacityType.SPOT and not w.is_interrupting
+    ]
+
+
+def _is_older(at: datetime | None, least: timedelta, now: datetime) -> bool:
+    return at is None or now - at >= least

@@ -1,0 +1,162 @@
+"""Carry out a plan under the fence: the only part of a tick that writes, terminates or launches.
+
+Actions go in their order. One whose condition no longer holds has lost a race against a worker or
+an event: it is left out, with what needs it, and the next tick plans anew.
+"""
+
+from dataclasses import dataclass
+
+from spindown.app.control import ControlPorts
+from spindown.app.ending import bound_leases, free_leases
+from spindown.app.ledger import AccountView
+from spindown.contract.decision import AttemptRecord
+from spindown.contract.row import Backoff, BreakerRow
+from spindown.control.execution import Execution
+from spindown.control.journal import FenceLost, Journal
+from spindown.control.launch import replay, try_offers
+from spindown.control.observation import Observation, failure_of
+from spindown.control.plan import (
+    Action,
+    ActionKind,
+    Adopt,
+    FreeJobs,
+    LaunchWorkers,
+    MarkInterrupted,
+    Plan,
+    Replay,
+    Terminate,
+)
+from spindown.domain.fleet import Unavailable, Worker
+from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.error import SpindownError, Throttled
+
+#: Actions that must be durable before the next: each is committed at once.
+_COMMITTED = frozenset({ActionKind.END, ActionKind.CONDEMN, ActionKind.INTERRUPT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What came of a plan."""
+
+    done: tuple[Action, ...]
+    attempts: tuple[AttemptRecord, ...]
+    #: Requests for workers that take over from others.
+    takeovers: tuple[AttemptRecord, ...]
+    #: Why launching ended before the need was met; false: it did not.
+    ended_early: Reason
+    notes: tuple[Reason, ...]
+    leases_freed: int
+    #: The fleet and the market as they are now, as far as the ledger knows.
+    workers: dict[str, Worker]
+    unavailable: dict[Pool, Unavailable]
+    breakers: dict[str, BreakerRow]
+    backoffs: dict[str, Backoff]
+    account: AccountView | None
+    #: Quota classes that have no room for what this workload asked for.
+    quotas_met: frozenset[str]
+
+
+def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal) -> Record:
+    """Carry out a plan.
+
+    Raises:
+        FenceLost: another reconcile is at work.
+    """
+    fleet = plan.fleet
+    run = Execution(
+        seen=seen,
+        ports=ports,
+        journal=journal,
+        workers=dict(fleet.workers),
+        launches=dict(fleet.launches),
+        unavailable=dict(fleet.unavailable),
+        breakers=dict(fleet.breakers),
+        backoffs=dict(fleet.backlog.backoffs),
+        account=seen.account,
+        quotas_met={*plan.quotas_short},
+    )
+    for action in plan.actions:
+        if action.needs in run.lost:
+            continue
+        if isinstance(action, LaunchWorkers):
+            _launch(run, action)
+            continue
+        try:
+            _carry_out(run, action)
+        except FenceLost:
+            raise
+        except SpindownError as exc:
+            run.lost.add(action.subject)
+            run.tell(failure_of(exc, action.kind.value, subject=action.subject))
+    return Record(
+        done=tuple(run.done),
+        attempts=tuple(run.attempts),
+        takeovers=tuple(run.takeovers),
+        ended_early=run.ended_early,
+        notes=tuple(run.notes),
+        leases_freed=run.leases_freed,
+        workers=run.workers,
+        unavailable=run.unavailable,
+        breakers=run.breakers,
+        backoffs=run.backoffs,
+        account=run.account,
+        quotas_met=frozenset(run.quotas_met),
+    )
+
+
+def _carry_out(run: Execution, action: Action) -> None:
+    match action:
+        case FreeJobs():
+            queue = run.ports.queue(run.facts.settings.queue_url)
+            freed = free_leases(action.leases, run.journal.ledger, queue, now=run.now)
+            run.leases_freed += len(freed)
+        case Terminate():
+            if not _terminate(run, action):
+                return
+        case Replay():
+            replay(run, action)
+        case _ if action.kind in _COMMITTED:
+            if not run.journal.commit(action.writes):
+                run.lost.add(action.subject)
+                return
+            if isinstance(action, MarkInterrupted):
+                bound_leases(action.leases, action.deadline, run.journal.ledger)
+        case _:
+            run.journal.note(action.writes)
+            if isinstance(action, Adopt):
+                run.attempts.append(action.attempt)
+    run.done.append(action)
+
+
+def _terminate(run: Execution, action: Terminate) -> bool:
+    region, ids = action.subject, [i for i in action.instance_ids if i not in run.lost]
+    if not ids:
+        return False
+    try:
+        run.ports.compute.terminate(region=region, instance_ids=ids)
+    except SpindownError as exc:
+        if isinstance(exc, Throttled):
+            run.back_off(region)
+        run.tell(failure_of(exc, action.kind.value, region=region))
+    return True
+
+
+def _launch(run: Execution, action: LaunchWorkers) -> None:
+    before = len(run.attempts)
+    if not action.choice.is_takeover:
+        run.ended_early = try_offers(run, action)
+        run.done.append(action)
+        return
+    try:
+        try_offers(run, action)
+    except FenceLost:
+        raise
+    except SpindownError as exc:
+        run.tell(failure_of(exc, action.kind.value))
+    run.done.append(action)
+    made = run.attempts[before:]
+    run.takeovers += made
+    is_urgent = action.choice.opens is CapacityType.ON_DEMAND
+    if is_urgent and not any(attempt.instances for attempt in made):
+        run.tell(Reason(ReasonCode.NOTHING_ON_DEMAND, action.reason.about))

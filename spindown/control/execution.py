@@ -1,0 +1,65 @@
+"""What an execution has come to so far: the executor's own memory."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from spindown.app.control import ControlPorts
+from spindown.app.ledger import AccountView
+from spindown.app.port import Write
+from spindown.contract.decision import AttemptRecord
+from spindown.contract.row import Backoff, BreakerRow
+from spindown.control.ec2 import next_backoff
+from spindown.control.journal import Journal
+from spindown.control.observation import Facts, Observation
+from spindown.control.plan import Action
+from spindown.domain.fleet import Launch, Unavailable, Worker
+from spindown.domain.offer import Pool
+from spindown.domain.reason import NO_REASON, Reason
+
+
+@dataclass(slots=True, kw_only=True)
+class Execution:
+    """A plan under way: what it has come to so far."""
+
+    seen: Observation
+    ports: ControlPorts
+    journal: Journal
+    workers: dict[str, Worker]
+    launches: dict[str, Launch]
+    unavailable: dict[Pool, Unavailable]
+    breakers: dict[str, BreakerRow]
+    backoffs: dict[str, Backoff]
+    account: AccountView | None
+    quotas_met: set[str]
+    done: list[Action] = field(default_factory=list)
+    attempts: list[AttemptRecord] = field(default_factory=list)
+    takeovers: list[AttemptRecord] = field(default_factory=list)
+    notes: list[Reason] = field(default_factory=list)
+    ended_early: Reason = NO_REASON
+    leases_freed: int = 0
+    #: Instances of which an action has lost a race.
+    lost: set[str] = field(default_factory=set)
+
+    @property
+    def facts(self) -> Facts:
+        """Return the facts of the tick."""
+        return self.seen.facts
+
+    @property
+    def now(self) -> datetime:
+        """Return the time of the tick."""
+        return self.seen.facts.now
+
+    def note(self, *unit: Write) -> None:
+        """Let a unit wait for the next transaction."""
+        self.journal.note(unit)
+
+    def tell(self, reason: Reason) -> None:
+        """Note something for a person, once."""
+        if reason not in self.notes:
+            self.notes.append(reason)
+
+    def back_off(self, region: str) -> None:
+        """Leave a region alone for a while, since EC2 asks to slow down."""
+        jitter = self.ports.random.random()
+        self.backoffs[region] = next_backoff(self.backoffs.get(region), self.now, jitter)

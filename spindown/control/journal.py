@@ -1,0 +1,135 @@
+"""The writes of one tick, gathered so that a quiet tick costs one transaction.
+
+A *unit* is a few writes that hold together: all of them or none. Units wait in the journal until
+something must be durable (an intent, a condemnation, the end of the tick) and then go in one
+transaction under the fence. If that fails, each goes on its own: a unit whose condition no
+longer holds lost a race against a worker or an event, and is dropped; the next tick sees why. So
+is one that the table refuses for what is in a row, but for sums of rows that nobody can read:
+these are left out of their units, or one bad row would stop a fleet.
+"""
+
+from collections.abc import Collection, Sequence
+
+from spindown.app.ledger import FencingToken, Ledger
+from spindown.app.port import Key, Write, merge
+from spindown.error import ContractError, PreconditionFailed, WriteConflict
+
+Unit = tuple[Write, ...]
+
+#: Below DynamoDB's 100 writes a transaction, with room for the lock and one more unit.
+_ROOM = 80
+
+
+class FenceLost(PreconditionFailed):
+    """Another reconcile has taken the lock: nothing more may be decided here."""
+
+
+class Journal:
+    """Units of writes that wait to be carried out under a fence."""
+
+    def __init__(
+        self, ledger: Ledger, fence: FencingToken, *, damaged: Collection[str] = ()
+    ) -> None:
+        """Write under a fence; ``damaged`` are the sort keys of rows that could not be read."""
+        self.ledger = ledger
+        self._fence = fence
+        self._damaged = frozenset(ledger.key(sort) for sort in damaged)
+        self._units: list[Unit] = []
+        #: Units that were dropped, and how often the table refused what a row holds.
+        self.dropped: list[Unit] = []
+        self.refused = 0
+
+    @property
+    def fence(self) -> int:
+        """Return the fence's number."""
+        return self._fence.fence
+
+    def note(self, unit: Unit) -> None:
+        """Let a unit wait for the next transaction."""
+        if unit:
+            self._units.append(unit)
+
+    def commit(self, unit: Unit) -> bool:
+        """Make a unit durable now, with all that wait; False if it lost a race.
+
+        Raises:
+            FenceLost: another reconcile is at work.
+        """
+        waiting, self._units = self._units, []
+        together = _loads([*waiting, unit])
+        if len(together) > 1:
+            for load in _loads(waiting):
+                self._carry_out(load)
+        elif self._try(together[0]):
+            return True
+        else:
+            self._flush_one_by_one(waiting)
+        return self._try_alone(unit)
+
+    def flush(self, *, release: bool = False) -> None:
+        """Carry out what waits; with ``release`` give the lock back in the last transaction.
+
+        Raises:
+            FenceLost: another reconcile is at work.
+        """
+        waiting, self._units = self._units, []
+        *first, last = _loads(waiting)
+        for load in first:
+            self._carry_out(load)
+        self._carry_out(last, release=release)
+
+    def _carry_out(self, load: Sequence[Unit], *, release: bool = False) -> None:
+        if not self._try(load, release=release):
+            self._flush_one_by_one(load)
+            if release:
+                # If even this is in the way of another write, the lock's lease ends by itself.
+                self._try([], release=True)
+
+    def _flush_one_by_one(self, units: Sequence[Unit]) -> None:
+        for unit in units:
+            if not self._try_alone(unit):
+                self.dropped.append(unit)
+
+    def _try_alone(self, unit: Unit) -> bool:
+        kept = tuple(w for w in unit if not (w.is_sum and w.key in self._damaged))
+        return self._try([unit]) or (len(kept) < len(unit) and self._try([kept]))
+
+    def _try(self, units: Sequence[Unit], *, release: bool = False) -> bool:
+        try:
+            self.ledger.apply(
+                self._fence, merge(write for unit in units for write in unit), release=release
+            )
+        except PreconditionFailed as exc:
+            self._check_fence(exc)
+            return False
+        except WriteConflict:
+            # Another transaction on one of the rows was under way, for all of our tries.
+            return False
+        except ContractError:
+            # A row holds what cannot be added to.
+            self.refused += 1
+            return False
+        return True
+
+    def _check_fence(self, cause: PreconditionFailed) -> None:
+        try:
+            self.ledger.apply(self._fence, ())
+        except PreconditionFailed:
+            raise FenceLost("the lock was taken over") from cause
+
+
+def _loads(units: Sequence[Unit]) -> list[list[Unit]]:
+    """Return the units, in their order, as few transactions as take them; at least one.
+
+    Rows count once: the units of a large fleet share those of the day, the month and the pool.
+    """
+    loads: list[list[Unit]] = [[]]
+    keys: set[Key] = set()
+    for unit in units:
+        more = {write.key for write in unit}
+        if loads[-1] and len(keys) + len(more - keys) > _ROOM:
+            loads.append([])
+            keys = set()
+        loads[-1].append(unit)
+        keys |= more
+    return loads

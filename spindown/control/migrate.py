@@ -1,0 +1,190 @@
+"""Move jobs with a deadline while they run: back to spot, or away from it to be done in time.
+
+First another worker is launched; once it has checked in and is idle, the one that runs is told to
+give its jobs back, and the other takes them up where they were committed. Nothing of this is
+remembered but that order: each tick looks at who should move and who is idle, so that a move that
+fails anywhere is begun again, or left.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from spindown.control.ec2 import open_launches
+from spindown.control.observation import decode_request
+from spindown.control.outcome import TAKEOVER_STAYS_TICKS
+from spindown.control.plan import Action, ActionKind, Draft, LaunchChoice
+from spindown.control.reap import change_worker, stay
+from spindown.control.size import size_for
+from spindown.domain.deadline import DeadlineForecast, JobForecast, allows, pays_at, reserve_of
+from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.learning import items_per_job, usual_throughput, worker_throughput
+from spindown.domain.offer import CapacityType
+from spindown.domain.reason import Reason, ReasonCode
+
+_SPOT, _ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mover:
+    """A worker whose jobs should be elsewhere."""
+
+    worker: Worker
+    #: USD an item below which that is worth it; infinite: it must be.
+    item_at_most: float
+
+    @property
+    def slots(self) -> int:
+        return self.worker.busy_slots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moves:
+    """Which workers give their jobs to which others."""
+
+    #: Workers that stay until they have taken jobs over, or such as wait in the queue.
+    kept: tuple[str, ...] = ()
+    #: Instance that is told now to give its jobs back -> where they go.
+    leaving: Mapping[str, CapacityType] = field(default_factory=dict)
+    #: What is launched for the others, each of one capacity type.
+    takeovers: tuple[LaunchChoice, ...] = ()
+
+
+def plan_moves(draft: Draft, need: LaunchChoice) -> Moves:
+    """Return who leaves for whom, and what is wanted for the rest."""
+    moves = Moves()
+    if need.forecast is None:
+        return moves
+    for kind in (_ON_DEMAND, _SPOT):
+        if allows(draft.facts.policy, kind):
+            movers = _movers(draft, need.forecast, kind)
+            moves = _move(draft, need, movers, kind, moves) if movers else moves
+    return moves
+
+
+def _movers(draft: Draft, forecast: DeadlineForecast, kind: CapacityType) -> list[_Mover]:
+    """Return the workers whose jobs should move to a capacity type, the most urgent or dearest.
+
+    To on demand any of a worker's jobs may say so; to spot only all of them together, since it
+    gives back all that it holds.
+    """
+    held: dict[str, list[JobForecast]] = {}
+    for job in forecast.jobs:
+        if job.job.on is not None:
+            held.setdefault(job.job.instance_id, []).append(job)
+    movers = []
+    for instance_id, jobs in held.items():
+        worker = draft.fleet.workers[instance_id]
+        wish = [job.moves_to is kind for job in jobs]
+        is_wanted = any(wish) if kind is _ON_DEMAND else all(wish)
+        if is_wanted and worker.takes_jobs and worker.busy_slots == len(jobs):
+            most = math.inf if kind is _ON_DEMAND else _pays_at(draft, worker, jobs)
+            movers.append(_Mover(worker=worker, item_at_most=most))
+    return sorted(movers, key=lambda mover: -mover.item_at_most)
+
+
+def _pays_at(draft: Draft, worker: Worker, jobs: Sequence[JobForecast]) -> float:
+    """Return the USD an item below which a worker's jobs had better be elsewhere."""
+    policy = draft.facts.policy
+    reserve, item = reserve_of(draft.facts.knowledge, policy), _item_on(draft, worker)
+    return min(pays_at(job, item, reserve, policy) for job in jobs)
+
+
+def _item_on(draft: Draft, worker: Worker) -> float:
+    """Return what an item costs on a worker with all its slots busy, USD."""
+    speed = worker_throughput(draft.facts.knowledge, worker, draft.facts.policy).items_per_hour
+    return worker.price_per_hour / speed
+
+
+def _move(
+    draft: Draft, need: LaunchChoice, movers: list[_Mover], kind: CapacityType, moves: Moves
+) -> Moves:
+    # What waits in the queue goes to whoever is idle before anything is handed over.
+    waiting = draft.fleet.queue.visible
+    kept, leaving = list(moves.kept), dict(moves.leaving)
+    left = list(movers)
+    for worker in _ready(draft, kind):
+        taken = min(waiting, worker.slots)
+        waiting -= taken
+        free, taken_over = worker.slots - taken, []
+        for mover in left:
+            if mover.slots <= free and _item_on(draft, worker) < mover.item_at_most:
+                free -= mover.slots
+                taken_over.append(mover)
+        if taken_over or taken:
+            kept.append(worker.instance_id)
+        if worker.state is WorkerState.IDLE:
+            leaving |= {mover.worker.instance_id: kind for mover in taken_over}
+        left = [mover for mover in left if mover not in taken_over]
+    group = [mover for mover in left if mover.worker.pool == left[0].worker.pool]
+    missing = sum(mover.slots for mover in group) - max(_coming(draft, kind) - waiting, 0)
+    takeovers = moves.takeovers
+    if missing > 0:
+        takeovers += (_takeover(draft, need, group, missing, kind),)
+    return Moves(kept=tuple(kept), leaving=leaving, takeovers=takeovers)
+
+
+def order_moves(draft: Draft, moves: Moves) -> Draft:
+    """Tell workers to give their jobs back; their next heartbeat hears it."""
+    draft = stay(draft, moves.kept, draft.now + TAKEOVER_STAYS_TICKS * draft.facts.policy.tick)
+    told = {"relieved_at": draft.now}
+    return draft.with_workers(
+        [replace(draft.fleet.workers[i], relieved_at=draft.now) for i in moves.leaving],
+        [
+            Action(
+                kind=ActionKind.MIGRATE,
+                subject=instance_id,
+                reason=Reason(ReasonCode.JOBS_MOVE, {"to": kind.value}),
+                writes=(change_worker(draft, instance_id, told),),
+            )
+            for instance_id, kind in moves.leaving.items()
+        ],
+    )
+
+
+def _ready(draft: Draft, kind: CapacityType) -> list[Worker]:
+    """Return the workers that could take over, now or once they are up, the cheapest first."""
+    found = [
+        worker
+        for worker in draft.fleet.workers.values()
+        if worker.state in {WorkerState.IDLE, WorkerState.BOOTING}
+        and worker.takes_jobs
+        and worker.capacity_type is kind
+    ]
+    return sorted(found, key=lambda worker: _item_on(draft, worker))
+
+
+def _coming(draft: Draft, kind: CapacityType) -> int:
+    """Return the slots of launches whose answer is not known."""
+    slots = 0
+    for launch in open_launches(draft.fleet.launches.values()):
+        request = decode_request(launch)
+        if request is not None and request.capacity_type is kind:
+            slots += launch.count * launch.slots
+    return slots
+
+
+def _takeover(
+    draft: Draft, need: LaunchChoice, movers: Sequence[_Mover], slots: int, kind: CapacityType
+) -> LaunchChoice:
+    knowledge, policy = draft.facts.knowledge, draft.facts.policy
+    demand = replace(
+        need.demand,
+        need_items_per_hour=slots * usual_throughput(knowledge, policy),
+        backlog_items=slots * items_per_job(knowledge, policy),
+        jobs=slots,
+        slots=slots,
+    )
+    sized = size_for(draft, demand, None)
+    most = min(mover.item_at_most for mover in movers)
+    is_urgent = kind is _ON_DEMAND
+    code = ReasonCode.OFF_SPOT if is_urgent else ReasonCode.TO_SPOT
+    reason = Reason(code, {"jobs": sum(mover.slots for mover in movers)})
+    return replace(
+        sized,
+        sizing=replace(sized.sizing, reason=reason),
+        opens=kind,
+        forecast=need.forecast,
+        is_takeover=True,
+        item_at_most=None if math.isinf(most) else most,
+    )

@@ -1,0 +1,228 @@
+"""What a tick knows: rows, settings and queue as read once, and what EC2 and its market said.
+
+A call that fails is a reason among the others: what it would have told is missing, and the plan
+goes by what the rows say.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from spindown.app.control import SETTINGS_FOR, AnswerKind, ControlPorts
+from spindown.app.knowledge import read_knowledge
+from spindown.app.ledger import AccountView, Ledger, LedgerView, RowWrites
+from spindown.app.offers import PriceList
+from spindown.app.policy import EffectivePolicy, effective_policy
+from spindown.app.port import InstanceView, LaunchRequest, LiveEdit
+from spindown.contract import row as rows
+from spindown.contract.codec import decode, encode
+from spindown.contract.settings import DeploymentSettings, WorkloadSettings
+from spindown.domain.fleet import Backlog, Launch, Worker
+from spindown.domain.idle import idle_timeout, is_about
+from spindown.domain.learning import Knowledge
+from spindown.domain.policy import Policy
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.warm import at_hour
+from spindown.error import AccessDenied, ContractError, SpindownError, Throttled, Unreachable
+
+_WORKLOAD: AnswerKind[tuple[WorkloadSettings, LiveEdit | None, int]] = AnswerKind(
+    "workload", SETTINGS_FOR
+)
+#: How old the rows may be that all workloads share, for metrics; a launch reads its own.
+ACCOUNT: AnswerKind[AccountView] = AnswerKind("account", timedelta(minutes=15))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ec2Answers:
+    """What EC2 said in this tick. A region that did not answer is missing."""
+
+    #: Region -> our instances; None: EC2 was not asked for them.
+    instances: Mapping[str, tuple[InstanceView, ...]] | None = None
+    #: Instances whose spot request says that EC2 takes them away; None: EC2 was not asked.
+    reclaimed: frozenset[str] | None = None
+    #: Id of an open launch -> the instances with its tag.
+    of_launches: Mapping[str, tuple[InstanceView, ...]] = field(default_factory=dict)
+    #: Whether every region was asked for our instances.
+    is_sweep: bool = False
+    failures: tuple[Reason, ...] = ()
+    #: Regions that asked to slow down.
+    throttled: frozenset[str] = frozenset()
+    #: Between 0 and 1, drawn once: spreads what backs off.
+    jitter: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Facts:
+    """All that a tick knows before it looks at prices."""
+
+    now: datetime
+    workload: str
+    #: What woke it, for the record only.
+    source: str
+    deployment: DeploymentSettings
+    settings: WorkloadSettings
+    effective: EffectivePolicy
+    view: LedgerView
+    queue: Backlog
+    knowledge: Knowledge
+    ec2: Ec2Answers = Ec2Answers()
+    notes: tuple[Reason, ...] = ()
+
+    @property
+    def policy(self) -> Policy:
+        """Return the policy in force."""
+        return self.effective.policy
+
+    @cached_property
+    def rows(self) -> RowWrites:
+        """Return what makes the writes of the workload's rows."""
+        return RowWrites(self.workload)
+
+    @cached_property
+    def idle_timeout(self) -> timedelta:
+        """Return the idle timeout that workers go by.
+
+        What is learned they are told again only when it is no longer about what they were told.
+        """
+        told, timeout = self.view.policy.idle_timeout, idle_timeout(self.knowledge, self.policy)
+        if told is None or self.policy.idle_timeout is not None:
+            return timeout
+        return told if is_about(told, timeout) else timeout
+
+    @property
+    def deployed_regions(self) -> frozenset[str]:
+        """Return where outposts are, those that could not be read included."""
+        return frozenset(self.settings.outposts.keys() | set(self.settings.regions))
+
+    @property
+    def budget(self) -> float | None:
+        """Return the month's USD less what launches of earlier months have still to spend of it.
+
+        Those of this workload; None: there is no budget.
+        """
+        whole, month = self.deployment.budget_per_month, rows.budget_sort(self.now)
+        if whole is None:
+            return None
+        # As read, since what this tick charges them is not in the account's rows yet either.
+        known = self.view.launches.values()
+        earlier = (launch for launch in known if rows.budget_sort(launch.intended_at) != month)
+        return whole - sum(launch.reserved_usd for launch in earlier)
+
+    def image(self, region: str) -> str:
+        """Return what a launch is made of there, for the breaker: templates, subnets, code."""
+        outpost = self.settings.outposts.get(region)
+        if outpost is None:
+            return self.settings.run.code_digest
+        templates = sorted(f"{one.id}@{one.version}" for one in outpost.templates.values())
+        subnets = sorted(outpost.subnets.values())
+        return " ".join([*templates, *subnets, self.settings.run.code_digest])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Observation:
+    """All that a tick knows."""
+
+    facts: Facts
+    #: Prices and quotas; None: nobody needs them, or they could not be read.
+    prices: PriceList | None = None
+    #: Why prices could not be read at all.
+    prices_failure: Reason = NO_REASON
+    #: What all workloads share; None: nobody needs it, or it could not be read.
+    account: AccountView | None = None
+    notes: tuple[Reason, ...] = ()
+
+
+def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime) -> Facts:
+    """Read what every tick needs: the ledger, the settings, the queue.
+
+    Raises:
+        NotFound: there is no such workload.
+        SpindownError: the ledger, the settings or the queue could not be read.
+    """
+    view = Ledger(ports.table, workload).read()
+    deployment = ports.deployment()
+    settings, edit = _read_settings(workload, ports, view, now)
+    effective = effective_policy(settings, edit, view.policy)
+    effective = replace(effective, policy=at_hour(effective.policy, now))
+    return Facts(
+        now=now,
+        workload=workload,
+        source=source,
+        deployment=deployment,
+        settings=settings,
+        effective=effective,
+        view=view,
+        queue=ports.queue(settings.queue_url).backlog(),
+        knowledge=read_knowledge(
+            view.rates, slots=settings.run.slots, workers=view.workers.values()
+        ),
+        notes=tuple(
+            Reason(ReasonCode.REGION_UNREAD, {"region": region, "said": why})
+            for region, why in settings.unread.items()
+        ),
+    )
+
+
+def _read_settings(
+    workload: str, ports: ControlPorts, view: LedgerView, now: datetime
+) -> tuple[WorkloadSettings, LiveEdit | None]:
+    """Recall the settings, unless the ledger says that they were edited since."""
+
+    def read() -> tuple[WorkloadSettings, LiveEdit | None, int]:
+        return (*ports.settings.workload(workload), view.policy.edits)
+
+    found = ports.cache.recall(_WORKLOAD, workload, now, read)
+    if found[2] != view.policy.edits:
+        forget_settings(ports, workload)
+        found = ports.cache.recall(_WORKLOAD, workload, now, read)
+    if found[0].unread:
+        # An outpost that is just being deployed, or does not answer, is asked again at once.
+        forget_settings(ports, workload)
+    return found[0], found[1]
+
+
+def forget_settings(ports: ControlPorts, workload: str) -> None:
+    """Have the next tick read the settings again: what is remembered may be minutes old."""
+    ports.cache.forget(_WORKLOAD, workload)
+
+
+def failure_of(error: SpindownError, asked: str, **about: str) -> Reason:
+    """Return a call that failed as a reason; ``asked`` is what was asked for."""
+    match error:
+        case Unreachable():
+            code = ReasonCode.NO_ANSWER
+        case AccessDenied():
+            code = ReasonCode.GRANT_MISSING
+        case Throttled():
+            code = ReasonCode.CALL_THROTTLED
+        case _:
+            code = ReasonCode.CALL_FAILED
+    return Reason(code, {"asked": asked, "said": str(error), **about})
+
+
+def decode_request(launch: Launch) -> LaunchRequest | None:
+    """Return the request of a launch; None if it cannot be read."""
+    try:
+        return decode(LaunchRequest, json.loads(launch.request))
+    except (ContractError, ValueError, TypeError):
+        return None
+
+
+def encode_request(request: LaunchRequest) -> str:
+    """Return a request as text, to be made again word by word."""
+    return json.dumps(encode(request), sort_keys=True)
+
+
+def assumed(worker: Worker) -> InstanceView:
+    """Return a worker's instance as if it were running, where EC2 has said nothing."""
+    return InstanceView(
+        instance_id=worker.instance_id,
+        instance_type=worker.instance_type,
+        region=worker.region,
+        zone=worker.zone,
+        capacity_type=worker.capacity_type,
+        state="running",
+        launched_at=worker.launched_at,
+    )

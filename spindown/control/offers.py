@@ -1,0 +1,317 @@
+"""Choose the offers that missing workers could come from, and how many may be had."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
+
+from spindown.app.control import CATALOGUE_FOR
+from spindown.app.ledger import AccountView
+from spindown.app.offers import sale_of
+from spindown.control.breaker import is_on_trial
+from spindown.control.observation import Observation, decode_request
+from spindown.control.outcome import UNANSWERED
+from spindown.control.plan import ActionKind, Draft, Fleet, LaunchChoice, LaunchWorkers
+from spindown.control.size import blocked_regions, headroom, waiting_work
+from spindown.domain.deadline import PurchaseMode, open_ladder
+from spindown.domain.fleet import LaunchState
+from spindown.domain.learning import throughput, usual_throughput
+from spindown.domain.offer import CapacityType, Offer, slot_count
+from spindown.domain.policy import Policy
+from spindown.domain.ranking import (
+    Candidate,
+    CandidateList,
+    Rejection,
+    bands,
+    bring_forward,
+    price_ceilings,
+    rank,
+)
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.sizing import Bounds, Sizing, size, vcpus_left
+
+#: What is as fast as it must be is not left out for the rounding of its estimate.
+_AS_FAST = 1.01
+#: Older than this the catalogue is worth a note.
+_CATALOGUE_STALE_AFTER = 12 * CATALOGUE_FOR
+#: Candidates that one tick can reach; the tick after it sees the next ones.
+_LISTED = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A candidate list, and what a person should know of how it came about."""
+
+    candidates: CandidateList | None
+    #: Why there is none; false: there is one.
+    failure: Reason = NO_REASON
+    notes: tuple[Reason, ...] = ()
+
+
+def choose_offers(
+    draft: Draft, need: LaunchChoice, seen: Observation
+) -> tuple[LaunchChoice, tuple[Reason, ...]]:
+    """Rank what is on sale for a launch that is due, and size it within all bounds.
+
+    Returns the choice, and what a person should know of prices and quotas.
+    """
+    if not need.is_open:
+        return need, ()
+    ranked = rank_offers(draft, need, seen)
+    if ranked.candidates is None:
+        return replace(need, stopped=ranked.failure), ranked.notes
+    candidates, best = ranked.candidates, ranked.candidates.best
+    left = _headroom(draft)
+    quotas = quotas_left(draft, seen)
+    sizing = size(
+        backlog=waiting_work(draft),
+        backlog_since=draft.fleet.backlog.backlog_since,
+        demand=need.demand,
+        capacity=need.capacity,
+        best=best,
+        knowledge=draft.facts.knowledge,
+        policy=draft.facts.policy,
+        now=draft.now,
+        start_plan=need.start_plan,
+        bounds=Bounds(
+            budget_left=budget_left(draft.facts.budget, seen.account, draft.now),
+            headroom_per_hour=left,
+            quota_vcpus_left=None if best is None else quotas.get(best.offer.quota_class),
+        ),
+    )
+    if sizing.wanted > 1 and best and is_on_trial(draft.facts, draft.fleet, best.offer.region):
+        sizing = replace(sizing, wanted=1, bound="trial")
+    short = _quotas_short(candidates, quotas) if best is None else {}
+    retry_at = _retry_at(need, candidates) if best is None else None
+    is_dear = best is None and retry_at is None
+    choice = replace(
+        need,
+        sizing=sizing,
+        candidates=candidates,
+        stopped=_over_ceiling(draft, candidates) if is_dear else _over_budget(draft, sizing),
+        retry_at=retry_at,
+        quotas_short=short,
+    )
+    notes = [
+        Reason(
+            ReasonCode.NO_QUOTA_LEFT,
+            {"quota_class": name, "left": max(vcpus, 0.0), "smallest": smallest},
+        )
+        for name, (vcpus, smallest) in sorted(short.items())
+    ]
+    silent = _silent_regions(draft.fleet)
+    if silent and not silent >= draft.facts.settings.outposts.keys():
+        regions = ", ".join(sorted(silent & draft.facts.settings.outposts.keys()))
+        notes.append(Reason(ReasonCode.REGIONS_SILENT, {"regions": regions}))
+    return choice, (*ranked.notes, *notes)
+
+
+def launch_action(draft: Draft, choice: LaunchChoice) -> LaunchWorkers | None:
+    """Return the launch that a choice asks for; None if it asks for none."""
+    candidates, facts, fleet = choice.candidates, draft.facts, draft.fleet
+    if choice.stopped or candidates is None or choice.sizing.wanted <= 0:
+        return None
+    return LaunchWorkers(
+        kind=ActionKind.LAUNCH,
+        subject=facts.workload,
+        reason=choice.sizing.reason,
+        choice=choice,
+        trials=frozenset(r for r in facts.settings.outposts if is_on_trial(facts, fleet, r)),
+        asked_last=_silent_regions(fleet),
+    )
+
+
+def rank_offers(draft: Draft, need: LaunchChoice, seen: Observation) -> Ranked:
+    """Rank what is on sale now for the demand of a choice."""
+    if seen.prices is None:
+        return Ranked(candidates=None, failure=seen.prices_failure)
+    facts, notes = draft.facts, []
+    policy, waited = facts.policy, need.sizing.waited
+    is_late = waited >= policy.start_within
+    if need.opens is not None:
+        # The end is promised, so the ladder opens by the slack that is left, not by the wait.
+        policy, waited = open_ladder(policy, need.opens), timedelta(0)
+        is_late = need.opens in {
+            PurchaseMode.ANY,
+            PurchaseMode.ON_DEMAND,
+            CapacityType.ON_DEMAND,
+        }
+    elif need.ladder_opens_at is not None:
+        policy = bring_forward(policy, waited + (need.ladder_opens_at - draft.now))
+        if price_ceilings(policy, waited) != price_ceilings(facts.policy, waited):
+            is_late = True
+            notes.append(Reason(ReasonCode.LADDER_OPENED_EARLY))
+    home = facts.deployment.region
+    sale = sale_of(seen.prices, facts.settings, facts.policy, home_region=home, is_late=is_late)
+    notes += [*_catalogue_notes(draft, seen), *sale.notes]
+    if sale.failure:
+        return Ranked(candidates=None, failure=sale.failure, notes=tuple(notes))
+    account = seen.account or AccountView()
+    candidates = rank(
+        _suitable(sale.offers, need, draft),
+        demand=need.demand,
+        knowledge=facts.knowledge,
+        unavailable=draft.fleet.unavailable.values(),
+        blocked={quota.quota_class: quota.until for quota in account.quotas},
+        closed=blocked_regions(draft),
+        quota_left=quotas_left(draft, seen),
+        policy=policy,
+        requirements=facts.settings.requirements,
+        waited=waited,
+        now=draft.now,
+        headroom_per_hour=_headroom(draft),
+    )
+    return Ranked(candidates=candidates, notes=tuple(notes))
+
+
+def _catalogue_notes(draft: Draft, seen: Observation) -> Iterator[Reason]:
+    if seen.prices is not None and draft.now - seen.prices.oldest > _CATALOGUE_STALE_AFTER:
+        yield Reason(ReasonCode.CATALOGUE_OLD, {"read_at": seen.prices.oldest.isoformat()})
+
+
+def _suitable(offers: Sequence[Offer], need: LaunchChoice, draft: Draft) -> Sequence[Offer]:
+    """Return the offers that a deadline leaves.
+
+    For what must be on demand those that finish it in time, or all of them if none does; for a
+    move that shall save those that do.
+    """
+    knowledge, policy, least = draft.facts.knowledge, draft.facts.policy, 0.0
+    if need.forecast is not None and need.opens is PurchaseMode.ON_DEMAND:
+        least = need.forecast.speed * usual_throughput(knowledge, policy)
+    if not least and need.item_at_most is None:
+        return offers
+    kinds = {offer.instance_type.name: offer.instance_type for offer in offers}
+    speeds = {n: throughput(knowledge, kind, policy).items_per_hour for n, kind in kinds.items()}
+    if need.item_at_most is not None:
+        most = need.item_at_most
+        return [o for o in offers if o.price < most * speeds[o.instance_type.name]]
+    fast = {
+        name
+        for name, kind in kinds.items()
+        if speeds[name] * _AS_FAST >= least * slot_count(kind.gpu_count, knowledge.slots)
+    }
+    return [o for o in offers if o.instance_type.name in fast] or offers
+
+
+def quotas_left(draft: Draft, seen: Observation) -> Mapping[str, float]:
+    """Return class -> vCPUs that the account may still launch, as far as its quotas are known."""
+    if seen.prices is None:
+        return {}
+    catalogue = seen.prices.catalogue
+    workers = list(draft.fleet.workers.values())
+    return vcpus_left(catalogue.quotas, workers, catalogue.instance_types)
+
+
+def _quotas_short(
+    candidates: CandidateList, left: Mapping[str, float]
+) -> Mapping[str, tuple[float, int]]:
+    """Return quota classes without room for what fits -> vCPUs left, and the smallest offer's."""
+    least: dict[str, int] = {}
+    for rejection in candidates.rejected:
+        name, vcpus = rejection.offer.quota_class, rejection.offer.instance_type.vcpus
+        if rejection.constraint == "quota" and name in left:
+            least[name] = min(vcpus, least.get(name, vcpus))
+    return {name: (left[name], vcpus) for name, vcpus in least.items()}
+
+
+def budget_left(budget: float | None, account: AccountView | None, now: datetime) -> float | None:
+    """Return the USD that launches may still reserve this month; None: no budget."""
+    if budget is None or account is None:
+        return None
+    return max(0.0, budget - account.budget_at(now).committed)
+
+
+def payable(
+    band: Sequence[Candidate], *, headroom_left: float | None, budget: float | None
+) -> tuple[list[Candidate], float]:
+    """Return what of a band both ceilings leave, and how many workers, whichever EC2 chooses."""
+    cheap, some = _within(band, headroom_left, lambda each: each.offer.price)
+    fitting, few = _within(cheap, budget, lambda each: each.expected_dollars)
+    return fitting, min(some, few)
+
+
+def _within(
+    band: Sequence[Candidate], left: float | None, cost: Callable[[Candidate], float]
+) -> tuple[list[Candidate], float]:
+    if left is None:
+        return list(band), math.inf
+    fitting = [candidate for candidate in band if cost(candidate) <= left]
+    dearest = max(map(cost, fitting), default=math.inf)
+    most = math.floor(left / dearest)
+    return fitting, most - (most * dearest > left)
+
+
+def bands_to_try(
+    candidates: CandidateList, policy: Policy, asked_last: frozenset[str]
+) -> Iterator[Sequence[Candidate]]:
+    """Yield the bands of the list in the order of asking."""
+    if not asked_last:
+        # The list is made as far as it is tried.
+        yield from bands(islice(candidates, _LISTED), policy.band, policy.rank_by)
+        return
+    listed = list(islice(candidates, _LISTED))
+    for is_last in (False, True):
+        asked = (c for c in listed if (c.offer.region in asked_last) is is_last)
+        yield from bands(asked, policy.band, policy.rank_by)
+
+
+def _silent_regions(fleet: Fleet) -> frozenset[str]:
+    """Return the regions in which a launch of late has had no answer, as far as rows tell.
+
+    Who asks there again first waits again, for as long as that launch counts as on its way.
+    """
+    unanswered = [
+        decode_request(launch)
+        for launch in fleet.launches.values()
+        if launch.state is LaunchState.INTENDED or launch.reason.code in UNANSWERED
+    ]
+    return frozenset(request.region for request in unanswered if request is not None)
+
+
+def _headroom(draft: Draft) -> float | None:
+    fleet = draft.fleet
+    return headroom(draft.facts.policy, fleet.workers, fleet.launches, draft.now)
+
+
+def _over_budget(draft: Draft, sizing: Sizing) -> Reason:
+    if sizing.wanted > 0 or sizing.bound != "budget":
+        return NO_REASON
+    budget = draft.facts.deployment.budget_per_month or 0.0
+    return Reason(ReasonCode.BUDGET_USED_UP, {"budget_per_month": budget})
+
+
+def _over_ceiling(draft: Draft, candidates: CandidateList) -> Reason:
+    """Say that a smaller fleet could buy what this one may not; false if it could not either."""
+    most, left = draft.facts.policy.max_dollars_per_hour, _headroom(draft)
+    if most is None or left is None:
+        return NO_REASON
+    if not any(
+        rejection.constraint == "max_dollars_per_hour" and rejection.offer.price <= most
+        for rejection in candidates.rejected
+    ):
+        return NO_REASON
+    about = {"dollars_per_hour": most - left, "max_dollars_per_hour": most}
+    return Reason(ReasonCode.FLEET_AT_CEILING, about)
+
+
+def _retry_at(need: LaunchChoice, candidates: CandidateList) -> datetime | None:
+    nearest, forecast = candidates.nearest, need.forecast
+    is_spot = need.opens is PurchaseMode.SPOT
+    waits = forecast.waits_until if forecast is not None and is_spot else None
+    found = [waits, None if nearest is None else nearest.retry_at]
+    return min((at for at in found if at is not None), default=None)
+
+
+def none_fits(candidates: CandidateList | None) -> Reason:
+    """Return what left nothing to buy; false: something is left, or nobody has looked."""
+    if candidates is None or candidates.best is not None:
+        return NO_REASON
+    return candidates.why_none()
+
+
+def ruled_out(rejection: Rejection) -> Reason:
+    """Return an offer and what rules it out as one reason."""
+    why = rejection.reason
+    about = {**why.about, "offer": str(rejection.offer), "ruled_out_by": why.code.value}
+    return Reason(ReasonCode.NEAREST_OFFER, about)

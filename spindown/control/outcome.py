@@ -1,0 +1,216 @@
+"""What became of a launch, as rows: its workers, its own row, what it gives back of the budget.
+
+Used for a fresh answer, for the answer to a request that was made again, and for instances that
+were found by their launch's tag.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from spindown.app.port import LaunchedInstance, LaunchRequest, Refusal, RefusalKind, When, Write
+from spindown.app.spend import add_to_budget
+from spindown.contract import row as rows
+from spindown.contract.decision import AttemptRecord, RefusalRecord
+from spindown.control.observation import Facts
+from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, WorkerState
+from spindown.domain.offer import Pool
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+
+#: Ticks that a worker that takes over stays idle for, from its launch and from each tick that
+#: still wants it.
+TAKEOVER_STAYS_TICKS = 5
+#: Reasons of launches whose workers had no row for a while, and of launches without an answer.
+ADOPTED = frozenset({ReasonCode.ADOPTED, ReasonCode.ADOPTED_IN_PART})
+UNANSWERED = frozenset({ReasonCode.NEVER_REACHED_EC2, ReasonCode.FATE_UNKNOWN})
+#: HTTP 200 with nothing in it is a failure all the same.
+_NOTHING = Refusal(
+    kind=RefusalKind.CAPACITY,
+    code="NoInstances",
+    message="EC2 gave neither an instance nor a reason",
+)
+#: Characters that a row keeps of EC2's words.
+_SAID_AT_MOST = 500
+#: The gravest refusal names an attempt.
+_GRAVEST_FIRST = (
+    RefusalKind.ACCOUNT,
+    RefusalKind.THROTTLE,
+    RefusalKind.QUOTA,
+    RefusalKind.CAPACITY,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOutcome:
+    """A launch as it is once it is answered."""
+
+    launch: Launch
+    #: Those that have no row yet.
+    workers: tuple[Worker, ...]
+    refusals: tuple[Refusal, ...]
+    #: They hold together.
+    writes: tuple[Write, ...]
+    attempt: AttemptRecord
+    #: Pools that gave something.
+    served: frozenset[Pool]
+
+
+def complete_launch(
+    launch: Launch,
+    request: LaunchRequest,
+    instances: Sequence[LaunchedInstance],
+    refusals: Sequence[Refusal],
+    *,
+    facts: Facts,
+    known: Collection[str],
+    adopted: Reason = NO_REASON,
+    is_new: bool = False,
+) -> LaunchOutcome:
+    """Return what an answer comes to.
+
+    Args:
+        launch: the intent.
+        request: what was asked for.
+        instances: what EC2 gave.
+        refusals: what it did not give, and why.
+        facts: of the tick.
+        known: instances that have rows: an earlier tick may have written some before it died.
+        adopted: the reason on a launch whose answer was lost; false: it was answered.
+        is_new: whether the launch is of this very tick.
+    """
+    instances = list({found.instance_id: found for found in instances}.values())
+    if not instances and not refusals:
+        refusals = (_NOTHING,)
+    workers = tuple(
+        _worker(launch, request, found, facts, is_new=is_new)
+        for found in instances
+        if found.instance_id not in known
+    )
+    done = replace(
+        launch,
+        state=LaunchState.LAUNCHED if instances else LaunchState.REFUSED,
+        instance_ids=tuple(found.instance_id for found in instances),
+        reserved_usd=launch.reserved_usd * min(1.0, len(instances) / max(1, launch.count)),
+        reason=adopted or _reason_of(refusals),
+    )
+    counts = {"launches": 1, "instances": len(instances), "refusals": len(refusals)}
+    absent = When(exists=False)
+    return LaunchOutcome(
+        launch=done,
+        workers=workers,
+        refusals=tuple(refusals),
+        # The workers first: where they are more than one transaction takes, the launch is completed
+        # by the last one. Once it is completed, nobody looks for its instances.
+        writes=(
+            *(
+                replace(facts.rows.put(rows.worker_sort(w.instance_id), w), when=absent)
+                for w in workers
+            ),
+            *close_launch(launch, done, facts),
+            facts.rows.add(rows.spend_sort(facts.now), counts),
+        ),
+        attempt=AttemptRecord(
+            launch_id=launch.launch_id,
+            pools=tuple(str(pool) for pool in pools_of(request)),
+            count=request.count,
+            outcome=_word(instances, refusals, is_adopted=bool(adopted)),
+            instances={found.instance_id: str(pool_of(found)) for found in instances},
+            refusals=tuple(_record(request, refusal) for refusal in refusals),
+            reserved_usd=done.reserved_usd,
+        ),
+        served=frozenset(pool_of(found) for found in instances),
+    )
+
+
+def close_launch(launch: Launch, done: Launch, facts: Facts) -> tuple[Write, Write]:
+    """Return the writes that complete a launch and give back what it does not need."""
+    changes = {
+        name: getattr(done, name) for name in ("state", "instance_ids", "reserved_usd", "reason")
+    }
+    when = When(exists=True, equals={"state": LaunchState.INTENDED.value})
+    return (
+        facts.rows.change(rows.launch_sort(launch.launch_id), changes, when=when),
+        add_to_budget(launch.intended_at, {"committed": done.reserved_usd - launch.reserved_usd}),
+    )
+
+
+def pools_of(request: LaunchRequest) -> tuple[Pool, ...]:
+    """Return the pools of a request in order of preference."""
+    return tuple(
+        Pool(instance_type=o.instance_type, zone=o.zone, capacity_type=request.capacity_type)
+        for o in request.overrides
+    )
+
+
+def pool_of(found: LaunchedInstance) -> Pool:
+    """Return the pool that an instance came from."""
+    return Pool(
+        instance_type=found.instance_type, zone=found.zone, capacity_type=found.capacity_type
+    )
+
+
+def _worker(
+    launch: Launch, request: LaunchRequest, found: LaunchedInstance, facts: Facts, *, is_new: bool
+) -> Worker:
+    offered = launch.offered.get(str(pool_of(found))) or _stand_in(launch, found)
+    stays = facts.now + TAKEOVER_STAYS_TICKS * facts.policy.tick
+    # From when it bills; of one that it does not describe yet, at the earliest.
+    launched_at = facts.now if is_new else launch.intended_at
+    if found.launched_at is not None:
+        launched_at = _within(found.launched_at, launch.intended_at, facts.now)
+    return Worker(
+        instance_id=found.instance_id,
+        launch_id=launch.launch_id,
+        instance_type=found.instance_type,
+        region=request.region,
+        zone=found.zone,
+        capacity_type=found.capacity_type,
+        gpu_name=offered.gpu_name,
+        gpu_count=offered.gpu_count,
+        slots=offered.slots,
+        price_per_hour=offered.price_per_hour,
+        on_demand_price=offered.on_demand_price,
+        state=WorkerState.BOOTING,
+        launched_at=launched_at,
+        warm_until=stays if launch.is_relief else None,
+    )
+
+
+def _within(at: datetime, least: datetime, most: datetime) -> datetime:
+    return min(max(at, least), most)
+
+
+def _stand_in(launch: Launch, found: LaunchedInstance) -> Offered:
+    """Return what to go by of an instance that no offer names: nothing may run for no price."""
+    alike = [
+        offered
+        for pool, offered in launch.offered.items()
+        if pool.startswith(f"{found.instance_type}/")
+    ]
+    if alike:
+        return max(alike, key=lambda offered: offered.price_per_hour)
+    prices = (offered.price_per_hour for offered in launch.offered.values())
+    return Offered(price_per_hour=max(prices, default=0.0))
+
+
+def _reason_of(refusals: Sequence[Refusal]) -> Reason:
+    said = "; ".join(sorted({f"{r.code}: {r.message}" for r in refusals}))[:_SAID_AT_MOST]
+    return Reason(ReasonCode.REFUSED, {"said": said}) if said else NO_REASON
+
+
+def _word(
+    instances: Sequence[LaunchedInstance], refusals: Sequence[Refusal], *, is_adopted: bool
+) -> str:
+    if instances:
+        return "adopted" if is_adopted else "launched"
+    kinds = {refusal.kind for refusal in refusals}
+    gravest = (kind for kind in _GRAVEST_FIRST if kind in kinds)
+    return next(gravest, RefusalKind.UNKNOWN).value
+
+
+def _record(request: LaunchRequest, refusal: Refusal) -> RefusalRecord:
+    named = refusal.instance_type is not None and refusal.zone is not None
+    pool = f"{refusal.instance_type}/{refusal.zone}/{request.capacity_type}" if named else ""
+    return RefusalRecord(
+        kind=refusal.kind.value, code=refusal.code, message=refusal.message, pool=pool
+    )

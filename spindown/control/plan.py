@@ -1,0 +1,305 @@
+"""What a tick is going to do, as values: actions, and the fleet as these leave it.
+
+Nothing here reads or writes. A plan takes every conditional write to succeed: an action that has
+lost a race is left out by the executor, and the next tick plans anew.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+
+from spindown.app.ledger import RowWrites
+from spindown.app.port import LaunchedInstance, LaunchRequest, Write
+from spindown.app.spend import Charge
+from spindown.contract.codec import replace_fields
+from spindown.contract.decision import AttemptRecord
+from spindown.contract.row import BacklogRow, BreakerRow
+from spindown.control.observation import Facts
+from spindown.domain.deadline import DeadlineForecast, PurchaseMode
+from spindown.domain.fleet import (
+    Backlog,
+    Launch,
+    Lease,
+    RequeuedJob,
+    Unavailable,
+    Worker,
+    WorkerState,
+)
+from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.ranking import CandidateList, Demand
+from spindown.domain.reason import NO_REASON, Reason
+from spindown.domain.sizing import Capacity, Sizing, StartPlan
+
+
+class ActionKind(StrEnum):
+    """What an action does."""
+
+    # What a decision tells of.
+    #: End the row of an instance that is gone, and charge the rest.
+    END = "end"
+    #: Give jobs of an instance that is gone back to the queue.
+    FREE = "free"
+    CONDEMN = "condemn"
+    TERMINATE = "terminate"
+    #: Note that EC2 takes an instance away.
+    INTERRUPT = "interrupt"
+    #: Complete a launch whose answer was lost.
+    ADOPT = "adopt"
+    #: Make the very same request again, to learn its answer.
+    REPLAY = "replay"
+    GIVE_UP = "give-up"
+    #: Tell a worker to give its jobs to another.
+    MIGRATE = "migrate"
+    LAUNCH = "launch"
+
+    # Bookkeeping.
+    CHARGE = "charge"
+    KEEP_WARM = "keep-warm"
+    #: Ask a pool for nothing for a while.
+    AVOID = "avoid"
+    #: Count an instance that was of no use, or forget such.
+    COUNT = "count"
+    LEARN = "learn"
+    CLEAN_UP = "clean-up"
+
+
+#: Kinds that only keep the books.
+BOOKKEEPING = frozenset(
+    {
+        ActionKind.CHARGE,
+        ActionKind.KEEP_WARM,
+        ActionKind.AVOID,
+        ActionKind.COUNT,
+        ActionKind.LEARN,
+        ActionKind.CLEAN_UP,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One thing to do: a few rows to write together, all of them or none."""
+
+    kind: ActionKind
+    #: What it is about: an instance, a launch, a pool or a region.
+    subject: str
+    reason: Reason = NO_REASON
+    writes: tuple[Write, ...] = ()
+    #: Instance of which an earlier action must have succeeded; "": of none.
+    needs: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndRow(Action):
+    """End the row of an instance that is gone."""
+
+    charge: Charge
+    #: Whether it is counted as an interruption of its pool.
+    is_interruption: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkInterrupted(Action):
+    """Note that EC2 takes an instance away; let no lease outlive it."""
+
+    deadline: datetime
+    leases: tuple[Lease, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeJobs(Action):
+    """Give jobs back to the queue whose instance is gone."""
+
+    leases: tuple[Lease, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminate(Action):
+    """Terminate instances of a region, again if they were condemned before."""
+
+    instance_ids: tuple[str, ...]
+    #: Those of them that no row knows.
+    orphans: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt(Action):
+    """Complete a launch by the instances that carry its tag."""
+
+    attempt: AttemptRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay(Action):
+    """Make a request again under the same client token."""
+
+    launch: Launch
+    request: LaunchRequest
+    #: Instances that are known to be its own.
+    found: tuple[LaunchedInstance, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChargeWorker(Action):
+    """Charge a worker for what it has cost since it was last charged."""
+
+    charge: Charge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchWorkers(Action):
+    """Launch workers: try the offers of a list until the need is met."""
+
+    choice: "LaunchChoice"
+    #: Regions in which a single launch tries the image.
+    trials: frozenset[str] = frozenset()
+    #: Regions that are asked after all others, since they have not answered a launch.
+    asked_last: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchChoice:
+    """How many workers to launch, from which offers, and why not now."""
+
+    demand: Demand
+    capacity: Capacity
+    #: None: as many messages are visible as make a launch due at once.
+    start_plan: StartPlan | None
+    sizing: Sizing
+    #: What deadlines ask for; None: there are none, or nothing is known of how long work takes.
+    forecast: DeadlineForecast | None = None
+    #: What of the ladder is open, whatever has waited how long; None: what the wait has opened.
+    opens: PurchaseMode | CapacityType | None = None
+    #: When the price ladder opens at the latest, so that what has not started yet starts in time.
+    ladder_opens_at: datetime | None = None
+    #: Workers that may be bought on demand; None: as many as are wanted.
+    on_demand_at_most: int | None = None
+    #: Whether the workers take over from others, and what an item may cost on them in USD; None:
+    #: whatever it costs.
+    is_takeover: bool = False
+    item_at_most: float | None = None
+    #: None: prices were not looked at, since no launch is due.
+    candidates: CandidateList | None = None
+    #: Why no launch may happen although one is due.
+    stopped: Reason = NO_REASON
+    #: When the stop, the hold or the dry spell may end.
+    retry_at: datetime | None = None
+    #: Quota class without room for what fits -> vCPUs left, and what the smallest offer takes.
+    quotas_short: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+
+    @property
+    def is_due(self) -> bool:
+        """Tell whether workers are wanted now, whatever may prevent them."""
+        return self.sizing.unbounded > 0
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether workers are wanted now and nothing known prevents them."""
+        return self.is_due and not self.stopped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Rows and queue: as read, then as they are once the actions so far have succeeded."""
+
+    #: By instance id; ended ones stay until they are cleared away.
+    workers: Mapping[str, Worker]
+    launches: Mapping[str, Launch]
+    leases: tuple[Lease, ...]
+    #: Jobs that nobody holds, though somebody has, by id.
+    requeued_jobs: Mapping[str, RequeuedJob]
+    unavailable: Mapping[Pool, Unavailable]
+    #: Region -> breaker; a missing one has never opened.
+    breakers: Mapping[str, BreakerRow]
+    queue: Backlog
+    #: What the ticks remember of the queue and of EC2.
+    backlog: BacklogRow
+
+    def leases_of(self, instance_id: str) -> tuple[Lease, ...]:
+        """Return what the slots of one instance hold."""
+        return tuple(lease for lease in self.leases if lease.instance_id == instance_id)
+
+    def launch_of(self, worker: Worker) -> Launch | None:
+        """Return the live launch row that a worker came from."""
+        return self.launches.get(worker.launch_id)
+
+    @property
+    def present(self) -> list[Worker]:
+        """Return the workers whose rows have not ended."""
+        return [w for w in self.workers.values() if w.state is not WorkerState.ENDED]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A plan being made: the facts, what is to be done so far, and the fleet after that."""
+
+    facts: Facts
+    fleet: Fleet
+    actions: tuple[Action, ...] = ()
+    notes: tuple[Reason, ...] = ()
+
+    @property
+    def now(self) -> datetime:
+        """Return the time of the tick."""
+        return self.facts.now
+
+    @property
+    def rows(self) -> RowWrites:
+        """Return what makes the writes of the workload's rows."""
+        return self.facts.rows
+
+    def act(
+        self, actions: Iterable[Action] = (), *, notes: Iterable[Reason] = (), **changes: object
+    ) -> "Draft":
+        """Return the draft with more actions, and the fields of the fleet that they change."""
+        fleet = replace(self.fleet, **changes) if changes else self.fleet  # type: ignore[arg-type]
+        return replace(
+            self,
+            fleet=fleet,
+            actions=(*self.actions, *actions),
+            notes=(*self.notes, *notes),
+        )
+
+    def remember(self, **changes: object) -> "Draft":
+        """Return the draft with fields changed of what the ticks remember."""
+        return self.act(backlog=replace_fields(self.fleet.backlog, changes))
+
+    def with_workers(self, workers: Iterable[Worker], actions: Iterable[Action] = ()) -> "Draft":
+        """Return the draft with workers as actions leave them."""
+        changed = {worker.instance_id: worker for worker in workers}
+        return self.act(actions, workers={**self.fleet.workers, **changed})
+
+
+def begin(facts: Facts) -> Draft:
+    """Return a draft in which nothing is planned yet."""
+    view, home = facts.view, facts.deployment.region
+    fleet = Fleet(
+        workers=view.workers,
+        launches=view.launches,
+        leases=view.leases,
+        requeued_jobs=view.requeued_jobs,
+        unavailable=view.unavailable,
+        breakers={region or home: row for region, row in view.breakers.items()},
+        queue=facts.queue,
+        backlog=view.backlog,
+    )
+    return Draft(facts=facts, fleet=fleet, notes=facts.notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a tick is going to do, in order, and what explains it."""
+
+    actions: tuple[Action, ...]
+    #: Rows and queue once all actions but the launches have succeeded.
+    fleet: Fleet
+    choice: LaunchChoice
+    #: Launches of workers that take over from others.
+    takeovers: tuple[LaunchChoice, ...] = ()
+    notes: tuple[Reason, ...] = ()
+
+    @property
+    def quotas_short(self) -> frozenset[str]:
+        """Return quota classes that have no room for what would fit."""
+        return frozenset(n for each in (self.choice, *self.takeovers) for n in each.quotas_short)

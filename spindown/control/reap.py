@@ -1,0 +1,407 @@
+"""Plan the ends: lost launches, instances that are gone, workers that break their contract.
+
+A worker is condemned under the version of its row that was read, which fails if it has just taken
+a job or begun to leave; only then its instance is terminated, and again in every tick until EC2
+says that it is gone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from spindown.app.ending import end_worker, note_interruption, remember_interruption
+from spindown.app.port import InstanceView, LaunchedInstance, LaunchRequest, When, Write
+from spindown.contract import row as rows
+from spindown.contract.codec import encode, replace_fields
+from spindown.control.breaker import count_silence
+from spindown.control.ec2 import backing_off_until, open_launches
+from spindown.control.observation import assumed, decode_request
+from spindown.control.outcome import close_launch, complete_launch
+from spindown.control.plan import (
+    Action,
+    ActionKind,
+    Adopt,
+    Draft,
+    EndRow,
+    FreeJobs,
+    MarkInterrupted,
+    Replay,
+    Terminate,
+)
+from spindown.domain.fleet import Launch, LaunchState, Lease, Worker, WorkerState
+from spindown.domain.interruption import deadline_after
+from spindown.domain.policy import Policy
+from spindown.domain.reaping import (
+    ASKED_FOR,
+    DRAINED_FOR,
+    UNSEEN_FOR,
+    Condemnation,
+    Reaping,
+    reap,
+)
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.warm import kept_warm_of
+
+#: Making a request again later could launch for a backlog that is long gone; EC2's tokens live
+#: far longer.
+_REPLAY_WITHIN: timedelta = UNSEEN_FOR
+#: EC2 describes an instance that has ended for about an hour (EC2 User Guide, "Terminate
+#: Amazon EC2 instances").
+_DESCRIBED_FOR = timedelta(hours=1)
+#: Why a row has ended whose instance EC2 does not describe.
+UNKNOWN = Reason(ReasonCode.UNKNOWN_TO_EC2)
+#: Ticks that may be missed before a worker that is kept warm ends by itself.
+_WARM_TICKS = 5
+
+
+def adopt_launches(draft: Draft) -> Draft:
+    """Plan what becomes of launches whose answer was lost.
+
+    Their instances are found by their launch's tag. If EC2 shows fewer than were asked for, the
+    very same request is made again under the same client token, which gives the first answer if
+    there was one: EC2 may have given less, or be slow in showing the rest. A launch too old for EC2
+    to be merely slow in showing its instances never happened; only if nobody asked for over an hour
+    can it have happened and be over, unknown to anybody.
+    """
+    facts = draft.facts
+    for launch in open_launches(draft.fleet.launches.values()):
+        request = decode_request(launch)
+        if request is None:
+            draft = _give_up(draft, launch, Reason(ReasonCode.REQUEST_UNREADABLE))
+        elif request.region not in facts.deployed_regions:
+            # Its outpost has ended what there was, and with it went the right to ask.
+            removed = Reason(ReasonCode.REGION_REMOVED, {"region": request.region})
+            draft = _give_up(draft, launch, removed)
+        elif launch.launch_id in facts.ec2.of_launches:
+            draft = _adopt(draft, launch, request, facts.ec2.of_launches[launch.launch_id])
+    return draft
+
+
+def _adopt(
+    draft: Draft, launch: Launch, request: LaunchRequest, instances: Sequence[InstanceView]
+) -> Draft:
+    found = tuple(_launched(instance) for instance in instances)
+    age = draft.now - launch.intended_at
+    is_told = age <= _DESCRIBED_FOR
+    may_be_more = age <= _REPLAY_WITHIN and len(found) < launch.count
+    if found and not may_be_more:
+        is_whole = is_told or len(found) >= launch.count
+        code = ReasonCode.ADOPTED if is_whole else ReasonCode.ADOPTED_IN_PART
+        return _complete(draft, launch, request, found, Reason(code))
+    if may_be_more:
+        if backing_off_until(draft.fleet, request.region, draft.now) is not None:
+            about = {"launch_id": launch.launch_id, "region": request.region}
+            return draft.act(notes=[Reason(ReasonCode.LAUNCH_WAITS, about)])
+        replay = Replay(
+            kind=ActionKind.REPLAY,
+            subject=launch.launch_id,
+            launch=launch,
+            request=request,
+            found=found,
+        )
+        return draft.act([replay])
+    if age > ASKED_FOR:
+        code = ReasonCode.NEVER_REACHED_EC2 if is_told else ReasonCode.FATE_UNKNOWN
+        return _give_up(draft, launch, Reason(code))
+    return draft
+
+
+def _launched(instance: InstanceView) -> LaunchedInstance:
+    return LaunchedInstance(
+        instance_id=instance.instance_id,
+        instance_type=instance.instance_type,
+        zone=instance.zone,
+        capacity_type=instance.capacity_type,
+        launched_at=instance.launched_at,
+    )
+
+
+def _complete(
+    draft: Draft,
+    launch: Launch,
+    request: LaunchRequest,
+    found: Sequence[LaunchedInstance],
+    reason: Reason,
+) -> Draft:
+    facts, fleet = draft.facts, draft.fleet
+    known = fleet.workers.keys() | facts.view.unreadable_workers
+    outcome = complete_launch(launch, request, found, (), facts=facts, known=known, adopted=reason)
+    served = outcome.served & fleet.unavailable.keys()
+    action = Adopt(
+        kind=ActionKind.ADOPT,
+        subject=launch.launch_id,
+        reason=reason,
+        writes=(
+            *outcome.writes,
+            *(draft.rows.delete(rows.unavailable_sort(pool)) for pool in sorted(served, key=str)),
+        ),
+        attempt=outcome.attempt,
+    )
+    backoffs = {k: v for k, v in fleet.backlog.backoffs.items() if k != request.region}
+    return (
+        draft.with_workers(outcome.workers, [action])
+        .act(
+            launches={**fleet.launches, launch.launch_id: outcome.launch},
+            unavailable={p: x for p, x in fleet.unavailable.items() if p not in served},
+        )
+        .remember(backoffs=backoffs)
+    )
+
+
+def _give_up(draft: Draft, launch: Launch, reason: Reason) -> Draft:
+    """Close an intent that never became a launch."""
+    done = replace(launch, state=LaunchState.REFUSED, reserved_usd=0.0, reason=reason)
+    action = Action(
+        kind=ActionKind.GIVE_UP,
+        subject=launch.launch_id,
+        reason=reason,
+        writes=close_launch(launch, done, draft.facts),
+    )
+    return draft.act([action], launches={**draft.fleet.launches, launch.launch_id: done})
+
+
+def note_reclaims(draft: Draft) -> Draft:
+    """Plan for instances whose spot request says that EC2 takes them away."""
+    deadline, workers, unavailable = deadline_after(draft.now), [], dict(draft.fleet.unavailable)
+    actions = []
+    for instance_id in sorted(draft.facts.ec2.reclaimed or ()):
+        worker = draft.fleet.workers[instance_id]
+        known, policy = unavailable.get(worker.pool), draft.facts.policy
+        actions.append(
+            MarkInterrupted(
+                kind=ActionKind.INTERRUPT,
+                subject=instance_id,
+                reason=Reason(ReasonCode.INTERRUPTED),
+                writes=note_interruption(
+                    worker,
+                    deadline,
+                    unavailable=known,
+                    now=draft.now,
+                    policy=policy,
+                    ledger=draft.rows,
+                ),
+                deadline=deadline,
+                leases=draft.fleet.leases_of(instance_id),
+            )
+        )
+        # The launch of this very tick must not ask the same pool again.
+        unavailable[worker.pool] = remember_interruption(worker, known, draft.now, policy)
+        workers.append(replace(worker, interrupted_at=deadline, interruption_counted=True))
+    return draft.with_workers(workers, actions).act(unavailable=unavailable) if actions else draft
+
+
+def keep_warm(draft: Draft) -> Draft:
+    """Let the workers that ``warm_workers`` keeps stay until well past the next tick.
+
+    Not for good: should the ticks end, so do they.
+    """
+    kept = kept_warm_of(list(draft.fleet.workers.values()), draft.facts.policy)
+    until = draft.now + _WARM_TICKS * draft.facts.policy.tick
+    return stay(draft, sorted(kept), until) if kept else draft
+
+
+def stay(draft: Draft, instance_ids: Sequence[str], until: datetime) -> Draft:
+    """Let workers stay until then, idle as they may be."""
+    return draft.with_workers(
+        [replace(draft.fleet.workers[i], warm_until=until) for i in instance_ids],
+        [
+            Action(
+                kind=ActionKind.KEEP_WARM,
+                subject=instance_id,
+                writes=(change_worker(draft, instance_id, {"warm_until": until}),),
+                needs=instance_id,
+            )
+            for instance_id in instance_ids
+        ],
+    )
+
+
+def change_worker(draft: Draft, instance_id: str, changes: Mapping[str, object]) -> Write:
+    """Return the change of a worker's row, if it is still there."""
+    return draft.rows.change(rows.worker_sort(instance_id), changes, when=When(exists=True))
+
+
+def find_ends(draft: Draft) -> Reaping:
+    """Return what is to be ended; where EC2 has said nothing every row is taken as running."""
+    return reap(
+        workers=list(draft.fleet.workers.values()),
+        instances=_instances(draft),
+        launches=list(draft.fleet.launches.values()),
+        leases=draft.fleet.leases,
+        # By the timeout that workers were told, not by what has been learned since.
+        policy=replace(draft.facts.policy, idle_timeout=draft.facts.idle_timeout),
+        knowledge=draft.facts.knowledge,
+        now=draft.now,
+        watched_since=draft.fleet.backlog.watched_since,
+    )
+
+
+def _instances(draft: Draft) -> list[InstanceView]:
+    """Return our instances as EC2 describes them; what it did not say is taken from the rows."""
+    found, workers = draft.facts.ec2.instances, draft.fleet.workers.values()
+    if found is None:
+        return [assumed(worker) for worker in workers]
+    # Where nothing is deployed any more, nothing runs: the outpost's end saw to that.
+    unseen = draft.facts.deployed_regions.difference(found)
+    described = [instance for here in found.values() for instance in here]
+    return [*described, *(assumed(worker) for worker in workers if worker.region in unseen)]
+
+
+def end_rows(draft: Draft, reaping: Reaping) -> Draft:
+    """End the rows of instances that are gone."""
+    for ending in reaping.ended:
+        draft = _end(draft, ending.instance_id, ending.reason, reclaimed=ending.reclaimed)
+    for instance_id in reaping.lost_rows:
+        worker = draft.fleet.workers[instance_id]
+        # What EC2 had announced is what happened, unless we were quicker.
+        reclaimed = worker.is_interrupting and worker.state is not WorkerState.CONDEMNED
+        draft = _end(draft, instance_id, UNKNOWN, reclaimed=reclaimed)
+    return draft
+
+
+def _end(draft: Draft, instance_id: str, reason: Reason, *, reclaimed: bool) -> Draft:
+    fleet, policy = draft.fleet, draft.facts.policy
+    worker = fleet.workers[instance_id]
+    launch, known = fleet.launch_of(worker), fleet.unavailable.get(worker.pool)
+    end = end_worker(
+        worker,
+        at=_ended_at(worker, policy, draft.now),
+        reason=reason,
+        reclaimed=reclaimed,
+        launch=launch,
+        unavailable=known,
+        policy=policy,
+        ledger=draft.rows,
+    )
+    is_interruption = reclaimed and not worker.interruption_counted
+    action = EndRow(
+        kind=ActionKind.END,
+        subject=instance_id,
+        reason=end.worker.reason,
+        writes=end.writes,
+        charge=end.charge,
+        is_interruption=is_interruption,
+    )
+    ended = draft.with_workers([end.worker], [action])
+    if launch is not None:
+        left = replace(launch, reserved_usd=launch.reserved_usd - end.charge.released_usd)
+        ended = ended.act(launches={**fleet.launches, launch.launch_id: left})
+    if is_interruption:
+        memory = remember_interruption(worker, known, draft.now, policy)
+        ended = ended.act(unavailable={**fleet.unavailable, worker.pool: memory})
+    return ended
+
+
+def _ended_at(worker: Worker, policy: Policy, now: datetime) -> datetime:
+    """Return when an instance that is found gone has ended, as far as that can be told.
+
+    At its deadline, if it had one. Nobody may have looked for hours: one that has checked in has
+    not outlived its last sign of life by more than it may be silent for, or takes to power off.
+    A condemned one ran until it was ended, whatever it said.
+    """
+    known = [now]
+    if worker.interrupted_at is not None:
+        known.append(worker.interrupted_at)
+    if worker.checked_in_at is not None and worker.condemned_at is None:
+        is_drained = worker.state is WorkerState.DRAINED
+        silent = DRAINED_FOR if is_drained else policy.heartbeat_stale_after
+        known.append(worker.last_sign + silent)
+    return max(min(known), worker.accrued_until or worker.launched_at)
+
+
+def free_jobs(draft: Draft) -> Draft:
+    """Give back to the queue what the slots of instances without a live row still hold."""
+    fleet, unreadable = draft.fleet, draft.facts.view.unreadable_workers
+    gone: dict[str, list[Lease]] = {}
+    for lease in fleet.leases:
+        worker = fleet.workers.get(lease.instance_id)
+        is_gone = worker is None or worker.state is WorkerState.ENDED
+        if is_gone and lease.instance_id not in unreadable:
+            gone.setdefault(lease.instance_id, []).append(lease)
+    if not gone:
+        return draft
+    freed = [lease for held in gone.values() for lease in held]
+    left = {lease.job_id: job for lease in freed if (job := lease.left_behind(draft.now))}
+    # The queue was read before: what has just become visible is work for this very tick. What has
+    # lapsed was visible then.
+    hidden = sum(lease.deadline > draft.now for lease in freed)
+    return draft.act(
+        (
+            FreeJobs(
+                kind=ActionKind.FREE,
+                subject=instance_id,
+                reason=Reason(ReasonCode.JOBS_LEFT_BEHIND, {"jobs": len(held)}),
+                leases=tuple(held),
+                needs=instance_id,
+            )
+            for instance_id, held in gone.items()
+        ),
+        leases=tuple(lease for lease in fleet.leases if lease.instance_id not in gone),
+        requeued_jobs={**fleet.requeued_jobs, **left},
+        queue=replace(
+            fleet.queue,
+            visible=fleet.queue.visible + hidden,
+            in_flight=max(0, fleet.queue.in_flight - hidden),
+        ),
+    )
+
+
+def terminate(draft: Draft, reaping: Reaping) -> Draft:
+    """Condemn what breaks its contract; terminate what is condemned, and what no row knows."""
+    doomed = list(reaping.terminate)
+    for condemnation in reaping.condemn:
+        # One that was adopted in this very tick could not check in before it had a row.
+        if condemnation.instance_id in draft.facts.view.workers:
+            draft = _condemn(draft, condemnation)
+            doomed.append(condemnation.instance_id)
+    described = {each.instance_id: each for each in _instances(draft)}
+    orphans = [described[i] for i in reaping.orphans if not _may_be_at_work(draft, described[i])]
+    by_region: dict[str, list[str]] = {}
+    places = [(draft.fleet.workers[i].region, i) for i in doomed]
+    for region, instance_id in (*places, *((o.region, o.instance_id) for o in orphans)):
+        by_region.setdefault(region, []).append(instance_id)
+    notes = [
+        *filter(None, (reaping.held_back, reaping.doubt)),
+        *(Reason(ReasonCode.WORKER_OVERDUE, {"instance_id": i}) for i in reaping.overdue),
+    ]
+    no_row = {orphan.instance_id for orphan in orphans}
+    return draft.act(
+        (
+            Terminate(
+                kind=ActionKind.TERMINATE,
+                subject=region,
+                instance_ids=tuple(ids),
+                orphans=tuple(i for i in ids if i in no_row),
+            )
+            for region, ids in sorted(by_region.items())
+        ),
+        notes=notes,
+    )
+
+
+def _may_be_at_work(draft: Draft, instance: InstanceView) -> bool:
+    """Tell whether an instance may be a worker whose row cannot be read, within its lifetime."""
+    policy = draft.facts.policy
+    is_young = draft.now - instance.launched_at <= policy.max_lifetime + policy.lifetime_grace
+    return is_young and instance.instance_id in draft.facts.view.unreadable_workers
+
+
+def _condemn(draft: Draft, condemnation: Condemnation) -> Draft:
+    worker = draft.fleet.workers[condemnation.instance_id]
+    changes = {
+        "state": WorkerState.CONDEMNED,
+        "condemned_at": draft.now,
+        "reason": condemnation.reason,
+        "version": worker.version + 1,
+    }
+    # A heartbeat since the row was read shows that it lives, though it changes no version.
+    seen = {"version": worker.version, "state": worker.state, "heartbeat_at": worker.heartbeat_at}
+    when = When(exists=True, equals=encode(seen))
+    action = Action(
+        kind=ActionKind.CONDEMN,
+        subject=worker.instance_id,
+        reason=condemnation.reason,
+        writes=(draft.rows.change(rows.worker_sort(worker.instance_id), changes, when=when),),
+    )
+    condemned = draft.with_workers([replace_fields(worker, changes)], [action])
+    return count_silence(condemned, worker) if condemnation.never_checked_in else condemned

@@ -1,0 +1,366 @@
+"""Write down what a tick saw, planned and did; tell people; give the lock back."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import lru_cache
+
+from spindown.app.alarm.operation import AlertInput, find, over
+from spindown.app.alarm.tell import remember, tell
+from spindown.app.control import ControlPorts
+from spindown.app.spend import Charge
+from spindown.contract import row as rows
+from spindown.contract.codec import encode, replace_fields
+from spindown.contract.decision import (
+    ActionRecord,
+    AttemptRecord,
+    CandidateRecord,
+    DeadlineRecord,
+    Decision,
+    DecisionSummary,
+    Outcome,
+    RejectionRecord,
+    SizingRecord,
+    summary_counts,
+)
+from spindown.contract.row import BreakerRow, DecisionRow, PolicyRow, QuotaRow
+from spindown.control.backlog import tick_fields
+from spindown.control.breaker import open_breakers
+from spindown.control.execute import Record
+from spindown.control.journal import Journal
+from spindown.control.metric import (
+    TickResult,
+    count_states,
+    full_quotas,
+    is_held_back,
+    measure,
+)
+from spindown.control.observation import Observation
+from spindown.control.offers import none_fits, ruled_out
+from spindown.control.plan import (
+    BOOKKEEPING,
+    Action,
+    ChargeWorker,
+    EndRow,
+    LaunchChoice,
+    LaunchWorkers,
+    Plan,
+    Terminate,
+)
+from spindown.domain.alert import Review, review
+from spindown.domain.deadline import DeadlineForecast, JobForecast, PurchaseMode
+from spindown.domain.policy import Policy
+from spindown.domain.ranking import Candidate, CandidateList, Rejection
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.error import SpindownError
+
+#: Candidates and deadlines that a decision spells out.
+_CANDIDATES = 50
+_DEADLINES = 20
+
+
+def write_down(
+    seen: Observation, plan: Plan, record: Record, ports: ControlPorts, journal: Journal
+) -> Decision:
+    """Keep the decision, tell people, emit metrics, and give the lock back.
+
+    All that this tick has learned is written in one transaction with the lock's end.
+    """
+    decision = decide(seen, plan, record, journal)
+    _keep(decision, seen, plan, record, ports, journal)
+    alerts = _review_alerts(decision, seen, plan, record)
+    journal.note(tuple(remember(alerts, journal.ledger)))
+    journal.flush(release=True)
+    untold = tell(alerts, seen.facts.workload, ports, journal.ledger)
+    result = TickResult(
+        seen=seen,
+        plan=plan,
+        record=record,
+        decision=decision,
+        charges=_charges(record, journal),
+        refused=journal.refused,
+        alerts=alerts,
+        untold=untold,
+        seconds=(ports.clock.now() - seen.facts.now).total_seconds(),
+    )
+    ports.metrics.emit(measure(result))
+    return decision
+
+
+def _charges(record: Record, journal: Journal) -> list[Charge]:
+    """Return what was charged, without what lost a race."""
+    lost = {id(unit) for unit in journal.dropped}
+    charging = (a for a in record.done if isinstance(a, ChargeWorker | EndRow))
+    return [action.charge for action in charging if id(action.writes) not in lost]
+
+
+def decide(seen: Observation, plan: Plan, record: Record, journal: Journal) -> Decision:
+    """Return the whole decision of a tick."""
+    facts, choice = seen.facts, _told_of(plan, record)
+    outcome = _outcome(plan, choice, record)
+    candidates, backlog = choice.candidates, plan.fleet.backlog
+    budget = seen.account and record.account and record.account.budget_at(facts.now)
+    return Decision(
+        workload=facts.workload,
+        at=facts.now,
+        outcome=outcome,
+        summary=_summary(choice, record, outcome),
+        source=facts.source,
+        fence=journal.fence,
+        policy_version=facts.effective.version,
+        policy_refusal=facts.effective.refusal,
+        visible=plan.fleet.queue.visible,
+        in_flight=plan.fleet.queue.in_flight,
+        delayed=plan.fleet.queue.delayed,
+        backlog_since=backlog.backlog_since,
+        workers=count_states(record.workers.values()),
+        sizing=SizingRecord(
+            need_items_per_hour=choice.sizing.need_items_per_hour,
+            wanted=choice.sizing.wanted,
+            waited_seconds=choice.sizing.waited.total_seconds(),
+            reason=choice.sizing.reason,
+        ),
+        held_until=choice.sizing.hold_until,
+        next_try_at=(
+            None
+            if outcome in {Outcome.LAUNCHED, Outcome.IDLE, Outcome.ENOUGH}
+            else choice.retry_at or facts.now + facts.policy.tick
+        ),
+        candidates=tuple(record_candidate(c) for c in candidates.top(_CANDIDATES))
+        if candidates is not None
+        else (),
+        rejections=_rejections(candidates),
+        attempts=record.attempts,
+        actions=tuple(entry for action in record.done for entry in record_action(action)),
+        deadlines=record_deadlines(choice.forecast),
+        notes=tuple(_notes(plan, record, candidates, journal)),
+        bad_rows=facts.view.bad_rows + (record.account.bad_rows if record.account else ()),
+        month_dollars=budget.dollars if budget else None,
+        month_committed=budget.committed if budget else None,
+    )
+
+
+def _told_of(plan: Plan, record: Record) -> LaunchChoice:
+    """Return the choice to tell of: that of a takeover, if only that gave something."""
+    taken = any(attempt.instances for attempt in record.takeovers)
+    given = any(a.instances for a in record.attempts if a not in record.takeovers)
+    if given or not taken:
+        return plan.choice
+    launched = {a.choice.is_takeover: a.choice for a in record.done if isinstance(a, LaunchWorkers)}
+    return launched[True]
+
+
+def _outcome(plan: Plan, choice: LaunchChoice, record: Record) -> Outcome:
+    if any(attempt.instances for attempt in record.attempts):
+        return Outcome.LAUNCHED
+    if choice.sizing.hold_until is not None:
+        return Outcome.HELD
+    if choice.is_due:
+        if choice.stopped:
+            return Outcome.STOPPED
+        if choice.candidates is not None and choice.candidates.best is None:
+            return Outcome.HELD if choice.retry_at else Outcome.NOTHING_FITS
+        return Outcome.REFUSED if record.attempts else Outcome.STOPPED
+    is_idle = plan.fleet.queue.is_empty and not any(w.is_live for w in record.workers.values())
+    return Outcome.IDLE if is_idle and not record.ended_early else Outcome.ENOUGH
+
+
+def _summary(choice: LaunchChoice, record: Record, outcome: Outcome) -> DecisionSummary:
+    why = NO_REASON
+    match outcome:
+        case Outcome.HELD | Outcome.NOTHING_FITS:
+            why = none_fits(choice.candidates)
+        case Outcome.STOPPED:
+            why = choice.stopped or record.ended_early
+    return DecisionSummary(
+        sizing=choice.sizing.reason,
+        why=why,
+        ended_early=record.ended_early if record.ended_early != why else NO_REASON,
+        launched=_given(record.attempts, "launched"),
+        adopted=_given(record.attempts, "adopted"),
+        requests=len(record.attempts),
+        retry_at=choice.retry_at,
+    )
+
+
+def _given(attempts: Sequence[AttemptRecord], outcome: str) -> Mapping[str, int]:
+    found = (attempt for attempt in attempts if attempt.outcome == outcome)
+    return dict(sorted(Counter(p for each in found for p in each.instances.values()).items()))
+
+
+def record_action(action: Action) -> Iterator[ActionRecord]:
+    """Yield an action as a decision spells it out; nothing of what only keeps the books."""
+    if isinstance(action, Terminate):
+        for instance_id in action.instance_ids:
+            is_orphan = instance_id in action.orphans
+            reason = Reason(ReasonCode.NO_ROW) if is_orphan else Reason(ReasonCode.CONDEMNED)
+            yield ActionRecord(kind=action.kind.value, subject=instance_id, reason=reason)
+    elif action.kind not in BOOKKEEPING:
+        yield ActionRecord(kind=action.kind.value, subject=action.subject, reason=action.reason)
+
+
+def _notes(
+    plan: Plan, record: Record, candidates: CandidateList | None, journal: Journal
+) -> Iterator[Reason]:
+    yield from plan.notes
+    yield from record.notes
+    nearest = candidates.nearest if candidates is not None and candidates.best is None else None
+    if nearest is not None:
+        yield ruled_out(nearest)
+    if lost := len(journal.dropped):
+        yield Reason(ReasonCode.WRITES_LOST, {"writes": lost})
+
+
+def record_candidate(candidate: Candidate) -> CandidateRecord:
+    """Return a candidate as a decision spells it out."""
+    parts = candidate.parts
+    return CandidateRecord(
+        offer=str(candidate.offer),
+        region=candidate.offer.region,
+        price_per_hour=candidate.offer.price,
+        cost_per_item=candidate.cost_per_item,
+        parts={
+            "work": parts.work,
+            "boot": parts.boot,
+            "redo": parts.redo,
+            "idle": parts.idle,
+            "refund": -parts.refund,
+            "transfer": parts.transfer,
+        },
+        items_per_hour=candidate.items_per_hour,
+        measured=candidate.measured,
+        interruptions_per_hour=candidate.interruption_rate,
+    )
+
+
+def _rejections(candidates: CandidateList | None) -> tuple[RejectionRecord, ...]:
+    if candidates is None:
+        return ()
+    counts: Counter[str] = Counter()
+    first: dict[str, Rejection] = {}
+    for rejection in candidates.rejected:
+        counts[rejection.constraint] += 1
+        first.setdefault(rejection.constraint, rejection)
+    return tuple(
+        RejectionRecord(
+            constraint=constraint,
+            offers=counts[constraint],
+            example=str(each.offer),
+            reason=each.reason,
+        )
+        for constraint, each in sorted(first.items())
+    )
+
+
+def record_deadlines(forecast: DeadlineForecast | None) -> tuple[DeadlineRecord, ...]:
+    """Return the tightest deadlines as a decision spells them out."""
+    if forecast is None:
+        return ()
+    return tuple(_record_deadline(each) for each in forecast.jobs[:_DEADLINES])
+
+
+def _record_deadline(forecast: JobForecast) -> DeadlineRecord:
+    job = forecast.job
+    waits = job.on is None and forecast.mode is PurchaseMode.SPOT
+    return DeadlineRecord(
+        job_id=job.job_id,
+        jobs=job.jobs,
+        due_at=job.due,
+        work_seconds=round(job.work.total_seconds()),
+        slack_seconds=round(forecast.slack.total_seconds()),
+        on="" if job.on is None else job.on.value,
+        mode="" if job.on is not None else forecast.mode.value,
+        waits_until=forecast.waits_until if waits else None,
+        moves_to="" if forecast.moves_to is None else forecast.moves_to.value,
+    )
+
+
+def _keep(
+    decision: Decision,
+    seen: Observation,
+    plan: Plan,
+    record: Record,
+    ports: ControlPorts,
+    journal: Journal,
+) -> None:
+    """Keep the decision: whole in S3 if it differs from the last one, in short in its row."""
+    facts, ledger = seen.facts, journal.ledger
+    digest, key, trouble = _store(decision, facts.view.decision, ports)
+    row = DecisionRow(
+        at=decision.at,
+        digest=digest,
+        key=key,
+        outcome=decision.outcome,
+        summary=decision.summary,
+        notes=decision.notes + trouble,
+        held_until=decision.held_until,
+        counts=summary_counts(decision),
+    )
+    journal.note((ledger.put(rows.DECISION, row),))
+    backlog = replace_fields(plan.fleet.backlog, {"backoffs": record.backoffs})
+    journal.note((ledger.change(rows.BACKLOG, tick_fields(backlog)),))
+    # The policy in force as workers read it, who cannot read settings.
+    policy = replace(
+        facts.effective.row,
+        effective=_policy_text(facts.policy),
+        idle_timeout=facts.idle_timeout,
+        code_digest=facts.settings.run.code_digest,
+    )
+    if policy != facts.view.policy:
+        names = (f.name for f in fields(PolicyRow) if f.name != "edits")
+        journal.note((ledger.change(rows.POLICY, {n: getattr(policy, n) for n in names}),))
+
+
+@lru_cache(maxsize=8)
+def _policy_text(policy: Policy) -> str:
+    return json.dumps(encode(policy), sort_keys=True)
+
+
+def _store(
+    decision: Decision, known: DecisionRow | None, ports: ControlPorts
+) -> tuple[str, str, tuple[Reason, ...]]:
+    """Return digest and key of the decision as stored, and why it was not.
+
+    What cannot be stored is tried again by the next tick, and keeps nothing else from being done.
+    """
+    digest = decision.digest
+    if known is not None and known.digest == digest:
+        return digest, known.key, ()
+    key = decision.key_of(digest)
+    try:
+        ports.objects.put(key, decision.to_json())
+    except SpindownError as exc:
+        why = Reason(ReasonCode.DECISION_UNSTORED, {"said": str(exc)})
+        return "", known.key if known else "", (why,)
+    return digest, key, ()
+
+
+def _review_alerts(decision: Decision, seen: Observation, plan: Plan, record: Record) -> Review:
+    facts = seen.facts
+    fleet = replace(plan.fleet, breakers=record.breakers)
+    stopped = open_breakers(facts, fleet)
+    first = next(iter(stopped), "")
+    allowed = facts.policy.regions or facts.settings.outposts.keys()
+    given = AlertInput(
+        deployment=facts.deployment.name,
+        decision=decision,
+        policy=facts.policy,
+        breaker=stopped.get(first, BreakerRow()),
+        stopped_in=first if allowed - stopped.keys() else "",
+        quotas=_quotas_met(seen, plan, record),
+        held_back=is_held_back(plan),
+    )
+    return review(list(find(given)), facts.view.alerts, facts.now, over=over(given))
+
+
+def _quotas_met(seen: Observation, plan: Plan, record: Record) -> Sequence[QuotaRow] | None:
+    """Return the full quotas that this workload has met: others fill classes of their own."""
+    if record.account is None:
+        return None
+    met = set(record.quotas_met)
+    for choice in (plan.choice, *plan.takeovers):
+        if choice.candidates is not None:
+            rejected = choice.candidates.rejected
+            met |= {r.offer.quota_class for r in rejected if r.constraint == "quota"}
+    return tuple(row for row in full_quotas(seen, plan, record) if row.quota_class in met)

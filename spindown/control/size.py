@@ -1,0 +1,287 @@
+"""Size the fleet by the queue and the ledger alone: how many workers are missing, and when."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from spindown.control.backlog import waiting_of
+from spindown.control.breaker import breaker_of, is_on_trial, is_tried
+from spindown.control.ec2 import backing_off_until
+from spindown.control.plan import Draft, LaunchChoice
+from spindown.domain.cost import dollars_per_hour
+from spindown.domain.deadline import (
+    DeadlineForecast,
+    PurchaseMode,
+    Unfinished,
+    forecast_deadlines,
+    held_job,
+    hurry,
+    is_measured,
+    never_claimed,
+    requeued,
+    reserve_of,
+)
+from spindown.domain.fleet import Backlog, Launch, Worker, WorkerState
+from spindown.domain.learning import usual_throughput
+from spindown.domain.policy import Policy
+from spindown.domain.ranking import Demand, RegionBlock
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.sizing import (
+    Capacity,
+    StartPlan,
+    Waiting,
+    capacity,
+    headroom_slots,
+    limit_to_plan,
+    mark_requeued,
+    missing,
+    plan_starts,
+    size,
+    unanswered_dollars,
+)
+
+#: So that 0.3 USD are room for three of 0.1, whatever binary fractions make of it.
+_ROUNDING = 1e-9
+
+
+def size_fleet(draft: Draft) -> LaunchChoice:
+    """Size the fleet by the queue and the ledger alone."""
+    knowledge, policy = draft.facts.knowledge, draft.facts.policy
+    work, present = waiting_work(draft), _present(draft)
+    demand = missing(backlog=work, capacity=present, knowledge=knowledge, policy=policy)
+    promised = _plan_starts(draft, work, present)
+    start_plan = promised if _rules(promised, demand, work, policy) else None
+    if start_plan is not None:
+        demand = limit_to_plan(demand, start_plan, knowledge, policy)
+    forecast = _forecast(draft, work)
+    short = 0 if forecast is None else min(forecast.urgent, work.visible) - present.free_slots
+    if short > 0:
+        usual = usual_throughput(knowledge, policy)
+        demand, start_plan = hurry(demand, start_plan, short, usual=usual)
+    opens = None if forecast is None else forecast.mode
+    return replace(
+        size_for(draft, demand, start_plan, present),
+        forecast=forecast,
+        ladder_opens_at=promised.opens_at,
+        # What is urgent has its slot already, or else is all that on demand is bought for.
+        opens=PurchaseMode.SPOT if opens and short <= 0 else opens,
+        on_demand_at_most=short if short > 0 else None,
+    )
+
+
+def size_for(
+    draft: Draft, demand: Demand, start_plan: StartPlan | None, present: Capacity | None = None
+) -> LaunchChoice:
+    """Size the fleet for a demand."""
+    present = present or _present(draft)
+    sizing = size(
+        backlog=waiting_work(draft),
+        backlog_since=draft.fleet.backlog.backlog_since,
+        demand=demand,
+        capacity=present,
+        best=None,
+        knowledge=draft.facts.knowledge,
+        policy=draft.facts.policy,
+        now=draft.now,
+        start_plan=start_plan,
+    )
+    stopped, until = _stop(draft, present) if sizing.unbounded > 0 else (NO_REASON, None)
+    return LaunchChoice(
+        demand=demand,
+        capacity=present,
+        start_plan=start_plan,
+        sizing=sizing,
+        stopped=stopped,
+        retry_at=until or sizing.hold_until,
+    )
+
+
+def _present(draft: Draft) -> Capacity:
+    return capacity(
+        workers=list(draft.fleet.workers.values()),
+        leases=draft.fleet.leases,
+        launches=list(draft.fleet.launches.values()),
+        knowledge=draft.facts.knowledge,
+        policy=draft.facts.policy,
+        now=draft.now,
+    )
+
+
+def _plan_starts(draft: Draft, work: Backlog, present: Capacity) -> StartPlan:
+    """Return what must be launched now so that everything starts in time, and what can wait."""
+    knowledge, policy, fleet = draft.facts.knowledge, draft.facts.policy, draft.fleet
+    return plan_starts(
+        _told_apart(draft, work),
+        present,
+        knowledge=knowledge,
+        policy=policy,
+        now=draft.now,
+        margin=timedelta(seconds=fleet.backlog.margin or 0.0),
+        headroom_slots=headroom_slots(
+            present,
+            knowledge=knowledge,
+            policy=policy,
+            headroom_per_hour=headroom(policy, fleet.workers, fleet.launches, draft.now),
+            price_per_hour=_price_of_late(draft),
+        ),
+    )
+
+
+def _told_apart(draft: Draft, work: Backlog) -> tuple[Waiting, ...]:
+    """Return what waits, oldest first, and which of it had started once."""
+    now, fleet = draft.now, draft.fleet
+    waiting = waiting_of(fleet.backlog)
+    returning = work.visible - sum(group.jobs for group in waiting)
+    if returning > 0:
+        waiting = (*waiting, Waiting(since=now, jobs=returning))
+    leaving = _leaving(fleet.workers)
+    dates = {job.job_id: job.at for job in fleet.requeued_jobs.values()}
+    held = set()
+    for lease in fleet.leases:
+        if lease.deadline <= now:
+            dates.setdefault(lease.job_id, lease.deadline)
+        elif lease.instance_id in leaving:
+            dates[lease.job_id] = now
+        else:
+            held.add(lease.job_id)
+    return mark_requeued(waiting, [at for job_id, at in dates.items() if job_id not in held])
+
+
+def _rules(promised: StartPlan, demand: Demand, work: Backlog, policy: Policy) -> bool:
+    """Tell whether the promise says how many, as it does while few messages are visible.
+
+    From ``scale_up_threshold`` on the backlog is sized by ``drain_within``, or by the promise of a
+    start where that asks for more: what is on its way for the one may be far too late for the
+    other.
+    """
+    asked = promised.slots * promised.items_per_hour
+    return work.visible < policy.scale_up_threshold or asked > demand.need_items_per_hour
+
+
+def headroom(
+    policy: Policy, workers: Mapping[str, Worker], launches: Mapping[str, Launch], now: datetime
+) -> float | None:
+    """Return the USD an hour by which the fleet may still grow; None: there is no such ceiling."""
+    most = policy.max_dollars_per_hour
+    if most is None:
+        return None
+    present = dollars_per_hour(list(workers.values()))
+    present += unanswered_dollars(list(launches.values()), now)
+    return max(0.0, most * (1.0 + _ROUNDING) - present)
+
+
+def _price_of_late(draft: Draft) -> float | None:
+    """Return what an hour of a worker has cost in the mean of the last day with any."""
+    for _, day in sorted(draft.facts.view.spend.items(), reverse=True):
+        paid = day.boot_seconds + day.busy_seconds + day.idle_seconds
+        # Refunds of the day before may outweigh what a young day has cost.
+        if paid > 0.0 and day.dollars > 0.0:
+            return 3600.0 * day.dollars / paid
+    return None
+
+
+def waiting_work(draft: Draft) -> Backlog:
+    """Return the queue, with what interrupted workers hold counted as visible already.
+
+    Their jobs come back within two minutes, less than any boot takes: the replacement is due
+    at the notice, not at the deadline.
+    """
+    queue, leaving = draft.fleet.queue, _leaving(draft.fleet.workers)
+    if not leaving:
+        return queue
+    # What has lapsed is visible again, and counted.
+    soon = sum(x.instance_id in leaving and x.deadline > draft.now for x in draft.fleet.leases)
+    return replace(queue, visible=queue.visible + soon, in_flight=max(0, queue.in_flight - soon))
+
+
+def _leaving(workers: Mapping[str, Worker]) -> frozenset[str]:
+    """Return the workers that EC2 is taking away."""
+    return frozenset(w.instance_id for w in workers.values() if w.is_interrupting and w.is_live)
+
+
+def _forecast(draft: Draft, work: Backlog) -> DeadlineForecast | None:
+    """Return what deadlines ask for.
+
+    None: there are none, or nothing has shown yet how long work takes; an estimate that nobody
+    has measured is no reason to wait.
+    """
+    knowledge, policy = draft.facts.knowledge, draft.facts.policy
+    if policy.finish_within is None or not is_measured(knowledge):
+        return None
+    reserve = reserve_of(knowledge, policy)
+    slots = max((worker.slots for worker in draft.fleet.workers.values()), default=1)
+    jobs = list(_unfinished(draft, work, policy.finish_within))
+    return forecast_deadlines(jobs, reserve, draft.now, slots=policy.max_workers * slots)
+
+
+def _unfinished(draft: Draft, work: Backlog, within: timedelta) -> Iterator[Unfinished]:
+    knowledge, policy = draft.facts.knowledge, draft.facts.policy
+    fleet, now = draft.fleet, draft.now
+    claimed, held, waiting = 0, set(), dict(fleet.requeued_jobs)
+    for lease in fleet.leases:
+        worker = fleet.workers.get(lease.instance_id)
+        if worker is None or worker.state is WorkerState.ENDED:
+            continue
+        if lease.deadline <= now:
+            # Nobody has taken it up since, or its row would be gone.
+            job = lease.left_behind(now)
+            waiting.update({} if job is None else {lease.job_id: job})
+            continue
+        found = held_job(lease, worker, within=within, knowledge=knowledge, policy=policy, now=now)
+        held.add(lease.job_id)
+        claimed += found.on is None
+        yield found
+    for job in waiting.values():
+        if job.job_id not in held:
+            claimed += 1
+            yield requeued(job, within=within, knowledge=knowledge, policy=policy)
+    yield from never_claimed(
+        waiting_of(fleet.backlog),
+        max(work.visible - claimed, 0),
+        items=max(
+            [*(x.items for x in fleet.leases), *(x.items for x in waiting.values())], default=0
+        ),
+        within=within,
+        knowledge=knowledge,
+        policy=policy,
+    )
+
+
+def _stop(draft: Draft, present: Capacity) -> tuple[Reason, datetime | None]:
+    most = draft.facts.policy.max_workers
+    if present.workers >= most:
+        return Reason(ReasonCode.MAX_WORKERS, {"max_workers": most}), None
+    blocks = blocked_regions(draft)
+    if blocks.keys() >= draft.facts.settings.outposts.keys():
+        first = next(iter(blocks.values()), RegionBlock(reason=Reason(ReasonCode.NO_OUTPOST_READ)))
+        return first.reason, min((c.until for c in blocks.values() if c.until), default=None)
+    return NO_REASON, None
+
+
+def blocked_regions(draft: Draft) -> Mapping[str, RegionBlock]:
+    """Return the regions in which nothing may be launched now, home first, and why."""
+    home = draft.facts.deployment.region
+    return {
+        region: block
+        for region in sorted(draft.facts.settings.outposts, key=lambda name: (name != home, name))
+        if (block := _block(draft, region)) is not None
+    }
+
+
+def _block(draft: Draft, region: str) -> RegionBlock | None:
+    facts, fleet = draft.facts, draft.fleet
+    allowed, breaker = facts.policy.regions, breaker_of(facts, fleet, region)
+    if allowed is not None and region not in allowed:
+        return RegionBlock(reason=Reason(ReasonCode.REGION_LEFT_OUT, {"region": region}))
+    if breaker.open_until is not None and breaker.open_until > draft.now:
+        stopped = breaker.reason.within(ReasonCode.LAUNCHING_STOPPED)
+        return RegionBlock(reason=stopped, until=breaker.open_until)
+    here = (w for w in fleet.workers.values() if w.region == region and w.is_live)
+    unproven = [w for w in here if w.claimed_at is None or is_tried(w, breaker)]
+    if unproven and is_on_trial(facts, fleet, region):
+        trial = unproven[0].instance_id
+        return RegionBlock(reason=breaker.reason.within(ReasonCode.IMAGE_ON_TRIAL, trial=trial))
+    until = backing_off_until(fleet, region, draft.now)
+    if until is None:
+        return None
+    return RegionBlock(reason=Reason(ReasonCode.SLOW_DOWN), until=until)

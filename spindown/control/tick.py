@@ -1,0 +1,206 @@
+"""One tick: what is wanted is compared with what is there, and repaired. The whole story.
+
+A tick is three values. It *observes* all that it decides by, once; it *plans* from that alone,
+without a clock, a port or chance; and it *executes* the plan, which is the only part that writes,
+terminates or launches. ``spindown plan`` prints the very plan of the next tick (``preview``).
+
+It is idempotent and driven by the level: doing it twice, or not at all for a while, changes only
+how soon. A tick that launches nothing makes at most three calls besides the lock's two (the
+ledger, the queue, EC2); a launch that succeeds first time adds three (intent, request, decision).
+What is older than a few minutes costs a call more now and then: settings, prices, catalogue, what
+all workloads share; and so does a decision that differs from the last one.
+
+Where to look further: ``observation`` and ``ec2`` read, ``backlog``, ``reap``, ``breaker``,
+``books``, ``size``, ``offers`` and ``migrate`` plan, ``execute`` and ``launch`` act, ``record``
+writes down.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from spindown.app.control import ControlPorts
+from spindown.app.ledger import FencingToken, Ledger
+from spindown.app.offers import read_prices
+from spindown.app.port import Datum
+from spindown.contract.decision import Decision, Outcome
+from spindown.contract.metric import DEPLOYMENT, WORKLOAD
+from spindown.control.backlog import follow_queue
+from spindown.control.books import (
+    charge_workers,
+    collect_garbage,
+    learn_boots,
+    note_end_prices,
+    note_vram,
+    unpriced_ends,
+)
+from spindown.control.breaker import close_mended, count_failures
+from spindown.control.ec2 import note_answers, observe_ec2, observe_launches
+from spindown.control.execute import execute
+from spindown.control.journal import FenceLost, Journal
+from spindown.control.migrate import order_moves, plan_moves
+from spindown.control.observation import (
+    ACCOUNT,
+    Facts,
+    Observation,
+    failure_of,
+    read_rows,
+)
+from spindown.control.offers import choose_offers, launch_action
+from spindown.control.plan import Draft, Plan, begin
+from spindown.control.reap import (
+    adopt_launches,
+    end_rows,
+    find_ends,
+    free_jobs,
+    keep_warm,
+    note_reclaims,
+    terminate,
+)
+from spindown.control.record import write_down
+from spindown.control.size import size_fleet
+from spindown.domain.offer import CapacityType
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.error import SpindownError, WriteConflict
+
+
+def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = "") -> Decision:
+    """Bring the fleet of one workload to what its queue and policy ask for.
+
+    Args:
+        workload: whose.
+        ports: the world.
+        holder: who asks, unique among those who may ask at once.
+        source: what woke it, for the record only.
+
+    Raises:
+        NotFound: there is no such workload.
+        SpindownError: the ledger, the settings or the queue could not be read; the next tick
+            tries again.
+
+    Whatever it raises, the lock is given back, so that the next tick need not wait for its lease.
+    """
+    now, ledger = ports.clock.now(), Ledger(ports.table, workload)
+    try:
+        fence = ledger.take_lock(holder=holder, now=now)
+    except WriteConflict:
+        # A transaction of whoever holds it is under way.
+        fence = None
+    if fence is None:
+        return _locked_out(workload, ports, source)
+    try:
+        seen = observe(workload, ports, now=now, source=source)
+        plan = make_plan(seen)
+        journal = Journal(ledger, fence, damaged=seen.facts.view.bad_rows)
+        record = execute(plan, seen, ports, journal)
+        return write_down(seen, plan, record, ports, journal)
+    except FenceLost:
+        return _locked_out(workload, ports, source)
+    except Exception:
+        # A fault of our own, too: intents and conditions make good what a crash leaves at the same
+        # place, and whoever has taken the lock meanwhile has raised its fence.
+        _let_go(ledger, fence)
+        raise
+
+
+def observe(
+    workload: str, ports: ControlPorts, *, now: datetime, source: str, jobs: int | None = None
+) -> Observation:
+    """Read all that the tick decides by: the rows, EC2, and prices if a launch is due.
+
+    With ``jobs`` the queue is taken to hold so many that wait.
+    """
+    facts = read_rows(workload, ports, source=source, now=now)
+    if jobs is not None:
+        facts = replace(facts, queue=replace(facts.queue, visible=jobs))
+    facts = observe_launches(facts, ports)
+    draft = follow_launches(facts)
+    facts = observe_ec2(draft, ports, is_launch_due=size_fleet(draft).is_open)
+    return observe_market(facts, ports)
+
+
+def observe_market(facts: Facts, ports: ControlPorts, *, is_asked: bool = False) -> Observation:
+    """Read prices and what all workloads share, as far as somebody needs them.
+
+    Args:
+        facts: all else.
+        ports: the world.
+        is_asked: whether prices are wanted even if no launch is due.
+    """
+    draft = settle(facts)
+    need = size_fleet(draft)
+    wanted = (need, *plan_moves(draft, need).takeovers)
+    is_launch_due = is_asked or any(choice.is_open for choice in wanted)
+    ended, regions = unpriced_ends(draft), facts.settings.outposts.keys()
+    seen = Observation(facts=facts)
+    try:
+        if is_launch_due:
+            account = Ledger(ports.table, facts.workload).read_account()
+            seen = replace(seen, account=ports.cache.keep(ACCOUNT, "", facts.now, account))
+            prices = read_prices(facts.settings, ports, facts.now, spot_in=regions)
+            seen = replace(seen, prices=prices)
+        elif ended:
+            spot = {w.region for w in ended if w.capacity_type is CapacityType.SPOT} & regions
+            seen = replace(seen, prices=read_prices(facts.settings, ports, facts.now, spot_in=spot))
+    except SpindownError as exc:
+        seen = replace(seen, prices_failure=Reason(ReasonCode.PRICES_UNREAD, {"said": str(exc)}))
+    if seen.account is not None or not any(w.is_live for w in draft.fleet.workers.values()):
+        return seen
+    try:
+        read = Ledger(ports.table, facts.workload).read_account
+        return replace(seen, account=ports.cache.recall(ACCOUNT, "", facts.now, read))
+    except SpindownError as exc:
+        return replace(seen, notes=(failure_of(exc, "account"),))
+
+
+def make_plan(seen: Observation) -> Plan:
+    """Plan the whole tick: the ends first, the launches last."""
+    draft = note_end_prices(settle(seen.facts), seen.prices)
+    draft = collect_garbage(draft)
+    need = size_fleet(draft)
+    moves = plan_moves(draft, need)
+    choice, notes = choose_offers(draft, need, seen)
+    takeovers = []
+    for wanted in moves.takeovers:
+        takeover, more = choose_offers(draft, wanted, seen)
+        takeovers.append(takeover)
+        notes += tuple(note for note in more if note not in notes)
+    launches = filter(None, (launch_action(draft, each) for each in (choice, *takeovers)))
+    draft = order_moves(draft, moves).act(launches, notes=(*notes, *seen.notes))
+    return Plan(
+        actions=draft.actions,
+        fleet=draft.fleet,
+        choice=choice,
+        takeovers=tuple(takeovers),
+        notes=draft.notes,
+    )
+
+
+def follow_launches(facts: Facts) -> Draft:
+    """Plan what the queue and EC2's answers about lost launches ask for."""
+    return adopt_launches(note_answers(follow_queue(begin(facts))))
+
+
+def settle(facts: Facts) -> Draft:
+    """Plan all that needs no prices: whatever ends, and what the fleet has cost."""
+    draft = note_reclaims(follow_launches(facts))
+    draft = keep_warm(close_mended(draft))
+    reaping = find_ends(draft)
+    draft = free_jobs(end_rows(draft, reaping))
+    draft = count_failures(draft)
+    draft = terminate(draft, reaping)
+    draft = learn_boots(charge_workers(draft))
+    return note_vram(draft)
+
+
+def _locked_out(workload: str, ports: ControlPorts, source: str) -> Decision:
+    dimensions = {DEPLOYMENT: ports.deployment().name, WORKLOAD: workload}
+    ports.metrics.emit([Datum(name="LockBusy", value=1, dimensions=dimensions)])
+    return Decision(workload=workload, at=ports.clock.now(), outcome=Outcome.LOCKED, source=source)
+
+
+def _let_go(ledger: Ledger, fence: FencingToken) -> None:
+    """Give the lock back after a fault, as far as that can be reached."""
+    try:
+        ledger.apply(fence, (), release=True)
+    except SpindownError:
+        return

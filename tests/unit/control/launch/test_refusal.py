@@ -1,0 +1,238 @@
+"""What EC2 may answer instead of an instance, and what is left alone after it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.app.port import LaunchAnswer, Refusal, RefusalKind
+from spindown.contract.decision import Outcome
+from spindown.domain.reason import ReasonCode
+from spindown.error import AccessDenied, Throttled
+from spindown.memory import PortCall
+from tests.builders import minutes
+from tests.control import REGION, STRICT, ZONES, ControlWorld, a_pool_of, codes, pools, with_policy
+from tests.failure import failing
+
+
+def test_leaves_a_dry_pool_alone_and_longer_with_each_time() -> None:
+    world = with_policy(**STRICT, max_price_per_hour=0.3)
+    world.dry(*(a_pool_of("g4dn.xlarge", zone) for zone in ZONES))
+    world.send()
+    pool = a_pool_of("g4dn.xlarge")
+
+    refused = world.tick()
+    first = world.view().unavailable[pool]
+    waiting = world.tick(minutes(1))
+    world.tick(minutes(3))
+    second = world.view().unavailable[pool]
+
+    assert refused.outcome is Outcome.REFUSED
+    assert waiting.attempts == ()
+    assert waiting.next_try_at == first.until
+    assert (first.strikes, second.strikes) == (1, 2)
+    assert second.until - world.now == minutes(6)
+
+
+def test_forgets_that_a_pool_was_dry_once_it_gives() -> None:
+    world = with_policy(**STRICT, max_price_per_hour=0.3)
+    world.dry(*(a_pool_of("g4dn.xlarge", zone) for zone in ZONES))
+    world.send()
+    world.tick()
+    world.compute.set_capacity(a_pool_of("g4dn.xlarge"), None)
+
+    decision = world.tick(minutes(4))
+
+    assert pools(decision) == ["g4dn.xlarge/us-west-2a/spot"]
+    assert a_pool_of("g4dn.xlarge") not in world.view().unavailable
+
+
+def test_an_account_error_opens_the_breaker_in_ec2_s_words() -> None:
+    world = ControlWorld()
+    world.compute.refuse_next(RefusalKind.ACCOUNT, "UnauthorizedOperation")
+    world.send()
+
+    refused, stopped = world.tick(), world.tick(minutes(1))
+    later = world.tick(minutes(15))
+
+    assert [a.outcome for a in refused.attempts] == ["account"]
+    assert stopped.outcome is Outcome.STOPPED
+    assert stopped.summary.why.about["refusal"] == "UnauthorizedOperation"
+    assert world.metrics.values("BreakerOpen")[:2] == [1, 1]
+    # It is tried again by itself, so that fixing the account is enough.
+    assert later.outcome is Outcome.LAUNCHED
+
+
+def test_after_a_deploy_without_a_subnet_one_tick_asks_for_it() -> None:
+    world = ControlWorld()
+    world.tick()
+    settings = world.workload_settings()
+    home = replace(settings.outposts[REGION], subnets={ZONES[1]: "subnet-b"})
+    world.settings.deploy(replace(settings, outposts={REGION: home}))
+    world.compute.refuse_next(RefusalKind.ACCOUNT, "InvalidSubnetID.NotFound")
+    world.send()
+
+    refused, anew = world.tick(), world.tick(minutes(1))
+
+    assert [a.outcome for a in refused.attempts] == ["account"]
+    assert anew.outcome is Outcome.LAUNCHED
+    assert {pool.split("/")[1] for pool in pools(anew)} == {ZONES[1]}
+
+
+@pytest.mark.parametrize("as_error", [True, False], ids=["raised", "answered"])
+def test_a_throttle_ends_the_tick_and_backs_off(as_error: bool) -> None:
+    world = with_policy(**STRICT)
+    world.send()
+    if as_error:
+        world.interfere = failing(Throttled("slow down"), "launch", times=1)
+    else:
+        world.compute.refuse_next(RefusalKind.THROTTLE, "RequestLimitExceeded")
+
+    throttled = world.tick()
+    waiting = world.tick(timedelta(seconds=5))
+    world.run(2)
+
+    assert len(throttled.attempts) <= 1
+    assert waiting.attempts == ()
+    told = [waiting.summary.why.code, *codes(waiting)]
+    assert {ReasonCode.SLOW_DOWN, ReasonCode.LAUNCH_WAITS}.intersection(told)
+    assert len(world.workers()) == 1
+    assert world.view().backlog.backoffs == {}
+
+
+def test_an_unknown_refusal_counts_as_a_dry_pool() -> None:
+    world = with_policy(**STRICT)
+    pool = a_pool_of("g4dn.xlarge")
+    world.compute.refuse_next(RefusalKind.UNKNOWN, "SomethingNew", pool=pool)
+    world.send()
+
+    decision = world.tick()
+
+    assert [a.outcome for a in decision.attempts] == ["unknown", "launched"]
+    assert world.view().unavailable[pool].reason.about["refusal"] == "SomethingNew"
+
+
+def test_a_subnet_without_addresses_is_avoided_for_every_type() -> None:
+    world = with_policy(**STRICT)
+    # So that the second in the list is another type of the first zone.
+    world.market.move_spot_price("g4dn.xlarge", ZONES[1], 0.40)
+    refusal = Refusal(
+        kind=RefusalKind.CAPACITY,
+        code="InsufficientFreeAddressesInSubnet",
+        message="no address",
+        zone=ZONES[0],
+    )
+    answers = [LaunchAnswer(refusals=(refusal,))]
+
+    def full(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        return answers.pop() if call.method == "launch" and answers else proceed()
+
+    world.interfere = full
+    world.send()
+    decision = world.tick()
+
+    first, second = decision.attempts
+    assert first.pools == ("g4dn.xlarge/us-west-2a/spot",)
+    # Not g6.xlarge in the same zone, which comes before it in the list.
+    assert second.pools == ("g6.xlarge/us-west-2b/spot",)
+    assert world.view().unavailable.keys() == {a_pool_of("g4dn.xlarge", ZONES[0])}
+
+
+def test_an_answer_with_nothing_in_it_is_a_failure_of_its_pools() -> None:
+    world = with_policy(**STRICT)
+    answers = [LaunchAnswer()]
+
+    def empty(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        return answers.pop() if call.method == "launch" and answers else proceed()
+
+    world.interfere = empty
+    world.send()
+    decision = world.tick()
+
+    assert [a.outcome for a in decision.attempts] == ["capacity", "launched"]
+    assert (
+        world.view().unavailable[a_pool_of("g4dn.xlarge")].reason.about["refusal"] == "NoInstances"
+    )
+
+
+def test_errors_beside_instances_are_heeded() -> None:
+    world = with_policy(drain_within=minutes(20), max_workers=10)
+    world.compute.set_capacity(a_pool_of("g4dn.xlarge"), 1)
+    world.send(10)
+
+    decision = world.tick()
+
+    first = decision.attempts[0]
+    assert "g4dn.xlarge/us-west-2a/spot" in first.instances.values()
+    assert [r.pool for r in first.refusals] == ["g4dn.xlarge/us-west-2a/spot"]
+    assert a_pool_of("g4dn.xlarge") in world.view().unavailable
+
+
+def test_a_missing_grant_stops_launching_with_its_name() -> None:
+    world = ControlWorld()
+    world.interfere = failing(AccessDenied("ec2:CreateFleet"), "launch", times=1)
+    world.send()
+
+    decision = world.tick()
+
+    assert [a.outcome for a in decision.attempts] == ["account"]
+    assert world.tick(minutes(1)).summary.why.about["message"] == "ec2:CreateFleet"
+
+
+def test_a_missing_grant_to_look_stops_no_launch() -> None:
+    world = ControlWorld()
+    world.interfere = failing(AccessDenied("ec2:DescribeInstances"), "instances", times=1)
+
+    idle = world.tick()
+    world.send()
+
+    assert codes(idle) == [ReasonCode.GRANT_MISSING]
+    assert world.tick().outcome is Outcome.LAUNCHED
+
+
+def _answering(
+    change: Callable[[LaunchAnswer], LaunchAnswer],
+) -> Callable[[PortCall, Callable[[], Any]], Any]:
+    """Let EC2 answer launches otherwise than it carries them out."""
+
+    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        return change(proceed()) if call.method == "launch" else proceed()
+
+    return interfere
+
+
+@pytest.mark.parametrize("strange", [{"instance_type": "g9.new"}, {"zone": ""}])
+def test_an_instance_no_offer_names_costs_as_the_dearest_asked(
+    strange: dict[str, Any],
+) -> None:
+    world = with_policy(band=0.9)
+    world.interfere = _answering(
+        lambda answer: replace(
+            answer, instances=tuple(replace(one, **strange) for one in answer.instances)
+        )
+    )
+    world.send()
+
+    decision = world.tick()
+
+    (attempt,) = decision.attempts
+    prices = {c.offer: c.price_per_hour for c in decision.candidates}
+    (worker,) = world.workers()
+    asked = [prices[pool] for pool in attempt.pools]
+    alike = [prices[pool] for pool in attempt.pools if pool.startswith(worker.instance_type)]
+    assert worker.price_per_hour == pytest.approx(max(alike or asked))
+    assert worker.slots == 1
+
+
+def test_an_instance_that_an_answer_names_twice_is_one() -> None:
+    world = with_policy(max_workers=2, warm_workers=2)
+    world.compute.set_capacity(a_pool_of("g4dn.xlarge", ZONES[0]), 1)
+    world.compute.set_capacity(a_pool_of("g4dn.xlarge", ZONES[1]), 0)
+    world.interfere = _answering(lambda answer: replace(answer, instances=answer.instances * 2))
+
+    decision = world.tick()
+
+    assert len(pools(decision)) == len(world.workers()) == 2
+    assert sum(day.instances for day in world.view().spend.values()) == 2

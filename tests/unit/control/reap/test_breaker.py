@@ -1,0 +1,322 @@
+"""Instances of no use open the breaker of their image; one at a time tries it anew."""
+
+from dataclasses import replace
+
+import pytest
+
+from spindown.contract import row as rows
+from spindown.contract.decision import Decision, Outcome
+from spindown.contract.settings import RunSettings
+from spindown.domain.fleet import WorkerState
+from spindown.domain.policy import Policy
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.error import Unreachable
+from tests.builders import account_refused, ec2_said, minutes
+from tests.control import IMAGE, ControlWorld, with_policy
+from tests.failure import failing
+
+
+def test_three_missed_check_ins_open_it_until_a_new_image() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+
+    decisions = [world.tick(), *world.run(45)]
+    launched = [i for d in decisions for a in d.attempts for i in a.instances]
+
+    assert len(launched) == 3
+    assert decisions[-1].outcome is Outcome.STOPPED
+    assert decisions[-1].summary.why.about["why"] == ReasonCode.STRIKES_SILENT
+    world.settings.deploy(replace(world.workload_settings(), run=RunSettings(code_digest="mended")))
+    assert any(d.outcome is Outcome.LAUNCHED for d in world.run(6))
+
+
+def test_an_instance_long_without_a_row_is_no_strike() -> None:
+    world = ControlWorld()
+    world.send()
+    world.compute.lose_next_answer(is_carried_out=True)
+    world.tick()
+
+    adopted, condemned = world.tick(minutes(12)), world.tick(minutes(1))
+
+    assert [a.outcome for a in adopted.attempts] == ["adopted"]
+    assert adopted.condemned == ()
+    assert len(condemned.condemned) == 1
+    assert world.view().breaker.strikes == 0
+
+
+def test_an_instance_without_a_row_while_ec2_fails_is_no_strike() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+    world.compute.lose_next_answer(is_carried_out=True)
+    world.tick()
+    world.interfere = failing(Unreachable("no answer"), "instances")
+    world.run(12)
+    world.interfere = None
+
+    decisions = world.run(2)
+
+    assert sum(len(decision.condemned) for decision in decisions) == 1
+    assert world.view().breaker.strikes == 0
+
+
+def test_each_missed_check_in_of_a_tick_is_counted() -> None:
+    world = with_policy(max_workers=2, warm_workers=2)
+    world.tick()
+    pools = {worker.pool for worker in world.workers()}
+    world.clock.advance(minutes(1))
+    for worker in world.workers():
+        world.compute.power_off(worker.instance_id)
+
+    world.tick(minutes(1))
+
+    assert world.metrics.values("CheckInsMissed")[-1] == 2
+    assert world.view().breaker.strikes == 2
+    assert world.view().unavailable.keys() == pools
+
+
+def test_a_pool_whose_instance_kept_silent_is_left_alone_for_it() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+    world.tick()
+    (worker,) = world.workers()
+    world.run(12)
+
+    memory = world.view().unavailable[worker.pool]
+    assert memory.reason.code is ReasonCode.POOL_NEVER_CHECKED_IN
+
+
+def test_one_launch_tries_the_image_of_an_open_breaker() -> None:
+    world = with_policy(max_workers=20)
+    world.put(rows.BREAKER, strikes=3, image=IMAGE, reason=account_refused(), open_until=world.now)
+    world.send(2000)
+    tries = [world.tick(), world.tick(minutes(1))]
+    (booting,) = world.workers(WorkerState.BOOTING)
+    assert [d.outcome for d in tries] == [Outcome.LAUNCHED, Outcome.STOPPED]
+
+    world.check_in(booting.instance_id)
+    world.run(2)
+    assert len(world.workers()) == 20
+
+
+def test_an_open_breaker_lets_one_launch_through_after_an_hour() -> None:
+    world = ControlWorld()
+    world.put(
+        rows.BREAKER,
+        strikes=3,
+        image=IMAGE,
+        reason=account_refused(),
+        open_until=world.now + minutes(60),
+    )
+    world.send()
+
+    stopped, tried = world.tick(), world.tick(minutes(61))
+
+    assert stopped.outcome is Outcome.STOPPED
+    assert tried.outcome is Outcome.LAUNCHED
+
+
+def test_instances_that_die_before_their_check_in_open_it() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+    launched: list[str] = []
+
+    for _ in range(30):
+        decision = world.tick(minutes(1))
+        found = [i for a in decision.attempts for i in a.instances]
+        launched += found
+        for instance_id in found:
+            world.compute.power_off(instance_id)
+
+    assert len(launched) == 3
+    assert decision.outcome is Outcome.STOPPED
+    assert sum(world.metrics.values("CheckInsMissed")) == 3
+
+
+def _comes_up_and_ends(world: ControlWorld, decision: Decision) -> int:
+    """Let each instance of a decision check in and power off without a job; return how many."""
+    found = [i for a in decision.attempts for i in a.instances]
+    for instance_id in found:
+        world.check_in(instance_id)
+        world.compute.power_off(instance_id)
+    return len(found)
+
+
+def test_instances_that_end_without_a_job_open_it() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+
+    launched = 0
+    for _ in range(45):
+        decision = world.tick(minutes(1))
+        launched += _comes_up_and_ends(world, decision)
+
+    assert launched == 3
+    assert decision.outcome is Outcome.STOPPED
+    assert decision.summary.why.about["why"] == ReasonCode.STRIKES_UNCLAIMED
+    assert world.metric("BreakerOpen") == 1
+    assert sum(world.metrics.values("CheckInsMissed")) == 0
+    # After an hour one, and only one, tries again though many could be launched.
+    world.settings.deploy(replace(world.workload_settings(), policy=Policy(max_workers=9)))
+    world.send(900)
+    tried = world.tick(minutes(60))
+    assert [len(a.instances) for a in tried.attempts] == [1]
+    (trial,) = tried.attempts[0].instances
+    world.check_in(trial)
+    assert world.tick(minutes(1)).summary.why.code is ReasonCode.IMAGE_ON_TRIAL
+    # It takes a job: all is well with the image.
+    world.claim(trial)
+    assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
+    assert world.view().breaker.unclaimed == 0
+
+
+def _fails_all(world: ControlWorld, decision: Decision) -> int:
+    """Let each instance of a decision take a job, find itself no good and power off."""
+    found = [i for a in decision.attempts for i in a.instances]
+    for instance_id in found:
+        world.check_in(instance_id)
+        lease = world.claim(instance_id)
+        world.queue.extend(lease.receipt_handle, minutes(0))
+        world.remove(rows.lease_sort(instance_id, 0))
+        marks = {
+            "unfit_at": world.now,
+            "draining_at": world.now,
+            "reason": Reason(ReasonCode.JOBS_FAILED),
+        }
+        world.change(instance_id, state=WorkerState.IDLE, busy_slots=0, **marks)
+        world.compute.power_off(instance_id)
+    return len(found)
+
+
+def test_workers_whose_jobs_all_fail_open_it_until_one_is_done() -> None:
+    world = with_policy(max_workers=1)
+    world.send(40)
+
+    launched = 0
+    for _ in range(45):
+        decision = world.tick(minutes(1))
+        launched += _fails_all(world, decision)
+
+    assert launched == 3
+    assert decision.outcome is Outcome.STOPPED
+    assert decision.summary.why.about["why"] == ReasonCode.STRIKES_FAILED
+    assert world.metric("BreakerOpen") == 1
+    assert sum(world.metrics.values("CheckInsMissed")) == 0
+    # After an hour one tries again, and no other while nobody knows how it fares.
+    world.settings.deploy(replace(world.workload_settings(), policy=Policy(max_workers=9)))
+    tried = world.tick(minutes(60))
+    (trial,) = [i for a in tried.attempts for i in a.instances]
+    world.check_in(trial)
+    world.claim(trial)
+    assert world.tick(minutes(1)).summary.why.code is ReasonCode.IMAGE_ON_TRIAL
+    world.do_items(1)
+    assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
+    assert world.view().breaker.failed == 0
+
+
+def test_a_long_running_job_keeps_no_other_from_trying() -> None:
+    world = with_policy(max_workers=2, max_lifetime=minutes(600))
+    busy = world.launched()
+    world.claim(busy.instance_id)
+    world.send(40)
+    for _ in range(45):
+        _fails_all(world, world.tick(minutes(1)))
+        world.change(busy.instance_id, heartbeat_at=world.now)
+    assert world.view().breaker.failed == 3
+
+    world.clock.advance(minutes(59))
+    world.change(busy.instance_id, heartbeat_at=world.now)
+    assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
+
+
+def test_an_item_between_two_failing_workers_counts_for_it() -> None:
+    world = with_policy(max_workers=1)
+    world.send(40)
+    failed: list[int] = []
+    while len(failed) < 4:
+        if _fails_all(world, world.tick(minutes(1))):
+            world.tick(minutes(1))
+            failed.append(world.view().breaker.failed)
+            if len(failed) == 2:
+                world.do_items(5)
+
+    assert failed == [1, 2, 1, 2]
+
+
+def test_a_worker_that_finds_no_job_left_is_no_strike() -> None:
+    world = with_policy(max_workers=1)
+    for _ in range(4):
+        world.send()
+        decision = world.tick(minutes(1))
+        message = world.queue.receive(wait=minutes(0), visibility=minutes(5))
+        assert message is not None
+        world.queue.delete(message.receipt_handle)
+        world.tick(minutes(1))
+        assert _comes_up_and_ends(world, decision) == 1
+        world.run(2)
+
+    assert world.view().breaker.unclaimed == 0
+
+
+@pytest.mark.parametrize(
+    ("reason", "strikes", "dry"),
+    [
+        pytest.param("Client.InternalError", 1, 1, id="its volume could not be made"),
+        pytest.param("Server.InsufficientInstanceCapacity", 0, 1, id="no capacity after all"),
+        pytest.param("Client.UserInitiatedShutdown", 0, 0, id="a person ended it"),
+    ],
+)
+def test_what_ended_an_instance_early_says_whose_fault_it_was(
+    reason: str, strikes: int, dry: int
+) -> None:
+    world = with_policy(max_workers=1, band=0.0)
+    world.send()
+    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    worker = world.view().workers[instance_id]
+    world.change(
+        instance_id,
+        state=WorkerState.ENDED,
+        ended_at=world.now,
+        reason=ec2_said(reason),
+        end_price_per_hour=0.2,
+    )
+
+    world.tick(minutes(1))
+
+    assert world.view().breaker.strikes == strikes
+    assert (worker.pool in world.view().unavailable) == dry
+    # Counted once, though the row stays for a while.
+    world.tick(minutes(1))
+    assert world.view().breaker.strikes == strikes
+
+
+def test_a_row_that_is_gone_is_not_made_anew_to_count() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    world.change(instance_id, state=WorkerState.ENDED, ended_at=world.now, end_price_per_hour=0.2)
+    world.just_before("transact", lambda: world.remove(rows.worker_sort(instance_id)))
+
+    world.tick(minutes(1))
+
+    assert world.row(rows.worker_sort(instance_id)) is None
+
+
+@pytest.mark.parametrize("ends", ["by itself", "as condemned"])
+def test_boots_while_the_ledger_was_away_are_no_strikes(ends: str) -> None:
+    world = with_policy(max_workers=3, warm_workers=3)
+    world.tick()
+    booting = world.workers()
+    assert len(booting) == 3
+    # No tick reaches the ledger, and no worker could have checked in.
+    world.clock.advance(minutes(30))
+    if ends == "by itself":
+        for worker in booting:
+            world.compute.power_off(worker.instance_id)
+
+    decisions = world.run(4)
+
+    gone = {w.instance_id for w in booting}
+    live = {w.instance_id for w in world.workers() if w.is_live}
+    assert not live & gone
+    assert world.view().breaker.strikes == 0
+    assert any(d.outcome is Outcome.LAUNCHED for d in decisions)

@@ -1,0 +1,234 @@
+"""What EC2 has taken, ended or forgotten: found, charged, requeued, replaced."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.contract import row as rows
+from spindown.contract.decision import Outcome
+from spindown.contract.row import (
+    history_partition,
+    lease_sort,
+    worker_sort,
+    workload_partition,
+)
+from spindown.control import reconcile
+from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.error import Unreachable
+from spindown.memory import PortCall
+from tests.builders import minutes
+from tests.control import WORKLOAD, ControlWorld, codes, with_policy
+
+
+def test_an_instance_without_a_row_is_terminated_after_a_grace() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.remove(worker_sort(worker.instance_id))
+    launch = next(iter(world.view().launches))
+    world.remove(f"launch#{launch}")
+
+    decisions = world.run(20)
+
+    ended = [e for d in decisions for e in d.condemned]
+    assert (worker.instance_id, ReasonCode.NO_ROW) in {
+        (e.instance_id, e.reason.code) for e in ended
+    }
+    assert {b.instance_id for b in world.compute.bills()} >= {worker.instance_id}
+    view = world.compute.instance(region="us-west-2", instance_id=worker.instance_id)
+    assert view.state == "terminated"
+
+
+def test_a_row_without_an_instance_ends_and_frees_its_job() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    del world.compute.ec2.instances[worker.instance_id]
+
+    decisions = [world.tick(minutes(4)), world.tick(minutes(1)), world.tick(minutes(1))]
+
+    assert [e.reason.code for d in decisions for e in d.ended] == [ReasonCode.UNKNOWN_TO_EC2]
+    assert world.view().leases == ()
+    assert sum(world.metrics.values("LeasesFreed")) == 1
+    # The freed job is work for a new worker at once.
+    assert len(world.workers(WorkerState.BOOTING)) == 1
+
+
+def test_a_job_is_freed_though_its_progress_is_unreadable() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.tick(minutes(1))
+    world.compute.power_off(worker.instance_id)
+
+    def no_history(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "write" and call.args[0].key.partition == history_partition(WORKLOAD):
+            raise Unreachable("no answer")
+        return proceed()
+
+    world.interfere = no_history
+    decisions = world.run(2)
+
+    assert world.queue.backlog().visible == 1
+    assert decisions[-1].outcome is Outcome.LAUNCHED
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["after-a-notice", "without-a-notice"])
+def test_what_ec2_forgot_was_reclaimed_if_it_had_said_so(told: bool) -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    if told:
+        world.put(worker_sort(worker.instance_id), interrupted_at=world.now + minutes(2))
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+
+    # EC2 describes an instance for an hour after its end.
+    world.tick(minutes(70))
+
+    (ended,) = (w for w in world.view().workers.values() if w.ended_at is not None)
+    charged = sum(day.dollars for day in world.view().spend.values())
+    assert ended.interruption_counted is told
+    assert (charged == 0) is told
+
+
+def test_an_instance_gone_early_is_charged_until_it_was_found() -> None:
+    world = ControlWorld()
+    world.send()
+    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    world.put(worker_sort(instance_id), interrupted_at=world.now + minutes(2))
+    world.compute.power_off(instance_id)
+    # A tick that launches would not look.
+    world.queue.receive(wait=timedelta(0), visibility=minutes(30))
+
+    world.tick(minutes(1))
+
+    ended = world.view().workers[instance_id]
+    assert (ended.ended_at, ended.accrued_until) == (world.now, world.now)
+
+
+def test_finds_an_interruption_by_its_request_without_an_event() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.tick()
+    world.compute.reclaim(worker.instance_id)
+
+    decisions = world.run(2)
+
+    row = world.view().workers[worker.instance_id]
+    assert row.interruption_counted
+    assert world.view().rates[rows.pool_sort(worker.pool)].count == 1
+    assert sum(world.metrics.values("Interruptions")) == 1
+    noted = [each.kind for decision in decisions for each in decision.actions]
+    assert "interrupt" in noted
+    assert any(d.outcome is Outcome.LAUNCHED for d in decisions)
+
+
+def test_a_fault_of_ec2_stops_no_other_step() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+
+    def fail(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.port == "compute" and call.method != "launch":
+            raise Unreachable("connection reset")
+        return proceed()
+
+    world.interfere = fail
+    decisions = world.run(2)
+    world.send(50)
+    decisions += world.run(1)
+
+    assert any(d.outcome is Outcome.LAUNCHED for d in decisions)
+    assert any(ReasonCode.NO_ANSWER in codes(decision) for decision in decisions)
+
+
+def test_a_drained_worker_is_left_to_power_off_by_itself() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.empty_the_queue()
+    world.change(worker.instance_id, state=WorkerState.DRAINED, reason=Reason(ReasonCode.IDLE))
+    world.compute.power_off(worker.instance_id)
+
+    decisions = world.run(2)
+
+    assert world.calls["compute.terminate"] == 0
+    assert [e.reason.code for d in decisions for e in d.ended] == [ReasonCode.IDLE]
+    assert world.view().rates[rows.pool_sort(worker.pool)].count == 0
+
+
+@pytest.mark.parametrize("again", [1, 3])
+def test_ending_the_same_instance_again_changes_nothing(again: int) -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.empty_the_queue()
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+    world.run(2)
+    before = world.view().spend, world.view().rates
+
+    for _ in range(again):
+        reconcile(WORKLOAD, world.ports, holder="again")
+
+    assert (world.view().spend, world.view().rates) == before
+
+
+def test_a_reclaimed_worker_is_replaced_before_its_job_shows() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.put(rows.worker_sort(worker.instance_id), interrupted_at=world.now + minutes(2))
+
+    decision = world.tick()
+
+    assert decision.outcome is Outcome.LAUNCHED
+    assert decision.visible == 0
+    assert len(world.workers(WorkerState.BOOTING)) == 1
+
+
+def test_a_ledger_that_lost_everything_finds_its_instances() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    for sort in list(world.table.query(workload_partition(WORKLOAD))):
+        world.remove(sort)
+
+    world.run(20)
+
+    # Not adoptable without its launch row: ended, so that nothing bills unseen.
+    view = world.compute.instance(region="us-west-2", instance_id=worker.instance_id)
+    assert view.state == "terminated"
+
+
+#: Jobs of an hour: each needs a slot of its own.
+_LONG_JOBS = {"throughput_estimate": 10.0, "items_per_job_estimate": 10}
+
+
+def test_a_job_that_shows_by_itself_is_not_counted_twice() -> None:
+    world = with_policy(**_LONG_JOBS)
+    silent = world.launched()
+    world.claim(silent.instance_id)
+
+    decisions = world.run(14)
+
+    # It shows after five minutes; its worker is given up after ten.
+    assert [e.instance_id for d in decisions for e in d.ended] == [silent.instance_id]
+    assert world.queue.backlog().visible == 1
+    assert len(world.workers(WorkerState.BOOTING)) == 1
+
+
+def test_a_job_counts_once_while_ec2_is_late_to_take_a_worker() -> None:
+    world = with_policy(**_LONG_JOBS)
+    worker = world.launched()
+    lease = world.claim(worker.instance_id)
+    deadline = world.now + minutes(2)
+    world.put(worker_sort(worker.instance_id), interrupted_at=deadline)
+    world.put(lease_sort(worker.instance_id, 0), deadline=deadline, not_after=deadline)
+    world.queue.extend(lease.receipt_handle, minutes(2))
+
+    world.run(5)
+
+    assert world.workers(WorkerState.BUSY) == [world.view().workers[worker.instance_id]]
+    assert world.queue.backlog().visible == 1
+    assert len(world.workers(WorkerState.BOOTING)) == 1

@@ -1,0 +1,201 @@
+"""A worker is charged by its own row: no second twice, none left out, whatever comes between."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.app.ledger import Ledger
+from spindown.app.spend import add_to_budget
+from spindown.contract import row as rows
+from spindown.contract.event import StateChange
+from spindown.contract.row import (
+    worker_sort,
+)
+from spindown.control.interrupt import react
+from spindown.domain.fleet import LaunchState, WorkerState
+from spindown.error import Unreachable, WriteConflict
+from spindown.memory import PortCall
+from tests.builders import a_launch, a_worker, minutes
+from tests.control import REGION, WORKLOAD, ControlWorld, with_policy
+from tests.failure import failing
+from tests.spending import PRICE, budget_row, charged_for, dollars, two_at_work
+
+HOUR = timedelta(hours=1)
+
+
+def test_a_worker_is_charged_every_few_minutes_and_at_its_end() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    charged = [(world.run(1, beats=True), dollars(world))[1] for _ in range(8)]
+
+    assert len(set(charged)) == 3
+    assert charged[-1] == pytest.approx(PRICE * charged_for(world) / HOUR)
+    world.compute.power_off(worker.instance_id)
+    world.run(3)
+
+    (ended,) = world.workers(WorkerState.ENDED)
+    assert ended.ended_at is not None
+    assert ended.accrued_until == ended.ended_at
+
+
+def test_a_charge_that_loses_a_race_is_made_by_the_next_tick() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.run(3)
+    before = dollars(world)
+
+    # An event comes between our read and our write.
+    mark = {"accrued_until": world.now + minutes(1)}
+    world.just_before("backlog", lambda: world.put(worker_sort(worker.instance_id), **mark))
+    world.tick(minutes(5))
+
+    assert dollars(world) == pytest.approx(before)
+    assert sum(world.metrics.values("Spend")) == pytest.approx(before)
+
+
+def test_tells_the_spend_of_newcomers_the_fleet_and_the_ended() -> None:
+    world = with_policy(max_workers=2)
+    gone, stays = two_at_work(world)
+    world.run(2)
+    world.compute.power_off(gone.instance_id)
+    world.run(6)
+
+    assert world.workers(WorkerState.ENDED)
+    assert {w.instance_id for w in world.workers(WorkerState.BOOTING)} - {stays.instance_id}
+    assert sum(world.metrics.values("Spend")) == pytest.approx(dollars(world))
+
+
+def test_a_row_unreadable_for_a_while_is_charged_for_all_of_it() -> None:
+    world = with_policy(max_workers=2)
+    _, bad = two_at_work(world)
+    world.run(2)
+    sort = rows.worker_sort(bad.instance_id)
+
+    world.put(sort, launched_at="some day")
+    world.run(3)
+    world.put(sort, launched_at=bad.launched_at)
+    world.tick(minutes(1))
+
+    assert dollars(world) == pytest.approx(PRICE * charged_for(world) / HOUR)
+
+
+def test_a_worker_ended_before_its_charge_is_charged_no_more() -> None:
+    world = with_policy(max_workers=2)
+    gone, bad = two_at_work(world)
+    world.run(2)
+    world.put(worker_sort(bad.instance_id), launched_at="some day")
+    charged = dollars(world)
+    at = world.now - timedelta(seconds=30)
+    event = StateChange(instance_id=gone.instance_id, region=REGION, at=at, state="terminated")
+    world.clock.advance(minutes(1))
+    world.compute.power_off(gone.instance_id)
+
+    world.just_before("backlog", lambda: react(event, world.ports, holder="event"))
+    world.tick()
+
+    assert world.view().workers[gone.instance_id].ended_at == at
+    assert dollars(world) == pytest.approx(charged)
+
+
+@pytest.mark.parametrize("call", ["query", "backlog", "transact"])
+def test_an_event_and_a_tick_charge_no_second_twice(call: str) -> None:
+    world = with_policy(max_workers=2)
+    gone, _ = two_at_work(world)
+    world.run(2)
+    ended_at = world.now
+    world.compute.power_off(gone.instance_id)
+    event = StateChange(
+        instance_id=gone.instance_id, region=REGION, at=ended_at, state="terminated"
+    )
+    world.clock.advance(minutes(1))
+
+    world.just_before(call, lambda: react(event, world.ports, holder="event"))
+    world.tick()
+    world.tick(minutes(1))
+
+    assert dollars(world) == pytest.approx(PRICE * charged_for(world) / HOUR)
+
+
+@pytest.mark.parametrize("ticks", [0, 2], ids=["never-charged", "charged-before"])
+def test_an_end_by_an_event_makes_a_charging_tick_read_again(ticks: int) -> None:
+    world = with_policy(max_workers=2)
+    gone, _ = two_at_work(world)
+    world.run(ticks)
+    world.clock.advance(minutes(1))
+    world.compute.power_off(gone.instance_id)
+    event = StateChange(
+        instance_id=gone.instance_id, region=REGION, at=world.now, state="terminated"
+    )
+
+    def meanwhile() -> None:
+        # EC2 does not tell the tick that the instance is gone.
+        world.interfere = failing(Unreachable("no answer"), "instances", "reclaimed")
+        world.tick()
+        world.interfere = None
+
+    world.just_before("transact", meanwhile)
+    react(event, world.ports, holder="event")
+    world.tick(minutes(1))
+
+    assert world.view().workers[gone.instance_id].ended_at == event.at
+    assert dollars(world) == pytest.approx(PRICE * charged_for(world) / HOUR)
+
+
+@pytest.mark.parametrize("pools", [50, 110])
+def test_a_fleet_beyond_one_transaction_is_charged_all_the_same(
+    pools: int,
+) -> None:
+    world = ControlWorld()
+    world.tick()
+    ledger = Ledger(world.table, WORKLOAD)
+    workers = [
+        a_worker(
+            f"i-{n}",
+            launch_id=f"launch-{n}",
+            zone=f"zone-{n}",
+            launched_at=world.now,
+            checked_in_at=world.now,
+        )
+        for n in range(pools)
+    ]
+    for worker in workers:
+        launch = a_launch(
+            worker.launch_id, state=LaunchState.LAUNCHED, intended_at=world.now, reserved_usd=0.05
+        )
+        ledger.write(ledger.put(rows.launch_sort(launch.launch_id), launch))
+        ledger.write(ledger.put(worker_sort(worker.instance_id), worker))
+    ledger.write(add_to_budget(world.now, {"committed": pools * 0.05}))
+    world.tick(minutes(1))
+
+    world.interfere = _all_but_the_first_transaction()
+    world.tick(minutes(1))
+    world.interfere = None
+    # The lock was not given back either: its lease ends.
+    world.tick(minutes(4))
+
+    view, budget = world.view(), budget_row(world)
+    hours = sum(rate.hours for sort, rate in view.rates.items() if sort.startswith("rate#pool#"))
+    left = sum(launch.reserved_usd for launch in view.launches.values())
+    assert hours == pytest.approx(pools * 6 / 60)
+    assert dollars(world) == pytest.approx(hours * workers[0].price_per_hour)
+    assert budget["dollars"] == pytest.approx(dollars(world))
+    assert budget["committed"] == pytest.approx(dollars(world) + left)
+
+
+def _all_but_the_first_transaction() -> Callable[[PortCall, Callable[[], Any]], Any]:
+    """Return what lets one transaction of a tick pass and none after it."""
+    passed = 0
+
+    def interfere(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        nonlocal passed
+        if call.method == "transact":
+            passed += 1
+            if passed > 1:
+                raise WriteConflict("another transaction is under way")
+        return proceed()
+
+    return interfere
