@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import GAP_RATE, BacklogRow, RateRow
-from spindown.control.plan import Action, ActionKind, Draft
+from spindown.control.plan import Action, ActionKind, PlanDraft
 from spindown.domain.fleet import Backlog, Lease
 from spindown.domain.reaping import watch_from
 from spindown.domain.sizing import Waiting, next_margin
@@ -19,7 +19,7 @@ _GROUPS_AT_MOST = 60
 SAMPLES_AT_MOST = 50
 
 
-def follow_queue(draft: Draft) -> Draft:
+def follow_queue(draft: PlanDraft) -> PlanDraft:
     """Bring up to date what the ticks remember of the queue; learn an ended gap."""
     before, policy = draft.fleet.backlog, draft.facts.policy
     margin = next_margin(
@@ -130,7 +130,7 @@ def _was_empty_for_long(before: BacklogRow, now: datetime) -> bool:
     return before.empty_since is not None and now - before.empty_since >= _SURELY_EMPTY
 
 
-def learn(draft: Draft, sort: str, values: Sequence[float]) -> Action:
+def learn(draft: PlanDraft, sort: str, values: Sequence[float]) -> Action:
     """Return what adds to the samples of a learned quantity that only ticks write."""
     known = draft.facts.view.rates.get(sort, RateRow()).samples
     samples = (*known, *values)[-SAMPLES_AT_MOST:]

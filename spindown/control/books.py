@@ -11,7 +11,7 @@ from spindown.contract.row import SpendRow
 from spindown.control.backlog import learn
 from spindown.control.breaker import forget_silence
 from spindown.control.outcome import ADOPTED, UNANSWERED
-from spindown.control.plan import Action, ActionKind, ChargeWorker, Draft
+from spindown.control.plan import Action, ActionKind, ChargeWorker, PlanDraft
 from spindown.control.reap import change_worker
 from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState
 
@@ -29,7 +29,7 @@ _ROWS_AT_ONCE = 30
 _MESSAGE_LIVES = timedelta(days=14)
 
 
-def charge_workers(draft: Draft) -> Draft:
+def charge_workers(draft: PlanDraft) -> PlanDraft:
     """Charge every worker that bills up to now, if its last charge is some minutes ago."""
     launches, actions = dict(draft.fleet.launches), []
     for worker in draft.fleet.present:
@@ -51,7 +51,7 @@ def charge_workers(draft: Draft) -> Draft:
     return draft.act(actions, launches=launches) if actions else draft
 
 
-def learn_boots(draft: Draft) -> Draft:
+def learn_boots(draft: PlanDraft) -> PlanDraft:
     """Learn from the workers that have checked in since the last tick."""
     booted = [worker for worker in draft.fleet.present if _has_just_booted(draft, worker)]
     seconds = [
@@ -67,17 +67,17 @@ def learn_boots(draft: Draft) -> Draft:
     return draft
 
 
-def _has_just_booted(draft: Draft, worker: Worker) -> bool:
+def _has_just_booted(draft: PlanDraft, worker: Worker) -> bool:
     last_tick = draft.facts.view.backlog.seen_at or worker.launched_at
     return worker.checked_in_at is not None and worker.checked_in_at >= last_tick
 
 
-def _was_adopted(draft: Draft, worker: Worker) -> bool:
+def _was_adopted(draft: PlanDraft, worker: Worker) -> bool:
     launch = draft.fleet.launch_of(worker)
     return launch is not None and launch.reason.code in ADOPTED
 
 
-def note_vram(draft: Draft) -> Draft:
+def note_vram(draft: PlanDraft) -> PlanDraft:
     """Keep the most GPU memory that any worker has used today."""
     sort = rows.spend_sort(draft.now)
     today = draft.facts.view.spend.get(sort.removeprefix(rows.SPEND), SpendRow())
@@ -88,7 +88,7 @@ def note_vram(draft: Draft) -> Draft:
     return draft.act([Action(kind=ActionKind.LEARN, subject=sort, writes=(write,))])
 
 
-def unpriced_ends(draft: Draft) -> list[Worker]:
+def unpriced_ends(draft: PlanDraft) -> list[Worker]:
     """Return the workers that have ended, and whose pool's price at their end nobody has noted."""
     return [
         worker
@@ -97,7 +97,7 @@ def unpriced_ends(draft: Draft) -> list[Worker]:
     ]
 
 
-def note_end_prices(draft: Draft, prices: PriceList | None) -> Draft:
+def note_end_prices(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
     """Note what its pool costs on each worker that has just ended, as its launch did.
 
     A price that is not known now is looked for by the next tick, as long as the row is in sight.
@@ -118,7 +118,7 @@ def note_end_prices(draft: Draft, prices: PriceList | None) -> Draft:
     return draft
 
 
-def collect_garbage(draft: Draft) -> Draft:
+def collect_garbage(draft: PlanDraft) -> PlanDraft:
     """Move finished rows to the history, and drop what nothing remembers any more."""
     units = [
         *_old_workers(draft),
@@ -133,7 +133,7 @@ def collect_garbage(draft: Draft) -> Draft:
     )
 
 
-def _old_workers(draft: Draft) -> list[tuple[Write, ...]]:
+def _old_workers(draft: PlanDraft) -> list[tuple[Write, ...]]:
     return [
         draft.rows.move_to_history(rows.worker_sort(w.instance_id), w, now=draft.now)
         for w in draft.facts.view.workers.values()
@@ -141,7 +141,7 @@ def _old_workers(draft: Draft) -> list[tuple[Write, ...]]:
     ]
 
 
-def _old_launches(draft: Draft) -> list[tuple[Write, ...]]:
+def _old_launches(draft: PlanDraft) -> list[tuple[Write, ...]]:
     used = {w.launch_id for w in draft.fleet.workers.values()}
     return [
         (
@@ -162,7 +162,7 @@ def _give_back(launch: Launch) -> tuple[Write, ...]:
     return (add_to_budget(launch.intended_at, {"committed": -launch.reserved_usd}),)
 
 
-def _old_pools(draft: Draft) -> list[tuple[Write, ...]]:
+def _old_pools(draft: PlanDraft) -> list[tuple[Write, ...]]:
     forgotten_after = draft.facts.policy.unavailable_at_most
     return [
         (draft.rows.delete(rows.unavailable_sort(u.pool)),)
@@ -171,7 +171,7 @@ def _old_pools(draft: Draft) -> list[tuple[Write, ...]]:
     ]
 
 
-def _old_days(draft: Draft) -> list[tuple[Write, ...]]:
+def _old_days(draft: PlanDraft) -> list[tuple[Write, ...]]:
     spend = draft.facts.view.spend
     kept = sorted(spend)[-_DAYS_KEPT:]
     return [
@@ -181,7 +181,7 @@ def _old_days(draft: Draft) -> list[tuple[Write, ...]]:
     ]
 
 
-def _old_jobs(draft: Draft) -> list[tuple[Write, ...]]:
+def _old_jobs(draft: PlanDraft) -> list[tuple[Write, ...]]:
     """Forget jobs that somebody holds again, or whose message must be gone."""
     held = {lease.job_id for lease in draft.fleet.leases}
     empty_since = draft.fleet.backlog.empty_since

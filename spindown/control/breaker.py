@@ -13,9 +13,9 @@ from spindown.app.port import When
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import BreakerRow
-from spindown.control.observation import Facts
+from spindown.control.observation import TickFacts
 from spindown.control.outcome import ADOPTED
-from spindown.control.plan import Action, ActionKind, Draft, Fleet
+from spindown.control.plan import Action, ActionKind, Fleet, PlanDraft
 from spindown.domain.fleet import Worker, remember_unavailable
 from spindown.domain.learning import check_in_within
 from spindown.domain.offer import Pool
@@ -43,19 +43,19 @@ _STRIKES: Mapping[Strike, ReasonCode] = {
 }
 
 
-def breaker_of(facts: Facts, fleet: Fleet, region: str) -> BreakerRow:
+def breaker_of(facts: TickFacts, fleet: Fleet, region: str) -> BreakerRow:
     """Return a region's breaker, closed if it speaks of another image than the present one."""
     known = fleet.breakers.get(region, BreakerRow())
     return known if known.image == facts.image(region) else BreakerRow()
 
 
-def open_breakers(facts: Facts, fleet: Fleet) -> Mapping[str, BreakerRow]:
+def open_breakers(facts: TickFacts, fleet: Fleet) -> Mapping[str, BreakerRow]:
     """Return the breakers that stop launches, by their region."""
     found = {region: breaker_of(facts, fleet, region) for region in sorted(fleet.breakers)}
     return {r: b for r, b in found.items() if b.open_until and b.open_until > facts.now}
 
 
-def is_on_trial(facts: Facts, fleet: Fleet, region: str) -> bool:
+def is_on_trial(facts: TickFacts, fleet: Fleet, region: str) -> bool:
     """Tell whether the last instances of the image there all failed: then one launch tries it."""
     breaker = breaker_of(facts, fleet, region)
     return max(breaker.strikes, breaker.unclaimed, breaker.failed) >= STRIKES
@@ -67,12 +67,12 @@ def is_tried(worker: Worker, breaker: BreakerRow) -> bool:
     return breaker.failed >= STRIKES and since is not None and worker.launched_at >= since
 
 
-def breaker_name(facts: Facts, region: str) -> str:
+def breaker_name(facts: TickFacts, region: str) -> str:
     """Return the sort key of a region's breaker."""
     return rows.breaker_sort("" if region == facts.deployment.region else region)
 
 
-def close_mended(draft: Draft) -> Draft:
+def close_mended(draft: PlanDraft) -> PlanDraft:
     """Close the breakers that a deploy has mended: whoever reads their rows takes them as open."""
     for region, known in draft.fleet.breakers.items():
         image = draft.facts.image(region)
@@ -82,7 +82,7 @@ def close_mended(draft: Draft) -> Draft:
     return draft
 
 
-def count_failures(draft: Draft) -> Draft:
+def count_failures(draft: PlanDraft) -> PlanDraft:
     """Count once each instance that has ended and was of no use."""
     before, done = draft.facts.view.backlog, _items_done(draft)
     for region, known in draft.fleet.breakers.items():
@@ -108,7 +108,7 @@ def count_failures(draft: Draft) -> Draft:
     return draft
 
 
-def count_silence(draft: Draft, worker: Worker) -> Draft:
+def count_silence(draft: PlanDraft, worker: Worker) -> PlanDraft:
     """Count that a worker is condemned which never checked in."""
     if not _could_check_in(draft, worker):
         return draft
@@ -116,12 +116,12 @@ def count_silence(draft: Draft, worker: Worker) -> Draft:
     return _strike(avoid_pool(draft, worker.pool, why, worker.instance_id), worker, "strikes")
 
 
-def forget_silence(draft: Draft, region: str) -> Draft:
+def forget_silence(draft: PlanDraft, region: str) -> PlanDraft:
     """Forget who never checked in, since an instance has; that it is of use is yet to be seen."""
     return _forget(draft, region, "strikes")
 
 
-def avoid_pool(draft: Draft, pool: Pool, reason: Reason, needs: str = "") -> Draft:
+def avoid_pool(draft: PlanDraft, pool: Pool, reason: Reason, needs: str = "") -> PlanDraft:
     """Remember that a pool gives nothing for a while, longer with each time in a row."""
     memory = remember_unavailable(
         pool,
@@ -140,7 +140,7 @@ def avoid_pool(draft: Draft, pool: Pool, reason: Reason, needs: str = "") -> Dra
     return draft.act([action], unavailable={**draft.fleet.unavailable, pool: memory})
 
 
-def _count_miss(draft: Draft, worker: Worker) -> Draft:
+def _count_miss(draft: PlanDraft, worker: Worker) -> PlanDraft:
     """Count once that an instance ended by itself before it checked in."""
     draft = _note_counted(draft, worker)
     if not _could_check_in(draft, worker):
@@ -151,7 +151,7 @@ def _count_miss(draft: Draft, worker: Worker) -> Draft:
     return _strike(draft, worker, "strikes") if is_fault_of_image(worker) else draft
 
 
-def _note_counted(draft: Draft, worker: Worker) -> Draft:
+def _note_counted(draft: PlanDraft, worker: Worker) -> PlanDraft:
     sort = rows.worker_sort(worker.instance_id)
     action = Action(
         kind=ActionKind.COUNT,
@@ -162,7 +162,7 @@ def _note_counted(draft: Draft, worker: Worker) -> Draft:
     return draft.act([action])
 
 
-def _could_check_in(draft: Draft, worker: Worker) -> bool:
+def _could_check_in(draft: PlanDraft, worker: Worker) -> bool:
     """Tell whether it had a row all the time, and the ledger was there for long enough."""
     launch = draft.fleet.launch_of(worker)
     if launch is not None and launch.reason.code in ADOPTED:
@@ -175,11 +175,11 @@ def _could_check_in(draft: Draft, worker: Worker) -> bool:
     )
 
 
-def _items_done(draft: Draft) -> int:
+def _items_done(draft: PlanDraft) -> int:
     return sum(day.items for day in draft.facts.view.spend.values())
 
 
-def _strike(draft: Draft, worker: Worker, what: Strike) -> Draft:
+def _strike(draft: PlanDraft, worker: Worker, what: Strike) -> PlanDraft:
     region = worker.region
     known = breaker_of(draft.facts, draft.fleet, region)
     count = _counts(known)[what] + 1
@@ -204,7 +204,7 @@ def _reason_to_stop(worker: Worker, what: Strike, count: int) -> Reason:
     return Reason(_STRIKES[what], about)
 
 
-def _forget(draft: Draft, region: str, what: Strike) -> Draft:
+def _forget(draft: PlanDraft, region: str, what: Strike) -> PlanDraft:
     """Count one kind from 0 again; whatever else stops launches, an account error too, goes on."""
     known = breaker_of(draft.facts, draft.fleet, region)
     counts = _counts(known)
@@ -218,8 +218,13 @@ def _forget(draft: Draft, region: str, what: Strike) -> Draft:
 
 
 def _set(
-    draft: Draft, region: str, breaker: BreakerRow, reason: Reason = NO_REASON, *, needs: str = ""
-) -> Draft:
+    draft: PlanDraft,
+    region: str,
+    breaker: BreakerRow,
+    reason: Reason = NO_REASON,
+    *,
+    needs: str = "",
+) -> PlanDraft:
     action = Action(
         kind=ActionKind.COUNT,
         subject=region,

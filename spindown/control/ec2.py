@@ -16,11 +16,11 @@ from spindown.contract import tag
 from spindown.contract.row import Backoff
 from spindown.control.observation import (
     Ec2Answers,
-    Facts,
+    TickFacts,
     decode_request,
     failure_of,
 )
-from spindown.control.plan import Draft, Fleet
+from spindown.control.plan import Fleet, PlanDraft
 from spindown.domain.fleet import Launch, LaunchState, Worker
 from spindown.domain.offer import CapacityType
 from spindown.domain.reason import Reason
@@ -42,7 +42,7 @@ _BACKOFF_AT_MOST = timedelta(minutes=5)
 INSTANCES, RECLAIMS, LAUNCHES = "instances", "reclaims", "launches"
 
 
-def observe_launches(facts: Facts, ports: ControlPorts) -> Facts:
+def observe_launches(facts: TickFacts, ports: ControlPorts) -> TickFacts:
     """Ask for the instances of launches that nobody knows the answer of, by their tag."""
     answers = facts.ec2
     for launch in open_launches(facts.view.launches.values()):
@@ -61,7 +61,7 @@ def observe_launches(facts: Facts, ports: ControlPorts) -> Facts:
     return replace(facts, ec2=answers)
 
 
-def observe_ec2(draft: Draft, ports: ControlPorts, *, is_launch_due: bool) -> Facts:
+def observe_ec2(draft: PlanDraft, ports: ControlPorts, *, is_launch_due: bool) -> TickFacts:
     """Ask EC2 the question that is due; return the facts with its answer."""
     facts, fleet = draft.facts, draft.fleet
     match question_due(facts, fleet, is_launch_due=is_launch_due):
@@ -93,7 +93,7 @@ def observe_ec2(draft: Draft, ports: ControlPorts, *, is_launch_due: bool) -> Fa
             return facts
 
 
-def question_due(facts: Facts, fleet: Fleet, *, is_launch_due: bool) -> str:
+def question_due(facts: TickFacts, fleet: Fleet, *, is_launch_due: bool) -> str:
     """Return the question that has not been asked for longest, or "" if none is due."""
     now, described = facts.now, fleet.backlog.described_at
     if not fleet.present and not any(open_launches(fleet.launches.values())):
@@ -111,7 +111,7 @@ def question_due(facts: Facts, fleet: Fleet, *, is_launch_due: bool) -> str:
     return question if now - at >= least else ""
 
 
-def note_answers(draft: Draft) -> Draft:
+def note_answers(draft: PlanDraft) -> PlanDraft:
     """Remember what was asked when, and leave regions alone that asked to slow down."""
     answers, now = draft.facts.ec2, draft.now
     changes: dict[str, object] = {}
@@ -175,7 +175,7 @@ def _failed(
     return replace(failed, throttled=failed.throttled | {region}, jitter=jitter)
 
 
-def _regions_to_see(facts: Facts, fleet: Fleet) -> tuple[frozenset[str], bool]:
+def _regions_to_see(facts: TickFacts, fleet: Fleet) -> tuple[frozenset[str], bool]:
     """Return where rows expect something; every so often, all regions, and whether it is that."""
     requests = [decode_request(launch) for launch in open_launches(fleet.launches.values())]
     expecting = {w.region for w in fleet.present}

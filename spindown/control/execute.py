@@ -36,7 +36,7 @@ _COMMITTED = frozenset({ActionKind.END, ActionKind.CONDEMN, ActionKind.INTERRUPT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class TickRecord:
     """What came of a plan."""
 
     done: tuple[Action, ...]
@@ -57,7 +57,7 @@ class Record:
     quotas_met: frozenset[str]
 
 
-def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal) -> Record:
+def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal) -> TickRecord:
     """Carry out a plan.
 
     Raises:
@@ -89,7 +89,7 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
         except SpindownError as exc:
             run.lost.add(action.subject)
             run.tell(failure_of(exc, action.kind.value, subject=action.subject))
-    return Record(
+    return TickRecord(
         done=tuple(run.done),
         attempts=tuple(run.attempts),
         takeovers=tuple(run.takeovers),

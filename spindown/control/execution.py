@@ -10,7 +10,7 @@ from spindown.contract.decision import AttemptRecord
 from spindown.contract.row import Backoff, BreakerRow
 from spindown.control.ec2 import next_backoff
 from spindown.control.journal import Journal
-from spindown.control.observation import Facts, Observation
+from spindown.control.observation import Observation, TickFacts
 from spindown.control.plan import Action
 from spindown.domain.fleet import Launch, Unavailable, Worker
 from spindown.domain.offer import Pool
@@ -41,7 +41,7 @@ class Execution:
     lost: set[str] = field(default_factory=set)
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> TickFacts:
         """Return the facts of the tick."""
         return self.seen.facts
 

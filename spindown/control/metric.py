@@ -12,8 +12,8 @@ from spindown.contract import metric as names
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.row import SPEND, QuotaRow, SpendRow, spend_sort
 from spindown.control.breaker import open_breakers
-from spindown.control.execute import Record
-from spindown.control.observation import Facts, Observation
+from spindown.control.execute import TickRecord
+from spindown.control.observation import Observation, TickFacts
 from spindown.control.plan import Action, ActionKind, EndRow, Plan
 from spindown.domain.alert import Review
 from spindown.domain.cost import cost_per_item, dollars_per_hour
@@ -33,7 +33,7 @@ class TickResult:
 
     seen: Observation
     plan: Plan
-    record: Record
+    record: TickRecord
     decision: Decision
     #: What was charged, as far as it was written: what is lost the next tick charges.
     charges: Sequence[Charge]
@@ -45,7 +45,7 @@ class TickResult:
     seconds: float
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> TickFacts:
         """Return the facts of the tick."""
         return self.seen.facts
 
@@ -241,12 +241,12 @@ def is_held_back(plan: Plan) -> bool:
     return any(note.code in _HELD_BACK for note in plan.notes)
 
 
-def is_stopped_by_budget(plan: Plan, record: Record) -> bool:
+def is_stopped_by_budget(plan: Plan, record: TickRecord) -> bool:
     """Tell whether the month's budget stops launches."""
     return plan.choice.stopped.code in _BUDGET or record.ended_early.code in _BUDGET
 
 
-def full_quotas(seen: Observation, plan: Plan, record: Record) -> Sequence[QuotaRow]:
+def full_quotas(seen: Observation, plan: Plan, record: TickRecord) -> Sequence[QuotaRow]:
     """Return the quotas that are full: by EC2's word, or too short for what fits."""
     known = record.account.quotas if record.account else ()
     told = {row.quota_class for row in known if row.until > seen.facts.now}

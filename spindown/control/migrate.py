@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from spindown.control.ec2 import open_launches
 from spindown.control.observation import decode_request
 from spindown.control.outcome import TAKEOVER_STAYS_TICKS
-from spindown.control.plan import Action, ActionKind, Draft, LaunchChoice
+from spindown.control.plan import Action, ActionKind, LaunchChoice, PlanDraft
 from spindown.control.reap import change_worker, stay
 from spindown.control.size import size_for
 from spindown.domain.deadline import DeadlineForecast, JobForecast, allows, pays_at, reserve_of
@@ -50,7 +50,7 @@ class Moves:
     takeovers: tuple[LaunchChoice, ...] = ()
 
 
-def plan_moves(draft: Draft, need: LaunchChoice) -> Moves:
+def plan_moves(draft: PlanDraft, need: LaunchChoice) -> Moves:
     """Return who leaves for whom, and what is wanted for the rest."""
     moves = Moves()
     if need.forecast is None:
@@ -62,7 +62,7 @@ def plan_moves(draft: Draft, need: LaunchChoice) -> Moves:
     return moves
 
 
-def _movers(draft: Draft, forecast: DeadlineForecast, kind: CapacityType) -> list[_Mover]:
+def _movers(draft: PlanDraft, forecast: DeadlineForecast, kind: CapacityType) -> list[_Mover]:
     """Return the workers whose jobs should move to a capacity type, the most urgent or dearest.
 
     To on demand any of a worker's jobs may say so; to spot only all of them together, since it
@@ -83,21 +83,21 @@ def _movers(draft: Draft, forecast: DeadlineForecast, kind: CapacityType) -> lis
     return sorted(movers, key=lambda mover: -mover.item_at_most)
 
 
-def _pays_at(draft: Draft, worker: Worker, jobs: Sequence[JobForecast]) -> float:
+def _pays_at(draft: PlanDraft, worker: Worker, jobs: Sequence[JobForecast]) -> float:
     """Return the USD an item below which a worker's jobs had better be elsewhere."""
     policy = draft.facts.policy
     reserve, item = reserve_of(draft.facts.knowledge, policy), _item_on(draft, worker)
     return min(pays_at(job, item, reserve, policy) for job in jobs)
 
 
-def _item_on(draft: Draft, worker: Worker) -> float:
+def _item_on(draft: PlanDraft, worker: Worker) -> float:
     """Return what an item costs on a worker with all its slots busy, USD."""
     speed = worker_throughput(draft.facts.knowledge, worker, draft.facts.policy).items_per_hour
     return worker.price_per_hour / speed
 
 
 def _move(
-    draft: Draft, need: LaunchChoice, movers: list[_Mover], kind: CapacityType, moves: Moves
+    draft: PlanDraft, need: LaunchChoice, movers: list[_Mover], kind: CapacityType, moves: Moves
 ) -> Moves:
     # What waits in the queue goes to whoever is idle before anything is handed over.
     waiting = draft.fleet.queue.visible
@@ -124,7 +124,7 @@ def _move(
     return Moves(kept=tuple(kept), leaving=leaving, takeovers=takeovers)
 
 
-def order_moves(draft: Draft, moves: Moves) -> Draft:
+def order_moves(draft: PlanDraft, moves: Moves) -> PlanDraft:
     """Tell workers to give their jobs back; their next heartbeat hears it."""
     draft = stay(draft, moves.kept, draft.now + TAKEOVER_STAYS_TICKS * draft.facts.policy.tick)
     told = {"relieved_at": draft.now}
@@ -142,7 +142,7 @@ def order_moves(draft: Draft, moves: Moves) -> Draft:
     )
 
 
-def _ready(draft: Draft, kind: CapacityType) -> list[Worker]:
+def _ready(draft: PlanDraft, kind: CapacityType) -> list[Worker]:
     """Return the workers that could take over, now or once they are up, the cheapest first."""
     found = [
         worker
@@ -154,7 +154,7 @@ def _ready(draft: Draft, kind: CapacityType) -> list[Worker]:
     return sorted(found, key=lambda worker: _item_on(draft, worker))
 
 
-def _coming(draft: Draft, kind: CapacityType) -> int:
+def _coming(draft: PlanDraft, kind: CapacityType) -> int:
     """Return the slots of launches whose answer is not known."""
     slots = 0
     for launch in open_launches(draft.fleet.launches.values()):
@@ -165,7 +165,7 @@ def _coming(draft: Draft, kind: CapacityType) -> int:
 
 
 def _takeover(
-    draft: Draft, need: LaunchChoice, movers: Sequence[_Mover], slots: int, kind: CapacityType
+    draft: PlanDraft, need: LaunchChoice, movers: Sequence[_Mover], slots: int, kind: CapacityType
 ) -> LaunchChoice:
     knowledge, policy = draft.facts.knowledge, draft.facts.policy
     demand = replace(

@@ -54,7 +54,7 @@ class Ec2Answers:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Facts:
+class TickFacts:
     """All that a tick knows before it looks at prices."""
 
     now: datetime
@@ -124,7 +124,7 @@ class Facts:
 class Observation:
     """All that a tick knows."""
 
-    facts: Facts
+    facts: TickFacts
     #: Prices and quotas; None: nobody needs them, or they could not be read.
     prices: PriceList | None = None
     #: Why prices could not be read at all.
@@ -134,7 +134,7 @@ class Observation:
     notes: tuple[Reason, ...] = ()
 
 
-def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime) -> Facts:
+def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime) -> TickFacts:
     """Read what every tick needs: the ledger, the settings, the queue.
 
     Raises:
@@ -146,7 +146,7 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
     settings, edit = _read_settings(workload, ports, view, now)
     effective = effective_policy(settings, edit, view.policy)
     effective = replace(effective, policy=at_hour(effective.policy, now))
-    return Facts(
+    return TickFacts(
         now=now,
         workload=workload,
         source=source,

@@ -12,7 +12,7 @@ from spindown.app.offers import sale_of
 from spindown.control.breaker import is_on_trial
 from spindown.control.observation import Observation, decode_request
 from spindown.control.outcome import UNANSWERED
-from spindown.control.plan import ActionKind, Draft, Fleet, LaunchChoice, LaunchWorkers
+from spindown.control.plan import ActionKind, Fleet, LaunchChoice, LaunchWorkers, PlanDraft
 from spindown.control.size import blocked_regions, headroom, waiting_work
 from spindown.domain.deadline import PurchaseMode, open_ladder
 from spindown.domain.fleet import LaunchState
@@ -50,7 +50,7 @@ class Ranked:
 
 
 def choose_offers(
-    draft: Draft, need: LaunchChoice, seen: Observation
+    draft: PlanDraft, need: LaunchChoice, seen: Observation
 ) -> tuple[LaunchChoice, tuple[Reason, ...]]:
     """Rank what is on sale for a launch that is due, and size it within all bounds.
 
@@ -107,7 +107,7 @@ def choose_offers(
     return choice, (*ranked.notes, *notes)
 
 
-def launch_action(draft: Draft, choice: LaunchChoice) -> LaunchWorkers | None:
+def launch_action(draft: PlanDraft, choice: LaunchChoice) -> LaunchWorkers | None:
     """Return the launch that a choice asks for; None if it asks for none."""
     candidates, facts, fleet = choice.candidates, draft.facts, draft.fleet
     if choice.stopped or candidates is None or choice.sizing.wanted <= 0:
@@ -122,7 +122,7 @@ def launch_action(draft: Draft, choice: LaunchChoice) -> LaunchWorkers | None:
     )
 
 
-def rank_offers(draft: Draft, need: LaunchChoice, seen: Observation) -> Ranked:
+def rank_offers(draft: PlanDraft, need: LaunchChoice, seen: Observation) -> Ranked:
     """Rank what is on sale now for the demand of a choice."""
     if seen.prices is None:
         return Ranked(candidates=None, failure=seen.prices_failure)
@@ -165,12 +165,12 @@ def rank_offers(draft: Draft, need: LaunchChoice, seen: Observation) -> Ranked:
     return Ranked(candidates=candidates, notes=tuple(notes))
 
 
-def _catalogue_notes(draft: Draft, seen: Observation) -> Iterator[Reason]:
+def _catalogue_notes(draft: PlanDraft, seen: Observation) -> Iterator[Reason]:
     if seen.prices is not None and draft.now - seen.prices.oldest > _CATALOGUE_STALE_AFTER:
         yield Reason(ReasonCode.CATALOGUE_OLD, {"read_at": seen.prices.oldest.isoformat()})
 
 
-def _suitable(offers: Sequence[Offer], need: LaunchChoice, draft: Draft) -> Sequence[Offer]:
+def _suitable(offers: Sequence[Offer], need: LaunchChoice, draft: PlanDraft) -> Sequence[Offer]:
     """Return the offers that a deadline leaves.
 
     For what must be on demand those that finish it in time, or all of them if none does; for a
@@ -194,7 +194,7 @@ def _suitable(offers: Sequence[Offer], need: LaunchChoice, draft: Draft) -> Sequ
     return [o for o in offers if o.instance_type.name in fast] or offers
 
 
-def quotas_left(draft: Draft, seen: Observation) -> Mapping[str, float]:
+def quotas_left(draft: PlanDraft, seen: Observation) -> Mapping[str, float]:
     """Return class -> vCPUs that the account may still launch, as far as its quotas are known."""
     if seen.prices is None:
         return {}
@@ -269,19 +269,19 @@ def _silent_regions(fleet: Fleet) -> frozenset[str]:
     return frozenset(request.region for request in unanswered if request is not None)
 
 
-def _headroom(draft: Draft) -> float | None:
+def _headroom(draft: PlanDraft) -> float | None:
     fleet = draft.fleet
     return headroom(draft.facts.policy, fleet.workers, fleet.launches, draft.now)
 
 
-def _over_budget(draft: Draft, sizing: Sizing) -> Reason:
+def _over_budget(draft: PlanDraft, sizing: Sizing) -> Reason:
     if sizing.wanted > 0 or sizing.bound != "budget":
         return NO_REASON
     budget = draft.facts.deployment.budget_per_month or 0.0
     return Reason(ReasonCode.BUDGET_USED_UP, {"budget_per_month": budget})
 
 
-def _over_ceiling(draft: Draft, candidates: CandidateList) -> Reason:
+def _over_ceiling(draft: PlanDraft, candidates: CandidateList) -> Reason:
     """Say that a smaller fleet could buy what this one may not; false if it could not either."""
     most, left = draft.facts.policy.max_dollars_per_hour, _headroom(draft)
     if most is None or left is None:

@@ -12,7 +12,7 @@ from spindown.app.port import LaunchedInstance, LaunchRequest, Refusal, RefusalK
 from spindown.app.spend import add_to_budget
 from spindown.contract import row as rows
 from spindown.contract.decision import AttemptRecord, RefusalRecord
-from spindown.control.observation import Facts
+from spindown.control.observation import TickFacts
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, WorkerState
 from spindown.domain.offer import Pool
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
@@ -61,7 +61,7 @@ def complete_launch(
     instances: Sequence[LaunchedInstance],
     refusals: Sequence[Refusal],
     *,
-    facts: Facts,
+    facts: TickFacts,
     known: Collection[str],
     adopted: Reason = NO_REASON,
     is_new: bool = False,
@@ -122,7 +122,7 @@ def complete_launch(
     )
 
 
-def close_launch(launch: Launch, done: Launch, facts: Facts) -> tuple[Write, Write]:
+def close_launch(launch: Launch, done: Launch, facts: TickFacts) -> tuple[Write, Write]:
     """Return the writes that complete a launch and give back what it does not need."""
     changes = {
         name: getattr(done, name) for name in ("state", "instance_ids", "reserved_usd", "reason")
@@ -150,7 +150,12 @@ def pool_of(found: LaunchedInstance) -> Pool:
 
 
 def _worker(
-    launch: Launch, request: LaunchRequest, found: LaunchedInstance, facts: Facts, *, is_new: bool
+    launch: Launch,
+    request: LaunchRequest,
+    found: LaunchedInstance,
+    facts: TickFacts,
+    *,
+    is_new: bool,
 ) -> Worker:
     offered = launch.offered.get(str(pool_of(found))) or _stand_in(launch, found)
     stays = facts.now + TAKEOVER_STAYS_TICKS * facts.policy.tick

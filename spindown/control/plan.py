@@ -15,7 +15,7 @@ from spindown.app.spend import Charge
 from spindown.contract.codec import replace_fields
 from spindown.contract.decision import AttemptRecord
 from spindown.contract.row import BacklogRow, BreakerRow
-from spindown.control.observation import Facts
+from spindown.control.observation import TickFacts
 from spindown.domain.deadline import DeadlineForecast, PurchaseMode
 from spindown.domain.fleet import (
     Backlog,
@@ -231,10 +231,10 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class PlanDraft:
     """A plan being made: the facts, what is to be done so far, and the fleet after that."""
 
-    facts: Facts
+    facts: TickFacts
     fleet: Fleet
     actions: tuple[Action, ...] = ()
     notes: tuple[Reason, ...] = ()
@@ -251,7 +251,7 @@ class Draft:
 
     def act(
         self, actions: Iterable[Action] = (), *, notes: Iterable[Reason] = (), **changes: object
-    ) -> "Draft":
+    ) -> "PlanDraft":
         """Return the draft with more actions, and the fields of the fleet that they change."""
         fleet = replace(self.fleet, **changes) if changes else self.fleet  # type: ignore[arg-type]
         return replace(
@@ -261,17 +261,19 @@ class Draft:
             notes=(*self.notes, *notes),
         )
 
-    def remember(self, **changes: object) -> "Draft":
+    def remember(self, **changes: object) -> "PlanDraft":
         """Return the draft with fields changed of what the ticks remember."""
         return self.act(backlog=replace_fields(self.fleet.backlog, changes))
 
-    def with_workers(self, workers: Iterable[Worker], actions: Iterable[Action] = ()) -> "Draft":
+    def with_workers(
+        self, workers: Iterable[Worker], actions: Iterable[Action] = ()
+    ) -> "PlanDraft":
         """Return the draft with workers as actions leave them."""
         changed = {worker.instance_id: worker for worker in workers}
         return self.act(actions, workers={**self.fleet.workers, **changed})
 
 
-def begin(facts: Facts) -> Draft:
+def begin(facts: TickFacts) -> PlanDraft:
     """Return a draft in which nothing is planned yet."""
     view, home = facts.view, facts.deployment.region
     fleet = Fleet(
@@ -284,7 +286,7 @@ def begin(facts: Facts) -> Draft:
         queue=facts.queue,
         backlog=view.backlog,
     )
-    return Draft(facts=facts, fleet=fleet, notes=facts.notes)
+    return PlanDraft(facts=facts, fleet=fleet, notes=facts.notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

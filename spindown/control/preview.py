@@ -7,9 +7,9 @@ from spindown.app.control import ControlPorts
 from spindown.app.offers import current_catalogue
 from spindown.app.policy import effective_policy
 from spindown.contract.decision import ActionRecord
-from spindown.control.observation import Facts
+from spindown.control.observation import TickFacts
 from spindown.control.offers import rank_offers
-from spindown.control.plan import Draft, Plan
+from spindown.control.plan import Plan, PlanDraft
 from spindown.control.record import record_action
 from spindown.control.tick import make_plan, observe, observe_market, settle
 from spindown.domain.fleet import Backlog
@@ -89,17 +89,17 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
     )
 
 
-def _after(plan: Plan, facts: Facts) -> Draft:
+def _after(plan: Plan, facts: TickFacts) -> PlanDraft:
     return replace(settle(facts), fleet=plan.fleet)
 
 
-def _warm_hours(facts: Facts, ports: ControlPorts) -> float:
+def _warm_hours(facts: TickFacts, ports: ControlPorts) -> float:
     """Return what a month keeps warm by the policy as written, not as its schedule has it now."""
     _, edit = ports.settings.workload(facts.workload)
     return warm_hours_per_month(effective_policy(facts.settings, edit, facts.view.policy).policy)
 
 
-def _of_a_job(demand: Demand, facts: Facts) -> Demand:
+def _of_a_job(demand: Demand, facts: TickFacts) -> Demand:
     """Return a demand of one job at least, so that there is something to rank for."""
     items = demand.items_per_job
     window_hours = window(facts.knowledge, facts.policy) / timedelta(hours=1)

@@ -21,10 +21,10 @@ from spindown.control.plan import (
     Action,
     ActionKind,
     Adopt,
-    Draft,
     EndRow,
     FreeJobs,
     MarkInterrupted,
+    PlanDraft,
     Replay,
     Terminate,
 )
@@ -54,7 +54,7 @@ UNKNOWN = Reason(ReasonCode.UNKNOWN_TO_EC2)
 _WARM_TICKS = 5
 
 
-def adopt_launches(draft: Draft) -> Draft:
+def adopt_launches(draft: PlanDraft) -> PlanDraft:
     """Plan what becomes of launches whose answer was lost.
 
     Their instances are found by their launch's tag. If EC2 shows fewer than were asked for, the
@@ -78,8 +78,8 @@ def adopt_launches(draft: Draft) -> Draft:
 
 
 def _adopt(
-    draft: Draft, launch: Launch, request: LaunchRequest, instances: Sequence[InstanceView]
-) -> Draft:
+    draft: PlanDraft, launch: Launch, request: LaunchRequest, instances: Sequence[InstanceView]
+) -> PlanDraft:
     found = tuple(_launched(instance) for instance in instances)
     age = draft.now - launch.intended_at
     is_told = age <= _DESCRIBED_FOR
@@ -117,12 +117,12 @@ def _launched(instance: InstanceView) -> LaunchedInstance:
 
 
 def _complete(
-    draft: Draft,
+    draft: PlanDraft,
     launch: Launch,
     request: LaunchRequest,
     found: Sequence[LaunchedInstance],
     reason: Reason,
-) -> Draft:
+) -> PlanDraft:
     facts, fleet = draft.facts, draft.fleet
     known = fleet.workers.keys() | facts.view.unreadable_workers
     outcome = complete_launch(launch, request, found, (), facts=facts, known=known, adopted=reason)
@@ -148,7 +148,7 @@ def _complete(
     )
 
 
-def _give_up(draft: Draft, launch: Launch, reason: Reason) -> Draft:
+def _give_up(draft: PlanDraft, launch: Launch, reason: Reason) -> PlanDraft:
     """Close an intent that never became a launch."""
     done = replace(launch, state=LaunchState.REFUSED, reserved_usd=0.0, reason=reason)
     action = Action(
@@ -160,7 +160,7 @@ def _give_up(draft: Draft, launch: Launch, reason: Reason) -> Draft:
     return draft.act([action], launches={**draft.fleet.launches, launch.launch_id: done})
 
 
-def note_reclaims(draft: Draft) -> Draft:
+def note_reclaims(draft: PlanDraft) -> PlanDraft:
     """Plan for instances whose spot request says that EC2 takes them away."""
     deadline, workers, unavailable = deadline_after(draft.now), [], dict(draft.fleet.unavailable)
     actions = []
@@ -190,7 +190,7 @@ def note_reclaims(draft: Draft) -> Draft:
     return draft.with_workers(workers, actions).act(unavailable=unavailable) if actions else draft
 
 
-def keep_warm(draft: Draft) -> Draft:
+def keep_warm(draft: PlanDraft) -> PlanDraft:
     """Let the workers that ``warm_workers`` keeps stay until well past the next tick.
 
     Not for good: should the ticks end, so do they.
@@ -200,7 +200,7 @@ def keep_warm(draft: Draft) -> Draft:
     return stay(draft, sorted(kept), until) if kept else draft
 
 
-def stay(draft: Draft, instance_ids: Sequence[str], until: datetime) -> Draft:
+def stay(draft: PlanDraft, instance_ids: Sequence[str], until: datetime) -> PlanDraft:
     """Let workers stay until then, idle as they may be."""
     return draft.with_workers(
         [replace(draft.fleet.workers[i], warm_until=until) for i in instance_ids],
@@ -216,12 +216,12 @@ def stay(draft: Draft, instance_ids: Sequence[str], until: datetime) -> Draft:
     )
 
 
-def change_worker(draft: Draft, instance_id: str, changes: Mapping[str, object]) -> Write:
+def change_worker(draft: PlanDraft, instance_id: str, changes: Mapping[str, object]) -> Write:
     """Return the change of a worker's row, if it is still there."""
     return draft.rows.change(rows.worker_sort(instance_id), changes, when=When(exists=True))
 
 
-def find_ends(draft: Draft) -> Reaping:
+def find_ends(draft: PlanDraft) -> Reaping:
     """Return what is to be ended; where EC2 has said nothing every row is taken as running."""
     return reap(
         workers=list(draft.fleet.workers.values()),
@@ -236,7 +236,7 @@ def find_ends(draft: Draft) -> Reaping:
     )
 
 
-def _instances(draft: Draft) -> list[InstanceView]:
+def _instances(draft: PlanDraft) -> list[InstanceView]:
     """Return our instances as EC2 describes them; what it did not say is taken from the rows."""
     found, workers = draft.facts.ec2.instances, draft.fleet.workers.values()
     if found is None:
@@ -247,7 +247,7 @@ def _instances(draft: Draft) -> list[InstanceView]:
     return [*described, *(assumed(worker) for worker in workers if worker.region in unseen)]
 
 
-def end_rows(draft: Draft, reaping: Reaping) -> Draft:
+def end_rows(draft: PlanDraft, reaping: Reaping) -> PlanDraft:
     """End the rows of instances that are gone."""
     for ending in reaping.ended:
         draft = _end(draft, ending.instance_id, ending.reason, reclaimed=ending.reclaimed)
@@ -259,7 +259,7 @@ def end_rows(draft: Draft, reaping: Reaping) -> Draft:
     return draft
 
 
-def _end(draft: Draft, instance_id: str, reason: Reason, *, reclaimed: bool) -> Draft:
+def _end(draft: PlanDraft, instance_id: str, reason: Reason, *, reclaimed: bool) -> PlanDraft:
     fleet, policy = draft.fleet, draft.facts.policy
     worker = fleet.workers[instance_id]
     launch, known = fleet.launch_of(worker), fleet.unavailable.get(worker.pool)
@@ -309,7 +309,7 @@ def _ended_at(worker: Worker, policy: Policy, now: datetime) -> datetime:
     return max(min(known), worker.accrued_until or worker.launched_at)
 
 
-def free_jobs(draft: Draft) -> Draft:
+def free_jobs(draft: PlanDraft) -> PlanDraft:
     """Give back to the queue what the slots of instances without a live row still hold."""
     fleet, unreadable = draft.fleet, draft.facts.view.unreadable_workers
     gone: dict[str, list[Lease]] = {}
@@ -346,7 +346,7 @@ def free_jobs(draft: Draft) -> Draft:
     )
 
 
-def terminate(draft: Draft, reaping: Reaping) -> Draft:
+def terminate(draft: PlanDraft, reaping: Reaping) -> PlanDraft:
     """Condemn what breaks its contract; terminate what is condemned, and what no row knows."""
     doomed = list(reaping.terminate)
     for condemnation in reaping.condemn:
@@ -379,14 +379,14 @@ def terminate(draft: Draft, reaping: Reaping) -> Draft:
     )
 
 
-def _may_be_at_work(draft: Draft, instance: InstanceView) -> bool:
+def _may_be_at_work(draft: PlanDraft, instance: InstanceView) -> bool:
     """Tell whether an instance may be a worker whose row cannot be read, within its lifetime."""
     policy = draft.facts.policy
     is_young = draft.now - instance.launched_at <= policy.max_lifetime + policy.lifetime_grace
     return is_young and instance.instance_id in draft.facts.view.unreadable_workers
 
 
-def _condemn(draft: Draft, condemnation: Condemnation) -> Draft:
+def _condemn(draft: PlanDraft, condemnation: Condemnation) -> PlanDraft:
     worker = draft.fleet.workers[condemnation.instance_id]
     changes = {
         "state": WorkerState.CONDEMNED,

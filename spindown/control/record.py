@@ -27,7 +27,7 @@ from spindown.contract.decision import (
 from spindown.contract.row import BreakerRow, DecisionRow, PolicyRow, QuotaRow
 from spindown.control.backlog import tick_fields
 from spindown.control.breaker import open_breakers
-from spindown.control.execute import Record
+from spindown.control.execute import TickRecord
 from spindown.control.journal import Journal
 from spindown.control.metric import (
     TickResult,
@@ -61,7 +61,7 @@ _DEADLINES = 20
 
 
 def write_down(
-    seen: Observation, plan: Plan, record: Record, ports: ControlPorts, journal: Journal
+    seen: Observation, plan: Plan, record: TickRecord, ports: ControlPorts, journal: Journal
 ) -> Decision:
     """Keep the decision, tell people, emit metrics, and give the lock back.
 
@@ -88,14 +88,14 @@ def write_down(
     return decision
 
 
-def _charges(record: Record, journal: Journal) -> list[Charge]:
+def _charges(record: TickRecord, journal: Journal) -> list[Charge]:
     """Return what was charged, without what lost a race."""
     lost = {id(unit) for unit in journal.dropped}
     charging = (a for a in record.done if isinstance(a, ChargeWorker | EndRow))
     return [action.charge for action in charging if id(action.writes) not in lost]
 
 
-def decide(seen: Observation, plan: Plan, record: Record, journal: Journal) -> Decision:
+def decide(seen: Observation, plan: Plan, record: TickRecord, journal: Journal) -> Decision:
     """Return the whole decision of a tick."""
     facts, choice = seen.facts, _told_of(plan, record)
     outcome = _outcome(plan, choice, record)
@@ -141,7 +141,7 @@ def decide(seen: Observation, plan: Plan, record: Record, journal: Journal) -> D
     )
 
 
-def _told_of(plan: Plan, record: Record) -> LaunchChoice:
+def _told_of(plan: Plan, record: TickRecord) -> LaunchChoice:
     """Return the choice to tell of: that of a takeover, if only that gave something."""
     taken = any(attempt.instances for attempt in record.takeovers)
     given = any(a.instances for a in record.attempts if a not in record.takeovers)
@@ -151,7 +151,7 @@ def _told_of(plan: Plan, record: Record) -> LaunchChoice:
     return launched[True]
 
 
-def _outcome(plan: Plan, choice: LaunchChoice, record: Record) -> Outcome:
+def _outcome(plan: Plan, choice: LaunchChoice, record: TickRecord) -> Outcome:
     if any(attempt.instances for attempt in record.attempts):
         return Outcome.LAUNCHED
     if choice.sizing.hold_until is not None:
@@ -166,7 +166,7 @@ def _outcome(plan: Plan, choice: LaunchChoice, record: Record) -> Outcome:
     return Outcome.IDLE if is_idle and not record.ended_early else Outcome.ENOUGH
 
 
-def _summary(choice: LaunchChoice, record: Record, outcome: Outcome) -> DecisionSummary:
+def _summary(choice: LaunchChoice, record: TickRecord, outcome: Outcome) -> DecisionSummary:
     why = NO_REASON
     match outcome:
         case Outcome.HELD | Outcome.NOTHING_FITS:
@@ -201,7 +201,7 @@ def record_action(action: Action) -> Iterator[ActionRecord]:
 
 
 def _notes(
-    plan: Plan, record: Record, candidates: CandidateList | None, journal: Journal
+    plan: Plan, record: TickRecord, candidates: CandidateList | None, journal: Journal
 ) -> Iterator[Reason]:
     yield from plan.notes
     yield from record.notes
@@ -280,7 +280,7 @@ def _keep(
     decision: Decision,
     seen: Observation,
     plan: Plan,
-    record: Record,
+    record: TickRecord,
     ports: ControlPorts,
     journal: Journal,
 ) -> None:
@@ -336,7 +336,7 @@ def _store(
     return digest, key, ()
 
 
-def _review_alerts(decision: Decision, seen: Observation, plan: Plan, record: Record) -> Review:
+def _review_alerts(decision: Decision, seen: Observation, plan: Plan, record: TickRecord) -> Review:
     facts = seen.facts
     fleet = replace(plan.fleet, breakers=record.breakers)
     stopped = open_breakers(facts, fleet)
@@ -354,7 +354,7 @@ def _review_alerts(decision: Decision, seen: Observation, plan: Plan, record: Re
     return review(list(find(given)), facts.view.alerts, facts.now, over=over(given))
 
 
-def _quotas_met(seen: Observation, plan: Plan, record: Record) -> Sequence[QuotaRow] | None:
+def _quotas_met(seen: Observation, plan: Plan, record: TickRecord) -> Sequence[QuotaRow] | None:
     """Return the full quotas that this workload has met: others fill classes of their own."""
     if record.account is None:
         return None

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from spindown.control.backlog import waiting_of
 from spindown.control.breaker import breaker_of, is_on_trial, is_tried
 from spindown.control.ec2 import backing_off_until
-from spindown.control.plan import Draft, LaunchChoice
+from spindown.control.plan import LaunchChoice, PlanDraft
 from spindown.domain.cost import dollars_per_hour
 from spindown.domain.deadline import (
     DeadlineForecast,
@@ -44,7 +44,7 @@ from spindown.domain.sizing import (
 _ROUNDING = 1e-9
 
 
-def size_fleet(draft: Draft) -> LaunchChoice:
+def size_fleet(draft: PlanDraft) -> LaunchChoice:
     """Size the fleet by the queue and the ledger alone."""
     knowledge, policy = draft.facts.knowledge, draft.facts.policy
     work, present = waiting_work(draft), _present(draft)
@@ -70,7 +70,7 @@ def size_fleet(draft: Draft) -> LaunchChoice:
 
 
 def size_for(
-    draft: Draft, demand: Demand, start_plan: StartPlan | None, present: Capacity | None = None
+    draft: PlanDraft, demand: Demand, start_plan: StartPlan | None, present: Capacity | None = None
 ) -> LaunchChoice:
     """Size the fleet for a demand."""
     present = present or _present(draft)
@@ -96,7 +96,7 @@ def size_for(
     )
 
 
-def _present(draft: Draft) -> Capacity:
+def _present(draft: PlanDraft) -> Capacity:
     return capacity(
         workers=list(draft.fleet.workers.values()),
         leases=draft.fleet.leases,
@@ -107,7 +107,7 @@ def _present(draft: Draft) -> Capacity:
     )
 
 
-def _plan_starts(draft: Draft, work: Backlog, present: Capacity) -> StartPlan:
+def _plan_starts(draft: PlanDraft, work: Backlog, present: Capacity) -> StartPlan:
     """Return what must be launched now so that everything starts in time, and what can wait."""
     knowledge, policy, fleet = draft.facts.knowledge, draft.facts.policy, draft.fleet
     return plan_starts(
@@ -127,7 +127,7 @@ def _plan_starts(draft: Draft, work: Backlog, present: Capacity) -> StartPlan:
     )
 
 
-def _told_apart(draft: Draft, work: Backlog) -> tuple[Waiting, ...]:
+def _told_apart(draft: PlanDraft, work: Backlog) -> tuple[Waiting, ...]:
     """Return what waits, oldest first, and which of it had started once."""
     now, fleet = draft.now, draft.fleet
     waiting = waiting_of(fleet.backlog)
@@ -170,7 +170,7 @@ def headroom(
     return max(0.0, most * (1.0 + _ROUNDING) - present)
 
 
-def _price_of_late(draft: Draft) -> float | None:
+def _price_of_late(draft: PlanDraft) -> float | None:
     """Return what an hour of a worker has cost in the mean of the last day with any."""
     for _, day in sorted(draft.facts.view.spend.items(), reverse=True):
         paid = day.boot_seconds + day.busy_seconds + day.idle_seconds
@@ -180,7 +180,7 @@ def _price_of_late(draft: Draft) -> float | None:
     return None
 
 
-def waiting_work(draft: Draft) -> Backlog:
+def waiting_work(draft: PlanDraft) -> Backlog:
     """Return the queue, with what interrupted workers hold counted as visible already.
 
     Their jobs come back within two minutes, less than any boot takes: the replacement is due
@@ -199,7 +199,7 @@ def _leaving(workers: Mapping[str, Worker]) -> frozenset[str]:
     return frozenset(w.instance_id for w in workers.values() if w.is_interrupting and w.is_live)
 
 
-def _forecast(draft: Draft, work: Backlog) -> DeadlineForecast | None:
+def _forecast(draft: PlanDraft, work: Backlog) -> DeadlineForecast | None:
     """Return what deadlines ask for.
 
     None: there are none, or nothing has shown yet how long work takes; an estimate that nobody
@@ -214,7 +214,7 @@ def _forecast(draft: Draft, work: Backlog) -> DeadlineForecast | None:
     return forecast_deadlines(jobs, reserve, draft.now, slots=policy.max_workers * slots)
 
 
-def _unfinished(draft: Draft, work: Backlog, within: timedelta) -> Iterator[Unfinished]:
+def _unfinished(draft: PlanDraft, work: Backlog, within: timedelta) -> Iterator[Unfinished]:
     knowledge, policy = draft.facts.knowledge, draft.facts.policy
     fleet, now = draft.fleet, draft.now
     claimed, held, waiting = 0, set(), dict(fleet.requeued_jobs)
@@ -247,7 +247,7 @@ def _unfinished(draft: Draft, work: Backlog, within: timedelta) -> Iterator[Unfi
     )
 
 
-def _stop(draft: Draft, present: Capacity) -> tuple[Reason, datetime | None]:
+def _stop(draft: PlanDraft, present: Capacity) -> tuple[Reason, datetime | None]:
     most = draft.facts.policy.max_workers
     if present.workers >= most:
         return Reason(ReasonCode.MAX_WORKERS, {"max_workers": most}), None
@@ -258,7 +258,7 @@ def _stop(draft: Draft, present: Capacity) -> tuple[Reason, datetime | None]:
     return NO_REASON, None
 
 
-def blocked_regions(draft: Draft) -> Mapping[str, RegionBlock]:
+def blocked_regions(draft: PlanDraft) -> Mapping[str, RegionBlock]:
     """Return the regions in which nothing may be launched now, home first, and why."""
     home = draft.facts.deployment.region
     return {
@@ -268,7 +268,7 @@ def blocked_regions(draft: Draft) -> Mapping[str, RegionBlock]:
     }
 
 
-def _block(draft: Draft, region: str) -> RegionBlock | None:
+def _block(draft: PlanDraft, region: str) -> RegionBlock | None:
     facts, fleet = draft.facts, draft.fleet
     allowed, breaker = facts.policy.regions, breaker_of(facts, fleet, region)
     if allowed is not None and region not in allowed:

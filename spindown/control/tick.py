@@ -40,13 +40,13 @@ from spindown.control.journal import FenceLost, Journal
 from spindown.control.migrate import order_moves, plan_moves
 from spindown.control.observation import (
     ACCOUNT,
-    Facts,
     Observation,
+    TickFacts,
     failure_of,
     read_rows,
 )
 from spindown.control.offers import choose_offers, launch_action
-from spindown.control.plan import Draft, Plan, begin
+from spindown.control.plan import Plan, PlanDraft, begin
 from spindown.control.reap import (
     adopt_launches,
     end_rows,
@@ -118,7 +118,7 @@ def observe(
     return observe_market(facts, ports)
 
 
-def observe_market(facts: Facts, ports: ControlPorts, *, is_asked: bool = False) -> Observation:
+def observe_market(facts: TickFacts, ports: ControlPorts, *, is_asked: bool = False) -> Observation:
     """Read prices and what all workloads share, as far as somebody needs them.
 
     Args:
@@ -175,12 +175,12 @@ def make_plan(seen: Observation) -> Plan:
     )
 
 
-def follow_launches(facts: Facts) -> Draft:
+def follow_launches(facts: TickFacts) -> PlanDraft:
     """Plan what the queue and EC2's answers about lost launches ask for."""
     return adopt_launches(note_answers(follow_queue(begin(facts))))
 
 
-def settle(facts: Facts) -> Draft:
+def settle(facts: TickFacts) -> PlanDraft:
     """Plan all that needs no prices: whatever ends, and what the fleet has cost."""
     draft = note_reclaims(follow_launches(facts))
     draft = keep_warm(close_mended(draft))

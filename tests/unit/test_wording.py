@@ -15,7 +15,7 @@ class AnyNumbers(dict[str, str | int | float]):
             return ReasonCode.IDLE.value
         return "2026-11-20T12:00:00+00:00" if name in {"until", "at", "since", "read_at"} else 90
 
-    def get(self, name: str, default: object = None) -> str | int | float:  # type: ignore[override]
+    def get(self, name: str, default: object = None) -> str | int | float:
         return self[name]
 
 
