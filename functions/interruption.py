@@ -12,9 +12,11 @@ from aws_lambda_powertools import Logger
 from functions.malformed import acknowledge
 from functions.port import control_ports, deployment_name
 from spindown.app.control import ControlPorts
+from spindown.contract.decision import Decision
 from spindown.contract.event import parse_instance_event
 from spindown.control.interrupt import react
 from spindown.error import ContractError, NotFound
+from spindown.wording import say_outcome
 
 logger = Logger(service="interruption")
 
@@ -34,8 +36,12 @@ def handle(event: object, *, deployment: str, holder: str, ports: ControlPorts) 
         "workload": reaction.workload,
         "acted": reaction.acted,
         "leases_freed": reaction.leases_freed,
-        "summary": reaction.decision.summary if reaction.decision else "",
+        "summary": _told(reaction.decision),
     }
+
+
+def _told(decision: Decision | None) -> str:
+    return "" if decision is None else say_outcome(decision.outcome, decision.summary)
 
 
 @logger.inject_lambda_context

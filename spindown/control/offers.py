@@ -82,6 +82,9 @@ def choose_offers(
     )
     if sizing.wanted > 1 and best and is_on_trial(draft.facts, draft.fleet, best.offer.region):
         sizing = replace(sizing, wanted=1, bound="trial")
+    if need.is_takeover:
+        # Why they take over says more than what they can do.
+        sizing = replace(sizing, reason=need.sizing.reason)
     short = _quotas_short(candidates, quotas) if best is None else {}
     retry_at = _retry_at(need, candidates) if best is None else None
     is_dear = best is None and retry_at is None

@@ -10,7 +10,7 @@ from spindown.app.policy import edit_policy
 from spindown.app.work.held import WorkPorts
 from spindown.app.work.policy import read_standing
 from spindown.app.work.progress import Progress, Reporter
-from spindown.contract.row import BACKLOG, BOOT_RATE, GAP_RATE, pool_sort
+from spindown.contract.row import BOOT_RATE, GAP_RATE, pool_sort
 from spindown.control.preview import preview
 from spindown.domain.offer import Pool
 from spindown.memory import MemoryInputSource
@@ -156,21 +156,3 @@ def test_nobody_ends_a_worker_that_waits_as_long_as_it_was_told() -> None:
 
     assert (told, decision.condemned) == (timedelta(seconds=1200), ())
     assert world.metric("IdleBeyondExpectation") == 0
-
-
-def test_a_boot_is_learned_once_though_its_charge_lost_a_race() -> None:
-    world = ControlWorld()
-    world.send()
-    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
-    world.tick(minutes(1))
-    world.clock.advance(minutes(1))
-    world.check_in(instance_id)
-    world.claim(instance_id)
-
-    world.just_before("backlog", lambda: world.put(BACKLOG, charges=7))
-    world.tick(minutes(1))
-    charged_until = world.view().workers[instance_id].accrued_until
-    world.tick(minutes(1))
-
-    assert charged_until == world.now - minutes(3)
-    assert world.view().rates[BOOT_RATE].samples == (120.0,)

@@ -86,7 +86,7 @@ def test_a_row_unreadable_for_a_while_is_charged_for_all_of_it() -> None:
 def test_a_worker_ended_before_its_charge_is_charged_no_more() -> None:
     world = with_policy(max_workers=2)
     gone, bad = two_at_work(world)
-    world.run(2)
+    world.run(3)
     world.put(worker_sort(bad.instance_id), launched_at="some day")
     charged = dollars(world)
     at = world.now - timedelta(seconds=30)

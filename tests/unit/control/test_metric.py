@@ -108,7 +108,7 @@ def test_an_unreadable_month_for_metrics_stops_no_tick() -> None:
         return proceed()
 
     world.interfere = refuse
-    decision = world.tick(MINUTE)
+    decision = world.tick(5 * MINUTE)
 
     assert ReasonCode.NO_ANSWER in codes(decision)
     assert world.view().workers[worker.instance_id].accrued_until == world.now

@@ -146,7 +146,7 @@ def test_an_unreadable_month_stops_launches_until_fixed(
 
     found = examined.finding("budget")
 
-    assert stopped.summary.ended_early == Reason(ReasonCode.MONTH_UNREADABLE, {"row": key.sort})
+    assert stopped.summary.why == Reason(ReasonCode.MONTH_UNREADABLE, {"row": key.sort})
     assert found.severity is Severity.BLOCKED
     assert "cannot be read" in found.found
     values = json.loads(_word_after("--expression-attribute-values", found.remedy))

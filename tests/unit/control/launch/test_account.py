@@ -102,7 +102,8 @@ def test_nothing_is_asked_of_a_quota_that_is_known_to_be_full() -> None:
     assert pools(decision) == ["g4dn.xlarge/us-west-2a/on-demand"]
     (left_out,) = [r for r in decision.rejections if r.constraint == "quota"]
     assert left_out.offers == 6
-    assert left_out.example.endswith("it takes 4 vCPUs, quota us-west-2/G/Spot has 0 left")
+    assert left_out.reason.code is ReasonCode.QUOTA_SHORT
+    assert (left_out.reason.about["vcpus"], left_out.reason.about["left"]) == (4, 0.0)
     assert world.metric("QuotaBlocked") == 0
 
 

@@ -86,7 +86,7 @@ def test_where_nothing_can_wait_the_whole_ladder_is_open() -> None:
     decision = world.tick()
 
     assert pools(decision) == ["g4dn.xlarge/us-west-2a/on-demand"] * 3
-    assert decision.summary.sizing.code is ReasonCode.OVER_CAPACITY
+    assert decision.summary.sizing.about["why"] == ReasonCode.OVER_CAPACITY
     assert (decision.summary.sizing.about["jobs"], decision.summary.sizing.about["slots"]) == (
         40,
         10,
