@@ -369,7 +369,7 @@ def advise_command(  # noqa: PLR0913 - each is an option of the command line
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Say which settings would have cost least, and when not to use Spindown. Changes nothing."""
+    """Find the cheapest settings, and say when not to use Spindown. Changes nothing."""
     promise = None if within is None else _seconds(within)
     asked = Asked(
         arrivals=arrivals,

@@ -38,7 +38,7 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Say what traffic would cost under a policy, beside what people run instead."""
+    """Simulate what traffic costs under a policy, compared with other ways to run it."""
     asked = Asked(
         arrivals=arrivals,
         prices=prices,
