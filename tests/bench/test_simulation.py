@@ -96,14 +96,14 @@ def a_stream(days: float) -> SimScenario:
 
 #: Parts of a run: the function that does all of each.
 PARTS = {
-    "reconcile": ("reconcile/pipeline.py", "reconcile"),
+    "reconcile": ("control/tick.py", "reconcile"),
     "heartbeats": ("simulator/worker.py", "beat"),
     "claims": ("work/claim/claim.py", "claim"),
     "commits": ("simulator/worker.py", "_commit"),
     "ends_of_jobs": ("simulator/worker.py", "_close"),
 }
 #: Layers by folder; everything else is the standard library.
-LAYERS = ("domain", "app", "contract", "memory", "simulator")
+LAYERS = ("domain", "app", "control", "contract", "memory", "simulator")
 
 
 def profile_of(call: Callable[[], SimResult]) -> dict[str, float]:
