@@ -90,7 +90,7 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
 
 
 def _after(plan: Plan, facts: TickFacts) -> PlanDraft:
-    return replace(settle(facts), fleet=plan.fleet)
+    return replace(settle(facts)[0], fleet=plan.fleet)
 
 
 def _warm_hours(facts: TickFacts, ports: ControlPorts) -> float:

@@ -17,6 +17,7 @@ writes down.
 
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 
 from spindown.app.control import ControlPorts
 from spindown.app.ledger import FencingToken, Ledger
@@ -37,7 +38,7 @@ from spindown.control.breaker import close_mended, count_failures
 from spindown.control.ec2 import note_answers, observe_ec2, observe_launches
 from spindown.control.execute import execute
 from spindown.control.journal import FenceLost, Journal
-from spindown.control.migrate import order_moves, plan_moves
+from spindown.control.migrate import Moves, order_moves, plan_moves
 from spindown.control.observation import (
     ACCOUNT,
     Observation,
@@ -46,7 +47,7 @@ from spindown.control.observation import (
     read_rows,
 )
 from spindown.control.offers import choose_offers, launch_action
-from spindown.control.plan import Plan, PlanDraft, begin
+from spindown.control.plan import LaunchChoice, Plan, PlanDraft, begin
 from spindown.control.reap import (
     adopt_launches,
     end_rows,
@@ -126,9 +127,8 @@ def observe_market(facts: TickFacts, ports: ControlPorts, *, is_asked: bool = Fa
         ports: the world.
         is_asked: whether prices are wanted even if no launch is due.
     """
-    draft = settle(facts)
-    need = size_fleet(draft)
-    wanted = (need, *plan_moves(draft, need).takeovers)
+    draft, need, moves = settle(facts)
+    wanted = (need, *moves.takeovers)
     is_launch_due = is_asked or any(choice.is_open for choice in wanted)
     ended, regions = unpriced_ends(draft), facts.settings.outposts.keys()
     seen = Observation(facts=facts)
@@ -154,10 +154,8 @@ def observe_market(facts: TickFacts, ports: ControlPorts, *, is_asked: bool = Fa
 
 def make_plan(seen: Observation) -> Plan:
     """Plan the whole tick: the ends first, the launches last."""
-    draft = note_end_prices(settle(seen.facts), seen.prices)
-    draft = collect_garbage(draft)
-    need = size_fleet(draft)
-    moves = plan_moves(draft, need)
+    draft, need, moves = settle(seen.facts)
+    draft = collect_garbage(note_end_prices(draft, seen.prices))
     choice, notes = choose_offers(draft, need, seen)
     takeovers = []
     for wanted in moves.takeovers:
@@ -180,16 +178,21 @@ def follow_launches(facts: TickFacts) -> PlanDraft:
     return adopt_launches(note_answers(follow_queue(begin(facts))))
 
 
-def settle(facts: TickFacts) -> PlanDraft:
-    """Plan all that needs no prices: whatever ends, and what the fleet has cost."""
+@lru_cache(maxsize=1)
+def settle(facts: TickFacts) -> tuple[PlanDraft, LaunchChoice, Moves]:
+    """Plan all that needs no prices: whatever ends, what the fleet has cost, and what is missing.
+
+    Asked twice of the same facts: to know whether prices are needed, and for the plan.
+    """
     draft = note_reclaims(follow_launches(facts))
     draft = keep_warm(close_mended(draft))
     reaping = find_ends(draft)
     draft = free_jobs(end_rows(draft, reaping))
     draft = count_failures(draft)
     draft = terminate(draft, reaping)
-    draft = learn_boots(charge_workers(draft))
-    return note_vram(draft)
+    draft = note_vram(learn_boots(charge_workers(draft)))
+    need = size_fleet(draft)
+    return draft, need, plan_moves(draft, need)
 
 
 def _locked_out(workload: str, ports: ControlPorts, source: str) -> Decision:
