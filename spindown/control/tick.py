@@ -15,12 +15,13 @@ Where to look further: ``observation`` and ``ec2`` read, ``backlog``, ``reap``, 
 writes down.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 
 from spindown.app.control import ControlPorts
-from spindown.app.ledger import FencingToken, Ledger
+from spindown.app.ledger import Ledger
 from spindown.app.offers import read_prices
 from spindown.app.port import Datum
 from spindown.contract.decision import Decision, Outcome
@@ -99,7 +100,8 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
     except Exception:
         # A fault of our own, too: intents and conditions make good what a crash leaves at the same
         # place, and whoever has taken the lock meanwhile has raised its fence.
-        _let_go(ledger, fence)
+        with suppress(SpindownError):
+            ledger.apply(fence, (), release=True)
         raise
 
 
@@ -122,10 +124,7 @@ def observe(
 def observe_market(facts: TickFacts, ports: ControlPorts, *, is_asked: bool = False) -> Observation:
     """Read prices and what all workloads share, as far as somebody needs them.
 
-    Args:
-        facts: all else.
-        ports: the world.
-        is_asked: whether prices are wanted even if no launch is due.
+    With ``is_asked`` prices are read even if no launch is due.
     """
     draft, need, moves = settle(facts)
     wanted = (need, *moves.takeovers)
@@ -199,11 +198,3 @@ def _locked_out(workload: str, ports: ControlPorts, source: str) -> Decision:
     dimensions = {DEPLOYMENT: ports.deployment().name, WORKLOAD: workload}
     ports.metrics.emit([Datum(name="LockBusy", value=1, dimensions=dimensions)])
     return Decision(workload=workload, at=ports.clock.now(), outcome=Outcome.LOCKED, source=source)
-
-
-def _let_go(ledger: Ledger, fence: FencingToken) -> None:
-    """Give the lock back after a fault, as far as that can be reached."""
-    try:
-        ledger.apply(fence, (), release=True)
-    except SpindownError:
-        return
