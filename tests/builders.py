@@ -27,7 +27,7 @@ from spindown.domain.offer import (
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import CandidateList, Demand, rank
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.domain.sizing import StartPlan
+from spindown.domain.schedule import StartPlan
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SPOT = CapacityType.SPOT

@@ -9,7 +9,7 @@ from spindown.contract.row import GAP_RATE, BacklogRow, RateRow
 from spindown.control.plan import Action, ActionKind, PlanDraft
 from spindown.domain.fleet import Backlog, Lease
 from spindown.domain.reaping import watch_from
-from spindown.domain.sizing import Waiting, next_margin
+from spindown.domain.schedule import Waiting, next_margin
 
 #: SQS's numbers are approximate: only after so long did an empty queue hold nothing.
 _SURELY_EMPTY = timedelta(minutes=10)

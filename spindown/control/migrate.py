@@ -16,11 +16,12 @@ from spindown.control.outcome import TAKEOVER_STAYS_TICKS
 from spindown.control.plan import Action, ActionKind, LaunchChoice, PlanDraft
 from spindown.control.reap import change_worker, stay
 from spindown.control.size import size_for
-from spindown.domain.deadline import DeadlineForecast, JobForecast, allows, pays_at, reserve_of
 from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.ladder import allows
 from spindown.domain.learning import items_per_job, usual_throughput, worker_throughput
 from spindown.domain.offer import CapacityType
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.schedule import DeadlineForecast, JobForecast, pays_at, reserve_of
 
 _SPOT, _ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
 

@@ -14,22 +14,14 @@ from spindown.control.observation import Observation, decode_request
 from spindown.control.outcome import UNANSWERED
 from spindown.control.plan import ActionKind, Fleet, LaunchChoice, LaunchWorkers, PlanDraft
 from spindown.control.size import blocked_regions, headroom, waiting_work
-from spindown.domain.deadline import PurchaseMode, open_ladder
 from spindown.domain.fleet import LaunchState
+from spindown.domain.ladder import PurchaseMode, bring_forward, open_ladder, price_ceilings
 from spindown.domain.learning import throughput, usual_throughput
 from spindown.domain.offer import CapacityType, Offer, slot_count
 from spindown.domain.policy import Policy
-from spindown.domain.ranking import (
-    Candidate,
-    CandidateList,
-    Rejection,
-    bands,
-    bring_forward,
-    price_ceilings,
-    rank,
-)
+from spindown.domain.ranking import Candidate, CandidateList, Rejection, bands, rank
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
-from spindown.domain.sizing import Bounds, Sizing, size, vcpus_left
+from spindown.domain.schedule import Bounds, Sizing, size, vcpus_left
 
 #: What is as fast as it must be is not left out for the rounding of its estimate.
 _AS_FAST = 1.01

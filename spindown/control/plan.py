@@ -16,7 +16,6 @@ from spindown.contract.codec import replace_fields
 from spindown.contract.decision import AttemptRecord
 from spindown.contract.row import BacklogRow, BreakerRow
 from spindown.control.observation import TickFacts
-from spindown.domain.deadline import DeadlineForecast, PurchaseMode
 from spindown.domain.fleet import (
     Backlog,
     Launch,
@@ -26,10 +25,11 @@ from spindown.domain.fleet import (
     Worker,
     WorkerState,
 )
+from spindown.domain.ladder import PurchaseMode
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.ranking import CandidateList, Demand
 from spindown.domain.reason import NO_REASON, Reason
-from spindown.domain.sizing import Capacity, Sizing, StartPlan
+from spindown.domain.schedule import Capacity, DeadlineForecast, Sizing, StartPlan
 
 
 class ActionKind(StrEnum):

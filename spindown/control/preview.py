@@ -15,7 +15,7 @@ from spindown.control.tick import make_plan, observe, observe_market, settle
 from spindown.domain.fleet import Backlog
 from spindown.domain.ranking import CandidateList, Demand
 from spindown.domain.reason import Reason
-from spindown.domain.sizing import window
+from spindown.domain.schedule import window
 from spindown.domain.warm import warm_hours_per_month
 from spindown.error import Unreachable
 

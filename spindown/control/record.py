@@ -49,10 +49,11 @@ from spindown.control.plan import (
     Terminate,
 )
 from spindown.domain.alert import Review, review
-from spindown.domain.deadline import DeadlineForecast, JobForecast, PurchaseMode
+from spindown.domain.ladder import PurchaseMode
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import Candidate, CandidateList, Rejection
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.schedule import DeadlineForecast, JobForecast
 from spindown.error import SpindownError
 
 #: Candidates and deadlines that a decision spells out.

@@ -9,33 +9,27 @@ from spindown.control.breaker import breaker_of, is_on_trial, is_tried
 from spindown.control.ec2 import backing_off_until
 from spindown.control.plan import LaunchChoice, PlanDraft
 from spindown.domain.cost import dollars_per_hour
-from spindown.domain.deadline import (
-    DeadlineForecast,
-    PurchaseMode,
-    Unfinished,
-    forecast_deadlines,
-    held_job,
-    hurry,
-    is_measured,
-    never_claimed,
-    requeued,
-    reserve_of,
-)
 from spindown.domain.fleet import Backlog, Launch, Worker, WorkerState
-from spindown.domain.learning import usual_throughput
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import Demand, RegionBlock
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
-from spindown.domain.sizing import (
+from spindown.domain.schedule import (
     Capacity,
+    DeadlineForecast,
     StartPlan,
+    Unfinished,
     Waiting,
     capacity,
+    forecast_deadlines,
     headroom_slots,
-    limit_to_plan,
+    held_job,
+    is_measured,
+    join,
     mark_requeued,
-    missing,
+    never_claimed,
     plan_starts,
+    requeued,
+    reserve_of,
     size,
     unanswered_dollars,
 )
@@ -48,24 +42,20 @@ def size_fleet(draft: PlanDraft) -> LaunchChoice:
     """Size the fleet by the queue and the ledger alone."""
     knowledge, policy = draft.facts.knowledge, draft.facts.policy
     work, present = waiting_work(draft), _present(draft)
-    demand = missing(backlog=work, capacity=present, knowledge=knowledge, policy=policy)
-    promised = _plan_starts(draft, work, present)
-    start_plan = promised if _rules(promised, demand, work, policy) else None
-    if start_plan is not None:
-        demand = limit_to_plan(demand, start_plan, knowledge, policy)
-    forecast = _forecast(draft, work)
-    short = 0 if forecast is None else min(forecast.urgent, work.visible) - present.free_slots
-    if short > 0:
-        usual = usual_throughput(knowledge, policy)
-        demand, start_plan = hurry(demand, start_plan, short, usual=usual)
-    opens = None if forecast is None else forecast.mode
+    schedule = join(
+        _plan_starts(draft, work, present),
+        _forecast(draft, work),
+        backlog=work,
+        capacity=present,
+        knowledge=knowledge,
+        policy=policy,
+    )
     return replace(
-        size_for(draft, demand, start_plan, present),
-        forecast=forecast,
-        ladder_opens_at=promised.opens_at,
-        # What is urgent has its slot already, or else is all that on demand is bought for.
-        opens=PurchaseMode.SPOT if opens and short <= 0 else opens,
-        on_demand_at_most=short if short > 0 else None,
+        size_for(draft, schedule.demand, schedule.start_plan, present),
+        forecast=schedule.forecast,
+        ladder_opens_at=schedule.ladder_opens_at,
+        opens=schedule.opens,
+        on_demand_at_most=schedule.on_demand_at_most,
     )
 
 
@@ -145,17 +135,6 @@ def _told_apart(draft: PlanDraft, work: Backlog) -> tuple[Waiting, ...]:
         else:
             held.add(lease.job_id)
     return mark_requeued(waiting, [at for job_id, at in dates.items() if job_id not in held])
-
-
-def _rules(promised: StartPlan, demand: Demand, work: Backlog, policy: Policy) -> bool:
-    """Tell whether the promise says how many, as it does while few messages are visible.
-
-    From ``scale_up_threshold`` on the backlog is sized by ``drain_within``, or by the promise of a
-    start where that asks for more: what is on its way for the one may be far too late for the
-    other.
-    """
-    asked = promised.slots * promised.items_per_hour
-    return work.visible < policy.scale_up_threshold or asked > demand.need_items_per_hour
 
 
 def headroom(

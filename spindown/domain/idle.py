@@ -7,8 +7,8 @@ from functools import lru_cache
 from spindown.domain.learning import (
     Knowledge,
     boot_p50,
-    boot_p95,
     items_per_job,
+    surely_up,
     usual_throughput,
 )
 from spindown.domain.policy import Policy
@@ -67,7 +67,7 @@ def worth_of_boot(knowledge: Knowledge, policy: Policy) -> timedelta:
     boot = boot_p50(knowledge, policy)
     if policy.scale_up_threshold <= 1:
         return boot
-    hold = policy.start_within - boot_p95(knowledge, policy) - 2 * policy.tick
+    hold = policy.start_within - surely_up(knowledge, policy, ticks=2)
     hours = items_per_job(knowledge, policy) / usual_throughput(knowledge, policy)
     job = timedelta(hours=hours)
     return boot * (job / (max(hold, timedelta(0)) + job))

@@ -253,6 +253,15 @@ def boot_p95(knowledge: Knowledge, policy: Policy) -> timedelta:
     return _boot(knowledge, policy, 0.95)
 
 
+def surely_up(knowledge: Knowledge, policy: Policy, *, ticks: int) -> timedelta:
+    """Return within what time a launch is up: the 95th percentile of boots, and so many ticks.
+
+    A start deadline allows one tick, in which a refused launch is tried again. A finish deadline
+    allows two, since a tick may pass before anybody sees the need.
+    """
+    return boot_p95(knowledge, policy) + ticks * policy.tick
+
+
 def _boot(knowledge: Knowledge, policy: Policy, share: float) -> timedelta:
     if not knowledge.boots:
         return policy.boot_estimate

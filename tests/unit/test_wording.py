@@ -2,7 +2,7 @@
 
 import pytest
 
-from spindown.domain.deadline import PurchaseMode
+from spindown.domain.ladder import PurchaseMode
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.wording import say
 

@@ -9,7 +9,6 @@ from spindown.domain.ranking.candidate import (
     Rejection,
     bands,
 )
-from spindown.domain.ranking.ladder import bring_forward, price_ceilings
 from spindown.domain.ranking.score import CandidateList, rank
 
 __all__ = [
@@ -23,7 +22,5 @@ __all__ = [
     "Rejection",
     "bands",
     "bill",
-    "bring_forward",
-    "price_ceilings",
     "rank",
 ]

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from spindown.domain.fleet import Unavailable
 from spindown.domain.idle import idle_timeout
+from spindown.domain.ladder import price_ceilings
 from spindown.domain.learning import (
     Knowledge,
     Throughput,
@@ -28,7 +29,6 @@ from spindown.domain.policy import Policy
 from spindown.domain.ranking.bill import Bill, Load, Overhead, bill, charged_hours, pace
 from spindown.domain.ranking.candidate import Demand, RegionBlock
 from spindown.domain.ranking.exploration import exploration_bonus, is_worth_a_trial
-from spindown.domain.ranking.ladder import price_ceilings
 from spindown.domain.requirement import misfit
 
 _HOUR = timedelta(hours=1)

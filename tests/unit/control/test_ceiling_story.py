@@ -27,7 +27,7 @@ from spindown.domain.cost import dollars_per_hour
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.policy import Policy
-from spindown.domain.sizing import unanswered_dollars
+from spindown.domain.schedule import unanswered_dollars
 from spindown.error import PreconditionFailed, SpindownError, Throttled, Unreachable, WriteConflict
 from spindown.memory import PortCall
 from tests.builders import minutes

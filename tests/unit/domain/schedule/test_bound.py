@@ -7,9 +7,9 @@ import pytest
 
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import ReasonCode
-from spindown.domain.sizing import Bounds, missing, vcpus_left
+from spindown.domain.schedule import Bounds, missing, vcpus_left
 from tests.builders import NOW, SPOT, a_backlog, a_ranking, a_type, a_worker, an_offer, minutes
-from tests.unit.domain.sizing.demand import KNOWLEDGE, POLICY, present, sized
+from tests.unit.domain.schedule.demand import KNOWLEDGE, POLICY, present, sized
 
 
 @pytest.mark.parametrize(

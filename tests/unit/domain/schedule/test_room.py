@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from spindown.domain.learning import Knowledge, ThroughputRecord
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.domain.sizing import StartPlan, headroom_slots
+from spindown.domain.schedule import StartPlan, headroom_slots
 from tests.builders import NOW, a_start_plan, a_worker, minutes
-from tests.unit.domain.sizing.demand import KNOWLEDGE, POLICY, present, sized
-from tests.unit.domain.sizing.test_start_plan import asked
+from tests.unit.domain.schedule.demand import KNOWLEDGE, POLICY, present, sized
+from tests.unit.domain.schedule.test_start_plan import asked
 
 _ROOMS = st.integers(0, 60)
 _GROUPS = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 15)), min_size=1, max_size=6)

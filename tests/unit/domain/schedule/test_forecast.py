@@ -2,10 +2,11 @@
 
 import pytest
 
-from spindown.domain.deadline import PurchaseMode, Reserve, forecast_deadlines, hurry
+from spindown.domain.ladder import PurchaseMode
 from spindown.domain.ranking import Demand
+from spindown.domain.schedule import Reserve, forecast_deadlines, hurry
 from tests.builders import NOW, ON_DEMAND, SPOT, a_demand, a_start_plan, minutes
-from tests.unit.domain.deadline.unfinished import HOUR, RESERVE, a_job
+from tests.unit.domain.schedule.unfinished import HOUR, RESERVE, a_job
 
 
 def test_the_gravest_job_sets_the_mode_and_urgent_ones_count() -> None:

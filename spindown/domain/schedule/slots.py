@@ -1,4 +1,4 @@
-"""What the fleet will do with the backlog by itself: slots, counted by the time left to them."""
+"""The slots that there are: when each is free, what it does, and how soon work is done on them."""
 
 import math
 from collections.abc import Sequence
@@ -215,3 +215,34 @@ def _pending(launches: Sequence[Launch], within: timedelta, now: datetime) -> li
         for launch in launches
         if launch.state is LaunchState.INTENDED and now - launch.intended_at <= within
     ]
+
+
+def slot_times(capacity: Capacity, items: float) -> list[tuple[float, float]]:
+    """Return for each slot in how many seconds it is free, and how many a job takes on it.
+
+    Args:
+        capacity: what ``capacity`` found.
+        items: of a job.
+    """
+    return [
+        (slot.free_in.total_seconds(), 3600.0 * items / slot.items_per_hour)
+        for slot in capacity.slots
+        if slot.items_per_hour > 0.0
+    ]
+
+
+def jobs_started(left: float, takes: float) -> int:
+    """Return how many jobs a slot starts in the seconds that are left to it.
+
+    Worked: 200 s are left and a job takes 80 s: three, after 0, 80 and 160 s.
+    """
+    return 0 if left < 0.0 else math.floor(left / takes) + 1
+
+
+def done_within(work: timedelta, longest: timedelta, slots: int) -> timedelta:
+    """Return in what time jobs are done at the latest, in whatever order the slots take them.
+
+    W / m + (1 - 1 / m) p: the work W of all jobs, the longest of them p, m slots (Graham, 1969).
+    Worked: four jobs of 3 h on two slots: 7 h 30 min.
+    """
+    return work / slots + (1.0 - 1.0 / slots) * longest

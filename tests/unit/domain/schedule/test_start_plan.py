@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.learning import Knowledge
-from spindown.domain.sizing import (
+from spindown.domain.schedule import (
     Capacity,
     SlotAhead,
     StartPlan,

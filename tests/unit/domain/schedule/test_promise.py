@@ -6,10 +6,11 @@ from itertools import chain, repeat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.deadline import PurchaseMode, Unfinished, judge
+from spindown.domain.ladder import PurchaseMode
 from spindown.domain.offer import CapacityType
+from spindown.domain.schedule import Unfinished, judge
 from tests.builders import NOW, ON_DEMAND, SPOT, minutes
-from tests.unit.domain.deadline.unfinished import HOUR, RESERVE
+from tests.unit.domain.schedule.unfinished import HOUR, RESERVE
 
 
 class _World:

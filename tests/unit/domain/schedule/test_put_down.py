@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.sizing import Waiting, mark_requeued
+from spindown.domain.schedule import Waiting, mark_requeued
 from tests.builders import NOW, minutes
-from tests.unit.domain.sizing.test_start_plan import asked
+from tests.unit.domain.schedule.test_start_plan import asked
 
 #: (jobs, minutes that they have waited), oldest first, and which of them had started once.
 _GROUPS = st.lists(

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from spindown.domain.deadline import Reserve, Unfinished
+from spindown.domain.schedule import Reserve, Unfinished
 from tests.builders import NOW, minutes
 
 HOUR = timedelta(hours=1)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from spindown.domain.deadline import Reserve, judge, pays_at
 from spindown.domain.policy import Policy
+from spindown.domain.schedule import Reserve, judge, pays_at
 from tests.builders import NOW, ON_DEMAND, minutes
-from tests.unit.domain.deadline.unfinished import RESERVE, a_job
+from tests.unit.domain.schedule.unfinished import RESERVE, a_job
 
 
 def test_moving_pays_when_the_saving_outlives_the_move() -> None:

@@ -6,12 +6,19 @@ meanwhile, a slot may become free, and one boot then serves more of it.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.domain.learning import Knowledge, boot_p50, boot_p95, items_per_job, usual_throughput
+from spindown.domain.learning import (
+    Knowledge,
+    boot_p50,
+    items_per_job,
+    surely_up,
+    usual_throughput,
+)
 from spindown.domain.policy import Policy
-from spindown.domain.sizing.capacity import Capacity
+from spindown.domain.schedule.jobs import Waiting
+from spindown.domain.schedule.slots import Capacity, jobs_started, slot_times
 
 #: Less than any tick: equal instants are too late, whatever fractions make of them.
 _LEAST = 1e-6
@@ -27,36 +34,6 @@ _MARGIN_AT_MOST = 0.5
 #: How much later than planned launches may be, ticks: ``up`` and ``must`` hold back one each, for
 #: a retry and for the next look, and most launches need neither.
 _MARGIN_AT_LEAST = -2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """Messages that a tick saw for the first time, and that nobody has claimed since."""
-
-    since: datetime
-    jobs: int
-    #: Those of them that had started: their worker was taken away, or gave them back.
-    requeued: int = 0
-
-
-def mark_requeued(waiting: Sequence[Waiting], dates: Sequence[datetime]) -> tuple[Waiting, ...]:
-    """Return what waits with those jobs told apart that had started once.
-
-    Each is one of the first messages that a tick has seen since; a claim may have been counted as
-    of those, and then it is one of the last.
-
-    Args:
-        waiting: what waits, oldest first.
-        dates: when each such job was put down; of more than wait, the first are left out.
-    """
-    groups = list(waiting)
-    for at in sorted(dates, reverse=True):
-        free = [place for place, group in enumerate(groups) if group.requeued < group.jobs]
-        if not free:
-            break
-        place = next((place for place in free if groups[place].since >= at), free[-1])
-        groups[place] = replace(groups[place], requeued=groups[place].requeued + 1)
-    return tuple(groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,19 +103,19 @@ def plan_starts(
         headroom_slots: slots that may be launched at all.
     """
     rate = usual_throughput(knowledge, policy)
-    tick = policy.tick.total_seconds()
+    items = items_per_job(knowledge, policy)
     terms = _Terms(
-        takes=3600.0 * items_per_job(knowledge, policy) / rate,
-        tick=tick,
+        takes=3600.0 * items / rate,
+        tick=policy.tick.total_seconds(),
         boot=boot_p50(knowledge, policy).total_seconds(),
-        up=boot_p95(knowledge, policy).total_seconds() + tick,
+        up=surely_up(knowledge, policy, ticks=1).total_seconds(),
         ahead=max(margin.total_seconds(), 0.0),
     )
     deadlines = [
         ((group.since + policy.start_within - margin - now).total_seconds() - _LEAST, group.jobs)
         for group in waiting
     ]
-    existing = _existing(capacity, knowledge, policy)
+    existing = slot_times(capacity, items)
     gaps = list(_gaps(deadlines, existing, terms))
     needed = max((math.ceil(gap.missing / gap.each) for gap in gaps), default=0)
     is_over_capacity = needed > headroom_slots
@@ -199,7 +176,7 @@ class _Gap:
         """Return how many of the ``needed`` slots cannot wait a tick."""
         if self.is_urgent:
             return math.ceil(self.missing / self.each)
-        later = _started(self.planned - terms.up - terms.tick, terms.takes)
+        later = jobs_started(self.planned - terms.up - terms.tick, terms.takes)
         over = self.missing - needed * later
         return max(math.ceil(over / (self.each - later)), 0) if self.each > later else 0
 
@@ -226,14 +203,14 @@ def _gaps(
     for due, jobs in deadlines:
         came += jobs
         planned = terms.planned(due)
-        missing = came - sum(_started(planned - free, takes) for free, takes in existing)
+        missing = came - sum(jobs_started(planned - free, takes) for free, takes in existing)
         if missing <= 0:
             continue
         yield _Gap(
             missing=missing,
             due=due,
             planned=planned,
-            each=_started(planned - terms.up, terms.takes),
+            each=jobs_started(planned - terms.up, terms.takes),
             is_urgent=due < terms.up + terms.tick,
         )
 
@@ -257,20 +234,3 @@ def next_margin(margin: timedelta | None, *, started: int, late: int, policy: Po
     moved = _KEPT * late - (1.0 - _KEPT) * (started - late)
     least, most = _MARGIN_AT_LEAST * policy.tick, policy.start_within * _MARGIN_AT_MOST
     return min(max(before + policy.start_within * _STEP * moved, least), most)
-
-
-def _existing(
-    capacity: Capacity, knowledge: Knowledge, policy: Policy
-) -> list[tuple[float, float]]:
-    """Return when each slot of ours is free, and how long it takes for a job, seconds."""
-    items = items_per_job(knowledge, policy)
-    return [
-        (slot.free_in.total_seconds(), 3600.0 * items / slot.items_per_hour)
-        for slot in capacity.slots
-        if slot.items_per_hour > 0.0
-    ]
-
-
-def _started(left: float, takes: float) -> int:
-    """Return how many jobs a slot starts in the seconds that are left to it."""
-    return 0 if left < 0.0 else math.floor(left / takes) + 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spindown.domain.fleet import Backlog, Worker, WorkerState
 from spindown.domain.learning import Knowledge, ThroughputRecord, traffic
 from spindown.domain.reason import ReasonCode
-from spindown.domain.sizing import limit_to_plan, missing, window
+from spindown.domain.schedule import limit_to_plan, missing, window
 from tests.builders import (
     NOW,
     a_backlog,
@@ -21,7 +21,7 @@ from tests.builders import (
     a_worker,
     minutes,
 )
-from tests.unit.domain.sizing.demand import HELD, KNOWLEDGE, POLICY, busy, present, sized
+from tests.unit.domain.schedule.demand import HELD, KNOWLEDGE, POLICY, busy, present, sized
 
 
 def test_the_worked_need() -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from spindown.domain.learning import Knowledge
 from spindown.domain.reason import About, Reason, ReasonCode
-from spindown.domain.sizing import latest_launch, waited_for
+from spindown.domain.schedule import latest_launch, waited_for
 from tests.builders import NOW, a_start_plan, a_worker, minutes
-from tests.unit.domain.sizing.demand import HELD, KNOWLEDGE, POLICY, busy, sized
+from tests.unit.domain.schedule.demand import HELD, KNOWLEDGE, POLICY, busy, sized
 
 
 @pytest.mark.parametrize(

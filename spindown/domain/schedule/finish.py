@@ -7,24 +7,23 @@ and a job on demand goes back to spot whenever there is any, until a last reserv
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from spindown.domain.checkpointing import interval_hours
-from spindown.domain.deadline.job import Unfinished
+from spindown.domain.ladder import PurchaseMode
 from spindown.domain.learning import (
     Knowledge,
     PoolRecord,
-    boot_p95,
     checkpoint_cost,
     interruption_rate,
+    surely_up,
     usual_throughput,
 )
 from spindown.domain.offer import CapacityType
-from spindown.domain.policy import Policy, Rung
-from spindown.domain.ranking import Demand
-from spindown.domain.sizing import StartPlan
+from spindown.domain.policy import Policy
+from spindown.domain.schedule.jobs import Unfinished
+from spindown.domain.schedule.slots import done_within
 
 _HOUR = timedelta(hours=1)
 _SPOT, _ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
@@ -33,17 +32,6 @@ _SPOT, _ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
 #: back as many), from the third on a job on demand may go back to spot: it can lose one there and
 #: still be where the second begins.
 _LEAVE_SPOT, _HOME, _RETURN = 1, 2, 3
-
-
-class PurchaseMode(StrEnum):
-    """What may be bought for a job that waits; ``ReasonCode`` has the same codes."""
-
-    #: What the first rung allows, or nothing.
-    SPOT = "wait-for-spot"
-    #: Every rung is open.
-    ANY = "take-any"
-    #: Spot could be taken back once too often.
-    ON_DEMAND = "on-demand-only"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +96,7 @@ def reserve_of(knowledge: Knowledge, policy: Policy) -> Reserve:
     redone = interval_hours(policy, cost_hours=checkpoint_cost(knowledge) / _HOUR, rate=rate)
     redone = max(redone, 1.0 / usual_throughput(knowledge, policy))
     again = timedelta(hours=redone)
-    change = boot_p95(knowledge, policy) + 2 * policy.tick + again
+    change = surely_up(knowledge, policy, ticks=2) + again
     return Reserve(change=change, redone=again, rate=rate)
 
 
@@ -175,11 +163,9 @@ def forecast_deadlines(
 def _judge_all(
     jobs: Sequence[Unfinished], reserve: Reserve, now: datetime, slots: int
 ) -> Iterator[JobForecast]:
-    """Yield the jobs; a job that waits has all before it that is due before.
+    """Yield what each job asks for.
 
-    More jobs than slots: work W in all and p of the longest are done within W / m + (1 - 1 / m) p
-    on m slots, in whatever order they are taken (Graham, 1969). Worked: four jobs of 3 h on two
-    slots: 7 h 30 min at most.
+    While there are more jobs than slots, one that waits has before it all that is due before.
     """
     work = longest = most_at_risk = timedelta(0)
     count, most = 0, max(slots, 1)
@@ -188,7 +174,7 @@ def _judge_all(
         longest, most_at_risk = max(longest, job.work), max(most_at_risk, job.at_risk)
         takes, at_risk = job.work, job.at_risk
         if job.on is None and count > most:
-            takes = max(takes, work / most + (1.0 - 1.0 / most) * longest)
+            takes = max(takes, done_within(work, longest, most))
             # A loss of what is done before it puts it off as well.
             at_risk = most_at_risk
         yield judge(job, reserve, now, takes=takes, at_risk=at_risk)
@@ -219,58 +205,3 @@ def pays_at(verdict: JobForecast, dollars: float, reserve: Reserve, policy: Poli
         stays = min(stays, 1.0 / reserve.rate)
     change = reserve.change / _HOUR
     return (1.0 - policy.band) * dollars * max(stays - change, 0.0) / (stays + change)
-
-
-def hurry(
-    demand: Demand, start_plan: StartPlan | None, slots: int, *, usual: float
-) -> tuple[Demand, StartPlan | None]:
-    """Return demand and start plan with as many slots at once as urgent jobs have none.
-
-    Args:
-        demand: as the queue and the fleet make it.
-        start_plan: what can wait a tick; None: nothing can.
-        slots: that are missing, above 0.
-        usual: items an hour of one.
-    """
-    asked = replace(
-        demand,
-        need_items_per_hour=max(demand.need_items_per_hour, slots * usual),
-        backlog_items=max(demand.backlog_items, slots * demand.items_per_job),
-        jobs=max(demand.jobs, slots),
-        slots=max(demand.slots, slots),
-    )
-    if start_plan is not None:
-        start_plan = replace(
-            start_plan,
-            slots=max(start_plan.slots, slots),
-            side_by_side=max(start_plan.side_by_side, slots),
-            late_jobs=max(start_plan.late_jobs, slots),
-        )
-    return asked, start_plan
-
-
-def allows(policy: Policy, kind: CapacityType) -> bool:
-    """Tell whether any rung of the ladder allows a capacity type."""
-    return not policy.ladder or any(kind in rung.capacity_types for rung in policy.ladder)
-
-
-def open_ladder(policy: Policy, wanted: PurchaseMode | CapacityType) -> Policy:
-    """Return the policy with the ladder that a mode leaves open, whatever has waited how long.
-
-    A kind that no rung allows is never bought: then the ladder is all there is.
-    """
-    rungs = policy.ladder
-    if wanted is PurchaseMode.SPOT:
-        rungs = rungs[:1]
-    elif wanted is not PurchaseMode.ANY:
-        kind = _ON_DEMAND if wanted is PurchaseMode.ON_DEMAND else CapacityType(wanted.value)
-        rungs = tuple(
-            replace(rung, capacity_types=frozenset({kind}))
-            for rung in policy.ladder
-            if kind in rung.capacity_types
-        )
-    return replace(policy, ladder=tuple(_at_once(rung) for rung in rungs or policy.ladder))
-
-
-def _at_once(rung: Rung) -> Rung:
-    return replace(rung, after=timedelta(0))

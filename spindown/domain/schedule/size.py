@@ -1,22 +1,22 @@
-"""How much throughput is missing, how many workers that is, and whether to wait with them.
+"""How many workers to launch now, what bounds that number, and until when a launch is held.
 
-Two steps, with the ranking between them: ``missing`` turns the queue and the fleet into a Demand,
-the ranking finds the offer to meet it with, ``size`` says how many of that offer, and when.
+``demand`` says what is wanted, the ranking finds the best offer for it, and ``size`` says how
+many workers of that offer to launch, and when.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from spindown.domain.fleet import Backlog, Worker, WorkerState
-from spindown.domain.learning import Knowledge, boot_p95, items_per_job, traffic
+from spindown.domain.learning import Knowledge, surely_up
 from spindown.domain.offer import InstanceType, quota_class
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import Candidate, Demand
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
-from spindown.domain.sizing.capacity import Capacity, window
-from spindown.domain.sizing.start_plan import StartPlan
+from spindown.domain.schedule.slots import Capacity
+from spindown.domain.schedule.start import StartPlan
 
 _HOUR = timedelta(hours=1)
 _IN_TIME = Reason(ReasonCode.IN_TIME)
@@ -45,53 +45,13 @@ def waited_for(backlog_since: datetime | None, now: datetime) -> timedelta:
     return timedelta(0) if backlog_since is None else max(now - backlog_since, timedelta(0))
 
 
-def missing(
-    *,
-    backlog: Backlog,
-    capacity: Capacity,
-    knowledge: Knowledge,
-    policy: Policy,
-) -> Demand:
-    """Return what new workers are wanted for.
-
-    need = visible items / window - sum of r_i a_i. Worked: 20 jobs of 100 items, drain within
-    1 h, boot 6 min: 2000 / 0.9 = 2222 an hour; one idle worker of 1000 an hour leaves 1222.
-    """
-    hours = window(knowledge, policy) / _HOUR
-    per_job = items_per_job(knowledge, policy)
-    moved = traffic(knowledge, policy)
-    visible = backlog.visible * per_job
-    need = visible / hours - capacity.items_per_hour
-    return Demand(
-        need_items_per_hour=need,
-        backlog_items=min(visible, max(need, 0.0) * hours),
-        jobs=max(0, backlog.visible - capacity.free_slots),
-        items_per_job=per_job,
-        gib_in_per_item=moved.gib_in,
-        gib_out_per_item=moved.gib_out,
-    )
-
-
-def limit_to_plan(
-    demand: Demand, start_plan: StartPlan, knowledge: Knowledge, policy: Policy
-) -> Demand:
-    """Return the demand for what must be launched now, the rest of it left to a later tick."""
-    return replace(
-        demand,
-        need_items_per_hour=start_plan.slots * start_plan.items_per_hour,
-        backlog_items=start_plan.late_jobs * items_per_job(knowledge, policy),
-        jobs=start_plan.late_jobs if start_plan.slots else 0,
-        slots=start_plan.side_by_side,
-    )
-
-
 def latest_launch(backlog_since: datetime, knowledge: Knowledge, policy: Policy) -> datetime:
     """Return until when a launch may be held so that ``start_within`` is still kept.
 
     start_within - p95 boot - one tick - one retry (a tick too), never before the work came.
     Worked: 30 min, boot 6 min, tick 1 min: 22 min after the work came.
     """
-    slack = policy.start_within - boot_p95(knowledge, policy) - 2 * policy.tick
+    slack = policy.start_within - surely_up(knowledge, policy, ticks=2)
     return backlog_since + max(slack, timedelta(0))
 
 

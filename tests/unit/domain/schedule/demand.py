@@ -7,7 +7,7 @@ from typing import Any
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Policy
-from spindown.domain.sizing import (
+from spindown.domain.schedule import (
     Capacity,
     Sizing,
     Waiting,

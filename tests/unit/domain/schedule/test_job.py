@@ -5,10 +5,16 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.domain.deadline import Unfinished, held_job, is_measured, never_claimed, requeued
 from spindown.domain.fleet import Lease, RequeuedJob, Worker
 from spindown.domain.learning import Knowledge, ThroughputRecord
-from spindown.domain.sizing import Waiting
+from spindown.domain.schedule import (
+    Unfinished,
+    Waiting,
+    held_job,
+    is_measured,
+    never_claimed,
+    requeued,
+)
 from tests.builders import NOW, ON_DEMAND, SPOT, a_lease, a_policy, a_worker, minutes
 
 HOUR = timedelta(hours=1)

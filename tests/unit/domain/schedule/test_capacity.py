@@ -8,10 +8,9 @@ import pytest
 
 from spindown.domain.fleet import Launch, LaunchState, Offered, WorkerState
 from spindown.domain.learning import Knowledge
-from spindown.domain.sizing import capacity
-from spindown.domain.sizing.capacity import unanswered_dollars
+from spindown.domain.schedule import capacity, unanswered_dollars
 from tests.builders import NOW, a_launch, a_lease, a_worker, minutes
-from tests.unit.domain.sizing.demand import POLICY, busy, present, sized
+from tests.unit.domain.schedule.demand import POLICY, busy, present, sized
 
 
 def test_an_open_intent_counts_as_capacity() -> None:

@@ -1,16 +1,49 @@
-"""Jobs that are not finished yet: how much work is left of each, and by when."""
+"""The jobs that deadlines plan for: those that wait to start, and those that are not finished.
+
+A start deadline needs no more than when messages came, since each of them takes a job's usual
+time. A finish deadline needs the rest of each job by itself, also of those at work.
+"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.domain.fleet import Lease, RequeuedJob, Worker
 from spindown.domain.learning import Knowledge, items_per_job, usual_throughput, worker_throughput
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
-from spindown.domain.sizing import Waiting
 
 _HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Messages that a tick saw for the first time, and that nobody has claimed since."""
+
+    since: datetime
+    jobs: int
+    #: Those of them that had started: their worker was taken away, or gave them back.
+    requeued: int = 0
+
+
+def mark_requeued(waiting: Sequence[Waiting], dates: Sequence[datetime]) -> tuple[Waiting, ...]:
+    """Return what waits with those jobs told apart that had started once.
+
+    Each is one of the first messages that a tick has seen since; a claim may have been counted as
+    of those, and then it is one of the last.
+
+    Args:
+        waiting: what waits, oldest first.
+        dates: when each such job was put down; of more than wait, the first are left out.
+    """
+    groups = list(waiting)
+    for at in sorted(dates, reverse=True):
+        free = [place for place, group in enumerate(groups) if group.requeued < group.jobs]
+        if not free:
+            break
+        place = next((place for place in free if groups[place].since >= at), free[-1])
+        groups[place] = replace(groups[place], requeued=groups[place].requeued + 1)
+    return tuple(groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,80 @@
+"""The price ladder: what may be bought once work has waited this long, or its deadline is near."""
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+from enum import StrEnum
+
+from spindown.domain.offer import CapacityType
+from spindown.domain.policy import Policy, Rung
+
+
+class PurchaseMode(StrEnum):
+    """What may be bought for a job that waits; ``ReasonCode`` has the same codes."""
+
+    #: What the first rung allows, or nothing.
+    SPOT = "wait-for-spot"
+    #: Every rung is open.
+    ANY = "take-any"
+    #: Spot could be taken back once too often.
+    ON_DEMAND = "on-demand-only"
+
+
+def open_rungs(policy: Policy, waited: timedelta) -> tuple[Rung, ...]:
+    """Return the rungs of the price ladder that have been reached.
+
+    Once ``start_within`` has passed, all of them: the promise comes before the ladder.
+    """
+    if waited >= policy.start_within:
+        return policy.ladder
+    return tuple(rung for rung in policy.ladder if rung.after <= waited)
+
+
+def price_ceilings(policy: Policy, waited: timedelta) -> dict[CapacityType, float]:
+    """Return the highest whole price in force by capacity type; a missing one is not open.
+
+    Rungs add up: what was open once stays open while the same work waits.
+    """
+    if not policy.ladder:
+        return dict.fromkeys(CapacityType, policy.max_price_per_hour)
+    found: dict[CapacityType, float] = {}
+    for rung in open_rungs(policy, waited):
+        own = math.inf if rung.max_price_per_hour is None else rung.max_price_per_hour
+        for capacity_type in rung.capacity_types:
+            ceiling = min(own, policy.max_price_per_hour)
+            found[capacity_type] = max(found.get(capacity_type, ceiling), ceiling)
+    return found
+
+
+def bring_forward(policy: Policy, wait: timedelta) -> Policy:
+    """Return the policy with every rung open after this wait at the latest.
+
+    Worked: rungs after 0 and 5 min, a wait of 2 min: they open after 0 and 2 min.
+    """
+    rungs = (replace(rung, after=min(rung.after, wait)) for rung in policy.ladder)
+    return replace(policy, ladder=tuple(rungs))
+
+
+def allows(policy: Policy, kind: CapacityType) -> bool:
+    """Tell whether any rung of the ladder allows a capacity type."""
+    return not policy.ladder or any(kind in rung.capacity_types for rung in policy.ladder)
+
+
+def open_ladder(policy: Policy, wanted: PurchaseMode | CapacityType) -> Policy:
+    """Return the policy with the rungs that a mode opens, all of them at once.
+
+    ``wanted`` may be one capacity type too: then every rung that allows it is open, for it alone.
+    What no rung allows is never bought: where none is left, the whole ladder is open.
+    """
+    rungs = policy.ladder
+    if wanted is PurchaseMode.SPOT:
+        rungs = rungs[:1]
+    elif wanted is not PurchaseMode.ANY:
+        kind = wanted if isinstance(wanted, CapacityType) else CapacityType.ON_DEMAND
+        rungs = tuple(
+            replace(rung, capacity_types=frozenset({kind}))
+            for rung in rungs
+            if kind in rung.capacity_types
+        )
+    at_once = (replace(rung, after=timedelta(0)) for rung in rungs or policy.ladder)
+    return replace(policy, ladder=tuple(at_once))

@@ -1,0 +1,84 @@
+"""How many slots must be launched, when, and what may be bought, so that deadlines are kept.
+
+``slots`` says what the fleet does by itself, and ``jobs`` what is left to do. ``start`` plans for
+``start_within``, ``finish`` for ``finish_within``; ``demand`` joins what they ask for, and ``size``
+makes a number of launches of it, within all bounds.
+"""
+
+from spindown.domain.schedule.demand import Schedule, hurry, join, limit_to_plan, missing
+from spindown.domain.schedule.finish import (
+    DeadlineForecast,
+    JobForecast,
+    Reserve,
+    forecast_deadlines,
+    judge,
+    pays_at,
+    reserve_of,
+)
+from spindown.domain.schedule.jobs import (
+    Unfinished,
+    Waiting,
+    held_job,
+    is_measured,
+    mark_requeued,
+    never_claimed,
+    requeued,
+)
+from spindown.domain.schedule.size import (
+    Bounds,
+    Sizing,
+    latest_launch,
+    size,
+    vcpus_left,
+    waited_for,
+)
+from spindown.domain.schedule.slots import (
+    Capacity,
+    SlotAhead,
+    capacity,
+    done_within,
+    headroom_slots,
+    jobs_started,
+    unanswered_dollars,
+    window,
+)
+from spindown.domain.schedule.start import StartPlan, next_margin, plan_starts
+
+__all__ = [
+    "Bounds",
+    "Capacity",
+    "DeadlineForecast",
+    "JobForecast",
+    "Reserve",
+    "Schedule",
+    "Sizing",
+    "SlotAhead",
+    "StartPlan",
+    "Unfinished",
+    "Waiting",
+    "capacity",
+    "done_within",
+    "forecast_deadlines",
+    "headroom_slots",
+    "held_job",
+    "hurry",
+    "is_measured",
+    "jobs_started",
+    "join",
+    "judge",
+    "latest_launch",
+    "limit_to_plan",
+    "mark_requeued",
+    "missing",
+    "never_claimed",
+    "next_margin",
+    "pays_at",
+    "plan_starts",
+    "requeued",
+    "reserve_of",
+    "size",
+    "unanswered_dollars",
+    "vcpus_left",
+    "waited_for",
+    "window",
+]

@@ -1,0 +1,156 @@
+"""What new workers are wanted for: what is missing, and what deadlines ask for.
+
+Three askers meet here. ``drain_within`` asks for throughput, start deadlines for slots that are up
+in time, and finish deadlines for slots at once and for what may be bought.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from spindown.domain.fleet import Backlog
+from spindown.domain.ladder import PurchaseMode
+from spindown.domain.learning import Knowledge, items_per_job, traffic, usual_throughput
+from spindown.domain.policy import Policy
+from spindown.domain.ranking import Demand
+from spindown.domain.schedule.finish import DeadlineForecast
+from spindown.domain.schedule.slots import Capacity, window
+from spindown.domain.schedule.start import StartPlan
+
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """What start and finish deadlines ask for together."""
+
+    demand: Demand
+    #: None: as many messages are visible as make a launch due at once.
+    start_plan: StartPlan | None
+    #: None: no finish deadline, or nothing has shown yet how long work takes.
+    forecast: DeadlineForecast | None
+    #: What may be bought, however long work has waited; None: what the wait has opened.
+    opens: PurchaseMode | None
+    #: When the price ladder opens at the latest, so that all starts in time.
+    ladder_opens_at: datetime | None
+    #: Workers that may be bought on demand; None: as many as are wanted.
+    on_demand_at_most: int | None
+
+
+def join(
+    start: StartPlan,
+    finish: DeadlineForecast | None,
+    *,
+    backlog: Backlog,
+    capacity: Capacity,
+    knowledge: Knowledge,
+    policy: Policy,
+) -> Schedule:
+    """Return what start and finish deadlines ask for together.
+
+    Each adds to the number of slots. What may be bought, a finish deadline says where there is
+    one, and the wait otherwise. Once the urgent jobs have their slots, all others wait for spot;
+    until then, no more is bought on demand than urgent jobs have no slot for.
+
+    Args:
+        start: what ``plan_starts`` found.
+        finish: what ``forecast_deadlines`` found; None: nothing must be finished by a time.
+        backlog: the queue.
+        capacity: what ``capacity`` found.
+        knowledge: throughput and sizes of jobs.
+        policy: ``scale_up_threshold`` and ``drain_within``.
+    """
+    demand = missing(backlog=backlog, capacity=capacity, knowledge=knowledge, policy=policy)
+    start_plan = start if _start_decides(start, demand, backlog, policy) else None
+    if start_plan is not None:
+        demand = limit_to_plan(demand, start_plan, knowledge, policy)
+    short = 0 if finish is None else min(finish.urgent, backlog.visible) - capacity.free_slots
+    if short > 0:
+        usual = usual_throughput(knowledge, policy)
+        demand, start_plan = hurry(demand, start_plan, short, usual=usual)
+    opens = None if finish is None else finish.mode
+    return Schedule(
+        demand=demand,
+        start_plan=start_plan,
+        forecast=finish,
+        opens=PurchaseMode.SPOT if opens and short <= 0 else opens,
+        ladder_opens_at=start.opens_at,
+        on_demand_at_most=short if short > 0 else None,
+    )
+
+
+def _start_decides(start: StartPlan, demand: Demand, backlog: Backlog, policy: Policy) -> bool:
+    """Tell whether start deadlines say how many workers, as while few messages are visible.
+
+    From ``scale_up_threshold`` on, ``drain_within`` does, unless start deadlines ask for more:
+    a slot that comes in time for the one may be far too late for the other.
+    """
+    asked = start.slots * start.items_per_hour
+    return backlog.visible < policy.scale_up_threshold or asked > demand.need_items_per_hour
+
+
+def missing(
+    *,
+    backlog: Backlog,
+    capacity: Capacity,
+    knowledge: Knowledge,
+    policy: Policy,
+) -> Demand:
+    """Return what new workers are wanted for.
+
+    need = visible items / window - sum of r_i a_i. Worked: 20 jobs of 100 items, drain within
+    1 h, boot 6 min: 2000 / 0.9 = 2222 an hour; one idle worker of 1000 an hour leaves 1222.
+    """
+    hours = window(knowledge, policy) / _HOUR
+    per_job = items_per_job(knowledge, policy)
+    moved = traffic(knowledge, policy)
+    visible = backlog.visible * per_job
+    need = visible / hours - capacity.items_per_hour
+    return Demand(
+        need_items_per_hour=need,
+        backlog_items=min(visible, max(need, 0.0) * hours),
+        jobs=max(0, backlog.visible - capacity.free_slots),
+        items_per_job=per_job,
+        gib_in_per_item=moved.gib_in,
+        gib_out_per_item=moved.gib_out,
+    )
+
+
+def limit_to_plan(
+    demand: Demand, start_plan: StartPlan, knowledge: Knowledge, policy: Policy
+) -> Demand:
+    """Return the demand for what must be launched now, the rest of it left to a later tick."""
+    return replace(
+        demand,
+        need_items_per_hour=start_plan.slots * start_plan.items_per_hour,
+        backlog_items=start_plan.late_jobs * items_per_job(knowledge, policy),
+        jobs=start_plan.late_jobs if start_plan.slots else 0,
+        slots=start_plan.side_by_side,
+    )
+
+
+def hurry(
+    demand: Demand, start_plan: StartPlan | None, slots: int, *, usual: float
+) -> tuple[Demand, StartPlan | None]:
+    """Return demand and start plan with as many slots at once as urgent jobs have none.
+
+    Args:
+        demand: as the queue and the fleet make it.
+        start_plan: what can wait a tick; None: nothing can.
+        slots: that are missing, above 0.
+        usual: items an hour of one.
+    """
+    asked = replace(
+        demand,
+        need_items_per_hour=max(demand.need_items_per_hour, slots * usual),
+        backlog_items=max(demand.backlog_items, slots * demand.items_per_job),
+        jobs=max(demand.jobs, slots),
+        slots=max(demand.slots, slots),
+    )
+    if start_plan is not None:
+        start_plan = replace(
+            start_plan,
+            slots=max(start_plan.slots, slots),
+            side_by_side=max(start_plan.side_by_side, slots),
+            late_jobs=max(start_plan.late_jobs, slots),
+        )
+    return asked, start_plan
