@@ -10,20 +10,20 @@ from spindown.domain.policy import Policy, Rung
 
 
 class PurchaseMode(StrEnum):
-    """What may be bought for a job that waits; ``ReasonCode`` has the same codes."""
+    """What a deadline allows for a waiting job; ``ReasonCode`` has the same codes."""
 
     #: What the first rung allows, or nothing.
     SPOT = "wait-for-spot"
-    #: Every rung is open.
+    #: What any rung allows.
     ANY = "take-any"
-    #: Spot could be taken back once too often.
+    #: No time is left for another loss of a spot instance.
     ON_DEMAND = "on-demand-only"
 
 
 def open_rungs(policy: Policy, waited: timedelta) -> tuple[Rung, ...]:
     """Return the rungs of the price ladder that have been reached.
 
-    Once ``start_within`` has passed, all of them: the promise comes before the ladder.
+    Once ``start_within`` has passed, all are open: the promise comes before the ladder.
     """
     if waited >= policy.start_within:
         return policy.ladder
@@ -31,9 +31,9 @@ def open_rungs(policy: Policy, waited: timedelta) -> tuple[Rung, ...]:
 
 
 def price_ceilings(policy: Policy, waited: timedelta) -> dict[CapacityType, float]:
-    """Return the highest whole price in force by capacity type; a missing one is not open.
+    """Return the highest whole price by capacity type; a type that is missing is not open.
 
-    Rungs add up: what was open once stays open while the same work waits.
+    Rungs add up: what one rung has opened, a later rung never closes.
     """
     if not policy.ladder:
         return dict.fromkeys(CapacityType, policy.max_price_per_hour)

@@ -1,7 +1,7 @@
 """What new workers are wanted for: what is missing, and what deadlines ask for.
 
-Three askers meet here. ``drain_within`` asks for throughput, start deadlines for slots that are up
-in time, and finish deadlines for slots at once and for what may be bought.
+Three settings meet here. ``drain_within`` asks for throughput, ``start_within`` for slots that are
+up in time, and ``finish_within`` for slots at once, and it says what may be bought.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class Schedule:
     demand: Demand
     #: None: as many messages are visible as make a launch due at once.
     start_plan: StartPlan | None
-    #: None: no finish deadline, or nothing has shown yet how long work takes.
+    #: None: there is no finish deadline, or nothing is known yet of how long work takes.
     forecast: DeadlineForecast | None
     #: What may be bought, however long work has waited; None: what the wait has opened.
     opens: PurchaseMode | None
@@ -47,9 +47,9 @@ def join(
 ) -> Schedule:
     """Return what start and finish deadlines ask for together.
 
-    Each adds to the number of slots. What may be bought, a finish deadline says where there is
-    one, and the wait otherwise. Once the urgent jobs have their slots, all others wait for spot;
-    until then, no more is bought on demand than urgent jobs have no slot for.
+    The larger number of slots counts. A finish deadline also says what may be bought; without one,
+    the wait opens the price ladder. Once every urgent job has a slot, all others wait for spot.
+    Until then, workers on demand are bought only for urgent jobs that have no slot.
 
     Args:
         start: what ``plan_starts`` found.
@@ -81,8 +81,8 @@ def join(
 def _start_decides(start: StartPlan, demand: Demand, backlog: Backlog, policy: Policy) -> bool:
     """Tell whether start deadlines say how many workers, as while few messages are visible.
 
-    From ``scale_up_threshold`` on, ``drain_within`` does, unless start deadlines ask for more:
-    a slot that comes in time for the one may be far too late for the other.
+    From ``scale_up_threshold`` on, ``drain_within`` does, unless start deadlines ask for more: a
+    worker that is in time for ``drain_within`` may be far too late for a start.
     """
     asked = start.slots * start.items_per_hour
     return backlog.visible < policy.scale_up_threshold or asked > demand.need_items_per_hour
@@ -95,10 +95,11 @@ def missing(
     knowledge: Knowledge,
     policy: Policy,
 ) -> Demand:
-    """Return what new workers are wanted for.
+    """Return what the fleet lacks to work the backlog off within ``drain_within``.
 
-    need = visible items / window - sum of r_i a_i. Worked: 20 jobs of 100 items, drain within
-    1 h, boot 6 min: 2000 / 0.9 = 2222 an hour; one idle worker of 1000 an hour leaves 1222.
+    need = visible items / window - sum of r_i a_i (see ``capacity``). Worked: 20 jobs of 100 items,
+    drain within 1 h, boot 6 min: 2000 / 0.9 = 2222 an hour; one idle worker of 1000 an hour leaves
+    1222.
     """
     hours = window(knowledge, policy) / _HOUR
     per_job = items_per_job(knowledge, policy)
@@ -118,7 +119,7 @@ def missing(
 def limit_to_plan(
     demand: Demand, start_plan: StartPlan, knowledge: Knowledge, policy: Policy
 ) -> Demand:
-    """Return the demand for what must be launched now, the rest of it left to a later tick."""
+    """Return the demand for what must be launched now, without what can wait for a later tick."""
     return replace(
         demand,
         need_items_per_hour=start_plan.slots * start_plan.items_per_hour,
@@ -131,13 +132,13 @@ def limit_to_plan(
 def hurry(
     demand: Demand, start_plan: StartPlan | None, slots: int, *, usual: float
 ) -> tuple[Demand, StartPlan | None]:
-    """Return demand and start plan with as many slots at once as urgent jobs have none.
+    """Return demand and start plan with at least so many slots at once, for urgent jobs.
 
     Args:
-        demand: as the queue and the fleet make it.
-        start_plan: what can wait a tick; None: nothing can.
-        slots: that are missing, above 0.
-        usual: items an hour of one.
+        demand: what is wanted so far.
+        start_plan: what start deadlines ask for; None: nothing can wait a tick.
+        slots: how many urgent jobs have no slot, above 0.
+        usual: items an hour of one slot.
     """
     asked = replace(
         demand,

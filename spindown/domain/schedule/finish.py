@@ -1,9 +1,10 @@
-"""What a deadline asks for: wait for spot, take what there is, or on demand alone; and moves.
+"""What ``finish_within`` asks for: which capacity a waiting job may use, and when a job migrates.
 
-The slack of a job is the time until it is due, less what it still takes. Waiting for spot uses it
-up, and so does every loss of a machine; running does not. While there is plenty, nothing but the
-first rung of the price ladder is open. What is held back for the losses to come opens the others,
-and a job on demand goes back to spot whenever there is any, until a last reserve is reached.
+The slack of a job is the time until its deadline, less the time that its work still takes. Waiting
+for spot uses slack up, and so does every loss of a machine; running does not. With much slack, only
+the first rung of the price ladder is open. When the slack is down to what is held back for losses
+to come, the other rungs open too. While more than a last reserve is left, a job on demand goes back
+to spot as soon as there is any.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,26 +28,26 @@ from spindown.domain.schedule.slots import done_within
 
 _HOUR = timedelta(hours=1)
 _SPOT, _ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
-#: Changes of machines that are held back: below the first number a job on spot is moved to on
-#: demand, below the second one that waits is given nothing else ("Can't Be Late", NSDI 2024, holds
-#: back as many), from the third on a job on demand may go back to spot: it can lose one there and
-#: still be where the second begins.
+#: How many changes of machines the slack must leave time for. Below the first number, a job on
+#: spot migrates to on demand. Below the second, a waiting job gets on demand only ("Can't Be Late",
+#: NSDI 2024, holds back as many). From the third on, a job on demand may go back to spot: it can
+#: lose one machine there and still have time for two changes.
 _LEAVE_SPOT, _HOME, _RETURN = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """What slack is held back for."""
+    """What slack is held back for: changes of machines, and how often they happen."""
 
     #: What one change of machines takes at most.
     change: timedelta
-    #: Of it, work that is done again.
+    #: The part of ``change`` that is work done again.
     redone: timedelta = timedelta(0)
     #: Interruptions of spot to expect, an hour.
     rate: float
 
     def of(self, at_risk: timedelta) -> timedelta:
-        """Return what one change takes where no more work than this can be undone."""
+        """Return what one change takes for a job that can lose only so much work."""
         return self.change - max(self.redone - at_risk, timedelta(0))
 
 
@@ -57,8 +58,8 @@ class JobForecast:
     job: Unfinished
     slack: timedelta
     mode: PurchaseMode
-    #: Where it must move to while it runs (on demand), or may if it pays (spot, or cheaper spot);
-    #: None: it stays, or waits.
+    #: Where a running job migrates: on demand, because it must, or (cheaper) spot, if that pays.
+    #: None: it stays where it is, or it waits.
     moves_to: CapacityType | None = None
     #: Until when it may wait for spot, if it waits.
     waits_until: datetime
@@ -70,22 +71,22 @@ class DeadlineForecast:
 
     #: The least slack first.
     jobs: tuple[JobForecast, ...] = ()
-    #: Of the job that waits and has least slack, of the urgent ones if there are; None: none waits.
+    #: Mode of the waiting job with the least slack, urgent jobs first; None: no job waits.
     mode: PurchaseMode | None = None
-    #: Jobs that wait and cannot wait longer for spot.
+    #: Waiting jobs that cannot wait for spot any longer.
     urgent: int = 0
-    #: Until when all others may wait.
+    #: Until when all other waiting jobs may wait; None: there are none.
     waits_until: datetime | None = None
-    #: Share of the usual speed that a machine for the urgent ones must have.
+    #: Speed that a machine for the urgent jobs must have, as a share of the usual speed.
     speed: float = 0.0
 
 
 def reserve_of(knowledge: Knowledge, policy: Policy) -> Reserve:
-    """Return what is held back: a change is p95 boot, two ticks, and what is done again.
+    """Return what is held back: a change takes the p95 boot, two ticks, and the work done again.
 
-    One tick sees the need, in the other a refused launch is tried again; at the worst a whole
-    checkpoint interval is lost, or the item in hand; of a job that is shorter, the job. Worked:
-    3 min, 1 min each, 2 min 30 s: 7 min 30 s.
+    A tick passes until the need is seen, and one more if the launch is refused and tried again. At
+    worst a whole checkpoint interval is lost, or one item, but never more than the job. Worked: a
+    boot of 3 min, two ticks of 1 min, 2 min 30 s of work: 7 min 30 s.
     """
     pools = [r for pool, r in knowledge.pools.items() if pool.capacity_type is _SPOT]
     seen = PoolRecord(
@@ -110,15 +111,19 @@ def judge(
 ) -> JobForecast:
     """Return what the deadline of a job asks for now.
 
-    ``takes`` is the time until it can be done if everything runs, with what is due before it;
-    None: its own work. ``at_risk`` is what a loss on the way can undo; None: of itself alone.
+    With slack s, change c, work w and rate r, the losses to expect take r w c. A waiting job waits
+    for spot while s > 3c + r w c. After that it takes what there is, and at s <= 2c on demand only.
+    A running job may migrate to spot, or to cheaper spot, at s >= 3c. On spot, it must leave at
+    s < c. While a job runs, s stays the same, so it goes back and forth only if an estimate was
+    wrong by 2c. Worked: 48 h of work due in 52 h, c = 7.5 min, 0.2 losses an hour: the job waits
+    for spot until 4 h - 22.5 min - 1 h 12 min = 2 h 25 min have passed.
 
-    With slack s, change c, work w and rate r: a job that waits may wait for spot while
-    s > 3c + r w c, the losses to be expected; from there on it takes what there is, and at s <= 2c
-    nothing but on demand. One that runs may move to spot, or to cheaper spot, at s >= 3c; one on
-    spot must leave it at s < c. Running on leaves s as it is, so between that and the way back
-    lies an estimate that was wrong by 2c. Worked: 48 h of work due in 52 h, c = 7.5 min, 0.2
-    losses an hour: spot is waited for until 4 h - 22.5 min - 1 h 12 min have gone, 2 h 25 min.
+    Args:
+        job: what is left of it.
+        reserve: what a change takes, and how often one is needed.
+        now: the present.
+        takes: time until it is done, with all that is done before it; None: its own work.
+        at_risk: work that a loss can undo until then; None: its own alone.
     """
     change = reserve.of(job.at_risk if at_risk is None else at_risk)
     takes = job.work if takes is None else takes
@@ -145,7 +150,7 @@ def judge(
 def forecast_deadlines(
     jobs: Sequence[Unfinished], reserve: Reserve, now: datetime, *, slots: int
 ) -> DeadlineForecast:
-    """Return what all deadlines ask for together, with so many slots at the most."""
+    """Return what all deadlines ask for together; the fleet has ``slots`` slots at most."""
     found = sorted(_judge_all(jobs, reserve, now, slots), key=lambda each: each.slack)
     waiting = [each for each in found if each.job.on is None]
     urgent = [each for each in waiting if each.mode is not PurchaseMode.SPOT]
@@ -165,7 +170,7 @@ def _judge_all(
 ) -> Iterator[JobForecast]:
     """Yield what each job asks for.
 
-    While there are more jobs than slots, one that waits has before it all that is due before.
+    If there are more jobs than slots, a waiting job comes after all that are due before it.
     """
     work = longest = most_at_risk = timedelta(0)
     count, most = 0, max(slots, 1)
@@ -175,28 +180,29 @@ def _judge_all(
         takes, at_risk = job.work, job.at_risk
         if job.on is None and count > most:
             takes = max(takes, done_within(work, longest, most))
-            # A loss of what is done before it puts it off as well.
+            # If a job before it loses work, this one starts later too.
             at_risk = most_at_risk
         yield judge(job, reserve, now, takes=takes, at_risk=at_risk)
 
 
 def _speed(verdict: JobForecast, reserve: Reserve, now: datetime) -> float:
-    """Return how fast a machine must be to be in time, as a share of the usual; 0: none is."""
+    """Return the speed that meets the deadline, as a share of the usual; 0: no speed does."""
     left = verdict.job.due - now - reserve.of(verdict.job.at_risk)
     return verdict.job.work / left if left > timedelta(0) else 0.0
 
 
 def pays_at(verdict: JobForecast, dollars: float, reserve: Reserve, policy: Policy) -> float:
-    """Return the dollars an item at which a job that runs had better be elsewhere, on spot.
+    """Return the cost of an item on spot, USD, below which a running job should migrate there.
 
-    While it moves both machines are paid for, a change at the longest; what is saved is saved
-    until the work is done or spot is taken back, T. So (u - v) T > c (u + v), or
-    v < u (T - c) / (T + c), and by more than ``band``: prices that near are one price. Worked: on
-    demand at 3 cents, c = 7.5 min, T = 5 h, a band of 5 %: below 2.71 cents.
+    An item costs u now and v there. During a change of length c at most, both machines are paid.
+    The saving lasts for T, until the work is done or spot is taken back. So migrating pays if
+    (u - v) T > c (u + v), or v < u (T - c) / (T + c). It must pay by more than ``band``, since
+    prices within a band count as equal. Worked: on demand at 3 cents, c = 7.5 min, T = 5 h, a band
+    of 5 %: below 2.71 cents.
 
     Args:
-        verdict: that it may move.
-        dollars: what an item costs where it runs.
+        verdict: of a job that may migrate.
+        dollars: what an item costs where it runs now.
         reserve: how long a change takes, and how often spot is taken back.
         policy: the band.
     """

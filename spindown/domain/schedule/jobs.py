@@ -1,7 +1,7 @@
 """The jobs that deadlines plan for: those that wait to start, and those that are not finished.
 
-A start deadline needs no more than when messages came, since each of them takes a job's usual
-time. A finish deadline needs the rest of each job by itself, also of those at work.
+For a start deadline it is enough to know when messages came; each is taken for a usual job. A
+finish deadline needs what is left of every single job, running ones included.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,23 +18,23 @@ _HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Messages that a tick saw for the first time, and that nobody has claimed since."""
+    """Messages that one tick saw first, and that nobody has claimed since."""
 
     since: datetime
     jobs: int
-    #: Those of them that had started: their worker was taken away, or gave them back.
+    #: How many of them had started before: their worker was taken away, or gave them back.
     requeued: int = 0
 
 
 def mark_requeued(waiting: Sequence[Waiting], dates: Sequence[datetime]) -> tuple[Waiting, ...]:
-    """Return what waits with those jobs told apart that had started once.
+    """Return what waits, with requeued jobs marked: those that had started before.
 
-    Each is one of the first messages that a tick has seen since; a claim may have been counted as
-    of those, and then it is one of the last.
+    A requeued job belongs to the first group that a tick has seen since. If that group has no
+    unmarked job left, a claim was counted for it, and the last group that has one is marked.
 
     Args:
         waiting: what waits, oldest first.
-        dates: when each such job was put down; of more than wait, the first are left out.
+        dates: when each job was requeued; if more than wait, the earliest are left out.
     """
     groups = list(waiting)
     for at in sorted(dates, reverse=True):
@@ -48,23 +48,23 @@ def mark_requeued(waiting: Sequence[Waiting], dates: Sequence[datetime]) -> tupl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """A job as its deadline sees it, or several that are alike."""
+    """What is left of a job that has a deadline, or of several jobs that are alike."""
 
     #: "": nobody has claimed it yet.
     job_id: str
     due: datetime
-    #: What it still takes on a slot of the usual kind.
+    #: Time that it still takes on a slot of the usual kind.
     work: timedelta
-    #: What works on it; None: it waits, or its instance is being taken.
+    #: Where it runs; None: it waits, or EC2 is taking its instance away.
     on: CapacityType | None = None
     instance_id: str = ""
     jobs: int = 1
-    #: How long it has been held, of which nothing may be committed yet.
+    #: How long its holder has worked on it; perhaps nothing of that is committed yet.
     held: timedelta = timedelta(0)
 
     @property
     def at_risk(self) -> timedelta:
-        """Return the work that a loss of its machine can undo at the most."""
+        """Return the most work that a loss of its machine can undo."""
         return self.held + self.work
 
 
@@ -82,11 +82,10 @@ def held_job(
     policy: Policy,
     now: datetime,
 ) -> Unfinished:
-    """Return a job that a slot holds; its pace so far tells whether it is harder than most.
+    """Return what is left of a job that a slot holds; a pace below the usual makes it longer.
 
-    The item in hand counts as far as it should be by now, or the slack would seem to shrink and
-    jump with each. A worker of an earlier version does not tell when the job was sent: the claim
-    is the nearest that is known.
+    The present item counts as far as it should be done by now; otherwise the slack would shrink
+    and jump with each item. If it is not known when the job was sent, its claim counts.
     """
     items = lease.items or items_per_job(knowledge, policy)
     beat_at = min(now, max(lease.deadline - policy.lease_duration, lease.claimed_at))
@@ -109,7 +108,7 @@ def held_job(
 def requeued(
     due: RequeuedJob, *, within: timedelta, knowledge: Knowledge, policy: Policy
 ) -> Unfinished:
-    """Return a job that somebody has worked on, and that waits for the next."""
+    """Return what is left of a job that had started and waits again."""
     usual = usual_throughput(knowledge, policy)
     rate = usual if due.items_per_hour is None else min(usual, due.items_per_hour)
     items = due.items or items_per_job(knowledge, policy)
@@ -129,14 +128,14 @@ def never_claimed(
     knowledge: Knowledge,
     policy: Policy,
 ) -> Iterator[Unfinished]:
-    """Yield the oldest ``jobs`` messages, each as large as the largest that was seen lately.
+    """Yield the oldest ``jobs`` messages, each as large as the largest job seen lately.
 
-    A tick may see a message only a tick after it was sent.
+    A message may have been sent up to one tick before a tick saw it.
 
     Args:
         waiting: what waits, oldest first.
-        jobs: how many of it nobody has claimed before.
-        items: of the largest job that somebody holds or has given back; 0: none.
+        jobs: how many of them nobody has claimed before.
+        items: of the largest job that is held or requeued; 0: there is none.
         within: the deadline.
         knowledge: sizes of the last jobs, and throughput.
         policy: the estimate of a job's size until one is known, and the tick.

@@ -18,7 +18,6 @@ from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.schedule.slots import Capacity
 from spindown.domain.schedule.start import StartPlan
 
-_HOUR = timedelta(hours=1)
 _IN_TIME = Reason(ReasonCode.IN_TIME)
 
 
@@ -34,7 +33,7 @@ class Sizing:
     reason: Reason
     #: How long the backlog has been waiting.
     waited: timedelta
-    #: What would be launched without bounds, for the alarm that says that a bound is hit.
+    #: Launches without bounds, for the alarm that says that a bound was hit.
     unbounded: int = 0
     #: Name of the bound that cut ``wanted``: "max_workers", "budget", ...; "" for none.
     bound: str = ""
@@ -46,9 +45,9 @@ def waited_for(backlog_since: datetime | None, now: datetime) -> timedelta:
 
 
 def latest_launch(backlog_since: datetime, knowledge: Knowledge, policy: Policy) -> datetime:
-    """Return until when a launch may be held so that ``start_within`` is still kept.
+    """Return until when a launch may be held while ``start_within`` is still kept.
 
-    start_within - p95 boot - one tick - one retry (a tick too), never before the work came.
+    start_within - p95 boot - two ticks, one of them for a retry; never before the work came.
     Worked: 30 min, boot 6 min, tick 1 min: 22 min after the work came.
     """
     slack = policy.start_within - surely_up(knowledge, policy, ticks=2)
@@ -109,13 +108,13 @@ def size(  # noqa: PLR0913 - the whole situation, each part with its own name
             reason = _why_held(backlog, policy, hold_until)
         elif wanted:
             reason = _why_now(start_plan)
-    # A worker kept warm is wanted with or without work, so no hold applies to it.
+    # A warm worker is wanted with or without work, so no hold applies to it.
     wanted_warm = policy.warm_workers
     if wanted_warm - capacity.workers > wanted:
         wanted = wanted_warm - capacity.workers
         reason = Reason(ReasonCode.KEPT_WARM, {"workers": wanted_warm})
     allowed, bound = _bounded(wanted, capacity, best, policy, bounds)
-    # That no offer is at hand says nothing of the need; the ranking tells it with reasons.
+    # Without an offer, the ranking says why; that is no reason for the number.
     if bound and bound != "offers":
         reason = reason.within(ReasonCode.CUT_BY_BOUND, bound=bound, allowed=allowed, wanted=wanted)
     return Sizing(
@@ -158,9 +157,9 @@ def _waited(
 ) -> timedelta:
     """Return the wait that opens rungs of the price ladder.
 
-    A claim shows that work is being served, but not that all of it is in time: while slots of ours
-    will not do, the clock of the oldest job counts. Worked: 16 spot machines claim a job of 100 s
-    each, of 1,000 that came at once; without this no rung would ever open for the last.
+    A claim ends the wait of the backlog, but the rest may still be late. So while the present slots
+    do not start all jobs in time, the wait of the oldest job counts. Worked: 1,000 jobs of 100 s
+    come at once, and 16 spot machines claim one each. Without this rule no rung would ever open.
     """
     waited = waited_for(backlog_since, now)
     if start_plan is not None and start_plan.late_jobs:
@@ -178,7 +177,7 @@ def _wanted(
     due: datetime,
     since: datetime,
 ) -> tuple[int, Reason]:
-    """Return launches without bounds or hold, and why; no reason: no job asks for any."""
+    """Return the launches without bounds or hold, and why; no reason: no job asks for one."""
     if demand.jobs <= 0:
         return 0, NO_REASON
     need = demand.need_items_per_hour
@@ -196,7 +195,7 @@ def _wanted(
 def _bounded(
     wanted: int, capacity: Capacity, best: Candidate | None, policy: Policy, bounds: Bounds
 ) -> tuple[int, str]:
-    """Return what the tightest bound leaves of ``wanted``, and its name if it cuts."""
+    """Return what the tightest bound leaves of ``wanted``, and its name if it takes some away."""
     limits: dict[str, float] = {"max_workers": policy.max_workers - capacity.workers}
     if best is None:
         limits["offers"] = 0.0
@@ -212,7 +211,7 @@ def _bounded(
     return (allowed, name) if allowed < wanted else (wanted, "")
 
 
-#: So that 0.3 USD left at 0.1 USD each are three, whatever binary fractions make of it.
+#: 0.3 USD are enough for three workers at 0.1 USD, despite binary fractions.
 _ROUNDING = 1e-9
 
 
@@ -221,10 +220,10 @@ def vcpus_left(
     workers: Sequence[Worker],
     instance_types: Mapping[str, InstanceType],
 ) -> Mapping[str, float]:
-    """Return what is left of each quota class in vCPUs; below 0 if more is in use than allowed.
+    """Return the vCPUs that are left of each quota class; below 0: more are in use than allowed.
 
-    Everything that EC2 has not taken back yet counts, interrupted and condemned workers too.
-    What others run in the account is not seen here: EC2 says so when it is asked.
+    Workers count until they have ended, interrupted and condemned ones too. What others run in
+    the account is not known here; EC2 refuses a launch that does not fit.
     """
     left = dict(quotas)
     for worker in workers:

@@ -17,17 +17,17 @@ from spindown.domain.learning import (
 from spindown.domain.policy import Policy
 
 _HOUR = timedelta(hours=1)
-#: How long a launch without an answer counts against ``max_workers``: until what it may have given
-#: has checked in late, or been ended by its own timer. For longer, a region that never answers
-#: again would keep all others from launching.
+#: How long a launch without an answer counts against ``max_workers``. By then its workers have
+#: checked in late, or their own timers have ended them. If it counted longer, a region that never
+#: answers again would keep all others from launching.
 _UNANSWERED_FOR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotAhead:
-    """One slot of ours as it will take jobs."""
+    """One slot of the fleet, and when it takes its next job."""
 
-    #: Until it can take its next job: the rest of its boot or of its present job.
+    #: Time until then: the rest of its boot or of its present job.
     free_in: timedelta
     items_per_hour: float
 
@@ -36,7 +36,7 @@ class SlotAhead:
 class Capacity:
     """What the fleet will do with the backlog by itself. Booting workers and intents count."""
 
-    #: Throughput, each slot's weighed by the share of the window that is left to it.
+    #: Throughput; each slot counts with the share of the window that is left to it.
     items_per_hour: float
     #: Slots that will take a job without waiting for another to end.
     free_slots: int
@@ -49,10 +49,10 @@ class Capacity:
 
 
 def window(knowledge: Knowledge, policy: Policy) -> timedelta:
-    """Return the working time within which the backlog is planned to go.
+    """Return the working time in which the backlog is planned to be worked off.
 
-    ``max(drain_within - boot, boot)``: a target shorter than two boots would ask for more workers
-    the less time is left to them, without end.
+    ``max(drain_within - boot, boot)``. Without the second term, a ``drain_within`` of about one
+    boot would leave workers no time, and ask for any number of them.
     """
     boot = boot_p50(knowledge, policy)
     return max(policy.drain_within - boot, boot, timedelta(seconds=1))
@@ -67,14 +67,14 @@ def capacity(
     policy: Policy,
     now: datetime,
 ) -> Capacity:
-    """Return what is launching, booting, idle or busy, less what is on its way out.
+    """Return what is launching, booting, idle or busy, less what is leaving.
 
-    What EC2 takes away no longer counts at all; a worker that drains by itself is no capacity
-    for what waits, but does count against ``max_workers`` until it has ended.
+    A worker that EC2 takes away does not count at all. A worker that drains takes no new job, but
+    counts against ``max_workers`` until it has ended.
 
-    Each slot counts with a = (window + boot - x) / window, at most 1, where x is the time until
-    it can take a job: the rest of its boot or of its present job. A worker that was launched this
-    moment has x = boot and counts in full, or the next tick would launch it again.
+    Each slot counts with a = (window + boot - x) / window, at most 1. x is the time until it can
+    take a job: the rest of its boot or of its present job. A worker that was launched just now has
+    x = boot and counts in full; otherwise the next tick would launch it again.
     """
     boot, span = boot_p50(knowledge, policy), window(knowledge, policy)
     total, free, busy_ends = 0.0, 0, []
@@ -119,16 +119,17 @@ def headroom_slots(
     headroom_per_hour: float | None = None,
     price_per_hour: float | None = None,
 ) -> int:
-    """Return how many slots of the usual kind the ceilings leave to be launched.
+    """Return how many slots of the usual kind the ceilings still allow to launch.
 
-    Worked: 10 workers at most, 3 there, 1 USD/h left at 0.23 each: 4 workers, of one slot each.
+    Worked: 10 workers at most, 3 are there, 1 USD/h is left at 0.23 each: 4 workers with one slot
+    each.
 
     Args:
         present: what ``capacity`` found.
         knowledge: slots of a worker.
         policy: ``max_workers``, and what a worker costs at most.
         headroom_per_hour: USD per hour that the fleet may grow by; None: no such ceiling.
-        price_per_hour: of a worker, as they were of late; None: there were none.
+        price_per_hour: USD per hour of a worker lately; None: there was none.
     """
     workers = max(policy.max_workers - present.workers, 0)
     if headroom_per_hour is not None:
@@ -138,7 +139,7 @@ def headroom_slots(
 
 
 def unanswered_dollars(launches: Sequence[Launch], now: datetime) -> float:
-    """Return the USD an hour that launches without an answer may cost, each as its dearest pool."""
+    """Return the USD per hour that launches without an answer cost at most."""
     return sum(
         launch.count * max((each.price_per_hour for each in launch.offered.values()), default=0.0)
         for launch in _pending(launches, _UNANSWERED_FOR, now)
@@ -148,7 +149,7 @@ def unanswered_dollars(launches: Sequence[Launch], now: datetime) -> float:
 def _speeds(
     workers: Sequence[Worker], knowledge: Knowledge, policy: Policy
 ) -> dict[tuple[str, float], float]:
-    """Return the items an hour of one worker of each kind that there is."""
+    """Return the items an hour of one worker of each kind in the fleet."""
     kinds = {(worker.gpu_name, worker.gpu_count): worker for worker in workers}
     return {
         kind: worker_throughput(knowledge, one, policy).items_per_hour
@@ -179,7 +180,7 @@ def _rests(
     """Return the time that each busy slot still needs; ``usual`` is the items of a job."""
     rests = []
     for lease in leases[: worker.slots]:
-        # A job whose size or progress is not known yet is taken to be half done.
+        # A job of unknown size is assumed to be half done.
         if lease.items:
             rests.append(_rest(lease, lease.items, per_slot, policy, now))
         else:
@@ -189,12 +190,12 @@ def _rests(
 
 
 def _rest(lease: Lease, items: int, usual: float, policy: Policy, now: datetime) -> timedelta:
-    """Return the time that a job at work still needs, by its pace up to its last heartbeat.
+    """Return the time that a running job still needs, by its pace up to its last heartbeat.
 
-    Items that were done when it was claimed tell nothing of its pace. While none has been done
-    since, the first is taken to need as long again as it is overdue: a video or a training run of
-    one item would else be about to end from its first minute to its last. Worked: one item of
-    usually 1 min that has taken 10 needs 9 more.
+    Items that were done before it was claimed say nothing about its pace. Until it has done one
+    itself, that item is assumed to need as long again as it is overdue. Otherwise a job of one long
+    item would seem to be about to end all the time. Worked: one item that usually takes 1 min and
+    has taken 10 needs 9 more.
     """
     beat_at = min(now, max(lease.deadline - policy.lease_duration, lease.claimed_at))
     hours, left = (beat_at - lease.claimed_at) / _HOUR, items - lease.items_done
@@ -209,7 +210,7 @@ def _rest(lease: Lease, items: int, usual: float, policy: Policy, now: datetime)
 
 
 def _pending(launches: Sequence[Launch], within: timedelta, now: datetime) -> list[Launch]:
-    """Return intents that are no older and that nobody knows the outcome of."""
+    """Return the intents of unknown outcome that are not older than ``within``."""
     return [
         launch
         for launch in launches
@@ -218,7 +219,7 @@ def _pending(launches: Sequence[Launch], within: timedelta, now: datetime) -> li
 
 
 def slot_times(capacity: Capacity, items: float) -> list[tuple[float, float]]:
-    """Return for each slot in how many seconds it is free, and how many a job takes on it.
+    """Return when each slot is free, and how long it takes for a job, both in seconds.
 
     Args:
         capacity: what ``capacity`` found.

@@ -1,7 +1,7 @@
-"""How few workers must be launched now, so that everything that waits still starts in time.
+"""How few slots must be launched now so that everything that waits starts within ``start_within``.
 
-A launch that can wait a tick without costing another worker later is not made yet: work gathers
-meanwhile, a slot may become free, and one boot then serves more of it.
+A launch waits for the next tick if that does not cost another worker later. Meanwhile more work
+comes together, or a slot becomes free, and one boot serves more jobs.
 """
 
 import math
@@ -20,19 +20,18 @@ from spindown.domain.policy import Policy
 from spindown.domain.schedule.jobs import Waiting
 from spindown.domain.schedule.slots import Capacity, jobs_started, slot_times
 
-#: Less than any tick: equal instants are too late, whatever fractions make of them.
+#: Seconds, far less than a tick. A start at the very deadline is too late, however it is rounded.
 _LEAST = 1e-6
-#: Share of the jobs that start within the promise where the margin rests: 19 of 20, and room for
-#: what is late while it is learned.
+#: Share of the jobs that start within the promise when the margin stands still. The aim is 19 of
+#: 20; the rest makes up for jobs that are late while the margin is learned.
 _KEPT = 0.96
-#: Where the margin begins, how far one job moves it, and how far it may go, as shares of the
-#: promise. A step of a fiftieth: a burst whose jobs come late is over after a few dozen, and a
-#: smaller one would have learned too late to save the next.
+#: Where the margin begins, how far one late job moves it, and how far it may go, as shares of the
+#: promise. A burst has a few dozen jobs, so a smaller step would learn too late for the next burst.
 _MARGIN_AT_FIRST = 0.1
 _STEP = 0.02
 _MARGIN_AT_MOST = 0.5
-#: How much later than planned launches may be, ticks: ``up`` and ``must`` hold back one each, for
-#: a retry and for the next look, and most launches need neither.
+#: How much later than planned a launch may be, ticks. The plan holds back two: one for a retry
+#: (``up``) and one until the next look (``must``). Most launches need neither.
 _MARGIN_AT_LEAST = -2
 
 
@@ -42,21 +41,21 @@ class StartPlan:
 
     #: Slots of the usual kind to launch now; 0: all can wait a tick.
     slots: int
-    #: Whether that is more than there is room for, so that none of them can wait.
+    #: Whether more slots are needed than the headroom allows, so that none of them can wait.
     is_over_capacity: bool
-    #: Of these, wanted however fast a slot is: it could start no more than one job.
+    #: Of ``slots``, how many are needed however fast they are: each has time to start one job only.
     side_by_side: int
-    #: Items an hour of such a slot.
+    #: Items an hour of one slot of the usual kind.
     items_per_hour: float
-    #: Jobs that slots of ours will not start in time.
+    #: Jobs that the present slots will not start in time.
     late_jobs: int
-    #: Until when the first launch can wait, if no slot becomes free; None: nothing waits.
+    #: Until when the first launch can wait, if no slot becomes free; None: no launch is needed.
     until: datetime | None
-    #: When the price ladder opens, whatever has waited how long: launched a tick later, all that
-    #: there is room for would break the promise of a job that has not started yet. None: slots
-    #: of ours start all of these in time.
+    #: When the price ladder opens, however long work has waited: one tick later, a launch of the
+    #: whole headroom would be too late for a job that has not started yet. None: the present slots
+    #: start all of these in time.
     opens_at: datetime | None
-    #: Since when the oldest job waits; None: nothing waits.
+    #: Since when the oldest job waits; None: no job waits.
     since: datetime | None
 
 
@@ -72,34 +71,31 @@ def plan_starts(
 ) -> StartPlan:
     """Return how few slots must be launched now.
 
-    Jobs are taken in the order in which they came, by whatever slot is free first; a slot that
-    is free in f and needs s for a job has started floor((d - f) / s) + 1 jobs by d. A launch is
-    up after p95 boot and one tick, in which a refused one is tried again; what is launched a tick
-    later, a tick later. k is the least number of slots that start every job within
-    ``start_within`` of its arrival if all are launched now, and the answer is the least m of them
-    with which the other k - m can wait a tick. A job that nothing launched now could start within
-    its promise, margin or not, is past saving: it is planned for one boot after the launch, or a
-    late backlog would ask for a slot for each job.
+    The slot that is free first takes the oldest job. A slot that is free in f and takes s for a
+    job has started floor((d - f) / s) + 1 jobs by d. A launch of now is up after the 95th
+    percentile of boots and one tick, in which a refused launch is tried again.
 
-    Where k is more than there is room for, no later launch makes good what waits, and none waits.
-    So long as all that there is room for starts every job in time if launched a tick later, spot
-    may be waited for; then the price ladder opens. A job that was put down has kept its promise
-    already: for that, the ladder's own rungs say when.
+    k is the least number of slots that start every job within ``start_within`` of its arrival if
+    all k are launched now. The answer is the least m with which the other k - m can wait a tick.
+    Some jobs are late whatever is launched now. They are planned for one boot after the launch;
+    otherwise a late backlog would ask for one slot a job.
 
-    Worked: start within 10 min, boot 90 s, tick 60 s, jobs of 80 s. 4 jobs that have just come
-    need one slot, from minute 6 on: the fourth starts four minutes after the slot is up. 40 jobs
-    need 7 slots if launched now, and 8 a tick later: five are launched now. With room for 6 slots
-    all of them are, on whatever the ladder allows at all. A lone job waits for spot until minute
-    7.5.
+    If k is above the headroom, a later launch cannot make up for it, so nothing waits. The price
+    ladder opens when a launch of the whole headroom cannot wait for another tick; until then, jobs
+    may wait for spot. A requeued job has kept its promise already, so it does not open the ladder.
+
+    Worked: start within 10 min, boot 90 s, tick 60 s, jobs of 80 s. 4 new jobs need one slot, from
+    minute 6 on: the fourth starts four minutes after the slot is up. 40 jobs need 7 slots if they
+    are launched now, and 8 a tick later: five are launched now. With a headroom of 6, all six are
+    launched, on whatever the ladder allows. A lone job waits for spot until minute 7.5.
 
     Args:
         waiting: what waits, oldest first.
-        capacity: slots of ours; booting ones and intents count.
+        capacity: the present slots; booting workers and intents count.
         knowledge: boots, throughput and sizes of jobs.
         policy: promise and tick.
         now: the present.
-        margin: by how much earlier than the promise asks for everything is planned; below 0:
-            later than a launch that needs its retry could be.
+        margin: how much earlier than promised all starts are planned; below 0: later.
         headroom_slots: slots that may be launched at all.
     """
     rate = usual_throughput(knowledge, policy)
@@ -144,32 +140,34 @@ def plan_starts(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Terms:
-    """Seconds: of a job on the usual slot, of a tick, of a boot; until a launch is surely up."""
+    """The times that a start plan is made of, in seconds."""
 
+    #: Of one job on a slot of the usual kind.
     takes: float
     tick: float
     boot: float
+    #: Until a launch of now is surely up.
     up: float
-    #: By how much every job is due before its promise ends.
+    #: How much earlier than promised every job is due.
     ahead: float
 
     def planned(self, due: float) -> float:
-        """Return until when a job is planned for that is due in so many seconds."""
+        """Return in how many seconds a job is planned to start that is due in ``due``."""
         is_past_saving = due + self.ahead < self.up
         return self.up + self.boot if is_past_saving else max(due, self.up)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Gap:
-    """Jobs that slots of ours do not start by an instant, counted with all that came before."""
+    """Jobs up to one deadline that the present slots do not start by it."""
 
     missing: int
-    #: Seconds until they are due, and until when they are planned for.
+    #: Seconds until the last of them is due, and until it is planned to start.
     due: float
     planned: float
-    #: Jobs that a slot that is launched now starts by then.
+    #: Jobs that one slot launched now starts by then.
     each: int
-    #: Whether a launch of the next tick is too late for them.
+    #: Whether a launch at the next tick is too late for them.
     is_urgent: bool
 
     def must(self, needed: int, terms: _Terms) -> int:
@@ -186,7 +184,7 @@ class _Gap:
         return self.due - terms.up - terms.tick - busy
 
     def latest(self, headroom_slots: float, terms: _Terms) -> float:
-        """Return in how many seconds all that there is room for must be launched."""
+        """Return in how many seconds the whole headroom must be launched at the latest."""
         return self.spare(int(min(max(headroom_slots, 1), self.missing)), terms) + terms.tick
 
 
@@ -216,12 +214,12 @@ def _gaps(
 
 
 def next_margin(margin: timedelta | None, *, started: int, late: int, policy: Policy) -> timedelta:
-    """Return the margin after some jobs have started: larger by late ones, smaller by the others.
+    """Return the margin after some jobs have started: late jobs raise it, the others lower it.
 
-    One late job weighs as much as 24 in time, so the margin rests where 24 of 25 jobs start
-    within the promise, however much jobs and boots differ, and in whatever order SQS hands them
-    out. Below 0 it takes back what was held in reserve for every launch. Worked: start within
-    10 min, a step of 12 s; 100 jobs of which 10 are late move it by
+    One late job counts as much as 24 jobs in time. So the margin stands still when 24 of 25 jobs
+    start within the promise, however much jobs and boots differ, and whatever order SQS gives. A
+    margin below 0 takes back what the plan holds in reserve for every launch. Worked: start within
+    10 min, so a step of 12 s; 100 jobs of which 10 are late move the margin by
     12 x (0.96 x 10 - 0.04 x 90) = 72 s.
 
     Args:
