@@ -1,6 +1,7 @@
-"""What ``advise`` works out: when not to use Spindown, gaps between work, and long jobs.
+"""What ``advise`` works out: when not to use Spindown, the gaps between work, and long jobs.
 
-All money is USD a month of 730 hours.
+Each case against Spindown comes with the figure at which it begins to apply. All money is USD a
+month of 730 hours.
 """
 
 import math
@@ -21,7 +22,7 @@ class Answer(StrEnum):
 
     NO = "does not apply"
     YES = "applies"
-    #: The figures are here; what they are worth only the user knows.
+    #: The figures are known, but only the user can judge them.
     JUDGE = "you decide"
 
 
@@ -88,12 +89,12 @@ def judge_constant_load(
     share: float,
     machines: int,
 ) -> Verdict:
-    """Judge work that never stops: a reserved machine is cheaper than any that comes and goes.
+    """Judge work that never stops: a reserved machine may be cheaper than launched ones.
 
-    Worked: 100 USD for work that fills one machine for 40 % of all hours is 250 for all hours; a
-    reserved one at 200 pays from 200 / 250 = 80 % on. Boots and idle time do not grow with the
-    load, so that below that only the work counts; where they make the reserved one cheaper
-    already, it pays from where the whole cost reaches its price.
+    Worked: work fills one machine for 40 % of all hours and costs 100 USD, so all hours would cost
+    250. A reserved machine at 200 pays from 200 / 250 = 80 % on. Only the cost of the work is
+    scaled, since boots and idle time do not grow with the load. If the reserved machine is cheaper
+    already, the whole cost is scaled.
 
     Args:
         month: cost with the advised settings.
@@ -234,7 +235,11 @@ _MOST = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongJobs:
-    """The long jobs of a history."""
+    """The long jobs of a history, and what a deadline could save.
+
+    No history says by when a job must be done, nor when there was no spot capacity. So these are
+    figures for a person who knows, and no advice.
+    """
 
     #: A month.
     jobs: float
@@ -255,7 +260,7 @@ class LongJobs:
 def find_long_jobs(
     seconds: Sequence[float], *, months: float, spot: float, on_demand: float
 ) -> LongJobs | None:
-    """Return the jobs of an hour and more; None: none, or none that a deadline could make cheaper.
+    """Return the jobs of an hour and more; None: there are none, or a deadline saves nothing.
 
     Worked: two jobs of 2 h and 5 h in half a month, at 0.20 and 0.50 USD an hour: 4 jobs and 14
     hours a month, 4.20 USD more on demand; a deadline of 10 h leaves the longer one 5 h to wait.

@@ -1,19 +1,19 @@
-"""What a person must know of, and when to say it: once it has lasted, then not again for a while.
+"""Which alerts a person is told, and when: once one has lasted, and then not again for a while.
 
-A condition that comes and goes with each look is one condition: unless somebody says that it is
-over, it is so only when it has not been seen for ``FORGOTTEN_AFTER``.
+A condition that comes and goes counts as one. It is over when somebody says so, or when it has not
+been seen for ``FORGOTTEN_AFTER``.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-#: Not seen for this long, an alert is over; its next time is a new one. Who looks every hour
-#: must see it twice.
+#: An alert that is not seen for this long is over, and counts as a new one if it comes back. Longer
+#: than an hour, since some are looked for every hour.
 FORGOTTEN_AFTER = timedelta(hours=2)
-#: What lasts is said again after this.
+#: An alert that lasts is told again after this.
 SAID_AGAIN_AFTER = timedelta(days=1)
-#: How exactly it is remembered when an alert was last seen, so that not every look writes.
+#: How exactly the last time of an alert is remembered, so that not every look writes.
 _SEEN_WITHIN = timedelta(minutes=5)
 
 
@@ -21,7 +21,7 @@ _SEEN_WITHIN = timedelta(minutes=5)
 class Alert:
     """Something that a person should fix. Settings in its text stand in backticks."""
 
-    #: One of a few: a dimension of a metric, and the name of what is remembered.
+    #: One of a few: the dimension of a metric, and the key of what is remembered.
     name: str
     #: What has happened: one sentence or more.
     says: str
@@ -29,7 +29,7 @@ class Alert:
     remedy: str
     #: How long it must last before anybody is told.
     for_: timedelta = timedelta(0)
-    #: Least time between two tellings, even if it was over meanwhile.
+    #: Least time before it is told again, even if it was over in between.
     rest: timedelta = timedelta(hours=1)
 
     @property
@@ -75,10 +75,10 @@ def review(
     """Compare what is found now with what is remembered.
 
     Args:
-        found: what is wrong now; of several of one name the first counts.
+        found: what is wrong now; of several with one name the first counts.
         known: name -> what is remembered, of these and of others.
         now: the time.
-        over: names of what is surely over, unless it is found.
+        over: names of alerts that are over for certain, unless they are found.
     """
     first: dict[str, Alert] = {}
     for alert in found:
@@ -98,7 +98,7 @@ def review(
     gone = {name: one for name, one in known.items() if name not in first}
     for name, one in gone.items():
         if name in over and now - one.seen_at <= FORGOTTEN_AFTER:
-            # As if it had not been seen for long.
+            # As if it had not been seen for a long time.
             changed[name] = replace(one, seen_at=now - FORGOTTEN_AFTER - _SEEN_WITHIN)
     return Review(
         standing=tuple(standing),

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 from spindown.domain.policy import Policy
 
-#: Below this, requests cost more than the work that they save.
+#: With a shorter interval, requests cost more than the work that they save.
 SHORTEST_INTERVAL = timedelta(seconds=10)
-#: Above this, too much is redone after a crash, which no interruption rate counts.
+#: With a longer interval, a crash loses too much work; no interruption rate counts crashes.
 LONGEST_INTERVAL = timedelta(minutes=30)
 
 _HOUR = timedelta(hours=1)
@@ -54,7 +54,7 @@ def is_due(policy: Policy, *, items_since: int, elapsed: timedelta, interval: ti
     return by_items or elapsed >= interval
 
 
-#: Exponents above this mean that the work never ends; exp(50) is dear enough to rank last.
+#: With a larger exponent the work never ends; exp(50) is large enough to rank last.
 _EXPONENT_AT_MOST = 50.0
 
 

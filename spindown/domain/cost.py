@@ -57,10 +57,10 @@ def accrue(worker: Worker, until: datetime) -> Accrual:
 
 
 def reclaim_refund(worker: Worker, reclaimed_at: datetime) -> float:
-    """Return the accrued USD that EC2 does not charge: reclaimed by it within the first hour.
+    """Return the accrued USD that EC2 does not charge, since it reclaimed within the first hour.
 
-    Of the whole price: what it does charge for the root volume and the address, about two cents an
-    hour, is not told apart.
+    This is of the whole price. EC2 still charges for the root volume and the address, about two
+    cents an hour; that is neglected.
     """
     lived = reclaimed_at - worker.launched_at
     if worker.capacity_type is not CapacityType.SPOT or lived >= FREE_FOR:
@@ -70,7 +70,7 @@ def reclaim_refund(worker: Worker, reclaimed_at: datetime) -> float:
 
 
 def dollars_per_hour(workers: tuple[Worker, ...] | list[Worker]) -> float:
-    """Return what the workers cost an hour together, as long as they bill."""
+    """Return what all workers that have not ended cost an hour together, USD."""
     return sum(w.price_per_hour for w in workers if w.state is not WorkerState.ENDED)
 
 

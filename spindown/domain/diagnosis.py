@@ -1,8 +1,8 @@
 """Why an item costs more than it used to: the part that moved most, and what to change.
 
 The cost of an item is ``price x (work + redo + (boot + idle) / items per launch)``. The rise over
-the usual cost splits exactly into what each factor did, so the parts add up to the whole and the
-largest of them is the cause.
+the usual cost is split among these factors. The parts add up to the rise, and the largest of them
+is the cause.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +15,13 @@ from spindown.domain.reason import Reason, ReasonCode
 
 #: Rise over the usual cost from which a person is told.
 FACTOR = 1.5
-#: Percent of GPU and of VRAM under which a machine is more than the work needs.
+#: Percent of GPU and of VRAM below which the work would do with a smaller machine.
 LITTLE_USE = 30.0
 
-#: Days that the usual cost is the median of, and of how many of them at least.
+#: The usual cost is the median of the last so many days; at least so many must be known.
 USUAL_DAYS = 7
 DAYS_ENOUGH = 3
-#: Share of a usual day's dollars from which a day that is not over yet says something.
+#: Share of a usual day's dollars that the present day must have cost to be judged.
 _TELLING_SHARE = 0.5
 
 _SECONDS_PER_HOUR = 3600.0
@@ -41,13 +41,13 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostWindow:
-    """What a span of time cost and gave, as the spend of a day says."""
+    """What a span of time cost, and the items that were done in it."""
 
     #: USD.
     dollars: float
     items: int
     items_redone: int
-    #: Instances that were launched; those from before the span are not among them.
+    #: Instances launched within the span.
     launches: int
     boot_seconds: float
     busy_seconds: float
@@ -60,9 +60,9 @@ class CostShape:
 
     #: USD per paid hour, over all instances.
     price_per_hour: float
-    #: Of computing that counts, per item: the inverse of the throughput.
+    #: Of useful computing, per item: the inverse of the throughput.
     work_hours: float
-    #: Of computing again what an interruption lost, per item.
+    #: Of computing again what was lost, per item.
     redo_hours: float
     #: Per launch.
     boot_hours: float
@@ -115,7 +115,7 @@ class Diagnosis:
 def shape_of(window: CostWindow) -> CostShape | None:
     """Return the factors of a span; None when nothing was done or nothing was paid.
 
-    A span without a launch lived on earlier ones: it counts as one launch.
+    A span without a launch used earlier ones, and counts as one launch.
     """
     paid = window.boot_seconds + window.busy_seconds + window.idle_seconds
     if window.items <= 0 or paid <= 0.0 or window.dollars <= 0.0:
@@ -134,7 +134,7 @@ def shape_of(window: CostWindow) -> CostShape | None:
 
 
 def usual_shape(shapes: Sequence[CostShape]) -> CostShape | None:
-    """Return the median of each factor, so that one odd day moves nothing; None without any."""
+    """Return the median of each factor, so that one odd day changes nothing; None without days."""
     if not shapes:
         return None
     return CostShape(
@@ -143,10 +143,10 @@ def usual_shape(shapes: Sequence[CostShape]) -> CostShape | None:
 
 
 def compare(days: Mapping[date, CostWindow], today: date) -> tuple[CostShape, CostShape] | None:
-    """Return the shape of the last day that says something, and the usual one before it.
+    """Return the shape of the last day that can be judged, and the usual one before it.
 
-    Today says something once it has cost half of what a day usually costs: the first boot of a
-    morning is dear by item. Until then yesterday is judged. None: too little is known.
+    Today can be judged once it has cost half of a usual day, since the first boot of a morning
+    makes its few items dear. Until then yesterday is judged. None: too little is known.
     """
     for day in (today, today - timedelta(days=1)):
         before = [days[d] for n in range(USUAL_DAYS) if (d := day - timedelta(days=n + 1)) in days]
@@ -185,8 +185,8 @@ def split_rise(now: CostShape, usual: CostShape) -> dict[Cause, float]:
     """Return what each factor adds to the cost of an item, USD; the parts sum to the rise.
 
     Worked: boots of 0.1 h for 100 items a launch at 1 USD/h become boots of 0.1 h for 10 items:
-    0.001 becomes 0.01 USD an item, and all of the rise belongs to the sparse queue. Had the boot
-    grown to 1 h at 100 items a launch, all of it would belong to the boot.
+    0.001 becomes 0.01 USD an item, and all of the rise is due to the sparse queue. If boots had
+    become 1 h at 100 items a launch, all of it would be due to the boot.
     """
     price = now.price_per_hour
     rarer = 1.0 / now.items_per_launch - 1.0 / usual.items_per_launch
@@ -201,7 +201,7 @@ def split_rise(now: CostShape, usual: CostShape) -> dict[Cause, float]:
 
 
 def _overkill(now: CostShape, fit: Fit) -> float:
-    """Return what the cheaper offer would save an item, were it as fast; 0 if it may not be."""
+    """Return what the cheaper offer would save an item if it were as fast; 0: it may be slower."""
     if fit.cheapest_price is None or max(fit.gpu_mean, fit.vram_max) >= LITTLE_USE:
         return 0.0
     return max(0.0, (now.price_per_hour - fit.cheapest_price) * now.hours)
@@ -228,7 +228,7 @@ def _throughput(shape: CostShape) -> float:
 
 
 _CODES = {cause: ReasonCode(f"cost-{cause.value.replace(' ', '-')}") for cause in Cause}
-#: Cause -> what of a shape tells it, in the unit in which a person reads it.
+#: Cause -> its factor of a shape, in the unit in which a person reads it.
 _FACTORS: Mapping[Cause, Callable[[CostShape], float]] = {
     Cause.PRICE: lambda shape: shape.price_per_hour,
     Cause.BOOT: lambda shape: 60.0 * shape.boot_hours,

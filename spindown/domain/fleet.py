@@ -13,7 +13,7 @@ _HOUR = timedelta(hours=1)
 
 
 class WorkerState(StrEnum):
-    """Where a worker is in its life; moves only downwards, except between idle and busy."""
+    """Where a worker is in its life; a later state never returns, except between idle and busy."""
 
     #: EC2 has given the instance; the worker has not checked in.
     BOOTING = "booting"
@@ -21,7 +21,7 @@ class WorkerState(StrEnum):
     BUSY = "busy"
     #: Ended its work by itself; about to power off.
     DRAINED = "drained"
-    #: Reconcile has decided to terminate it.
+    #: The scaler has decided to terminate it.
     CONDEMNED = "condemned"
     #: EC2 says that the instance is gone.
     ENDED = "ended"
@@ -42,10 +42,10 @@ class Worker:
     capacity_type: CapacityType
     gpu_name: str
     gpu_count: float
-    #: Leases that it can hold at once.
+    #: Jobs that it can hold at once.
     slots: int
     price_per_hour: float
-    #: Whole price of its pool when it ended, USD per hour; None: not ended, or not known.
+    #: Whole price of its pool when it ended, USD per hour; None: it has not ended, or not known.
     end_price_per_hour: float | None = None
     #: Whole price of the same type on demand at the launch, USD per hour; None when unknown.
     on_demand_price: float | None = None
@@ -70,11 +70,11 @@ class Worker:
     rebalance_at: datetime | None = None
     #: Since when it takes no new job, whatever the reason; it ends after those in hand.
     draining_at: datetime | None = None
-    #: Since when it is known that the machine itself is no good; ``reason`` says why.
+    #: Since when the machine is known to be unfit; ``reason`` says why.
     unfit_at: datetime | None = None
-    #: Until when it stays though it is idle; reconcile renews it for those kept warm.
+    #: Until when it stays although it is idle; the scaler renews it for warm workers.
     warm_until: datetime | None = None
-    #: Since when another worker is there to go on with its jobs: it gives them back and ends.
+    #: Since when another worker is there to continue its jobs: it gives them back and ends.
     relieved_at: datetime | None = None
     #: Whether the reclaim has been counted against its pool.
     interruption_counted: bool = False
@@ -103,7 +103,7 @@ class Worker:
 
     @property
     def last_sign(self) -> datetime:
-        """Return when it last gave a sign of life; its launch is the first."""
+        """Return when it last gave a sign of life; its launch counts as one."""
         signs = (self.heartbeat_at, self.checked_in_at, self.launched_at)
         return max(at for at in signs if at is not None)
 
@@ -122,7 +122,7 @@ class Worker:
 
     @property
     def useless_since(self) -> datetime | None:
-        """Return since when it has had neither a job nor to be kept warm; None: it has."""
+        """Return since when it is idle and not kept warm; None: it is busy."""
         if self.idle_since is None:
             return None
         return max(self.idle_since, self.warm_until or self.idle_since)
@@ -162,12 +162,15 @@ class Lease:
     first_item: int = 0
 
     def pace(self, items_done: int, at: datetime) -> float | None:
-        """Return items an hour since the claim, the one in hand counted as done; None: unknown."""
+        """Return items an hour since the claim, the present one counted as done; None: unknown."""
         hours, items = (at - self.claimed_at) / _HOUR, items_done - self.first_item
         return (items + 1) / hours if items > 0 and hours > 0.0 else None
 
     def requeued(self, items_done: int, at: datetime) -> "RequeuedJob | None":
-        """Return what to remember of the job as it leaves the slot; None: not when it was sent."""
+        """Return what to remember of the job as it leaves the slot.
+
+        None: it is not known when the job was sent.
+        """
         if self.sent_at is None:
             return None
         return RequeuedJob(
@@ -180,7 +183,7 @@ class Lease:
         )
 
     def left_behind(self, now: datetime) -> "RequeuedJob | None":
-        """Return what to remember of the job as its holder is found gone: as far as it has told."""
+        """Return what to remember of the job when its holder is gone: what it last reported."""
         return self.requeued(self.items_done, min(now, self.deadline))
 
 
@@ -193,9 +196,9 @@ class RequeuedJob:
     #: 0: not known.
     items: int
     items_done: int
-    #: In the hands of its last holder; None: too short to tell.
+    #: Of its last holder; None: it held the job too briefly to tell.
     items_per_hour: float | None = None
-    #: When it was put down.
+    #: When its last holder gave it up or was lost.
     at: datetime
 
 
@@ -210,7 +213,7 @@ class LaunchState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """What a pool of a launch request was at the launch: stamped on the worker that it gives."""
+    """What a pool of a launch request offered then; its workers keep these values."""
 
     price_per_hour: float
     on_demand_price: float | None = None
@@ -228,9 +231,9 @@ class Launch:
     fence: int
     state: LaunchState
     intended_at: datetime
-    #: The exact request, as the compute port takes it, in JSON: replayed verbatim.
+    #: The exact request in JSON, as the compute port takes it; a retry sends it unchanged.
     request: str
-    #: USD set aside from the budget until the workers accrue on their own.
+    #: USD set aside from the budget until the workers are charged themselves.
     reserved_usd: float = 0.0
     instance_ids: tuple[str, ...] = ()
     reason: Reason = NO_REASON
@@ -238,9 +241,9 @@ class Launch:
     count: int = 1
     #: Expected throughput of one of them, so that an open intent counts as capacity.
     items_per_hour: float = 0.0
-    #: Leases that each of them can hold at once.
+    #: Jobs that each of them can hold at once.
     slots: int = 1
-    #: Whether it takes over from a worker that runs: it stays until that has given its jobs back.
+    #: Whether it takes over from a running worker, and so stays until that has given its jobs back.
     is_relief: bool = False
     #: Pool as text -> what it was at the launch.
     offered: Mapping[str, Offered] = field(default_factory=dict)
@@ -262,12 +265,12 @@ def remember_unavailable(
 ) -> Unavailable:
     """Return the memory of a pool that just ran dry or reclaimed an instance.
 
-    3 minutes at first, doubled by each further strike up to 30: 3, 6, 12, 24, 30. A pool that
-    was left alone for longer than the longest memory starts anew.
+    3 minutes at first, doubled by each further strike up to 30: 3, 6, 12, 24, 30. After a time
+    without strikes that is longer than the longest memory, it begins with 3 minutes again.
     """
     forgotten = previous is None or now - previous.until > policy.unavailable_at_most
     strikes = 1 if previous is None or forgotten else previous.strikes + 1
-    # Capped before the power is taken, so that no number of strikes overflows.
+    # The exponent is capped, so that no number of strikes overflows.
     span = policy.unavailable_for * 2.0 ** min(strikes - 1, _DOUBLINGS)
     return Unavailable(
         pool=pool,

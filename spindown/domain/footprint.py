@@ -1,9 +1,8 @@
 """How much of its machines the work has used, and which requirements ask for more than that.
 
-People ask for too much to be safe and forget about it; what they asked for then rules out the
-cheaper machines. Memory and VRAM keep some room over the most that was ever used, so that a job
-that needs much now and then counts; CPUs keep the most that was used at any look, so that no job
-becomes slower.
+People ask for too much to be safe, forget about it, and so rule out cheaper machines. The advice
+for memory and VRAM leaves some room above the most that was ever used, since some jobs need more
+than others. The advice for CPUs is the most that was ever used, so that no job becomes slower.
 """
 
 import math
@@ -14,9 +13,9 @@ from enum import StrEnum
 from spindown.domain.diagnosis import LITTLE_USE
 from spindown.domain.offer import Requirements, slot_count
 
-#: So much more memory than was ever used a machine should have.
+#: Memory that a machine should have, as a multiple of the most that was ever used.
 ROOM = 1.25
-#: Percent of its share from which a job came close to running out.
+#: A job that used this percent of its share came close to running out of it.
 CLOSE = 90.0
 
 _MIB_PER_GIB = 1024

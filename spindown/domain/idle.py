@@ -13,18 +13,18 @@ from spindown.domain.learning import (
 )
 from spindown.domain.policy import Policy
 
-#: A last look that asks every server of SQS takes a long poll, of a second or more; the rest is
-#: room for a message under way.
+#: The last look must ask every server of SQS, which takes a long poll of a second or more. The
+#: rest is for a message that is on its way.
 SHORTEST_TIMEOUT = timedelta(seconds=2)
 LONGEST_TIMEOUT = timedelta(minutes=30)
-#: Gaps from which their distribution is trusted.
+#: How many gaps it takes to trust their distribution.
 LEARN_FROM = 5
 
-#: How far a learned timeout may be from the one that workers were told, as a share of it.
+#: How far a learned timeout may be from the one that workers know, as a share of it.
 _NEAR = 0.1
 
-#: How long an idle worker polls without a pause, what share of its further idle time it pauses
-#: between polls, and the longest pause, which bounds how late it can notice a message.
+#: How long an idle worker polls without a pause; the pause after that, as a share of its further
+#: idle time; and the longest pause, which bounds how late it notices a message.
 _EAGER_FOR = timedelta(seconds=20)
 _PAUSE_SHARE = 0.25
 _LONGEST_PAUSE = timedelta(seconds=20)
@@ -33,11 +33,11 @@ _LONGEST_PAUSE = timedelta(seconds=20)
 def idle_timeout(knowledge: Knowledge, policy: Policy) -> timedelta:
     """Return how long a worker stays idle before it ends: as fixed by policy, or learned.
 
-    Keeping an idle worker for a gap g costs min(g, timeout) of paid time, plus a new boot b if
-    the gap is longer. Without samples the timeout is b: never more than twice the cost of knowing
-    the gap beforehand (ski rental). With samples it is the timeout of least mean cost over them,
-    which beats that bound (Augustine, Irani and Swamy, FOCS 2004, for a known distribution).
-    The price cancels: boot and idle time are billed alike.
+    A gap g costs min(g, timeout) of paid time, plus a new boot b if the gap is longer. Without
+    samples the timeout is b. That costs never more than twice what it would cost to know the gap
+    beforehand (ski rental). With samples it is the timeout of least mean cost over them, which is
+    better (Augustine, Irani and Swamy, FOCS 2004, for a known distribution). The price does not
+    matter, since boot and idle time are billed alike.
     """
     if policy.idle_timeout is not None:
         return policy.idle_timeout
@@ -50,9 +50,9 @@ def idle_timeout(knowledge: Knowledge, policy: Policy) -> timedelta:
 
 
 def is_about(told: timedelta, timeout: timedelta) -> bool:
-    """Tell whether a timeout is so near to what workers were told that they need no other.
+    """Tell whether a timeout is so near to the one that workers know that they need no other.
 
-    Near its best the cost hardly depends on it, and what has been learned moves with every job.
+    Near the best timeout the cost hardly changes, but every job changes what is learned.
     """
     return abs(told - timeout) <= told * _NEAR
 
@@ -60,9 +60,9 @@ def is_about(told: timedelta, timeout: timedelta) -> bool:
 def worth_of_boot(knowledge: Knowledge, policy: Policy) -> timedelta:
     """Return how much idle time is worth it to save one boot.
 
-    A boot, b, if work that comes is never held. If launches are held for h, the next boot serves
-    all that comes in h, so bridging one gap saves little: in the time that one job of s takes a
-    fleet that ends at once pays s / (h + s) of a boot. Worked: b 90 s, h 400 s, s 80 s: 15 s.
+    If launches are never held, it is worth a boot, b. If launches are held for h, one boot serves
+    all jobs that come in h, so a worker that stays for the next job saves less: a fleet without
+    idle time pays s / (h + s) of a boot for each job of s. Worked: b 90 s, h 400 s, s 80 s: 15 s.
     """
     boot = boot_p50(knowledge, policy)
     if policy.scale_up_threshold <= 1:
@@ -76,7 +76,7 @@ def worth_of_boot(knowledge: Knowledge, policy: Policy) -> timedelta:
 def cheapest_timeout(gaps: Sequence[float], boot: float) -> float:
     """Return the timeout of least mean cost, all in seconds; the shortest of equals.
 
-    Only 0 and the gaps themselves can be best: between two gaps the cost only rises. Worked:
+    Only 0 and the gaps themselves can be best, since between two gaps the cost only rises. Worked:
     gaps 30, 30, 30, 600, boot 180: timeout 0 costs 4 x 180 = 720, timeout 30 costs 4 x 30 + 180
     = 300, timeout 600 costs 90 + 600 = 690; so 30.
     """
@@ -85,7 +85,7 @@ def cheapest_timeout(gaps: Sequence[float], boot: float) -> float:
 
 @lru_cache(maxsize=64)
 def _cheapest(gaps: tuple[float, ...], boot: float) -> float:
-    """Asked for the same gaps in every tick."""
+    """Return the same, remembered: every tick asks for the same gaps."""
     ordered = sorted(max(0.0, gap) for gap in gaps)
     best, least = 0.0, boot * len(ordered)
     bridged = 0.0
@@ -101,7 +101,8 @@ def _cheapest(gaps: tuple[float, ...], boot: float) -> float:
 def poll_wait(idle_for: timedelta) -> timedelta:
     """Return the pause before the next poll of a worker that has been idle this long.
 
-    The longer idle, the rarer: new work finds the workers that were busy last, the others reach
-    their timeout and go. Everybody polling alike would share the work so that nobody ends.
+    The longer a worker is idle, the more rarely it polls. So new work goes to the workers that were
+    busy last, and the others reach their timeout and end. If all polled alike, they would share the
+    work and none would end.
     """
     return min(max(idle_for - _EAGER_FOR, timedelta(0)) * _PAUSE_SHARE, _LONGEST_PAUSE)

@@ -11,7 +11,7 @@ NOTICE = timedelta(minutes=2)
 #: A spot instance that EC2 itself interrupts within this time is not charged (EC2 User Guide,
 #: "Billing for interrupted Spot Instances"); one that we end is charged for its seconds.
 FREE_FOR = timedelta(hours=1)
-#: EC2 is late at times; after this long past the deadline nobody is coming.
+#: EC2 is late at times. If it has not come this long after the deadline, it will not come.
 RECLAIM_GRACE = timedelta(minutes=5)
 
 
@@ -26,7 +26,7 @@ def not_after(lease_not_after: datetime, deadline: datetime) -> datetime:
 
 
 def commit_by(deadline: datetime, policy: Policy) -> datetime:
-    """Return when the last commit before an instance's end must begin: compute on until then."""
+    """Return when the last commit before an instance's end must begin."""
     return deadline - policy.commit_margin
 
 
@@ -39,8 +39,8 @@ def should_power_off(
 ) -> bool:
     """Tell whether a worker that is done should power its instance off.
 
-    Not when EC2 is about to reclaim a spot instance within its first hour: that hour is free
-    then, and charged if we end it first.
+    Not when EC2 is about to reclaim a spot instance within its first hour: then that hour is free,
+    but it is charged if the worker ends the instance first.
 
     Args:
         launched_at: when EC2 started it.
@@ -55,7 +55,7 @@ def should_power_off(
     return deadline - launched_at >= FREE_FOR
 
 
-#: Below this product the closed form loses digits; three terms of its series keep nine of them.
+#: Below this product the closed form loses digits; three terms of its series give nine digits.
 _SMALL = 1e-3
 
 

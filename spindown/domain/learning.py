@@ -24,11 +24,11 @@ class ThroughputRecord:
     #: Busy slot time, hours.
     hours: float = 0.0
     reports: int = 0
-    #: Workers that they are from; 0: not counted.
+    #: Workers that the reports are from; 0: not counted.
     lives: int = 0
     #: Items per slot-hour of the last reports, newest last; may be empty.
     rates: tuple[float, ...] = ()
-    #: Items whose bytes were counted, and GiB that they took and gave.
+    #: Items whose bytes were counted, and the GiB that they read and wrote.
     moved: float = 0.0
     gib_in: float = 0.0
     gib_out: float = 0.0
@@ -54,8 +54,8 @@ class Knowledge:
     alive: frozenset[tuple[str, float]] = frozenset()
     #: Seconds from the launch to the check-in.
     boots: tuple[float, ...] = ()
-    #: Seconds from the moment when no work was left to the next work, seen at the queue: seen
-    #: at a worker they would end at its own idle timeout, and only ever shorten it.
+    #: Seconds without work until the next work came. They are seen at the queue: a worker would see
+    #: none that is longer than its own idle timeout, so the timeout could only become shorter.
     gaps: tuple[float, ...] = ()
     #: Items of each job.
     items_per_job: tuple[float, ...] = ()
@@ -76,17 +76,17 @@ class Throughput:
     samples: int
 
 
-#: Busy hours that the prior is worth at least: 5 s. A report of a second says more about starting
-#: up than about the GPU.
+#: Busy hours that the prior counts as, at least: 5 s. A shorter report says more about the start
+#: than about the GPU.
 PRIOR_BUSY_HOURS = 5.0 / 3600.0
-#: By how much the median of the reports bounds their mean, at least: one job that hung
-#: moves the estimate by at most this factor, however long it hung, where jobs are alike.
+#: The mean of the reports is kept within this factor of their median, or a larger one where jobs
+#: differ. So one job that hung moves the estimate by this factor at most, however long it hung.
 ROBUST_FACTOR = 1.2
 
-#: Instance-hours that the published reclaim share is worth: one day. One interruption on the
-#: first day lifts a pool to about 0.04 per hour, two hundred times the usual published rate.
+#: Instance-hours that the published reclaim share counts as: one day. One interruption on the
+#: first day raises a pool to about 0.04 per hour, two hundred times the usual published rate.
 PRIOR_POOL_HOURS = 24.0
-#: Share reclaimed in a month of a type with no published one: the limit of the worst bucket.
+#: Share reclaimed in a month where none is published: the lower limit of the worst class.
 UNKNOWN_RECLAIM_SHARE = 0.2
 _RECLAIM_SHARE_AT_MOST = 0.99
 
@@ -100,12 +100,12 @@ def throughput(
 ) -> Throughput:
     """Return what an instance of this type is expected to do for this workload.
 
-    A measured (GPU, count) is pulled toward its prior, scaled by what the workload showed over
-    all: (items + prior x w) / (hours + w), w being the hours of as many workers as its data sheet
-    counts as (``data_sheet_worth``), at least 5 s. Worked, a scale of 1: prior 1000 an hour, one
-    job of 35 s at 500 an hour on one worker, w = 35 s: (500 x 35 + 1000 x 35) / 70 = 750 an hour.
-    An unmeasured one is its prior times what the workload showed, on the same GPU in other counts
-    if there are any, else on all.
+    Where this GPU and count has been measured, the measurement is pulled toward the prior, which is
+    scaled by how fast the workload has run on all GPUs: (items + prior x w) / (hours + w). The
+    data sheet counts as some workers (``data_sheet_worth``), and w is their hours, at least 5 s.
+    Worked, a scale of 1: prior 1000 an hour, one job of 35 s at 500 an hour on one worker,
+    w = 35 s: (500 x 35 + 1000 x 35) / 70 = 750 an hour. Where it has not been measured, the prior
+    is scaled by the same GPU in other counts if there are any, else by all GPUs.
 
     Args:
         knowledge: what is known.
@@ -155,7 +155,7 @@ def _throughput(
 def usual_throughput(knowledge: Knowledge, policy: Policy) -> float:
     """Return items an hour of one slot of the kind that the workload has run on most.
 
-    Until it has run on any: of a T4.
+    Until it has run anywhere, the kind is a T4.
     """
     kind = _usual_kind(knowledge)
     if kind is None:
@@ -164,7 +164,7 @@ def usual_throughput(knowledge: Knowledge, policy: Policy) -> float:
 
 
 def usual_slots(knowledge: Knowledge) -> int:
-    """Return the slots of one worker of that kind; until there is any, of one with one GPU."""
+    """Return the slots of one worker of that kind; until the workload has run: of one GPU."""
     kind = _usual_kind(knowledge)
     return slot_count(1.0 if kind is None else kind[1], knowledge.slots)
 
@@ -175,7 +175,7 @@ def _usual_kind(knowledge: Knowledge) -> tuple[str, float] | None:
 
 
 def workload_scale(knowledge: Knowledge, policy: Policy) -> float:
-    """Return how much faster than its priors this workload has run, over all GPUs; 1 unknown."""
+    """Return how much faster than its priors this workload has run on all GPUs; 1: unknown."""
     scale = _scale(knowledge, policy, None)
     return 1.0 if scale is None else scale
 
@@ -197,7 +197,7 @@ def _scale(knowledge: Knowledge, policy: Policy, gpu_name: str | None) -> float 
 
 
 def _prior_hours(knowledge: Knowledge, record: ThroughputRecord) -> float:
-    """Return the busy hours that the data sheet is worth beside a record."""
+    """Return the busy hours that the data sheet counts as, compared with a record."""
     worth = data_sheet_worth(tuple(each.rates for each in knowledge.throughput.values()))
     return max(PRIOR_BUSY_HOURS, worth * record.hours / max(record.lives, 1))
 
@@ -205,9 +205,10 @@ def _prior_hours(knowledge: Knowledge, record: ThroughputRecord) -> float:
 def _robust_rate(record: ThroughputRecord) -> float:
     """Return items per slot-hour, kept near the median of the single reports.
 
-    How near, the faster half of the reports says, which no job that hung is in: where jobs
-    differ, the median of the last few is as good as drawn by lot, and the mean is not. Worked:
-    a quarter of the reports at 1.5 times the median or more allow a factor of 1.5^2 = 2.25.
+    The faster half of the reports says how near, since no job that hung is among them. Where jobs
+    differ much, the median of a few reports is hardly better than one of them by chance, and the
+    mean is better. Worked: a quarter of the reports at 1.5 times the median or more allow a factor
+    of 1.5^2 = 2.25.
     """
     mean = record.items / record.hours
     if len(record.rates) < ROBUST_FROM:
@@ -249,15 +250,15 @@ def boot_p50(knowledge: Knowledge, policy: Policy) -> timedelta:
 
 
 def boot_p95(knowledge: Knowledge, policy: Policy) -> timedelta:
-    """Return the time from launch to check-in that 19 of 20 keep."""
+    """Return the time from launch to check-in that 19 of 20 launches keep."""
     return _boot(knowledge, policy, 0.95)
 
 
 def surely_up(knowledge: Knowledge, policy: Policy, *, ticks: int) -> timedelta:
     """Return within what time a launch is up: the 95th percentile of boots, and so many ticks.
 
-    A start deadline allows one tick, in which a refused launch is tried again. A finish deadline
-    allows two, since a tick may pass before anybody sees the need.
+    One tick is for a second try after a refusal. Another one is for a need that is not seen before
+    the next tick.
     """
     return boot_p95(knowledge, policy) + ticks * policy.tick
 
@@ -290,13 +291,13 @@ class Traffic:
     gib_out: float
 
 
-#: Items that the estimate of an item's bytes is worth.
+#: Items that the estimate of an item's bytes counts as.
 PRIOR_MOVED_ITEMS = 1.0
 _MIB_PER_GIB = 1024.0
 
 
 def traffic(knowledge: Knowledge, policy: Policy) -> Traffic:
-    """Return what an item moves, wherever it was measured: the mean, pulled toward the estimate.
+    """Return what an item moves: the mean over all GPUs, pulled toward the estimate.
 
     (GiB seen + estimate x 1) / (items seen + 1). Worked: 1 MiB estimated, 99 items of 8 MiB each:
     (99 x 8 + 1) / 100 = 7.93 MiB.
@@ -310,7 +311,7 @@ def traffic(knowledge: Knowledge, policy: Policy) -> Traffic:
     )
 
 
-#: Until one is measured: a small manifest and part, two requests to S3, without waiting.
+#: Until one is measured: two requests to S3, for a small manifest and a small part.
 CHECKPOINT_COST_ESTIMATE = timedelta(seconds=1)
 
 
@@ -337,10 +338,11 @@ def _quantile_of(samples: tuple[float, ...], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-#: Deviation of the logarithm of measured over data-sheet speed, relative to a T4: 0.285 over three
-#: language models, prefill and decode each, on five GPUs (llama-bench on EC2, Spare Cores).
+#: Standard deviation of ln(measured speed / speed by the data sheet), relative to a T4. It is 0.285
+#: over three language models, prefill and decode each, on five GPUs (llama-bench on EC2, Spare
+#: Cores).
 DATA_SHEET_ERROR = 0.3
-#: Of a normal distribution, within one deviation.
+#: Share of a normal distribution within one standard deviation.
 _TWO_OF_THREE = 0.683
 
 
@@ -348,11 +350,12 @@ _TWO_OF_THREE = 0.683
 def data_sheet_worth(rates: tuple[tuple[float, ...], ...]) -> float:
     """Return how many workers a data sheet counts as: (s / 0.3)^2.
 
-    s is how far the logarithms of two of three reports are from the median of their GPU at most:
-    one deviation of a normal distribution, and one job that hung says nothing. Until there are
-    reports it is taken to be 0.3 too, which counts as one of them. The jobs of one worker are like
-    each other, as they came one after the other: all of them say no more than one drawn at random
-    would. Worked: where jobs are alike, 20 reports leave 1 / 20 of a worker; where s = 0.6, 4.
+    s is the spread of the reports: the logarithms of two in three of them are within s of the
+    median of their GPU. That is one standard deviation of a normal distribution, and one job that
+    hung does not change it. Before there are reports, s is assumed to be 0.3, and this assumption
+    counts as one report. The jobs of one worker resemble each other, since they came one after the
+    other, so all of them together say no more than one job drawn at random. Worked: where jobs are
+    alike, 20 reports leave 1 / 20 of a worker; where s = 0.6, 4.
 
     Args:
         rates: of each kind of GPU, items per slot-hour of the last reports.

@@ -119,7 +119,7 @@ def claim_verdict(
 ) -> ClaimVerdict:
     """Decide what the receiver of a message does with it.
 
-    A split parent whose message comes again is over too: its children carry the work.
+    A split job whose message comes again is over too, since its children do the work.
     """
     if job is None:
         return ClaimVerdict.CLAIM
@@ -144,7 +144,7 @@ def is_left_to_others(job: JobRecord, instance_id: str, now: datetime) -> bool:
 #: Shortest and longest time that a message is put back for. SQS allows 12 h from the receive.
 PUT_BACK_AT_LEAST = timedelta(seconds=60)
 PUT_BACK_AT_MOST = timedelta(hours=11)
-#: Spread, so that those who wait for one job do not come back together.
+#: Random part, so that messages that wait for one job do not come back together.
 JITTER = timedelta(seconds=30)
 
 
@@ -152,7 +152,7 @@ def put_back_for(lease: Lease | None, now: datetime, jitter: float) -> timedelta
     """Return the visibility of a message whose job cannot be claimed yet.
 
     Args:
-        lease: who holds the job; None: nobody, it is left to others.
+        lease: of the job's holder; None: nobody holds it, it is left to other workers.
         now: the present.
         jitter: a random number of [0, 1).
     """
@@ -160,15 +160,15 @@ def put_back_for(lease: Lease | None, now: datetime, jitter: float) -> timedelta
     return min(max(PUT_BACK_AT_LEAST, rest) + JITTER * jitter, PUT_BACK_AT_MOST)
 
 
-#: An outage is not asked again more rarely than this.
+#: After an outage, a message is tried again after this time at the latest.
 OUTAGE_WAIT_AT_MOST = timedelta(minutes=30)
-#: An attempt that an outage broke off counts nothing against a job until its message is so old:
-#: then it may be that this job alone meets it, and must not be tried for ever.
+#: An attempt that an outage ended does not count against a job until its message is this old. Then
+#: perhaps only this job meets the outage, and it must not be tried for ever.
 OUTAGE_EXCUSES_FOR = timedelta(hours=12)
 
 
 def outage_wait(receive_count: int, jitter: float) -> timedelta:
-    """Return how long a message stays hidden whose attempt an outage broke off.
+    """Return how long a message stays hidden after an outage ended its attempt.
 
     A minute at first, doubled by each further receive up to half an hour.
 
@@ -184,7 +184,7 @@ _DOUBLINGS = 10
 
 
 def is_excused(sent_at: datetime, now: datetime) -> bool:
-    """Tell whether an attempt that an outage broke off counts nothing against its job."""
+    """Tell whether an attempt that an outage ended does not count against its job."""
     return now - sent_at < OUTAGE_EXCUSES_FOR
 
 
@@ -199,7 +199,7 @@ RELEASE_AFTER = timedelta(hours=11)
 
 
 def visibility_not_after(received_at: datetime) -> datetime:
-    """Return past when no heartbeat can extend a message that was received then."""
+    """Return the time past which no heartbeat can hide a message that was received then."""
     return received_at + VISIBILITY_CAP
 
 
@@ -212,9 +212,9 @@ class EpochEnd(StrEnum):
     """How an epoch ended, as its successor finds it."""
 
     RELEASED = "released"
-    #: EC2 took the instance: counted, never against the job.
+    #: EC2 took the instance away: this never counts against the job.
     INTERRUPTED = "interrupted"
-    #: Without a word, but further than it began: another try is worth it.
+    #: Without a release, but with progress: another try is worth it.
     PROGRESSED = "progressed"
     #: No release, no recorded interruption, no progress.
     LOST = "lost"
@@ -239,8 +239,8 @@ def epoch_end(job: JobRecord, *, interrupted: bool) -> EpochEnd:
 def dead_letter_reason(failures: Sequence[FailureRecord], policy: Policy) -> str | None:
     """Return why a job goes to the DLQ, or None while it is worth another try.
 
-    After 3 losses or failures on at least 2 instances, or 5 in all: one bad instance alone cannot
-    condemn a job soon, and a job that kills every instance cannot go on for ever.
+    After 3 losses or failures on at least 2 instances, or after 5 in all. So one bad instance alone
+    does not fail a job soon, and a job that ends every instance is not tried for ever.
 
     Args:
         failures: failures and losses that counted, the newest included; no interruptions.

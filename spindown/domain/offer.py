@@ -163,7 +163,7 @@ class Requirements:
 
 
 def slot_count(gpu_count: float, slots: str) -> int:
-    """Return how many leases an instance holds at once.
+    """Return how many jobs an instance holds at once.
 
     Args:
         gpu_count: GPUs of the instance; a partition, or none, still makes one slot.
@@ -188,7 +188,7 @@ class Catalogue:
     on_demand: Mapping[str, Mapping[str, float]]
     #: region -> type -> share of instances reclaimed per month (0 to 1), as published.
     reclaim_share: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    #: region -> USD per GiB-month of gp3; a region that is missing is taken for us-east-1.
+    #: region -> USD per GiB-month of gp3; a region that is missing has the price of us-east-1.
     volume_price: Mapping[str, float] = field(default_factory=dict)
     #: ``{region}/{class}`` (``quota_class``) -> vCPUs that the account may run; missing: unknown.
     quotas: Mapping[str, float] = field(default_factory=dict)
@@ -226,15 +226,15 @@ PUBLIC_IPV4_PRICE_PER_HOUR = 0.005
 REGION_TRANSFER_PRICE_PER_GIB = 0.02
 HOURS_PER_MONTH = 730.0
 
-#: On-demand prices that were read longer ago are taken for unknown: a list price stands for
-#: months, so a week without an answer says that something is broken.
+#: On-demand prices that were read longer ago count as unknown. A list price stays for months, so a
+#: week without an answer means that something is broken.
 LIST_PRICES_TRUSTED_FOR = timedelta(days=7)
-#: Quotas that were read longer ago bind nobody: they may have been raised since, and EC2 says so.
+#: Quotas that were read longer ago are ignored: they may have been raised, and EC2 refuses anyway.
 QUOTAS_TRUSTED_FOR = timedelta(days=1)
 
 
 def trusted(catalogue: Catalogue, now: datetime) -> Catalogue:
-    """Return the catalogue without the prices and quotas that are too old to be believed."""
+    """Return the catalogue without the prices and quotas that are too old to be trusted."""
 
     def is_fresh(region: str, part: str, longest: timedelta) -> bool:
         return catalogue.age(f"{region}/{part}", now) <= longest
@@ -257,7 +257,7 @@ def trusted(catalogue: Catalogue, now: datetime) -> Catalogue:
 def extra_price_per_hour(
     volume_gib: float, gib_month_price: float = GP3_PRICE_PER_GIB_MONTH
 ) -> float:
-    """Return USD per hour of what comes with an instance: its gp3 root and public IPv4.
+    """Return USD per hour of what an instance needs besides: gp3 root volume and public IPv4.
 
     100 GiB: 100 x 0.08 / 730 + 0.005 = 0.01596.
     """
@@ -265,7 +265,7 @@ def extra_price_per_hour(
 
 
 def volume_price_per_hour(volume_gib: float, gib_month_price: float) -> float:
-    """Return USD per hour of a gp3 volume; EBS bills the second of a month of 730 hours."""
+    """Return USD per hour of a gp3 volume; EBS bills by the second, for months of 730 hours."""
     return volume_gib * gib_month_price / HOURS_PER_MONTH
 
 
@@ -278,11 +278,11 @@ def build_offers(
     volume_gib: float,
     home_region: str | None = None,
 ) -> tuple[Offer, ...]:
-    """Price everything that can be bought, in an order that depends on the input alone.
+    """Return everything that can be bought with its price, in an order set by the input alone.
 
-    A price that is missing, zero, negative or not a number counts as unknown, and so does a spot
-    price below a hundredth of on-demand. An unknown spot price is estimated from on-demand; what
-    then has no price is an offer at 0, which the ranking leaves out and says so.
+    A price that is missing, zero, negative or not a number is unknown. So is a spot price below a
+    hundredth of the on-demand price. An unknown spot price is estimated from the on-demand price.
+    If that is unknown too, the offer has the price 0, and the ranking rejects it with that reason.
 
     Args:
         catalogue: types, where they are offered, and on-demand prices.
@@ -331,7 +331,7 @@ def _offers_of_region(
     volume = _volume_price(catalogue, region, volume_gib)
     extra = volume + PUBLIC_IPV4_PRICE_PER_HOUR
     types = catalogue.instance_types
-    # Offers of one type follow each other, which lets ranking reuse what it knows of the type.
+    # Offers of one type follow each other, so that the ranking works a type out once.
     names = {name for zone in zones for name in offerings.get(zone, ()) if name in types}
     for name in sorted(names):
         instance_type = types[name]
@@ -374,12 +374,12 @@ def _volume_price(catalogue: Catalogue, region: str, volume_gib: float) -> float
     return volume_price_per_hour(volume_gib, known)
 
 
-#: EC2's discount is "up to 90 %" (aws.amazon.com/ec2/spot); a tenth of that floor is a mistake.
+#: EC2's discount is "up to 90 %" (aws.amazon.com/ec2/spot). A tenth of the rest is a mistake.
 _LEAST_SPOT_SHARE = 0.01
 
 
 def _believed(seen: float | None, on_demand: float | None) -> float | None:
-    """Return a spot price, or None if it is absurdly low for its type."""
+    """Return a spot price, or None if it is too low for its type to be real."""
     if seen is not None and on_demand is not None and seen < on_demand * _LEAST_SPOT_SHARE:
         return None
     return seen

@@ -17,15 +17,15 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.warm import kept_warm_of
 
-#: StateReason.Code of an instance that somebody ended by a call, and what all codes begin with
-#: that blame EC2 itself (EC2 API reference, StateReason).
+#: StateReason.Code of an instance that somebody ended by a call, and the start of all codes that
+#: blame EC2 itself (EC2 API reference, StateReason).
 _ENDED_BY_CALL = "Client.UserInitiatedShutdown"
 _FAULT_OF_EC2 = "Server."
-#: What codes begin with that blame what was asked for, and those of them that name no fault
-#: (EC2 API reference, StateReason).
+#: The start of all codes that blame the request, and those of them that name no fault (EC2 API
+#: reference, StateReason).
 _FAULT_OF_REQUEST = "Client."
 _NO_FAULT = frozenset({_ENDED_BY_CALL, "Client.InstanceInitiatedShutdown"})
-#: Why a worker leaves that could do its work.
+#: Why a worker leaves although it could work.
 _SENT_AWAY = frozenset({ReasonCode.OTHER_CODE, ReasonCode.NO_ROOM, ReasonCode.RELIEVED})
 #: StateReason.Code of an instance that EC2 took back (EC2 API reference, StateReason).
 _RECLAIMED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
@@ -79,10 +79,10 @@ def ending_of(worker: Worker, instance: Instance) -> Ending:
 
 
 def has_missed_check_in(worker: Worker) -> bool:
-    """Tell whether a worker ended before it checked in, neither taken back nor ended by a call.
+    """Tell whether a worker ended by itself before it checked in.
 
-    Whoever ends such instances one after the other must not be given new ones without end. One
-    that was condemned for its silence was counted then.
+    Not if EC2 took it back or somebody ended it by a call. If every instance ends like this, new
+    launches must stop. A worker that was condemned for its silence has been counted already.
     """
     return (
         worker.state is WorkerState.ENDED
@@ -94,9 +94,9 @@ def has_missed_check_in(worker: Worker) -> bool:
 
 
 def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
-    """Tell whether a worker came up and ended without any job, though one waited all the time.
+    """Tell whether a worker came up and ended without a job, though one waited all the time.
 
-    One that was told to leave, by a deploy for example, has not.
+    A worker that was told to leave, by a deploy for example, does not count.
 
     Args:
         worker: as the ledger holds it.
@@ -116,7 +116,7 @@ def has_left_work(worker: Worker, waiting_since: datetime | None) -> bool:
 
 
 def has_failed_all(worker: Worker) -> bool:
-    """Tell whether a worker took jobs and ended since its last ones had all failed."""
+    """Tell whether a worker took jobs and ended because its last ones had all failed."""
     return (
         worker.state is WorkerState.ENDED
         and worker.claimed_at is not None
@@ -125,7 +125,7 @@ def has_failed_all(worker: Worker) -> bool:
 
 
 def known_fault(worker: Worker) -> Reason:
-    """Return why an instance has ended, if it or EC2 has said so; false: neither has."""
+    """Return why an instance has ended, if it or EC2 has said so; an empty reason: neither has."""
     said = _state_reason(worker)
     is_told = worker.unfit_at is not None or (
         said.startswith(_FAULT_OF_REQUEST) and said not in _NO_FAULT
@@ -134,7 +134,7 @@ def known_fault(worker: Worker) -> Reason:
 
 
 def is_fault_of_image(worker: Worker) -> bool:
-    """Tell whether what ended an instance may be in its image, code or account, not in EC2."""
+    """Tell whether an instance may have ended because of its image, code or account, not EC2."""
     return not _state_reason(worker).startswith(_FAULT_OF_EC2)
 
 
@@ -148,8 +148,8 @@ def watch_from(
 ) -> datetime:
     """Return since when ticks have reached the ledger without a break.
 
-    A break is a span between two good ticks of more than one and a half ticks, and of more than
-    a third of ``heartbeat_stale_after``: a shorter one leaves a worker time enough to report.
+    A break is a time without a good tick that is longer than one and a half ticks and than a third
+    of ``heartbeat_stale_after``. After a shorter one, a worker has had time enough to report.
 
     Args:
         watched_since: what the last good tick found; None: nothing.
@@ -166,7 +166,7 @@ def watch_from(
 def could_check_in(
     launched_at: datetime, until: datetime, watched_since: datetime | None, within: timedelta
 ) -> bool:
-    """Tell whether a worker that never checked in had somebody there to hear it.
+    """Tell whether anybody would have seen a check-in of a worker that never checked in.
 
     Args:
         launched_at: when it began to boot.
@@ -185,7 +185,7 @@ class Condemnation:
 
     instance_id: str
     reason: Reason
-    #: It never came up: its pool is marked, and the launch counts as failed.
+    #: Whether it never came up: then its pool is marked, and the launch counts as failed.
     never_checked_in: bool = False
 
 
@@ -197,9 +197,9 @@ class Reaping:
     #: Condemned before and still there: terminate again.
     terminate: tuple[str, ...] = ()
     ended: tuple[Ending, ...] = ()
-    #: Live rows that EC2 does not know, too old to be a late answer.
+    #: Live rows whose instances EC2 does not know, though they are old enough to be known.
     lost_rows: tuple[str, ...] = ()
-    #: Instances of ours that no row and no open intent knows.
+    #: Instances of this workload that no row and no open intent knows.
     orphans: tuple[str, ...] = ()
     #: Busy and alive past their lifetime: left alone, worth an alarm.
     overdue: tuple[str, ...] = ()
@@ -211,12 +211,12 @@ class Reaping:
 
 #: Stale workers condemned in one tick, at most.
 STALE_PER_TICK = 5
-#: From so many stale workers on, "most of the fleet is stale" is a fault of ours, not of theirs.
+#: If so many workers or more are stale and that is most of the fleet, the fault is in Spindown.
 STALE_IS_OURS_FROM = 3
 #: EC2's answers may miss an instance for a while after its launch (eventual consistency).
 UNSEEN_FOR = timedelta(minutes=5)
-#: A launch without an answer is asked for again within ``UNSEEN_FOR``; what that gives may begin
-#: as late again.
+#: A launch without an answer is repeated within ``UNSEEN_FOR``, and its instances may appear as
+#: late again.
 ASKED_FOR = 2 * UNSEEN_FOR
 #: A drained worker has powered off by then.
 DRAINED_FOR = timedelta(minutes=5)
@@ -278,8 +278,8 @@ def _orphans(
 ) -> tuple[str, ...]:
     known = {worker.instance_id for worker in workers}
     known.update(i for launch in launches for i in launch.instance_ids)
-    # Whatever began within so long of an intent without an outcome may be its, to be adopted. Later
-    # it is not: an intent in a region that never answers again must not protect all that comes.
+    # An instance that began within this time of an open intent may belong to it and be adopted. One
+    # that began later does not, or an intent without an answer would protect all instances.
     intents = [x.intended_at for x in launches if x.state is LaunchState.INTENDED]
     return tuple(
         instance.instance_id
@@ -296,7 +296,7 @@ def _stale(
 ) -> tuple[list[Condemnation], Reason, Reason]:
     reporting = [w for w in present if w.is_live and w.checked_in_at is not None]
     silent = [w for w in reporting if verdicts.is_silent(w) and not verdicts.is_leaving(w)]
-    # Their age is EC2's word, not the ledger's: it condemns whatever became of heartbeats.
+    # The lifetime is known from EC2, so it counts even if heartbeats were lost.
     stale = [w for w in silent if verdicts.is_silence_watched(w) or verdicts.is_past_lifetime(w)]
     doubt = held_back = NO_REASON
     if len(stale) < len(silent):
@@ -334,7 +334,7 @@ class _Verdicts:
         self.watched_since = watched_since
         self.leased = leased
         self.check_in_within = check_in_within(knowledge, policy)
-        # A tick more, since a worker may have ended its idle time just after the row was read.
+        # One tick more, since a worker may leave its idle state just after its row was read.
         self.idle_at_most = idle_timeout(knowledge, policy) + policy.scale_down_delay + policy.tick
 
     def broken(self, present: Sequence[Worker], already: set[str]) -> list[Condemnation]:

@@ -64,7 +64,7 @@ def _gpu_misfits(kind: InstanceType, wanted: Requirements) -> Iterator[Reason]:
         yield Reason(ReasonCode.GPU_NAMES_DENIED, {"found": kind.gpu_name})
     if fraction and not wanted.allow_fractional_gpu:
         yield Reason(ReasonCode.ALLOW_FRACTIONAL_GPU, {"found": kind.gpu_count})
-    # A partition is what was allowed, so the least count is judged as if it were one GPU.
+    # A partition counts as one GPU here, since partitions are allowed.
     if (1.0 if fraction else kind.gpu_count) < wanted.gpu_count_min:
         yield _unlike(ReasonCode.GPU_COUNT_MIN, kind.gpu_count, wanted.gpu_count_min)
     if wanted.gpu_count_max is not None and kind.gpu_count > wanted.gpu_count_max:

@@ -17,7 +17,8 @@ _DAYS_PER_MONTH = HOURS_PER_MONTH / 24
 def at_hour(policy: Policy, now: datetime) -> Policy:
     """Return the policy with ``warm_workers`` as its schedule has it now.
 
-    The most of ``warm_workers`` and all spans that hold, never more than ``max_workers``.
+    It is the largest number among ``warm_workers`` and the spans in force, and never more than
+    ``max_workers``.
 
     Args:
         policy: as written.
@@ -30,9 +31,9 @@ def at_hour(policy: Policy, now: datetime) -> Policy:
 
 
 def _holds(span: WarmSpan, now: datetime) -> bool:
-    """Tell whether a span holds: by the clock on the wall of its zone, summer time included.
+    """Tell whether a span is in force, by the local time of its zone, summer time included.
 
-    A span that ends before it starts goes on into the next day; its day is that of the start.
+    A span that ends before it starts lasts into the next day; its day is that of the start.
     """
     local = now.astimezone(ZoneInfo(span.time_zone))
     clock = timedelta(hours=local.hour, minutes=local.minute, seconds=local.second)
@@ -45,9 +46,9 @@ def _holds(span: WarmSpan, now: datetime) -> bool:
 
 
 def kept_warm_of(workers: Sequence[Worker], policy: Policy) -> frozenset[str]:
-    """Return the workers that ``warm_workers`` keeps: the youngest, which live longest.
+    """Return the workers that ``warm_workers`` keeps: the youngest, since they live longest.
 
-    One that boots is kept only where no other is there: it may never come up.
+    A booting worker is kept only if there are not enough others, since it may never come up.
     """
     if policy.warm_workers <= 0:
         return frozenset()
@@ -59,10 +60,10 @@ def kept_warm_of(workers: Sequence[Worker], policy: Policy) -> frozenset[str]:
 
 
 def warm_hours_per_month(policy: Policy) -> float:
-    """Return the worker-hours that a usual month keeps warm, spans that overlap counted each.
+    """Return the warm worker-hours of a usual month; spans that overlap are added up.
 
-    Worked: none always and 2 from 08:00 to 18:00 on five days a week: 2 x 10 x 5 / 7 x 730 / 24
-    = 434.5 hours.
+    Worked: 2 workers from 08:00 to 18:00 on five days a week, and none at other times:
+    2 x 10 x 5 / 7 x 730 / 24 = 434.5 hours.
     """
     always = min(policy.warm_workers, policy.max_workers)
     more = sum(

@@ -48,11 +48,11 @@ class Bill:
         return self.lived - self.refund
 
 
-#: A refund offsets at most this share of what interruptions cost in hours. The dollars are real,
-#: but a reclaimed pool also costs waiting, which no dollar in the formula shows; and a pool must
-#: never climb the list *because* it throws us out. Redone hours grow at least with the square
-#: root of the rate (Young's interval) and the refund at most in proportion to it, so below one
-#: half the sum never falls as the rate rises.
+#: A refund offsets at most this share of the hours that interruptions cost. The refund is real, but
+#: a reclaim also costs waiting time, which the formula does not contain; and a pool must never rank
+#: higher *because* it is reclaimed more often. Redone hours grow at least with the square root of
+#: the rate (Young's interval) and the refund at most in proportion to it. So with a share below one
+#: half, the sum never falls as the rate rises.
 REFUND_SHARE_AT_MOST = 0.4
 
 

@@ -55,7 +55,7 @@ class CostParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """An offer in the candidate list, with all that its place rests on."""
+    """An offer in the candidate list, with all that decides its place."""
 
     offer: Offer
     #: USD.
@@ -92,7 +92,7 @@ class Rejection:
     #: Name of the setting or fact that rules it out, for example ``max_price_per_hour``.
     constraint: str
     code: ReasonCode
-    #: Writes the parameters of the reason: not at once, since most rejections are only counted.
+    #: Makes the parameters of the reason when they are asked for; most rejections are only counted.
     numbers: Callable[[], About]
     #: When it may come back by itself; None: only by another setting, price or type.
     retry_at: datetime | None = None
@@ -108,16 +108,15 @@ def bands(
 ) -> Iterator[tuple[Candidate, ...]]:
     """Split a sorted candidate list into what one launch request may hold each.
 
-    A band has one capacity type, one architecture and one region, and nothing dearer than its
-    first by more than the share ``band``: within it, the choice is EC2's. Bands come in the
-    order of their first candidates, and no more candidates are read than the bands asked for
-    need. With ``band`` 0 each candidate is its own, so that the list is tried strictly one by
-    one.
+    All candidates of a band have one capacity type, one architecture and one region, and cost at
+    most the share ``band`` more than its first. EC2 chooses among them. Bands come in the order of
+    their first candidates, and candidates are read only as far as needed. With ``band`` 0 each
+    candidate is a band of its own, so that the list is tried one by one.
     """
     if band <= 0.0:
         yield from ((candidate,) for candidate in candidates)
         return
-    # What may still grow, in order: the first is the cheapest, and so the first to be complete.
+    # Bands that may still grow. The first is the cheapest, and so it is complete first.
     growing: dict[tuple[CapacityType, str, str], list[Candidate]] = {}
     for candidate in candidates:
         metric = candidate.metric(rank_by)

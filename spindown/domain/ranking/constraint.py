@@ -1,8 +1,8 @@
 """What rules an offer out: every constraint is stated once, here or in ``terms``.
 
-``score`` takes each offer that no constraint rules out, and only asks whether; a rejection tells
-which one did, by ``first_ruling``. Numbers are put together only when they are read, since most
-rejections are only counted.
+``score`` only asks whether any constraint rules an offer out. A rejection says which one, by
+``first_ruling``. The numbers of a reason are made when they are read, since most rejections are
+only counted.
 """
 
 import math
@@ -15,7 +15,7 @@ from spindown.domain.ranking.terms import Terms
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.requirement import JUDGED, misfit
 
-#: Names of all constraints, in order of precedence: the first that applies is the one told.
+#: Names of all constraints, in order of precedence: the first that applies is the reason given.
 PRECEDENCE = (
     *JUDGED,
     "regions",
@@ -29,7 +29,7 @@ PRECEDENCE = (
     "unavailable",
     "quota",
 )
-#: What no wait and no ceiling fixes: a type that does not fit, a price that is unknown or absurd.
+#: Constraints that no wait and no ceiling changes: a type that does not fit, an impossible price.
 NEVER = frozenset({*JUDGED, "price"})
 
 
@@ -38,9 +38,9 @@ class Ruling(NamedTuple):
 
     constraint: str
     code: ReasonCode
-    #: Writes the parameters of the reason.
+    #: Makes the parameters of the reason.
     numbers: Callable[[], About]
-    #: When it may stop to apply by itself; None: only when a setting or the market changes.
+    #: When it may stop applying by itself; None: only when a setting or the market changes.
     retry_at: datetime | None = None
 
 
@@ -78,7 +78,7 @@ def rulings(offer: Offer, terms: Terms) -> Iterator[Ruling]:
 
 
 def lacks_price(offer: Offer) -> bool:
-    """Tell whether nothing real is known of what it costs: 0, below 0 or no number."""
+    """Tell whether the price is unknown: 0, below 0 or not a number."""
     return not offer.instance_price > 0.0
 
 
@@ -161,7 +161,7 @@ def _off_ladder(offer: Offer, _most: float, terms: Terms) -> Ruling:
     return Ruling("ladder", code, lambda: {**told, "at": opens.isoformat()}, opens)
 
 
-#: Ceiling -> what is told of a price above it; ``terms.Terms.ceilings`` has their order.
+#: Ceiling -> the ruling for a price above it; ``terms.Terms.ceilings`` has their order.
 _OVER_CEILING: dict[str, Callable[[Offer, float, Terms], Ruling]] = {
     "price": _absurd,
     "max_price_per_hour": _over_price,

@@ -25,8 +25,8 @@ from spindown.domain.ranking.constraint import (
 from spindown.domain.ranking.terms import Situation, Terms
 from spindown.domain.reason import About, Reason, ReasonCode
 
-#: What a candidate is sorted by, its cost per item, its turn, its offer. Equal keys are told apart
-#: by cost, then by the order of the offers, so that the list is always the same.
+#: Sort key, cost per item, place among the offers, offer. Equal keys are sorted by cost, then by
+#: the order of the offers, so that the list is always the same.
 _Score = tuple[float, float, int, Offer]
 #: Candidates that are kept at hand; a tick tries no more than a few.
 _FIRST = 32
@@ -92,9 +92,9 @@ class CandidateList(Sequence[Candidate]):
         self._terms = Terms(situation)
         self._first = self._score(_FIRST)
 
-    # The hot loop, run for every offer of every tick: it looks at a type once for as long as its
-    # offers follow each other, and forgets early what cannot be among the first. What crosses
-    # regions is as in ``Terms.transfer``: a call for each offer would cost a third of the loop.
+    # The hot loop, run for every offer of every tick. It looks a type up once while its offers
+    # follow each other, and drops early what cannot be among the first. Transfer is computed here
+    # as in ``Terms.transfer``: a call for each offer would take a third of the loop's time.
     def _score(self, keep: int | None = None) -> list[_Score]:
         """Return the best ``keep`` candidates, or all of them, sorted."""
         terms, demand = self._terms, self._terms.situation.demand
@@ -225,7 +225,7 @@ class CandidateList(Sequence[Candidate]):
         return self.candidates[index]
 
     def __iter__(self) -> Iterator[Candidate]:
-        """Build each candidate when its turn comes: who walks the list seldom sees its end."""
+        """Build each candidate when it is reached, since the end of the list is seldom reached."""
         return map(self._candidate, self._all)
 
     def _candidate(self, score: _Score) -> Candidate:

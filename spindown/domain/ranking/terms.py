@@ -60,7 +60,7 @@ class Situation:
 
 @dataclass(slots=True)
 class GpuTerms:
-    """What all instance types with the same GPUs share in one ranking."""
+    """What one ranking knows of all instance types with the same GPUs."""
 
     load: Load
     #: W/r, hours.
@@ -83,7 +83,7 @@ class TypeTerms:
     watched: frozenset[str]
 
 
-#: Any type that does not meet the requirements: no price is low enough, nothing is worked out.
+#: Stands for any type that does not meet the requirements: no price is low enough for it.
 _MISFIT = TypeTerms(
     kind=GpuTerms(
         load=Load(items_per_hour=1.0, workers=1, items=1.0, slot_items_per_hour=1.0),
@@ -194,7 +194,7 @@ class Terms:
         return self.situation.closed.get(offer.region)
 
     def dry_pool(self, offer: Offer) -> Unavailable | None:
-        """Return what is remembered of an offer's pool if it is to be left alone."""
+        """Return what is remembered of an offer's pool if nothing is to be asked of it."""
         return self.dry.get((offer.instance_type.name, offer.zone, offer.capacity_type))
 
     def quota_blocked_until(self, offer: Offer) -> datetime | None:
@@ -236,7 +236,7 @@ class Terms:
         return bill(load, self.overhead, rate, self._pace(load, rate))
 
     def published(self, kind: GpuTerms, share: float | None) -> float:
-        """Return charged hours per item as spot in a pool that we know nothing of ourselves."""
+        """Return charged hours per item as spot in a pool without measurements of its own."""
         hours = kind.spot.get(share)
         if hours is None:
             rate = self.rates.get(share)
@@ -295,9 +295,9 @@ class Terms:
 def load_of(demand: Demand, items_per_hour: float, slots: int) -> Load:
     """Return how many workers of a throughput share the backlog, and the items of each.
 
-    n = min(jobs, ceil(need / r)), W = max(backlog left / n, one job's items). An instance with
-    several slots takes as many jobs at once: n counts instances, and with fewer jobs than slots
-    only that share of its throughput is of use. ``demand.slots`` are wanted however fast they are.
+    n = min(jobs, ceil(need / r)), W = max(backlog left / n, one job's items). n counts instances,
+    and an instance takes one job for each of its slots. With fewer jobs than slots, only that share
+    of its throughput is used. ``demand.slots`` are wanted however fast they are.
     """
     jobs = max(1, demand.jobs)
     useful = items_per_hour * min(1.0, jobs / slots)
