@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 
 from spindown.app.control import CATALOGUE_FOR
@@ -15,9 +15,9 @@ from spindown.control.outcome import UNANSWERED
 from spindown.control.plan import ActionKind, Fleet, LaunchChoice, LaunchWorkers, PlanDraft
 from spindown.control.size import blocked_regions, headroom, waiting_work
 from spindown.domain.fleet import LaunchState
-from spindown.domain.ladder import PurchaseMode, bring_forward, open_ladder, price_ceilings
+from spindown.domain.ladder import PurchaseMode, ladder_now
 from spindown.domain.learning import throughput, usual_throughput
-from spindown.domain.offer import CapacityType, Offer, slot_count
+from spindown.domain.offer import Offer, slot_count
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import Candidate, CandidateList, Rejection, bands, rank
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
@@ -122,23 +122,19 @@ def rank_offers(draft: PlanDraft, need: LaunchChoice, seen: Observation) -> Rank
     if seen.prices is None:
         return Ranked(candidates=None, failure=seen.prices_failure)
     facts, notes = draft.facts, []
-    policy, waited = facts.policy, need.sizing.waited
-    is_late = waited >= policy.start_within
-    if need.opens is not None:
-        # The end is promised, so the ladder opens by the slack that is left, not by the wait.
-        policy, waited = open_ladder(policy, need.opens), timedelta(0)
-        is_late = need.opens in {
-            PurchaseMode.ANY,
-            PurchaseMode.ON_DEMAND,
-            CapacityType.ON_DEMAND,
-        }
-    elif need.ladder_opens_at is not None:
-        policy = bring_forward(policy, waited + (need.ladder_opens_at - draft.now))
-        if price_ceilings(policy, waited) != price_ceilings(facts.policy, waited):
-            is_late = True
-            notes.append(Reason(ReasonCode.LADDER_OPENED_EARLY))
+    opens_at = need.ladder_opens_at
+    ladder = ladder_now(
+        facts.policy,
+        need.sizing.waited,
+        opens=need.opens,
+        opens_in=None if opens_at is None else opens_at - draft.now,
+    )
+    if ladder.is_early:
+        notes.append(Reason(ReasonCode.LADDER_OPENED_EARLY))
     home = facts.deployment.region
-    sale = sale_of(seen.prices, facts.settings, facts.policy, home_region=home, is_late=is_late)
+    sale = sale_of(
+        seen.prices, facts.settings, facts.policy, home_region=home, is_late=ladder.is_late
+    )
     notes += [*_catalogue_notes(draft, seen), *sale.notes]
     if sale.failure:
         return Ranked(candidates=None, failure=sale.failure, notes=tuple(notes))
@@ -151,9 +147,9 @@ def rank_offers(draft: PlanDraft, need: LaunchChoice, seen: Observation) -> Rank
         blocked={quota.quota_class: quota.until for quota in account.quotas},
         closed=blocked_regions(draft),
         quota_left=quotas_left(draft, seen),
-        policy=policy,
+        policy=ladder.policy,
         requirements=facts.settings.requirements,
-        waited=waited,
+        waited=ladder.waited,
         now=draft.now,
         headroom_per_hour=_headroom(draft),
     )

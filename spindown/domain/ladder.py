@@ -1,7 +1,7 @@
 """The price ladder: what may be bought once work has waited this long, or its deadline is near."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
@@ -78,3 +78,47 @@ def open_ladder(policy: Policy, wanted: PurchaseMode | CapacityType) -> Policy:
         )
     at_once = (replace(rung, after=timedelta(0)) for rung in rungs or policy.ladder)
     return replace(policy, ladder=tuple(at_once))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLadder:
+    """What of the price ladder is open now, and why."""
+
+    #: With the rungs in force.
+    policy: Policy
+    #: The wait that their times are compared with.
+    waited: timedelta
+    #: Whether work is or would be late, so that even an estimated price will do.
+    is_late: bool
+    #: Whether start deadlines open a rung before its own time.
+    is_early: bool = False
+
+
+def ladder_now(
+    policy: Policy,
+    waited: timedelta,
+    *,
+    opens: PurchaseMode | CapacityType | None,
+    opens_in: timedelta | None,
+) -> OpenLadder:
+    """Return what of the price ladder is open now.
+
+    A finish deadline opens it by the slack that is left, not by the wait. Without one, each rung
+    opens after its own wait, or when start deadlines need all of them.
+
+    Args:
+        policy: the ladder, and ``start_within``.
+        waited: how long work has waited.
+        opens: what a finish deadline or a migration asks for; None: neither does.
+        opens_in: time until start deadlines open the ladder; None: they need not.
+    """
+    is_late = waited >= policy.start_within
+    if opens is not None:
+        asks_more = {PurchaseMode.ANY, PurchaseMode.ON_DEMAND, CapacityType.ON_DEMAND}
+        forced = open_ladder(policy, opens)
+        return OpenLadder(policy=forced, waited=timedelta(0), is_late=opens in asks_more)
+    if opens_in is None:
+        return OpenLadder(policy=policy, waited=waited, is_late=is_late)
+    sooner = bring_forward(policy, waited + opens_in)
+    is_early = price_ceilings(sooner, waited) != price_ceilings(policy, waited)
+    return OpenLadder(policy=sooner, waited=waited, is_late=is_late or is_early, is_early=is_early)

@@ -10,6 +10,7 @@ from spindown.domain.ladder import (
     PurchaseMode,
     allows,
     bring_forward,
+    ladder_now,
     open_ladder,
     price_ceilings,
 )
@@ -143,3 +144,48 @@ def test_a_kind_that_no_rung_allows_is_never_asked_for() -> None:
 @pytest.mark.parametrize("wanted", [*PurchaseMode, *CapacityType])
 def test_no_ladder_stays_none(wanted: PurchaseMode | CapacityType) -> None:
     assert open_ladder(a_policy(), wanted).ladder == ()
+
+
+@pytest.mark.parametrize(
+    ("waited", "opens_in", "kinds", "is_late", "is_early"),
+    [
+        pytest.param(0, None, {SPOT}, False, False, id="by the wait"),
+        pytest.param(30, None, set(CapacityType), False, False, id="its own rung"),
+        pytest.param(60, None, set(CapacityType), True, False, id="start_within is over"),
+        pytest.param(5, 1, {SPOT}, False, False, id="start deadlines can wait a minute"),
+        pytest.param(5, 0, set(CapacityType), True, True, id="start deadlines need it now"),
+        pytest.param(30, 0, set(CapacityType), False, False, id="nothing is left to open early"),
+    ],
+)
+def test_without_a_mode_the_wait_or_start_deadlines_open_it(
+    waited: int, opens_in: int | None, kinds: set[CapacityType], is_late: bool, is_early: bool
+) -> None:
+    policy = Policy(ladder=LADDER, start_within=minutes(60))
+    opens = None if opens_in is None else minutes(opens_in)
+
+    found = ladder_now(policy, minutes(waited), opens=None, opens_in=opens)
+
+    assert price_ceilings(found.policy, found.waited).keys() == kinds
+    assert (found.is_late, found.is_early) == (is_late, is_early)
+
+
+@pytest.mark.parametrize(
+    ("opens", "kinds", "is_late"),
+    [
+        (PurchaseMode.SPOT, {SPOT}, False),
+        (PurchaseMode.ANY, set(CapacityType), True),
+        (PurchaseMode.ON_DEMAND, {ON_DEMAND}, True),
+        (SPOT, {SPOT}, False),
+        (ON_DEMAND, {ON_DEMAND}, True),
+    ],
+)
+def test_a_mode_rules_whatever_the_wait_and_start_deadlines(
+    opens: PurchaseMode | CapacityType, kinds: set[CapacityType], is_late: bool
+) -> None:
+    policy = Policy(ladder=LADDER, start_within=minutes(60))
+
+    for waited in (0, 90):
+        found = ladder_now(policy, minutes(waited), opens=opens, opens_in=minutes(0))
+
+        assert price_ceilings(found.policy, found.waited).keys() == kinds
+        assert (found.is_late, found.is_early) == (is_late, False)
