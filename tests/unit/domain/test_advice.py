@@ -1,12 +1,19 @@
-"""What is advised rests on arithmetic that can be done by hand."""
+"""What advise works out: cases against Spindown, gaps between work, long jobs."""
 
 import math
+from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spindown.domain.advice import (
     Answer,
     Verdict,
+    find_gaps,
+    find_long_jobs,
+    gap_quantile,
+    gap_share,
     judge_constant_load,
     judge_interruptions,
     judge_latency,
@@ -326,3 +333,69 @@ def test_what_an_interruption_may_cost_is_the_users_to_judge(
         f"Expect {interruptions:,.0f} interruptions a month, 1.5 hours of work done again. "
         f"On demand only costs ${on_demand:,.2f} a month, {worth}"
     )
+
+
+def test_a_gap_lasts_from_a_look_without_work_to_the_next_job() -> None:
+    looks = [
+        (0.0, False),
+        (60.0, True),
+        (120.0, False),
+        (180.0, False),
+        (240.0, True),
+        (300.0, False),
+    ]
+
+    assert find_gaps(looks, [30.0, 200.0]) == [80.0]
+    assert find_gaps(looks, [30.0, 200.0, 360.0]) == [80.0, 60.0]
+    assert find_gaps([], [1.0]) == []
+
+
+def test_a_timeout_covers_the_gaps_that_are_not_longer() -> None:
+    gaps = [30.0, 600.0, 40.0, 90.0]
+
+    assert (gap_share(gaps, 90.0).covered, gap_share(gaps, 89.0).covered) == (3, 2)
+    assert gap_share(gaps, 90.0).share == 0.75
+    assert gap_share([], 90.0).share == 0.0
+
+
+@given(st.lists(st.floats(0.0, 1e5), max_size=40), st.floats(0.01, 1.0))
+def test_a_quantile_covers_the_share_that_was_asked_for(gaps: list[float], share: float) -> None:
+    timeout = gap_quantile(gaps, share)
+
+    assert not gaps or gap_share(gaps, timeout).share >= share
+    assert gaps or timeout == 0.0
+
+
+HOUR = 3600.0
+
+
+def test_long_jobs_are_told_with_what_they_would_cost_on_demand() -> None:
+    found = find_long_jobs(
+        [60.0, 2 * HOUR, 5 * HOUR, HOUR - 1], months=0.5, spot=0.2, on_demand=0.5
+    )
+
+    assert found is not None
+    assert (found.jobs, found.hours) == (4.0, 14.0)
+    assert (found.longest, found.within) == (timedelta(hours=5), timedelta(hours=10))
+    assert found.more_an_hour == pytest.approx(0.30)
+    assert found.more_a_month == pytest.approx(4.20)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "spot", "hours"),
+    [
+        pytest.param([HOUR - 1], 0.2, None, id="none is long"),
+        pytest.param([], 0.2, None, id="no job"),
+        pytest.param([HOUR], 0.2, 2, id="just long"),
+        pytest.param([1.25 * HOUR], 0.2, 3, id="in whole hours"),
+        pytest.param([84 * HOUR], 0.2, 168, id="as long as a deadline can be"),
+        pytest.param([84 * HOUR + 1], 0.2, None, id="too long for any deadline"),
+        pytest.param([2 * HOUR], 0.5, None, id="spot is no cheaper"),
+    ],
+)
+def test_a_deadline_is_shown_where_waiting_for_spot_could_save(
+    seconds: list[float], spot: float, hours: int | None
+) -> None:
+    found = find_long_jobs(seconds, months=1.0, spot=spot, on_demand=0.5)
+
+    assert (found and found.within) == (hours and timedelta(hours=hours))
