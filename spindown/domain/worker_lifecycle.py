@@ -51,8 +51,7 @@ A slot::
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any, NamedTuple
@@ -104,9 +103,11 @@ class Doing(Enum):
     LEFT = auto()
 
 
-_FREE = frozenset({Doing.STARTING, Doing.WAITING, Doing.POLLING, Doing.RESTING})
-_OVER = frozenset({Doing.ENDED, Doing.LEFT})
-_ALIVE = frozenset({Phase.WORKING, Phase.LAST_POLL, Phase.FINISHING})
+# Tuples, not sets: a member is found by identity; to hash one takes longer.
+_FREE = (Doing.STARTING, Doing.WAITING, Doing.POLLING, Doing.RESTING)
+_OVER = (Doing.ENDED, Doing.LEFT)
+_TAKES_JOBS = (Phase.WORKING, Phase.LAST_POLL)
+_ALIVE = (*_TAKES_JOBS, Phase.FINISHING)
 
 
 class SlotLife(NamedTuple):
@@ -150,14 +151,15 @@ class Habits:
     shortest_rest: timedelta = _ZERO
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lifecycle:
+class Lifecycle(NamedTuple):
     """The state of one worker. Every instant is of the worker's clock."""
 
     habits: Habits
     standing: Standing
     phase: Phase = Phase.BOOTING
     launched_at: datetime | None = None
+    #: When the worker's lifetime is over.
+    ends_at: datetime | None = None
     capacity_type: CapacityType = CapacityType.SPOT
     slots: tuple[SlotLife, ...] = ()
     #: Slots that wait for their turn to poll, first come first served. One polls at a time, so
@@ -210,7 +212,10 @@ class Lifecycle:
     @property
     def poller(self) -> int | None:
         """Return the slot that polls now."""
-        return next((n for n, s in enumerate(self.slots) if s.doing is Doing.POLLING), None)
+        for number, slot in enumerate(self.slots):
+            if slot.doing is Doing.POLLING:
+                return number
+        return None
 
     def is_warm(self, now: datetime) -> bool:
         """Tell whether reconcile keeps the worker for whatever comes."""
@@ -535,47 +540,49 @@ Command = SlotCommand | WorkerCommand | Answer
 def step(state: Lifecycle, event: WorkerEvent) -> tuple[Lifecycle, tuple[Command, ...]]:
     """Return the state after an event, and what is to be done."""
     turn = _Turn(state, event.now)
-    turn.hear(event)
+    if not isinstance(event, TimePassed):
+        turn.hear(event)
     turn.pass_time()
     return turn.state, tuple(turn.commands)
 
 
 def next_at(state: Lifecycle) -> datetime | None:
     """Return when ``TimePassed`` changes something; None: never."""
-    return min(_instants(state), default=None)
-
-
-def _instants(state: Lifecycle) -> Iterator[datetime]:
-    if state.phase in {Phase.WORKING, Phase.LAST_POLL}:
-        yield from (s.rest[1] for s in state.slots if s.doing is Doing.RESTING and s.rest)
-    idle_at = _idle_at(state)
-    if state.phase is Phase.WORKING and not state.is_poll_cut and idle_at is not None:
-        yield idle_at
-    if state.phase is Phase.FINISHING and state.leave_by is not None:
+    phase, instants = state.phase, list[datetime]()
+    if phase in _TAKES_JOBS:
+        instants += [s.rest[1] for s in state.slots if s.doing is Doing.RESTING and s.rest]
+    if phase is Phase.WORKING and not state.is_poll_cut:
+        idle_at = _idle_at(state)
+        if idle_at is not None:
+            instants.append(idle_at)
+    if phase is Phase.FINISHING and state.leave_by is not None:
         if not state.is_giving_back:
-            yield state.leave_by
+            instants.append(state.leave_by)
         if any(slot.doing not in _OVER for slot in state.slots):
-            yield _hangs_after(state, state.leave_by)
-    if state.phase is Phase.RECLAIMED and state.deadline is not None:
-        yield state.deadline + RECLAIM_GRACE + timedelta(seconds=1)
-    ends_at = _ends_at(state)
-    if state.phase in _ALIVE and ends_at is not None and not _leaves_before(state, ends_at):
-        yield ends_at
+            instants.append(_hangs_after(state, state.leave_by))
+    if phase is Phase.RECLAIMED and state.deadline is not None:
+        instants.append(state.deadline + RECLAIM_GRACE + timedelta(seconds=1))
+    ends_at = state.ends_at
+    if phase in _ALIVE and ends_at is not None and not _leaves_before(state, ends_at):
+        instants.append(ends_at)
+    return min(instants, default=None)
 
 
 def _idle_at(state: Lifecycle) -> datetime | None:
     """Return when a worker has been idle for long enough to end; None: it is not idle."""
-    if not state.slots or any(s.doing not in _FREE for s in state.slots):
+    since = None
+    for slot in state.slots:
+        if slot.doing not in _FREE:
+            return None
+        if since is None or slot.free_since > since:
+            since = slot.free_since
+    if since is None:
         return None
-    since = max(s.free_since for s in state.slots)
     at = since + state.standing.idle_timeout
-    return max(at, state.warm_until or at, state.ask_again_at or at)
-
-
-def _ends_at(state: Lifecycle) -> datetime | None:
-    """Return when the worker's lifetime is over."""
-    launched_at = state.launched_at
-    return None if launched_at is None else launched_at + state.policy.max_lifetime
+    for not_before in (state.warm_until, state.ask_again_at):
+        if not_before is not None and not_before > at:
+            at = not_before
+    return at
 
 
 def _leave_at_end(state: Lifecycle, ends_at: datetime) -> datetime:
@@ -585,7 +592,7 @@ def _leave_at_end(state: Lifecycle, ends_at: datetime) -> datetime:
 def _leaves_before(state: Lifecycle, ends_at: datetime) -> bool:
     """Tell whether the end of the lifetime brings nothing forward any more."""
     by = state.leave_by
-    return state.is_finishing and by is not None and by <= _leave_at_end(state, ends_at)
+    return by is not None and state.is_finishing and by <= _leave_at_end(state, ends_at)
 
 
 def _hangs_after(state: Lifecycle, leave_by: datetime) -> datetime:
@@ -597,23 +604,36 @@ def _hangs_after(state: Lifecycle, leave_by: datetime) -> datetime:
 
 
 class _Turn:
-    """One step: the state as it becomes, and the commands so far."""
+    """One step: the state as it becomes, and the commands so far.
+
+    A copy is made for each change, and none where nothing changes.
+    """
 
     def __init__(self, state: Lifecycle, now: datetime) -> None:
         self.state = state
         self.now = now
         self.commands: list[Command] = []
-        self._is_ours = False
+        for number, slot in enumerate(state.slots):
+            if slot.free_since > now:
+                # Somebody has set the clock back: nothing has begun in the future.
+                self._set(number, free_since=now)
 
     def hear(self, event: WorkerEvent) -> None:  # noqa: C901, PLR0912 - one case for each event
-        self._mind_the_clock()
-        match event:
-            case CheckedIn():
-                self._begin(event)
-            case PolicySeen(standing=standing):
-                self._follow(standing)
+        match event:  # The most frequent events come first.
+            case Polled(slot=slot, found=found):
+                self._polled(slot, found=found)
+            case SlotDone():
+                self._done(event)
+            case SlotReady(slot=slot):
+                self._ready(slot)
             case RowSeen():
                 self._read(event)
+            case PolicySeen(standing=standing):
+                self._follow(standing)
+            case SlotEnded(slot=slot):
+                self._set(slot, doing=Doing.ENDED)
+            case CheckedIn():
+                self._begin(event)
             case Noticed(deadline=deadline, source=source):
                 self._interrupt(deadline, source)
             case RebalanceAdvised(at=at):
@@ -622,18 +642,10 @@ class _Turn:
                 self._leave(self.now, ReasonCode.CONDEMNED)
             case Stop():
                 self._stop()
-            case SlotReady(slot=slot):
-                self._ready(slot)
-            case Polled(slot=slot, found=found):
-                self._polled(slot, found=found)
-            case SlotDone():
-                self._done(event)
             case SlotFailed(slot=slot):
                 self._back_off(slot)
             case SlotFaulted(slot=slot, is_wedged=is_wedged):
                 self._faulted(slot, is_wedged=is_wedged)
-            case SlotEnded(slot=slot):
-                self._set(slot, doing=Doing.ENDED)
             case LastPolled(found=found):
                 self._last_polled(found=found)
             case EndAnswered(granted=granted):
@@ -647,16 +659,17 @@ class _Turn:
         """Do what the time brings, and what the event has made possible."""
         if self.state.phase in _ALIVE:
             self._end_if_old()
-        if self.state.phase in {Phase.WORKING, Phase.LAST_POLL}:
+        phase = self.state.phase
+        if phase in _TAKES_JOBS:
             self._end_rests()
-            self._give_turns()
-            self._poll_last_if_idle()
-        elif self.state.phase is Phase.FINISHING:
+            if phase is Phase.WORKING:
+                self._poll_or_end()
+        elif phase is Phase.FINISHING:
             self._end_slots()
             self._give_back_if_due()
             self._leave_behind()
             self._drain_if_over()
-        elif self.state.phase is Phase.RECLAIMED:
+        elif phase is Phase.RECLAIMED:
             self._power_off_if_due()
 
     # What ends the worker.
@@ -667,7 +680,7 @@ class _Turn:
         if state.is_finishing:
             return False
         self._change(reason=reason, finishing_since=self.now)
-        if state.phase in {Phase.WORKING, Phase.LAST_POLL}:
+        if state.phase in _TAKES_JOBS:
             self._begin_finishing()
         return True
 
@@ -719,7 +732,9 @@ class _Turn:
 
     def _follow(self, standing: Standing) -> None:
         if standing != self.state.standing:
-            self._change(standing=standing)
+            launched_at, lifetime = self.state.launched_at, standing.policy.max_lifetime
+            ends_at = None if launched_at is None else launched_at + lifetime
+            self._change(standing=standing, ends_at=ends_at)
         if not standing.policy.max_workers:
             self._finish(ReasonCode.NO_ROOM)
         habits, since = self.state.habits, None
@@ -731,7 +746,7 @@ class _Turn:
             self._finish(ReasonCode.OTHER_CODE)
 
     def _end_if_old(self) -> None:
-        ends_at = _ends_at(self.state)
+        ends_at = self.state.ends_at
         if ends_at is None or self.now < ends_at or _leaves_before(self.state, ends_at):
             return
         if self._leave(_leave_at_end(self.state, ends_at), ReasonCode.LIFETIME):
@@ -747,6 +762,7 @@ class _Turn:
         self._change(
             phase=Phase.WORKING,
             launched_at=event.launched_at,
+            ends_at=event.launched_at + self.state.policy.max_lifetime,
             capacity_type=event.capacity_type,
             slots=tuple(SlotLife(self.now) for _ in range(event.slots)),
         )
@@ -755,22 +771,25 @@ class _Turn:
             self._begin_finishing()
 
     def _ready(self, number: int) -> None:
-        if self._slot(number).doing in {Doing.STARTING, Doing.RESTING}:
+        if self._slot(number).doing in (Doing.STARTING, Doing.RESTING):
             self._queue_up(number)
 
-    def _queue_up(self, number: int) -> None:
-        self._set(number, doing=Doing.WAITING, rest=None)
-        if number not in self.state.turns:
-            self._change(turns=(*self.state.turns, number))
+    def _queue_up(self, number: int, **changes: Any) -> None:
+        turns = self.state.turns
+        self._change(
+            slots=self._with(number, doing=Doing.WAITING, rest=None, **changes),
+            turns=turns if number in turns else (*turns, number),
+        )
 
-    def _rest(self, number: int, length: timedelta) -> None:
+    def _rest(self, number: int, length: timedelta, **changes: Any) -> None:
         if length <= _ZERO:
-            self._queue_up(number)
+            self._queue_up(number, **changes)
         else:
-            self._set(number, doing=Doing.RESTING, rest=(self.now, self.now + length))
+            rest = self.now, self.now + length
+            self._set(number, doing=Doing.RESTING, rest=rest, **changes)
 
     def _polled(self, number: int, *, found: bool) -> None:
-        self._change(is_poll_cut=False)
+        self._poll_is_over()
         if self.state.is_finishing:
             self._set(number, doing=Doing.RESTING)
             if found:
@@ -781,41 +800,49 @@ class _Turn:
         else:
             idle_for = self.now - self._slot(number).free_since
             pause = _ZERO if self.state.is_warm(self.now) else poll_wait(idle_for)
-            self._set(number, back_off=FIRST_BACK_OFF)
-            self._rest(number, max(pause, self.state.habits.shortest_rest))
+            length = max(pause, self.state.habits.shortest_rest)
+            self._rest(number, length, back_off=FIRST_BACK_OFF)
+
+    def _poll_is_over(self) -> None:
+        if self.state.is_poll_cut:
+            self._change(is_poll_cut=False)
 
     def _done(self, event: SlotDone) -> None:
-        number = event.slot
-        self._set(number, doing=Doing.RESTING, back_off=FIRST_BACK_OFF)
+        number, changes = event.slot, dict[str, Any](back_off=FIRST_BACK_OFF)
         if event.worked:
-            self._set(number, free_since=self.now, faults=0)
+            changes |= {"free_since": self.now, "faults": 0}
         if event.outcome is not None:
-            outcomes = (*self.state.outcomes, event.outcome)[-_OUTCOMES:]
-            self._change(outcomes=outcomes)
-            policy = self.state.policy
-            if is_quarantined(outcomes, policy):
-                jobs = policy.failures_to_quarantine
-                self._note("quarantined", is_warning=True, jobs=jobs)
-                self._mark_unfit(ReasonCode.JOBS_FAILED)
-        if event.has_next and self.state.is_finishing:
-            self.commands.append(PutBack(number))
-        elif event.has_next:
-            self._set(number, doing=Doing.BUSY)
+            self._judge(event.outcome)
+        if event.has_next and not self.state.is_finishing:
+            self._set(number, doing=Doing.BUSY, **changes)
             self.commands.append(Take(number))
         elif not self.state.is_finishing:
-            self._rest(number, _ZERO if event.worked else self.state.habits.shortest_rest)
+            shortest = _ZERO if event.worked else self.state.habits.shortest_rest
+            self._rest(number, shortest, **changes)
+        else:
+            self._set(number, doing=Doing.RESTING, **changes)
+            if event.has_next:
+                self.commands.append(PutBack(number))
+
+    def _judge(self, outcome: tuple[str, bool]) -> None:
+        """Take no more jobs if the last ones say that the machine is no good."""
+        outcomes, policy = (*self.state.outcomes, outcome)[-_OUTCOMES:], self.state.policy
+        self._change(outcomes=outcomes)
+        if is_quarantined(outcomes, policy):
+            self._note("quarantined", is_warning=True, jobs=policy.failures_to_quarantine)
+            self._mark_unfit(ReasonCode.JOBS_FAILED)
 
     def _back_off(self, number: int) -> None:
         slot = self._slot(number)
-        if slot.doing in {Doing.ENDING, *_OVER}:
+        if slot.doing is Doing.ENDING or slot.doing in _OVER:
             return
         if slot.doing is Doing.POLLING:
-            self._change(is_poll_cut=False)
-        self._set(number, back_off=min(2 * slot.back_off, LONGEST_BACK_OFF))
+            self._poll_is_over()
+        back_off = min(2 * slot.back_off, LONGEST_BACK_OFF)
         if self.state.is_finishing:
-            self._set(number, doing=Doing.RESTING)
+            self._set(number, doing=Doing.RESTING, back_off=back_off)
         else:
-            self._rest(number, slot.back_off)
+            self._rest(number, slot.back_off, back_off=back_off)
 
     def _faulted(self, number: int, *, is_wedged: bool) -> None:
         faults = self._slot(number).faults + (FAULTS_AT_MOST if is_wedged else 1)
@@ -829,24 +856,31 @@ class _Turn:
             (slot.rest[1], number)
             for number, slot in enumerate(self.state.slots)
             # No longer, if somebody sets the clock back meanwhile.
-            if slot.doing is Doing.RESTING
-            and slot.rest
-            and not (slot.rest[0] <= self.now < slot.rest[1])
+            if slot.rest
+            and slot.doing is Doing.RESTING
+            and not slot.rest[0] <= self.now < slot.rest[1]
         ]
         for _, number in sorted(over):
             self._queue_up(number)
 
-    def _give_turns(self) -> None:
-        """Let the next slot poll, unless one does, or the last poll is next."""
+    def _poll_or_end(self) -> None:
+        """Let the next slot poll, unless one does; make the last poll if idle for too long."""
         state = self.state
-        if not state.turns or state.phase is not Phase.WORKING or state.poller is not None:
+        idle_at, poller = _idle_at(state), state.poller
+        if idle_at is None or self.now < idle_at:
+            if state.turns and poller is None:
+                number = state.turns[0]
+                slots = self._with(number, doing=Doing.POLLING)
+                self._change(slots=slots, turns=state.turns[1:])
+                self.commands.append(Poll(number, self._poll_length(number)))
+        elif state.is_poll_cut:
             return
-        if self._is_idle_too_long():
-            return
-        number, *others = state.turns
-        self._change(turns=tuple(others))
-        self._set(number, doing=Doing.POLLING)
-        self.commands.append(Poll(number, self._poll_length(number)))
+        elif poller is not None:
+            self._change(is_poll_cut=True)
+            self.commands.append(CutPoll(poller))
+        else:
+            self._change(phase=Phase.LAST_POLL, is_asking=True)
+            self.commands.append(LastPoll())
 
     def _poll_length(self, number: int) -> timedelta:
         """Return how long to poll: not past the idle timeout, in whole seconds as SQS counts."""
@@ -858,21 +892,6 @@ class _Turn:
         return min(timedelta(seconds=seconds), state.habits.poll_at_most)
 
     # The end of an idle worker.
-
-    def _is_idle_too_long(self) -> bool:
-        at = _idle_at(self.state)
-        return at is not None and self.now >= at
-
-    def _poll_last_if_idle(self) -> None:
-        state = self.state
-        if state.phase is not Phase.WORKING or state.is_poll_cut or not self._is_idle_too_long():
-            return
-        if state.poller is not None:
-            self._change(is_poll_cut=True)
-            self.commands.append(CutPoll(state.poller))
-        else:
-            self._change(phase=Phase.LAST_POLL, is_asking=True)
-            self.commands.append(LastPoll())
 
     def _last_polled(self, *, found: bool) -> None:
         state = self.state
@@ -899,7 +918,7 @@ class _Turn:
             turns=tuple(
                 n
                 for n, s in enumerate(self.state.slots)
-                if s.doing in {Doing.RESTING, Doing.WAITING}
+                if s.doing in (Doing.RESTING, Doing.WAITING)
             ),
         )
         for number in self.state.turns:
@@ -932,7 +951,7 @@ class _Turn:
 
     def _end_slots(self) -> None:
         for number, slot in enumerate(self.state.slots):
-            if slot.doing in {Doing.STARTING, Doing.WAITING, Doing.RESTING}:
+            if slot.doing in (Doing.STARTING, Doing.WAITING, Doing.RESTING):
                 self._set(number, doing=Doing.ENDING, rest=None)
                 self.commands.append(EndSlot(number))
 
@@ -984,28 +1003,20 @@ class _Turn:
 
     # Helpers.
 
-    def _mind_the_clock(self) -> None:
-        """Let nothing have begun in the future: somebody may have set the clock back."""
-        if any(slot.free_since > self.now for slot in self.state.slots):
-            for number in range(len(self.state.slots)):
-                since = min(self._slot(number).free_since, self.now)
-                self._set(number, free_since=since)
-
     def _slot(self, number: int) -> SlotLife:
         return self.state.slots[number]
 
-    def _set(self, number: int, **changes: Any) -> None:
+    def _with(self, number: int, **changes: Any) -> tuple[SlotLife, ...]:
+        """Return all slots, one of them changed."""
         slots = list(self.state.slots)
         slots[number] = slots[number]._replace(**changes)
-        self._change(slots=tuple(slots))
+        return tuple(slots)
+
+    def _set(self, number: int, **changes: Any) -> None:
+        self._change(slots=self._with(number, **changes))
 
     def _change(self, **changes: Any) -> None:
-        if self._is_ours:
-            # Nobody else has seen this copy yet; to make one for each change takes as long again.
-            for name, value in changes.items():
-                object.__setattr__(self.state, name, value)
-        else:
-            self.state, self._is_ours = replace(self.state, **changes), True
+        self.state = self.state._replace(**changes)
 
     def _note(self, event: str, *, is_warning: bool = False, **fields: Any) -> None:
         self.commands.append(Note(event, tuple(fields.items()), is_warning))
