@@ -11,11 +11,11 @@ from aws_lambda_powertools import Logger
 
 from functions.malformed import acknowledge
 from functions.port import control_ports, deployment_name
-from spindown.app.control import ControlPorts
 from spindown.contract.decision import Decision
 from spindown.contract.event import parse_instance_event
 from spindown.control.interrupt import react
 from spindown.error import ContractError, NotFound
+from spindown.port.control import ControlPorts
 from spindown.wording import say_outcome
 
 logger = Logger(service="interruption")

@@ -6,10 +6,10 @@ EventBridge send the same event again.
 
 from aws_lambda_powertools import Logger
 
-from spindown.app.control import ControlPorts
-from spindown.app.port import Datum
 from spindown.contract.metric import DEPLOYMENT, FUNCTION
 from spindown.error import SpindownError
+from spindown.port import Datum
+from spindown.port.control import ControlPorts
 
 logger = Logger(service="malformed")
 

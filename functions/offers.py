@@ -13,12 +13,12 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from functions.port import connect, control_ports
-from spindown.app.alarm.judgement import judge
-from spindown.app.batch.renew import renew_all
-from spindown.app.control import ControlPorts
-from spindown.app.offers import refresh
-from spindown.app.port import ObjectStore
 from spindown.contract.location import work_root
+from spindown.control.alert.judgement import judge
+from spindown.control.market import refresh
+from spindown.job.renew import renew_all
+from spindown.port import ObjectStore
+from spindown.port.control import ControlPorts
 
 logger = Logger(service="offers")
 

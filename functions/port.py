@@ -5,12 +5,12 @@ import sys
 from functools import cache
 from random import Random
 
-from spindown.app.control import DEPLOYMENT, Cache, ControlPorts
-from spindown.app.port import Nobody
 from spindown.aws.advisor import URL, SpotAdvisor
 from spindown.aws.session import CoreSession
 from spindown.aws.wiring import Aws
 from spindown.contract.settings import ENV_DEPLOYMENT, ENV_SPOT_ADVISOR
+from spindown.port import Nobody
+from spindown.port.control import DEPLOYMENT, Cache, ControlPorts
 
 
 @cache

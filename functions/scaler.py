@@ -11,10 +11,10 @@ from aws_lambda_powertools import Logger
 
 from functions.malformed import acknowledge
 from functions.port import control_ports, deployment_name
-from spindown.app.control import ControlPorts
 from spindown.contract.event import parse_wake_up
 from spindown.control import reconcile
 from spindown.error import ContractError, NotFound
+from spindown.port.control import ControlPorts
 from spindown.wording import say_outcome
 
 logger = Logger(service="scaler")

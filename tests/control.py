@@ -7,9 +7,6 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from spindown.app.control import ControlPorts
-from spindown.app.ledger import Ledger, LedgerView
-from spindown.app.port import Key, LaunchOverride, LaunchRequest, Outgoing, Write
 from spindown.contract import tag
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
@@ -32,6 +29,7 @@ from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool, Requirements
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
+from spindown.ledger import Ledger, LedgerView
 from spindown.memory import (
     MemoryClock,
     MemoryCompute,
@@ -45,6 +43,8 @@ from spindown.memory import (
     PortCall,
     intercept,
 )
+from spindown.port import Key, LaunchOverride, LaunchRequest, Outgoing, Write
+from spindown.port.control import ControlPorts
 from tests.builders import NOW, a_type
 
 DEPLOYMENT = "demo"

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from spindown.app.port import LaunchRequest
 from spindown.memory import PortCall
+from spindown.port import LaunchRequest
 
 
 def failing(

@@ -12,13 +12,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from spindown.app.port import Message
 from spindown.aws.clock import SystemClock
 from spindown.contract.run import RunMode, RunSpec
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Policy
 from spindown.error import NotFound
 from spindown.memory.metadata import MemoryMetadata
+from spindown.port import Message
 from tests.work import WORKLOAD, WorkWorld, a_worker, identity_of
 from worker.child.code import Code
 from worker.child.command import CommandRunner

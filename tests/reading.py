@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-from spindown.app.control import ControlPorts
 from spindown.memory import PortCall, intercept
+from spindown.port.control import ControlPorts
 
 READS = frozenset(
     {

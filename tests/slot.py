@@ -9,8 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from spindown.app.work.policy import OUTDATED_FOR
-from spindown.app.work.progress import Reporter
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.domain.worker_lifecycle import (
@@ -21,6 +19,8 @@ from spindown.domain.worker_lifecycle import (
     Standing,
     Stop,
 )
+from spindown.job.policy import OUTDATED_FOR
+from spindown.job.progress import Reporter
 from spindown.memory.metadata import MemoryMetadata
 from spindown.user import Item
 from tests.work import WORKLOAD, WorkWorld, a_slot_id, identity_of, items

@@ -3,10 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
-from spindown.app.port import Key
 from spindown.contract.row import DEPLOYMENT_PARTITION, budget_sort
 from spindown.control.books import CHARGED_EVERY
 from spindown.domain.fleet import Worker, WorkerState
+from spindown.port import Key
 from tests.builders import minutes
 from tests.control import ControlWorld
 

@@ -9,12 +9,6 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from spindown.app.port import Clock, Identity, Key, Message, Outgoing, Write
-from spindown.app.work.claim import Declined, claim
-from spindown.app.work.commit import Portion
-from spindown.app.work.held import ClaimedJob, Finished, SlotId, WorkPorts, lease_key
-from spindown.app.work.item import settle_items
-from spindown.app.work.presence import Presence
 from spindown.contract.codec import decode, encode
 from spindown.contract.job.manifest import (
     JobState,
@@ -29,11 +23,17 @@ from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.ec2sim import MemoryClock
+from spindown.job.claim import Declined, claim
+from spindown.job.commit import Portion
+from spindown.job.held import ClaimedJob, Finished, SlotId, WorkPorts, lease_key
+from spindown.job.item import settle_items
+from spindown.job.presence import Presence
 from spindown.memory.interception import PortCall, intercept
 from spindown.memory.metric import MemoryMetricSink
 from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.store import MemoryInputSource, MemoryObjectStore
 from spindown.memory.table import MemoryTable
+from spindown.port import Clock, Identity, Key, Message, Outgoing, Write
 from tests.part import decode_part
 
 WORKLOAD = "classify"

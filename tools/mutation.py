@@ -1,6 +1,6 @@
 """Change the core in small ways, one at a time, and see whether the tests notice.
 
-`make mutate` takes a share of all mutants of `spindown/domain` and `spindown/app/work`, `make
+`make mutate` takes a share of all mutants of `spindown/domain` and `spindown/job`, `make
 mutate ARGS="--digits 0123456789"` all of them (hours). mutmut makes and runs them, in a virtual
 environment of its own beside the project's and on a copy of the tracked files, so that nothing
 here is touched. What it found goes to docs/proof/mutation.json, under what was changed. Why a
@@ -33,7 +33,7 @@ REPORT = ROOT / "docs" / "proof" / "mutation.json"
 LOCK = ROOT / "locks" / "mutation.txt"
 REASONS = ROOT / "docs" / "proof" / "survivors.toml"
 
-CORE = ("spindown/domain", "spindown/app/work")
+CORE = ("spindown/domain", "spindown/job")
 TESTS = (
     "tests/unit/domain",
     "tests/unit/app",

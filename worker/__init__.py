@@ -1,1 +1,1 @@
-"""The daemon on an instance: threads and processes around ``spindown.app.work``."""
+"""The daemon on an instance: threads and processes around ``spindown.job``."""

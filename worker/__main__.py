@@ -38,8 +38,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import spindown
-from spindown.app.port import Identity, Metadata
-from spindown.app.work.held import WorkPorts
 from spindown.aws.clock import SystemClock
 from spindown.aws.cloudwatch import LogStream
 from spindown.aws.imds import ImdsMetadata
@@ -50,6 +48,8 @@ from spindown.contract.location import work_root
 from spindown.contract.run import RunMode
 from spindown.domain.fleet import Worker
 from spindown.error import ContractError, SpindownError
+from spindown.job.held import WorkPorts
+from spindown.port import Identity, Metadata
 from worker.child.code import Code, fetch_code, has_code
 from worker.child.command import CommandRunner
 from worker.child.ending import MemoryKills

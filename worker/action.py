@@ -3,9 +3,6 @@
 from contextlib import suppress
 from datetime import timedelta
 
-from spindown.app.work.held import WorkPorts
-from spindown.app.work.message import put_back
-from spindown.app.work.presence import Presence
 from spindown.domain.reason import Reason
 from spindown.domain.worker_lifecycle import (
     AskToEnd,
@@ -22,6 +19,9 @@ from spindown.domain.worker_lifecycle import (
     WorkerCommand,
 )
 from spindown.error import AccessDenied, SpindownError
+from spindown.job.held import WorkPorts
+from spindown.job.message import put_back
+from spindown.job.presence import Presence
 from worker.lifecycle import WorkerLifecycle
 from worker.log import EventLog
 

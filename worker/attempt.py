@@ -8,15 +8,15 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from spindown.app.work.commit import Portion
-from spindown.app.work.held import ClaimedJob
-from spindown.app.work.item import settle_items
-from spindown.app.work.progress import Progress
-from spindown.app.work.release import settle_failure, settle_rejection, settle_release
-from spindown.app.work.split import is_too_large
 from spindown.contract.job.manifest import JobState
 from spindown.domain.lease import RELEASE_AFTER, must_release
 from spindown.error import ContractError, LeaseLost, SpindownError
+from spindown.job.commit import Portion
+from spindown.job.held import ClaimedJob
+from spindown.job.item import settle_items
+from spindown.job.progress import Progress
+from spindown.job.release import settle_failure, settle_rejection, settle_release
+from spindown.job.split import is_too_large
 from worker.child.runner import BatchDone, Broken, ItemDone
 from worker.handover import AttemptEnd, Handover, SlotContext
 from worker.result_buffer import ResultBuffer

@@ -13,12 +13,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from spindown.app.knowledge import read_interruption_rate
-from spindown.app.port import Identity, JobEvents, Metadata, ObjectStore
-from spindown.app.work.held import SlotId, WorkPorts
-from spindown.app.work.policy import OUTDATED_FOR, read_standing
-from spindown.app.work.presence import Presence
-from spindown.app.work.progress import Reporter
 from spindown.contract.run import Results, RunMode
 from spindown.domain.fleet import Worker
 from spindown.domain.reason import Reason, ReasonCode
@@ -31,6 +25,12 @@ from spindown.domain.worker_lifecycle import (
     PowerOff,
     Stop,
 )
+from spindown.job.held import SlotId, WorkPorts
+from spindown.job.policy import OUTDATED_FOR, read_standing
+from spindown.job.presence import Presence
+from spindown.job.progress import Reporter
+from spindown.ledger.knowledge import read_interruption_rate
+from spindown.port import Identity, JobEvents, Metadata, ObjectStore
 from worker.action import WorkerActions
 from worker.child.code import Code
 from worker.child.runner import Runner

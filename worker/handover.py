@@ -9,24 +9,24 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from spindown.app.work.commit import Portion, complete
-from spindown.app.work.held import ClaimedJob, SlotId, WorkPorts
-from spindown.app.work.presence import Presence
-from spindown.app.work.progress import Progress, Reporter
-from spindown.app.work.release import (
-    abandon,
-    dead_letter_job,
-    release,
-    settle_failure,
-    settle_release,
-)
-from spindown.app.work.split import split
 from spindown.contract.job.event import job_event
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.result import ItemStatus
 from spindown.domain.lease import is_excused, outage_wait
 from spindown.domain.policy import Policy
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
+from spindown.job.commit import Portion, complete
+from spindown.job.held import ClaimedJob, SlotId, WorkPorts
+from spindown.job.presence import Presence
+from spindown.job.progress import Progress, Reporter
+from spindown.job.release import (
+    abandon,
+    dead_letter_job,
+    release,
+    settle_failure,
+    settle_release,
+)
+from spindown.job.split import split
 from worker.child.runner import Runner
 from worker.lease_renewer import LeaseRenewer
 from worker.lifecycle import WorkerLifecycle

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from spindown.app.port import Identity
 from spindown.contract import tag
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.location import work_root
 from spindown.error import ContractError
+from spindown.port import Identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

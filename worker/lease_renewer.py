@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from spindown.app.work.heartbeat import extend_lease
-from spindown.app.work.held import ClaimedJob, SlotId, WorkPorts
-from spindown.app.work.presence import Presence
 from spindown.domain.fleet import Lease
 from spindown.domain.policy import Policy
 from spindown.error import LeaseLost
+from spindown.job.heartbeat import extend_lease
+from spindown.job.held import ClaimedJob, SlotId, WorkPorts
+from spindown.job.presence import Presence
 
 
 class LeaseRenewer:

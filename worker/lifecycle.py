@@ -9,7 +9,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from spindown.app.port import Clock, Message
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.domain.worker_lifecycle import (
@@ -28,6 +27,7 @@ from spindown.domain.worker_lifecycle import (
     next_at,
     step,
 )
+from spindown.port import Clock, Message
 from worker.log import EventLog
 
 #: How often the clock is looked at: somebody may set it.

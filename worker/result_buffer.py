@@ -6,10 +6,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from spindown.app.work.attachment.state import State
-from spindown.app.work.commit import Portion
-from spindown.app.work.held import ClaimedJob, Finished, LocalFile
 from spindown.contract.job.result import ItemStatus, Record
+from spindown.job.attachment.state import State
+from spindown.job.commit import Portion
+from spindown.job.held import ClaimedJob, Finished, LocalFile
 from worker.child.runner import ItemDone
 from worker.transfer.gather import find_fault, take_file
 

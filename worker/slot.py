@@ -4,11 +4,6 @@ import threading
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from spindown.app.port import Message
-from spindown.app.work.claim import ClaimOutcome, Declined, claim
-from spindown.app.work.fence import read_fence
-from spindown.app.work.held import ClaimedJob
-from spindown.app.work.message import put_back
 from spindown.contract.usage import UsageEnd
 from spindown.domain.lease import outage_wait
 from spindown.domain.worker_lifecycle import (
@@ -26,6 +21,11 @@ from spindown.domain.worker_lifecycle import (
     WasCondemned,
 )
 from spindown.error import SpindownError
+from spindown.job.claim import ClaimOutcome, Declined, claim
+from spindown.job.fence import read_fence
+from spindown.job.held import ClaimedJob
+from spindown.job.message import put_back
+from spindown.port import Message
 from worker.attempt import Attempt
 from worker.family.family import Wedged
 from worker.handover import AttemptEnd, SlotContext, announce

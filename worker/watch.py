@@ -9,11 +9,6 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
-from spindown.app.port import Metadata
-from spindown.app.work.held import WorkPorts
-from spindown.app.work.policy import read_standing
-from spindown.app.work.presence import Condemned, Presence
-from spindown.app.work.progress import Reporter
 from spindown.domain.fleet import GpuUse
 from spindown.domain.policy import Policy
 from spindown.domain.worker_lifecycle import (
@@ -27,6 +22,11 @@ from spindown.domain.worker_lifecycle import (
     WorkerEvent,
 )
 from spindown.error import SpindownError
+from spindown.job.held import WorkPorts
+from spindown.job.policy import read_standing
+from spindown.job.presence import Condemned, Presence
+from spindown.job.progress import Reporter
+from spindown.port import Metadata
 from worker.home import WorkerSettings
 from worker.lease_renewer import LeaseRenewer
 from worker.lifecycle import WorkerLifecycle

@@ -5,10 +5,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from spindown.app.port import ObjectStore
-from spindown.app.work.attachment.log import keep_log
-from spindown.app.work.held import ClaimedJob, Finished
 from spindown.error import SpindownError
+from spindown.job.attachment.log import keep_log
+from spindown.job.held import ClaimedJob, Finished
+from spindown.port import ObjectStore
 from worker.child.output_log import OutputLog
 from worker.child.runner import Task
 from worker.log import EventLog

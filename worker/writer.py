@@ -11,10 +11,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from spindown.app.work.attachment.state import State, upload_state
-from spindown.app.work.commit import Portion, commit
-from spindown.app.work.held import ClaimedJob
 from spindown.domain.checkpointing import interval_hours, is_due
+from spindown.job.attachment.state import State, upload_state
+from spindown.job.commit import Portion, commit
+from spindown.job.held import ClaimedJob
 from worker.handover import Handover, SlotContext
 from worker.log import EventLog
 from worker.result_buffer import ResultBuffer

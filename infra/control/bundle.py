@@ -44,12 +44,15 @@ _PACKAGES = (
     "functions",
     "spindown/__init__.py",
     "spindown/error.py",
-    "spindown/app",
-    "spindown/control",
     "spindown/aws",
     "spindown/config",
     "spindown/contract",
+    "spindown/control",
     "spindown/domain",
+    "spindown/job",
+    "spindown/ledger",
+    "spindown/operate",
+    "spindown/port",
     "spindown/wording.py",
 )
 

@@ -2,7 +2,7 @@
 
 An alarm is there only for what a person must hear even when our own code is silent. A tick tells
 the same topic what only the code can explain, such as which quota is full
-(``spindown.app.alarm``): each metric that an alarm reads costs money every month.
+(``spindown.control.alert``): each metric that an alarm reads costs money every month.
 """
 
 from collections.abc import Iterator

@@ -13,10 +13,10 @@ from random import Random
 from types import MappingProxyType
 
 from research.bound import mean_boot
-from spindown.app.port import LaunchedInstance
 from spindown.contract.event import InstanceEvent
 from spindown.domain.offer import CapacityType
 from spindown.ec2sim import Agenda, Turn
+from spindown.port import LaunchedInstance
 from spindown.simulator import Baseline, SimResult, SimScenario
 from spindown.simulator.baseline import PoolChoice
 from spindown.simulator.baseline.fleet import BaselineJob, BaselineMachine, Shop

@@ -16,9 +16,9 @@ from research.baseline.idling import (
     SteadyIdling,
 )
 from research.baseline.size import fewest_machines
-from spindown.app.port import LaunchedInstance
 from spindown.domain.offer import CapacityType
 from spindown.ec2sim import Turn
+from spindown.port import LaunchedInstance
 from spindown.simulator import BASELINES, Arrival, Baseline, SimResult, SimScenario
 from spindown.simulator.baseline import PoolChoice
 from spindown.simulator.baseline.fleet import (

@@ -6,14 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from spindown.app.port import (
-    AccountPlan,
-    Caller,
-    ImageView,
-    LaunchRequest,
-    Refusal,
-    SubnetView,
-)
 from spindown.aws.ec2 import fleet_arguments
 from spindown.aws.error import (
     code_of,
@@ -27,6 +19,14 @@ from spindown.aws.error import (
 from spindown.contract.location import parse_location
 from spindown.contract.run import is_parameter
 from spindown.error import NotFound
+from spindown.port import (
+    AccountPlan,
+    Caller,
+    ImageView,
+    LaunchRequest,
+    Refusal,
+    SubnetView,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

@@ -14,8 +14,8 @@ from http.client import HTTPException
 from itertools import pairwise
 from typing import Any
 
-from spindown.app.port import Clock
 from spindown.error import ContractError, Unreachable
+from spindown.port import Clock
 
 URL = "https://spot-bid-advisor.s3.amazonaws.com/spot-advisor-data.json"
 

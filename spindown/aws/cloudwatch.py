@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from spindown.app.port import Clock, Datum, Sent
 from spindown.aws.error import code_of, translated
 from spindown.contract.metric import METRICS
 from spindown.contract.settings import NAMESPACE
+from spindown.port import Clock, Datum, Sent
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudwatch import CloudWatchClient

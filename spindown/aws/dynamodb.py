@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from spindown.app.port import Key, When, Write
 from spindown.aws.error import code_of, message_of, translate, translated
 from spindown.contract.codec import Row
 from spindown.contract.row import WORKER
@@ -17,6 +16,7 @@ from spindown.error import (
     Throttled,
     WriteConflict,
 )
+from spindown.port import Key, When, Write
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

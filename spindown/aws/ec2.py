@@ -9,14 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from spindown.app.port import (
-    InstanceView,
-    LaunchAnswer,
-    LaunchedInstance,
-    LaunchRequest,
-    Refusal,
-    RefusalKind,
-)
 from spindown.aws.error import (
     OF_SUBNET,
     OPEN_ENDED,
@@ -30,6 +22,14 @@ from spindown.aws.error import (
 )
 from spindown.domain.offer import CapacityType
 from spindown.error import AccessDenied, NotFound, SpindownError, Throttled, Unreachable
+from spindown.port import (
+    InstanceView,
+    LaunchAnswer,
+    LaunchedInstance,
+    LaunchRequest,
+    Refusal,
+    RefusalKind,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

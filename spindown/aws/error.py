@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from urllib3.exceptions import HTTPError
 
-from spindown.app.port import RefusalKind
 from spindown.error import (
     AccessDenied,
     ContractError,
@@ -24,6 +23,7 @@ from spindown.error import (
     Unreachable,
     WriteConflict,
 )
+from spindown.port import RefusalKind
 
 _HTTP_SERVER_ERROR = 500
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from http.client import HTTPException
 
-from spindown.app.port import Clock, Identity
 from spindown.domain.offer import CapacityType
 from spindown.error import NotFound, Unreachable
+from spindown.port import Clock, Identity
 
 #: The link-local address of the service on every instance.
 ENDPOINT = "http://169.254.169.254"

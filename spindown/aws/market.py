@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from spindown.app.port import Clock
 from spindown.aws.error import translated
 from spindown.domain.offer import CapacityType, InstanceType, Quota, SpotPrice
 from spindown.error import BadInput, NotFound
+from spindown.port import Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from spindown.app.port import Absent, Matches, ObjectSummary, StoredObject
 from spindown.aws.error import code_of, translated
 from spindown.contract.location import Location, check_declared
 from spindown.error import (
@@ -21,6 +20,7 @@ from spindown.error import (
     SpindownError,
     Unreachable,
 )
+from spindown.port import Absent, Matches, ObjectSummary, StoredObject
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

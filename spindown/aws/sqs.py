@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from spindown.app.port import Clock, Message, Outgoing
 from spindown.aws.error import translated
 from spindown.domain.fleet import Backlog
 from spindown.error import ContractError, StaleHandle, Throttled
+from spindown.port import Clock, Message, Outgoing
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from spindown.app.port import LiveEdit
 from spindown.aws.error import translated
 from spindown.contract.codec import decode
 from spindown.contract.settings import (
@@ -22,6 +21,7 @@ from spindown.contract.settings import (
     workload_parameter,
 )
 from spindown.error import ContractError, NotFound, SpindownError
+from spindown.port import LiveEdit
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient

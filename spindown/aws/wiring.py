@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
-from spindown.app.port import Clock
 from spindown.aws.clock import SystemClock
 from spindown.aws.cloudwatch import (
     CloudWatchTrafficHistory,
@@ -33,6 +32,7 @@ from spindown.aws.sns import SnsTopic
 from spindown.aws.sqs import SqsJobQueue
 from spindown.aws.ssm import SsmSettingsStore
 from spindown.error import BadInput
+from spindown.port import Clock
 
 if TYPE_CHECKING:
     import boto3

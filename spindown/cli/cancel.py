@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from spindown.app.batch.cancel import Cancelled, CancelOutcome
-from spindown.app.batch.cancel import cancel as cancel_jobs
 from spindown.cli import option
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
+from spindown.job.cancel import Cancelled, CancelOutcome
+from spindown.job.cancel import cancel as cancel_jobs
 
 
 def cancel(

@@ -24,18 +24,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from spindown.app.batch.result import JobProgress, read_progress, read_records
-from spindown.app.batch.submit import Draft, name_batch, submit_items, upload
-from spindown.app.bill import CostReport, RankingChange, read_bill
 from spindown.cli import option
 from spindown.cli.render.screen import format_item_cost, format_seconds, open_console, render_status
 from spindown.cli.session import Session, connect
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
-from spindown.control.preview import preview
 from spindown.control.record import record_candidate
 from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError
+from spindown.job.result import JobProgress, read_progress, read_records
+from spindown.job.submit import Draft, name_batch, submit_items, upload
+from spindown.operate.bill import CostReport, RankingChange, read_bill
+from spindown.operate.preview import preview
 from spindown.wording import say
 
 if TYPE_CHECKING:

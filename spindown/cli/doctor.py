@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.text import Text
 
 from spindown import config as configuration
-from spindown.app.doctor.examine import DoctorPorts, examine
-from spindown.app.doctor.finding import Finding, Report, Severity
-from spindown.app.doctor.subject import DoctorSubject, find_subject, from_config, without_images
 from spindown.cli import option
 from spindown.cli.session import point_at_local_system, reach
 from spindown.contract.codec import encode
 from spindown.error import BadInput, NotFound
+from spindown.operate.doctor.examine import DoctorPorts, examine
+from spindown.operate.doctor.finding import Finding, Report, Severity
+from spindown.operate.doctor.subject import DoctorSubject, find_subject, from_config, without_images
 
 _COLOURS = {Severity.GOOD: "green", Severity.WARNING: "yellow", Severity.BLOCKED: "bold red"}
 _MARGIN = " " * 9

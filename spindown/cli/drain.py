@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from spindown.app.control import ControlPorts
-from spindown.app.drain import Remainder, begin_drain, read_remainder, terminate_all
 from spindown.cli import option
 from spindown.cli.render.screen import follow, open_console
 from spindown.cli.session import Session, open_session
 from spindown.error import BadInput
+from spindown.operate.drain import Remainder, begin_drain, read_remainder, terminate_all
+from spindown.port.control import ControlPorts
 
 
 def drain(

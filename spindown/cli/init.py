@@ -10,15 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from spindown.app.doctor.check import request_quota
-from spindown.app.doctor.finding import join
-from spindown.app.doctor.survey import Survey, survey
 from spindown.cli import option
 from spindown.cli.session import point_at_local_system, reach
 from spindown.config import DraftConfig, parse, parse_requirements
 from spindown.contract.codec import encode
 from spindown.domain.offer import Requirements
 from spindown.error import BadInput
+from spindown.operate.doctor.check import request_quota
+from spindown.operate.doctor.finding import join
+from spindown.operate.doctor.survey import Survey, survey
 
 DRAFT = """\
 # What to run, on which instances, and how long it may wait. Every key that is not here has a

@@ -11,7 +11,12 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from spindown.app.policy import (
+from spindown.cli import option
+from spindown.cli.render.screen import open_console
+from spindown.cli.session import Session, open_session
+from spindown.config import format_clock, format_duration
+from spindown.contract.codec import encode
+from spindown.control.policy import (
     EffectivePolicy,
     differences,
     edit_policy,
@@ -19,11 +24,6 @@ from spindown.app.policy import (
     policy_history,
     stored_keys,
 )
-from spindown.cli import option
-from spindown.cli.render.screen import open_console
-from spindown.cli.session import Session, open_session
-from spindown.config import format_clock, format_duration
-from spindown.contract.codec import encode
 from spindown.domain.policy import Policy, Rung, WarmSpan
 from spindown.error import BadInput
 

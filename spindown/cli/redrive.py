@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from spindown.app.batch.redrive import Redriven, RedriveOutcome
-from spindown.app.batch.redrive import redrive as send_back
 from spindown.cli import option
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.error import BadInput
+from spindown.job.redrive import Redriven, RedriveOutcome
+from spindown.job.redrive import redrive as send_back
 
 
 def redrive(

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from spindown.app.batch.result import read_progress, read_records
-from spindown.app.port import ObjectStore
-from spindown.app.work.attachment.log import read_logs
 from spindown.cli import option
 from spindown.cli.session import find_workload, open_session
 from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState
 from spindown.error import BadInput, NotFound
+from spindown.job.attachment.log import read_logs
+from spindown.job.result import read_progress, read_records
+from spindown.port import ObjectStore
 
 
 def results(

@@ -17,21 +17,21 @@ import boto3
 import botocore.exceptions
 
 from spindown import config as configuration
-from spindown.app.batch.result import find_jobs
-from spindown.app.control import ControlPorts
-from spindown.app.explain.status import Status, read_status
-from spindown.app.ledger import Ledger
-from spindown.app.policy import effective_policy
-from spindown.app.port import JobQueue, LiveEdit, ObjectStore, SettingsStore, Table
-from spindown.app.work.held import WorkPorts
 from spindown.aws.wiring import Aws
 from spindown.cli.option import CONFIG_FILE
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.location import check_declared, work_root
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
+from spindown.control.policy import effective_policy
 from spindown.error import AccessDenied, BadInput, NotFound, SpindownError
+from spindown.job.held import WorkPorts
+from spindown.job.result import find_jobs
+from spindown.ledger import Ledger
 from spindown.local import daemon, environment
+from spindown.operate.status import Status, read_status
+from spindown.port import JobQueue, LiveEdit, ObjectStore, SettingsStore, Table
+from spindown.port.control import ControlPorts
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-from spindown.app.batch.submit import Draft, name_batch, submit_items, submit_uri, upload
 from spindown.cli import option
 from spindown.cli.render.count import say_count
 from spindown.cli.session import Session, open_session
@@ -22,6 +21,7 @@ from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import parse_items
 from spindown.contract.location import is_whole
 from spindown.error import BadInput
+from spindown.job.submit import Draft, name_batch, submit_items, submit_uri, upload
 
 #: A text that begins so is the address of an object that a worker downloads.
 _S3 = "s3://"

@@ -2,18 +2,18 @@
 
 from datetime import datetime, timedelta
 
-from spindown.app.offers import PriceList, price_of
-from spindown.app.port import Write
-from spindown.app.spend import add_to_budget, charge, mark_charged
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import SpendRow
 from spindown.control.backlog import learn
 from spindown.control.breaker import forget_silence
+from spindown.control.market import PriceList, price_of
 from spindown.control.outcome import ADOPTED, UNANSWERED
 from spindown.control.plan import Action, ActionKind, ChargeWorker, PlanDraft
 from spindown.control.reap import change_worker
+from spindown.control.spend import add_to_budget, charge, mark_charged
 from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState
+from spindown.port import Write
 
 #: How often a worker that runs is charged; one that has ended is charged at once. Each charge is a
 #: write of its own row (decision 47).

@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Literal
 
-from spindown.app.port import When
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import BreakerRow
@@ -28,6 +27,7 @@ from spindown.domain.reaping import (
     known_fault,
 )
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.port import When
 
 #: Instances of no use in a row on one image, from which launching stops.
 STRIKES = 3

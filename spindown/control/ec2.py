@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from spindown.app.control import ControlPorts
 from spindown.contract import tag
 from spindown.contract.row import Backoff
 from spindown.control.observation import (
@@ -25,6 +24,7 @@ from spindown.domain.fleet import Launch, LaunchState, Worker
 from spindown.domain.offer import CapacityType
 from spindown.domain.reason import Reason
 from spindown.error import SpindownError, Throttled
+from spindown.port.control import ControlPorts
 
 T = TypeVar("T")
 

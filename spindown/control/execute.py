@@ -6,11 +6,9 @@ an event: it is left out, with what needs it, and the next tick plans anew.
 
 from dataclasses import dataclass
 
-from spindown.app.control import ControlPorts
-from spindown.app.ending import bound_leases, free_leases
-from spindown.app.ledger import AccountView
 from spindown.contract.decision import AttemptRecord
 from spindown.contract.row import Backoff, BreakerRow
+from spindown.control.ending import bound_leases, free_leases
 from spindown.control.execution import Execution
 from spindown.control.journal import FenceLost, Journal
 from spindown.control.launch import replay, try_offers
@@ -30,6 +28,8 @@ from spindown.domain.fleet import Unavailable, Worker
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import SpindownError, Throttled
+from spindown.ledger import AccountView
+from spindown.port.control import ControlPorts
 
 #: Actions that must be durable before the next: each is committed at once.
 _COMMITTED = frozenset({ActionKind.END, ActionKind.CONDEMN, ActionKind.INTERRUPT})

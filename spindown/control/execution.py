@@ -3,9 +3,6 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from spindown.app.control import ControlPorts
-from spindown.app.ledger import AccountView
-from spindown.app.port import Write
 from spindown.contract.decision import AttemptRecord
 from spindown.contract.row import Backoff, BreakerRow
 from spindown.control.ec2 import next_backoff
@@ -15,6 +12,9 @@ from spindown.control.plan import Action
 from spindown.domain.fleet import Launch, Unavailable, Worker
 from spindown.domain.offer import Pool
 from spindown.domain.reason import NO_REASON, Reason
+from spindown.ledger import AccountView
+from spindown.port import Write
+from spindown.port.control import ControlPorts
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,12 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from spindown.app.control import ControlPorts
-from spindown.app.ending import bound_leases, end_worker, free_leases, note_interruption
-from spindown.app.ledger import Ledger, read_worker
-from spindown.app.policy import effective_policy
-from spindown.app.port import Datum, InstanceView, Key, When
-from spindown.app.spend import Charge
 from spindown.contract import row as rows
 from spindown.contract.codec import decode
 from spindown.contract.decision import Decision
@@ -27,7 +21,10 @@ from spindown.contract.event import (
 from spindown.contract.metric import DEPLOYMENT, WORKLOAD
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import WorkloadSettings
+from spindown.control.ending import bound_leases, end_worker, free_leases, note_interruption
 from spindown.control.observation import assumed
+from spindown.control.policy import effective_policy
+from spindown.control.spend import Charge
 from spindown.control.tick import reconcile
 from spindown.domain.fleet import Launch, Lease, Unavailable, Worker, WorkerState
 from spindown.domain.policy import Policy
@@ -40,6 +37,9 @@ from spindown.error import (
     Unreachable,
     WriteConflict,
 )
+from spindown.ledger import Ledger, read_worker
+from spindown.port import Datum, InstanceView, Key, When
+from spindown.port.control import ControlPorts
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ these are left out of their units, or one bad row would stop a fleet.
 
 from collections.abc import Collection, Sequence
 
-from spindown.app.ledger import FencingToken, Ledger
-from spindown.app.port import Key, Write, merge
 from spindown.error import ContractError, PreconditionFailed, WriteConflict
+from spindown.ledger import FencingToken, Ledger
+from spindown.port import Key, Write, merge
 
 Unit = tuple[Write, ...]
 

@@ -11,17 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from spindown.app.ledger import account_key
-from spindown.app.port import (
-    LaunchAnswer,
-    LaunchedInstance,
-    LaunchOverride,
-    LaunchRequest,
-    Refusal,
-    RefusalKind,
-    When,
-    Write,
-)
 from spindown.contract import row as rows
 from spindown.contract import tag
 from spindown.contract.codec import encode, replace_fields
@@ -39,6 +28,17 @@ from spindown.domain.offer import CapacityType, Pool, quota_class, slot_count
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.error import AccessDenied, SpindownError, Throttled, Unreachable
+from spindown.ledger import account_key
+from spindown.port import (
+    LaunchAnswer,
+    LaunchedInstance,
+    LaunchOverride,
+    LaunchRequest,
+    Refusal,
+    RefusalKind,
+    When,
+    Write,
+)
 
 #: No further request is begun after this: what is under way still ends within SCALER_TIMEOUT.
 _BEGIN_WITHIN = timedelta(seconds=40)

@@ -4,22 +4,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from spindown.app.alarm import tell as alarm
-from spindown.app.alarm.tell import Untold
-from spindown.app.port import Datum
-from spindown.app.spend import Charge
 from spindown.contract import metric as names
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.row import SPEND, QuotaRow, SpendRow, spend_sort
+from spindown.control.alert import tell as alarm
+from spindown.control.alert.tell import Untold
 from spindown.control.breaker import open_breakers
 from spindown.control.execute import TickRecord
 from spindown.control.observation import Observation, TickFacts
 from spindown.control.plan import Action, ActionKind, EndRow, Plan
+from spindown.control.spend import Charge
 from spindown.domain.alert import Review
 from spindown.domain.cost import cost_per_item, dollars_per_hour
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.offer import QUOTA_CODES, CapacityType
 from spindown.domain.reason import ReasonCode
+from spindown.port import Datum
 
 #: Codes of notes that say that workers are left alone though they look dead.
 _HELD_BACK = frozenset({ReasonCode.MOST_ARE_STALE, ReasonCode.STALE_NEXT_TICK})

@@ -5,27 +5,28 @@ goes by what the rows say.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from spindown.app.control import SETTINGS_FOR, AnswerKind, ControlPorts
-from spindown.app.knowledge import read_knowledge
-from spindown.app.ledger import AccountView, Ledger, LedgerView, RowWrites
-from spindown.app.offers import PriceList
-from spindown.app.policy import EffectivePolicy, effective_policy
-from spindown.app.port import InstanceView, LaunchRequest, LiveEdit
 from spindown.contract import row as rows
 from spindown.contract.codec import decode, encode
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
+from spindown.control.market import PriceList, read_prices
+from spindown.control.policy import EffectivePolicy, effective_policy
 from spindown.domain.fleet import Backlog, Launch, Worker
 from spindown.domain.idle import idle_timeout, is_about
 from spindown.domain.learning import Knowledge
+from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.warm import at_hour
 from spindown.error import AccessDenied, ContractError, SpindownError, Throttled, Unreachable
+from spindown.ledger import AccountView, Ledger, LedgerView, RowWrites
+from spindown.ledger.knowledge import read_knowledge
+from spindown.port import InstanceView, LaunchRequest, LiveEdit
+from spindown.port.control import SETTINGS_FOR, AnswerKind, ControlPorts
 
 _WORKLOAD: AnswerKind[tuple[WorkloadSettings, LiveEdit | None, int]] = AnswerKind(
     "workload", SETTINGS_FOR
@@ -226,3 +227,42 @@ def assumed(worker: Worker) -> InstanceView:
         state="running",
         launched_at=worker.launched_at,
     )
+
+
+def read_market(
+    facts: TickFacts,
+    ports: ControlPorts,
+    *,
+    is_launch_due: bool,
+    ended: Sequence[Worker],
+    is_billing: bool,
+) -> Observation:
+    """Read prices and what all workloads share, as far as the tick needs them.
+
+    Args:
+        facts: all else.
+        ports: the world.
+        is_launch_due: whether offers are to be ranked.
+        ended: workers whose end has no price yet.
+        is_billing: whether a worker bills, so that the month is of interest for metrics.
+    """
+    regions, ledger = facts.settings.outposts.keys(), Ledger(ports.table, facts.workload)
+    seen = Observation(facts=facts)
+    try:
+        if is_launch_due:
+            account = ports.cache.keep(ACCOUNT, "", facts.now, ledger.read_account())
+            seen = replace(seen, account=account)
+            prices = read_prices(facts.settings, ports, facts.now, spot_in=regions)
+            seen = replace(seen, prices=prices)
+        elif ended:
+            spot = {w.region for w in ended if w.capacity_type is CapacityType.SPOT} & regions
+            seen = replace(seen, prices=read_prices(facts.settings, ports, facts.now, spot_in=spot))
+    except SpindownError as exc:
+        seen = replace(seen, prices_failure=Reason(ReasonCode.PRICES_UNREAD, {"said": str(exc)}))
+    if seen.account is not None or not is_billing:
+        return seen
+    try:
+        account = ports.cache.recall(ACCOUNT, "", facts.now, ledger.read_account)
+        return replace(seen, account=account)
+    except SpindownError as exc:
+        return replace(seen, notes=(failure_of(exc, "account"),))

@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 
-from spindown.app.control import CATALOGUE_FOR
-from spindown.app.ledger import AccountView
-from spindown.app.offers import sale_of
 from spindown.control.breaker import is_on_trial
+from spindown.control.market import sale_of
 from spindown.control.observation import Observation, decode_request
 from spindown.control.outcome import UNANSWERED
 from spindown.control.plan import ActionKind, Fleet, LaunchChoice, LaunchWorkers, PlanDraft
@@ -22,6 +20,8 @@ from spindown.domain.policy import Policy
 from spindown.domain.ranking import Candidate, CandidateList, Rejection, bands, rank
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import Bounds, Sizing, size, vcpus_left
+from spindown.ledger import AccountView
+from spindown.port.control import CATALOGUE_FOR
 
 #: What is as fast as it must be is not left out for the rounding of its estimate.
 _AS_FAST = 1.01

@@ -8,14 +8,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from spindown.app.port import LaunchedInstance, LaunchRequest, Refusal, RefusalKind, When, Write
-from spindown.app.spend import add_to_budget
 from spindown.contract import row as rows
 from spindown.contract.decision import AttemptRecord, RefusalRecord
 from spindown.control.observation import TickFacts
+from spindown.control.spend import add_to_budget
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, WorkerState
 from spindown.domain.offer import Pool
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.port import LaunchedInstance, LaunchRequest, Refusal, RefusalKind, When, Write
 
 #: Ticks that a worker that takes over stays idle for, from its launch and from each tick that
 #: still wants it.

@@ -9,13 +9,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from spindown.app.ledger import RowWrites
-from spindown.app.port import LaunchedInstance, LaunchRequest, Write
-from spindown.app.spend import Charge
 from spindown.contract.codec import replace_fields
 from spindown.contract.decision import AttemptRecord
 from spindown.contract.row import BacklogRow, BreakerRow
 from spindown.control.observation import TickFacts
+from spindown.control.spend import Charge
 from spindown.domain.fleet import (
     Backlog,
     Launch,
@@ -30,6 +28,8 @@ from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.ranking import CandidateList, Demand
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.domain.schedule import Capacity, DeadlineForecast, Sizing, StartPlan
+from spindown.ledger import RowWrites
+from spindown.port import LaunchedInstance, LaunchRequest, Write
 
 
 class ActionKind(StrEnum):

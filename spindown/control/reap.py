@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from spindown.app.ending import end_worker, note_interruption, remember_interruption
-from spindown.app.port import InstanceView, LaunchedInstance, LaunchRequest, When, Write
 from spindown.contract import row as rows
 from spindown.contract.codec import encode, replace_fields
 from spindown.control.breaker import count_silence
 from spindown.control.ec2 import backing_off_until, open_launches
+from spindown.control.ending import end_worker, note_interruption, remember_interruption
 from spindown.control.observation import assumed, decode_request
 from spindown.control.outcome import close_launch, complete_launch
 from spindown.control.plan import (
@@ -41,6 +40,7 @@ from spindown.domain.reaping import (
 )
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.warm import kept_warm_of
+from spindown.port import InstanceView, LaunchedInstance, LaunchRequest, When, Write
 
 #: Making a request again later could launch for a backlog that is long gone; EC2's tokens live
 #: far longer.

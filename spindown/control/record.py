@@ -6,10 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 
-from spindown.app.alarm.operation import AlertInput, find, over
-from spindown.app.alarm.tell import remember, tell
-from spindown.app.control import ControlPorts
-from spindown.app.spend import Charge
 from spindown.contract import row as rows
 from spindown.contract.codec import encode, replace_fields
 from spindown.contract.decision import (
@@ -25,6 +21,8 @@ from spindown.contract.decision import (
     summary_counts,
 )
 from spindown.contract.row import BreakerRow, DecisionRow, PolicyRow, QuotaRow
+from spindown.control.alert.operation import AlertInput, find, over
+from spindown.control.alert.tell import remember, tell
 from spindown.control.backlog import tick_fields
 from spindown.control.breaker import open_breakers
 from spindown.control.execute import TickRecord
@@ -48,6 +46,7 @@ from spindown.control.plan import (
     Plan,
     Terminate,
 )
+from spindown.control.spend import Charge
 from spindown.domain.alert import Review, review
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.policy import Policy
@@ -55,6 +54,7 @@ from spindown.domain.ranking import Candidate, CandidateList, Rejection
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.schedule import DeadlineForecast, JobForecast
 from spindown.error import SpindownError
+from spindown.port.control import ControlPorts
 
 #: Candidates and deadlines that a decision spells out.
 _CANDIDATES = 50

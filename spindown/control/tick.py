@@ -20,10 +20,6 @@ from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 
-from spindown.app.control import ControlPorts
-from spindown.app.ledger import Ledger
-from spindown.app.offers import read_prices
-from spindown.app.port import Datum
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.metric import DEPLOYMENT, WORKLOAD
 from spindown.control.backlog import follow_queue
@@ -40,13 +36,7 @@ from spindown.control.ec2 import note_answers, observe_ec2, observe_launches
 from spindown.control.execute import execute
 from spindown.control.journal import FenceLost, Journal
 from spindown.control.migrate import Moves, order_moves, plan_moves
-from spindown.control.observation import (
-    ACCOUNT,
-    Observation,
-    TickFacts,
-    failure_of,
-    read_rows,
-)
+from spindown.control.observation import Observation, TickFacts, read_market, read_rows
 from spindown.control.offers import choose_offers, launch_action
 from spindown.control.plan import LaunchChoice, Plan, PlanDraft, begin
 from spindown.control.reap import (
@@ -60,9 +50,10 @@ from spindown.control.reap import (
 )
 from spindown.control.record import write_down
 from spindown.control.size import size_fleet
-from spindown.domain.offer import CapacityType
-from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import SpindownError, WriteConflict
+from spindown.ledger import Ledger
+from spindown.port import Datum
+from spindown.port.control import ControlPorts
 
 
 def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = "") -> Decision:
@@ -129,26 +120,13 @@ def observe_market(facts: TickFacts, ports: ControlPorts, *, is_asked: bool = Fa
     draft, need, moves = settle(facts)
     wanted = (need, *moves.takeovers)
     is_launch_due = is_asked or any(choice.is_open for choice in wanted)
-    ended, regions = unpriced_ends(draft), facts.settings.outposts.keys()
-    seen = Observation(facts=facts)
-    try:
-        if is_launch_due:
-            account = Ledger(ports.table, facts.workload).read_account()
-            seen = replace(seen, account=ports.cache.keep(ACCOUNT, "", facts.now, account))
-            prices = read_prices(facts.settings, ports, facts.now, spot_in=regions)
-            seen = replace(seen, prices=prices)
-        elif ended:
-            spot = {w.region for w in ended if w.capacity_type is CapacityType.SPOT} & regions
-            seen = replace(seen, prices=read_prices(facts.settings, ports, facts.now, spot_in=spot))
-    except SpindownError as exc:
-        seen = replace(seen, prices_failure=Reason(ReasonCode.PRICES_UNREAD, {"said": str(exc)}))
-    if seen.account is not None or not any(w.is_live for w in draft.fleet.workers.values()):
-        return seen
-    try:
-        read = Ledger(ports.table, facts.workload).read_account
-        return replace(seen, account=ports.cache.recall(ACCOUNT, "", facts.now, read))
-    except SpindownError as exc:
-        return replace(seen, notes=(failure_of(exc, "account"),))
+    return read_market(
+        facts,
+        ports,
+        is_launch_due=is_launch_due,
+        ended=unpriced_ends(draft),
+        is_billing=any(worker.is_live for worker in draft.fleet.workers.values()),
+    )
 
 
 def make_plan(seen: Observation) -> Plan:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from spindown.app.port import Refusal, RefusalKind
 from spindown.domain.interruption import NOTICE
 from spindown.domain.offer import CapacityType, InstanceType, Pool
 from spindown.ec2sim.instance import (
@@ -22,6 +21,7 @@ from spindown.ec2sim.instance import (
     SpotNotice,
 )
 from spindown.ec2sim.listing import Listings, quota_of
+from spindown.port import Refusal, RefusalKind
 
 #: EC2 remembers a ClientToken at least this long.
 TOKEN_FOR = timedelta(hours=24)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spindown.app.port import (
+from spindown.error import NotFound, SpindownError
+from spindown.port import (
     AccountPlan,
     Caller,
     ImageView,
@@ -11,7 +12,6 @@ from spindown.app.port import (
     Refusal,
     SubnetView,
 )
-from spindown.error import NotFound, SpindownError
 
 _ADA = Caller(account="123456789012", arn="arn:aws:iam::123456789012:user/ada")
 

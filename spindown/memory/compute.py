@@ -9,16 +9,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from spindown.app.port import (
-    Clock,
-    Identity,
-    InstanceView,
-    LaunchAnswer,
-    LaunchedInstance,
-    LaunchRequest,
-    Refusal,
-    RefusalKind,
-)
 from spindown.domain.interruption import NOTICE
 from spindown.domain.offer import Pool
 from spindown.ec2sim import (
@@ -35,6 +25,16 @@ from spindown.ec2sim.engine import Capacity
 from spindown.error import NotFound, Unreachable
 from spindown.memory.market import MemoryMarket
 from spindown.memory.metadata import MemoryMetadata
+from spindown.port import (
+    Clock,
+    Identity,
+    InstanceView,
+    LaunchAnswer,
+    LaunchedInstance,
+    LaunchRequest,
+    Refusal,
+    RefusalKind,
+)
 
 _ZERO = timedelta(0)
 

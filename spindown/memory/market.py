@@ -4,10 +4,10 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from spindown.app.port import Clock
 from spindown.domain.offer import GP3_PRICE_PER_GIB_MONTH, InstanceType, Quota, SpotPrice
 from spindown.ec2sim import Listings
 from spindown.error import ContractError
+from spindown.port import Clock
 
 
 class MemoryMarket:

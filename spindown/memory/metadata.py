@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from spindown.app.port import Identity
+from spindown.port import Identity
 
 
 class MemoryMetadata:

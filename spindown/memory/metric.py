@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from spindown.app.port import Datum, Sent
+from spindown.port import Datum, Sent
 
 _MINUTE_SECONDS = 60.0
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
 
-from spindown.app.port import Clock, Message, Outgoing
 from spindown.domain.fleet import Backlog
 from spindown.error import ContractError, StaleHandle
+from spindown.port import Clock, Message, Outgoing
 
 #: SQS quotas: the longest wait, delay and visibility (which counts from the receive), and the
 #: size of a message with its attributes.

@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Mapping, Sequence
 
-from spindown.app.port import Clock, LiveEdit
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.error import ContractError, NotFound
+from spindown.port import Clock, LiveEdit
 
 #: SSM's quota of a standard parameter.
 LIVE_BYTES_MAX = 4096

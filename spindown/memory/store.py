@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spindown.app.port import Absent, Clock, Matches, ObjectSummary, StoredObject
 from spindown.contract.location import check_declared
 from spindown.error import ContractError, NotFound, PreconditionFailed, WriteConflict
+from spindown.port import Absent, Clock, Matches, ObjectSummary, StoredObject
 
 #: S3's page of a listing.
 _PAGE = 1000

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from spindown.app.port import ALWAYS, Clock, Key, When, Write
 from spindown.contract.codec import Row
 from spindown.contract.row import WORKER
 from spindown.error import ContractError, PreconditionFailed
+from spindown.port import ALWAYS, Clock, Key, When, Write
 
 #: DynamoDB's quota of a transaction.
 TRANSACTION_WRITES_MAX = 100

@@ -10,11 +10,11 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
-from spindown.app.port import LaunchAnswer, LaunchedInstance, LaunchRequest
 from spindown.contract.event import InstanceEvent, InterruptionWarning, StateChange
 from spindown.domain.offer import CapacityType, Pool, extra_price_per_hour
 from spindown.ec2sim import Agenda, CapacityLimit, Planned, Turn
 from spindown.memory import MemoryCompute, MemoryMarket
+from spindown.port import LaunchAnswer, LaunchedInstance, LaunchRequest
 from spindown.simulator.record import SimRecorder
 from spindown.simulator.scenario import SimScenario, Steps, value_at
 

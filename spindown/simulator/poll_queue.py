@@ -8,9 +8,9 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
 
-from spindown.app.port import Message
 from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.memory import MemoryJobQueue
+from spindown.port import Message
 
 Taker = Callable[[Message | None], None]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from math import fsum
 
-from spindown.app.port import Datum
 from spindown.domain.offer import CapacityType
 from spindown.ec2sim import Agenda, Ec2Bill
+from spindown.port import Datum
 from spindown.simulator.result import CAUSES, Sample, SimResult, spread
 from spindown.simulator.scenario import SimScenario
 

@@ -7,17 +7,17 @@ import json
 from datetime import datetime, timedelta
 from random import Random
 
-from spindown.app.ledger import Ledger
-from spindown.app.offers import refresh
-from spindown.app.port import Outgoing
-from spindown.app.spend import sum_spend
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.event import ALARM, NUDGE, TICK, InstanceEvent
 from spindown.control import reconcile
 from spindown.control.interrupt import react
+from spindown.control.market import refresh
+from spindown.control.spend import sum_spend
 from spindown.domain.policy import Policy
 from spindown.ec2sim import Agenda, Planned, Turn
+from spindown.ledger import Ledger
 from spindown.memory.interception import Interceptor
+from spindown.port import Outgoing
 from spindown.simulator.fault import SimAlarm, Spans
 from spindown.simulator.record import SimRecorder, sum_up
 from spindown.simulator.result import Sample, SimResult

@@ -1,8 +1,8 @@
 """The table of a simulation: as in memory, but a row is decoded once, however often it is read."""
 
-from spindown.app.port import Write
 from spindown.contract.codec import KeptRow, Row
 from spindown.memory import MemoryTable
+from spindown.port import Write
 
 
 class SimTable(MemoryTable):

@@ -13,19 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from spindown.app.knowledge import read_interruption_rate
-from spindown.app.port import Key, Message
-from spindown.app.work.claim import ClaimOutcome, claim
-from spindown.app.work.commit import Portion, commit, complete
-from spindown.app.work.heartbeat import extend_lease
-from spindown.app.work.held import ClaimedJob, Finished, SlotId, WorkPorts
-from spindown.app.work.item import settle_items
-from spindown.app.work.message import put_back
-from spindown.app.work.policy import read_standing
-from spindown.app.work.presence import Condemned, Presence
-from spindown.app.work.progress import Progress, Reporter
-from spindown.app.work.release import abandon, release, settle_release
-from spindown.app.work.split import is_too_large, split
 from spindown.contract.codec import replace_fields
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.result import ItemStatus, Record
@@ -72,6 +59,19 @@ from spindown.domain.worker_lifecycle import (
 )
 from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.error import LeaseLost, NotFound
+from spindown.job.claim import ClaimOutcome, claim
+from spindown.job.commit import Portion, commit, complete
+from spindown.job.heartbeat import extend_lease
+from spindown.job.held import ClaimedJob, Finished, SlotId, WorkPorts
+from spindown.job.item import settle_items
+from spindown.job.message import put_back
+from spindown.job.policy import read_standing
+from spindown.job.presence import Condemned, Presence
+from spindown.job.progress import Progress, Reporter
+from spindown.job.release import abandon, release, settle_release
+from spindown.job.split import is_too_large, split
+from spindown.ledger.knowledge import read_interruption_rate
+from spindown.port import Key, Message
 from spindown.simulator.poll_queue import PollQueue, WaitingPoll
 from spindown.simulator.record import InstanceTally, SimRecorder
 from spindown.simulator.scenario import SimDelays

@@ -8,9 +8,6 @@ from datetime import datetime
 from random import Random
 from typing import TypeVar
 
-from spindown.app.control import ControlPorts
-from spindown.app.port import LaunchedInstance
-from spindown.app.work.held import WorkPorts
 from spindown.contract import tag
 from spindown.contract.event import InstanceEvent
 from spindown.contract.settings import (
@@ -22,6 +19,7 @@ from spindown.contract.settings import (
 )
 from spindown.domain.policy import Policy
 from spindown.ec2sim import Turn
+from spindown.job.held import WorkPorts
 from spindown.memory import (
     MemoryInputSource,
     MemoryJobQueue,
@@ -29,6 +27,8 @@ from spindown.memory import (
     MemorySettingsStore,
 )
 from spindown.memory.interception import Interceptor, intercept
+from spindown.port import LaunchedInstance
+from spindown.port.control import ControlPorts
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.poll_queue import PollQueue
 from spindown.simulator.record import Silence, SimRecorder

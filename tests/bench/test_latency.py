@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from spindown.app.batch.result import read_manifest
 from spindown.cli.session import Session, connect
 from spindown.contract.job.manifest import JobState
 from spindown.error import NotFound
+from spindown.job.result import read_manifest
 from spindown.local.system import LocalSystem
 from tests.bench.record import record
 from tests.local.waiting import until

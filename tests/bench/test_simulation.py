@@ -103,7 +103,7 @@ PARTS = {
     "ends_of_jobs": ("simulator/worker.py", "_close"),
 }
 #: Layers by folder; everything else is the standard library.
-LAYERS = ("domain", "app", "control", "contract", "memory", "simulator")
+LAYERS = ("domain", "control", "job", "ledger", "contract", "memory", "ec2sim", "simulator")
 
 
 def profile_of(call: Callable[[], SimResult]) -> dict[str, float]:

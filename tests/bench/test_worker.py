@@ -27,14 +27,14 @@ import boto3
 import pytest
 from botocore import xform_name
 
-from spindown.app.work.held import WorkPorts
-from spindown.app.work.presence import Presence
-from spindown.app.work.progress import Reporter
 from spindown.aws.session import steady_session
 from spindown.aws.wiring import Aws
 from spindown.contract.run import RunSpec
 from spindown.domain.policy import Policy
 from spindown.domain.worker_lifecycle import CheckedIn, Habits, Standing
+from spindown.job.held import WorkPorts
+from spindown.job.presence import Presence
+from spindown.job.progress import Reporter
 from spindown.memory.metric import MemoryMetricSink
 from tests.bench.record import record
 from tests.work import WORKLOAD, a_slot_id, a_worker

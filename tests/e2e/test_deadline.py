@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from spindown.app.batch.result import read_progress
 from spindown.domain.offer import CapacityType
 from spindown.ec2sim import Ec2Instance, EndReason
+from spindown.job.result import read_progress
 from spindown.local.market import Scenario
 from spindown.local.market.scenario import DryPool
 from tests.e2e.world import SWIFT, World, deployed, found

@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from spindown.app.batch.result import JobProgress, read_progress, read_records
-from spindown.app.port import ObjectStore
 from spindown.cli.main import main
 from spindown.cli.session import Session, connect
 from spindown.contract.settings import live_parameter
 from spindown.contract.tag import WORKLOAD
 from spindown.ec2sim import Ec2Instance
 from spindown.error import NotFound
+from spindown.job.result import JobProgress, read_progress, read_records
 from spindown.local.market import Scenario
 from spindown.local.system import LocalSystem
+from spindown.port import ObjectStore
 from tests.local.waiting import until
 from tests.local.world import at_once
 

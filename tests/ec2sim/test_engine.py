@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.app.port import Refusal
 from spindown.domain.offer import CapacityType, InstanceType, Pool
 from spindown.ec2sim import (
     Agenda,
@@ -22,6 +21,7 @@ from spindown.ec2sim import (
     Subnet,
     Turn,
 )
+from spindown.port import Refusal
 from tests.builders import ON_DEMAND, SPOT
 
 REGION, ZONE = "us-east-1", "us-east-1a"

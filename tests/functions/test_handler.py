@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from functions import interruption, offers, scaler
-from spindown.app.control import SETTINGS_FOR
-from spindown.app.offers import load_catalogue
 from spindown.contract.row import spend_sort
+from spindown.control.market import load_catalogue
 from spindown.error import ContractError, NotFound, Unreachable
+from spindown.port.control import SETTINGS_FOR
 from tests.builders import minutes
 from tests.control import DEPLOYMENT, ControlWorld
 from tests.failure import failing

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from infra.control.bundle import CALLED
-from spindown.app.port import LaunchRequest
 from spindown.aws.ec2 import fleet_arguments
 from spindown.contract import tag
 from spindown.memory import PortCall
+from spindown.port import LaunchRequest
 from tests.control import ControlWorld
 from tests.infra.assembly import CONFIG, Assembly, listed, synthesise_core, words, write_project
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from infra.cost import JUDGEMENT, REFRESH, TICK
 from infra.price import Usage
-from spindown.app.alarm.judgement import judge
-from spindown.app.offers import refresh
 from spindown.aws.cloudwatch import metric_events
+from spindown.control.alert.judgement import judge
+from spindown.control.market import refresh
 from spindown.memory import PortCall
 from tests.control import ControlWorld
 

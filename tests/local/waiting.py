@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from spindown.app.explain.status import Status
+from spindown.operate.status import Status
 
 _Found = TypeVar("_Found")
 

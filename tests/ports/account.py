@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from spindown.app.port import Account, ImageView, LaunchOverride, LaunchRequest, SubnetView
 from spindown.contract.settings import TemplateRef
 from spindown.domain.offer import CapacityType
 from spindown.error import NotFound
 from spindown.memory import MemoryAccount
+from spindown.port import Account, ImageView, LaunchOverride, LaunchRequest, SubnetView
 
 REGION = "us-east-1"
 ZONE = f"{REGION}a"

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from spindown.app.port import Advisor
 from spindown.aws import advisor as module
 from spindown.aws.advisor import SpotAdvisor, parse_advice
 from spindown.error import ContractError, SpindownError, Unreachable
 from spindown.memory import MemoryAdvisor, MemoryClock
+from spindown.port import Advisor
 from tests.builders import NOW
 
 REGION = "us-east-1"

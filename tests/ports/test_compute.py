@@ -8,12 +8,12 @@ from datetime import timedelta
 import boto3
 import pytest
 
-from spindown.app.port import Compute, LaunchOverride, LaunchRequest
 from spindown.aws.wiring import Aws
 from spindown.contract.settings import TemplateRef
 from spindown.domain.offer import CapacityType, InstanceType
 from spindown.error import NotFound
 from spindown.memory import MemoryClock, MemoryCompute, MemoryMarket
+from spindown.port import Compute, LaunchOverride, LaunchRequest
 
 REGION = "us-east-1"
 SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND

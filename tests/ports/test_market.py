@@ -5,8 +5,8 @@ from typing import cast
 
 import pytest
 
-from spindown.app.port import Market, PriceHistory
 from spindown.memory import MemoryClock, MemoryMarket
+from spindown.port import Market, PriceHistory
 from tests.ports.market import G6, M7, REGION, Answers, a_spot_entry
 
 

@@ -9,11 +9,11 @@ from typing import Protocol
 
 import pytest
 
-from spindown.app.port import Identity, Metadata
 from spindown.aws.imds import ImdsMetadata
 from spindown.domain.offer import CapacityType
 from spindown.error import NotFound, Unreachable
 from spindown.memory import MemoryClock, MemoryMetadata
+from spindown.port import Identity, Metadata
 
 ME = Identity(
     instance_id="i-1",

@@ -8,10 +8,10 @@ from typing import Any
 import boto3
 import pytest
 
-from spindown.app.port import Datum
 from spindown.aws.cloudwatch import PrintedMetricSink, metric_events
 from spindown.aws.wiring import Aws
 from spindown.memory import MemoryClock, MemoryMetricSink
+from spindown.port import Datum
 
 OCR = {"Deployment": "prod", "Workload": "ocr"}
 BACKLOG = Datum(name="Backlog", value=3, dimensions=OCR)

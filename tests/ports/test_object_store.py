@@ -7,7 +7,6 @@ from pathlib import Path
 import boto3
 import pytest
 
-from spindown.app.port import Absent, InputSource, Matches, ObjectStore
 from spindown.aws.wiring import Aws
 from spindown.error import (
     AccessDenied,
@@ -17,6 +16,7 @@ from spindown.error import (
     WriteConflict,
 )
 from spindown.memory import MemoryClock, MemoryInputSource, MemoryObjectStore
+from spindown.port import Absent, InputSource, Matches, ObjectStore
 
 _names = (f"bucket-{number}" for number in itertools.count())
 

@@ -8,11 +8,11 @@ from random import Random
 import boto3
 import pytest
 
-from spindown.app.port import JobQueue, Outgoing
 from spindown.aws.wiring import Aws
 from spindown.domain.fleet import Backlog
 from spindown.error import ContractError, StaleHandle
 from spindown.memory import MemoryClock, MemoryJobQueue
+from spindown.port import JobQueue, Outgoing
 
 NOW = timedelta(0)
 MINUTES = timedelta(minutes=5)

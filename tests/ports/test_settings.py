@@ -9,7 +9,6 @@ from datetime import timedelta
 import boto3
 import pytest
 
-from spindown.app.port import SettingsStore
 from spindown.aws.wiring import Aws
 from spindown.contract.codec import encode
 from spindown.contract.settings import (
@@ -24,6 +23,7 @@ from spindown.contract.settings import (
 from spindown.domain.policy import Policy
 from spindown.error import ContractError, NotFound
 from spindown.memory import MemoryClock, MemorySettingsStore
+from spindown.port import SettingsStore
 
 _names = (f"deployment-{number}" for number in itertools.count())
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spindown.app.port import Key, Table, When, Write
 from spindown.aws.wiring import Aws
 from spindown.contract.row import lease_sort, worker_sort
 from spindown.error import ContractError, PreconditionFailed
 from spindown.memory import MemoryTable
+from spindown.port import Key, Table, When, Write
 
 _partitions = (f"w#{number}" for number in itertools.count())
 

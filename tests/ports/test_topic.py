@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import boto3
 import pytest
 
-from spindown.app.port import Nobody, Topic
 from spindown.aws.wiring import Aws
 from spindown.error import NotFound
 from spindown.memory import MemoryTopic
+from spindown.port import Nobody, Topic
 
 TEXT = "A quota is full: 8 of 8 vCPUs. To do: ask for more, or widen `gpu_names`."
 

@@ -9,9 +9,9 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from spindown.app.port import Sent, TrafficHistory
 from spindown.aws.cloudwatch import CloudWatchTrafficHistory
 from spindown.memory import MemoryClock, MemoryTrafficHistory
+from spindown.port import Sent, TrafficHistory
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)

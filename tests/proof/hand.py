@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any
 
-from spindown.app.port import Message
-from spindown.app.work.held import ClaimedJob
 from spindown.error import SpindownError
+from spindown.job.held import ClaimedJob
+from spindown.port import Message
 from spindown.user import Item
 from tests.proof.fault import Crashed
 from tests.slot import ScriptedRunner

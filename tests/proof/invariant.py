@@ -8,7 +8,6 @@ from functools import lru_cache
 
 import pytest
 
-from spindown.app.ledger import LedgerView
 from spindown.contract import row as rows
 from spindown.contract import tag
 from spindown.contract.codec import decode
@@ -25,6 +24,7 @@ from spindown.domain.reason import ReasonCode
 from spindown.ec2sim import EndReason
 from spindown.ec2sim.engine import DESCRIBED_FOR
 from spindown.error import ContractError, NotFound
+from spindown.ledger import LedgerView
 from tests.part import decode_part
 from tests.proof.world import ProofWorld
 

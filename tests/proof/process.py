@@ -8,10 +8,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from spindown.app.work.held import SlotId, WorkPorts
-from spindown.app.work.policy import OUTDATED_FOR, read_standing
-from spindown.app.work.presence import Presence
-from spindown.app.work.progress import Reporter
 from spindown.domain.worker_lifecycle import (
     AwaitReclaim,
     CheckedIn,
@@ -22,6 +18,10 @@ from spindown.domain.worker_lifecycle import (
     TimePassed,
 )
 from spindown.error import SpindownError
+from spindown.job.held import SlotId, WorkPorts
+from spindown.job.policy import OUTDATED_FOR, read_standing
+from spindown.job.presence import Presence
+from spindown.job.progress import Reporter
 from spindown.memory import PortCall, intercept
 from tests.proof.fault import Crashed
 from tests.proof.hand import Hand

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 
-from spindown.app.offers import refresh
+from spindown.control.market import refresh
 from spindown.domain.fleet import LaunchState
 from tests.proof.world import MINUTE, ProofWorld
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from spindown.app.batch.renew import renew
 from spindown.contract.event import (
     InstanceEvent,
     InterruptionWarning,
@@ -21,6 +20,7 @@ from spindown.contract.event import (
 from spindown.contract.row import BACKLOG
 from spindown.control.interrupt import react
 from spindown.domain.interruption import NOTICE
+from spindown.job.renew import renew
 from spindown.memory import PortCall
 from tests.control import REGION
 from tests.proof.fault import FAULTS, Fault, Kind

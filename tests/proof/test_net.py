@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from spindown.app.control import DEPLOYMENT
 from spindown.contract.row import worker_sort
 from spindown.control.reap import UNKNOWN
 from spindown.domain.fleet import WorkerState
 from spindown.ec2sim import EndReason
 from spindown.memory import PortCall
+from spindown.port.control import DEPLOYMENT
 from tests.proof.recovery import DEAD_MAN
 from tests.proof.world import MINUTE, ProofWorld, a_world
 

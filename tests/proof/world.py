@@ -8,11 +8,6 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from spindown.app.batch.cancel import cancel
-from spindown.app.ledger import Ledger
-from spindown.app.port import Outgoing
-from spindown.app.work.held import WorkPorts, lease_key
-from spindown.app.work.presence import Condemned
 from spindown.contract.codec import decode
 from spindown.contract.event import (
     InstanceEvent,
@@ -29,7 +24,12 @@ from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.ec2sim import Ec2Instance
 from spindown.error import NotFound, SpindownError, StaleHandle
+from spindown.job.cancel import cancel
+from spindown.job.held import WorkPorts, lease_key
+from spindown.job.presence import Condemned
+from spindown.ledger import Ledger
 from spindown.memory import MemoryInputSource, MemoryJobQueue, MemoryTable, PortCall, intercept
+from spindown.port import Outgoing
 from spindown.simulator.table import SimTable
 from tests.control import DEPLOYMENT, PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
 from tests.proof.fault import Crashed, Faults

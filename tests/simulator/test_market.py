@@ -7,11 +7,11 @@ from statistics import fmean
 
 import pytest
 
-from spindown.app.port import LaunchedInstance, LaunchOverride, LaunchRequest
 from spindown.contract.event import InstanceEvent
 from spindown.contract.settings import TemplateRef
 from spindown.domain.offer import CapacityType
 from spindown.ec2sim import Agenda
+from spindown.port import LaunchedInstance, LaunchOverride, LaunchRequest
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.record import SimRecorder
 from tests.simulator.scene import HOUR, a_listing, a_scenario, a_zone

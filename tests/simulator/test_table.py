@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.app.port import Key, When, Write, merge
 from spindown.contract.codec import decode
 from spindown.contract.row import RateRow
 from spindown.error import ContractError, PreconditionFailed
 from spindown.memory import MemoryClock, MemoryTable
+from spindown.port import Key, When, Write, merge
 from spindown.simulator.table import SimTable
 
 KEY = Key(partition="w#work", sort="rate#job")

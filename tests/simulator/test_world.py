@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from spindown.app.port import Message, Outgoing
 from spindown.domain.policy import Policy
 from spindown.ec2sim import Agenda, Turn
 from spindown.memory import MemoryClock, MemoryJobQueue
+from spindown.port import Message, Outgoing
 from spindown.simulator import Boot, Run, simulate
 from spindown.simulator.poll_queue import PollQueue
 from spindown.simulator.sample import daily_stream, office_batches

@@ -15,7 +15,7 @@ def breaches(path: str, text: str) -> list[str]:
 
 BREACHES = [
     pytest.param("worker/a.py", "def f(:\n", id="a module that does not parse"),
-    pytest.param("spindown/app/utils.py", "", id="an empty file name"),
+    pytest.param("spindown/job/utils.py", "", id="an empty file name"),
     pytest.param("tests/fleet_helpers.py", "", id="an empty word in a file name"),
     pytest.param("spindown/a.py", "class LeaseManager: ...\n", id="an empty class name"),
     pytest.param("tests/a.py", "mock.patch('x')\n", id="a patch"),
@@ -23,7 +23,7 @@ BREACHES = [
     pytest.param("tests/a.py", "time.sleep(1)\n", id="a sleep"),
     pytest.param("tests/a.py", "@pytest.mark.skip\ndef f(): ...\n", id="a skipped test"),
     pytest.param("tests/a.py", f"def test_{'a' * 55}(): ...\n", id="a long name of a test"),
-    pytest.param("spindown/app/a.py", "os.environ['A']\n", id="the environment inside"),
+    pytest.param("spindown/job/a.py", "os.environ['A']\n", id="the environment inside"),
     pytest.param("spindown/domain/a.py", "import pydantic\n", id="a library in the domain"),
     pytest.param("spindown/domain/a.py", "datetime.now(UTC)\n", id="a clock in the domain"),
     pytest.param("docs/a.md", "see /ho" + "me/me/x\n", id="a private path"),

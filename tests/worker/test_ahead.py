@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spindown.app.port import Outgoing
 from spindown.contract.job.manifest import JobState
+from spindown.port import Outgoing
 from tests.local.waiting import until
 from tests.slot import InLine, SlotWorld
 from tests.work import items

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.app.work.item import settle_items
 from spindown.contract.job.message import JobMessage, parse_job
 from spindown.contract.location import check_declared
 from spindown.error import AccessDenied, ContractError, NotFound
+from spindown.job.item import settle_items
 from spindown.memory.store import MemoryInputSource
 from tests.work import WorkWorld
 from worker.transfer.prefetch import Prefetch

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from spindown.app.port import Message
 from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
+from spindown.port import Message
 from spindown.user import Item
 from tests.slot import ScriptedRunner, SlotWorld, square
 from tests.work import WorkWorld, a_slot_id, items

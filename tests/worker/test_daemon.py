@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from spindown.app.work.presence import Condemned
 from spindown.contract.job.manifest import JobState
 from spindown.contract.usage import UsageEnd, decode_usage, usage_prefix
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import NotFound
+from spindown.job.presence import Condemned
 from tests.basket import Basket
 from tests.plant import QUICK, Plant
 from tests.work import WORKLOAD, items

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from spindown.app.work.presence import Presence
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reaping import has_missed_check_in
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.job.presence import Presence
 from tests.builders import unfit
 from tests.plant import Plant
 from tests.work import WorkWorld, items

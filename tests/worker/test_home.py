@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from spindown.app.port import Identity
 from spindown.contract import tag
 from spindown.contract.run import RunSpec
 from spindown.domain.offer import CapacityType
 from spindown.error import ContractError, NotFound
+from spindown.port import Identity
 from tests.work import a_worker
 from worker.__main__ import (
     find_fault,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spindown.app.work.held import LocalFile
+from spindown.job.held import LocalFile
 from tests.work import items
 from tests.worker.settled import write_settled
 from worker.transfer.gather import list_files, take_file

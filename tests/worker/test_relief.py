@@ -4,12 +4,12 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from spindown.app.port import Key
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import requeued_sort, workload_partition
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.reason import ReasonCode
+from spindown.port import Key
 from tests.plant import QUICK, Plant
 from tests.work import WORKLOAD, items
 

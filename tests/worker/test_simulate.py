@@ -4,10 +4,10 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from spindown.app.work.attachment.log import read_logs
 from spindown.contract.job.manifest import JobState
 from spindown.contract.run import RunSpec
 from spindown.domain.fleet import WorkerState
+from spindown.job.attachment.log import read_logs
 from tests.plant import Plant
 from tests.work import WorkWorld
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from spindown.app.work.attachment.log import read_logs
 from spindown.contract.job.manifest import JobState
 from spindown.domain.policy import Policy
+from spindown.job.attachment.log import read_logs
 from spindown.memory.interception import PortCall
 from spindown.user import Item
 from tests.slot import ScriptedRunner, SlotWorld, in_line, square

@@ -5,9 +5,9 @@ import threading
 from datetime import timedelta
 from pathlib import Path
 
-from spindown.app.work.held import ClaimedJob
-from spindown.app.work.progress import Reporter
 from spindown.domain.policy import Policy
+from spindown.job.held import ClaimedJob
+from spindown.job.progress import Reporter
 from spindown.memory.interception import PortCall
 from spindown.memory.metadata import MemoryMetadata
 from tests.local.waiting import until

@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
 
-from spindown.app.port import Message
-from spindown.app.work.held import ClaimedJob, WorkPorts
-from spindown.app.work.item import settle_items
-from spindown.app.work.message import put_back
 from spindown.contract.job.message import JobMessage, parse_job, with_id
 from spindown.error import SpindownError
+from spindown.job.held import ClaimedJob, WorkPorts
+from spindown.job.item import settle_items
+from spindown.job.message import put_back
+from spindown.port import Message
 from worker.lifecycle import WorkerLifecycle
 from worker.log import EventLog
 from worker.transfer.prefetch import Prefetch

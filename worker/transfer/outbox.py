@@ -3,9 +3,9 @@
 import threading
 from collections import deque
 
-from spindown.app.port import JobEvents
 from spindown.contract.job.event import JobEvent
 from spindown.error import SpindownError
+from spindown.port import JobEvents
 from worker.log import EventLog
 
 #: Beyond them the oldest are dropped: they are for convenience, the manifest is the truth.

@@ -9,8 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from spindown.app.port import InputSource
 from spindown.error import AccessDenied, ContractError, NotFound
+from spindown.port import InputSource
 from spindown.user import Item
 
 _SCHEME = "s3://"

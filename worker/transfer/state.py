@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from spindown.app.work.attachment.state import State, restore_state
-from spindown.app.work.held import LocalFile, WorkPorts
 from spindown.contract.job.manifest import Manifest, StateFile
+from spindown.job.attachment.state import State, restore_state
+from spindown.job.held import LocalFile, WorkPorts
 from worker.transfer.gather import Stamp, stamp_files, stamp_of, take_file
 
 #: A file may still be under way that was changed so lately; clocks of file systems step by 10 ms.

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from spindown.app.port import Clock, ObjectStore
 from spindown.contract.usage import UsageRecord, encode_usage, usage_key
 from spindown.error import SpindownError
+from spindown.port import Clock, ObjectStore
 from worker.log import EventLog
 
 #: How long a record waits for others.

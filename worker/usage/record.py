@@ -3,10 +3,10 @@
 from dataclasses import asdict
 from datetime import datetime
 
-from spindown.app.work.held import ClaimedJob
 from spindown.contract.job.manifest import Manifest
 from spindown.contract.usage import UsageEnd, UsageRecord
 from spindown.domain.fleet import Worker
+from spindown.job.held import ClaimedJob
 from worker.usage.journal import UsageJournal
 from worker.usage.meter import Meter
 

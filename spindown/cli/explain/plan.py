@@ -17,8 +17,8 @@ from spindown.cli.render.screen import format_item_cost, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.control.plan import ActionKind, LaunchChoice, LaunchWorkers
-from spindown.control.preview import Preview, preview
 from spindown.domain.ranking import Candidate, Rejection
+from spindown.operate.preview import Preview, preview
 from spindown.wording import say, say_action
 
 _SHOWN = 20

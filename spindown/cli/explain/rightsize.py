@@ -14,10 +14,10 @@ from spindown.cli.render.count import say_count
 from spindown.cli.render.screen import format_item_cost, format_seconds, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
-from spindown.control import rightsize as sizing
-from spindown.control.rightsize import Rightsizing
 from spindown.domain.footprint import Extent, Footprint
 from spindown.domain.ranking import Candidate
+from spindown.operate import rightsize as sizing
+from spindown.operate.rightsize import Rightsizing
 
 
 def rightsize(

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from rich.console import Group, RenderableType
 
-from spindown.app.explain.status import Status
 from spindown.cli import option
 from spindown.cli.render.screen import follow, open_console, render_status
 from spindown.cli.session import Session, open_session
 from spindown.contract.codec import encode
+from spindown.operate.status import Status
 
 
 def status(

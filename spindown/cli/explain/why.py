@@ -14,7 +14,7 @@ from spindown.cli.render.decision import render_decision, say_now
 from spindown.cli.render.screen import open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
-from spindown.control.why import Why, explain
+from spindown.operate.why import Why, explain
 
 
 def why(

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from spindown.app.port import Sent, TrafficHistory
 from spindown.cli.history.row import ROWS_AT_MOST, HistoryRow, read_rows
 from spindown.cli.render.count import say_count
 from spindown.error import BadInput
+from spindown.port import Sent, TrafficHistory
 from spindown.simulator import Arrival
 from spindown.simulator.sample import daily_stream, office_batches, rare_bursts
 from spindown.simulator.scenario import DAY

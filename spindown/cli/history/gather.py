@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Protocol
 
 from spindown import config as configuration
-from spindown.app.knowledge import read_knowledge
-from spindown.app.policy import effective_policy
 from spindown.cli.history.arrival import (
     GENERATORS,
     ArrivalHistory,
@@ -29,6 +27,7 @@ from spindown.cli.history.price import (
 )
 from spindown.cli.session import Session, open_session
 from spindown.config import Config, parse_duration
+from spindown.control.policy import effective_policy
 from spindown.domain.learning import (
     Knowledge,
     boot_p50,
@@ -39,6 +38,7 @@ from spindown.domain.learning import (
 from spindown.domain.offer import HOURS_PER_MONTH, Requirements
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
+from spindown.ledger.knowledge import read_knowledge
 from spindown.simulator import Boot, SimScenario
 from spindown.simulator.scenario import DAY
 

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
 
-from spindown.app.port import Market, PriceHistory
 from spindown.cli.history.arrival import ArrivalHistory
 from spindown.cli.history.row import HistoryRow, read_rows
 from spindown.config.form import REGION_NAME
@@ -15,6 +14,7 @@ from spindown.domain.offer import InstanceType, Requirements, SpotPrice, slot_co
 from spindown.domain.prior import relative_throughput
 from spindown.domain.requirement import misfit
 from spindown.error import BadInput
+from spindown.port import Market, PriceHistory
 from spindown.simulator import Listing, Zone
 from spindown.simulator.sample import sample_market
 from spindown.simulator.scenario import DAY, Steps

@@ -12,9 +12,9 @@ from rich.text import Text
 from spindown.cli.render.count import say_count, say_waiting
 from spindown.cli.render.screen import format_seconds
 from spindown.contract.decision import CandidateRecord, DeadlineRecord, Decision, Outcome
-from spindown.control.preview import Preview
-from spindown.control.why import Why, fates
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.operate.preview import Preview
+from spindown.operate.why import Why, fates
 from spindown.wording import name_of, say, say_action, say_notes, say_outcome
 
 _COLOURS = {

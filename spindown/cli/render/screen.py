@@ -8,9 +8,9 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
-from spindown.app.explain.status import Status, WorkerStatus
 from spindown.cli.render.count import say_count
 from spindown.config import format_duration
+from spindown.operate.status import Status, WorkerStatus
 
 _COLOURS = {
     "booting": "yellow",

@@ -17,7 +17,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 
-from spindown.app.port import Refusal
 from spindown.domain.offer import CapacityType, Pool
 from spindown.ec2sim import (
     Agenda,
@@ -33,6 +32,7 @@ from spindown.ec2sim import (
 )
 from spindown.local.market.price import open_listings
 from spindown.local.market.scenario import LognormalDuration, ReclaimRule, Scenario
+from spindown.port import Refusal
 
 #: The 95 % quantile of the standard normal distribution, in standard deviations.
 _Z95 = 1.6449

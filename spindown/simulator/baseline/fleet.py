@@ -12,11 +12,11 @@ from datetime import datetime
 from random import Random
 from typing import Protocol
 
-from spindown.app.port import LaunchedInstance, LaunchOverride, LaunchRequest
 from spindown.contract.event import InstanceEvent
 from spindown.contract.settings import TemplateRef
 from spindown.domain.offer import CapacityType
 from spindown.ec2sim import Agenda, Planned, Turn
+from spindown.port import LaunchedInstance, LaunchOverride, LaunchRequest
 from spindown.simulator.baseline.way import Baseline, FleetLook, PoolChoice
 from spindown.simulator.compute import SimCompute
 from spindown.simulator.record import InstanceTally, SimRecorder, sum_up

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import spindown.app.alarm
-from spindown.app.offers import refresh
+import spindown.control.alert
 from spindown.contract.settings import NAMESPACE
+from spindown.control.market import refresh
 from spindown.domain.diagnosis import Cause
 from spindown.domain.policy import Policy
 from spindown.error import AccessDenied
@@ -134,7 +134,7 @@ def test_each_cause_of_a_dear_item_is_told() -> None:
 def _alerts() -> set[str]:
     """Return the names that the code gives to alerts; of joined ones their beginning."""
     found = set()
-    for path in Path(spindown.app.alarm.__file__).parent.glob("*.py"):
+    for path in Path(spindown.control.alert.__file__).parent.glob("*.py"):
         tree = ast.parse(path.read_text())
         strings = {
             target.id: node.value.value

@@ -9,9 +9,9 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from botocore.stub import Stubber
 
-from spindown.app.port import AccountPlan, RefusalKind
 from spindown.aws.account import AwsAccount, Clients
 from spindown.error import AccessDenied, Unreachable
+from spindown.port import AccountPlan, RefusalKind
 from tests.ports.account import INPUT, REGION, a_request, in_memory
 
 

@@ -9,7 +9,6 @@ from botocore.stub import Stubber
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.app.port import Key, When, Write
 from spindown.aws.dynamodb import DynamoTable, Expression
 from spindown.error import (
     ContractError,
@@ -19,6 +18,7 @@ from spindown.error import (
     Unreachable,
     WriteConflict,
 )
+from spindown.port import Key, When, Write
 
 KEY = Key(partition="w#a", sort="lock")
 WRITE = Write(key=KEY, when=When(equals={"fence": 1}), set={"fence": 2})

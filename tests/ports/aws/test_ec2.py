@@ -7,11 +7,11 @@ import boto3
 import pytest
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
-from spindown.app.port import LaunchOverride, LaunchRequest, RefusalKind
 from spindown.aws.ec2 import Ec2Compute
 from spindown.contract.settings import TemplateRef
 from spindown.domain.offer import CapacityType
 from spindown.error import Unreachable
+from spindown.port import LaunchOverride, LaunchRequest, RefusalKind
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

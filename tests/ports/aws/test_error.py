@@ -10,7 +10,6 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from spindown.app.port import RefusalKind
 from spindown.aws.error import refusal_kind, translate, translated
 from spindown.error import (
     AccessDenied,
@@ -23,6 +22,7 @@ from spindown.error import (
     Unreachable,
     WriteConflict,
 )
+from spindown.port import RefusalKind
 
 
 def _error(code: str, status: int = 400) -> ClientError:

@@ -11,10 +11,10 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from spindown.app.port import LaunchOverride, LaunchRequest, Refusal, RefusalKind
 from spindown.aws.ec2 import Ec2Compute
 from spindown.contract.settings import TemplateRef
 from spindown.domain.offer import CapacityType
+from spindown.port import LaunchOverride, LaunchRequest, Refusal, RefusalKind
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

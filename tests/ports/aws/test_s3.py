@@ -10,9 +10,9 @@ from botocore.response import StreamingBody
 from botocore.stub import Stubber
 from urllib3.exceptions import SSLError
 
-from spindown.app.port import Absent, Matches
 from spindown.aws.s3 import S3InputSource, S3ObjectStore
 from spindown.error import AccessDenied, NotFound, Throttled, Unreachable, WriteConflict
+from spindown.port import Absent, Matches
 
 
 @pytest.fixture

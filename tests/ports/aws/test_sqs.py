@@ -7,10 +7,10 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from spindown.app.port import Outgoing
 from spindown.aws.sqs import SqsJobQueue
 from spindown.error import AccessDenied, ContractError, NotFound, StaleHandle, Throttled
 from spindown.memory import MemoryClock
+from spindown.port import Outgoing
 
 URL = "https://sqs.us-east-1.amazonaws.com/1/q"
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import boto3
 
-from spindown.app.port import (
+from spindown.aws.wiring import Aws
+from spindown.port import (
     Clock,
     Compute,
     InputSource,
@@ -18,7 +19,6 @@ from spindown.app.port import (
     SettingsStore,
     Table,
 )
-from spindown.aws.wiring import Aws
 
 
 class CountedSession(boto3.Session):

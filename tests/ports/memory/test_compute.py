@@ -8,11 +8,11 @@ from threading import Thread
 
 import pytest
 
-from spindown.app.port import LaunchOverride, LaunchRequest, RefusalKind
 from spindown.contract.settings import TemplateRef
 from spindown.domain.offer import CapacityType, InstanceType, Pool
 from spindown.error import NotFound, Unreachable
 from spindown.memory import MemoryClock, MemoryCompute, MemoryMarket
+from spindown.port import LaunchOverride, LaunchRequest, RefusalKind
 
 REGION = "us-east-1"
 A, B = "us-east-1a", "us-east-1b"

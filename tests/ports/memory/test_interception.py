@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from spindown.app.port import Absent, JobQueue, ObjectStore, Outgoing
 from spindown.error import PreconditionFailed, Unreachable
 from spindown.memory import (
     MemoryClock,
@@ -16,6 +15,7 @@ from spindown.memory import (
     PortCall,
     intercept,
 )
+from spindown.port import Absent, JobQueue, ObjectStore, Outgoing
 
 
 def test_sees_every_call_by_name(clock: MemoryClock) -> None:

@@ -14,10 +14,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from spindown.app.port import Message, Outgoing
 from spindown.domain.fleet import Backlog
 from spindown.error import StaleHandle
 from spindown.memory import MemoryClock, MemoryJobQueue
+from spindown.port import Message, Outgoing
 
 NOW = timedelta(0)
 MINUTE = timedelta(minutes=1)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from spindown.app.port import Key, When, Write
 from spindown.contract.row import worker_sort
 from spindown.error import ContractError, PreconditionFailed
 from spindown.memory import MemoryClock, MemoryTable
+from spindown.port import Key, When, Write
 
 WORKER = "i-0123456789abcdef0"
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from spindown.app.batch.result import JobProgress, read_progress, read_records
-from spindown.app.ledger import Ledger
-from spindown.app.spend import sum_spend
 from spindown.cli.session import Session, connect
 from spindown.contract.job.manifest import JobState
+from spindown.control.spend import sum_spend
+from spindown.job.result import JobProgress, read_progress, read_records
+from spindown.ledger import Ledger
 from tests.local.waiting import is_quiet
 from tests.proof.chaos.money import compare
 from tests.proof.chaos.plant import NAME, WORKLOAD, Plant, local_system, pause

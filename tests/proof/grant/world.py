@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from spindown.app.batch.result import JobProgress, read_progress
-from spindown.app.port import ObjectStore
 from spindown.cli.session import Session, connect
 from spindown.ec2sim import Ec2Instance
+from spindown.job.result import JobProgress, read_progress
 from spindown.local import emulator
 from spindown.local.system import LocalSystem
+from spindown.port import ObjectStore
 from tests.e2e.world import PATIENCE
 from tests.local.waiting import until
 from tests.local.world import a_system

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from spindown.app.doctor.finding import Finding, Severity
 from spindown.cli.app import app
 from spindown.cli.doctor import name_file, render_finding
+from spindown.operate.doctor.finding import Finding, Severity
 
 CONFIG = str(Path(__file__).parents[3] / "spindown.toml")
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from spindown.app.drain import Remainder
-from spindown.app.explain.status import WorkerStatus
 from spindown.cli.app import app
 from spindown.cli.drain import render_remainder, say_end
 from spindown.control.observation import assumed
 from spindown.domain.fleet import WorkerState
 from spindown.error import BadInput
+from spindown.operate.drain import Remainder
+from spindown.operate.status import WorkerStatus
 from tests.builders import NOW, a_lease, a_worker
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from spindown.app.port import Sent
 from spindown.cli.history.arrival import (
     JobShape,
     check_span,
@@ -20,6 +19,7 @@ from spindown.cli.history.gather import SimulatedWorkload, fit_boot, read_subjec
 from spindown.domain.learning import Knowledge
 from spindown.error import BadInput
 from spindown.memory import MemoryTrafficHistory
+from spindown.port import Sent
 from spindown.simulator import Arrival
 from tests.unit.cli.history import HOUR, MONDAY, a_file
 

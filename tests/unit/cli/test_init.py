@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from spindown import config
-from spindown.app.doctor.survey import survey
 from spindown.cli.init import CODE, DRAFT, describe, fill_in, init
 from spindown.domain.offer import QUOTA_CODES, Requirements
 from spindown.error import BadInput, ConfigError
 from spindown.memory import MemoryClock, MemoryMarket
+from spindown.operate.doctor.survey import survey
 from tests.builders import NOW, a_type
 
 REGION = "us-west-2"

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from spindown.cli.explain.plan import Sort, plan_to_json, render_plan, sort_candidates
 from spindown.contract.settings import Outpost
-from spindown.control.preview import Preview, preview
 from spindown.domain.offer import CapacityType, Requirements
 from spindown.domain.policy import WarmSpan, Weekday
 from spindown.domain.reason import ReasonCode
+from spindown.operate.preview import Preview, preview
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 from tests.reading import only_reading
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from spindown.cli.explain.rightsize import render_rightsizing, rightsizing_to_json
 from spindown.config import parse
-from spindown.control.rightsize import Rightsizing
-from spindown.control.rightsize import rightsize as compare
 from spindown.domain.offer import Requirements
+from spindown.operate.rightsize import Rightsizing
+from spindown.operate.rightsize import rightsize as compare
 from tests.control import WORKLOAD, ControlWorld
-from tests.unit.control.test_rightsize import asking_for_much, keep
+from tests.unit.operate.test_rightsize import asking_for_much, keep
 
 
 def told(world: ControlWorld) -> list[str]:

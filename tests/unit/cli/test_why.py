@@ -11,8 +11,8 @@ from rich.console import Console
 from spindown.cli.explain.why import show
 from spindown.cli.render.decision import render_decision, say_now
 from spindown.contract.decision import DeadlineRecord, Decision, Outcome
-from spindown.control.why import explain
 from spindown.domain.reason import ReasonCode
+from spindown.operate.why import explain
 from spindown.wording import say_outcome
 from tests.builders import NOW
 from tests.control import WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy

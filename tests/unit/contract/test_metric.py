@@ -11,10 +11,10 @@ ROOT = Path(__file__).parents[3]
 
 #: Where each emitter's metrics are named.
 EMITTING = {
-    Emitter.SCALER: ["spindown/control", "spindown/app/alarm"],
+    Emitter.SCALER: ["spindown/control", "spindown/control/alert"],
     Emitter.INTERRUPTION: ["spindown/control/interrupt.py", "functions"],
-    Emitter.OFFERS: ["spindown/app/offers", "spindown/app/alarm"],
-    Emitter.WORKER: ["spindown/app/work", "worker"],
+    Emitter.OFFERS: ["spindown/control/market", "spindown/control/alert"],
+    Emitter.WORKER: ["spindown/job", "worker"],
 }
 
 

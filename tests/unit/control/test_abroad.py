@@ -5,12 +5,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from spindown.app.ledger import Ledger
-from spindown.app.offers import refresh
 from spindown.contract import tag
+from spindown.control.market import refresh
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied, Throttled, Unreachable
+from spindown.ledger import Ledger
 from spindown.memory import PortCall
 from tests.control import (
     AWAY,

@@ -17,19 +17,19 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from spindown.app.control import DEPLOYMENT
-from spindown.app.ledger import Ledger
-from spindown.app.policy import edit_policy, effective_policy
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.event import InstanceEvent, InterruptionWarning, StateChange
 from spindown.control.interrupt import react
+from spindown.control.policy import edit_policy, effective_policy
 from spindown.domain.cost import dollars_per_hour
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.policy import Policy
 from spindown.domain.schedule import unanswered_dollars
 from spindown.error import PreconditionFailed, SpindownError, Throttled, Unreachable, WriteConflict
+from spindown.ledger import Ledger
 from spindown.memory import PortCall
+from spindown.port.control import DEPLOYMENT
 from tests.builders import minutes
 from tests.control import (
     AWAY,

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from spindown.app.ledger import Ledger
-from spindown.app.spend import add_to_budget
 from spindown.contract import row as rows
 from spindown.contract.event import StateChange
 from spindown.contract.row import (
     worker_sort,
 )
 from spindown.control.interrupt import react
+from spindown.control.spend import add_to_budget
 from spindown.domain.fleet import LaunchState, WorkerState
 from spindown.error import Unreachable, WriteConflict
+from spindown.ledger import Ledger
 from spindown.memory import PortCall
 from tests.builders import a_launch, a_worker, minutes
 from tests.control import REGION, WORKLOAD, ControlWorld, with_policy

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.app.policy import edit_policy
 from spindown.config import merge_policy
 from spindown.contract import row as rows
 from spindown.contract.settings import RunSettings
+from spindown.control.policy import edit_policy
 from spindown.domain.policy import Policy
 from spindown.error import ConfigError
 from tests.builders import minutes

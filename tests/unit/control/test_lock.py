@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from spindown.app.ledger import Ledger
-from spindown.app.port import Datum
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.row import LOCK, LOCK_LEASE
 from spindown.control import reconcile
 from spindown.error import NotFound, Unreachable, WriteConflict
+from spindown.ledger import Ledger
 from spindown.memory import PortCall, intercept
 from spindown.memory.interception import Interceptor
+from spindown.port import Datum
 from tests.control import WORKLOAD, ControlWorld
 from tests.failure import failing
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from spindown.app.port import Datum
 from spindown.contract.metric import METRICS, Emitter
 from spindown.contract.row import DEPLOYMENT_PARTITION
 from spindown.control.observation import ACCOUNT
@@ -12,6 +11,7 @@ from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import ReasonCode
 from spindown.error import Unreachable
 from spindown.memory import PortCall
+from spindown.port import Datum
 from tests.control import WORKLOAD, ControlWorld, a_pool_of, codes, with_policy
 from tests.failure import failing
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from spindown.contract.decision import ActionRecord, Decision
 from spindown.control.plan import ActionKind, LaunchWorkers
-from spindown.control.preview import Preview, preview
 from spindown.control.tick import make_plan, observe, settle
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
+from spindown.operate.preview import Preview, preview
 from tests.control import WORKLOAD, ControlWorld, every_spot_pool
 from tests.reading import only_reading
 

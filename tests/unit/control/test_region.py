@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from spindown.app.offers import refresh
-from spindown.app.port import LaunchRequest, RefusalKind
 from spindown.contract import tag
 from spindown.contract.decision import Outcome
 from spindown.contract.row import throughput_sort
+from spindown.control.market import refresh
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied, Throttled, Unreachable
 from spindown.memory import PortCall
+from spindown.port import LaunchRequest, RefusalKind
 from tests.control import (
     AWAY,
     AWAY_ZONE,

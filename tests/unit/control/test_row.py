@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from spindown.app.port import Key, Write
 from spindown.contract import row as rows
 from spindown.contract.decision import Outcome
 from spindown.contract.row import budget_sort
 from spindown.error import WriteConflict
 from spindown.memory import PortCall
+from spindown.port import Key, Write
 from tests.builders import NOW, a_pool, minutes
 from tests.control import WORKLOAD, ControlWorld
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from spindown.app.port import Write
-from spindown.app.work.held import ClaimedJob
 from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
+from spindown.job.held import ClaimedJob
+from spindown.port import Write
 from spindown.user import Item
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
 from tests.work import a_slot_id, items

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from spindown.app.port import Key
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import items_key
 from spindown.contract.job.result import ItemStatus
@@ -14,6 +13,7 @@ from spindown.contract.row import JOB_RATE, spend_sort, throughput_sort, workloa
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
+from spindown.port import Key
 from spindown.user import Item
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, in_line, square
 from tests.work import WORKLOAD, WorkWorld, items

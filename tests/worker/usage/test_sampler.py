@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from spindown.app.batch.cancel import cancel
 from spindown.contract.job.manifest import JobState
 from spindown.contract.usage import UsageEnd, UsageRecord, usage_prefix
 from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.offer import CapacityType
+from spindown.job.cancel import cancel
 from tests.local.waiting import until
 from tests.slot import ScriptedRunner, SlotWorld, square
 from tests.work import WORKLOAD, items

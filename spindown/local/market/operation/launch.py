@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spindown.app.port import Refusal
 from spindown.domain.offer import CapacityType, Pool
 from spindown.ec2sim import Ec2Fleet, Ec2Instance, FleetPart, LaunchOrder, LaunchTemplate, Subnet
 from spindown.local.market.catalogue import instance_types
@@ -24,6 +23,7 @@ from spindown.local.market.operation.call import (
 )
 from spindown.local.market.operation.instance import described
 from spindown.local.market.wire.protocol import ApiError, decoded
+from spindown.port import Refusal
 
 _REQUEST = {
     "Type",

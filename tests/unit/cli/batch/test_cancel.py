@@ -8,11 +8,11 @@ import pytest
 import typer
 from moto import mock_aws
 
-from spindown.app.batch.submit import Draft, submit_items
 from spindown.cli.cancel import cancel
 from spindown.cli.session import open_session
 from spindown.contract.job.manifest import manifest_key
 from spindown.error import BadInput
+from spindown.job.submit import Draft, submit_items
 from tests.unit.cli.batch.account import Account
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from moto import mock_aws
 
-from spindown.app.batch.submit import Draft, submit_items
 from spindown.cli.cancel import cancel
 from spindown.cli.results import results
 from spindown.cli.session import open_session
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.error import BadInput
+from spindown.job.submit import Draft, submit_items
 from tests.unit.cli.batch.account import Account
 
 Command = Callable[..., None]

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from spindown.app.offers import refresh
-from spindown.app.port import Key, RefusalKind, Write
 from spindown.contract.decision import Outcome
 from spindown.contract.row import (
     CALLS_PER_MINUTE,
@@ -14,11 +12,13 @@ from spindown.contract.row import (
     calls_sort,
     minute_of,
 )
+from spindown.control.market import refresh
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Rung
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.memory import PortCall
+from spindown.port import Key, RefusalKind, Write
 from tests.builders import a_type, minutes
 from tests.control import (
     REGION,

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from spindown.app.port import Key, LaunchAnswer, Refusal, RefusalKind
 from spindown.contract.decision import Outcome
 from spindown.contract.row import (
     BOOT_RATE,
@@ -20,6 +19,7 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied, Throttled, Unreachable
 from spindown.memory import PortCall
+from spindown.port import Key, LaunchAnswer, Refusal, RefusalKind
 from tests.builders import minutes
 from tests.control import AWAY, REGION, ControlWorld, with_policy
 from tests.failure import failing

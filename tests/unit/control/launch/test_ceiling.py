@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from spindown.app.ledger import Ledger
-from spindown.app.policy import edit_policy
 from spindown.contract.decision import Outcome
+from spindown.control.policy import edit_policy
 from spindown.domain.policy import Policy, RankBy
 from spindown.domain.reason import ReasonCode
+from spindown.ledger import Ledger
 from tests.builders import minutes
 from tests.control import (
     STRICT,

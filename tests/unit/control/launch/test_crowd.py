@@ -7,10 +7,10 @@ import pytest
 
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.row import spend_sort
-from spindown.control.preview import preview
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Rung
 from spindown.domain.reason import ReasonCode
+from spindown.operate.preview import preview
 from tests.builders import NOW, minutes
 from tests.control import STRICT, WORKLOAD, ControlWorld, codes, every_spot_pool, pools, with_policy
 

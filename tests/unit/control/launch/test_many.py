@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from spindown.app.port import Key
 from spindown.contract.row import DEPLOYMENT_PARTITION, LOCK_LEASE, budget_sort
 from spindown.domain.fleet import LaunchState, WorkerState
 from spindown.error import WriteConflict
 from spindown.memory import PortCall
+from spindown.port import Key
 from tests.builders import minutes
 from tests.control import ControlWorld, with_policy
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from spindown.contract.decision import Outcome
-from spindown.control.preview import preview
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import RankBy
 from spindown.domain.reason import ReasonCode
 from spindown.error import Unreachable
 from spindown.memory import PortCall
+from spindown.operate.preview import preview
 from tests.builders import minutes
 from tests.control import (
     PRICES,

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.app.offers import refresh
 from spindown.contract.decision import Outcome
+from spindown.control.market import refresh
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Throttled, Unreachable

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from spindown.app.port import LaunchAnswer, Refusal, RefusalKind
 from spindown.contract.decision import Outcome
 from spindown.domain.reason import ReasonCode
 from spindown.error import AccessDenied, Throttled
 from spindown.memory import PortCall
+from spindown.port import LaunchAnswer, Refusal, RefusalKind
 from tests.builders import minutes
 from tests.control import REGION, STRICT, ZONES, ControlWorld, a_pool_of, codes, pools, with_policy
 from tests.failure import failing

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from spindown.app.policy import edit_policy
 from spindown.contract.decision import EndingRecord, Outcome
+from spindown.control.policy import edit_policy
 from spindown.domain.policy import WarmSpan, Weekday
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from spindown.app.port import RefusalKind
 from spindown.contract import row as rows
 from spindown.contract.decision import Outcome
 from spindown.contract.row import BreakerRow
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.memory import PortCall
+from spindown.port import RefusalKind
 from tests.builders import account_refused, ec2_said, minutes
 from tests.control import AWAY, IMAGE, REGION, ControlWorld, with_policy
 

@@ -1,1 +1,0 @@
-"""Batches of jobs: submit, read results, cancel, redrive, and resend old messages."""

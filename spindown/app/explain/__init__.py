@@ -1,1 +1,0 @@
-"""What a person asks, answered from the ledger, the bucket and the market. Writes nothing."""

@@ -1,0 +1,171 @@
+"""Tell why an item costs more than it used to, and which setting to change.
+
+Once an hour, after the refresh of the offers: what the last days cost is compared with their
+own median, and the part of the cost that moved most is named. A cause is told once a day.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+
+from spindown.contract.metric import CAUSE
+from spindown.contract.row import SpendRow
+from spindown.contract.settings import WorkloadSettings
+from spindown.control.alert.tell import measure, of_workload, remember, tell
+from spindown.control.market import current_sale
+from spindown.control.policy import effective_policy
+from spindown.domain.alert import SAID_AGAIN_AFTER, Alert, AlertState, review
+from spindown.domain.diagnosis import CostWindow, Diagnosis, Fit, compare, diagnose
+from spindown.domain.offer import CapacityType, Offer
+from spindown.domain.requirement import misfit
+from spindown.error import SpindownError
+from spindown.ledger import Ledger, LedgerView
+from spindown.port import Datum
+from spindown.port.control import ControlPorts
+from spindown.wording import say, say_remedy
+
+#: What the name of each alert of ours begins with.
+COST = "cost-"
+#: So much more GPU memory than was ever used a smaller machine should have.
+_ROOM = 1.25
+_MIB_PER_GIB = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What was found out about the costs of one workload."""
+
+    workload: str
+    #: None: an item costs what it usually does, or too little is known.
+    diagnosis: Diagnosis | None = None
+    #: Why nothing could be found out; "": it could.
+    failure: str = ""
+
+
+def judge(ports: ControlPorts) -> tuple[Judgement, ...]:
+    """Judge the cost of every workload, tell people, say what one warm machine would cost."""
+    return tuple(_try(name, ports) for name in ports.deployment().workloads)
+
+
+def _try(workload: str, ports: ControlPorts) -> Judgement:
+    try:
+        return _judge(workload, ports)
+    except SpindownError as exc:
+        # One workload that cannot be judged must not keep the others from it.
+        return Judgement(workload=workload, failure=str(exc))
+
+
+def _judge(workload: str, ports: ControlPorts) -> Judgement:
+    ledger, now = Ledger(ports.table, workload), ports.clock.now()
+    view = ledger.read()
+    dimensions = of_workload(ports.deployment().name, workload)
+    ports.metrics.emit(_warm_dollars(_offers(workload, view, ports), dimensions))
+    diagnosis = _diagnose(workload, view, ports)
+    alerts = [] if diagnosis is None else [_alert(workload, diagnosis)]
+    known: dict[str, AlertState] = {
+        name: alert_state for name, alert_state in view.alerts.items() if name.startswith(COST)
+    }
+    found = review(alerts, known, now)
+    for write in remember(found, ledger):
+        ledger.write(write)
+    untold = tell(found, workload, ports, ledger)
+    data = measure(found.standing, untold, dimensions)
+    if diagnosis is not None:
+        by_cause = {**dimensions, CAUSE: diagnosis.cause.value}
+        data.append(Datum(name="CostRise", value=diagnosis.dollars, dimensions=by_cause))
+    ports.metrics.emit(data)
+    return Judgement(workload=workload, diagnosis=diagnosis)
+
+
+def _diagnose(workload: str, view: LedgerView, ports: ControlPorts) -> Diagnosis | None:
+    today = ports.clock.now().date()
+    days = {date.fromisoformat(day): _window(row) for day, row in view.spend.items()}
+    shapes = compare(days, today)
+    if shapes is None:
+        return None
+    now, usual = shapes
+    return diagnose(now, usual, fit=_fit(workload, view, ports))
+
+
+def _window(row: SpendRow) -> CostWindow:
+    return CostWindow(
+        dollars=row.dollars,
+        items=row.items,
+        items_redone=row.items_redone,
+        launches=row.launches,
+        boot_seconds=row.boot_seconds,
+        busy_seconds=row.busy_seconds,
+        idle_seconds=row.idle_seconds,
+    )
+
+
+def _alert(workload: str, diagnosis: Diagnosis) -> Alert:
+    return Alert(
+        name=COST + diagnosis.cause.value.replace(" ", "-"),
+        says=f"{workload}: {say(diagnosis.reason)}",
+        remedy=say_remedy(diagnosis.reason),
+        rest=SAID_AGAIN_AFTER,
+    )
+
+
+def _fit(workload: str, view: LedgerView, ports: ControlPorts) -> Fit | None:
+    """Return how much of the GPUs was used lately, and what smaller machine would do.
+
+    None: no heartbeat has told of a GPU at work.
+    """
+    told = [row for _, row in sorted(view.spend.items()) if row.gpu_seconds > 0.0]
+    if not told:
+        return None
+    used = told[-1]
+    cheapest = min(
+        _offers(workload, view, ports, vram_gib=used.vram_gib_max),
+        key=lambda offer: offer.price,
+        default=None,
+    )
+    return Fit(
+        gpu_mean=used.gpu_percent_seconds / used.gpu_seconds,
+        vram_max=used.vram_percent_seconds / used.gpu_seconds,
+        cheapest_price=cheapest.price if cheapest else None,
+        cheapest_offer=str(cheapest.instance_type.name) if cheapest else "",
+    )
+
+
+def _offers(
+    workload: str, view: LedgerView, ports: ControlPorts, *, vram_gib: float | None = None
+) -> list[Offer]:
+    """Return the offers that fit and have a price; with ``vram_gib`` all that would hold it."""
+    settings, edit = ports.settings.workload(workload)
+    policy = effective_policy(settings, edit, view.policy).policy
+    if vram_gib is not None:
+        settings = _loosened(settings, vram_gib)
+    sale = current_sale(
+        settings,
+        policy,
+        home_region=ports.deployment().region,
+        ports=ports,
+        now=ports.clock.now(),
+    )
+    return [
+        offer
+        for offer in sale.offers
+        if offer.instance_price > 0.0 and misfit(offer.instance_type, settings.requirements) is None
+    ]
+
+
+def _loosened(settings: WorkloadSettings, vram_gib: float) -> WorkloadSettings:
+    """Return settings that ask for any GPU with the memory that was used, and some more."""
+    loose = replace(
+        settings.requirements,
+        gpu_names=None,
+        instance_types=None,
+        gpu_memory_mib_min=round(vram_gib * _ROOM * _MIB_PER_GIB),
+    )
+    return replace(settings, requirements=loose)
+
+
+def _warm_dollars(offers: list[Offer], dimensions: Mapping[str, str]) -> list[Datum]:
+    """Return what the cheapest machine that fits, kept on demand, costs in this hour."""
+    prices = [o.price for o in offers if o.capacity_type is CapacityType.ON_DEMAND]
+    if not prices:
+        return []
+    return [Datum(name="WarmDollars", value=min(prices), dimensions=dimensions)]

@@ -1,0 +1,287 @@
+"""What a reconcile finds wrong that no other tick will fix by itself.
+
+CloudWatch's own alarms watch what must be heard even when this code is silent: the tick, the
+queues, money. What only this code can explain it tells itself, with EC2's words in the text.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from spindown.contract.decision import AttemptRecord, Decision, Outcome, RefusalRecord
+from spindown.contract.row import BreakerRow, QuotaRow
+from spindown.control.alert.deadline import find_deadlines
+from spindown.domain.alert import SAID_AGAIN_AFTER, Alert
+from spindown.domain.offer import QUOTA_CODES
+from spindown.domain.policy import Policy
+from spindown.domain.reason import ReasonCode
+from spindown.wording import say, say_outcome
+
+#: What each tick sees or sees not; the others are seen only by ticks that launch.
+_SEEN_BY_EACH = frozenset(
+    {
+        "policy-invalid",
+        "bad-rows",
+        "reaping-held-back",
+        "late",
+        "breaker",
+        "deadline-missed",
+        "deadline-at-risk",
+    }
+)
+#: What a launch that succeeds is the end of, and what ends besides when nothing is missing.
+_ENDED_BY_LAUNCH = frozenset({"no-offer", "capacity", "account", "unknown-refusal", "quota"})
+_ENDED_BY_ENOUGH = frozenset({"no-offer", "capacity"})
+
+_CAPACITY, _ACCOUNT, _UNKNOWN = "capacity", "account", "unknown"
+_A_WHILE = timedelta(minutes=15)
+#: A claim is seen a tick later, and a launch is asked for within ``start_within``.
+_TICKS_OF_GRACE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertInput:
+    """What a reconcile saw, as far as people may have to fix it."""
+
+    deployment: str
+    decision: Decision
+    policy: Policy
+    breaker: BreakerRow
+    #: The region that it stops, if others go on; "": all are stopped.
+    stopped_in: str
+    #: Those that the workload has met; None: not looked at.
+    quotas: Sequence[QuotaRow] | None
+    held_back: bool
+
+    @property
+    def now(self) -> datetime:
+        """Return when it was."""
+        return self.decision.at
+
+    @property
+    def may_wait(self) -> bool:
+        """Tell whether all that waits has time until its deadline to wait for spot."""
+        waiting = [each for each in self.decision.deadlines if not each.on]
+        return bool(waiting) and all(each.waits_until is not None for each in waiting)
+
+    @property
+    def workload(self) -> str:
+        """Return whose it is."""
+        return self.decision.workload
+
+
+def over(given: AlertInput) -> frozenset[str]:
+    """Return what is over unless it is found."""
+    match given.decision.outcome:
+        case Outcome.LAUNCHED:
+            return _SEEN_BY_EACH | _ENDED_BY_LAUNCH
+        case Outcome.IDLE | Outcome.ENOUGH:
+            return _SEEN_BY_EACH | _ENDED_BY_ENOUGH
+        case _:
+            return _SEEN_BY_EACH
+
+
+def find(given: AlertInput) -> Iterator[Alert]:
+    """Yield what is wrong, the gravest first; what another one explains is left out."""
+    breaker = [*_breaker(given)]
+    why = [*_refusals(given), *_quotas(given)]
+    yield from (*breaker, *why)
+    if not why and (given.stopped_in or not breaker):
+        yield from _waiting(given)
+    yield from find_deadlines(given.decision.deadlines, given.workload, given.now)
+    yield from _control(given)
+
+
+def _breaker(given: AlertInput) -> Iterator[Alert]:
+    breaker = given.breaker
+    is_ours = breaker.strikes or breaker.unclaimed or breaker.failed
+    if is_ours and breaker.open_until is not None and breaker.open_until > given.now:
+        where = f" in {given.stopped_in}" if given.stopped_in else ""
+        why = _sentence(say(breaker.reason))
+        yield Alert(
+            name="breaker",
+            says=f"Launching for {given.workload}{where} is stopped: {why}",
+            remedy=f"read the log /spindown/{given.deployment}/worker/{given.workload} and "
+            f"{_remedy_of_breaker(breaker)}, and deploy: another image or other code closes the "
+            "breaker, else one launch is tried again after an hour, or at once after the command "
+            "that `spindown doctor` prints.",
+        )
+
+
+def _remedy_of_breaker(breaker: BreakerRow) -> str:
+    if breaker.failed > max(breaker.strikes, breaker.unclaimed):
+        return "`spindown results --log` of a job that failed, fix the code or take such jobs out"
+    return (
+        "the console output of that instance, fix the image or `requirements` (if it was still "
+        "installing: raise `scale_up_timeout` or bake its image)"
+    )
+
+
+def _refusals(given: AlertInput) -> Iterator[Alert]:
+    attempts = given.decision.attempts
+    account = _words(attempts, _ACCOUNT)
+    if account:
+        yield Alert(
+            name="account",
+            says=f"EC2 refuses every launch of {given.workload} because of the account or the "
+            f"configuration: {account}",
+            remedy="run `spindown doctor`, which names what is missing and the command that fixes "
+            "it. It is tried again every 15 minutes, or at once after the command that it prints "
+            "for the breaker.",
+        )
+    unknown = _words(attempts, _UNKNOWN)
+    if unknown:
+        yield Alert(
+            name="unknown-refusal",
+            says=f"EC2 refuses launches of {given.workload} with a code that Spindown does not "
+            f"know and treats as a lack of capacity: {unknown}",
+            remedy="look the code up, and report it.",
+            rest=SAID_AGAIN_AFTER,
+        )
+    if (
+        attempts
+        and not given.may_wait
+        and all(attempt.outcome == _CAPACITY for attempt in attempts)
+    ):
+        pools = sorted({pool for attempt in attempts for pool in attempt.pools})
+        yield Alert(
+            name="capacity",
+            says=f"EC2 has had no capacity for {given.workload} in half an hour, lately in "
+            f"{_listed(pools)}.",
+            remedy="add `zones` or `gpu_names`, or let an earlier rung of the `ladder` take "
+            "on-demand.",
+            for_=2 * _A_WHILE,
+            rest=SAID_AGAIN_AFTER,
+        )
+
+
+def _quotas(given: AlertInput) -> Iterator[Alert]:
+    full = sorted(
+        (quota for quota in given.quotas or () if quota.until > given.now),
+        key=lambda quota: quota.quota_class,
+    )
+    if not full:
+        return
+    region, _, name = full[0].quota_class.partition("/")
+    code = QUOTA_CODES.get(name)
+    # EC2's own code of the refusal is none of a quota.
+    ask = (
+        f"ask for more: aws service-quotas request-service-quota-increase --service-code ec2 "
+        f"--region {region} --quota-code {code} --desired-value VCPUS (`spindown doctor` prints "
+        "the number)."
+        if code
+        else "run `spindown doctor`, which finds the quota's code and prints the command that "
+        "asks for more."
+    )
+    yield Alert(
+        name="quota",
+        says=f"The vCPU quota of EC2 is full for {given.workload}: "
+        f"{_listed([_quota_name(quota) for quota in full])}. "
+        f"{_sentence(_said_of_quota(full[0], given.decision))}",
+        remedy=f"{ask} Or widen `gpu_names` to another class.",
+        rest=SAID_AGAIN_AFTER,
+    )
+
+
+def _said_of_quota(quota: QuotaRow, decision: Decision) -> str:
+    """Return EC2's words on a full quota; where it was not asked, how much is left."""
+    short = (
+        say(note)
+        for note in decision.notes
+        if note.code is ReasonCode.NO_QUOTA_LEFT and note.about["quota_class"] == quota.quota_class
+    )
+    return quota.message or next(short, quota.code)
+
+
+def _quota_name(quota: QuotaRow) -> str:
+    """Return region, code if it is known, and class, as ``us-east-1 L-3819A6DF (G/Spot)``."""
+    region, _, name = quota.quota_class.partition("/")
+    code = QUOTA_CODES.get(name)
+    return f"{region} {code} ({name})" if code else f"{region} {name}"
+
+
+def _waiting(given: AlertInput) -> Iterator[Alert]:
+    decision, policy = given.decision, given.policy
+    if decision.outcome is Outcome.NOTHING_FITS:
+        yield Alert(
+            name="no-offer",
+            says=f"Work of {given.workload} waits and no offer may be taken at any time"
+            f"{_because(decision)}",
+            remedy="raise `max_price_per_hour`, lower `min_reliability`, or widen `gpu_names`, "
+            "`gpu_memory_gib_min` or `zones`; `spindown why` lists what rules each offer out.",
+            for_=_A_WHILE,
+        )
+        return
+    since = decision.backlog_since
+    waited = given.now - since if since is not None else timedelta(0)
+    if not given.may_wait and waited > policy.start_within + _TICKS_OF_GRACE * policy.tick:
+        yield Alert(
+            name="late",
+            says=f"Work of {given.workload} has waited for {_minutes(waited)}, longer than the "
+            f"promised {_minutes(policy.start_within)}, and nobody takes it: "
+            f"{_sentence(say_outcome(decision.outcome, decision.summary))}",
+            remedy="run `spindown why`: it names the nearest offer and what rules it out. Raise "
+            "`max_price_per_hour`, widen the `ladder` or `zones`, or allow a longer "
+            "`start_within`.",
+        )
+
+
+def _control(given: AlertInput) -> Iterator[Alert]:
+    decision, workload = given.decision, given.workload
+    if decision.policy_refusal:
+        yield Alert(
+            name="policy-invalid",
+            says=f"The live policy of {workload} is refused, and the last good one stays in "
+            f"force: {_sentence(decision.policy_refusal)}",
+            remedy=f"run `spindown policy set {workload}` with a value that is valid, or "
+            f"`spindown policy reset {workload}` to give keys back.",
+            for_=timedelta(minutes=3),
+        )
+    if given.held_back:
+        yield Alert(
+            name="reaping-held-back",
+            says=f"Most workers of {workload} look dead at once, which is more likely a fault of "
+            "the ledger or the network than theirs; they are left alone and go on billing.",
+            remedy="see whether workers can reach DynamoDB. If they are dead, terminate them "
+            "in EC2: their jobs come back by themselves.",
+            for_=_A_WHILE,
+        )
+    if decision.bad_rows:
+        yield Alert(
+            name="bad-rows",
+            says=f"Rows of {workload} in the ledger cannot be read and are passed over: "
+            f"{_listed(decision.bad_rows)}.",
+            remedy=f"delete or fix them in the table {given.deployment}-ledger.",
+            for_=_A_WHILE,
+        )
+
+
+def _because(decision: Decision) -> str:
+    nearest = [note for note in decision.notes if note.code is ReasonCode.NEAREST_OFFER]
+    return f"; {_sentence(say(nearest[0]))}" if nearest else "."
+
+
+def _words(attempts: Sequence[AttemptRecord], kind: str) -> str:
+    """Return EC2's words on the first refusal of a kind; "" without one."""
+    refusals = [r for attempt in attempts for r in attempt.refusals if r.kind == kind]
+    return _sentence(_said(refusals[0])) if refusals else ""
+
+
+def _said(refusal: RefusalRecord) -> str:
+    return f"{refusal.code}: {refusal.message}" if refusal.message else refusal.code
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+_SHOWN = 4
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _minutes(length: timedelta) -> str:
+    return f"{length.total_seconds() / 60:.0f} minutes"

@@ -1,0 +1,211 @@
+"""What follows when an instance is taken away or gone: count it, end its row, free its jobs.
+
+Used by reconcile and by the events alike. Whichever comes first acts; the writes are
+conditional, so the later ones change nothing.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from spindown.contract import row as rows
+from spindown.contract.codec import encode
+from spindown.control.spend import Charge, charge, mark_charged
+from spindown.domain.fleet import (
+    Launch,
+    Lease,
+    Unavailable,
+    Worker,
+    WorkerState,
+    remember_unavailable,
+)
+from spindown.domain.interruption import not_after
+from spindown.domain.policy import Policy
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.error import PreconditionFailed, SpindownError, StaleHandle
+from spindown.ledger import Ledger, RowWrites
+from spindown.port import JobQueue, When, Write
+
+RECLAIMED = Reason(ReasonCode.EC2_RECLAIMED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """One worker that is no more."""
+
+    worker: Worker
+    charge: Charge
+    writes: tuple[Write, ...]
+
+
+def end_worker(
+    worker: Worker,
+    *,
+    at: datetime,
+    reason: Reason,
+    reclaimed: bool,
+    launch: Launch | None,
+    unavailable: Unavailable | None,
+    policy: Policy,
+    ledger: RowWrites,
+) -> End:
+    """Return the writes that end a worker's row, charge the rest and count a reclaim once.
+
+    Args:
+        worker: as it has been charged.
+        at: when it ended, as far as is known.
+        reason: why, unless the row says it.
+        reclaimed: EC2 took it back.
+        launch: the launch that it came from, for its reservation.
+        unavailable: what is remembered of its pool.
+        policy: how long a pool is remembered.
+        ledger: makes the writes.
+    """
+    ended = replace(
+        worker,
+        state=WorkerState.ENDED,
+        ended_at=at,
+        reason=worker.reason or reason,
+        interrupted_at=worker.interrupted_at or (at if reclaimed else None),
+        interruption_counted=worker.interruption_counted or reclaimed,
+        busy_slots=0,
+        version=worker.version + 1,
+    )
+    due = charge(ended, launch, until=at, ledger=ledger, reclaimed=reclaimed)
+    mark = mark_charged(ended, due.until, ledger)
+    row = Write(
+        key=mark.key,
+        when=replace(mark.when, equals={"version": worker.version}),
+        set={
+            **{name: encode(getattr(ended, name)) for name in _ENDED_FIELDS},
+            **mark.set,
+        },
+    )
+    writes = [row, *due.writes]
+    if reclaimed and not worker.interruption_counted:
+        writes += _count_interruption(worker, unavailable, at, policy, ledger)
+    return End(worker=ended, charge=due, writes=tuple(writes))
+
+
+_ENDED_FIELDS = (
+    "state",
+    "ended_at",
+    "reason",
+    "interrupted_at",
+    "interruption_counted",
+    "busy_slots",
+    "version",
+)
+
+
+def note_interruption(
+    worker: Worker,
+    deadline: datetime,
+    *,
+    unavailable: Unavailable | None,
+    now: datetime,
+    policy: Policy,
+    ledger: RowWrites,
+) -> tuple[Write, ...]:
+    """Return the writes that mark a worker as being taken away and count it once.
+
+    The worker itself may have written the deadline first; the pool is still counted here.
+    """
+    # Who has ended is not taken away any more: whether it was, its end has said.
+    absent = frozenset({"ended_at"})
+    changes: dict[str, object] = {"interruption_counted": True}
+    if worker.interrupted_at is None:
+        absent |= {"interrupted_at"}
+        changes["interrupted_at"] = deadline
+    when = When(exists=True, differs={"interruption_counted": True}, absent=absent)
+    row = ledger.change(rows.worker_sort(worker.instance_id), changes, when=when)
+    return (row, *_count_interruption(worker, unavailable, now, policy, ledger))
+
+
+def bound_leases(leases: tuple[Lease, ...], deadline: datetime, ledger: Ledger) -> None:
+    """Let no lease of an instance outlive it."""
+    for lease in leases:
+        bound = not_after(lease.not_after, deadline)
+        if bound >= lease.not_after:
+            continue
+        changes = {"not_after": bound, "deadline": min(lease.deadline, bound)}
+        write = ledger.change(
+            rows.lease_sort(lease.instance_id, lease.slot), changes, when=_still(lease)
+        )
+        _try(ledger, write)
+
+
+def free_leases(
+    leases: tuple[Lease, ...], ledger: Ledger, queue: JobQueue, *, now: datetime
+) -> tuple[Lease, ...]:
+    """Clear the leases of an instance that is gone and requeue its messages; return which.
+
+    A lease whose row has just got a newer handle stays for the next tick; one whose job another
+    has taken up has no row any more. History keeps how far the work was, so that the next owner
+    can tell how much of it is done again; until then the ledger remembers the job.
+    """
+    freed = []
+    for lease in leases:
+        sort = rows.lease_sort(lease.instance_id, lease.slot)
+        due = lease.left_behind(now)
+        put = () if due is None else (ledger.put(rows.requeued_sort(lease.job_id), due),)
+        # Together: who takes the job up clears the one, if it is there, and then the other.
+        clear = replace(ledger.delete(sort), when=_still_held_by(lease))
+        if not _try(ledger, clear, *put):
+            continue
+        freed.append(lease)
+        _, past = ledger.move_to_history(sort, lease, now=now)
+        # The row is gone: nobody comes back for a message that stays hidden now.
+        with suppress(SpindownError):
+            ledger.write(past)
+        try:
+            queue.extend(lease.receipt_handle, timedelta(0))
+        except StaleHandle:
+            # Visible again already, or another worker has it.
+            continue
+    return tuple(freed)
+
+
+def _still(lease: Lease) -> When:
+    return When(exists=True, equals={"job_id": lease.job_id, "epoch": lease.epoch})
+
+
+def _still_held_by(lease: Lease) -> When:
+    """Return the condition that nobody has received the message again since."""
+    still = _still(lease)
+    return replace(still, equals={**still.equals, "receipt_handle": lease.receipt_handle})
+
+
+def _try(ledger: Ledger, write: Write, *more: Write) -> bool:
+    try:
+        if more:
+            ledger.transact((write, *more))
+        else:
+            ledger.write(write)
+    except PreconditionFailed:
+        return False
+    return True
+
+
+def remember_interruption(
+    worker: Worker, unavailable: Unavailable | None, now: datetime, policy: Policy
+) -> Unavailable:
+    """Return the memory of a pool that has just taken an instance back."""
+    return remember_unavailable(
+        worker.pool, unavailable, reason=Reason(ReasonCode.POOL_INTERRUPTED), now=now, policy=policy
+    )
+
+
+def _count_interruption(
+    worker: Worker,
+    unavailable: Unavailable | None,
+    now: datetime,
+    policy: Policy,
+    ledger: RowWrites,
+) -> list[Write]:
+    memory = remember_interruption(worker, unavailable, now, policy)
+    return [
+        ledger.add(rows.pool_sort(worker.pool), {"count": 1}),
+        ledger.add(rows.spend_sort(now), {"interruptions": 1}),
+        ledger.put(rows.unavailable_sort(worker.pool), memory),
+    ]

@@ -1,0 +1,320 @@
+"""The catalogue: types, zones, list prices, reclaim shares and quotas, refreshed as a whole.
+
+Each source is read separately. If one fails, its last good part stays, with the time when it was
+read. So a fault in one API never empties the catalogue.
+"""
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from spindown.contract.codec import decode, encode, to_json
+from spindown.contract.metric import DEPLOYMENT, SOURCE
+from spindown.contract.settings import DeploymentSettings
+from spindown.domain.offer import Catalogue, InstanceType
+from spindown.error import ContractError, NotFound, SpindownError
+from spindown.port import Datum, ObjectStore
+from spindown.port.control import CATALOGUE_FOR, AnswerKind, ControlPorts
+
+T = TypeVar("T")
+
+#: Parts of the catalogue that a launch needs.
+_NEEDED = ("instance_types", "offerings", "on_demand")
+
+CATALOGUE_KEY = "offers/catalogue.json"
+SCHEMA = 1
+
+_CATALOGUE: AnswerKind[Catalogue] = AnswerKind("catalogue", CATALOGUE_FOR)
+
+#: Add no further region after this time: one takes half a minute, and a tick two at most.
+_ADD_WITHIN = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refreshed:
+    """The outcome of a refresh."""
+
+    catalogue: Catalogue
+    #: Source as ``{region}/{part}`` -> why it could not be read.
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+
+def refresh(ports: ControlPorts) -> Refreshed:
+    """Read the market in every region where workers may run; write the catalogue.
+
+    Raises:
+        SpindownError: nothing could be read, and there is no older catalogue.
+    """
+    refreshed = survey(ports)
+    deployment = ports.deployment()
+    regions = sorted(refreshed.catalogue.offerings)
+    body = {**encode(refreshed.catalogue), "schema": SCHEMA}
+    ports.objects.put(CATALOGUE_KEY, to_json(body).encode())
+    ports.cache.forget(_CATALOGUE, "")
+    ports.metrics.emit(_data(deployment.name, refreshed, regions))
+    return refreshed
+
+
+def survey(ports: ControlPorts) -> Refreshed:
+    """Read the market like ``refresh``, but write nothing."""
+    known = load_catalogue(ports.objects)
+    reading = _CatalogueReading(ports, known, ports.clock.now())
+    regions = _regions(ports.deployment(), ports, known)
+    for region in regions:
+        reading.read(region)
+        if len(regions) > 1:
+            reading.read_transfer(region)
+    return reading.result()
+
+
+def load_catalogue(objects: ObjectStore) -> Catalogue | None:
+    """Return the stored catalogue; None if this version can read none."""
+    try:
+        body = json.loads(objects.get(CATALOGUE_KEY).data)
+        if body.get("schema") != SCHEMA:
+            return None
+        return decode(Catalogue, body)
+    except (NotFound, ContractError, ValueError, AttributeError):
+        return None
+
+
+def current_catalogue(
+    ports: ControlPorts,
+    now: datetime,
+    *,
+    is_kept: bool = True,
+    regions: Collection[str] = (),
+) -> Catalogue:
+    """Return the catalogue, cached for a while; read the market if there is none yet.
+
+    With ``is_kept`` false a catalogue that was read from the market is not stored. ``regions``
+    that it lacks, because their outposts are newer, are read but not stored, while there is time:
+    reading all of them may take longer than a function may run.
+    """
+
+    def read() -> Catalogue:
+        known = load_catalogue(ports.objects)
+        if known is not None and _is_whole(known):
+            return known
+        return (refresh(ports) if is_kept else survey(ports)).catalogue
+
+    found = ports.cache.recall(_CATALOGUE, "", now, read)
+    missing = sorted(region for region in regions if region not in found.offerings)
+    if not missing:
+        return found
+    give_up_at = ports.clock.now() + _ADD_WITHIN
+    for region in missing:
+        if ports.clock.now() < give_up_at:
+            found = _add(region, found, ports)
+    return ports.cache.keep(_CATALOGUE, "", now, found)
+
+
+def _add(region: str, known: Catalogue, ports: ControlPorts) -> Catalogue:
+    """Read a region that a catalogue lacks, and the transfer prices of all regions.
+
+    If the read fails, nothing is on sale there until the cache expires.
+    """
+    reading = _CatalogueReading(ports, known, ports.clock.now())
+    reading.read(region)
+    for one in sorted({region, *known.offerings} - known.transfer_price.keys()):
+        reading.read_transfer(one)
+    return reading.add_to(known)
+
+
+def _is_whole(catalogue: Catalogue) -> bool:
+    """Tell whether every source has been read at least once in each region.
+
+    Without one nothing can be bought. That must not wait for the next hourly refresh.
+    """
+    parts = [*catalogue.offerings.values(), *catalogue.on_demand.values()]
+    return bool(catalogue.instance_types) and all(parts)
+
+
+def _regions(
+    deployment: DeploymentSettings, ports: ControlPorts, known: Catalogue | None
+) -> tuple[str, ...]:
+    """Return the regions where workers may run; all known ones if a workload cannot be read.
+
+    Its own ticks say why it cannot be read. The other workloads need their prices.
+    """
+    found = {deployment.region}
+    for name in deployment.workloads:
+        try:
+            settings, _ = ports.settings.workload(name)
+        except SpindownError:
+            found.update(known.offerings if known else ())
+        else:
+            found.update(settings.outposts)
+    return tuple(sorted(found))
+
+
+class _CatalogueReading:
+    """One refresh in progress: parts read now, or kept with their age."""
+
+    def __init__(self, ports: ControlPorts, known: Catalogue | None, now: datetime) -> None:
+        self._ports = ports
+        self._known = known
+        self._now = now
+        self._first_error: SpindownError | None = None
+        self._types: dict[str, InstanceType] = {}
+        self._offerings: dict[str, Mapping[str, frozenset[str]]] = {}
+        self._on_demand: dict[str, Mapping[str, float]] = {}
+        self._shares: dict[str, Mapping[str, float]] = {}
+        self._volumes: dict[str, float] = {}
+        self._quotas: dict[str, float] = {}
+        self._transfers: dict[str, Mapping[str, float]] = {}
+        self._stale: dict[str, datetime] = {}
+        self._failures: dict[str, str] = {}
+
+    def read(self, region: str) -> None:
+        """Read all sources of one region."""
+        market, known = self._ports.market, self._known
+        types = self._part(
+            f"{region}/instance_types",
+            lambda: {kind.name: kind for kind in market.instance_types(region=region)},
+            known.instance_types if known else None,
+        )
+        self._types.update(types)
+        self._offerings[region] = self._part(
+            f"{region}/offerings",
+            lambda: market.offerings(region=region),
+            known.offerings.get(region) if known else None,
+        )
+        self._on_demand[region] = self._part(
+            f"{region}/on_demand",
+            lambda: market.on_demand_prices(region=region),
+            known.on_demand.get(region) if known else None,
+        )
+        self._read_more(region)
+
+    def read_transfer(self, region: str) -> None:
+        """Read the prices of data transfer out of a region; a usual price is used without them."""
+        market, known = self._ports.market, self._known
+        self._transfers[region] = self._part(
+            f"{region}/transfer_price",
+            lambda: market.transfer_prices(region=region),
+            known.transfer_price.get(region) if known else None,
+            may_be_empty=True,
+        )
+
+    def _read_more(self, region: str) -> None:
+        """Read what the ranking does not need: reclaim shares, the price of volumes, quotas."""
+        ports, known = self._ports, self._known
+        last = known.reclaim_share.get(region) if known else None
+        advisor = ports.advisor
+        self._shares[region] = (
+            self._part(
+                f"{region}/reclaim_share", lambda: advisor.reclaim_shares(region=region), last
+            )
+            if advisor is not None
+            else last or {}
+        )
+        price = known.volume_price.get(region) if known else None
+        self._volumes |= self._part(
+            f"{region}/volume_price",
+            lambda: {region: ports.market.volume_price(region=region)},
+            None if price is None else {region: price},
+        )
+        self._quotas |= self._part(
+            f"{region}/quotas",
+            lambda: {
+                f"{region}/{name}": quota.vcpus
+                for name, quota in ports.market.quotas(region=region).items()
+            },
+            {k: v for k, v in known.quotas.items() if k.startswith(f"{region}/")}
+            if known
+            else None,
+            may_be_empty=True,
+        )
+
+    def result(self) -> Refreshed:
+        """Return the catalogue; raise the first error if there is nothing to offer."""
+        if not self._types and self._first_error is not None:
+            raise self._first_error
+        for region in self._offerings:
+            self._trim(region)
+        catalogue = Catalogue(
+            taken_at=self._now,
+            instance_types=self._types,
+            offerings=self._offerings,
+            on_demand=self._on_demand,
+            reclaim_share=self._shares,
+            volume_price=self._volumes,
+            quotas=self._quotas,
+            transfer_price=self._transfers,
+            stale_since=self._stale,
+        )
+        return Refreshed(catalogue=catalogue, failures=self._failures)
+
+    def add_to(self, known: Catalogue) -> Catalogue:
+        """Return a catalogue with the newly read parts added."""
+        for region in self._offerings:
+            self._trim(region)
+        return replace(
+            known,
+            instance_types={**known.instance_types, **self._types},
+            offerings={**known.offerings, **self._offerings},
+            on_demand={**known.on_demand, **self._on_demand},
+            reclaim_share={**known.reclaim_share, **self._shares},
+            volume_price={**known.volume_price, **self._volumes},
+            quotas={**known.quotas, **self._quotas},
+            transfer_price={**known.transfer_price, **self._transfers},
+            stale_since={**known.stale_since, **self._stale},
+        )
+
+    def _trim(self, region: str) -> None:
+        """Drop types without a GPU: nine tenths of what AWS offers.
+
+        Not if the types could not be read: one may be new.
+        """
+        if f"{region}/instance_types" in self._failures:
+            return
+        self._offerings[region] = {
+            zone: frozenset(names & self._types.keys())
+            for zone, names in self._offerings[region].items()
+        }
+        for part in (self._on_demand, self._shares):
+            part[region] = {k: v for k, v in part[region].items() if k in self._types}
+
+    def _part(
+        self,
+        source: str,
+        read: Callable[[], Mapping[str, T]],
+        last: Mapping[str, T] | None,
+        *,
+        may_be_empty: bool = False,
+    ) -> Mapping[str, T]:
+        try:
+            part = read()
+            if part or may_be_empty:
+                return part
+            reason = "it is empty"
+        except SpindownError as exc:
+            self._first_error = self._first_error or exc
+            reason = str(exc)
+        self._failures[source] = reason
+        if self._known is not None and last:
+            self._stale[source] = self._known.stale_since.get(source, self._known.taken_at)
+        return last or {}
+
+
+def _data(deployment: str, refreshed: Refreshed, regions: Sequence[str]) -> list[Datum]:
+    catalogue = refreshed.catalogue
+    dimensions: dict[str, Any] = {DEPLOYMENT: deployment}
+    data = [
+        Datum(name="CatalogueTypes", value=len(catalogue.instance_types), dimensions=dimensions)
+    ]
+    always = {f"{region}/{part}" for region in regions for part in _NEEDED}
+    # CloudWatch bills each source as a metric, so optional sources are measured only when stale.
+    for source in sorted(always | catalogue.stale_since.keys()):
+        age = catalogue.age(source, catalogue.taken_at).total_seconds()
+        data.append(
+            Datum(
+                name="CatalogueSourceAge",
+                value=age,
+                dimensions={**dimensions, SOURCE: source},
+            )
+        )
+    return data

@@ -1,0 +1,216 @@
+"""What is on sale now: the catalogue with live spot prices, as far as either can be believed."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+
+from spindown.contract.settings import WorkloadSettings
+from spindown.control.market.catalogue import current_catalogue
+from spindown.domain.offer import (
+    GP3_PRICE_PER_GIB_MONTH,
+    CapacityType,
+    Catalogue,
+    Offer,
+    Pool,
+    SpotPrice,
+    build_offers,
+    extra_price_per_hour,
+    trusted,
+)
+from spindown.domain.policy import Policy
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.requirement import misfit
+from spindown.error import SpindownError, Unreachable
+from spindown.port.control import SPOT_PRICES_FOR, AnswerKind, ControlPorts
+
+#: Spot prices that could not be read again are used this long; EC2 moves them a few times a day.
+SPOT_PRICES_TRUSTED_FOR = timedelta(minutes=30)
+
+_SPOT: AnswerKind[tuple[SpotPrice, ...]] = AnswerKind("spot", SPOT_PRICES_FOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceList:
+    """What the market says, as far as it could be read and is believed."""
+
+    catalogue: Catalogue
+    #: When the oldest part of the catalogue was read.
+    oldest: datetime
+    spot: tuple[SpotPrice, ...] = ()
+    #: Region -> why its spot prices are not known, and were not a while ago.
+    unknown: Mapping[str, Reason] = field(default_factory=dict)
+    notes: tuple[Reason, ...] = ()
+    #: Of the oldest spot prices; None: there are none.
+    spot_price_age: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sale:
+    """All that a workload could be run on, priced, and what a person should know of the prices."""
+
+    offers: tuple[Offer, ...]
+    notes: tuple[Reason, ...] = ()
+    #: Why nothing is on sale as spot anywhere: prices are unknown. False: some are known.
+    failure: Reason = NO_REASON
+
+
+def read_prices(
+    settings: WorkloadSettings, ports: ControlPorts, now: datetime, *, spot_in: Collection[str]
+) -> PriceList:
+    """Return the catalogue, and the spot prices of regions; both are a few minutes old.
+
+    Where spot prices cannot be read, those of a while ago stand in.
+
+    Raises:
+        SpindownError: there is no catalogue.
+    """
+    known = current_catalogue(ports, now, regions=settings.outposts)
+    catalogue = trusted(known, now)
+    notes = [
+        Reason(
+            ReasonCode.ON_DEMAND_PRICES_OLD,
+            {"region": region, "read_at": known.read_at(f"{region}/on_demand").isoformat()},
+        )
+        for region in settings.outposts
+        if region in known.on_demand and region not in catalogue.on_demand
+    ]
+    spot: list[SpotPrice] = []
+    ages: list[timedelta] = []
+    unknown: dict[str, Reason] = {}
+    for region in sorted(spot_in):
+        wanted = _wanted(region, settings, catalogue)
+        if not wanted:
+            continue
+        key, said = f"{region} {' '.join(wanted)}", ""
+        try:
+            prices = ports.cache.recall(_SPOT, key, now, partial(_ask, ports, region, wanted))
+        except SpindownError as exc:
+            prices, said = (), str(exc)
+        last = ports.cache.last(_SPOT, key)
+        age = None if last is None else max(now - last[0], timedelta(0))
+        if said and (last is None or age is None or age > SPOT_PRICES_TRUSTED_FOR):
+            about = {"region": region, "said": said}
+            unknown[region] = Reason(ReasonCode.SPOT_PRICES_UNKNOWN, about)
+            continue
+        if said and last is not None:
+            about = {"region": region, "read_at": last[0].isoformat(), "said": said}
+            notes.append(Reason(ReasonCode.SPOT_PRICES_OLD, about))
+            prices = last[1]
+        spot += prices
+        ages += [] if age is None else [age]
+    return PriceList(
+        catalogue=catalogue,
+        oldest=min([known.taken_at, *known.stale_since.values()]),
+        spot=tuple(spot),
+        unknown=unknown,
+        notes=tuple(notes),
+        spot_price_age=max(ages, default=None),
+    )
+
+
+def _ask(ports: ControlPorts, region: str, wanted: list[str]) -> tuple[SpotPrice, ...]:
+    return tuple(ports.market.spot_prices(region=region, instance_types=wanted))
+
+
+def _wanted(region: str, settings: WorkloadSettings, catalogue: Catalogue) -> list[str]:
+    """Return the types that fit and are sold as spot where a region has a subnet of ours."""
+    offerings, types = catalogue.offerings.get(region, {}), catalogue.instance_types
+    zones = settings.outposts[region].subnets
+    names = sorted({name for zone in zones for name in offerings.get(zone, ())})
+    return [
+        name
+        for name in names
+        if name in types
+        and CapacityType.SPOT in types[name].capacity_types
+        and misfit(types[name], settings.requirements) is None
+    ]
+
+
+def sale_of(
+    prices: PriceList,
+    settings: WorkloadSettings,
+    policy: Policy,
+    *,
+    home_region: str,
+    is_late: bool = False,
+) -> Sale:
+    """Return all that a workload could be run on.
+
+    Where spot prices are unknown, nothing of the region is on sale as spot, unless the work is
+    late: then they are estimated from those on demand.
+
+    Args:
+        prices: what the market says.
+        settings: of the workload.
+        policy: how an unknown spot price is estimated.
+        home_region: where queue and bucket are.
+        is_late: the work has waited for as long as it may.
+    """
+    offers = build_offers(
+        prices.catalogue,
+        prices.spot,
+        zones={region: tuple(outpost.subnets) for region, outpost in settings.outposts.items()},
+        spot_price_ratio_estimate=policy.spot_price_ratio_estimate,
+        volume_gib=settings.run.root_volume_gib,
+        home_region=home_region,
+    )
+    closed = frozenset[str]() if is_late else frozenset(prices.unknown)
+    code = ReasonCode.SPOT_PRICES_ESTIMATED if is_late else ReasonCode.SPOT_PRICES_UNKNOWN
+    failure = NO_REASON
+    if closed and closed >= settings.outposts.keys():
+        first = next(iter(prices.unknown.values()))
+        failure = Reason(ReasonCode.PRICES_UNREAD, {"said": first.about["said"]})
+    return Sale(
+        offers=tuple(
+            offer
+            for offer in offers
+            if offer.instance_type.architecture in settings.outposts[offer.region].templates
+            and not (offer.capacity_type is CapacityType.SPOT and offer.region in closed)
+        ),
+        notes=(
+            *prices.notes,
+            *(Reason(code, reason.about) for reason in prices.unknown.values()),
+        ),
+        failure=failure,
+    )
+
+
+def current_sale(
+    settings: WorkloadSettings,
+    policy: Policy,
+    *,
+    home_region: str,
+    ports: ControlPorts,
+    now: datetime,
+) -> Sale:
+    """Return all that a workload could be run on now.
+
+    Raises:
+        SpindownError: there is no catalogue, or the spot prices of no region could be read.
+    """
+    prices = read_prices(settings, ports, now, spot_in=settings.outposts.keys())
+    sale = sale_of(prices, settings, policy, home_region=home_region)
+    if sale.failure:
+        raise Unreachable(str(sale.failure.about["said"]))
+    return sale
+
+
+def price_of(
+    pool: Pool, region: str, prices: PriceList, settings: WorkloadSettings
+) -> float | None:
+    """Return the whole price of an hour in a pool; None: it is not known, or it has none."""
+    if region not in settings.outposts:
+        return None
+    alone = prices.catalogue.on_demand.get(region, {}).get(pool.instance_type)
+    if pool.capacity_type is CapacityType.SPOT:
+        seen = [
+            price
+            for price in prices.spot
+            if (price.instance_type, price.zone) == (pool.instance_type, pool.zone)
+        ]
+        alone = max(seen, key=lambda price: price.seen_at).price if seen else None
+    if alone is None:
+        return None
+    gib_month = prices.catalogue.volume_price.get(region, GP3_PRICE_PER_GIB_MONTH)
+    return alone + extra_price_per_hour(settings.run.root_volume_gib, gib_month)

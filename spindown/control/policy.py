@@ -1,0 +1,178 @@
+"""The policy in force: as deployed, with the live edit of the moment, if that is valid.
+
+An edit that is not valid changes nothing: the last good one stays in force, and the refusal is
+said. Only an edit needs the validation of ``spindown.config``, which is imported when there is
+one, so that the functions start without it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from spindown.contract import row as rows
+from spindown.contract.row import PolicyRow
+from spindown.contract.settings import WorkloadSettings
+from spindown.domain.policy import Policy
+from spindown.error import BadInput, ConfigError
+from spindown.ledger import Ledger
+from spindown.port import LiveEdit, SettingsStore, Table
+
+_NO_EDIT = "{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectivePolicy:
+    """The policy that a tick follows, and where it came from."""
+
+    policy: Policy
+    #: Version of the live edit in force; 0: as deployed.
+    version: int = 0
+    #: Why the present edit is not in force; "": it is, or there is none.
+    refusal: str = ""
+    #: What the ledger should remember of it.
+    row: PolicyRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One key whose value in force is not the deployed one."""
+
+    key: str
+    deployed: object
+    in_force: object
+
+
+def effective_policy(
+    settings: WorkloadSettings, edit: LiveEdit | None, known: PolicyRow
+) -> EffectivePolicy:
+    """Return the deployed policy with the live edit, or with the last good one.
+
+    Args:
+        settings: the workload as deployed.
+        edit: the live edit as stored, valid or not.
+        known: what the ledger remembers of the last good edit.
+    """
+    if edit is None:
+        return EffectivePolicy(policy=settings.policy, row=PolicyRow(edits=known.edits))
+    try:
+        policy = _merge(settings.policy, edit.text)
+    except BadInput as exc:
+        return _last_good(settings.policy, edit, known, str(exc))
+    row = PolicyRow(text=edit.text, version=edit.version, edits=known.edits)
+    return EffectivePolicy(policy=policy, version=edit.version, row=row)
+
+
+def edit_policy(
+    workload: str,
+    changes: Mapping[str, Any],
+    *,
+    clear: Iterable[str] = (),
+    settings: SettingsStore,
+    table: Table,
+) -> EffectivePolicy:
+    """Change keys of the live policy, or give them back to the deployed one; validated first.
+
+    If the edit as stored is not valid and the change does not fix it, it is the last good one
+    that is changed: the one in force, and all that is known to have been meant.
+
+    Args:
+        workload: whose policy.
+        changes: keys and values as in spindown.toml.
+        clear: keys that shall follow the deployed policy again.
+        settings: where the edit is stored.
+        table: where the tick sees that there is an edit.
+
+    Raises:
+        ConfigError: the policy would not be valid; nothing has changed.
+    """
+    deployed, present = settings.workload(workload)
+    ledger = Ledger(table, workload)
+    cleared = frozenset(clear)
+
+    def change(stored: str) -> tuple[str, Policy]:
+        kept = {**_parse(stored), **changes}
+        text = json.dumps({k: v for k, v in kept.items() if k not in cleared}, sort_keys=True)
+        return text, _merge(deployed.policy, text)
+
+    stored = present.text if present else _NO_EDIT
+    try:
+        text, policy = change(stored)
+    except ConfigError:
+        if _is_valid(deployed.policy, stored):
+            raise
+        text, policy = change(ledger.read().policy.text or _NO_EDIT)
+    _check_regions(policy, deployed)
+    if text == _NO_EDIT:
+        settings.delete_live(workload)
+    else:
+        settings.put_live(workload, text)
+    ledger.write(ledger.add(rows.POLICY, {"edits": 1}))
+    return EffectivePolicy(policy=policy, row=PolicyRow(text=text))
+
+
+def _check_regions(policy: Policy, deployed: WorkloadSettings) -> None:
+    """Refuse a region that is none of the deployment's: nothing would be launched."""
+    known = deployed.outposts.keys() | set(deployed.regions)
+    unknown = (policy.regions or frozenset()) - known
+    if unknown:
+        remedy = f"name regions of the deployment: {', '.join(sorted(known))}"
+        raise ConfigError("regions", min(unknown), remedy)
+
+
+def stored_keys(edit: LiveEdit | None) -> frozenset[str]:
+    """Return the keys that a live edit names, known or not; none if it cannot be read."""
+    try:
+        return frozenset(_parse(edit.text) if edit else ())
+    except ConfigError:
+        return frozenset()
+
+
+def differences(deployed: Policy, in_force: Policy) -> tuple[Difference, ...]:
+    """Return the keys in which the policy in force differs from the deployed one."""
+    return tuple(
+        Difference(
+            key=f.name, deployed=getattr(deployed, f.name), in_force=getattr(in_force, f.name)
+        )
+        for f in fields(Policy)
+        if getattr(deployed, f.name) != getattr(in_force, f.name)
+    )
+
+
+def policy_history(workload: str, *, settings: SettingsStore) -> Sequence[LiveEdit]:
+    """Return the live edits that there have been, oldest first."""
+    return settings.history(workload)
+
+
+def _last_good(base: Policy, edit: LiveEdit, known: PolicyRow, refusal: str) -> EffectivePolicy:
+    row = replace(known, refused_version=edit.version, refusal=refusal)
+    try:
+        policy = _merge(base, known.text) if known.text else base
+    except BadInput:
+        # A deploy has moved the policy under it: only the deployed one is surely valid.
+        policy = base
+    return EffectivePolicy(policy=policy, version=known.version, refusal=refusal, row=row)
+
+
+def _is_valid(base: Policy, text: str) -> bool:
+    try:
+        _merge(base, text)
+    except BadInput:
+        return False
+    return True
+
+
+def _merge(base: Policy, text: str) -> Policy:
+    from spindown.config import merge_policy  # noqa: PLC0415 - pydantic only when there is an edit
+
+    return merge_policy(base, _parse(text))
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        edit = json.loads(text)
+    except ValueError as exc:
+        raise ConfigError("live policy", text, "write a JSON object") from exc
+    if not isinstance(edit, dict):
+        raise ConfigError("live policy", text, "write a JSON object")
+    return edit

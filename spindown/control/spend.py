@@ -1,0 +1,188 @@
+"""Account for what workers cost, each second once.
+
+A worker is charged every few minutes and at its end. Each charge moves ``accrued_until`` in its
+own row, on the condition that nobody has moved it since: a tick charges under the lock, an event
+charges a worker that has ended without it.
+
+Dollars go to the day of the workload and to the month of the deployment; what a launch had set
+aside from the budget is given back as its workers accrue on their own.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from spindown.contract import row as rows
+from spindown.contract.codec import decode, encode, encode_instant
+from spindown.contract.row import SpendRow
+from spindown.domain.cost import accrue, reclaim_refund
+from spindown.domain.fleet import Launch, Worker
+from spindown.domain.interruption import FREE_FOR
+from spindown.domain.offer import CapacityType, Pool
+from spindown.ledger import RowWrites, account_key
+from spindown.port import Key, When, Write
+
+_HOUR = timedelta(hours=1)
+_NOT_ENDED = frozenset({"ended_at"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """What one worker is charged for a stretch of its life."""
+
+    #: Up to where: its row's ``accrued_until`` from here on.
+    until: datetime
+
+    dollars: float
+    on_demand_dollars: float
+    idle_seconds: float
+    #: Taken out of the launch's reservation.
+    released_usd: float
+    #: What is added to day, pool, month and launch.
+    sums: tuple[tuple[Key, Mapping[str, float]], ...]
+
+    @property
+    def writes(self) -> tuple[Write, ...]:
+        """Return the additions as writes."""
+        return tuple(
+            Write(key=key, add=added) for key, sums in self.sums if (added := _not_zero(sums))
+        )
+
+
+def charge(
+    worker: Worker,
+    launch: Launch | None,
+    *,
+    until: datetime,
+    ledger: RowWrites,
+    reclaimed: bool = False,
+) -> Charge:
+    """Return what a worker has cost since it was last charged.
+
+    Args:
+        worker: as it has been charged, or with ``ended_at`` about to be
+            written.
+        launch: the launch that it came from, for its reservation.
+        until: up to where it is charged.
+        ledger: makes the writes.
+        reclaimed: EC2 took it back; within the first hour that refunds all (``reclaim_refund``).
+    """
+    accrual = accrue(worker, until)
+    start = worker.accrued_until or worker.launched_at
+    hours = (accrual.until - start) / _HOUR
+    is_free = reclaimed and _is_within_free_hour(worker, until)
+    dollars = -reclaim_refund(worker, until) if is_free else accrual.dollars
+    earlier = dollars * _charged_before(worker, accrual.until) if is_free else 0.0
+    on_demand = (worker.on_demand_price or worker.price_per_hour) * hours
+    released = min(launch.reserved_usd, max(dollars, 0.0)) if launch else 0.0
+    day: dict[str, float] = {
+        "dollars": dollars - earlier,
+        "on_demand_dollars": on_demand,
+        "boot_seconds": accrual.boot_seconds,
+        "busy_seconds": accrual.busy_seconds,
+        "idle_seconds": accrual.idle_seconds,
+        **_gpu_use(worker, accrual.busy_seconds),
+    }
+    pool = _pool_sort(worker.instance_type, worker.zone, worker.capacity_type)
+    sums = [
+        (ledger.key(rows.spend_sort(accrual.until)), day),
+        (ledger.key(pool), {"hours": hours}),
+        (_month(accrual.until), _spent(dollars - earlier)),
+    ]
+    if earlier:
+        sums.append((ledger.key(rows.spend_sort(worker.launched_at)), {"dollars": earlier}))
+        sums.append((_month(worker.launched_at), _spent(earlier)))
+    if launch is not None and released:
+        sums.append((_month(launch.intended_at), {"committed": -released}))
+        back = {"reserved_usd": -released}
+        sums.append((ledger.key(rows.launch_sort(launch.launch_id)), back))
+    return Charge(
+        until=accrual.until,
+        dollars=dollars,
+        on_demand_dollars=on_demand,
+        idle_seconds=accrual.idle_seconds,
+        released_usd=released,
+        sums=tuple(sums),
+    )
+
+
+def _charged_before(worker: Worker, at: datetime) -> float:
+    """Return the share of what a worker has been charged that is of the day before ``at``."""
+    midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    charged_until = worker.accrued_until or worker.launched_at
+    charged = charged_until - worker.launched_at
+    before = min(charged_until, midnight) - worker.launched_at
+    return max(before / charged, 0.0) if charged else 0.0
+
+
+def _spent(dollars: float) -> dict[str, float]:
+    return {"dollars": dollars, "committed": dollars}
+
+
+def mark_charged(worker: Worker, until: datetime, ledger: RowWrites) -> Write:
+    """Return the write that moves a worker's own ``accrued_until``, once.
+
+    Args:
+        worker: as it has been charged.
+        until: up to where its charge goes.
+        ledger: makes the write.
+    """
+    so_far = worker.accrued_until or worker.launched_at
+    return Write(
+        key=ledger.key(rows.worker_sort(worker.instance_id)),
+        set={"accrued_until": encode_instant(until)},
+        when=When(
+            exists=True,
+            at_most={"accrued_until": encode_instant(so_far)},
+            # An event may have ended it meanwhile without moving ``accrued_until``.
+            absent=_NOT_ENDED,
+        ),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _pool_sort(instance_type: str, zone: str, capacity_type: CapacityType) -> str:
+    """Asked for every worker in every tick."""
+    pool = Pool(instance_type=instance_type, zone=zone, capacity_type=capacity_type)
+    return rows.pool_sort(pool)
+
+
+def _not_zero(sums: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in sums.items() if value}
+
+
+def _gpu_use(worker: Worker, busy_seconds: float) -> dict[str, float]:
+    """Return what the day's sums keep of how the GPUs were used while busy."""
+    if worker.gpu_percent is None or worker.vram_percent is None:
+        return {}
+    return {
+        "gpu_seconds": busy_seconds,
+        "gpu_percent_seconds": worker.gpu_percent * busy_seconds,
+        "vram_percent_seconds": worker.vram_percent * busy_seconds,
+    }
+
+
+def _is_within_free_hour(worker: Worker, until: datetime) -> bool:
+    is_spot = worker.capacity_type is CapacityType.SPOT
+    return is_spot and until - worker.launched_at < FREE_FOR
+
+
+def add_to_budget(at: datetime, sums: Mapping[str, float]) -> Write:
+    """Return an addition to the deployment's month that ``at`` lies in."""
+    return Write(key=_month(at), add=_not_zero(sums))
+
+
+def _month(at: datetime) -> Key:
+    return account_key(rows.budget_sort(at))
+
+
+def sum_spend(days: Iterable[SpendRow]) -> SpendRow:
+    """Add up several days."""
+    total: dict[str, Any] = {}
+    for day in days:
+        for name, value in encode(day).items():
+            before = total.get(name, 0)
+            total[name] = max(before, value) if name.endswith("_max") else before + value
+    return decode(SpendRow, total)

@@ -1,0 +1,153 @@
+"""Cancel jobs: nobody claims them again, and committed results stay.
+
+The manifest is written first: from then on every commit of the job's owner fails. Then the lease
+is deleted, so the owner drops the job at its next heartbeat, and so is the message that it holds.
+Other visible messages of a cancelled job are deleted too, because each visible message asks for
+a worker. A hidden one is deleted by the worker that claims it.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+
+from spindown.contract.job.manifest import JobState, Manifest
+from spindown.contract.job.message import parse_job, with_id
+from spindown.contract.row import requeued_sort, workload_partition
+from spindown.error import (
+    ContractError,
+    NewerSchema,
+    PreconditionFailed,
+    Unreachable,
+)
+from spindown.job.fence import Fence, read_fence, write_fence
+from spindown.job.held import WorkPorts, lease_identity, lease_key, read_lease
+from spindown.job.message import delete, put_back
+from spindown.port import Key, Message, When, Write
+
+REASON = "cancelled"
+
+#: Tries to write a manifest that others write too.
+_TRIES = 5
+#: How long a message that was read is hidden, and how many are read in one sweep.
+_HIDDEN_FOR = timedelta(minutes=2)
+_LOOKED_AT_MOST = 1000
+
+
+class CancelOutcome(StrEnum):
+    """The outcome for one job."""
+
+    CANCELLED = "cancelled"
+    #: It had ended before; its state says how.
+    OVER = "over"
+    #: A later version wrote its manifest; only that version may cancel it.
+    NEWER_SCHEMA = "newer-schema"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """One job that was handled."""
+
+    job_id: str
+    outcome: CancelOutcome
+    #: Its state now; None: this version cannot read it.
+    state: JobState | None
+    #: Items whose results were committed before.
+    items_done: int = 0
+
+
+def cancel(workload: str, jobs: Collection[str], ports: WorkPorts) -> Iterator[Cancelled]:
+    """Cancel jobs and their children one after the other; yield each when it is done.
+
+    Args:
+        workload: whose.
+        jobs: their ids; a job that was never claimed can be cancelled too.
+        ports: the world; the queue is the workload's.
+    """
+    gone: set[str] = set()
+    left = list(jobs)
+    try:
+        while left:
+            job_id = left.pop(0)
+            try:
+                manifest, is_ours = _cancel_one(job_id, ports)
+            except NewerSchema:
+                yield Cancelled(job_id=job_id, outcome=CancelOutcome.NEWER_SCHEMA, state=None)
+                continue
+            if manifest.state in {JobState.CANCELLED, JobState.SPLIT}:
+                left += manifest.children
+            if manifest.state is JobState.CANCELLED:
+                gone.add(job_id)
+                _end_lease(manifest, workload, ports)
+            yield Cancelled(
+                job_id=job_id,
+                outcome=CancelOutcome.CANCELLED if is_ours else CancelOutcome.OVER,
+                state=manifest.state,
+                items_done=manifest.next_item,
+            )
+    finally:
+        # Also if one of the jobs could not be cancelled.
+        _sweep(gone, ports)
+
+
+def _cancel_one(job_id: str, ports: WorkPorts) -> tuple[Manifest, bool]:
+    """Return the manifest of the job, which is over now, and whether this call ended it."""
+    for _ in range(_TRIES):
+        fence = read_fence(job_id, ports.objects)
+        if fence is not None and fence.manifest.state is not JobState.RUNNING:
+            return fence.manifest, False
+        with suppress(PreconditionFailed):
+            etag = fence.etag if fence is not None else None
+            return write_fence(_cancelled(job_id, fence, ports), etag, ports).manifest, True
+    raise Unreachable(f"{job_id}: other writers keep changing its manifest; cancel it again")
+
+
+def _cancelled(job_id: str, fence: Fence | None, ports: WorkPorts) -> Manifest:
+    known = Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING)
+    return replace(
+        fence.manifest if fence else known,
+        epoch=fence.epoch_floor if fence else 0,
+        state=JobState.CANCELLED,
+        finished_at=ports.clock.now(),
+        reason=REASON,
+    )
+
+
+def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> None:
+    """Delete the message that the job's owner holds, and its lease or its requeued row."""
+    if not manifest.owner:
+        return
+    key = lease_key(workload, manifest.owner)
+    lease = read_lease(ports.table, key)
+    if lease is None or lease.job_id != manifest.job_id:
+        due = Key(partition=workload_partition(workload), sort=requeued_sort(manifest.job_id))
+        ports.table.write(Write(key=due, delete=True))
+        return
+    delete(lease.receipt_handle, ports.queue)
+    with suppress(PreconditionFailed):
+        ports.table.write(Write(key=key, when=When(equals=lease_identity(lease)), delete=True))
+
+
+def _sweep(gone: Collection[str], ports: WorkPorts) -> None:
+    """Delete the visible messages of these jobs; show all others again at once."""
+    others: list[Message] = []
+    try:
+        for _ in range(_LOOKED_AT_MOST if gone else 0):
+            message = ports.queue.receive(wait=timedelta(0), visibility=_HIDDEN_FOR)
+            if message is None:
+                break
+            if _job_of(message) in gone:
+                delete(message.receipt_handle, ports.queue)
+            else:
+                others.append(message)
+    finally:
+        for message in others:
+            put_back(message, timedelta(0), ports.queue)
+
+
+def _job_of(message: Message) -> str | None:
+    try:
+        return with_id(parse_job(message.body), message.message_id).job_id
+    except ContractError:
+        return None

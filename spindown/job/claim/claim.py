@@ -1,0 +1,256 @@
+"""Claim the job of a received message: raise the manifest's epoch, then write the lease row.
+
+Whatever stands in the way is dealt with here too, so that after ``claim`` a message is either
+held or no longer this worker's concern.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+
+from spindown.contract.job.manifest import JobState, Manifest
+from spindown.contract.job.message import JobMessage, parse_job, with_id
+from spindown.domain.fleet import Lease
+from spindown.domain.lease import (
+    ClaimVerdict,
+    claim_verdict,
+    extended_until,
+    is_claimable,
+    put_back_for,
+    visibility_not_after,
+)
+from spindown.domain.policy import Policy
+from spindown.error import ContractError, NewerSchema, PreconditionFailed, SpindownError
+from spindown.job.claim.epoch import Epochs, find_freed_lease
+from spindown.job.fence import Fence, find_clash, read_fence, write_fence
+from spindown.job.held import (
+    ClaimedJob,
+    SlotId,
+    WorkPorts,
+    clear_lapsed,
+    lease_identity,
+    lease_key,
+    read_lease,
+)
+from spindown.job.message import (
+    dead_letter,
+    dead_letter_malformed,
+    delete,
+    near_expiry,
+    put_back,
+    resend,
+)
+from spindown.job.presence import Condemned, Presence
+from spindown.port import Message, When, Write
+
+#: A worker of the version that can read it comes with the running deploy.
+_NEWER_SCHEMA_WAIT = timedelta(minutes=5)
+
+
+class ClaimOutcome(StrEnum):
+    """What became of a message that is not held."""
+
+    MALFORMED = "malformed"
+    NEWER_SCHEMA = "newer-schema"
+    SENT_ANEW = "sent-anew"
+    #: The job is over already.
+    OVER = "over"
+    DEAD_LETTERED = "dead-lettered"
+    PUT_BACK = "put-back"
+    CONDEMNED = "condemned"
+
+
+_OVER = frozenset({ClaimOutcome.OVER, ClaimOutcome.DEAD_LETTERED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declined:
+    """A message that was dealt with otherwise than by working on it."""
+
+    outcome: ClaimOutcome
+    job_id: str | None = None
+    reason: str = ""
+
+
+def claim(
+    message: Message, *, slot_id: SlotId, presence: Presence, ports: WorkPorts, policy: Policy
+) -> ClaimedJob | Declined:
+    """Claim the job of a message for one slot, or say what became of the message."""
+    try:
+        job = with_id(parse_job(message.body), message.message_id)
+    except NewerSchema as exc:
+        put_back(message, _NEWER_SCHEMA_WAIT, ports.queue)
+        return Declined(outcome=ClaimOutcome.NEWER_SCHEMA, reason=str(exc))
+    except ContractError as exc:
+        dead_letter_malformed(message, str(exc), ports)
+        return Declined(outcome=ClaimOutcome.MALFORMED, reason=str(exc))
+    if near_expiry(message, ports.clock.now()) and resend(message, job, ports):
+        return Declined(outcome=ClaimOutcome.SENT_ANEW, job_id=job.job_id)
+    return _Claim(message, job, slot_id, presence, ports, policy).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """One attempt to claim; its parts share what they were given."""
+
+    message: Message
+    job: JobMessage
+    slot_id: SlotId
+    presence: Presence
+    ports: WorkPorts
+    policy: Policy
+
+    @property
+    def job_id(self) -> str:
+        return self.job.job_id or ""
+
+    @property
+    def _epochs(self) -> Epochs:
+        return Epochs(
+            message=self.message,
+            job=self.job,
+            slot_id=self.slot_id,
+            ports=self.ports,
+            policy=self.policy,
+        )
+
+    def run(self) -> ClaimedJob | Declined:
+        # A message that was never received before is nearly always a new job: write first.
+        if self.message.receive_count == 1:
+            try:
+                return self._hold(write_fence(self._epochs.begin_first(), None, self.ports))
+            except PreconditionFailed:
+                pass
+        try:
+            fence = read_fence(self.job_id, self.ports.objects)
+        except NewerSchema as exc:
+            put_back(self.message, _NEWER_SCHEMA_WAIT, self.ports.queue)
+            return self._decline(ClaimOutcome.NEWER_SCHEMA, str(exc))
+        try:
+            if fence is None:
+                return self._hold(write_fence(self._epochs.begin_first(), None, self.ports))
+            return self._claim_over(fence)
+        except PreconditionFailed:
+            # Somebody was quicker; whoever receives it next finds their lease row.
+            return self._put_back(None)
+
+    def _claim_over(self, fence: Fence) -> ClaimedJob | Declined:
+        if clash := find_clash(fence.manifest, self.job.parent):
+            dead_letter(self.message, self.job, str(clash), self.slot_id.log_pointer, self.ports)
+            return self._decline(ClaimOutcome.MALFORMED, str(clash))
+        lease = self._lease_of(fence.manifest)
+        match claim_verdict(
+            fence.manifest,
+            lease,
+            instance_id=self.slot_id.instance_id,
+            now=self.ports.clock.now(),
+        ):
+            case ClaimVerdict.CLAIM:
+                return self._next_epoch(fence, lease)
+            case ClaimVerdict.DELETE:
+                clear_lapsed(lease, fence.manifest, self.slot_id.workload, self.ports)
+                delete(self.message.receipt_handle, self.ports.queue)
+                return self._decline(ClaimOutcome.OVER, fence.manifest.state.value)
+            case ClaimVerdict.DEAD_LETTER:
+                clear_lapsed(lease, fence.manifest, self.slot_id.workload, self.ports)
+                return self._bury(fence.manifest)
+            case ClaimVerdict.PUT_BACK:
+                is_held = not is_claimable(fence.manifest, lease, self.ports.clock.now())
+                return self._put_back(lease if is_held else None)
+
+    def _next_epoch(self, fence: Fence, lease: Lease | None) -> ClaimedJob | Declined:
+        """Count how the last epoch ended, then begin the next or give the job up."""
+        manifest = self._epochs.begin_next(fence)
+        before = lease or find_freed_lease(fence.manifest, self.slot_id.workload, self.ports)
+        raised = write_fence(manifest, fence.etag, self.ports)
+        clear_lapsed(lease, fence.manifest, self.slot_id.workload, self.ports)
+        has_failed = raised.manifest.state is JobState.FAILED
+        return self._bury(raised.manifest) if has_failed else self._hold(raised, before)
+
+    def _hold(self, fence: Fence, before: Lease | None = None) -> ClaimedJob | Declined:
+        """Write the lease row over a manifest that is ours."""
+        now = self.ports.clock.now()
+        not_after = visibility_not_after(self.message.received_at)
+        lease = Lease(
+            instance_id=self.slot_id.instance_id,
+            slot=self.slot_id.slot,
+            job_id=self.job_id,
+            epoch=fence.manifest.epoch,
+            receipt_handle=self.message.receipt_handle,
+            deadline=extended_until(now, not_after, self.policy),
+            not_after=not_after,
+            claimed_at=now,
+            items=fence.manifest.items or 0,
+            items_done=max(fence.manifest.next_item, _done(before, self.job_id)),
+            sent_at=fence.manifest.sent_at or self.message.sent_at,
+            first_item=fence.manifest.next_item,
+        )
+        # Whoever takes a job up again may be late through no fault of the sizing.
+        is_first = fence.manifest.epoch == 1
+        is_late = is_first and now - self.message.sent_at > self.policy.start_within
+        try:
+            self.presence.occupy(self.slot_id, lease, is_late=is_late, was_requeued=not is_first)
+        except Condemned:
+            self._undo(fence)
+            put_back(self.message, timedelta(0), self.ports.queue)
+            return self._decline(ClaimOutcome.CONDEMNED, "")
+        except SpindownError:
+            # The job was never held: its epoch must not count as one that was lost.
+            with suppress(SpindownError):
+                self._undo(fence)
+            raise
+        return ClaimedJob(
+            message=self.message,
+            job=self.job,
+            manifest=fence.manifest,
+            etag=fence.etag,
+            lease=lease,
+        )
+
+    def _undo(self, fence: Fence) -> None:
+        """Say that the epoch which has just begun ended in order."""
+        released = replace(fence.manifest, released=True)
+        try:
+            write_fence(released, fence.etag, self.ports)
+        except PreconditionFailed:
+            return
+
+    def _lease_of(self, manifest: Manifest) -> Lease | None:
+        if not manifest.owner:
+            return None
+        return read_lease(self.ports.table, lease_key(self.slot_id.workload, manifest.owner))
+
+    def _put_back(self, lease: Lease | None) -> Declined:
+        if lease is not None:
+            self._hand_over(lease)
+        wait = put_back_for(lease, self.ports.clock.now(), self.ports.random.random())
+        put_back(self.message, wait, self.ports.queue)
+        return self._decline(ClaimOutcome.PUT_BACK, "held" if lease else "left to others")
+
+    def _hand_over(self, lease: Lease) -> None:
+        """Give the owner the handle that controls its message now."""
+        owner = f"{lease.instance_id}/{lease.slot}"
+        try:
+            self.ports.table.write(
+                Write(
+                    key=lease_key(self.slot_id.workload, owner),
+                    when=When(equals=lease_identity(lease)),
+                    set={"receipt_handle": self.message.receipt_handle},
+                )
+            )
+        except PreconditionFailed:
+            return
+
+    def _bury(self, manifest: Manifest) -> Declined:
+        dead_letter(self.message, self.job, manifest.reason, self.slot_id.log_pointer, self.ports)
+        return self._decline(ClaimOutcome.DEAD_LETTERED, manifest.reason)
+
+    def _decline(self, outcome: ClaimOutcome, reason: str) -> Declined:
+        if outcome in _OVER:
+            self.presence.forget(self.job_id)
+        return Declined(outcome=outcome, job_id=self.job_id, reason=reason)
+
+
+def _done(before: Lease | None, job_id: str) -> int:
+    return before.items_done if before is not None and before.job_id == job_id else 0

@@ -1,0 +1,138 @@
+"""Commit results: files first, then the part, last the manifest that makes them count.
+
+A crash or a lost lease at any point leaves objects that no manifest lists, never half a result.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from spindown.contract.codec import replace_fields
+from spindown.contract.job.manifest import JobState, Manifest, Part
+from spindown.contract.job.result import (
+    ItemStatus,
+    OutputFile,
+    Record,
+    encode_part,
+    part_key,
+    part_stem,
+)
+from spindown.error import LeaseLost, PreconditionFailed
+from spindown.job.attachment.state import State, measure, upload_state
+from spindown.job.fence import write_fence, write_patiently
+from spindown.job.held import ClaimedJob, Finished, SlotId, WorkPorts, current_handle
+from spindown.job.message import delete
+from spindown.job.presence import Presence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """What one commit makes durable. Items follow each other from ``manifest.next_item`` on."""
+
+    finished: tuple[Finished, ...] = ()
+    #: Slot time that it took.
+    busy: timedelta = timedelta(0)
+    #: Bytes of input that its items took, and of the files that they gave.
+    bytes_in: int = 0
+    bytes_out: int = 0
+    #: The user's own checkpoint as of the last item; None: unchanged.
+    state: State | None = None
+
+    def followed_by(self, later: "Portion") -> "Portion":
+        """Return both as one; the state is that of the later."""
+        return Portion(
+            finished=self.finished + later.finished,
+            busy=self.busy + later.busy,
+            bytes_in=self.bytes_in + later.bytes_in,
+            bytes_out=self.bytes_out + later.bytes_out,
+            state=later.state,
+        )
+
+
+def commit(held: ClaimedJob, portion: Portion, *, slot_id: SlotId, ports: WorkPorts) -> ClaimedJob:
+    """Make a portion durable; the job is completed by the portion that holds its last item.
+
+    Raises:
+        LeaseLost: another epoch owns the job; nothing was committed.
+    """
+    return commit_as(extend_manifest(held, portion, slot_id=slot_id, ports=ports), held, ports)
+
+
+def extend_manifest(
+    held: ClaimedJob, portion: Portion, *, slot_id: SlotId, ports: WorkPorts
+) -> Manifest:
+    """Upload what a portion holds; return the manifest that would list it."""
+    manifest = held.manifest
+    changes: dict[str, Any] = {
+        "busy_seconds": manifest.busy_seconds + portion.busy.total_seconds(),
+        "cost_usd": manifest.cost_usd
+        + slot_id.price_per_hour * (portion.busy / timedelta(hours=1)),
+    }
+    if portion.state is not None:
+        changes["user_state"] = upload_state(manifest, portion.state, ports)
+    next_item = manifest.next_item
+    if portion.finished:
+        part = _upload_part(manifest, portion.finished, ports)
+        next_item = part.last + 1
+        changes |= {"parts": (*manifest.parts, part), "next_item": next_item}
+    if manifest.items is not None and next_item >= manifest.items:
+        changes |= {
+            "state": JobState.COMPLETED,
+            "released": True,
+            "finished_at": ports.clock.now(),
+            "reason": "" if manifest.items else "it has no items",
+        }
+    return replace_fields(manifest, changes)
+
+
+def commit_as(manifest: Manifest, held: ClaimedJob, ports: WorkPorts) -> ClaimedJob:
+    """Write a manifest over the one that we hold (raises LeaseLost)."""
+    try:
+        fence = write_fence(manifest, held.etag, ports)
+    except PreconditionFailed as exc:
+        raise LeaseLost(f"{held.job_id}: epoch {held.manifest.epoch} is over") from exc
+    return replace_fields(held, {"manifest": fence.manifest, "etag": fence.etag})
+
+
+def complete(held: ClaimedJob, *, slot_id: SlotId, presence: Presence, ports: WorkPorts) -> None:
+    """Delete the message of a job whose manifest says that it is over; clear the lease row."""
+    # If neither handle holds it, whoever receives the message finds the job over.
+    is_gone = delete(held.lease.receipt_handle, ports.queue)
+    if not is_gone and (newer := current_handle(held, slot_id, ports)) != held.lease.receipt_handle:
+        delete(newer, ports.queue)
+    presence.vacate(slot_id, held.lease)
+
+
+def _upload_part(manifest: Manifest, finished: Sequence[Finished], ports: WorkPorts) -> Part:
+    first = manifest.next_item
+    last = first + len(finished) - 1
+    if [one.record.index for one in finished] != list(range(first, last + 1)):
+        raise ValueError(f"{manifest.job_id}: a portion must follow item {first} without a gap")
+    stem = part_stem(manifest.job_id, manifest.epoch, first, last)
+    records = [_with_outputs(one, stem, ports) for one in finished]
+    data = encode_part(records)
+    key = part_key(manifest.job_id, manifest.epoch, first, last)
+    write_patiently(partial(ports.objects.put, key, data), ports)
+    return Part(
+        key=key,
+        first=first,
+        last=last,
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        failed=sum(record.status is ItemStatus.FAILED for record in records),
+    )
+
+
+def _with_outputs(finished: Finished, stem: str, ports: WorkPorts) -> Record:
+    if not finished.files:
+        return finished.record
+    outputs = []
+    for file in finished.files:
+        key = f"{stem}/{finished.record.index}/{file.path}"
+        size, digest = measure(file.local)
+        write_patiently(partial(ports.objects.put_file, key, file.local), ports)
+        outputs.append(OutputFile(path=file.path, key=key, bytes=size, sha256=digest))
+    return replace(finished.record, outputs=tuple(outputs))

@@ -1,0 +1,194 @@
+"""The fence: read and write a job's manifest so that of two owners only one goes on.
+
+Every write is conditional on the ETag that its writer has read and carries a nonce, by which
+the writer knows its own write again after a lost answer.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from spindown.contract.codec import replace_fields
+from spindown.contract.job.manifest import (
+    JobState,
+    Manifest,
+    decode_manifest,
+    encode_manifest,
+    manifest_key,
+)
+from spindown.contract.job.message import JobMessage
+from spindown.error import (
+    ContractError,
+    NewerSchema,
+    NotFound,
+    PreconditionFailed,
+    Throttled,
+    Unreachable,
+    WriteConflict,
+)
+from spindown.job.held import WorkPorts
+from spindown.port import Absent, Matches, Message, ObjectStore, StoredObject
+
+T = TypeVar("T")
+
+#: Waits of 0.1 s doubling to 6.4 s: about 13 s in all, well within a lease.
+_TRIES = 8
+_FIRST_PAUSE = timedelta(milliseconds=100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """A manifest as read or written, and the ETag that the next write must match."""
+
+    manifest: Manifest
+    etag: str
+    #: Epochs up to this one may have been used; above the manifest's own only when a corrupt
+    #: version has hidden what it said.
+    epoch_floor: int
+
+
+def read_fence(job_id: str, objects: ObjectStore) -> Fence | None:
+    """Return a job's manifest, or None if it has none.
+
+    A corrupt one is replaced by the newest version that can be read, under the ETag of the
+    corrupt one; the epoch still never goes back.
+
+    Raises:
+        NewerSchema: a later version of Spindown wrote it.
+    """
+    try:
+        stored = objects.get(manifest_key(job_id))
+    except NotFound:
+        return None
+    manifest = _decode(stored, job_id)
+    if manifest is not None:
+        return Fence(manifest=manifest, etag=stored.etag, epoch_floor=manifest.epoch)
+    return _read_older(job_id, stored, objects)
+
+
+def read_older(job_id: str, objects: ObjectStore) -> Iterator[Manifest]:
+    """Yield the older versions of a job's manifest that can be read, newest first."""
+    for version in objects.versions(manifest_key(job_id))[1:]:
+        try:
+            manifest = _decode(objects.get(manifest_key(job_id), version=version), job_id)
+        except (NotFound, NewerSchema):
+            continue
+        if manifest is not None:
+            yield manifest
+
+
+def write_fence(manifest: Manifest, etag: str | None, ports: WorkPorts) -> Fence:
+    """Write a manifest over the one with ``etag`` (None: over none), with a fresh nonce.
+
+    Raises:
+        PreconditionFailed: somebody else has written since.
+    """
+    nonce = f"{ports.random.getrandbits(64):016x}"
+    fresh = replace_fields(manifest, {"nonce": nonce, "previous": etag})
+    return write_patiently(lambda: _write_once(fresh, etag, ports.objects), ports)
+
+
+def write_patiently(write: Callable[[], T], ports: WorkPorts) -> T:
+    """Make a write, again while others are under way or there is no answer.
+
+    What was computed since the last commit is lost with a write that fails.
+
+    Raises:
+        Unreachable, Throttled: of the last try; it may have been written all the same.
+    """
+    wait = _FIRST_PAUSE
+    for _ in range(_TRIES - 1):
+        try:
+            return write()
+        except (WriteConflict, Unreachable, Throttled):
+            # It may have been written all the same: then the next try meets our own.
+            ports.pause(wait * (0.5 + ports.random.random()))
+            wait *= 2
+    try:
+        return write()
+    except WriteConflict as exc:
+        raise Unreachable(str(exc)) from exc
+
+
+def _write_once(fresh: Manifest, etag: str | None, objects: ObjectStore) -> Fence:
+    condition = Absent() if etag is None else Matches(etag=etag)
+    try:
+        written = objects.put(
+            manifest_key(fresh.job_id), encode_manifest(fresh), condition=condition
+        )
+    except PreconditionFailed:
+        written = _confirm_own(fresh, objects)
+    return Fence(manifest=fresh, etag=written, epoch_floor=fresh.epoch)
+
+
+def _confirm_own(fresh: Manifest, objects: ObjectStore) -> str:
+    """Return the ETag if the manifest that stands is the very one we wrote, else raise."""
+    key = manifest_key(fresh.job_id)
+    try:
+        stored = objects.get(key)
+        standing = decode_manifest(stored.data)
+    except (NotFound, ContractError):
+        standing = None
+    if standing is None or standing.nonce != fresh.nonce:
+        raise PreconditionFailed(f"{key} was written by somebody else")
+    return stored.etag
+
+
+def _decode(stored: StoredObject, job_id: str) -> Manifest | None:
+    try:
+        manifest = decode_manifest(stored.data)
+    except NewerSchema:
+        raise
+    except ContractError:
+        return None
+    return manifest if manifest.job_id == job_id else None
+
+
+def _read_older(job_id: str, current: StoredObject, objects: ObjectStore) -> Fence:
+    unread = 0
+    for version in objects.versions(manifest_key(job_id)):
+        try:
+            manifest = _decode(objects.get(manifest_key(job_id), version=version), job_id)
+        except NotFound:
+            manifest = None
+        if manifest is not None:
+            # Each one that cannot be read may have been a claim, which raises the epoch by one.
+            floor = max(manifest.epoch + unread, _last_part_epoch(job_id, objects))
+            return Fence(manifest=manifest, etag=current.etag, epoch_floor=floor)
+        unread += 1
+    floor = max(unread, _last_part_epoch(job_id, objects))
+    blank = Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING)
+    return Fence(manifest=blank, etag=current.etag, epoch_floor=floor)
+
+
+def _last_part_epoch(job_id: str, objects: ObjectStore) -> int:
+    prefix = f"jobs/{job_id}/parts/"
+    epochs = (found.key[len(prefix) :].partition("-")[0] for found in objects.list(prefix))
+    return max((int(text) for text in epochs if text.isdecimal()), default=0)
+
+
+def first_sent(message: Message, job: JobMessage, ports: WorkPorts) -> datetime:
+    """Return when a job was sent; of a part of a split job, when that was."""
+    if job.parent is not None:
+        try:
+            parent = read_fence(job.parent, ports.objects)
+        except NewerSchema:
+            parent = None
+        if parent is not None and parent.manifest.sent_at is not None:
+            return parent.manifest.sent_at
+    return message.sent_at
+
+
+def find_clash(manifest: Manifest, parent: str | None) -> ContractError | None:
+    """Return what is wrong with a manifest that lies where a child of ``parent`` has its own.
+
+    Versions that did not leave the ids of children to splits took a job under any id. None: it is
+    the child's own, nobody has claimed the child yet, or there is no parent.
+    """
+    if parent is None or not manifest.owner or manifest.parent == parent:
+        return None
+    remedy = (
+        f"send the items of job {parent} again under another job_id: another job has had this id"
+    )
+    return ContractError("message.job_id", manifest.job_id, remedy)

@@ -1,0 +1,83 @@
+"""Settle what the items of a job are, once and for good.
+
+Results are known by the index of their item, so a listing or an object that changes between
+two attempts must not move the items: the first claimer stores what it has read.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from spindown.contract.job.message import JobMessage, encode_items, items_key, parse_items
+from spindown.error import AccessDenied, ContractError, NotFound, PreconditionFailed
+from spindown.job.fence import write_patiently
+from spindown.job.held import WorkPorts
+from spindown.port import Absent
+
+#: A million items of 250 bytes; what a worker can hold in memory beside the user's code.
+LIST_BYTES_MAX = 256 * 1024 * 1024
+
+
+def settle_items(
+    job: JobMessage, ports: WorkPorts, *, at_most_bytes: int = LIST_BYTES_MAX
+) -> tuple[Any, ...]:
+    """Return the items of a job, the same at every attempt.
+
+    ``at_most_bytes`` bounds its list, or what a prefix lists.
+
+    Raises:
+        ContractError: the list is not there, not declared, too large or not JSON lines.
+    """
+    if job.items is not None:
+        return job.items
+    key = items_key(job.job_id or "")
+    try:
+        return parse_items(ports.objects.get(key).data, key)
+    except NotFound:
+        if job.stored:
+            raise ContractError("stored", key, "submit the job again: its list is gone") from None
+    items = _read_source(job, ports, at_most_bytes)
+    if store_items(key, items, ports):
+        return items
+    return parse_items(ports.objects.get(key).data, key)
+
+
+def store_items(key: str, items: Sequence[Any], ports: WorkPorts) -> bool:
+    """Store a list unless one lies there already; tell whether it is this one.
+
+    Raises:
+        Unreachable: others have written the object at every try, or S3 gives no answer.
+    """
+    data = encode_items(items)
+    try:
+        write_patiently(lambda: ports.objects.put(key, data, condition=Absent()), ports)
+    except PreconditionFailed:
+        return False
+    return True
+
+
+def _read_source(job: JobMessage, ports: WorkPorts, at_most_bytes: int) -> tuple[Any, ...]:
+    name, uri = (
+        ("items_uri", job.items_uri) if job.items_uri else ("prefix_uri", job.prefix_uri or "")
+    )
+    try:
+        if job.items_uri:
+            return parse_items(ports.inputs.read(uri, at_most_bytes=at_most_bytes), uri)
+        return tuple(_list(uri, ports, at_most_bytes))
+    except NotFound:
+        raise ContractError(name, uri, "put the object there, then redrive the job") from None
+    except AccessDenied:
+        remedy = "declare its prefix under the workload's inputs, deploy, then redrive the job"
+        raise ContractError(name, uri, remedy) from None
+
+
+def _list(uri: str, ports: WorkPorts, at_most_bytes: int) -> Iterator[str]:
+    size = 0
+    for found in ports.inputs.list(uri):
+        # Consoles create empty objects whose key ends in a slash, to show a folder.
+        if found.endswith("/"):
+            continue
+        size += len(found)
+        if size > at_most_bytes:
+            remedy = f"name prefixes whose keys are {at_most_bytes} bytes at the most, a job each"
+            raise ContractError("prefix_uri", uri, remedy)
+        yield found

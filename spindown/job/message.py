@@ -1,0 +1,117 @@
+"""What is done with a message besides working on it: put back, sent anew, moved to the DLQ.
+
+Whatever leaves here carries the job's id, so a copy can never become another job. A copy is
+sent before the original is deleted: a crash in between leaves two messages of one job, of which
+the manifest lets only one do anything.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from spindown.contract.job.message import (
+    MESSAGE_BYTES_MAX,
+    JobMessage,
+    derived_id,
+    encode_items,
+    encode_job,
+    items_key,
+)
+from spindown.error import StaleHandle
+from spindown.job.held import WorkPorts
+from spindown.port import JobQueue, Message, ObjectStore, Outgoing
+
+#: SQS keeps a message at most 14 days; a copy is sent well before (DESIGN: 7 days).
+RENEW_AFTER = timedelta(days=7)
+#: Half of the queue's maxReceiveCount, which counts every receive and never resets.
+_RENEW_RECEIVES = 50
+#: SQS allows these in attribute values besides what is printable.
+_ALLOWED_BLANKS = "\t\n"
+_ATTRIBUTE_CHARACTERS = 1000
+
+
+def put_back(message: Message, wait: timedelta, queue: JobQueue) -> None:
+    """Hide a message for ``wait`` and leave it to whoever receives it then."""
+    try:
+        queue.extend(message.receipt_handle, max(wait, timedelta(0)))
+    except StaleHandle:
+        # It is visible already, or somebody else has it.
+        return
+
+
+def delete(receipt_handle: str, queue: JobQueue) -> bool:
+    """Delete a message; False if the handle no longer holds it."""
+    try:
+        queue.delete(receipt_handle)
+    except StaleHandle:
+        return False
+    return True
+
+
+def near_expiry(message: Message, now: datetime) -> bool:
+    """Tell whether a message nears one of SQS's limits and must be replaced by a copy."""
+    return now - message.sent_at >= RENEW_AFTER or message.receive_count >= _RENEW_RECEIVES
+
+
+def resend(message: Message, job: JobMessage, ports: WorkPorts) -> bool:
+    """Replace a message by a fresh copy under the same job id; tell whether there is one.
+
+    One whose parameters alone fill a message has no room for the id, and stays as it is.
+    """
+    copy = copy_message(message, job, ports.objects)
+    if copy.bytes > MESSAGE_BYTES_MAX:
+        return False
+    ports.queue.send([copy])
+    delete(message.receipt_handle, ports.queue)
+    return True
+
+
+def dead_letter(message: Message, job: JobMessage, reason: str, log: str, ports: WorkPorts) -> None:
+    """Move the message of a job that failed for good to the dead-letter queue."""
+    attributes = _clean({"reason": reason, "job_id": job.job_id or "", "log": log}, message)
+    copy = copy_message(message, job, ports.objects, attributes)
+    ports.dead_letters.send([_shorten(copy, message, ports)])
+    delete(message.receipt_handle, ports.queue)
+
+
+def dead_letter_malformed(message: Message, reason: str, ports: WorkPorts) -> None:
+    """Move a message that is no job to the dead-letter queue, its body untouched."""
+    attributes = _clean({"reason": reason}, message)
+    outgoing = Outgoing(body=message.body, tenant=message.tenant, attributes=attributes)
+    ports.dead_letters.send([_shorten(outgoing, message, ports)])
+    delete(message.receipt_handle, ports.queue)
+
+
+def _shorten(outgoing: Outgoing, message: Message, ports: WorkPorts) -> Outgoing:
+    """Return a dead letter that SQS takes: a body without room for attributes lies in S3."""
+    if outgoing.bytes <= MESSAGE_BYTES_MAX:
+        return outgoing
+    key = f"jobs/{derived_id(message.message_id)}/message"
+    ports.objects.put(key, message.body.encode())
+    return replace(outgoing, body=json.dumps({"body_key": key}))
+
+
+def copy_message(
+    message: Message,
+    job: JobMessage,
+    objects: ObjectStore,
+    attributes: Mapping[str, str] | None = None,
+) -> Outgoing:
+    """Return a copy with its job id, the items stored aside if it would be too large."""
+    tenant = job.tenant or message.tenant
+    copy = Outgoing(body=encode_job(job), tenant=tenant, attributes=attributes or {})
+    if copy.bytes <= MESSAGE_BYTES_MAX or job.items is None or job.job_id is None:
+        return copy
+    objects.put(items_key(job.job_id), encode_items(job.items))
+    return replace(copy, body=encode_job(replace(job, items=None, stored=True)))
+
+
+def _clean(attributes: Mapping[str, str], message: Message) -> Mapping[str, str]:
+    """Return attributes that SQS takes: not empty, printable, short."""
+    shown = {**attributes, "original_message_id": message.message_id}
+    cleaned = {
+        name: "".join(c if c.isprintable() or c in _ALLOWED_BLANKS else "?" for c in value)
+        for name, value in shown.items()
+    }
+    return {name: value[:_ATTRIBUTE_CHARACTERS] for name, value in cleaned.items() if value}

@@ -1,0 +1,183 @@
+"""Tell the ledger and the metrics what was done: a few atomic additions for each commit.
+
+Dollars and seconds of an instance's life accrue in reconcile alone; here only what a worker
+knows better: items, jobs, throughput, and the sizes and costs that are learned from samples.
+
+An addition that is repeated after a lost answer finds its own stamp in the row and adds nothing,
+unless another worker has added in between: then the items of that one commit count twice in the
+day and the throughput, as they do in no manifest.
+"""
+
+import itertools
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from spindown.contract.codec import encode_instant
+from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
+from spindown.contract.row import (
+    CHECKPOINT_RATE,
+    JOB_RATE,
+    spend_sort,
+    throughput_sort,
+    workload_partition,
+)
+from spindown.domain.fleet import Worker
+from spindown.error import PreconditionFailed
+from spindown.job.held import WorkPorts
+from spindown.port import Datum, Key, When, Write
+
+_SAMPLES_AT_MOST = 50
+#: One worker adds to one list of samples at most this often.
+_SAMPLE_EVERY = timedelta(minutes=1)
+#: Attribute of a row that tells the last report that was added to it; nobody else reads it.
+_STAMP = "told_by"
+_NO_SUMS: Mapping[str, float] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What has been committed since the last report."""
+
+    items_ok: int = 0
+    items_failed: int = 0
+    #: Items that had been computed before and whose results were never committed.
+    items_redone: int = 0
+    #: Slot time that the committed items took.
+    busy: timedelta = timedelta(0)
+    #: Bytes of input that these items took, and of output that they gave; None: not counted.
+    bytes_in: int | None = None
+    bytes_out: int | None = None
+    #: Time that writing the commit took; None: nothing was written.
+    commit: timedelta | None = None
+    #: All items of the job, once it has completed.
+    job_items: int | None = None
+    #: Slot time of the whole job over all epochs, once it has completed.
+    job_busy: timedelta = timedelta(0)
+
+
+class Reporter:
+    """Where one worker reports to. Threads may share it."""
+
+    def __init__(self, *, deployment: str, workload: str, worker: Worker, ports: WorkPorts) -> None:
+        self._partition = workload_partition(workload)
+        self._dimensions = {DEPLOYMENT: deployment, WORKLOAD: workload}
+        self._throughput = throughput_sort(worker.gpu_name, worker.gpu_count)
+        self._ports = ports
+        self._sampled_at: dict[str, datetime] = {}
+        self._lock = threading.Lock()
+        self._waiting: list[Datum] = []
+        # Of this process: one that is started again on the same instance counts anew.
+        self._process = f"{worker.instance_id}-{ports.random.getrandbits(64):016x}"
+        self._reports = itertools.count()
+        #: The first report of a throughput, which counts the worker, is yet to come.
+        self._is_new = True
+
+    def report(self, progress: Progress) -> None:
+        """Add what was committed to the day's spend, the throughput and the samples."""
+        now, stamp = self._ports.clock.now(), f"{self._process}-{next(self._reports)}"
+        items = progress.items_ok + progress.items_failed
+        self._add(
+            spend_sort(now),
+            {
+                "items": progress.items_ok,
+                "items_failed": progress.items_failed,
+                "items_redone": progress.items_redone,
+                "jobs": 0 if progress.job_items is None else 1,
+            },
+            stamp,
+        )
+        if items:
+            hours = progress.busy / timedelta(hours=1)
+            sums = {"count": items, "hours": hours, "reports": 1, **_moved(items, progress)}
+            sums = {**sums, "lives": self._count_life()}
+            rate = items / hours if hours > 0 else None
+            if rate is None or not self._sample(self._throughput, rate, stamp, sums):
+                self._add(self._throughput, sums, stamp)
+        if progress.job_items is not None:
+            self._sample(JOB_RATE, float(progress.job_items), stamp)
+        if progress.commit is not None:
+            self._sample(CHECKPOINT_RATE, progress.commit.total_seconds(), stamp)
+        self._emit_progress(progress)
+
+    def _count_life(self) -> int:
+        with self._lock:
+            is_new, self._is_new = self._is_new, False
+        return int(is_new)
+
+    def emit(self, values: Mapping[str, float], *, reason: str | None = None) -> None:
+        """Keep metrics of this workload, by name, for the next ``flush``."""
+        more = {} if reason is None else {REASON: reason}
+        dimensions = {**self._dimensions, **more}
+        with self._lock:
+            self._waiting += [
+                Datum(name=name, value=value, dimensions=dimensions)
+                for name, value in values.items()
+            ]
+
+    def flush(self) -> None:
+        """Send the metrics that wait: one request for many jobs."""
+        with self._lock:
+            data, self._waiting = self._waiting, []
+        if data:
+            self._ports.metrics.emit(data)
+
+    def _emit_progress(self, progress: Progress) -> None:
+        values: dict[str, float] = {
+            "ItemsDone": progress.items_ok,
+            "ItemsFailed": progress.items_failed,
+            "ItemsRedone": progress.items_redone,
+        }
+        if progress.commit is not None:
+            values["CommitSeconds"] = progress.commit.total_seconds()
+        if progress.job_items is not None:
+            values["JobsCompleted"] = 1
+            values["JobSeconds"] = progress.job_busy.total_seconds()
+        self.emit(values)
+
+    def _add(self, sort: str, sums: Mapping[str, float], stamp: str) -> None:
+        changes = {name: value for name, value in sums.items() if value}
+        if changes:
+            key, when = Key(partition=self._partition, sort=sort), When(differs={_STAMP: stamp})
+            with suppress(PreconditionFailed):
+                self._ports.table.write(Write(key=key, when=when, set={_STAMP: stamp}, add=changes))
+
+    def _sample(
+        self, sort: str, value: float, stamp: str, sums: Mapping[str, float] = _NO_SUMS
+    ) -> bool:
+        """Append to a list of samples, and add to the row; False if neither was done.
+
+        One that races with another worker's is dropped.
+        """
+        now = self._ports.clock.now()
+        last = self._sampled_at.get(sort)
+        if last is not None and now - last < _SAMPLE_EVERY:
+            return False
+        self._sampled_at[sort] = now
+        key = Key(partition=self._partition, sort=sort)
+        row = self._ports.table.get(key) or {}
+        when = When(equals={"updated_at": row.get("updated_at")})
+        samples = [*(row.get("samples") or ()), value][-_SAMPLES_AT_MOST:]
+        change = {"samples": samples, "updated_at": encode_instant(now), _STAMP: stamp}
+        added = {name: number for name, number in sums.items() if number}
+        try:
+            self._ports.table.write(Write(key=key, when=when, set=change, add=added))
+        except PreconditionFailed:
+            return False
+        return True
+
+
+_BYTES_PER_GIB = 2**30
+
+
+def _moved(items: int, progress: Progress) -> Mapping[str, float]:
+    """Return what a report says of bytes, as the row of the throughput sums it up."""
+    if progress.bytes_in is None or progress.bytes_out is None:
+        return {}
+    return {
+        "moved": items,
+        "gib_in": progress.bytes_in / _BYTES_PER_GIB,
+        "gib_out": progress.bytes_out / _BYTES_PER_GIB,
+    }

@@ -1,0 +1,168 @@
+"""Send dead letters back to their queue, with a clean failure count.
+
+For each dead letter, first a conditional write clears failures and losses in the manifest. Then a
+message is sent to the queue. Last, the dead letter is deleted. After a crash, run it again: the
+count stays cleared, and of two messages of one job the manifest lets only one have an effect.
+Committed results stay.
+"""
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+
+from spindown.contract.job.manifest import JobState, Manifest
+from spindown.contract.job.message import (
+    MESSAGE_BYTES_MAX,
+    JobMessage,
+    parse_job,
+    with_id,
+)
+from spindown.domain.lease import is_claimable
+from spindown.error import ContractError, NotFound, PreconditionFailed, Unreachable
+from spindown.job.fence import Fence, find_clash, read_fence, write_fence
+from spindown.job.held import WorkPorts, lease_key, read_lease
+from spindown.job.message import copy_message, delete, put_back
+from spindown.port import Message, Outgoing
+
+#: A long poll asks all of SQS's servers. A message is hidden long enough to be seen once.
+_WAIT = timedelta(seconds=2)
+_HIDDEN_FOR = timedelta(minutes=15)
+#: Tries to write a manifest that others write too.
+_TRIES = 5
+_STORED_BODIES = "jobs/"
+
+
+class RedriveOutcome(StrEnum):
+    """The outcome for one dead letter."""
+
+    SENT = "sent"
+    #: The job has completed since, or was cancelled or split: there is nothing to do.
+    OVER = "over"
+    #: It is not a job, or a later version has worked on it. It stays where it is.
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redriven:
+    """One dead letter that was handled."""
+
+    #: None: it cannot be read.
+    job_id: str | None
+    outcome: RedriveOutcome
+    #: Why the job became a dead letter, or why the letter cannot be read.
+    reason: str = ""
+
+
+def redrive(workload: str, ports: WorkPorts, *, jobs: Collection[str] = ()) -> Iterator[Redriven]:
+    """Send dead letters back one after the other; yield each when it is done.
+
+    Args:
+        workload: whose.
+        ports: the world; both queues are the workload's.
+        jobs: only jobs with these ids; empty: all.
+    """
+    left: dict[str, Message] = {}
+    try:
+        while letter := ports.dead_letters.receive(wait=_WAIT, visibility=_HIDDEN_FOR):
+            is_new = letter.message_id not in left
+            left[letter.message_id] = letter
+            try:
+                job = _read_job(letter, ports)
+                if jobs and job.job_id not in jobs:
+                    continue
+                copy = _copy(letter, job, ports)
+                done = _redrive_one(letter, copy, job, workload, ports)
+            except (ContractError, NotFound) as exc:
+                if is_new and not jobs:
+                    yield Redriven(job_id=None, outcome=RedriveOutcome.UNREADABLE, reason=str(exc))
+                continue
+            del left[letter.message_id]
+            yield done
+    finally:
+        for letter in left.values():
+            put_back(letter, timedelta(0), ports.dead_letters)
+
+
+def _read_job(letter: Message, ports: WorkPorts) -> JobMessage:
+    """Return the job of a dead letter under its original id."""
+    original = letter.attributes.get("original_message_id", letter.message_id)
+    return with_id(parse_job(_read_body(letter, ports)), original)
+
+
+def _read_body(letter: Message, ports: WorkPorts) -> str:
+    """Return the body; it is in S3 if it left no room for the letter's attributes."""
+    try:
+        row = json.loads(letter.body)
+    except (ValueError, RecursionError):
+        return letter.body
+    key = row.get("body_key") if isinstance(row, dict) else None
+    if isinstance(key, str) and key.startswith(_STORED_BODIES):
+        return ports.objects.get(key).data.decode(errors="replace")
+    return letter.body
+
+
+def _copy(letter: Message, job: JobMessage, ports: WorkPorts) -> Outgoing:
+    copy = copy_message(letter, job, ports.objects)
+    if copy.bytes > MESSAGE_BYTES_MAX:
+        raise ContractError("message.params", f"{copy.bytes} bytes", "submit it again with less")
+    return copy
+
+
+def _redrive_one(
+    letter: Message, copy: Outgoing, job: JobMessage, workload: str, ports: WorkPorts
+) -> Redriven:
+    is_over = not _forget_failures(job, workload, ports)
+    if not is_over:
+        ports.queue.send([copy])
+    delete(letter.receipt_handle, ports.dead_letters)
+    return Redriven(
+        job_id=job.job_id,
+        outcome=RedriveOutcome.OVER if is_over else RedriveOutcome.SENT,
+        reason=letter.attributes.get("reason", ""),
+    )
+
+
+def _forget_failures(job: JobMessage, workload: str, ports: WorkPorts) -> bool:
+    """Clear a job's failures; False if it is over (ContractError: it is another job)."""
+    job_id = job.job_id or ""
+    for _ in range(_TRIES):
+        fence = read_fence(job_id, ports.objects)
+        if fence is None or _is_at_work(fence.manifest, workload, ports):
+            return True
+        if clash := find_clash(fence.manifest, job.parent):
+            raise clash
+        if fence.manifest.state not in {JobState.FAILED, JobState.RUNNING}:
+            return False
+        fresh = _forgotten(fence)
+        if fresh == fence.manifest:
+            return True
+        try:
+            write_fence(fresh, fence.etag, ports)
+        except PreconditionFailed:
+            continue
+        return True
+    raise Unreachable(f"{job_id}: other writers keep changing its manifest; redrive it again")
+
+
+def _is_at_work(manifest: Manifest, workload: str, ports: WorkPorts) -> bool:
+    """Tell whether a worker holds the job; our write would make its next commit fail."""
+    if manifest.state is not JobState.RUNNING or not manifest.owner:
+        return False
+    lease = read_lease(ports.table, lease_key(workload, manifest.owner))
+    return not is_claimable(manifest, lease, ports.clock.now())
+
+
+def _forgotten(fence: Fence) -> Manifest:
+    return replace(
+        fence.manifest,
+        epoch=fence.epoch_floor,
+        state=JobState.RUNNING,
+        failures=(),
+        losses=0,
+        released=True,
+        reason="",
+        finished_at=None,
+        sent_at=None,
+    )

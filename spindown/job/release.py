@@ -1,0 +1,103 @@
+"""Give a job back: to whoever comes next, or to the dead-letter queue for good.
+
+The caller holds the lock that its heartbeat takes too: a heartbeat between the two steps would
+hide the message again for nobody.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from spindown.contract.job.manifest import Failure, JobState, Manifest
+from spindown.domain.lease import dead_letter_reason
+from spindown.domain.policy import Policy
+from spindown.job.commit import Portion, commit_as, extend_manifest
+from spindown.job.held import ClaimedJob, SlotId, WorkPorts, current_handle
+from spindown.job.message import dead_letter, put_back
+from spindown.job.presence import Presence
+from spindown.port import Message
+
+#: A reason is for a person; what exceeds this is in the log.
+_REASON_CHARACTERS = 1000
+
+
+def settle_release(
+    held: ClaimedJob, portion: Portion, *, interrupted: bool, slot_id: SlotId, ports: WorkPorts
+) -> ClaimedJob:
+    """Commit what is done, and that this epoch ends in order (raises LeaseLost)."""
+    manifest = extend_manifest(held, portion, slot_id=slot_id, ports=ports)
+    interruptions = manifest.interruptions + interrupted
+    return commit_as(replace(manifest, released=True, interruptions=interruptions), held, ports)
+
+
+def settle_failure(
+    held: ClaimedJob,
+    portion: Portion,
+    reason: str,
+    *,
+    slot_id: SlotId,
+    ports: WorkPorts,
+    policy: Policy,
+) -> ClaimedJob:
+    """Commit what is done, and count a failure of the job's own (raises LeaseLost)."""
+    manifest = extend_manifest(held, portion, slot_id=slot_id, ports=ports)
+    if manifest.state is not JobState.RUNNING:
+        return commit_as(manifest, held, ports)
+    failure = Failure(
+        at=ports.clock.now(),
+        instance_id=slot_id.instance_id,
+        epoch=manifest.epoch,
+        kind="failure",
+        reason=reason[:_REASON_CHARACTERS],
+    )
+    manifest = replace(manifest, failures=(*manifest.failures, failure), released=True)
+    verdict = dead_letter_reason(manifest.failures, policy)
+    if verdict is not None:
+        return commit_as(
+            _failed(manifest, f"{verdict}; last: {failure.reason}", ports), held, ports
+        )
+    return commit_as(manifest, held, ports)
+
+
+def settle_rejection(held: ClaimedJob, reason: str, *, ports: WorkPorts) -> ClaimedJob:
+    """Fail a job whose input no further try can fix (raises LeaseLost)."""
+    return commit_as(_failed(held.manifest, reason, ports), held, ports)
+
+
+def release(
+    held: ClaimedJob,
+    *,
+    slot_id: SlotId,
+    presence: Presence,
+    ports: WorkPorts,
+    wait: timedelta = timedelta(0),
+) -> None:
+    """Clear the lease row, then make the message visible, after ``wait``, by the row's handle."""
+    handle = current_handle(held, slot_id, ports)
+    requeued = held.lease.requeued(held.manifest.next_item, ports.clock.now())
+    presence.vacate(slot_id, held.lease, requeued=requeued)
+    put_back(replace(held.message, receipt_handle=handle), wait, ports.queue)
+
+
+def abandon(held: ClaimedJob, *, slot_id: SlotId, presence: Presence) -> None:
+    """Clear what is ours of a job that another epoch owns; its message is theirs."""
+    presence.vacate(slot_id, held.lease)
+
+
+def dead_letter_job(
+    held: ClaimedJob, *, slot_id: SlotId, presence: Presence, ports: WorkPorts
+) -> None:
+    """Move the message of a job that failed for good to the dead-letter queue."""
+    handle = current_handle(held, slot_id, ports)
+    message: Message = replace(held.message, receipt_handle=handle)
+    dead_letter(message, held.job, held.manifest.reason, slot_id.log_pointer, ports)
+    presence.vacate(slot_id, held.lease)
+
+
+def _failed(manifest: Manifest, reason: str, ports: WorkPorts) -> Manifest:
+    return replace(
+        manifest,
+        state=JobState.FAILED,
+        reason=reason[:_REASON_CHARACTERS],
+        finished_at=ports.clock.now(),
+        released=True,
+    )

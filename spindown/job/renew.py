@@ -1,0 +1,167 @@
+"""Resend old messages before SQS drops them, when no worker claims them.
+
+A queue keeps a message for 12 days; a worker that claims a message after 7 days resends it. While
+nothing is launched, for example because the month's budget is spent, nobody claims. SQS tells the
+age of a message only with the message. The ledger says how long the queue has not been empty,
+which bounds the age of its messages without a call; a scan is made only when it is due.
+
+A copy is sent before the original is deleted. A crash in between leaves two messages of one job;
+the manifest lets only one have an effect. A message without an id gets one here, the same that a
+claim would give it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from spindown.contract.codec import decode, encode
+from spindown.contract.job.message import MESSAGE_BYTES_MAX, parse_job, with_id
+from spindown.contract.row import BACKLOG, BacklogRow, workload_partition
+from spindown.error import ContractError, NewerSchema, SpindownError
+from spindown.job.message import RENEW_AFTER, copy_message, delete, near_expiry, put_back
+from spindown.port import JobQueue, Key, Message, ObjectStore, Outgoing, Write
+from spindown.port.control import ControlPorts
+
+#: A long poll asks all of SQS's servers, so that an empty answer means something.
+_WAIT = timedelta(seconds=1)
+#: After so many young messages in a row the rest is young too: a standard queue returns roughly
+#: the oldest first.
+_YOUNG_AT_MOST = 50
+#: The scaler may have been down for so long while messages arrived.
+_UNSEEN_FOR = timedelta(days=2)
+#: Time to the next scan; each scan counts as a receive of every message that it sees. Sooner if
+#: this one ran out of time.
+_NEXT_SCAN = timedelta(days=1)
+_AGAIN_SOON = timedelta(hours=1)
+#: Messages stay hidden for so much longer than the scan; if it dies, they show again then.
+_HIDDEN_LONGER = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewed:
+    """The outcome of the scan of one queue."""
+
+    workload: str
+    #: Messages that were replaced by a copy.
+    renewed: int = 0
+    #: Old messages that stay: a later version wrote them, or an id makes them too large.
+    left: int = 0
+    #: Whether every visible message was seen.
+    is_whole: bool = True
+    #: Why nothing could be done.
+    why: str = ""
+
+
+def renew_all(
+    ports: ControlPorts, *, store_of: Callable[[str], ObjectStore], until: datetime
+) -> list[Renewed]:
+    """Resend every workload's old messages; an error in one does not stop the others.
+
+    Args:
+        ports: the world.
+        store_of: a workload's part of the bucket.
+        until: start nothing after this instant.
+    """
+    scans = []
+    for workload in ports.deployment().workloads:
+        try:
+            scan = renew(workload, ports, store=store_of(workload), until=until)
+        except SpindownError as exc:
+            scan = Renewed(workload=workload, is_whole=False, why=str(exc))
+        if scan is not None:
+            scans.append(scan)
+    return scans
+
+
+def renew(
+    workload: str, ports: ControlPorts, *, store: ObjectStore, until: datetime
+) -> Renewed | None:
+    """Replace a queue's old messages with copies; None if none can be old yet.
+
+    Args:
+        workload: whose queue.
+        ports: the world.
+        store: the workload's part of the bucket, for items that leave no room for an id.
+        until: start nothing after this instant.
+    """
+    key = Key(partition=workload_partition(workload), sort=BACKLOG)
+    row = decode(BacklogRow, ports.table.get(key) or {})
+    if not _is_due(row, ports.clock.now()):
+        return None
+    settings, _ = ports.settings.workload(workload)
+    scan = _QueueScan(ports.queue(settings.queue_url), store, ports.clock.now, until)
+    again_at = scan.run()
+    ports.table.write(Write(key=key, set=encode({"renew_at": again_at})))
+    return replace(scan.found, workload=workload)
+
+
+def _is_due(row: BacklogRow, now: datetime) -> bool:
+    if row.filled_since is None or now - row.filled_since < RENEW_AFTER - _UNSEEN_FOR:
+        return False
+    return row.renew_at is None or now >= row.renew_at
+
+
+class _QueueScan:
+    """One scan of a queue: each visible message is received once."""
+
+    def __init__(
+        self, queue: JobQueue, store: ObjectStore, now: Callable[[], datetime], until: datetime
+    ) -> None:
+        self._queue = queue
+        self._store = store
+        self._now = now
+        self._until = until
+        self.found = Renewed(workload="")
+
+    def run(self) -> datetime:
+        """Resend old messages; return when to scan again."""
+        held: list[Message] = []
+        in_a_row = left = 0
+        is_whole = False
+        try:
+            while self._now() < self._until and in_a_row < _YOUNG_AT_MOST:
+                message = self._queue.receive(wait=_WAIT, visibility=self._hidden_for())
+                if message is None:
+                    is_whole = True
+                    break
+                is_old = self._is_old(message)
+                if is_old and self._renew(message):
+                    in_a_row = 0
+                    continue
+                held.append(message)
+                in_a_row += 1
+                left += is_old
+        finally:
+            for message in held:
+                put_back(message, timedelta(0), self._queue)
+        self.found = replace(self.found, left=left, is_whole=is_whole)
+        is_done = is_whole or in_a_row >= _YOUNG_AT_MOST
+        return self._now() + (_NEXT_SCAN if is_done else _AGAIN_SOON)
+
+    def _hidden_for(self) -> timedelta:
+        return self._until - self._now() + _HIDDEN_LONGER
+
+    def _is_old(self, message: Message) -> bool:
+        """Tell whether it would be too old for a claimer before the next look, or is worn."""
+        now = self._now()
+        return near_expiry(message, now) or now - message.sent_at >= RENEW_AFTER - _NEXT_SCAN
+
+    def _renew(self, message: Message) -> bool:
+        copy = self._copy(message)
+        if copy is None:
+            return False
+        self._queue.send([copy])
+        delete(message.receipt_handle, self._queue)
+        self.found = replace(self.found, renewed=self.found.renewed + 1)
+        return True
+
+    def _copy(self, message: Message) -> Outgoing | None:
+        try:
+            job = with_id(parse_job(message.body), message.message_id)
+        except NewerSchema:
+            return None
+        except ContractError:
+            # No job: whoever claims it moves it to the dead letters, and may do so twice.
+            return Outgoing(body=message.body, tenant=message.tenant, attributes=message.attributes)
+        copy = copy_message(message, job, self._store, message.attributes)
+        return copy if copy.bytes <= MESSAGE_BYTES_MAX else None

@@ -1,0 +1,178 @@
+"""Read what jobs have committed, always through their manifests, never by listing parts."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from spindown.contract.codec import decode
+from spindown.contract.job.batch import Batch, batch_key
+from spindown.contract.job.manifest import JobState, Manifest, Part
+from spindown.error import ContractError, NotFound
+from spindown.job.fence import find_clash, read_fence
+from spindown.port import ObjectStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """Progress of one job."""
+
+    job_id: str
+    #: None: not claimed yet.
+    state: JobState | None
+    items_done: int = 0
+    items_failed: int = 0
+    items: int | None = None
+    interruptions: int = 0
+    losses: int = 0
+    epoch: int = 0
+    busy_seconds: float = 0.0
+    cost_usd: float = 0.0
+    reason: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether the job has ended."""
+        return self.state in {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED}
+
+
+def find_jobs(name: str, store: ObjectStore) -> tuple[str, ...]:
+    """Return the job ids that ``name``, a batch or a job, stands for.
+
+    A job of a batch is found by its batch even before it is claimed.
+
+    Raises:
+        NotFound: it is neither.
+        ContractError: it is a batch whose index is damaged.
+    """
+    with suppress(NotFound):
+        return _read_batch(name, store)
+    try:
+        read_manifest(name, store)
+    except NotFound:
+        batch, _, _ = name.rpartition("-")
+        if batch and name in _read_batch(batch, store):
+            return (name,)
+        raise
+    return (name,)
+
+
+def _read_batch(batch_id: str, store: ObjectStore) -> tuple[str, ...]:
+    index = store.get(batch_key(batch_id)).data
+    try:
+        return decode(Batch, json.loads(index)).jobs
+    except ValueError as exc:
+        remedy = f"restore {batch_key(batch_id)}, or ask for its jobs one by one"
+        raise ContractError("index of the batch", batch_id, remedy) from exc
+
+
+def read_manifest(job_id: str, store: ObjectStore) -> Manifest:
+    """Return a job's manifest; the last readable version if the newest is damaged.
+
+    Raises:
+        NotFound: it has none yet.
+        NewerSchema: a later version of Spindown wrote it.
+    """
+    fence = read_fence(job_id, store)
+    if fence is None:
+        raise NotFound(f"no manifest of job {job_id}")
+    return fence.manifest
+
+
+def read_records(
+    job_id: str, store: ObjectStore, *, parent: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the committed result records of a job and of its children, in item order.
+
+    Args:
+        job_id: the job.
+        store: the workload's part of the bucket.
+        parent: its parent if it is a child; another job's records are left out.
+
+    Raises:
+        ContractError: a part is not what the manifest committed.
+    """
+    manifest = read_manifest(job_id, store)
+    if find_clash(manifest, parent):
+        return
+    for part in manifest.parts:
+        for line in _read_committed(part, store).splitlines():
+            yield json.loads(line)
+    for child in manifest.children:
+        try:
+            yield from read_records(child, store, parent=job_id)
+        except NotFound:
+            continue
+
+
+def _read_committed(part: Part, store: ObjectStore) -> bytes:
+    """Return the bytes that were committed, from an older version if the newest is damaged.
+
+    Raises ContractError if it is gone; NotFound would mean that nobody has claimed the job.
+    """
+    for version in _versions(part.key, store):
+        with suppress(NotFound):
+            data = store.get(part.key, version=version).data
+            if hashlib.sha256(data).hexdigest() == part.sha256:
+                return data
+    raise ContractError(
+        "part", part.key, "restore it: it is gone, or its bytes are not the committed ones"
+    )
+
+
+def _versions(key: str, store: ObjectStore) -> Iterator[str | None]:
+    """Yield the versions of a key: the current one first, then the older ones."""
+    yield None
+    yield from store.versions(key)
+
+
+def read_progress(job_id: str, store: ObjectStore, *, parent: str | None = None) -> JobProgress:
+    """Return the progress of a job, a child of ``parent`` if given; its children summed up."""
+    try:
+        manifest = read_manifest(job_id, store)
+    except NotFound:
+        return JobProgress(job_id=job_id, state=None)
+    if clash := find_clash(manifest, parent):
+        return JobProgress(job_id=job_id, state=JobState.FAILED, reason=str(clash))
+    own = JobProgress(
+        job_id=job_id,
+        state=manifest.state,
+        items_done=manifest.items_done,
+        items_failed=manifest.items_failed,
+        items=manifest.items,
+        interruptions=manifest.interruptions,
+        losses=manifest.losses,
+        epoch=manifest.epoch,
+        busy_seconds=manifest.busy_seconds,
+        cost_usd=manifest.cost_usd,
+        reason=manifest.reason,
+    )
+    is_cancelled_split = manifest.state is JobState.CANCELLED and manifest.children
+    if manifest.state is not JobState.SPLIT and not is_cancelled_split:
+        return own
+    children = [read_progress(child, store, parent=job_id) for child in manifest.children]
+    return _sum_children(own, children)
+
+
+def _sum_children(own: JobProgress, children: list[JobProgress]) -> JobProgress:
+    states = {child.state for child in children}
+    over = all(child.is_over for child in children)
+    ended = next(
+        (state for state in (JobState.FAILED, JobState.CANCELLED) if state in states),
+        JobState.COMPLETED,
+    )
+    return JobProgress(
+        job_id=own.job_id,
+        state=ended if over else JobState.SPLIT,
+        items_done=sum(child.items_done for child in children),
+        items_failed=sum(child.items_failed for child in children),
+        items=own.items,
+        interruptions=sum(child.interruptions for child in children),
+        losses=sum(child.losses for child in children),
+        epoch=max((child.epoch for child in children), default=own.epoch),
+        busy_seconds=sum(child.busy_seconds for child in children),
+        cost_usd=sum(child.cost_usd for child in children),
+        reason=next((child.reason for child in children if child.reason), own.reason),
+    )

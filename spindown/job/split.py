@@ -1,0 +1,90 @@
+"""Split a job that is too large into children with ids of their own.
+
+Every step is repeatable: the children's number is pinned in the parent's manifest before the
+first child exists, so whoever goes on after a crash makes the very same ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from spindown.contract.job.manifest import JobState
+from spindown.contract.job.message import JobMessage, child_id, encode_job, items_key, parse_items
+from spindown.domain.policy import Policy
+from spindown.error import ContractError
+from spindown.job.commit import commit_as
+from spindown.job.held import ClaimedJob, WorkPorts
+from spindown.job.item import store_items
+from spindown.job.release import settle_rejection
+from spindown.port import Outgoing
+
+
+def is_too_large(held: ClaimedJob, items: Sequence[Any], policy: Policy) -> bool:
+    """Tell whether a job must be split; one whose split was begun must be split on."""
+    return bool(held.manifest.children) or (
+        held.manifest.next_item == 0 and len(items) > policy.max_items_per_job
+    )
+
+
+def split(
+    held: ClaimedJob, items: Sequence[Any], *, ports: WorkPorts, policy: Policy
+) -> ClaimedJob:
+    """Make the children, send their messages, then close the parent (raises LeaseLost).
+
+    The parent's message is deleted afterwards, as that of any job that is over. A parent that has
+    failed instead makes no children: another job's list lies where a child's share must.
+    """
+    held = _pin(held, len(items), policy, ports)
+    children = held.manifest.children
+    messages = []
+    for number, child in enumerate(children):
+        share = items[_bound(number, items, children) : _bound(number + 1, items, children)]
+        if not _store_share(items_key(child), share, ports):
+            return settle_rejection(held, str(_clash(held.job_id, child)), ports=ports)
+        messages.append(_child_message(held, child))
+    ports.queue.send(messages)
+    closed = replace(
+        held.manifest, state=JobState.SPLIT, released=True, finished_at=ports.clock.now()
+    )
+    return commit_as(closed, held, ports)
+
+
+def _pin(held: ClaimedJob, count: int, policy: Policy, ports: WorkPorts) -> ClaimedJob:
+    """Write down how many children there are, unless an earlier attempt has."""
+    if held.manifest.children:
+        return held
+    number = -(-count // policy.max_items_per_job)
+    children = tuple(child_id(held.job_id, n) for n in range(number))
+    return commit_as(replace(held.manifest, items=count, children=children), held, ports)
+
+
+def _bound(number: int, items: Sequence[Any], children: Sequence[str]) -> int:
+    """Return where the share of a child begins: shares differ by one item at most."""
+    return number * len(items) // len(children)
+
+
+def _store_share(key: str, share: Sequence[Any], ports: WorkPorts) -> bool:
+    """Store a child's items, as an earlier attempt may have; False: others lie there."""
+    if store_items(key, share, ports):
+        return True
+    try:
+        return parse_items(ports.objects.get(key).data, key) == tuple(share)
+    except ContractError:
+        return False
+
+
+def _clash(job_id: str, child: str) -> ContractError:
+    remedy = f"send it again under another job_id: another job's list lies in {items_key(child)}"
+    return ContractError("message.job_id", job_id, remedy)
+
+
+def _child_message(held: ClaimedJob, child: str) -> Outgoing:
+    job = JobMessage(
+        stored=True,
+        job_id=child,
+        batch_id=held.job.batch_id,
+        tenant=held.job.tenant,
+        parent=held.job_id,
+        params=held.job.params,
+    )
+    return Outgoing(body=encode_job(job), tenant=held.job.tenant or held.message.tenant)

@@ -1,0 +1,148 @@
+"""Turn items into jobs on a queue: upload local files, cut into jobs, index the batch, send.
+
+The index of the batch is written before the first message, so every job on the queue is found
+through its batch. After a crash submit again: that makes a new batch.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from spindown.contract.codec import encode
+from spindown.contract.job.batch import UPLOADS, Batch, batch_key
+from spindown.contract.job.message import parse_job
+from spindown.error import BadInput
+from spindown.port import Absent, JobQueue, ObjectStore, Outgoing
+
+#: Room for SQS's 1 MiB (AWS, "Amazon SQS message quotas"), which counts attributes too.
+MAX_BODY_BYTES = 1_000_000
+
+#: Characters that no message may have (SQS API reference, SendMessage), besides those that JSON
+#: escapes.
+_UNSENDABLE = re.compile("[\ud800-\udfff\ufffe\uffff]")
+
+_UPLOADS_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What all jobs of one submit share."""
+
+    workload: str
+    batch_id: str
+    items_per_job: int = 200
+    tenant: str | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+def name_batch(at: datetime, random: Random) -> str:
+    """Return a batch id that sorts by time and is unique."""
+    return f"b-{at:%Y%m%d-%H%M%S}-{random.getrandbits(32):08x}"
+
+
+def upload(
+    paths: Iterable[tuple[Path, str]], *, store: ObjectStore, root: str, batch_id: str
+) -> Iterator[str]:
+    """Upload files under the batch's inputs; yield the URI of each, in order.
+
+    Args:
+        paths: each file with its name below the batch's prefix.
+        store: the workload's part of the bucket.
+        root: its URI, ``s3://bucket/.../``.
+        batch_id: the batch whose inputs they are.
+    """
+
+    def send(pair: tuple[Path, str]) -> str:
+        path, name = pair
+        key = f"{UPLOADS}{batch_id}/{name}"
+        try:
+            store.put_file(key, path)
+        except OSError as exc:
+            raise BadInput("file", str(path), f"give a readable file ({exc.strerror})") from exc
+        return f"{root}{key}"
+
+    with ThreadPoolExecutor(_UPLOADS_AT_ONCE) as pool:
+        yield from pool.map(send, paths)
+
+
+def submit_items(
+    items: Iterable[Any], draft: Draft, *, queue: JobQueue, store: ObjectStore
+) -> Batch:
+    """Send items inline, ``items_per_job`` to a message; return the batch.
+
+    Raises:
+        BadInput: no items, an item that is not JSON, a job too large for a message, or anything
+            else that the worker would refuse. Nothing was sent.
+    """
+    # Check what all jobs share before ``items`` is read: reading may upload.
+    _body({"items": []}, draft.batch_id, draft)
+    chunks = list(_cut(items, draft.items_per_job))
+    bodies = [{"items": chunk} for chunk in chunks]
+    return _send(bodies, [len(chunk) for chunk in chunks], draft, queue=queue, store=store)
+
+
+def submit_uri(
+    source: Mapping[str, str], draft: Draft, *, queue: JobQueue, store: ObjectStore
+) -> Batch:
+    """Send one job over ``{"items_uri": ...}`` or ``{"prefix_uri": ...}``; the worker splits it.
+
+    Raises:
+        BadInput: the worker would refuse it. Nothing was sent.
+    """
+    return _send([dict(source)], [None], draft, queue=queue, store=store)
+
+
+def _cut(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk
+
+
+def _send(
+    sources: Sequence[dict[str, Any]],
+    counts: Sequence[int | None],
+    draft: Draft,
+    *,
+    queue: JobQueue,
+    store: ObjectStore,
+) -> Batch:
+    if not sources:
+        raise BadInput("items", [], "give at least one item")
+    jobs = tuple(f"{draft.batch_id}-{n:05d}" for n in range(len(sources)))
+    messages = [
+        Outgoing(body=_body(source, job_id, draft), tenant=draft.tenant)
+        for source, job_id in zip(sources, jobs, strict=True)
+    ]
+    items = None if None in counts else sum(count or 0 for count in counts)
+    batch = Batch(batch_id=draft.batch_id, workload=draft.workload, jobs=jobs, items=items)
+    store.put(batch_key(draft.batch_id), json.dumps(encode(batch)).encode(), condition=Absent())
+    queue.send(messages)
+    return batch
+
+
+def _body(source: Mapping[str, Any], job_id: str, draft: Draft) -> str:
+    message = {**source, "job_id": job_id, "batch_id": draft.batch_id, "schema": 1}
+    if draft.tenant is not None:
+        message["tenant"] = draft.tenant
+    if draft.params:
+        message["params"] = dict(draft.params)
+    try:
+        text = json.dumps(message, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as exc:
+        raise BadInput("items", job_id, f"give items that are JSON ({exc})") from exc
+    body = _UNSENDABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    if len(body.encode()) > MAX_BODY_BYTES:
+        raise BadInput(
+            "items_per_job",
+            draft.items_per_job,
+            f"lower it, because a message holds {MAX_BODY_BYTES:,} bytes, or put the items into S3",
+        )
+    parse_job(body)
+    return body

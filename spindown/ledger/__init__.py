@@ -1,0 +1,14 @@
+"""The ledger of one workload: read whole in one query, written row by row under conditions."""
+
+from spindown.ledger.ledger import FencingToken, Ledger, RowWrites, account_key, read_worker
+from spindown.ledger.view import AccountView, LedgerView
+
+__all__ = [
+    "AccountView",
+    "FencingToken",
+    "Ledger",
+    "LedgerView",
+    "RowWrites",
+    "account_key",
+    "read_worker",
+]

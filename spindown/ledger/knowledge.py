@@ -1,0 +1,109 @@
+"""Turn the ledger's learned sums into what the domain calls knowledge."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from spindown.contract import row as rows
+from spindown.contract.codec import decode
+from spindown.contract.row import RateRow, pool_sort, workload_partition
+from spindown.domain.fleet import Worker
+from spindown.domain.learning import (
+    Knowledge,
+    PoolRecord,
+    ThroughputRecord,
+    interruption_rate,
+)
+from spindown.domain.offer import CapacityType, Pool
+from spindown.error import ContractError
+from spindown.port import Key, Table
+
+_THROUGHPUT = f"{rows.RATE}throughput#"
+_POOL = f"{rows.RATE}pool#"
+
+
+def read_knowledge(
+    rates: Mapping[str, RateRow], *, slots: str, workers: Iterable[Worker] = ()
+) -> Knowledge:
+    """Return what a workload has shown so far.
+
+    Args:
+        rates: sort key -> row, as the ledger holds them; an unknown key is left out.
+        slots: ``run.slots`` of the workload.
+        workers: those that there are.
+    """
+    empty = RateRow()
+    return Knowledge(
+        throughput=dict(_throughputs(rates)),
+        pools=dict(_pools(rates)),
+        alive=frozenset((w.gpu_name, w.gpu_count) for w in workers if w.is_live),
+        boots=rates.get(rows.BOOT_RATE, empty).samples,
+        gaps=rates.get(rows.GAP_RATE, empty).samples,
+        items_per_job=rates.get(rows.JOB_RATE, empty).samples,
+        checkpoints=rates.get(rows.CHECKPOINT_RATE, empty).samples,
+        slots=slots,
+    )
+
+
+def read_interruption_rate(table: Table, workload: str, worker: Worker) -> float:
+    """Return how often EC2 takes an instance of this worker's pool, per hour; 0 on demand.
+
+    A row that cannot be read says nothing: no worker must end for it.
+    """
+    if worker.capacity_type is not CapacityType.SPOT:
+        return 0.0
+    key = Key(partition=workload_partition(workload), sort=pool_sort(worker.pool))
+    try:
+        rate = decode(RateRow, table.get(key) or {})
+    except ContractError:
+        rate = RateRow()
+    return interruption_rate(PoolRecord(interruptions=rate.count, hours=rate.hours), None)
+
+
+def _throughputs(
+    rates: Mapping[str, RateRow],
+) -> list[tuple[tuple[str, float], ThroughputRecord]]:
+    found = []
+    for sort, row in rates.items():
+        kind = _parse_kind(sort.removeprefix(_THROUGHPUT)) if sort.startswith(_THROUGHPUT) else None
+        if kind is None:
+            continue
+        record = ThroughputRecord(
+            items=row.count,
+            hours=row.hours,
+            reports=row.reports,
+            lives=row.lives,
+            rates=row.samples,
+            moved=row.moved,
+            gib_in=row.gib_in,
+            gib_out=row.gib_out,
+        )
+        found.append((kind, record))
+    return found
+
+
+def _pools(rates: Mapping[str, RateRow]) -> list[tuple[Pool, PoolRecord]]:
+    found = []
+    for sort, row in rates.items():
+        pool = parse_pool(sort.removeprefix(_POOL)) if sort.startswith(_POOL) else None
+        if pool is not None:
+            found.append((pool, PoolRecord(interruptions=row.count, hours=row.hours)))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def parse_pool(text: str) -> Pool | None:
+    """Return the pool that ``str(pool)`` wrote; None if it is no such text."""
+    parts = text.split("/")
+    if len(parts) != len(("type", "zone", "capacity type")) or parts[2] not in set(CapacityType):
+        return None
+    return Pool(instance_type=parts[0], zone=parts[1], capacity_type=CapacityType(parts[2]))
+
+
+@lru_cache(maxsize=256)
+def _parse_kind(text: str) -> tuple[str, float] | None:
+    """Return GPU name and count; None if it is no such text."""
+    gpu_name, mark, count = text.rpartition("#")
+    try:
+        return (gpu_name, float(count)) if mark else None
+    except ValueError:
+        return None

@@ -1,0 +1,188 @@
+"""The ledger of one workload: read whole in one query, written row by row under conditions.
+
+Whoever reconciles holds the lock, whose fence only grows; every transaction of a reconcile is
+conditional on it.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from spindown.contract import row as rows
+from spindown.contract.codec import Row, decode, encode, encode_instant
+from spindown.contract.row import LockRow, SpendRow
+from spindown.domain.fleet import Worker
+from spindown.error import ContractError, PreconditionFailed, SpindownError, Unreachable
+from spindown.ledger.partition import Partition
+from spindown.ledger.view import AccountView, LedgerView, account_of, view_of
+from spindown.port import ALWAYS, Key, Table, When, Write, merge
+
+#: DynamoDB's bound on one transaction (AWS, TransactWriteItems); one is the fence's check.
+_WRITES_AT_ONCE = 99
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FencingToken:
+    """Proof of holding the lock: good until somebody takes it after its lease."""
+
+    fence: int
+    holder: str
+
+    @property
+    def condition(self) -> When:
+        """Return the condition under which a write of this holder may happen."""
+        return When(equals={"fence": self.fence, "holder": self.holder})
+
+
+class RowWrites:
+    """Makes the writes of one workload's rows; carries out none."""
+
+    def __init__(self, workload: str) -> None:
+        self._live = rows.workload_partition(workload)
+        self._history = rows.history_partition(workload)
+
+    def put(self, sort: str, value: Any) -> Write:
+        """Return the write of a whole row; fields that it does not know stay."""
+        return Write(key=self.key(sort), set=encode(value))
+
+    def delete(self, sort: str) -> Write:
+        """Return the removal of a row."""
+        return Write(key=self.key(sort), delete=True)
+
+    def change(self, sort: str, changes: Mapping[str, Any], *, when: When | None = None) -> Write:
+        """Return the change of some fields of a row."""
+        return Write(key=self.key(sort), when=when or ALWAYS, set=encode(changes))
+
+    def add(self, sort: str, sums: Mapping[str, float]) -> Write:
+        """Return an atomic addition to the numbers of a row."""
+        return Write(key=self.key(sort), add={k: v for k, v in sums.items() if v})
+
+    def move_to_history(self, sort: str, value: Any, *, now: datetime) -> tuple[Write, Write]:
+        """Return the two writes that take a finished row out of the live partition."""
+        expires = int((now + rows.HISTORY_FOR).timestamp())
+        put = Write(
+            key=Key(partition=self._history, sort=sort), set={**encode(value), "expires": expires}
+        )
+        return self.delete(sort), put
+
+    def key(self, sort: str) -> Key:
+        """Return where a live row lies."""
+        return Key(self._live, sort)
+
+
+class Ledger(RowWrites):
+    """The rows of one workload, and of the account that it shares."""
+
+    def __init__(self, table: Table, workload: str) -> None:
+        super().__init__(workload)
+        self._table = table
+
+    def read(self) -> LedgerView:
+        """Read all live rows in one consistent query."""
+        return view_of(Partition(self._table.query(self._live)))
+
+    def read_account(self) -> AccountView:
+        """Read what all workloads share."""
+        return account_of(Partition(self._table.query(rows.DEPLOYMENT_PARTITION)))
+
+    def read_ended(self) -> Mapping[str, Worker]:
+        """Read the workers that have ended, as long as history keeps them."""
+        reader = Partition(self._table.query(self._history, rows.WORKER))
+        return {w.instance_id: w for w in reader.all_of(Worker, rows.WORKER).values()}
+
+    def read_past_days(self) -> Mapping[str, SpendRow]:
+        """Read the days of spend that are not live any more, as long as history keeps them."""
+        return Partition(self._table.query(self._history, rows.SPEND)).named(SpendRow, rows.SPEND)
+
+    def worker(self, instance_id: str) -> Worker | None:
+        """Find the live row of an instance by the index, then read it consistently."""
+        key = self._table.find_instance(instance_id)
+        if key is None or key.partition != self._live:
+            return None
+        return read_worker(self._table, key)
+
+    def take_lock(
+        self, *, holder: str, now: datetime, lease: timedelta = rows.LOCK_LEASE
+    ) -> FencingToken | None:
+        """Take the lock if it is free or its lease is over; None if somebody holds it.
+
+        A write whose answer was lost is known again by its holder and the microsecond of its lease:
+        two calls of one holder may run at once, since Lambda delivers an event at least once.
+        """
+        free = When(at_most={"until": encode_instant(now)})
+        taken = {"holder": holder, "until": encode_instant(now + lease)}
+        write = Write(key=self.key(rows.LOCK), when=free, set=taken, add={"fence": 1})
+        try:
+            row = self._table.write(write) or {}
+        except (PreconditionFailed, Unreachable) as exc:
+            row = self._read_back(write.key, taken)
+            if any(row.get(name) != value for name, value in taken.items()):
+                if isinstance(exc, Unreachable):
+                    raise
+                return None
+        return FencingToken(fence=decode(LockRow, row).fence, holder=holder)
+
+    def _read_back(self, key: Key, taken: Mapping[str, Any]) -> Row:
+        """Return the lock's row; if it has no answer either, let nobody wait for a lost lock."""
+        try:
+            return self._table.get(key) or {}
+        except SpindownError:
+            free = Write(key=key, when=When(equals=taken), set={"until": encode_instant(_FREE)})
+            with suppress(SpindownError):
+                self._table.write(free)
+            raise
+
+    def apply(self, fence: FencingToken, writes: Sequence[Write], *, release: bool = False) -> None:
+        """Carry out writes under the fence, all or none up to 99 of them.
+
+        With ``release`` the lock is given back by the same transaction. More than 99 writes
+        become several transactions: the last takes the last 99, and the lock's.
+
+        Raises:
+            PreconditionFailed: the lock was lost, or a condition of the writes fails.
+        """
+        # What a unit ends with holds together (``control.outcome``), so the first may be the short.
+        rest = len(writes) % _WRITES_AT_ONCE
+        starts = [*([0] if rest else []), *range(rest, len(writes), _WRITES_AT_ONCE)]
+        ends = [*starts[1:], len(writes)]
+        chunks = [writes[start:end] for start, end in zip(starts, ends, strict=False)] or [()]
+        for number, chunk in enumerate(chunks, start=1):
+            last = release and number == len(chunks)
+            lock = Write(
+                key=self.key(rows.LOCK),
+                when=fence.condition,
+                set={"until": encode_instant(_FREE)} if last else {},
+            )
+            self._table.transact([lock, *chunk])
+
+    def write(self, write: Write) -> Row | None:
+        """Carry out one write on its own."""
+        return self._table.write(write)
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        """Carry out writes together, without the lock: for events, each conditional by itself.
+
+        Raises:
+            PreconditionFailed: a condition does not hold; nothing has changed.
+        """
+        self._table.transact(merge(writes))
+
+
+def account_key(sort: str) -> Key:
+    """Return the key of a row that all workloads share."""
+    return Key(partition=rows.DEPLOYMENT_PARTITION, sort=sort)
+
+
+def read_worker(table: Table, key: Key) -> Worker | None:
+    """Read a worker row; None if it is gone or cannot be read."""
+    row = table.get(key)
+    try:
+        return None if row is None else decode(Worker, row)
+    except ContractError:
+        return None
+
+
+#: Long past: the lock's lease once it is given back.
+_FREE = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,0 +1,117 @@
+"""What one query of the ledger saw, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from spindown.contract import row as rows
+from spindown.contract.row import (
+    BacklogRow,
+    BreakerRow,
+    BudgetRow,
+    CallsRow,
+    DecisionRow,
+    PolicyRow,
+    QuotaRow,
+    RateRow,
+    SpendRow,
+)
+from spindown.domain.alert import AlertState
+from spindown.domain.fleet import Launch, Lease, RequeuedJob, Unavailable, Worker
+from spindown.domain.offer import Pool
+from spindown.ledger.partition import Partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerView:
+    """Everything live about one workload, as one query saw it."""
+
+    workers: Mapping[str, Worker] = field(default_factory=dict)
+    leases: tuple[Lease, ...] = ()
+    #: Jobs that somebody has worked on and nobody holds, by id.
+    requeued_jobs: Mapping[str, RequeuedJob] = field(default_factory=dict)
+    launches: Mapping[str, Launch] = field(default_factory=dict)
+    unavailable: Mapping[Pool, Unavailable] = field(default_factory=dict)
+    #: Sort key -> learned sums.
+    rates: Mapping[str, RateRow] = field(default_factory=dict)
+    #: UTC day as ``2026-11-20`` -> what was spent and done in it.
+    spend: Mapping[str, SpendRow] = field(default_factory=dict)
+    backlog: BacklogRow = field(default_factory=BacklogRow)
+    #: Region -> breaker; home is "".
+    breakers: Mapping[str, BreakerRow] = field(default_factory=dict)
+    #: Name -> what is remembered of what people are told.
+    alerts: Mapping[str, AlertState] = field(default_factory=dict)
+    policy: PolicyRow = field(default_factory=PolicyRow)
+    decision: DecisionRow | None = None
+    #: Sort keys of rows that could not be read.
+    bad_rows: tuple[str, ...] = ()
+
+    @property
+    def breaker(self) -> BreakerRow:
+        """Return the breaker of the home region."""
+        return self.breakers.get("", BreakerRow())
+
+    @property
+    def unreadable_workers(self) -> frozenset[str]:
+        """Return the instances whose rows could not be read: ours, and nothing more is known."""
+        return frozenset(
+            sort.removeprefix(rows.WORKER) for sort in self.bad_rows if sort.startswith(rows.WORKER)
+        )
+
+    def leases_of(self, instance_id: str) -> tuple[Lease, ...]:
+        """Return what the slots of one instance hold."""
+        return tuple(lease for lease in self.leases if lease.instance_id == instance_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountView:
+    """What all workloads share: full quota classes, the month's budget, EC2's bucket of calls."""
+
+    quotas: tuple[QuotaRow, ...] = ()
+    #: Sort key -> month.
+    budgets: Mapping[str, BudgetRow] = field(default_factory=dict)
+    #: Sort key -> launch requests of a region.
+    calls: Mapping[str, CallsRow] = field(default_factory=dict)
+    bad_rows: tuple[str, ...] = ()
+
+    def calls_at(self, region: str, at: datetime) -> int:
+        """Return the launch requests made in a region in the minute that ``at`` lies in."""
+        row = self.calls.get(rows.calls_sort(region), CallsRow())
+        return row.count if row.minute == rows.minute_of(at) else 0
+
+    def budget_at(self, at: datetime) -> BudgetRow:
+        """Return what is spent and set aside of the month that ``at`` lies in."""
+        return self.budgets.get(rows.budget_sort(at), BudgetRow())
+
+
+def view_of(live: Partition) -> LedgerView:
+    """Return everything live about one workload."""
+    leases = live.all_of(Lease, rows.LEASE, required="job_id")
+    decision = live.one(DecisionRow, rows.DECISION)
+    return LedgerView(
+        workers={w.instance_id: w for w in live.all_of(Worker, rows.WORKER).values()},
+        leases=tuple(leases.values()),
+        requeued_jobs={x.job_id: x for x in live.all_of(RequeuedJob, rows.REQUEUED).values()},
+        launches={x.launch_id: x for x in live.all_of(Launch, rows.LAUNCH).values()},
+        unavailable={x.pool: x for x in live.all_of(Unavailable, rows.UNAVAILABLE).values()},
+        rates=live.all_of(RateRow, rows.RATE),
+        spend=live.named(SpendRow, rows.SPEND),
+        backlog=live.one(BacklogRow, rows.BACKLOG) or BacklogRow(),
+        breakers={
+            name.removeprefix("#"): x for name, x in live.named(BreakerRow, rows.BREAKER).items()
+        },
+        alerts=live.named(AlertState, rows.ALERT),
+        policy=live.one(PolicyRow, rows.POLICY) or PolicyRow(),
+        decision=decision,
+        bad_rows=tuple(live.bad),
+    )
+
+
+def account_of(shared: Partition) -> AccountView:
+    """Return what all workloads share."""
+    return AccountView(
+        quotas=tuple(shared.all_of(QuotaRow, rows.QUOTA).values()),
+        budgets=shared.all_of(BudgetRow, rows.BUDGET),
+        calls=shared.all_of(CallsRow, rows.CALLS),
+        bad_rows=tuple(shared.bad),
+    )

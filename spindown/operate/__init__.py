@@ -1,0 +1,1 @@
+"""What a person asks of a deployment: plan, why, status, bill, doctor, rightsize, drain."""

@@ -1,0 +1,234 @@
+"""Facts about account and market: each is read once, or says why it could not be read.
+
+Credentials come first. Without them every other answer would be the same error.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import TypeVar
+
+from spindown.contract import row as rows
+from spindown.contract.codec import decode
+from spindown.contract.image import DISK_KEY
+from spindown.contract.row import BreakerRow, BudgetRow
+from spindown.domain.offer import Catalogue, InstanceType, Quota, SpotPrice
+from spindown.domain.requirement import misfit
+from spindown.error import ContractError, NotFound, SpindownError
+from spindown.ledger import Ledger, account_key
+from spindown.ledger.partition import Partition
+from spindown.operate.doctor.subject import DoctorCase, DoctorSubject
+from spindown.port import (
+    Account,
+    AccountPlan,
+    Caller,
+    Clock,
+    ImageView,
+    Market,
+    SubnetView,
+    Table,
+)
+
+T = TypeVar("T")
+
+#: Where ``cdk bootstrap`` leaves the version of what it made.
+BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """A fact that could not be read."""
+
+    reason: str
+    #: It does not exist.
+    is_missing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionFacts:
+    """What one region offers and allows."""
+
+    catalogue: Catalogue | Unknown
+    spot_prices: Sequence[SpotPrice] | Unknown
+    #: Class, such as "G/Spot" -> quota.
+    quotas: Mapping[str, Quota] | Unknown
+    subnets: Sequence[SubnetView] | Unknown
+    #: SSM parameter -> the image that it names.
+    images: Mapping[str, ImageView | Unknown]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacles:
+    """What in the ledger stops launches."""
+
+    #: (workload, region) -> its open breaker; home is "".
+    breakers: Mapping[tuple[str, str], BreakerRow]
+    #: USD spent and reserved this month; None: the row cannot be read.
+    committed: float | None
+    #: Then the row as it should be, by the rows of the workloads.
+    month: BudgetRow = field(default_factory=BudgetRow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything that the checks read."""
+
+    at: datetime
+    caller: Caller | Unknown
+    plan: AccountPlan | Unknown | None = None
+    has_spot_role: bool | Unknown = False
+    concurrency: int | Unknown = 0
+    #: Region -> version of its CDK bootstrap; empty: not asked.
+    bootstraps: Mapping[str, str | Unknown] = field(default_factory=dict)
+    regions: Mapping[str, RegionFacts] = field(default_factory=dict)
+    #: Prefix -> why it cannot be read; None: it can be.
+    inputs: Mapping[str, Unknown | None] = field(default_factory=dict)
+    #: The same by the name of a secret, and by the ARN of a key.
+    secrets: Mapping[str, Unknown | None] = field(default_factory=dict)
+    keys: Mapping[str, Unknown | None] = field(default_factory=dict)
+    #: Region -> why EBS has no default key there; None: it has one.
+    disk_keys: Mapping[str, Unknown | None] = field(default_factory=dict)
+    #: None: there is no ledger.
+    obstacles: Obstacles | Unknown | None = None
+
+
+def gather(
+    subject: DoctorSubject,
+    *,
+    account: Account,
+    market: Market,
+    clock: Clock,
+    table: Table | None = None,
+) -> Facts:
+    """Read all facts about a subject; a failure is a fact too."""
+    at = clock.now()
+    caller = ask(account.caller)
+    if isinstance(caller, Unknown):
+        return Facts(at=at, caller=caller)
+    home = subject.region
+    inputs = sorted({prefix for case in subject.cases for prefix in case.inputs})
+    secrets = sorted({name for case in subject.cases for name in case.secrets})
+    keys = sorted({arn for case in subject.cases for arn in case.keys})
+    return Facts(
+        at=at,
+        caller=caller,
+        plan=ask(account.plan),
+        has_spot_role=ask(account.has_spot_role),
+        concurrency=ask(lambda: account.concurrency(region=home)),
+        bootstraps={
+            region: ask(partial(account.parameter, BOOTSTRAP_PARAMETER, region=region))
+            for region in (() if subject.is_deployed else subject.regions)
+        },
+        regions={
+            region: _gather_region(region, subject, account=account, market=market, at=at)
+            for region in subject.regions
+        },
+        inputs={prefix: _try_input(account, prefix) for prefix in inputs},
+        secrets={name: ask(partial(account.try_secret, name, region=home)) for name in secrets},
+        keys={arn: ask(partial(account.try_key, arn)) for arn in keys},
+        disk_keys={
+            region: ask(partial(account.try_key, _disk_key(caller, region)))
+            for region in subject.regions
+        },
+        obstacles=None if table is None else ask(partial(_read_obstacles, subject, table, at)),
+    )
+
+
+def _read_obstacles(subject: DoctorSubject, table: Table, at: datetime) -> Obstacles:
+    """Read each deployed workload once, and the month once."""
+    breakers: dict[tuple[str, str], BreakerRow] = {}
+    for case in subject.cases:
+        found = table.query(rows.workload_partition(case.name), rows.BREAKER)
+        for name, row in Partition(found).named(BreakerRow, rows.BREAKER).items():
+            if row.open_until is not None and row.open_until > at:
+                breakers[case.name, name.removeprefix("#")] = row
+    month = table.get(account_key(rows.budget_sort(at)))
+    try:
+        committed = decode(BudgetRow, month or {}).committed
+    except ContractError:
+        return Obstacles(breakers=breakers, committed=None, month=_add_up(subject, table, at))
+    return Obstacles(breakers=breakers, committed=committed)
+
+
+def _add_up(subject: DoctorSubject, table: Table, at: datetime) -> BudgetRow:
+    """Return the month's sum over all workloads, as far as their rows can be read."""
+    views = [Ledger(table, case.name).read() for case in subject.cases]
+    days = ((name, day) for view in views for name, day in view.spend.items())
+    dollars = sum(day.dollars for name, day in days if name.startswith(f"{at:%Y-%m}-"))
+    month = rows.budget_sort(at)
+    launches = (launch for view in views for launch in view.launches.values())
+    reserved = (x.reserved_usd for x in launches if rows.budget_sort(x.intended_at) == month)
+    return BudgetRow(dollars=dollars, committed=dollars + sum(reserved))
+
+
+def _disk_key(caller: Caller, region: str) -> str:
+    """Return the ARN of EBS's default key.
+
+    In a region where EBS was never used, the first question for the key creates it (AWS KMS API
+    Reference, "DescribeKey").
+    """
+    partition = caller.arn.split(":")[1]
+    return f"arn:{partition}:kms:{region}:{caller.account}:{DISK_KEY}"
+
+
+def ask(question: Callable[[], T]) -> T | Unknown:
+    """Return the answer, or why there is none."""
+    try:
+        return question()
+    except SpindownError as exc:
+        return Unknown(reason=str(exc), is_missing=isinstance(exc, NotFound))
+
+
+def _gather_region(
+    region: str, subject: DoctorSubject, *, account: Account, market: Market, at: datetime
+) -> RegionFacts:
+    cases = [case for case in subject.cases if region in case.places]
+    subnets = {s for case in cases for s in case.places[region].subnets.values() if s}
+    parameters = {need.parameter for case in cases for need in case.images}
+    catalogue = ask(lambda: _read_catalogue(region, market, at))
+    return RegionFacts(
+        catalogue=catalogue,
+        spot_prices=ask(lambda: _read_spot_prices(region, cases, catalogue, market)),
+        quotas=ask(lambda: market.quotas(region=region)),
+        subnets=ask(lambda: account.subnets(sorted(subnets), region=region)),
+        images={name: _find_image(name, region, account) for name in sorted(parameters)},
+    )
+
+
+def _read_catalogue(region: str, market: Market, at: datetime) -> Catalogue:
+    # A usual price stands in where it is not known, as in the catalogue that the functions read.
+    volume = ask(lambda: market.volume_price(region=region))
+    return Catalogue(
+        taken_at=at,
+        instance_types={kind.name: kind for kind in market.instance_types(region=region)},
+        offerings={region: market.offerings(region=region)},
+        on_demand={region: market.on_demand_prices(region=region)},
+        volume_price={} if isinstance(volume, Unknown) else {region: volume},
+    )
+
+
+def _read_spot_prices(
+    region: str, cases: Sequence[DoctorCase], catalogue: Catalogue | Unknown, market: Market
+) -> Sequence[SpotPrice]:
+    if isinstance(catalogue, Unknown):
+        return ()
+    offered = set[str]().union(*catalogue.offerings[region].values())
+    fitting = [
+        kind.name
+        for kind in catalogue.instance_types.values()
+        if kind.name in offered and _fits_any(kind, cases)
+    ]
+    return market.spot_prices(region=region, instance_types=fitting)
+
+
+def _fits_any(kind: InstanceType, cases: Sequence[DoctorCase]) -> bool:
+    return any(misfit(kind, case.requirements) is None for case in cases)
+
+
+def _find_image(parameter: str, region: str, account: Account) -> ImageView | Unknown:
+    return ask(lambda: account.image(account.parameter(parameter, region=region), region=region))
+
+
+def _try_input(account: Account, prefix: str) -> Unknown | None:
+    return ask(lambda: account.try_input(prefix))

@@ -1,0 +1,204 @@
+"""What is examined: the workloads of spindown.toml, of the deployment, or of both.
+
+Before a deploy there is only the file. After it, the deployment names places and templates, and
+the policy in force applies. The file still names images and inputs.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from spindown.config import Config, WorkloadConfig
+from spindown.contract.image import image_parameter
+from spindown.contract.row import PolicyRow
+from spindown.contract.settings import DeploymentSettings, TemplateRef, WorkloadSettings
+from spindown.control.policy import effective_policy
+from spindown.domain.offer import Requirements
+from spindown.domain.policy import Policy
+from spindown.error import NotFound, SpindownError
+from spindown.port import LiveEdit, SettingsStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlace:
+    """Where a workload's workers may run in one region."""
+
+    #: zone -> subnet id; "": the deploy creates one.
+    subnets: Mapping[str, str]
+    #: architecture -> template; empty before a deploy.
+    templates: Mapping[str, TemplateRef] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequiredImage:
+    """An image that instances start from, or that their image is built from."""
+
+    parameter: str
+    architecture: str
+    #: Name of its root device, by the template.
+    root_device: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorCase:
+    """One workload."""
+
+    name: str
+    requirements: Requirements
+    policy: Policy
+    #: region -> place.
+    places: Mapping[str, LaunchPlace]
+    root_gib: int
+    images: tuple[RequiredImage, ...] = ()
+    #: Whether instances start from images that Image Builder builds.
+    is_baked: bool = False
+    #: What it may read: S3 prefixes of inputs and models; secrets; KMS keys.
+    inputs: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    #: Further regions that could not be read -> why.
+    unread: Mapping[str, str] = field(default_factory=dict)
+    is_deployed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorSubject:
+    """A deployment, whether deployed yet or not."""
+
+    deployment: str
+    region: str
+    cases: tuple[DoctorCase, ...]
+    is_deployed: bool = False
+    #: Name of its ledger's table; "": it has none yet.
+    table: str = ""
+    #: USD that a month may cost; None: no limit.
+    budget_usd: float | None = None
+    #: Why it is unknown whether it is deployed; "": it is known.
+    unread: str = ""
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Return every region where workers may run."""
+        return tuple(sorted({region for case in self.cases for region in case.places}))
+
+
+def from_config(config: Config) -> DoctorSubject:
+    """Return the subject that spindown.toml describes."""
+    deployment = config.deployment
+    places = {
+        region: LaunchPlace(
+            subnets=one.network.subnets if one.network else dict.fromkeys(one.zones, "")
+        )
+        for region, one in deployment.outposts.items()
+    }
+    return DoctorSubject(
+        deployment=deployment.name,
+        region=deployment.region,
+        cases=tuple(
+            _planned(name, workload, places) for name, workload in sorted(config.workloads.items())
+        ),
+    )
+
+
+def find_subject(planned: DoctorSubject | None, store: SettingsStore) -> DoctorSubject:
+    """Return what is deployed, completed from the file; before a deploy, the file's subject.
+
+    Raises:
+        SpindownError: there is no file, and the deployment cannot be read.
+    """
+    try:
+        deployment = store.deployment()
+        workloads = [store.workload(name) for name in deployment.workloads]
+    except NotFound:
+        if planned is None:
+            raise
+        return planned
+    except SpindownError as exc:
+        if planned is None:
+            raise
+        return replace(planned, unread=str(exc))
+    return as_deployed(deployment, workloads, planned)
+
+
+def without_images(subject: DoctorSubject) -> DoctorSubject:
+    """Return the subject without its images."""
+    return replace(subject, cases=tuple(replace(case, images=()) for case in subject.cases))
+
+
+def as_deployed(
+    deployment: DeploymentSettings,
+    workloads: Iterable[tuple[WorkloadSettings, LiveEdit | None]],
+    planned: DoctorSubject | None = None,
+) -> DoctorSubject:
+    """Return what is deployed, completed from the file if there is one."""
+    cases = {case.name: case for case in planned.cases} if planned is not None else {}
+    for settings, edit in workloads:
+        known = cases.get(settings.name)
+        cases[settings.name] = _deployed(deployment.name, settings, edit, known)
+    return DoctorSubject(
+        deployment=deployment.name,
+        region=deployment.region,
+        cases=tuple(cases[name] for name in sorted(cases)),
+        is_deployed=True,
+        table=deployment.table,
+        budget_usd=deployment.budget_per_month,
+    )
+
+
+def _planned(name: str, workload: WorkloadConfig, places: Mapping[str, LaunchPlace]) -> DoctorCase:
+    image = workload.image
+    return DoctorCase(
+        name=name,
+        requirements=workload.to_requirements(),
+        policy=workload.to_policy(),
+        places=places,
+        root_gib=image.root_volume_gib,
+        images=tuple(
+            RequiredImage(
+                parameter=image.parameters[architecture],
+                architecture=architecture,
+                root_device=image.find_root_device(architecture),
+            )
+            for architecture in sorted(workload.requirements.architectures)
+        ),
+        is_baked=image.mode == "bake",
+        inputs=(*workload.inputs, *workload.models),
+        secrets=tuple(sorted(set(workload.run.secrets.values()))),
+        keys=workload.kms_keys,
+    )
+
+
+def _deployed(
+    deployment: str, settings: WorkloadSettings, edit: LiveEdit | None, planned: DoctorCase | None
+) -> DoctorCase:
+    case = DoctorCase(
+        name=settings.name,
+        requirements=settings.requirements,
+        policy=effective_policy(settings, edit, PolicyRow()).policy,
+        places={
+            region: LaunchPlace(subnets=outpost.subnets, templates=outpost.templates)
+            for region, outpost in settings.outposts.items()
+        },
+        root_gib=settings.run.root_volume_gib,
+        unread=settings.unread,
+        is_deployed=True,
+    )
+    if planned is None:
+        return case
+    baked = tuple(
+        RequiredImage(
+            parameter=image_parameter(deployment, case.name, need.architecture),
+            architecture=need.architecture,
+            root_device=need.root_device,
+        )
+        for need in (planned.images if planned.is_baked else ())
+    )
+    undeployed = planned.places.keys() - case.places.keys() - settings.unread.keys()
+    return replace(
+        case,
+        unread={**settings.unread, **dict.fromkeys(undeployed, "only the file names it")},
+        images=planned.images + baked,
+        is_baked=planned.is_baked,
+        inputs=planned.inputs,
+        secrets=planned.secrets,
+        keys=planned.keys,
+    )

@@ -1,0 +1,111 @@
+"""What the next tick would do: the very plan that it would carry out, and nothing done."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from spindown.contract.decision import ActionRecord
+from spindown.control.market import current_catalogue
+from spindown.control.observation import TickFacts
+from spindown.control.offers import rank_offers
+from spindown.control.plan import Plan, PlanDraft
+from spindown.control.policy import effective_policy
+from spindown.control.record import record_action
+from spindown.control.tick import make_plan, observe, observe_market, settle
+from spindown.domain.fleet import Backlog
+from spindown.domain.ranking import CandidateList, Demand
+from spindown.domain.reason import Reason
+from spindown.domain.schedule import window
+from spindown.domain.warm import warm_hours_per_month
+from spindown.error import Unreachable
+from spindown.port.control import ControlPorts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """A plan, and what explains it to a person."""
+
+    workload: str
+    at: datetime
+    plan: Plan
+    #: What it is ranked for.
+    demand: Demand
+    #: What the launch would come from, or would if one were due.
+    candidates: CandidateList
+    #: What a person should know of workers, prices, quotas and regions.
+    notes: tuple[Reason, ...] = ()
+    #: When the next try is due; None: nothing waits, so the next message decides.
+    next_try_at: datetime | None = None
+    #: Worker-hours that a usual month keeps warm; 0: none.
+    warm_hours: float = 0.0
+
+    @property
+    def queue(self) -> Backlog:
+        """Return the queue as the tick sees it: its own, or what was asked for."""
+        return self.plan.fleet.queue
+
+    @property
+    def actions(self) -> tuple[ActionRecord, ...]:
+        """Return what would be done, in its order; bookkeeping is left out."""
+        return tuple(entry for action in self.plan.actions for entry in record_action(action))
+
+
+def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> Preview:
+    """Return what the next tick would do.
+
+    Args:
+        workload: whose.
+        ports: the world; only read.
+        jobs: a backlog to plan for instead of the queue's own; its offers are ranked even when
+            the fleet would manage it by itself.
+
+    Raises:
+        SpindownError: the ledger, the settings, the queue or the prices cannot be read.
+    """
+    now = ports.clock.now()
+    current_catalogue(ports, now, is_kept=False)
+    seen = observe(workload, ports, now=now, source="plan", jobs=jobs)
+    plan = make_plan(seen)
+    choice, demand = plan.choice, plan.choice.demand
+    candidates, notes = choice.candidates, plan.notes
+    if candidates is None:
+        if seen.prices is None or choice.stopped or seen.account is None:
+            seen = observe_market(seen.facts, ports, is_asked=True)
+        demand = _of_a_job(demand, seen.facts)
+        ranked = rank_offers(_after(plan, seen.facts), replace(choice, demand=demand), seen)
+        if ranked.candidates is None:
+            raise Unreachable(str(ranked.failure.about["said"]))
+        candidates = ranked.candidates
+        notes += tuple(note for note in ranked.notes if note not in notes)
+    retry_at = choice.retry_at or now + seen.facts.policy.tick
+    return Preview(
+        workload=workload,
+        at=now,
+        plan=plan,
+        demand=demand,
+        candidates=candidates,
+        notes=notes,
+        next_try_at=None if plan.fleet.queue.is_empty else retry_at,
+        warm_hours=_warm_hours(seen.facts, ports),
+    )
+
+
+def _after(plan: Plan, facts: TickFacts) -> PlanDraft:
+    return replace(settle(facts)[0], fleet=plan.fleet)
+
+
+def _warm_hours(facts: TickFacts, ports: ControlPorts) -> float:
+    """Return what a month keeps warm by the policy as written, not as its schedule has it now."""
+    _, edit = ports.settings.workload(facts.workload)
+    return warm_hours_per_month(effective_policy(facts.settings, edit, facts.view.policy).policy)
+
+
+def _of_a_job(demand: Demand, facts: TickFacts) -> Demand:
+    """Return a demand of one job at least, so that there is something to rank for."""
+    items = demand.items_per_job
+    window_hours = window(facts.knowledge, facts.policy) / timedelta(hours=1)
+    return replace(
+        demand,
+        need_items_per_hour=max(demand.need_items_per_hour, items / window_hours),
+        backlog_items=max(demand.backlog_items, items),
+        jobs=max(demand.jobs, 1),
+    )

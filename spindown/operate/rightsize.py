@@ -1,0 +1,148 @@
+"""What the jobs of the last days have used, and what the machines that have enough would cost."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from spindown.contract.settings import DeploymentSettings, WorkloadSettings
+from spindown.contract.usage import DAY, UsageRecord, decode_usage, usage_prefix
+from spindown.control.market import current_catalogue
+from spindown.domain.footprint import Footprint, JobUse, find_footprint, fit
+from spindown.domain.offer import InstanceType, Requirements
+from spindown.domain.ranking import Candidate
+from spindown.error import ContractError, NotFound
+from spindown.operate.preview import preview
+from spindown.port import LiveEdit, ObjectStore, SettingsStore
+from spindown.port.control import Cache, ControlPorts
+
+_READS_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rightsizing:
+    """How well the requirements of a workload fit what its jobs use."""
+
+    workload: str
+    at: datetime
+    days: int
+    jobs: int
+    #: Time that slots were held, and USD that it cost.
+    seconds: float
+    dollars: float
+    #: The types that it ran on.
+    types: tuple[str, ...]
+    #: None: nothing was seen.
+    footprint: Footprint | None = None
+    #: What an item costs least on now, and on what has enough; None: nothing fits.
+    now: Candidate | None = None
+    then: Candidate | None = None
+
+    @property
+    def saving(self) -> float:
+        """Return the share of an item's cost that would be saved; 0: none."""
+        if self.now is None or self.then is None:
+            return 0.0
+        return max(0.0, 1.0 - self.then.cost_per_item / self.now.cost_per_item)
+
+
+def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
+    """Compare what is required with what was used in the last ``days``; change nothing."""
+    now = ports.clock.now()
+    records = read_usage(workload, ports.objects, since=now - timedelta(days=days), until=now)
+    settings, _ = ports.settings.workload(workload)
+    types = current_catalogue(ports, now, is_kept=False).instance_types
+    uses = [_use(record, types) for record in records]
+    found = Rightsizing(
+        workload=workload,
+        at=now,
+        days=days,
+        jobs=len({record.job_id for record in records}),
+        seconds=sum(record.seconds for record in records),
+        dollars=sum(record.dollars for record in records),
+        types=tuple(sorted({record.instance_type for record in records})),
+        footprint=find_footprint(
+            [use for use in uses if use is not None], settings.requirements, settings.run.slots
+        ),
+    )
+    if found.footprint is None:
+        return found
+    enough = fit(settings.requirements, found.footprint)
+    return replace(found, now=_best(workload, ports), then=_best(workload, ports, enough))
+
+
+def read_usage(
+    workload: str, objects: ObjectStore, *, since: datetime, until: datetime
+) -> Sequence[UsageRecord]:
+    """Return the usage records of a workload; an object that cannot be read is left out."""
+    span = (until.date() - since.date()).days
+    days = (since.date() + timedelta(days=day) for day in range(span + 1))
+    # Day by day: years of records may lie before them.
+    prefixes = [f"{usage_prefix(workload)}{DAY}={day:%Y-%m-%d}/" for day in days]
+    keys = [found.key for prefix in prefixes for found in objects.list(prefix)]
+
+    def read(key: str) -> tuple[UsageRecord, ...]:
+        with suppress(ContractError, NotFound):
+            return decode_usage(objects.get(key).data, workload=workload)
+        return ()
+
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        return [one for found in pool.map(read, keys) for one in found if one.started_at >= since]
+
+
+def _use(record: UsageRecord, types: Mapping[str, InstanceType]) -> JobUse | None:
+    """Return a record in cores and MiB; None: its type is not known any more."""
+    kind = types.get(record.instance_type)
+    if kind is None:
+        return None
+    slots = max(record.slots, 1)
+
+    def of(share: float | None, whole: float) -> float | None:
+        return None if share is None else share / 100.0 * whole
+
+    return JobUse(
+        seconds=record.seconds,
+        cpu_mean=of(record.cpu_mean, kind.vcpus / slots),
+        cpu_max=of(record.cpu_max, kind.vcpus / slots),
+        memory_mib_mean=of(record.memory_mean, kind.memory_mib / slots),
+        memory_mib_max=of(record.memory_max, kind.memory_mib / slots),
+        memory_share_max=record.memory_max,
+        vram_mib_mean=of(record.vram_mean, kind.gpu_memory_mib),
+        vram_mib_max=of(record.vram_max, kind.gpu_memory_mib),
+        vram_share_max=record.vram_max,
+        gpu_mean=record.gpu_mean,
+    )
+
+
+def _best(
+    workload: str, ports: ControlPorts, requirements: Requirements | None = None
+) -> Candidate | None:
+    if requirements is not None:
+        settings = _Loosened(ports.settings, requirements)
+        ports = replace(ports, settings=settings, cache=Cache())
+    return preview(workload, ports).candidates.best
+
+
+@dataclass(frozen=True, slots=True)
+class _Loosened:
+    """The settings of a deployment whose workloads require something else."""
+
+    settings: SettingsStore
+    requirements: Requirements
+
+    def deployment(self) -> DeploymentSettings:
+        return self.settings.deployment()
+
+    def workload(self, name: str) -> tuple[WorkloadSettings, LiveEdit | None]:
+        deployed, edit = self.settings.workload(name)
+        return replace(deployed, requirements=self.requirements), edit
+
+    def put_live(self, name: str, text: str) -> None:
+        self.settings.put_live(name, text)
+
+    def delete_live(self, name: str) -> None:
+        self.settings.delete_live(name)
+
+    def history(self, name: str) -> Sequence[LiveEdit]:
+        return self.settings.history(name)

@@ -1,0 +1,164 @@
+"""What is happening now, gathered for a person: queue, workers, jobs, dollars. Writes nothing."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from spindown.config import format_duration
+from spindown.contract.row import QuotaRow, SpendRow, budget_sort
+from spindown.control.alert.judgement import COST
+from spindown.domain.alert import FORGOTTEN_AFTER
+from spindown.domain.fleet import Backlog, LaunchState, Lease, Worker, WorkerState
+from spindown.domain.offer import QUOTA_CODES
+from spindown.ledger import AccountView, Ledger, LedgerView
+from spindown.port import JobQueue
+from spindown.wording import say, say_outcome
+
+#: After so long without a tick what was decided tells little, and the alarm ``tick-missing`` rings.
+_SILENT_AFTER = timedelta(minutes=5)
+#: Alert -> what status says of it.
+_DEADLINES = {
+    "deadline-missed": "a job is past its deadline (`finish_within`): `spindown why` names it",
+    "deadline-at-risk": "a job takes longer than is left to its deadline: `spindown why` names it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStatus:
+    """One worker and the jobs that its slots hold."""
+
+    worker: Worker
+    leases: tuple[Lease, ...]
+
+    @property
+    def word(self) -> str:
+        """Return its state in one word; an announced interruption comes before all but the end."""
+        is_announced = self.worker.is_interrupting and self.is_present
+        return "interrupting" if is_announced else str(self.worker.state)
+
+    @property
+    def is_present(self) -> bool:
+        """Tell whether EC2 still has the instance, as far as is known."""
+        return self.worker.state is not WorkerState.ENDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """One workload at one moment. Money is USD, and an estimate until AWS bills it."""
+
+    workload: str
+    at: datetime
+    backlog: Backlog
+    dead_letters: int
+    #: How long visible work has waited without a claim.
+    waited: timedelta
+    #: Those that ended a short while ago included.
+    workers: tuple[WorkerStatus, ...]
+    launching: int
+    today: SpendRow
+    #: Of the whole deployment, as the budget is.
+    month_usd: float
+    budget_usd: float | None
+    #: The last decision in a sentence, and until when a launch is held.
+    decision: str
+    #: Further sentences to it: the nearest offer and what rules it out, what EC2 did not answer.
+    notes: tuple[str, ...]
+    held_until: datetime | None
+    #: What a person must fix before anything launches or changes.
+    troubles: tuple[str, ...]
+
+    @property
+    def cost_per_item(self) -> float | None:
+        """Return today's dollars by today's items; None before the first item."""
+        return self.today.dollars / self.today.items if self.today.items else None
+
+
+def read_status(
+    workload: str,
+    *,
+    ledger: Ledger,
+    queue: JobQueue,
+    dead_letters: JobQueue,
+    budget_usd: float | None,
+    refusal: str,
+    now: datetime,
+) -> Status:
+    """Gather the status of one workload.
+
+    Args:
+        workload: whose.
+        ledger: its ledger.
+        queue: its queue.
+        dead_letters: its dead-letter queue.
+        budget_usd: of the deployment, a month; None: there is none.
+        refusal: why the live policy as stored is not in force; "": it is.
+        now: the time.
+    """
+    view, account = ledger.read(), ledger.read_account()
+    decision = view.decision
+    return Status(
+        workload=workload,
+        at=now,
+        backlog=queue.backlog(),
+        dead_letters=dead_letters.backlog().visible,
+        waited=_waited(view.backlog.backlog_since, now),
+        workers=_workers(view),
+        launching=sum(x.state is LaunchState.INTENDED for x in view.launches.values()),
+        today=view.spend.get(f"{now:%Y-%m-%d}", SpendRow()),
+        month_usd=account.budget_at(now).dollars,
+        budget_usd=budget_usd,
+        decision=(
+            say_outcome(decision.outcome, decision.summary) if decision else "no decision yet"
+        ),
+        notes=tuple(say(note) for note in decision.notes) if decision else (),
+        held_until=decision.held_until if decision else None,
+        troubles=tuple(_troubles(view, account, now, refusal)),
+    )
+
+
+def _waited(since: datetime | None, now: datetime) -> timedelta:
+    return now - since if since is not None else timedelta(0)
+
+
+def _workers(view: LedgerView) -> tuple[WorkerStatus, ...]:
+    ordered = sorted(view.workers.values(), key=lambda worker: worker.launched_at)
+    return tuple(
+        WorkerStatus(worker=worker, leases=view.leases_of(worker.instance_id)) for worker in ordered
+    )
+
+
+def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: str) -> Iterator[str]:
+    silence = now - view.decision.at if view.decision else timedelta(0)
+    if silence > _SILENT_AFTER:
+        whole = format_duration(timedelta(seconds=round(silence.total_seconds())))
+        yield f"no tick for {whole}: nothing is launched meanwhile; the scaler's log says why"
+    for region, breaker in sorted(view.breakers.items()):
+        if breaker.open_until is not None and breaker.open_until > now:
+            where = f" in {region}" if region else ""
+            yield f"launching{where} is stopped: {say(breaker.reason)}"
+    yield from (_quota_words(quota) for quota in account.quotas if quota.until > now)
+    if refusal:
+        yield f"the live policy is refused: {refusal}"
+    for name, alert_state in sorted(view.alerts.items()):
+        if name.startswith(COST) and now - alert_state.seen_at <= FORGOTTEN_AFTER:
+            cause = name.removeprefix(COST).replace("-", " ")
+            yield f"an item costs more than it used to, because of {cause}"
+    for name, words in _DEADLINES.items():
+        known = view.alerts.get(name)
+        if known is not None and now - known.seen_at <= FORGOTTEN_AFTER:
+            yield words
+    yield from _damages(view.bad_rows + account.bad_rows, now)
+
+
+def _damages(bad_rows: Sequence[str], now: datetime) -> Iterator[str]:
+    if bad_rows:
+        number = "1 ledger row" if len(bad_rows) == 1 else f"{len(bad_rows)} ledger rows"
+        yield f"{number} cannot be read: {bad_rows[0]}"
+    if (month := budget_sort(now)) in bad_rows:
+        yield f"nothing is launched while {month} cannot be read: spindown doctor fixes it"
+
+
+def _quota_words(quota: QuotaRow) -> str:
+    code = QUOTA_CODES.get(quota.quota_class.partition("/")[2])
+    name = f"{code} ({quota.quota_class})" if code else quota.quota_class
+    return f"quota {name} is full, tried again at {quota.until:%H:%M:%S}: {quota.message}"

@@ -1,0 +1,138 @@
+"""End what bills because the deployment itself goes, or a workload or a subnet leaves it.
+
+CloudFormation asks for it before it removes anything else (``infra/control/teardown.py``): the
+ticks are gone by then, and table, roles and network stay until this has succeeded. First each
+workload's lock is taken and kept, so that whoever reconciles has finished and nobody begins;
+then every instance with our tag is terminated, until EC2 has shown none for two looks. Where only a
+subnet goes, the locks are given back afterwards.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from spindown.contract import tag
+from spindown.contract.event import Leaving
+from spindown.error import SpindownError
+from spindown.ledger import FencingToken, Ledger
+from spindown.port import Clock, Compute, InstanceView, Table
+
+#: Between two looks at EC2, or at a lock that somebody holds.
+LOOK_EVERY = timedelta(seconds=5)
+#: EC2's descriptions lag behind its launches (Amazon EC2 API Reference, "Eventual consistency").
+QUIET_LOOKS = 2
+#: A lock that is kept frees itself after this, should the teardown die.
+_KEPT_FOR = timedelta(minutes=16)
+
+
+class StillRunning(SpindownError):
+    """Something of ours runs, or may be launched, after all the time that there was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeardownPorts:
+    """What a teardown is given."""
+
+    clock: Clock
+    compute: Compute
+    #: None: the ledger is elsewhere, and launches are stopped by other means.
+    table: Table | None
+    pause: Callable[[timedelta], None]
+
+
+def tear_down(
+    leaving: Leaving, ports: TeardownPorts, *, holder: str, deadline: datetime
+) -> frozenset[str]:
+    """Stop launches and end instances; return the ids of those that were terminated.
+
+    Raises:
+        StillRunning: not all are gone by ``deadline``. It may be repeated.
+    """
+    with _launches_stopped(leaving, ports, holder=holder, deadline=deadline):
+        return _end_all(leaving, ports, deadline)
+
+
+@contextmanager
+def _launches_stopped(
+    leaving: Leaving, ports: TeardownPorts, *, holder: str, deadline: datetime
+) -> Iterator[None]:
+    """Keep every reconcile out of what leaves, for good; if the teardown fails, until it has."""
+    kept: list[tuple[Ledger, FencingToken]] = []
+    lent: list[tuple[Ledger, FencingToken]] = []
+    try:
+        if ports.table is not None:
+            halted = leaving.staying if leaving.subnets else ()
+            for workload in (*leaving.workloads, *halted):
+                lock = _take_lock(ports.table, workload, ports, holder, deadline)
+                (lent if workload in halted else kept).append(lock)
+        yield
+    except BaseException:
+        _give_back(kept)
+        raise
+    finally:
+        _give_back(lent)
+
+
+def _give_back(locks: Sequence[tuple[Ledger, FencingToken]]) -> None:
+    for ledger, fence in locks:
+        with suppress(SpindownError):
+            ledger.apply(fence, [], release=True)
+
+
+def _take_lock(
+    table: Table, workload: str, ports: TeardownPorts, holder: str, deadline: datetime
+) -> tuple[Ledger, FencingToken]:
+    ledger = Ledger(table, workload)
+    said = "somebody else holds it"
+    while (now := ports.clock.now()) < deadline:
+        try:
+            fence = ledger.take_lock(holder=holder, now=now, lease=_KEPT_FOR)
+        except SpindownError as exc:
+            said = str(exc)
+        else:
+            if fence is not None:
+                return ledger, fence
+        ports.pause(LOOK_EVERY)
+    raise StillRunning(f"the lock of {workload} was not to be had ({said}): try again")
+
+
+def _end_all(leaving: Leaving, ports: TeardownPorts, deadline: datetime) -> frozenset[str]:
+    ended = set[str]()
+    quiet, left = 0, "EC2 was not asked"
+    while ports.clock.now() < deadline:
+        try:
+            running = tuple(_running(leaving, ports.compute))
+            _terminate(running, ports.compute)
+        except SpindownError as exc:
+            quiet, left = 0, str(exc)
+        else:
+            ended |= {one.instance_id for one in running}
+            quiet = 0 if running else quiet + 1
+            left = ", ".join(f"{one.instance_id} is {one.state}" for one in running)
+        if quiet >= QUIET_LOOKS:
+            return frozenset(ended)
+        ports.pause(LOOK_EVERY)
+    raise StillRunning(f"not all instances are gone ({left}): try again")
+
+
+def _running(leaving: Leaving, compute: Compute) -> Iterator[InstanceView]:
+    """Yield our instances that exist: even one that shuts down holds its network interface."""
+    for region in leaving.regions:
+        for one in compute.instances(region=region, tags={tag.DEPLOYMENT: leaving.deployment}):
+            is_leaving = (
+                leaving.is_whole
+                or one.tags.get(tag.WORKLOAD) in leaving.workloads
+                or one.subnet_id in leaving.subnets
+            )
+            if is_leaving and one.state != "terminated":
+                yield one
+
+
+def _terminate(running: tuple[InstanceView, ...], compute: Compute) -> None:
+    by_region: dict[str, list[str]] = {}
+    for one in running:
+        if one.state != "shutting-down":
+            by_region.setdefault(one.region, []).append(one.instance_id)
+    for region, instance_ids in by_region.items():
+        compute.terminate(region=region, instance_ids=instance_ids)

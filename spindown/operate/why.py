@@ -1,0 +1,132 @@
+"""Why there is what there is: the last decisions as carried out, and the one due when none runs.
+
+Decisions are read from the bucket, where one lies for each change of mind; the ledger says until
+when the newest of them still held.
+"""
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from spindown.contract.codec import decode
+from spindown.contract.decision import AttemptRecord, Decision, decision_prefix
+from spindown.domain.fleet import LaunchState
+from spindown.domain.reason import NO_REASON, Reason
+from spindown.error import ContractError, NotFound, SpindownError
+from spindown.ledger import Ledger
+from spindown.operate.preview import Preview, preview
+from spindown.port import ObjectStore
+from spindown.port.control import ControlPorts
+
+#: Days that are looked through one by one before all days are listed.
+_DAYS = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """The last decisions of a workload, and what stands between it and a worker now."""
+
+    workload: str
+    at: datetime
+    #: Newest first.
+    decisions: tuple[Decision, ...]
+    #: Keys of decisions that cannot be read.
+    unreadable: tuple[str, ...]
+    #: When a tick last came to the newest decision; None: it is not in the bucket.
+    confirmed_at: datetime | None
+    #: Instances that run or boot, and launches that are under way.
+    running: int
+    #: What a tick would decide now; None: something runs, or it cannot be said.
+    now: Preview | None = None
+    #: Why it cannot be said; "": it can.
+    unknown: str = ""
+    #: While nothing waits: why the next message would launch nothing; false: it may.
+    barred: Reason = NO_REASON
+
+
+def explain(workload: str, ports: ControlPorts, *, last: int) -> Why:
+    """Gather the last decisions, and, while nothing runs, what a tick would decide now.
+
+    Args:
+        workload: whose.
+        ports: the world; only read.
+        last: how many decisions, at most.
+    """
+    at = ports.clock.now()
+    view = Ledger(ports.table, workload).read()
+    decisions, unreadable = read_decisions(workload, ports.objects, last=last, today=at)
+    running = sum(worker.is_live for worker in view.workers.values())
+    launches = view.launches.values()
+    running += sum(launch.state is LaunchState.INTENDED for launch in launches)
+    row = view.decision
+    is_newest = row is not None and bool(decisions) and row.key == decisions[0].key
+    made, barred, unknown = (None, NO_REASON, "") if running else _preview(workload, ports)
+    return Why(
+        workload=workload,
+        at=at,
+        decisions=decisions,
+        unreadable=unreadable,
+        confirmed_at=row.at if row is not None and is_newest else None,
+        running=running,
+        now=made,
+        unknown=unknown,
+        barred=barred,
+    )
+
+
+def _preview(workload: str, ports: ControlPorts) -> tuple[Preview | None, Reason, str]:
+    """Return what a tick would decide, what bars the next message, why it cannot be said."""
+    try:
+        made, barred = preview(workload, ports), NO_REASON
+        if made.queue.is_empty:
+            # What stops launches shows only where one is due.
+            barred = preview(workload, ports, jobs=1).plan.choice.stopped
+    except SpindownError as exc:
+        return None, NO_REASON, str(exc)
+    return made, barred, ""
+
+
+def read_decisions(
+    workload: str, objects: ObjectStore, *, last: int, today: datetime
+) -> tuple[tuple[Decision, ...], tuple[str, ...]]:
+    """Return the last decisions, newest first, and the keys of those that cannot be read."""
+    found: list[Decision] = []
+    unreadable: list[str] = []
+    for key in _newest_keys(workload, objects, last=last, today=today):
+        try:
+            found.append(decode(Decision, json.loads(objects.get(key).data)))
+        except (ContractError, NotFound, ValueError, AttributeError):
+            unreadable.append(key)
+    return tuple(found), tuple(unreadable)
+
+
+def _newest_keys(workload: str, objects: ObjectStore, *, last: int, today: datetime) -> list[str]:
+    prefix = decision_prefix(workload)
+    found: list[str] = []
+    for back in range(_DAYS):
+        day = f"{prefix}{today - timedelta(days=back):%Y-%m-%d}/"
+        found += reversed([summary.key for summary in objects.list(day)])
+        if len(found) >= last:
+            return found[:last]
+    listed = deque((summary.key for summary in objects.list(prefix)), maxlen=last)
+    return list(reversed(listed))
+
+
+def fates(decision: Decision) -> Mapping[str, str]:
+    """Return what came of each pool that EC2 was asked for: its name -> words."""
+    told: dict[str, str] = {}
+    for attempt in decision.attempts:
+        told.update({pool: _fate(attempt, pool) for pool in attempt.pools})
+    return told
+
+
+def _fate(attempt: AttemptRecord, pool: str) -> str:
+    given = list(attempt.instances.values()).count(pool)
+    if given:
+        return f"{attempt.outcome} {given}"
+    codes = [refusal.code for refusal in attempt.refusals if refusal.pool in {"", pool}]
+    if codes:
+        return f"refused: {codes[0]}"
+    return "asked for; EC2 chose another" if attempt.instances else f"asked for: {attempt.outcome}"

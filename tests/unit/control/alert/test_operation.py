@@ -1,0 +1,328 @@
+"""What a tick cannot fix by itself a person hears: once, in EC2's words, with what to do."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from spindown.contract.codec import encode
+from spindown.contract.decision import Outcome
+from spindown.contract.row import (
+    DEPLOYMENT_PARTITION,
+    breaker_sort,
+    quota_sort,
+    worker_sort,
+)
+from spindown.control.market import refresh
+from spindown.domain.policy import Policy
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.error import AccessDenied
+from spindown.port import Key, RefusalKind, Write
+from tests.builders import a_type
+from tests.control import AWAY, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
+from tests.failure import failing
+from tests.wording import strangers
+
+MINUTE = timedelta(minutes=1)
+#: No price ladder and one offer a request, so that what EC2 answers is what was asked.
+STRICT = {"band": 0.0, "ladder": ()}
+
+
+def after_a_job(world: ControlWorld, minutes: int = 0) -> ControlWorld:
+    """Let a job come, and time pass."""
+    world.send()
+    world.tick()
+    world.run(minutes)
+    return world
+
+
+def a_full_quota() -> ControlWorld:
+    world = with_policy(**STRICT, max_price_per_hour=0.3)
+    world.market.limit("L-3819A6DF", 0, region=REGION)
+    return after_a_job(world)
+
+
+def a_full_quota_without_a_known_code() -> ControlWorld:
+    world = with_policy(**STRICT, max_price_per_hour=0.3)
+    world.market.offer(
+        a_type("p6-b200.48xlarge"), region=REGION, zones=ZONES, on_demand=0.2, spot=0.1
+    )
+    refresh(world.ports)
+    pool = a_pool_of("p6-b200.48xlarge")
+    world.compute.refuse_next(RefusalKind.QUOTA, "MaxSpotInstanceCountExceeded", pool=pool)
+    return after_a_job(world)
+
+
+def an_account_error() -> ControlWorld:
+    world = ControlWorld()
+    world.compute.refuse_next(RefusalKind.ACCOUNT, "UnauthorizedOperation")
+    return after_a_job(world)
+
+
+def an_unknown_code() -> ControlWorld:
+    world = with_policy(**STRICT)
+    world.compute.refuse_next(RefusalKind.UNKNOWN, "Novel", pool=a_pool_of("g4dn.xlarge"))
+    return after_a_job(world)
+
+
+def dry_pools() -> ControlWorld:
+    world = with_policy(**STRICT, max_price_per_hour=0.3)
+    world.dry(*(a_pool_of("g4dn.xlarge", zone) for zone in ZONES))
+    return after_a_job(world, 45)
+
+
+def images_that_never_check_in() -> ControlWorld:
+    return after_a_job(with_policy(max_workers=1), 45)
+
+
+def no_offer() -> ControlWorld:
+    return after_a_job(with_policy(max_price_per_hour=0.01), 20)
+
+
+def late_work() -> ControlWorld:
+    return after_a_job(with_policy(max_workers=0), 10)
+
+
+def a_refused_policy() -> ControlWorld:
+    world = ControlWorld()
+    world.settings.put_live(WORKLOAD, '{"max_workers": "many"}')
+    world.run(12)
+    return world
+
+
+def a_row_that_cannot_be_read() -> ControlWorld:
+    world = ControlWorld()
+    world.put(worker_sort("i-0bad"), state="nowhere")
+    world.run(17)
+    return world
+
+
+def workers_that_all_look_stale() -> ControlWorld:
+    world = with_policy(max_workers=4, drain_within=10 * MINUTE)
+    world.send(40)
+    world.tick()
+    for worker in world.workers():
+        world.check_in(worker.instance_id)
+        world.claim(worker.instance_id, f"job-{worker.instance_id}")
+    world.run(40)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "words"),
+    [
+        pytest.param(
+            a_full_quota,
+            "quota",
+            ["us-west-2 L-3819A6DF (G/Spot)", "--quota-code L-3819A6DF", "--region us-west-2"],
+            id="a full quota",
+        ),
+        pytest.param(
+            a_full_quota_without_a_known_code,
+            "quota",
+            ["us-west-2 P6/Spot", "`spindown doctor`, which finds the quota's code"],
+            id="a full quota whose code is not known",
+        ),
+        pytest.param(
+            an_account_error,
+            "account",
+            ["UnauthorizedOperation", "spindown doctor", "at once after the command"],
+            id="account",
+        ),
+        pytest.param(an_unknown_code, "unknown-refusal", ["Novel"], id="unknown code"),
+        pytest.param(
+            dry_pools, "capacity", ["g4dn.xlarge/us-west-2a/spot", "`gpu_names`"], id="all is dry"
+        ),
+        pytest.param(
+            images_that_never_check_in,
+            "breaker",
+            ["3 instances in a row never checked in", "/spindown/demo/worker/classify"],
+            id="the breaker is open",
+        ),
+        pytest.param(
+            no_offer, "no-offer", ["nearest is", "`max_price_per_hour`"], id="nothing fits"
+        ),
+        pytest.param(
+            late_work, "late", ["longer than the promised 5 minutes", "max_workers"], id="late"
+        ),
+        pytest.param(
+            a_refused_policy,
+            "policy-invalid",
+            ["max_workers", "`spindown policy reset classify`"],
+            id="policy refused",
+        ),
+        pytest.param(
+            a_row_that_cannot_be_read, "bad-rows", ["worker#i-0bad", "demo-ledger"], id="bad row"
+        ),
+        pytest.param(
+            workers_that_all_look_stale, "reaping-held-back", ["DynamoDB"], id="all look stale"
+        ),
+    ],
+)
+def test_a_person_is_told_once_what_happened_and_what_to_do(
+    make: Callable[[], ControlWorld], name: str, words: list[str]
+) -> None:
+    world = make()
+
+    said = [text for subject, text in world.topic.said if subject == f"demo-classify: {name}"]
+
+    assert len(said) == 1
+    assert all(word in said[0] for word in words), said[0]
+    assert re.search(r"\. To do: [a-z].*\.$", said[0])
+    assert strangers(said[0]) == []
+    told = [d for d in world.metrics.data if d.name == "Alerts"]
+    assert name in {datum.dimensions["Alert"] for datum in told}
+
+
+def test_nothing_is_said_while_all_is_well() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    world.run(5)
+
+    assert world.topic.said == ()
+    assert world.metrics.values("Alerts") == []
+    assert not [sort for sort in world.partition() if sort.startswith("alert#")]
+
+
+def test_what_lasts_is_said_again_after_a_day() -> None:
+    world = a_refused_policy()
+
+    for _ in range(25):
+        world.tick(timedelta(hours=1))
+        world.run(4)
+
+    assert len(world.topic.said) == 2
+
+
+def test_what_was_fixed_is_news_when_it_comes_back() -> None:
+    world = a_refused_policy()
+    world.settings.put_live(WORKLOAD, "{}")
+    world.run(60)
+
+    world.settings.put_live(WORKLOAD, '{"max_workers": "many"}')
+    world.run(12)
+
+    assert len(world.topic.said) == 2
+
+
+def test_capacity_that_comes_and_goes_is_not_said() -> None:
+    world = with_policy(**STRICT, max_price_per_hour=0.3, max_workers=4)
+    both = [a_pool_of("g4dn.xlarge", zone) for zone in ZONES]
+    world.dry(*both)
+    world.send()
+    world.tick()
+    world.run(15)
+    for pool in both:
+        world.compute.set_capacity(pool, None)
+    world.run(15)
+    assert world.workers()
+
+    world.dry(*both)
+    world.send(300)
+    world.run(20)
+
+    assert "demo-classify: capacity" not in [subject for subject, _ in world.topic.said]
+
+
+def test_a_quota_that_is_full_now_and_then_is_said_once_a_day() -> None:
+    world = with_policy(**STRICT, max_price_per_hour=0.3, max_workers=4)
+
+    outcomes = set()
+    for _ in range(6):
+        for vcpus in (0, 64):
+            world.market.limit("L-3819A6DF", vcpus, region=REGION)
+            refresh(world.ports)
+            world.send(20)
+            outcomes.add(world.tick().outcome)
+            world.run(20)
+        for worker in world.workers():
+            world.compute.power_off(worker.instance_id)
+        world.clock.advance(timedelta(hours=1))
+
+    assert {Outcome.NOTHING_FITS, Outcome.LAUNCHED} <= outcomes
+    said = [subject for subject, _ in world.topic.said]
+    assert said.count("demo-classify: quota") == 1
+    assert "demo-classify: no-offer" not in said
+
+
+def test_a_failing_topic_stops_no_tick_and_is_tried_again() -> None:
+    world = ControlWorld()
+
+    world.interfere = failing(AccessDenied("sns:Publish"), "publish")
+    world.settings.put_live(WORKLOAD, '{"max_workers": "many"}')
+    world.run(12)
+    assert world.metric("Untold") == 1
+    (reason,) = {datum.reason for datum in world.metrics.data if datum.name == "Untold"}
+    assert reason == "sns:Publish"
+    assert world.topic.said == ()
+
+    world.interfere = None
+    world.run(1)
+
+    assert len(world.topic.said) == 1
+
+
+def test_a_quota_that_only_others_fill_explains_nothing() -> None:
+    world = with_policy(max_price_per_hour=0.01)
+    # Another workload asks for machines of another class.
+    row = {"quota_class": f"{REGION}/P/Spot", "code": "Max", "until": world.now + 90 * MINUTE}
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=quota_sort(f"{REGION}/P/Spot"))
+    world.table.write(Write(key=key, set=encode(row)))
+
+    after_a_job(world, 20)
+
+    assert [subject for subject, _ in world.topic.said] == ["demo-classify: no-offer"]
+
+
+def stop_away(world: ControlWorld, **counts: int) -> None:
+    world.put(
+        breaker_sort(AWAY),
+        **counts,
+        image="lt-2@1 subnet-z abc",
+        reason=Reason(
+            ReasonCode.STRIKES_SILENT, {"count": 3, "instance_id": "i-3", "fault_code": ""}
+        ),
+        open_until=world.now + 60 * MINUTE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "remedy"),
+    [
+        ("strikes", "console output of that instance"),
+        ("unclaimed", "console output of that instance"),
+        ("failed", "`spindown results --log` of a job that failed"),
+    ],
+)
+def test_an_open_breaker_says_where_to_look_for_its_cause(kind: str, remedy: str) -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
+    stop_away(world, **{kind: 3})
+
+    after_a_job(world).tick(MINUTE)
+
+    ((_, text),) = world.topic.said
+    assert remedy in text
+    assert "at once after the command that `spindown doctor` prints" in text
+
+
+def test_a_breaker_of_one_region_is_told_as_that_regions_alone() -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
+    stop_away(world, strikes=3)
+
+    decision = after_a_job(world).tick(MINUTE)
+
+    assert decision.outcome is Outcome.ENOUGH
+    ((_, text),) = world.topic.said
+    assert text.startswith(f"Launching for classify in {AWAY} is stopped: 3 instances in a row")
+
+
+def test_one_region_s_breaker_does_not_explain_the_others() -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.10),), policy=Policy(max_price_per_hour=0.01))
+    stop_away(world, strikes=3)
+
+    after_a_job(world, 20)
+
+    subjects = {subject for subject, _ in world.topic.said}
+    assert subjects == {"demo-classify: breaker", "demo-classify: late"}

@@ -1,0 +1,206 @@
+"""The policy in force: deployed, plus a live edit if that is valid."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from spindown.contract import row as rows
+from spindown.contract.row import PolicyRow
+from spindown.control.policy import (
+    differences,
+    edit_policy,
+    effective_policy,
+    policy_history,
+    stored_keys,
+)
+from spindown.domain.policy import Policy
+from spindown.error import ConfigError
+from spindown.ledger import Ledger
+from spindown.port import LiveEdit
+from tests.builders import NOW
+from tests.control import WORKLOAD, ControlWorld
+
+
+def an_edit(text: str) -> LiveEdit:
+    return LiveEdit(text=text, version=2, edited_at=NOW)
+
+
+GOOD = PolicyRow(text='{"max_workers": 7}', version=1)
+
+
+def test_an_edit_changes_only_its_keys() -> None:
+    settings = ControlWorld().workload_settings()
+
+    found = effective_policy(settings, an_edit('{"idle_timeout": "2m"}'), PolicyRow())
+
+    changed = differences(settings.policy, found.policy)
+    assert [(d.key, d.in_force) for d in changed] == [("idle_timeout", timedelta(minutes=2))]
+    assert (found.version, found.refusal) == (2, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{"max_workers": -1}', id="a-value-out-of-range"),
+        pytest.param('{"max_wrokers": 1}', id="an-unknown-key"),
+        pytest.param('{"idle_timeout": 10}', id="a-number-without-unit"),
+        pytest.param("[]", id="no-object"),
+        pytest.param("{", id="no-json"),
+        pytest.param("", id="nothing"),
+    ],
+)
+def test_an_invalid_edit_leaves_the_last_good_one_in_force(text: str) -> None:
+    settings = ControlWorld().workload_settings()
+
+    found = effective_policy(settings, an_edit(text), GOOD)
+
+    assert found.policy.max_workers == 7
+    assert found.version == 1
+    assert found.refusal
+    assert (found.row.text, found.row.refused_version) == (GOOD.text, 2)
+
+
+def test_an_invalid_first_edit_leaves_the_deployed_policy() -> None:
+    settings = ControlWorld().workload_settings()
+
+    assert effective_policy(settings, an_edit("{"), PolicyRow()).policy == settings.policy
+
+
+def test_taking_the_edit_back_restores_the_deployed_policy() -> None:
+    settings = ControlWorld().workload_settings()
+
+    found = effective_policy(settings, None, GOOD)
+
+    assert found.policy == settings.policy
+    assert found.row.text == ""
+
+
+def test_an_edit_adds_to_the_one_before_and_gives_keys_back() -> None:
+    world = ControlWorld()
+    ports = {"settings": world.settings, "table": world.table}
+    edit_policy(WORKLOAD, {"max_workers": 7, "idle_timeout": "2m"}, **ports)  # type: ignore[arg-type]
+
+    edit_policy(WORKLOAD, {"band": 0.1}, clear=["max_workers"], **ports)  # type: ignore[arg-type]
+
+    settings, edit = world.settings.workload(WORKLOAD)
+    found = effective_policy(settings, edit, PolicyRow())
+    assert {d.key for d in differences(settings.policy, found.policy)} == {"idle_timeout", "band"}
+    assert len(policy_history(WORKLOAD, settings=world.settings)) == 2
+
+
+def test_a_refused_edit_stores_nothing() -> None:
+    world = ControlWorld()
+
+    with pytest.raises(ConfigError, match="max_workers"):
+        edit_policy(WORKLOAD, {"max_workers": -1}, settings=world.settings, table=world.table)
+
+    assert world.settings.workload(WORKLOAD)[1] is None
+
+
+def test_an_edit_against_the_one_before_takes_nothing_back() -> None:
+    world = ControlWorld()
+    ports = {"settings": world.settings, "table": world.table}
+    edit_policy(WORKLOAD, {"start_within": "8h"}, **ports)  # type: ignore[arg-type]
+
+    with pytest.raises(ConfigError, match="finish_within"):
+        edit_policy(WORKLOAD, {"finish_within": "6h"}, **ports)  # type: ignore[arg-type]
+
+    _, stored = world.settings.workload(WORKLOAD)
+    assert stored is not None
+    assert json.loads(stored.text) == {"start_within": "8h"}
+
+
+def test_a_remedy_replaces_an_edit_that_cannot_be_read() -> None:
+    world = ControlWorld()
+    world.settings.put_live(WORKLOAD, "{")
+
+    edit_policy(WORKLOAD, {"max_workers": 3}, settings=world.settings, table=world.table)
+
+    settings, edit = world.settings.workload(WORKLOAD)
+    assert effective_policy(settings, edit, PolicyRow()).policy.max_workers == 3
+
+
+@pytest.mark.parametrize(
+    ("broken", "changes", "clear", "edit"),
+    [
+        pytest.param(
+            '{"band": 0.2, "max_workers": "many"}',
+            {"max_workers": 3},
+            [],
+            {"band": 0.2, "max_workers": 3},
+            id="the change fixes it",
+        ),
+        pytest.param(
+            '{"band": 0.2, "max_wrokers": 3}',
+            {},
+            ["max_wrokers"],
+            {"band": 0.2},
+            id="the key that does not exist is given back",
+        ),
+        pytest.param(
+            '{"max_workers": "many"}',
+            {"band": 0.2},
+            [],
+            {"max_workers": 7, "band": 0.2},
+            id="the change is of another key",
+        ),
+        pytest.param(
+            "{", {"band": 0.2}, [], {"max_workers": 7, "band": 0.2}, id="it cannot be read"
+        ),
+        pytest.param(
+            '{"max_wrokers": 3}', {}, ["max_workers"], None, id="the good one is given back"
+        ),
+    ],
+)
+def test_a_change_to_a_broken_edit_fixes_it_or_starts_in_force(
+    broken: str, changes: dict[str, object], clear: list[str], edit: dict[str, object] | None
+) -> None:
+    world = ControlWorld()
+    ledger = Ledger(world.table, WORKLOAD)
+    ledger.write(ledger.put(rows.POLICY, GOOD))
+    world.settings.put_live(WORKLOAD, broken)
+
+    edit_policy(WORKLOAD, changes, clear=clear, settings=world.settings, table=world.table)
+
+    _, stored = world.settings.workload(WORKLOAD)
+    assert (json.loads(stored.text) if stored else None) == edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "keys"),
+    [
+        (None, set()),
+        (an_edit("{"), set()),
+        (an_edit('{"max_wrokers": 1, "band": 0.1}'), {"max_wrokers", "band"}),
+    ],
+    ids=["no edit", "an unreadable one", "an unknown key"],
+)
+def test_the_keys_of_an_edit_are_those_that_can_be_given_back(
+    edit: LiveEdit | None, keys: set[str]
+) -> None:
+    assert stored_keys(edit) == keys
+
+
+def test_giving_the_last_key_back_deletes_the_edit() -> None:
+    world = ControlWorld()
+    edit_policy(WORKLOAD, {"max_workers": 3}, settings=world.settings, table=world.table)
+    edit_policy(WORKLOAD, {}, clear=["max_workers"], settings=world.settings, table=world.table)
+
+    settings, edit = world.settings.workload(WORKLOAD)
+    assert edit is None
+    assert effective_policy(settings, edit, PolicyRow()).policy == Policy()
+
+
+def test_a_region_that_is_none_of_the_deployment_s_is_refused() -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.1),))
+
+    with pytest.raises(ConfigError, match="name regions of the deployment: eu-west-1, us-west-2"):
+        edit_policy(
+            WORKLOAD, {"regions": ["us-wset-2"]}, settings=world.settings, table=world.table
+        )
+
+    found = edit_policy(
+        WORKLOAD, {"regions": ["eu-west-1"]}, settings=world.settings, table=world.table
+    )
+    assert found.policy.regions == frozenset({"eu-west-1"})

@@ -1,0 +1,243 @@
+"""A cancelled job is nobody's any more, whatever its owner and its messages do."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from spindown.contract.codec import encode
+from spindown.contract.job.batch import Batch, batch_key
+from spindown.contract.job.manifest import JobState, manifest_key
+from spindown.contract.job.message import derived_id
+from spindown.error import LeaseLost, NotFound, Unreachable
+from spindown.job import claim as claiming
+from spindown.job.cancel import REASON, Cancelled, CancelOutcome, cancel
+from spindown.job.claim import Declined
+from spindown.job.commit import commit, complete
+from spindown.job.heartbeat import extend_lease
+from spindown.job.release import abandon
+from spindown.job.result import find_jobs, read_progress
+from spindown.job.split import split
+from spindown.memory import PortCall
+from spindown.port import Outgoing, Write
+from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
+
+JOB = {"job_id": "j", "items": items(4)}
+NEWER = b'{"schema": 3, "fence": "elsewhere"}'
+
+
+def cancelled(world: WorkWorld, *jobs: str) -> list[Cancelled]:
+    return list(cancel(WORKLOAD, jobs, world.ports))
+
+
+def test_a_job_that_waits_is_never_claimed() -> None:
+    world = WorkWorld()
+    world.send(JOB)
+    world.send({**JOB, "job_id": "other"})
+
+    assert cancelled(world, "j") == [
+        Cancelled(job_id="j", outcome=CancelOutcome.CANCELLED, state=JobState.CANCELLED)
+    ]
+
+    assert [json.loads(body)["job_id"] for body in world.queue.bodies()] == ["other"]
+    assert world.queue.backlog().visible == 1
+    assert world.hold().job_id == "other"
+
+
+def test_its_owner_commits_no_more_and_its_commits_stay() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    held = commit(held, a_portion(held, 3), slot_id=a_slot_id(), ports=world.ports)
+
+    assert [one.items_done for one in cancelled(world, "j")] == [3]
+
+    with pytest.raises(LeaseLost):
+        extend_lease(
+            held.lease, items_done=3, slot_id=a_slot_id(), ports=world.ports, policy=world.policy
+        )
+    with pytest.raises(LeaseLost):
+        commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
+    abandon(held, slot_id=a_slot_id(), presence=world.presence())
+    progress = read_progress("j", world.objects)
+    assert (progress.state, progress.items_done, progress.reason) == (
+        JobState.CANCELLED,
+        3,
+        REASON,
+    )
+    assert len(world.records("j")) == 3
+    assert world.queue.bodies() == []
+    assert world.table.get(a_slot_id().lease_key) is None
+
+
+def test_an_unreadable_lease_row_keeps_no_other_job_alive() -> None:
+    world = WorkWorld()
+    world.hold(JOB)
+    world.table.write(Write(key=a_slot_id().lease_key, set={"deadline": "soon"}))
+    world.send({**JOB, "job_id": "k"})
+
+    assert [one.outcome for one in cancelled(world, "j", "k")] == [CancelOutcome.CANCELLED] * 2
+
+    assert [json.loads(body)["job_id"] for body in world.queue.bodies()] == ["j"]
+
+
+def test_a_hidden_message_is_deleted_by_its_next_receiver() -> None:
+    world = WorkWorld()
+    world.send(JOB)
+    message = world.receive()
+    assert message is not None
+    cancelled(world, "j")
+    assert world.queue.bodies() != []
+
+    answer = world.claim_message(message)
+
+    assert isinstance(answer, Declined)
+    assert answer.outcome is claiming.ClaimOutcome.OVER
+    assert world.queue.bodies() == []
+
+
+def test_a_message_without_an_id_is_found_by_the_given_one() -> None:
+    world = WorkWorld()
+    world.send({"items": items(2)})
+    message = world.receive()
+    assert message is not None
+    job_id = derived_id(message.message_id)
+    world.clock.advance(world.policy.lease_duration)
+
+    cancelled(world, job_id)
+
+    assert world.queue.bodies() == []
+
+
+def test_the_children_of_a_split_are_cancelled_too() -> None:
+    world = WorkWorld()
+    held = world.hold({"job_id": "j", "items": items(2500)})
+    held = split(held, items(2500), ports=world.ports, policy=world.policy)
+    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    first = world.hold()
+    first = commit(first, a_portion(first), slot_id=a_slot_id(), ports=world.ports)
+    complete(first, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+
+    found = cancelled(world, "j")
+
+    states = [JobState.SPLIT, JobState.CANCELLED, JobState.CANCELLED, JobState.COMPLETED]
+    assert Counter(one.state for one in found) == Counter(states)
+    progress = read_progress("j", world.objects)
+    assert (progress.state, progress.items_done) == (JobState.CANCELLED, first.manifest.items)
+    assert world.queue.bodies() == []
+
+
+@pytest.mark.parametrize("at", range(1, 4))
+def test_a_split_under_way_leaves_no_child_behind(at: int) -> None:
+    world = WorkWorld()
+    held = world.hold({"job_id": "j", "items": items(2500)})
+    calls = [0]
+
+    def interfere(call: PortCall) -> None:
+        calls[0] += call.port in {"objects", "queue"} and call.method in {"put", "send"}
+        if calls[0] == at:
+            calls[0] = 99
+            cancelled(world, "j")
+
+    world.before = interfere
+    with pytest.raises(LeaseLost):
+        split(held, items(2500), ports=world.ports, policy=world.policy)
+    world.before = None
+
+    while world.queue.backlog().visible:
+        answer = world.claim()
+        assert isinstance(answer, Declined)
+        assert answer.outcome is claiming.ClaimOutcome.OVER
+    world.clock.advance(world.policy.lease_duration)
+    assert world.queue.bodies() == []
+
+
+def test_what_is_over_stays_as_it_is() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    held = commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
+
+    assert [one.outcome for one in cancelled(world, "j")] == [CancelOutcome.OVER]
+    assert [one.outcome for one in cancelled(world, "j")] == [CancelOutcome.OVER]
+
+    assert world.manifest("j") == held.manifest
+
+
+def test_gives_way_to_a_commit_that_comes_between() -> None:
+    world = WorkWorld()
+    held = [world.hold(JOB)]
+
+    def commit_one(_: object) -> None:
+        held[0] = commit(held[0], a_portion(held[0], 1), slot_id=a_slot_id(), ports=world.ports)
+
+    world.just_before("put", commit_one)
+
+    assert [one.items_done for one in cancelled(world, "j")] == [1]
+
+
+def test_a_manifest_that_changes_all_the_time_is_told() -> None:
+    world = WorkWorld()
+    held = [world.hold(JOB)]
+
+    def interfere(call: PortCall) -> None:
+        if call.port == "objects" and call.method == "put":
+            before, world.before = world.before, None
+            held[0] = commit(held[0], a_portion(held[0], 0), slot_id=a_slot_id(), ports=world.ports)
+            world.before = before
+
+    world.before = interfere
+    with pytest.raises(Unreachable, match="j: other writers keep changing its manifest"):
+        cancelled(world, "j")
+
+
+def test_a_job_that_a_later_version_wrote_stays_alone() -> None:
+    world = WorkWorld()
+    for name in "abc":
+        world.send({**JOB, "job_id": name})
+    world.objects.put(manifest_key("b"), NEWER)
+
+    found = [(one.job_id, one.outcome, one.state) for one in cancel(WORKLOAD, "abc", world.ports)]
+
+    assert found == [
+        ("a", CancelOutcome.CANCELLED, JobState.CANCELLED),
+        ("b", CancelOutcome.NEWER_SCHEMA, None),
+        ("c", CancelOutcome.CANCELLED, JobState.CANCELLED),
+    ]
+    assert world.objects.get(manifest_key("b")).data == NEWER
+    assert len(world.queue.bodies()) == world.queue.backlog().visible == 1
+
+
+def test_a_call_that_breaks_off_leaves_no_cancelled_message() -> None:
+    def fail(call: PortCall) -> None:
+        if call.port == "objects" and call.args[0] == manifest_key("b"):
+            raise Unreachable("no answer")
+
+    world = WorkWorld()
+    for name in "ab":
+        world.send({**JOB, "job_id": name})
+    world.before = fail
+
+    with pytest.raises(Unreachable):
+        list(cancel(WORKLOAD, "ab", world.ports))
+
+    assert len(world.queue.bodies()) == world.queue.backlog().visible == 1
+
+
+def test_finds_batches_and_jobs_that_nobody_has_claimed() -> None:
+    world = WorkWorld()
+    batch = Batch(batch_id="b-1", workload=WORKLOAD, jobs=("b-1-00000", "b-1-00001"))
+    world.objects.put(batch_key("b-1"), json.dumps(encode(batch)).encode())
+
+    assert find_jobs("b-1", world.objects) == batch.jobs
+    assert find_jobs("b-1-00001", world.objects) == ("b-1-00001",)
+    for name in ("b-1-00002", "b-2", "x"):
+        with pytest.raises(NotFound):
+            find_jobs(name, world.objects)
+
+
+def test_what_is_no_job_is_left_where_it_is() -> None:
+    world = WorkWorld()
+    world.queue.send([Outgoing(body="not a job")])
+
+    cancelled(world, "j")
+
+    assert world.queue.backlog().visible == 1

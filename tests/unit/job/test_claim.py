@@ -1,0 +1,235 @@
+"""Claiming: who gets a job, and who does not."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from spindown.contract.codec import encode
+from spindown.contract.job.manifest import JobState
+from spindown.contract.row import BACKLOG, workload_partition
+from spindown.domain.fleet import WorkerState
+from spindown.error import Unreachable
+from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.commit import commit
+from spindown.job.held import ClaimedJob
+from spindown.job.presence import Condemned
+from spindown.job.release import release
+from spindown.memory import PortCall
+from spindown.port import Key, Message, When, Write
+from tests.work import BUCKET, WORKLOAD, WorkWorld, a_portion, a_slot_id, items
+
+JOB = {"job_id": "j", "items": items(4)}
+
+
+def test_gives_a_new_job_to_the_first_who_claims_it() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    manifest = world.manifest("j")
+    assert (manifest.epoch, manifest.owner, manifest.state) == (1, "i-1/0", JobState.RUNNING)
+    assert manifest.items == 4
+    assert world.lease() == held.lease
+    assert world.worker().state is WorkerState.BUSY
+    assert world.worker().busy_slots == 1
+    backlog = world.table.get(Key(partition=workload_partition(WORKLOAD), sort=BACKLOG))
+    assert backlog == {"claims": 1}
+
+
+def test_one_of_two_has_a_job_whose_message_came_twice() -> None:
+    world = WorkWorld()
+    first = world.hold(JOB)
+    world.send(JOB)
+    second = world.claim(a_slot_id("i-2"))
+    assert isinstance(second, Declined)
+    assert (second.outcome, second.job_id, second.reason) == (ClaimOutcome.PUT_BACK, "j", "held")
+    assert world.manifest("j").owner == first.manifest.owner
+
+
+def test_leaves_the_newer_receipt_handle_with_a_job_s_owner() -> None:
+    world = WorkWorld(policy=replace(WorkWorld().policy, lease_duration=timedelta(minutes=5)))
+    held = world.hold(JOB)
+    world.queue.extend(held.message.receipt_handle, timedelta(0))
+    again = world.receive()
+    assert again is not None
+    assert isinstance(world.claim_message(again, a_slot_id("i-2")), Declined)
+    lease = world.lease()
+    assert lease is not None
+    assert lease.receipt_handle == again.receipt_handle != held.lease.receipt_handle
+
+
+def test_leaves_no_handle_in_a_row_that_was_cleared_meanwhile() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.presence("i-2")
+    world.queue.extend(held.message.receipt_handle, timedelta(0))
+    again = world.receive()
+
+    clear = Write(key=a_slot_id().lease_key, delete=True)
+    world.just_before("write", lambda _: world.table.write(clear))
+    assert again is not None
+    assert isinstance(world.claim_message(again, a_slot_id("i-2")), Declined)
+    assert world.table.get(a_slot_id().lease_key) is None
+
+
+def test_a_lease_tells_no_item_count_before_it_is_known() -> None:
+    world = WorkWorld()
+    world.send({"job_id": "j", "prefix_uri": f"{BUCKET}images/"})
+
+    held = world.claim()
+
+    assert isinstance(held, ClaimedJob)
+    assert (held.manifest.items, held.lease.items) == (None, 0)
+
+
+def test_puts_a_held_job_back_until_the_lease_has_run_out() -> None:
+    world = WorkWorld()
+    world.hold(JOB)
+    world.send(JOB)
+    world.claim(a_slot_id("i-2"))
+    world.clock.advance(world.policy.lease_duration - timedelta(seconds=1))
+    # The owner's message is hidden for the lease, the duplicate for at least as long.
+    assert world.queue.backlog().visible == 0
+    world.clock.advance(timedelta(seconds=32))
+    assert world.queue.backlog().visible == 2
+
+
+def test_takes_over_a_job_whose_lease_has_run_out() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    commit(held, a_portion(held, 2), slot_id=a_slot_id(), ports=world.ports)
+    world.clock.advance(timedelta(minutes=6))
+    taken = world.hold(slot_id=a_slot_id("i-2"))
+    assert taken.manifest.epoch == 2
+    assert taken.manifest.next_item == 2
+    assert taken.manifest.epoch_first == 2
+
+
+def test_clears_a_job_s_lapsed_lease_and_no_newer_one() -> None:
+    world = WorkWorld()
+    lapsed = world.hold(JOB).lease
+    world.presence("i-2")
+    world.clock.advance(timedelta(minutes=6))
+    other = replace(lapsed, job_id="k", deadline=world.clock.now())
+
+    def take_another(call: PortCall) -> None:
+        if call.method == "write" and call.args[0].delete:
+            world.table.write(Write(key=a_slot_id().lease_key, set=encode(other)))
+
+    world.before = take_another
+    world.hold(slot_id=a_slot_id("i-2"))
+
+    assert world.lease() == other
+
+
+def test_clears_a_lease_at_the_very_instant_that_it_lapses() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.presence("i-2")
+    world.clock.advance(held.lease.deadline - world.clock.now())
+
+    world.hold(slot_id=a_slot_id("i-2"))
+
+    assert world.lease() is None
+
+
+def test_leaves_the_lease_of_what_the_last_owner_works_on_now() -> None:
+    world = WorkWorld()
+    released = world.hold(JOB)
+    release(released, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+    message = world.receive()
+    assert message is not None
+    now = world.hold({"job_id": "k", "items": items(4)}).lease
+
+    assert isinstance(world.claim_message(message, a_slot_id("i-2")), ClaimedJob)
+
+    assert world.lease() == now
+
+
+def test_takes_a_job_over_though_its_old_lease_stays() -> None:
+    def fail(call: PortCall) -> None:
+        if call.method == "write" and call.args[0].delete:
+            raise Unreachable("no answer")
+
+    world = WorkWorld()
+    lapsed = world.hold(JOB).lease
+    world.presence("i-2")
+    world.clock.advance(timedelta(minutes=6))
+    world.before = fail
+
+    assert world.hold(slot_id=a_slot_id("i-2")).manifest.epoch == 2
+    assert world.lease() == lapsed
+
+
+def test_gives_a_job_back_when_its_worker_is_condemned() -> None:
+    world = WorkWorld()
+    world.presence()
+    world.change_worker("i-1", state=WorkerState.CONDEMNED)
+    world.send(JOB)
+    declined = world.claim()
+    assert isinstance(declined, Declined)
+    assert (declined.outcome, declined.reason) == (ClaimOutcome.CONDEMNED, "")
+    assert world.lease() is None
+    manifest = world.hold(slot_id=a_slot_id("i-2")).manifest
+    assert (manifest.epoch, manifest.losses) == (2, 0)
+
+
+def test_knows_its_own_claim_again_after_a_lost_answer() -> None:
+    world = WorkWorld()
+    world.send(JOB)
+    lost = iter([True])
+
+    def lose(call: object) -> None:
+        if getattr(call, "method", "") == "put" and next(lost, False):
+            raise Unreachable("the answer was lost")
+
+    world.after = lose
+    assert isinstance(world.claim(), ClaimedJob)
+    assert world.manifest("j").epoch == 1
+
+
+def test_a_broken_lease_row_does_not_block_its_job() -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    world.table.write(
+        Write(key=a_slot_id().lease_key, when=When(exists=True), set={"deadline": "soon"})
+    )
+    world.queue.extend(held.message.receipt_handle, timedelta(0))
+    message = world.receive()
+    assert isinstance(message, Message)
+    assert isinstance(world.claim_message(message, a_slot_id("i-2")), ClaimedJob)
+
+
+def test_a_refused_lease_counts_nothing_against_the_job() -> None:
+    def fail(call: PortCall) -> None:
+        if call.method == "transact":
+            raise Unreachable("no answer")
+
+    world = WorkWorld()
+    world.send(JOB)
+    world.presence()
+    world.before = fail
+    for _ in range(6):
+        with pytest.raises(Unreachable):
+            world.claim()
+        assert world.queue.backlog().visible == 0
+        world.clock.advance(world.policy.lease_duration)
+    world.before = None
+
+    held = world.hold()
+
+    assert (held.manifest.losses, held.manifest.failures) == (0, ())
+
+
+def test_an_instance_whose_row_has_ended_takes_nothing() -> None:
+    world = WorkWorld()
+    world.send(JOB)
+    presence = world.presence()
+    world.change_worker("i-1", state=WorkerState.ENDED, ended_at=world.clock.now())
+
+    declined = world.claim()
+
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.CONDEMNED
+    assert world.worker().state is WorkerState.ENDED
+    with pytest.raises(Condemned):
+        presence.beat()

@@ -1,0 +1,117 @@
+"""A claim goes on from the manifest it finds: of another version, of other code, damaged."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from spindown.contract.job.manifest import StateFile, encode_manifest, manifest_key
+from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.commit import commit
+from spindown.job.held import ClaimedJob
+from tests.work import BUCKET, WorkWorld, a_portion, a_slot_id, items
+
+JOB = {"job_id": "j", "items": items(4)}
+
+
+def test_puts_a_job_with_a_newer_manifest_back_untouched() -> None:
+    world = WorkWorld()
+    newer = json.dumps({"schema": 2, "fence": "elsewhere"}).encode()
+    world.objects.put(manifest_key("j"), newer)
+    world.send(JOB)
+    declined = world.claim()
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.NEWER_SCHEMA
+    assert declined.reason == "manifest.schema is 2: this version reads schema 1"
+    assert world.objects.get(manifest_key("j")).data == newer
+
+
+def test_keeps_what_a_later_minor_version_wrote_into_a_manifest() -> None:
+    world = WorkWorld()
+    manifest = world.put_manifest(epoch=1, released=True, extra={"colour": "blue"})
+    world.objects.put(manifest_key("j"), encode_manifest(manifest))
+    world.send(JOB)
+    held = world.hold()
+    commit(held, a_portion(held), slot_id=a_slot_id(), ports=world.ports)
+    assert world.manifest("j").extra == {"colour": "blue"}
+
+
+def test_keeps_the_item_count_of_the_first_claimer() -> None:
+    world = WorkWorld(sources={f"{BUCKET}images/{n}": b"" for n in range(5)})
+    held = world.hold({"job_id": "j", "prefix_uri": f"{BUCKET}images/"})
+    commit(held, a_portion(held, 2), slot_id=a_slot_id(), ports=world.ports)
+    world.clock.advance(timedelta(minutes=6))
+
+    taken = world.claim(a_slot_id("i-2"))
+
+    assert isinstance(taken, ClaimedJob)
+    assert (taken.manifest.items, taken.lease.items) == (5, 5)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 20, 200])
+def test_falls_back_to_the_previous_manifest_at_a_higher_epoch(cut: int) -> None:
+    world = WorkWorld()
+    held = world.hold(JOB)
+    held = commit(held, a_portion(held, 2), slot_id=a_slot_id(), ports=world.ports)
+    whole = world.objects.get(manifest_key("j")).data
+    world.clock.advance(timedelta(minutes=6))
+    world.objects.put(manifest_key("j"), whole[:cut])
+    taken = world.hold(slot_id=a_slot_id("i-2"))
+    assert taken.manifest.next_item == 2
+    # One corrupt version may have been a claim of epoch 2.
+    assert taken.manifest.epoch == 3
+
+
+def test_without_a_readable_manifest_it_starts_above_all_epochs() -> None:
+    world = WorkWorld()
+    world.objects.put("jobs/j/parts/00000007-00000000-00000001.jsonl", b"")
+    world.objects.put(manifest_key("j"), b"{")
+    world.send(JOB)
+    message = world.receive()
+    assert message is not None
+    held = world.claim_message(message)
+    assert isinstance(held, ClaimedJob)
+    assert held.manifest.epoch == 8
+
+
+def test_drops_results_of_other_code_rather_than_mix_them() -> None:
+    world = WorkWorld()
+    old, new = a_slot_id(code_digest="old"), a_slot_id("i-2", code_digest="new")
+    held = world.hold(JOB, old)
+    commit(held, a_portion(held, 2), slot_id=old, ports=world.ports)
+    world.clock.advance(timedelta(minutes=6))
+    taken = world.hold(slot_id=new)
+    assert (taken.manifest.next_item, taken.manifest.parts) == (0, ())
+    assert taken.manifest.code_digest == "new"
+
+
+def test_other_code_begins_anew_without_the_first_one_s_state() -> None:
+    world = WorkWorld()
+    state = (StateFile(path="a", key="jobs/j/state/1/a", bytes=1, sha256="0" * 64),)
+    before = world.put_manifest(
+        epoch=1, released=True, next_item=0, user_state=state, code_digest="v1"
+    )
+    world.objects.put(manifest_key("j"), encode_manifest(before))
+    world.send(JOB)
+
+    held = world.hold(slot_id=a_slot_id(code_digest="v2"))
+
+    assert (held.manifest.user_state, held.manifest.code_digest) == ((), "v2")
+
+
+@pytest.mark.parametrize(("known", "ours", "goes_on"), [
+    ("v1", "v1", True),
+    ("v1", "v2", False),
+    ("", "v2", True),
+    ("v1", "", True),
+])  # fmt: skip
+def test_unknown_code_on_either_side_counts_as_the_same(
+    known: str, ours: str, goes_on: bool
+) -> None:
+    world = WorkWorld()
+    world.put_manifest(released=True, next_item=2, code_digest=known)
+    world.send(JOB)
+
+    held = world.hold(slot_id=a_slot_id(code_digest=ours))
+
+    assert (held.manifest.next_item == 2) is goes_on

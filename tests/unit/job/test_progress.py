@@ -1,0 +1,206 @@
+"""What a worker tells of its work: names, dimensions and sums."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.contract.codec import Row
+from spindown.contract.row import (
+    CHECKPOINT_RATE,
+    JOB_RATE,
+    spend_sort,
+    throughput_sort,
+    workload_partition,
+)
+from spindown.job.progress import Progress, Reporter
+from spindown.memory.interception import PortCall, intercept
+from spindown.port import Key
+from tests.work import WORKLOAD, WorkWorld, a_worker
+
+
+def a_reporter(world: WorkWorld) -> Reporter:
+    return Reporter(deployment="demo", workload=WORKLOAD, worker=a_worker(), ports=world.ports)
+
+
+def row(world: WorkWorld, sort: str) -> Row:
+    return world.table.get(Key(partition=workload_partition(WORKLOAD), sort=sort)) or {}
+
+
+def counts(found: Row) -> Row:
+    return {name: value for name, value in found.items() if not isinstance(value, str)}
+
+
+def throughput(world: WorkWorld) -> Row:
+    return row(world, throughput_sort("T4", 1.0))
+
+
+def test_a_report_adds_to_the_day_and_to_what_is_learned() -> None:
+    world = WorkWorld()
+    progress = Progress(
+        items_ok=3,
+        items_failed=1,
+        items_redone=2,
+        busy=timedelta(minutes=6),
+        commit=timedelta(seconds=2),
+        job_items=8,
+        job_busy=timedelta(minutes=20),
+    )
+
+    reporter = a_reporter(world)
+    reporter.report(progress)
+    reporter.flush()
+
+    rows = world.table.query(workload_partition(WORKLOAD))
+    day = rows[spend_sort(world.clock.now())]
+    assert counts(day) == {"items": 3, "items_failed": 1, "items_redone": 2, "jobs": 1}
+    assert rows[JOB_RATE]["samples"] == [8.0]
+    assert rows[CHECKPOINT_RATE]["samples"] == [2.0]
+    values = {datum.name: datum.value for datum in world.metrics.data}
+    assert values == {
+        "ItemsDone": 3,
+        "ItemsFailed": 1,
+        "ItemsRedone": 2,
+        "CommitSeconds": 2.0,
+        "JobsCompleted": 1,
+        "JobSeconds": 1200.0,
+    }
+
+
+def test_what_a_client_repeats_after_a_lost_answer_adds_once() -> None:
+    def repeat(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "write":
+            proceed()
+        return proceed()
+
+    world = WorkWorld()
+    world.ports = replace(world.ports, table=intercept(world.table, "table", repeat))
+    reporter = a_reporter(world)
+
+    # The first is a sample too; the others of its minute are additions alone.
+    for _ in range(3):
+        reporter.report(Progress(items_ok=3, busy=timedelta(minutes=6), job_items=3))
+
+    day, known = row(world, spend_sort(world.clock.now())), throughput(world)
+    assert (day["items"], day["jobs"]) == (9, 3)
+    assert (known["count"], known["reports"], known["samples"]) == (9, 3, [30.0])
+
+
+def test_a_restarted_process_counts_from_its_first_report() -> None:
+    world = WorkWorld()
+
+    for _ in range(2):
+        a_reporter(world).report(Progress(items_ok=1))
+
+    assert row(world, spend_sort(world.clock.now()))["items"] == 2
+
+
+def test_work_without_a_commit_or_end_tells_nothing_of_them() -> None:
+    world = WorkWorld()
+    reporter = a_reporter(world)
+
+    reporter.report(Progress(items_ok=1, busy=timedelta(seconds=1)))
+    reporter.flush()
+
+    names = {datum.name for datum in world.metrics.data}
+    assert names == {"ItemsDone", "ItemsFailed", "ItemsRedone"}
+    assert counts(row(world, spend_sort(world.clock.now()))) == {"items": 1}
+    assert row(world, JOB_RATE) == {}
+
+
+def test_metrics_name_deployment_workload_and_any_reason() -> None:
+    world = WorkWorld()
+    reporter = a_reporter(world)
+
+    reporter.emit({"JobsFailed": 1.0}, reason="timeout")
+    reporter.emit({"JobsLost": 1.0})
+    assert not world.metrics.values("JobsLost"), "until they are flushed"
+    reporter.flush()
+    reporter.flush()
+
+    failed, lost = world.metrics.data
+    assert failed.dimensions == {"Deployment": "demo", "Workload": WORKLOAD, "Reason": "timeout"}
+    assert lost.dimensions == {"Deployment": "demo", "Workload": WORKLOAD}
+
+
+def test_samples_of_one_minute_are_one_and_the_oldest_go() -> None:
+    world = WorkWorld()
+    reporter = a_reporter(world)
+    for n in range(120):
+        reporter.report(Progress(commit=timedelta(seconds=n)))
+        world.clock.advance(timedelta(seconds=30))
+
+    key = Key(partition=workload_partition(WORKLOAD), sort=CHECKPOINT_RATE)
+    samples = (world.table.get(key) or {})["samples"]
+    assert samples == [float(n) for n in range(20, 120, 2)]
+
+
+def test_every_report_of_a_minute_counts_and_one_is_its_sample() -> None:
+    world = WorkWorld()
+    reporter = a_reporter(world)
+
+    reporter.report(Progress(items_ok=3, busy=timedelta(minutes=6)))
+    reporter.report(Progress(items_ok=1, items_failed=1, busy=timedelta(minutes=12)))
+
+    known = throughput(world)
+    assert known["samples"] == [30.0]
+    assert (known["count"], known["reports"]) == (5, 2)
+    assert known["hours"] == pytest.approx(0.3)
+
+
+def test_a_report_costs_one_write_for_day_and_for_throughput() -> None:
+    world = WorkWorld()
+
+    a_reporter(world).report(Progress(items_ok=3, busy=timedelta(minutes=6)))
+
+    assert world.calls == {"table.get": 1, "table.write": 2}
+
+
+def test_a_worker_that_lost_a_race_for_samples_is_still_counted() -> None:
+    world = WorkWorld()
+    ours, theirs = a_reporter(world), a_reporter(world)
+
+    def be_quicker(call: PortCall) -> None:
+        if call.method == "write" and "samples" in call.args[0].set:
+            world.before = None
+            theirs.report(Progress(items_ok=3, busy=timedelta(minutes=6)))
+
+    world.before = be_quicker
+    ours.report(Progress(items_ok=4, busy=timedelta(minutes=6)))
+
+    known = throughput(world)
+    assert known["samples"] == [30.0]
+    assert (known["count"], known["reports"]) == (7, 2)
+
+
+def test_a_worker_counts_once_among_those_with_a_throughput() -> None:
+    world = WorkWorld()
+    first, second = a_reporter(world), a_reporter(world)
+
+    first.report(Progress(commit=timedelta(seconds=1)))
+    assert "lives" not in throughput(world), "nothing was done yet"
+    for reporter in (first, first, second, first, second):
+        reporter.report(Progress(items_ok=1, busy=timedelta(minutes=1)))
+
+    assert (throughput(world)["lives"], throughput(world)["reports"]) == (2, 5)
+
+
+@pytest.mark.parametrize(("bytes_in", "bytes_out", "moved"), [
+    (2**30, 2**31, {"moved": 2, "gib_in": 1.0, "gib_out": 2.0}),
+    (2**30, None, {}),
+    (None, 2**31, {}),
+])  # fmt: skip
+def test_bytes_add_up_only_with_items_where_both_are_known(
+    bytes_in: int | None, bytes_out: int | None, moved: Row
+) -> None:
+    world = WorkWorld()
+    progress = Progress(
+        items_ok=2, busy=timedelta(minutes=1), bytes_in=bytes_in, bytes_out=bytes_out
+    )
+
+    a_reporter(world).report(progress)
+
+    known = throughput(world)
+    assert {name: known[name] for name in ("moved", "gib_in", "gib_out") if name in known} == moved

@@ -1,0 +1,131 @@
+"""Results are what the manifests committed."""
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from spindown.contract.codec import encode
+from spindown.contract.job.batch import batch_key
+from spindown.contract.job.manifest import JobState, Manifest, Part, manifest_key
+from spindown.ec2sim import MemoryClock
+from spindown.error import ContractError
+from spindown.job.result import find_jobs, read_progress, read_records
+from spindown.memory.store import MemoryObjectStore
+
+
+def a_store() -> MemoryObjectStore:
+    return MemoryObjectStore(MemoryClock())
+
+
+def a_manifest(job_id: str, **changes: Any) -> Manifest:
+    values: dict[str, Any] = {"epoch": 1, "owner": "i-1/0", "state": JobState.COMPLETED}
+    return Manifest(job_id=job_id, **{**values, **changes})
+
+
+def put_manifest(store: MemoryObjectStore, manifest: Manifest) -> None:
+    store.put(manifest_key(manifest.job_id), json.dumps(encode(manifest)).encode())
+
+
+def put_part(store: MemoryObjectStore, job_id: str, first: int, last: int) -> Part:
+    lines = [json.dumps({"index": n, "status": "ok"}) for n in range(first, last + 1)]
+    data = "".join(line + "\n" for line in lines).encode()
+    key = f"jobs/{job_id}/parts/{first}-{last}.jsonl"
+    store.put(key, data)
+    digest = hashlib.sha256(data).hexdigest()
+    return Part(key=key, first=first, last=last, bytes=len(data), sha256=digest)
+
+
+def test_reads_the_committed_parts_in_order_and_no_other() -> None:
+    store = a_store()
+    parts = (put_part(store, "j", 0, 1), put_part(store, "j", 2, 4))
+    put_part(store, "j", 5, 9)
+    put_manifest(store, a_manifest("j", parts=parts))
+
+    assert [record["index"] for record in read_records("j", store)] == [0, 1, 2, 3, 4]
+
+
+def test_reads_the_children_of_a_job_that_was_split() -> None:
+    store = a_store()
+    parts = (put_part(store, "j.00000", 0, 1),)
+    put_manifest(store, a_manifest("j.00000", parent="j", parts=parts))
+    put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=("j.00000", "j.00001")))
+
+    assert len(list(read_records("j", store))) == 2
+
+
+def test_reads_nothing_of_another_job_with_the_id_of_a_child() -> None:
+    store = a_store()
+    put_manifest(store, a_manifest("j.00000", parts=(put_part(store, "j.00000", 0, 1),)))
+    put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=("j.00000",)))
+
+    assert list(read_records("j", store)) == []
+
+
+def test_a_part_with_other_bytes_than_committed_is_an_error() -> None:
+    store = a_store()
+    part = put_part(store, "j", 0, 1)
+    store.expire(part.key)
+    store.put(part.key, b"{}\n")
+    put_manifest(store, a_manifest("j", parts=(part,)))
+
+    with pytest.raises(ContractError, match="restore it"):
+        list(read_records("j", store))
+
+
+def test_a_part_that_is_gone_is_an_error_and_no_job_that_waits() -> None:
+    store = a_store()
+    parts = (put_part(store, "j.00000", 0, 1), put_part(store, "j.00000", 2, 3))
+    store.expire(parts[1].key)
+    put_manifest(store, a_manifest("j.00000", parent="j", parts=parts))
+    put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=("j.00000", "j.00001")))
+
+    with pytest.raises(ContractError, match="restore it"):
+        list(read_records("j", store))
+
+
+def test_of_a_truncated_manifest_the_last_readable_one_counts() -> None:
+    store = a_store()
+    put_manifest(store, a_manifest("j", parts=(put_part(store, "j", 0, 1),)))
+    store.put(manifest_key("j"), b'{"job_id": "j", "epo')
+
+    assert len(list(read_records("j", store))) == 2
+    assert read_progress("j", store).state is JobState.COMPLETED
+
+
+def test_a_truncated_index_of_a_batch_is_one_sentence() -> None:
+    store = a_store()
+    store.put(batch_key("b"), b'{"batch_id": "b", "jo')
+
+    with pytest.raises(ContractError, match="restore batches/b"):
+        find_jobs("b", store)
+
+
+def test_a_job_that_nobody_claimed_has_no_state() -> None:
+    assert read_progress("j", a_store()).state is None
+
+
+@pytest.mark.parametrize(
+    ("children", "state", "done"),
+    [
+        pytest.param(
+            {"c0": JobState.COMPLETED, "c1": JobState.COMPLETED}, "completed", 4, id="all"
+        ),
+        pytest.param({"c0": JobState.COMPLETED, "c1": JobState.RUNNING}, "split", 4, id="some"),
+        pytest.param({"c0": JobState.COMPLETED, "c1": JobState.FAILED}, "failed", 4, id="failed"),
+        pytest.param({"c0": JobState.COMPLETED}, "split", 2, id="one not claimed"),
+    ],
+)
+def test_a_split_job_is_over_when_its_children_are(
+    children: dict[str, JobState], state: str, done: int
+) -> None:
+    store = a_store()
+    for child, child_state in children.items():
+        part = put_part(store, child, 0, 1)
+        put_manifest(store, a_manifest(child, parent="j", state=child_state, parts=(part,)))
+    put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=("c0", "c1")))
+
+    progress = read_progress("j", store)
+
+    assert (progress.state, progress.items_done) == (JobState(state), done)

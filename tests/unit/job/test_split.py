@@ -1,0 +1,263 @@
+"""A large job is split into children once, however often somebody crashes."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
+from spindown.contract.job.message import items_key
+from spindown.contract.row import requeued_sort, workload_partition
+from spindown.domain.policy import Policy
+from spindown.error import Unreachable
+from spindown.job import redrive as redriving
+from spindown.job.cancel import cancel
+from spindown.job.claim import ClaimOutcome, Declined
+from spindown.job.commit import commit, complete
+from spindown.job.held import ClaimedJob
+from spindown.job.item import settle_items
+from spindown.job.result import read_progress, read_records
+from spindown.job.split import is_too_large, split
+from spindown.memory.interception import PortCall
+from spindown.port import Key, Write
+from tests.unit.job.listed import a_world, conflict
+from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"items": items(10)},
+        {"items_uri": "s3://inputs/list.jsonl"},
+        {"prefix_uri": "s3://inputs/images/"},
+    ],
+    ids=lambda source: next(iter(source)),
+)
+def test_children_of_a_large_job_hold_every_item_once(source: dict[str, Any]) -> None:
+    world = a_world()
+    do_split(world, {"job_id": "p", **source, "params": {"size": 64}, "batch_id": "b"})
+    parent = world.manifest("p")
+    assert (parent.state, parent.released, parent.items) == (JobState.SPLIT, True, 10)
+    assert parent.finished_at == world.clock.now()
+    assert parent.children == ("p.00000", "p.00001", "p.00002")
+    found = work_off(world)
+    assert sorted(found) == ["p.00000", "p.00001", "p.00002"]
+    assert [len(found[child]) for child in sorted(found)] == [3, 3, 4]
+    assert [i for child in sorted(found) for i in found[child]] == expected(source)
+    child = world.manifest("p.00001")
+    assert (child.parent, child.batch_id) == ("p", "b")
+
+
+@pytest.mark.parametrize("effect", ["before", "after"])
+def test_a_crash_at_any_call_neither_loses_nor_doubles_an_item(effect: str) -> None:
+    whole = a_world()
+    points: list[PortCall] = []
+    setattr(whole, effect, points.append)
+    do_split(whole, {"job_id": "p", "items_uri": "s3://inputs/list.jsonl"})
+    assert len(points) > 10
+    for k in range(len(points)):
+        world = a_world()
+        crash_at(world, k, effect)
+        with pytest.raises(Unreachable, match="crash"):
+            do_split(world, {"job_id": "p", "items_uri": "s3://inputs/list.jsonl"})
+        world.before = world.after = None
+        world.clock.advance(2 * world.policy.lease_duration)
+        found = work_off(world)
+        assert sorted(found) == ["p.00000", "p.00001", "p.00002"], k
+        assert [i for child in sorted(found) for i in found[child]] == items(10), k
+
+
+def test_goes_on_with_a_split_begun_under_another_policy() -> None:
+    world = a_world()
+    crash_at_method(world, "send")
+    with pytest.raises(Unreachable):
+        do_split(world, {"job_id": "p", "items": items(10)})
+    world.before = None
+    world.policy = Policy(max_items_per_job=1000)
+    world.clock.advance(2 * world.policy.lease_duration)
+    assert sorted(work_off(world)) == ["p.00000", "p.00001", "p.00002"]
+    assert len(world.objects.versions(items_key("p.00001"))) == 1, "a share is stored once"
+
+
+def test_repeats_writes_that_meet_others_under_way() -> None:
+    world = a_world()
+    world.before = conflict(items_key("p.00001"), times=2)
+
+    do_split(world, {"job_id": "p", "items": items(10)})
+
+    world.before = None
+    assert sorted(work_off(world)) == ["p.00000", "p.00001", "p.00002"]
+
+
+def test_a_job_sent_under_a_child_s_id_does_not_pass_for_it() -> None:
+    world = a_world()
+    world.send({"job_id": "p.00001", "items": ["another"]})
+    declined = world.claim()
+    assert isinstance(declined, Declined)
+    assert declined.outcome is ClaimOutcome.MALFORMED
+    letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(minutes=1))
+    assert letter is not None
+    assert "message.job_id is 'p.00001'" in letter.attributes["reason"]
+
+    do_split(world, {"job_id": "p", "items": items(10)})
+
+    found = work_off(world)
+    assert [i for child in sorted(found) for i in found[child]] == items(10)
+
+
+@pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.FAILED, JobState.RUNNING])
+def test_a_child_with_another_job_s_manifest_is_dead_lettered(state: JobState) -> None:
+    world = a_world()
+    leave_anothers(world, "p.00001", state)
+    before = world.objects.get(manifest_key("p.00001")).etag
+    do_split(world, {"job_id": "p", "items": items(10)})
+
+    assert sorted(work_off(world)) == ["p.00000", "p.00002"]
+
+    assert world.objects.get(manifest_key("p.00001")).etag == before, "it is not ours to change"
+    says = "message.job_id is 'p.00001': send the items of job p again under another job_id"
+    letter = world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(0))
+    assert letter is not None
+    assert letter.attributes["reason"].startswith(says)
+    assert letter.attributes["job_id"] == "p.00001"
+    progress = read_progress("p", world.objects)
+    assert (progress.state, progress.items_done) == (JobState.FAILED, 7)
+    assert progress.reason.startswith(says)
+    shown = {record["job_id"] for record in read_records("p", world.objects)}
+    assert shown == {"p.00000", "p.00002"}
+    (left,) = redriving.redrive(WORKLOAD, world.ports)
+    assert left.outcome is redriving.RedriveOutcome.UNREADABLE
+    assert left.reason.startswith(says)
+    assert len(world.dead_letters.bodies()) == 1
+
+
+def test_a_child_that_is_another_job_s_is_refused_with_a_reason() -> None:
+    world = a_world()
+    leave_anothers(world, "p.00001", JobState.RUNNING)
+    world.send({"job_id": "p.00001", "stored": True, "parent": "p"})
+
+    declined = world.claim()
+
+    assert isinstance(declined, Declined)
+    assert (declined.outcome, declined.job_id) == (ClaimOutcome.MALFORMED, "p.00001")
+    assert declined.reason.startswith("message.job_id is 'p.00001': send the items of job p again")
+
+
+def test_a_clashing_child_leaves_what_is_known_of_the_other_job() -> None:
+    world = a_world()
+    leave_anothers(world, "p.00001", JobState.RUNNING)
+    remembered = Key(partition=workload_partition(WORKLOAD), sort=requeued_sort("p.00001"))
+    world.table.write(Write(key=remembered, set={"job_id": "p.00001"}))
+    world.send({"job_id": "p.00001", "stored": True, "parent": "p"})
+
+    world.claim()
+
+    assert world.table.get(remembered) is not None
+
+
+def test_a_child_cancelled_before_its_claim_is_its_parent_s() -> None:
+    world = a_world()
+    do_split(world, {"job_id": "p", "items": items(10)})
+    list(cancel(WORKLOAD, ["p.00001"], world.ports))
+
+    assert sorted(work_off(world)) == ["p.00000", "p.00002"]
+    assert world.dead_letters.bodies() == []
+    assert read_progress("p", world.objects).state is JobState.CANCELLED
+
+
+@pytest.mark.parametrize("data", [b'"another"\n', b"{"], ids=["other items", "damaged"])
+def test_a_child_with_another_job_s_list_fails_the_split(data: bytes) -> None:
+    world = a_world()
+    world.objects.put(items_key("p.00001"), data)
+    held = world.hold({"job_id": "p", "items": items(10)})
+
+    held = split(held, items(10), ports=world.ports, policy=world.policy)
+
+    assert held.manifest.state is JobState.FAILED
+    assert held.manifest.reason == (
+        "message.job_id is 'p': send it again under another job_id: "
+        "another job's list lies in jobs/p.00001/items.jsonl"
+    )
+    assert len(world.queue.bodies()) == 1, "no child was sent"
+
+
+def leave_anothers(world: WorkWorld, job_id: str, state: JobState) -> None:
+    """Leave the manifest of a job that an earlier version took under any id."""
+    manifest = Manifest(job_id=job_id, epoch=1, owner="i-9/0", state=state, items=1)
+    world.objects.put(manifest_key(job_id), encode_manifest(manifest))
+
+
+def expected(source: dict[str, Any]) -> list[str]:
+    if "prefix_uri" in source:
+        return [f"s3://inputs/images/{n}.png" for n in range(10, 20)]
+    return list(items(10))
+
+
+def do_split(world: WorkWorld, body: dict[str, Any]) -> None:
+    world.send(body)
+    held = world.claim()
+    assert isinstance(held, ClaimedJob)
+    found = settle_items(held.job, world.ports)
+    assert is_too_large(held, found, world.policy)
+    held = split(held, found, ports=world.ports, policy=world.policy)
+    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+
+
+def work_off(world: WorkWorld) -> dict[str, list[Any]]:
+    """Work until the queue is empty; return the items of each job that was completed."""
+    slot_id = replace(a_slot_id("i-2"), workload=WORKLOAD)
+    found: dict[str, list[Any]] = {}
+    while world.queue.bodies():
+        message = world.receive()
+        if message is None:
+            world.clock.advance(world.policy.lease_duration)
+            continue
+        held = world.claim_message(message, slot_id)
+        if isinstance(held, Declined):
+            continue
+        settled = settle_items(held.job, world.ports)
+        presence = world.presence("i-2")
+        if is_too_large(held, settled, world.policy):
+            held = split(held, settled, ports=world.ports, policy=world.policy)
+            complete(held, slot_id=slot_id, presence=presence, ports=world.ports)
+            continue
+        held = held.with_items(len(settled))
+        assert held.job_id not in found
+        held = commit(held, a_portion(held), slot_id=slot_id, ports=world.ports)
+        complete(held, slot_id=slot_id, presence=presence, ports=world.ports)
+        found[held.job_id] = list(settled)
+        assert world.objects.get(items_key(held.job_id))
+    return found
+
+
+def crash_at(world: WorkWorld, k: int, effect: str) -> None:
+    seen = iter(range(k + 1))
+
+    def crash(call: PortCall) -> None:
+        # Once dead, a process makes no further call.
+        if next(seen, None) in {k, None}:
+            raise Unreachable("crash")
+
+    setattr(world, effect, crash)
+
+
+def crash_at_method(world: WorkWorld, method: str) -> None:
+    def crash(call: PortCall) -> None:
+        if call.method == method:
+            raise Unreachable("crash")
+
+    world.before = crash
+
+
+def test_a_child_keeps_its_parent_s_parameters_and_tenant() -> None:
+    world = WorkWorld(policy=replace(WorkWorld().policy, max_items_per_job=2))
+    job = {"job_id": "j", "items": items(3), "params": {"width": 16}, "tenant": "t"}
+    held = world.hold(job)
+    held = split(held, items(3), ports=world.ports, policy=world.policy)
+    complete(held, slot_id=a_slot_id(), presence=world.presence(), ports=world.ports)
+
+    child = world.hold()
+
+    assert (child.job.params, child.job.tenant, child.message.tenant) == ({"width": 16}, "t", "t")
+    assert (child.manifest.parent, child.manifest.tenant) == ("j", "t")

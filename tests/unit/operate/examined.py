@@ -1,0 +1,150 @@
+"""A deployment that is well, in memory; a case takes one thing away and looks again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from spindown.config import parse
+from spindown.contract.settings import (
+    DeploymentSettings,
+    Outpost,
+    RunSettings,
+    TemplateRef,
+    WorkloadSettings,
+)
+from spindown.domain.policy import Policy
+from spindown.memory import (
+    MemoryAccount,
+    MemoryClock,
+    MemoryMarket,
+    MemorySettingsStore,
+    MemoryTable,
+)
+from spindown.operate.doctor.examine import DoctorPorts, examine
+from spindown.operate.doctor.finding import Finding, Report, Severity
+from spindown.operate.doctor.subject import DoctorSubject, find_subject, from_config
+from spindown.port import ImageView, SubnetView, Table
+from tests.builders import NOW, a_type
+
+REGION = "us-west-2"
+ZONES = ("us-west-2a", "us-west-2b")
+IMAGE = "/images/x86_64"
+TEMPLATE = TemplateRef(id="lt-1", version="3")
+G_SPOT = "quota G/Spot in us-west-2 (L-3819A6DF)"
+G_ON_DEMAND = "quota G/OnDemand in us-west-2 (L-DB2E81BA)"
+BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
+
+
+def a_config(**workload: Any) -> dict[str, Any]:
+    """Return spindown.toml with one workload, ``classify``."""
+    base: dict[str, Any] = {
+        "run": {"entrypoint": "job:run", "code": "."},
+        "image": {"mode": "ami", "parameters": {"x86_64": IMAGE}, "root_volume_gib": 100},
+        "inputs": ["s3://documents/scans/"],
+    }
+    return {
+        "deployment": {"name": "demo", "region": REGION, "zones": list(ZONES)},
+        "workload": {"classify": base | workload},
+    }
+
+
+@dataclass
+class Examined:
+    """What an examination sees: all is well until a case changes it."""
+
+    config: Mapping[str, Any] = field(default_factory=a_config)
+    policy: Policy = field(default_factory=Policy)
+    is_deployed: bool = True
+    budget_per_month: float | None = None
+
+    def __post_init__(self) -> None:
+        self.clock = MemoryClock(NOW)
+        self.table: Table = MemoryTable(self.clock)
+        self.market = MemoryMarket(self.clock)
+        for name, price in (("g4dn.xlarge", 0.526), ("g6.xlarge", 0.805)):
+            self.market.offer(
+                a_type(name), region=REGION, zones=ZONES, on_demand=price, spot=price / 2
+            )
+        for code in ("L-3819A6DF", "L-DB2E81BA"):
+            self.market.limit(code, 64, region=REGION)
+        image = ImageView(
+            image_id="ami-1",
+            architecture="x86_64",
+            state="available",
+            root_gib=40,
+            root_device="/dev/sda1",
+        )
+        self.account = MemoryAccount(
+            parameters={(REGION, IMAGE): "ami-1", (REGION, BOOTSTRAP): "21"},
+            images={(REGION, "ami-1"): image},
+        )
+        for zone in ZONES:
+            self.set_subnet(zone, free_addresses=250)
+        self.settings = MemorySettingsStore(
+            self.clock,
+            DeploymentSettings(
+                name="demo",
+                region=REGION,
+                table="demo-ledger",
+                bucket="demo-bucket",
+                workloads=("classify",),
+                scaler="demo-scaler",
+                budget_per_month=self.budget_per_month,
+            ),
+            {"classify": self._workload()},
+        )
+
+    def _workload(self) -> WorkloadSettings:
+        planned = parse(self.config).workloads["classify"]
+        return WorkloadSettings(
+            name="classify",
+            queue_url="https://sqs/q",
+            dlq_url="https://sqs/d",
+            log_group="/spindown/demo/classify",
+            outposts={
+                REGION: Outpost(
+                    subnets={zone: subnet_of(zone) for zone in ZONES},
+                    templates={"x86_64": TEMPLATE},
+                )
+            },
+            run=RunSettings(),
+            requirements=planned.to_requirements(),
+            policy=self.policy,
+        )
+
+    def set_subnet(self, zone: str, *, free_addresses: int, really_in: str = "") -> None:
+        subnet = SubnetView(
+            subnet_id=subnet_of(zone), zone=really_in or zone, free_addresses=free_addresses
+        )
+        self.account.networks[REGION, subnet.subnet_id] = subnet
+
+    def set_image(self, **changes: Any) -> None:
+        self.account.images[REGION, "ami-1"] = replace(
+            self.account.images[REGION, "ami-1"], **changes
+        )
+
+    def subject(self) -> DoctorSubject:
+        planned = from_config(parse(self.config))
+        return find_subject(planned, self.settings) if self.is_deployed else planned
+
+    def report(self) -> Report:
+        subject = self.subject()
+        ports = DoctorPorts(
+            account=self.account,
+            market=self.market,
+            clock=self.clock,
+            table=self.table if subject.table else None,
+        )
+        return examine(subject, ports)
+
+    def finding(self, what: str) -> Finding:
+        """Return the one line that begins with ``what``."""
+        (found,) = [f for f in self.report().findings if f.what.startswith(what)]
+        return found
+
+    def severity(self, what: str) -> Severity:
+        return self.finding(what).severity
+
+
+def subnet_of(zone: str) -> str:
+    return f"subnet-{zone[-1]}"

@@ -1,0 +1,171 @@
+"""A drain ends a fleet without losing work, and says truly when nothing runs any more."""
+
+from datetime import timedelta
+
+import pytest
+
+from spindown.cli.drain import render_remainder
+from spindown.contract import tag
+from spindown.contract.decision import Outcome
+from spindown.control.policy import edit_policy
+from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.operate.drain import begin_drain, read_remainder, terminate_all
+from tests.control import DEPLOYMENT, REGION, WORKLOAD, ControlWorld
+from tests.reading import only_reading
+
+MINUTE = timedelta(minutes=1)
+
+
+def power_off(world: ControlWorld, instance_id: str) -> None:
+    """Let a worker end as it does by itself."""
+    world.change(instance_id, state=WorkerState.DRAINED, reason=Reason(ReasonCode.NO_ROOM))
+    world.compute.power_off(instance_id)
+
+
+def test_nothing_is_launched_however_much_waits() -> None:
+    world = ControlWorld()
+    begin_drain(WORKLOAD, world.ports)
+    world.send(50)
+
+    decisions = world.run(30)
+
+    assert {decision.outcome for decision in decisions} == {Outcome.STOPPED}
+    assert read_remainder(WORKLOAD, world.ports).is_empty
+
+
+def test_is_not_over_before_a_tick_has_heard_of_it() -> None:
+    world = ControlWorld()
+    world.tick()
+    begin_drain(WORKLOAD, world.ports)
+    before = read_remainder(WORKLOAD, world.ports)
+    world.tick(MINUTE)
+
+    assert not before.is_empty
+    assert "the next tick puts it in force" in render_remainder(before).plain
+    assert read_remainder(WORKLOAD, world.ports).is_empty
+
+
+def test_waits_for_the_job_in_hand_and_its_instance_s_end() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    lease = world.claim(worker.instance_id)
+    begin_drain(WORKLOAD, world.ports)
+    world.tick(MINUTE)
+    at_work = read_remainder(WORKLOAD, world.ports)
+
+    world.finish(lease)
+    world.change(worker.instance_id, state=WorkerState.DRAINED)
+    ending = read_remainder(WORKLOAD, world.ports)
+    world.compute.power_off(worker.instance_id)
+
+    assert "1 busy; working on: job-1" in render_remainder(at_work).plain
+    assert "1 powering off" in render_remainder(ending).plain
+    assert not ending.is_empty
+    assert read_remainder(WORKLOAD, world.ports).is_empty
+
+
+def test_a_busy_worker_is_never_terminated_by_it() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    begin_drain(WORKLOAD, world.ports)
+
+    for _ in range(60):
+        world.beat()
+        world.tick(MINUTE)
+
+    assert world.compute.instance(region=REGION, instance_id=worker.instance_id).state == "running"
+
+
+def test_an_instance_no_row_knows_counts_as_long_as_it_bills() -> None:
+    world = ControlWorld()
+    begin_drain(WORKLOAD, world.ports)
+    world.tick()
+    world.launch_astray(**{tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD})
+
+    assert len(read_remainder(WORKLOAD, world.ports).instances) == 1
+
+
+def test_what_belongs_to_another_workload_is_left_alone() -> None:
+    world = ControlWorld()
+    begin_drain(WORKLOAD, world.ports)
+    world.tick()
+    world.launch_astray(**{tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: "other"})
+
+    assert read_remainder(WORKLOAD, world.ports).is_empty
+
+
+def test_terminates_all_at_once_when_asked_to() -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    world.claim(worker.instance_id)
+    begin_drain(WORKLOAD, world.ports)
+
+    terminate_all(read_remainder(WORKLOAD, world.ports), world.ports)
+    world.tick(MINUTE)
+
+    assert read_remainder(WORKLOAD, world.ports).is_empty
+    assert world.queue.backlog().visible == 1
+
+
+def test_to_look_changes_nothing() -> None:
+    world = ControlWorld()
+    world.launched()
+
+    assert len(read_remainder(WORKLOAD, only_reading(world.ports)).instances) == 1
+
+
+@pytest.mark.parametrize(
+    ("edit", "way_back"),
+    [
+        pytest.param({}, ("spindown policy reset classify max_workers warm_workers",), id="none"),
+        pytest.param(
+            {"max_workers": 9, "warm_workers": 2},
+            ("spindown policy set classify max_workers=9 warm_workers=2",),
+            id="both",
+        ),
+        pytest.param(
+            {"max_workers": 9, "idle_timeout": "2m"},
+            (
+                "spindown policy set classify max_workers=9",
+                "spindown policy reset classify warm_workers",
+            ),
+            id="one",
+        ),
+        pytest.param(
+            {"warm_workers": 0},
+            (
+                "spindown policy set classify warm_workers=0",
+                "spindown policy reset classify max_workers",
+            ),
+            id="nobody kept warm",
+        ),
+        pytest.param(
+            {"max_workers": 0, "warm_workers": 0},
+            ("spindown policy reset classify max_workers warm_workers",),
+            id="drained before, by this",
+        ),
+        pytest.param(
+            {"max_workers": 0},
+            ("spindown policy reset classify max_workers warm_workers",),
+            id="drained before",
+        ),
+    ],
+)
+def test_tells_the_way_back(edit: dict[str, object], way_back: tuple[str, ...]) -> None:
+    world = ControlWorld()
+    if edit:
+        edit_policy(WORKLOAD, edit, settings=world.settings, table=world.table)
+
+    assert begin_drain(WORKLOAD, world.ports) == way_back
+
+
+def test_a_broken_live_edit_is_no_obstacle() -> None:
+    world = ControlWorld()
+    world.settings.put_live(WORKLOAD, "{")
+
+    begin_drain(WORKLOAD, world.ports)
+    world.tick()
+
+    assert read_remainder(WORKLOAD, world.ports).is_empty

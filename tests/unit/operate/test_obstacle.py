@@ -1,0 +1,202 @@
+"""What could work and is held back: the ledger's breakers, and the budget of the month."""
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.aws.dynamodb import PARTITION, SORT
+from spindown.contract import row as rows
+from spindown.contract.codec import encode
+from spindown.contract.decision import Outcome
+from spindown.contract.row import BreakerRow, BudgetRow
+from spindown.contract.settings import Outpost
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.error import AccessDenied
+from spindown.ledger import Ledger, account_key
+from spindown.memory import PortCall, intercept
+from spindown.operate.doctor.finding import Severity
+from spindown.port import Key, Write
+from tests.builders import NOW, account_refused, minutes
+from tests.control import IMAGE, ControlWorld, with_policy
+from tests.unit.operate.examined import TEMPLATE, Examined
+
+OPEN = BreakerRow(strikes=3, reason=account_refused(), open_until=NOW + minutes(40))
+
+
+def put_breaker(world: Examined, row: BreakerRow, region: str = "") -> None:
+    key = Ledger(world.table, "classify").key(rows.breaker_sort(region))
+    world.table.write(Write(key=key, set=encode(row)))
+
+
+def spend(world: Examined, usd: float) -> None:
+    key = account_key(rows.budget_sort(NOW))
+    world.table.write(Write(key=key, set=encode(BudgetRow(dollars=usd / 2, committed=usd))))
+
+
+def test_an_open_breaker_is_a_warning_with_reason_and_command() -> None:
+    world = Examined()
+    put_breaker(world, OPEN)
+
+    found = world.finding("breaker")
+
+    assert found.what == "breaker of classify in us-west-2"
+    assert found.severity is Severity.WARNING
+    assert found.found == f"open until {NOW + minutes(40):%H:%M} UTC: Refused: no grant"
+    assert "--table-name demo-ledger" in found.remedy
+    # It could launch: who asks by the exit code is not told otherwise.
+    assert world.report().can_launch
+
+
+def test_another_region_s_breaker_is_named_with_its_own_key() -> None:
+    world = Examined()
+    settings, _ = world.settings.workload("classify")
+    there = Outpost(subnets={"eu-west-1a": "subnet-e"}, templates={"x86_64": TEMPLATE})
+    home = settings.outposts
+    world.settings.deploy(replace(settings, outposts={**home, "eu-west-1": there}))
+    put_breaker(world, OPEN, "eu-west-1")
+
+    found = world.finding("breaker")
+
+    assert found.what == "breaker of classify in eu-west-1"
+    assert '"breaker#eu-west-1"' in found.remedy
+    # The ledger is at home.
+    assert "--region us-west-2 " in found.remedy
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(replace(OPEN, open_until=NOW), id="its wait is over"),
+        pytest.param(BreakerRow(strikes=2), id="two of three"),
+        pytest.param(None, id="none was ever counted"),
+    ],
+)
+def test_a_closed_breaker_is_well(row: BreakerRow | None) -> None:
+    world = Examined()
+    if row is not None:
+        put_breaker(world, row)
+
+    found = world.finding("breaker")
+
+    assert (found.what, found.found, found.severity) == ("breakers", "closed", Severity.GOOD)
+
+
+def test_the_command_that_it_prints_lets_one_launch_try_at_once() -> None:
+    examined = Examined()
+    put_breaker(examined, OPEN)
+    words = shlex.split(examined.finding("breaker").remedy.partition("after: ")[2])
+    key = json.loads(words[words.index("--key") + 1])
+    values = json.loads(words[words.index("--expression-attribute-values") + 1])
+    assert words[words.index("--update-expression") + 1] == "SET open_until = :now"
+
+    world: ControlWorld = with_policy(max_workers=9)
+    open_until = world.now + timedelta(hours=1)
+    world.put(rows.BREAKER, strikes=3, image=IMAGE, reason=account_refused(), open_until=open_until)
+    world.send(900)
+    assert world.tick().outcome is Outcome.STOPPED
+    told = Key(partition=key[PARTITION]["S"], sort=key[SORT]["S"])
+    world.table.write(Write(key=told, set={"open_until": values[":now"]["S"]}))
+
+    tried = world.tick(minutes(1))
+
+    assert [len(attempt.instances) for attempt in tried.attempts] == [1]
+
+
+@pytest.mark.parametrize(
+    ("committed", "severity"),
+    [
+        pytest.param(40.0, Severity.GOOD, id="room"),
+        pytest.param(100.0, Severity.WARNING, id="used up"),
+        pytest.param(99.999, Severity.WARNING, id="less than a launch sets aside"),
+        pytest.param(130.0, Severity.WARNING, id="lowered since"),
+    ],
+)
+def test_a_budget_without_room_for_a_launch_is_a_warning(
+    committed: float, severity: Severity
+) -> None:
+    world = Examined(budget_per_month=100.0)
+    spend(world, committed)
+
+    found = world.finding("budget")
+
+    assert found.severity is severity
+    assert found.found == f"{committed:.2f} of 100 USD spent or set aside"
+    assert ("budget_per_month" in found.remedy) is (severity is Severity.WARNING)
+
+
+@pytest.mark.parametrize("budget", [None, 100.0], ids=["no-budget", "a-budget"])
+def test_an_unreadable_month_stops_launches_until_fixed(
+    budget: float | None,
+) -> None:
+    examined, world = Examined(budget_per_month=budget), ControlWorld(budget=budget)
+    busy = world.launched()
+    world.claim(busy.instance_id)
+    world.run(3, beats=True)
+    key = account_key(rows.budget_sort(world.now))
+    before = world.table.get(key) or {}
+    world.table.write(Write(key=key, set={"committed": "much"}))
+    world.send(900)
+    stopped = world.tick()
+    examined.table = world.table
+
+    found = examined.finding("budget")
+
+    assert stopped.summary.why == Reason(ReasonCode.MONTH_UNREADABLE, {"row": key.sort})
+    assert found.severity is Severity.BLOCKED
+    assert "cannot be read" in found.found
+    values = json.loads(_word_after("--expression-attribute-values", found.remedy))
+    assert json.loads(_word_after("--key", found.remedy))[SORT]["S"] == key.sort
+    told = _word_after("--update-expression", found.remedy)
+    assert told == "SET dollars = :spent, committed = :committed"
+    fixed = {
+        "dollars": float(values[":spent"]["N"]),
+        "committed": float(values[":committed"]["N"]),
+    }
+    assert fixed == pytest.approx({name: before[name] for name in fixed}, abs=0.006)
+    world.table.write(Write(key=key, set=fixed))
+    assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
+    assert examined.report().can_launch
+
+
+def _word_after(option: str, remedy: str) -> str:
+    words = shlex.split(remedy.partition(": ")[2])
+    return words[words.index(option) + 1]
+
+
+def test_says_nothing_without_a_budget_or_before_the_deploy() -> None:
+    assert not [f for f in Examined().report().findings if f.what.startswith("budget")]
+    planned = Examined(is_deployed=False).report().findings
+    assert not [f for f in planned if f.what.startswith(("budget", "breaker", "ledger"))]
+
+
+def test_a_ledger_that_may_not_be_read_is_a_warning() -> None:
+    world = Examined()
+    world.table = intercept(world.table, "table", _refuse)
+
+    found = world.finding("ledger demo-ledger")
+
+    assert found.severity is Severity.WARNING
+    assert "dynamodb:Query" in found.remedy
+
+
+def test_the_ledger_is_read_once_per_workload_and_per_month() -> None:
+    world, asked = Examined(budget_per_month=100.0), list[str]()
+
+    def count(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        asked.append(call.method)
+        return proceed()
+
+    world.table = intercept(world.table, "table", count)
+
+    world.report()
+
+    assert sorted(asked) == ["get", "query"]
+
+
+def _refuse(call: PortCall, proceed: Callable[[], Any]) -> Any:
+    raise AccessDenied(call.method)

@@ -1,0 +1,266 @@
+"""What doctor says of images, subnets and inputs, and of a launch that EC2 only checks."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spindown.contract.image import image_parameter
+from spindown.domain.offer import CapacityType
+from spindown.error import AccessDenied, NotFound, SpindownError, Throttled
+from spindown.operate.doctor.finding import Severity
+from spindown.port import Refusal, RefusalKind
+from tests.unit.operate.examined import IMAGE, REGION, TEMPLATE, ZONES, Examined, a_config
+
+IMAGE_LINE = "image of classify in us-west-2, x86_64"
+BAKED = {"mode": "bake", "parameters": {"x86_64": "/aws/service/base"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "needed"),
+    [
+        pytest.param({"state": "pending"}, "an image that is available", id="pending"),
+        pytest.param({"architecture": "arm64"}, "one for x86_64", id="architecture"),
+        pytest.param({"root_gib": 101}, "a root of 100 GiB at most", id="root too large"),
+        pytest.param(
+            {"root_device": "/dev/xvda"}, "a root device /dev/sda1", id="root under another name"
+        ),
+    ],
+)
+def test_an_image_that_cannot_be_started_blocks(change: dict[str, object], needed: str) -> None:
+    world = Examined()
+    world.set_image(**change)
+
+    finding = world.finding(IMAGE_LINE)
+
+    assert (finding.needed, finding.severity) == (needed, Severity.BLOCKED)
+
+
+def test_a_root_that_is_just_large_enough_will_do() -> None:
+    world = Examined()
+    world.set_image(root_gib=100)
+
+    assert world.severity(IMAGE_LINE) is Severity.GOOD
+
+
+@pytest.mark.parametrize("gone", ["parameters", "images"])
+def test_an_image_that_is_not_there_blocks(gone: str) -> None:
+    world = Examined()
+    getattr(world.account, gone).clear()
+
+    finding = world.finding(IMAGE_LINE)
+
+    assert finding.severity is Severity.BLOCKED
+    assert IMAGE in finding.found
+
+
+def test_an_image_that_may_not_be_seen_only_warns() -> None:
+    world = Examined()
+    world.account.faults["image"] = AccessDenied("DescribeImages: UnauthorizedOperation: no")
+
+    assert world.severity(IMAGE_LINE) is Severity.WARNING
+
+
+def test_once_deployed_the_baked_image_must_be_there_too() -> None:
+    world = Examined(config=a_config(image=BAKED))
+    world.account.parameters[REGION, "/aws/service/base"] = "ami-1"
+
+    base, baked = (f for f in world.report().findings if f.what == IMAGE_LINE)
+
+    assert base.severity is Severity.GOOD
+    assert baked.severity is Severity.BLOCKED
+    assert image_parameter("demo", "classify", "x86_64") in baked.found
+    assert "start-image-pipeline-execution" in baked.remedy
+
+
+@pytest.mark.parametrize(
+    ("free", "severity"), [(0, Severity.WARNING), (3, Severity.WARNING), (4, Severity.GOOD)]
+)
+def test_a_subnet_has_room_for_max_workers(free: int, severity: Severity) -> None:
+    world = Examined()
+    world.set_subnet(ZONES[0], free_addresses=free)
+
+    finding = world.finding("subnet subnet-a")
+
+    assert finding.severity is severity
+    assert finding.found == f"{free} free addresses in us-west-2a"
+    assert world.report().can_launch
+
+
+def test_no_subnet_with_room_blocks() -> None:
+    world = Examined()
+    for zone in ZONES:
+        world.set_subnet(zone, free_addresses=0)
+
+    assert world.severity("subnet subnet-a") is Severity.BLOCKED
+    assert world.severity("subnet subnet-b") is Severity.BLOCKED
+
+
+def test_a_subnet_in_another_zone_than_said_is_found() -> None:
+    world = Examined()
+    world.set_subnet(ZONES[0], free_addresses=250, really_in=ZONES[1])
+
+    assert world.finding("subnet subnet-a").found == "250 free addresses in us-west-2b"
+    assert world.severity("subnet subnet-a") is Severity.WARNING
+
+
+def test_a_subnet_that_is_not_there_is_found() -> None:
+    world = Examined()
+    del world.account.networks[REGION, "subnet-a"]
+
+    assert world.finding("subnet subnet-a").found == "missing"
+
+
+def test_subnets_that_a_deploy_will_make_are_not_asked_about() -> None:
+    findings = Examined(is_deployed=False).report().findings
+
+    assert not any(finding.what.startswith("subnet") for finding in findings)
+
+
+def test_an_existing_network_is_examined_before_the_deploy() -> None:
+    config = a_config()
+    config["deployment"]["network"] = {
+        "vpc_id": "vpc-1",
+        "subnets": {ZONES[0]: "subnet-a", ZONES[1]: "subnet-none"},
+    }
+    world = Examined(config=config, is_deployed=False)
+
+    assert world.severity("subnet subnet-a") is Severity.GOOD
+    assert world.severity("subnet subnet-none") is Severity.WARNING
+
+
+def test_an_unreadable_input_is_said_and_blocks_nothing() -> None:
+    world = Examined()
+    world.account.unreadable = {"s3://documents/scans/": AccessDenied("ListObjectsV2: 403")}
+
+    finding = world.finding("input s3://documents/scans/")
+
+    assert (finding.found, finding.severity) == ("ListObjectsV2: 403", Severity.WARNING)
+    assert world.report().can_launch
+
+
+KEY = "arn:aws:kms:us-west-2:111122223333:key/1-2"
+
+
+def with_reading() -> Examined:
+    """Return a workload that reads secrets and models, by a key of its own."""
+    run = {
+        "entrypoint": "job:run",
+        "code": ".",
+        "secrets": {"TOKEN": "hub/token"},
+        "metadata_access": True,
+    }
+    return Examined(config=a_config(run=run, models=["s3://weights/ocr/"], kms_keys=[KEY]))
+
+
+def test_what_a_workload_reads_besides_is_looked_at() -> None:
+    world = with_reading()
+
+    for line in ("input s3://weights/ocr/", "secret hub/token", f"key {KEY}"):
+        assert world.severity(line) is Severity.GOOD
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "severity"),
+    [
+        pytest.param("secret hub/token", NotFound("gone"), Severity.BLOCKED, id="no such secret"),
+        pytest.param(
+            "secret hub/token", AccessDenied("no"), Severity.WARNING, id="not ours to see"
+        ),
+        pytest.param(f"key {KEY}", NotFound("gone"), Severity.WARNING, id="no such key"),
+        pytest.param("input s3://weights/ocr/", NotFound("gone"), Severity.WARNING, id="no bucket"),
+    ],
+)
+def test_what_cannot_be_read_is_said(line: str, error: SpindownError, severity: Severity) -> None:
+    world = with_reading()
+    world.account.unreadable = {line.partition(" ")[2]: error}
+
+    finding = world.finding(line)
+
+    assert (finding.found, finding.severity) == (str(error), severity)
+    assert finding.remedy
+    assert world.report().can_launch is (severity is not Severity.BLOCKED)
+
+
+def test_the_best_launch_is_tried_as_the_scaler_asks_it() -> None:
+    world = Examined()
+    world.report()
+
+    (request,) = world.account.dry_runs
+
+    assert (request.template, request.count) == (TEMPLATE, 1)
+    assert request.capacity_type is CapacityType.SPOT
+    assert [(o.instance_type, o.subnet_id) for o in request.overrides] == [
+        ("g4dn.xlarge", "subnet-a")
+    ]
+    assert request.tags == {"spindown:deployment": "demo", "spindown:workload": "classify"}
+
+
+def test_before_a_deploy_there_is_nothing_to_dry_run() -> None:
+    world = Examined(is_deployed=False)
+    world.report()
+
+    assert world.account.dry_runs == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "severity"),
+    [
+        (RefusalKind.ACCOUNT, "InvalidAMIID.NotFound", Severity.BLOCKED),
+        (RefusalKind.ACCOUNT, "UnauthorizedOperation", Severity.WARNING),
+        (RefusalKind.CAPACITY, "InsufficientInstanceCapacity", Severity.WARNING),
+    ],
+)
+def test_says_what_ec2_said_to_the_dry_run(
+    kind: RefusalKind, code: str, severity: Severity
+) -> None:
+    world = Examined()
+    world.account.refusal = Refusal(kind=kind, code=code, message="no")
+
+    finding = world.finding("dry run of a launch of classify")
+
+    assert finding.severity is severity
+    assert f"{code}: no" in finding.found
+
+
+def test_a_dry_run_without_an_answer_only_warns() -> None:
+    world = Examined()
+    world.account.faults["dry_run"] = Throttled("slow down")
+
+    assert world.severity("dry run of a launch of classify") is Severity.WARNING
+
+
+AWAY = "eu-west-1"
+
+
+def a_spread_config() -> dict[str, Any]:
+    config = a_config()
+    config["deployment"]["outpost"] = {AWAY: {"zones": [f"{AWAY}a"]}}
+    return config
+
+
+def test_before_a_deploy_every_region_is_examined() -> None:
+    world = Examined(config=a_spread_config(), is_deployed=False)
+
+    assert world.severity(f"CDK in {AWAY}") is Severity.WARNING
+    assert world.severity(f"image of classify in {AWAY}") is Severity.WARNING
+    assert world.severity(f"image of classify in {REGION}") is Severity.GOOD
+
+
+def test_an_outpost_not_deployed_is_said_and_stops_nothing() -> None:
+    world = Examined(config=a_spread_config())
+
+    finding = world.finding(f"outpost in {AWAY}")
+
+    assert finding.severity is Severity.WARNING
+    assert finding.found == "classify: only the file names it"
+    assert "cdk deploy --all" in finding.remedy
+    assert world.report().can_launch
+
+
+def test_an_outpost_that_cannot_be_read_says_why() -> None:
+    world = Examined(config=a_spread_config())
+    settings, _ = world.settings.workload("classify")
+    world.settings.deploy(replace(settings, regions=(AWAY,), unread={AWAY: "no answer"}))
+
+    assert world.finding(f"outpost in {AWAY}").found == "classify: no answer"

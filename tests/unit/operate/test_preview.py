@@ -1,0 +1,55 @@
+"""A plan says what a reconcile would do, and does nothing."""
+
+import pytest
+
+from spindown.domain.reason import ReasonCode
+from spindown.operate.preview import preview
+from tests.control import WORKLOAD, ControlWorld, with_policy
+from tests.reading import only_reading
+
+
+def test_writes_nothing_anywhere() -> None:
+    world = ControlWorld()
+    world.send(3)
+
+    made = preview(WORKLOAD, only_reading(world.ports))
+
+    assert made.plan.choice.sizing.wanted > 0
+    assert world.view().workers == {}
+
+
+@pytest.mark.parametrize("jobs", [1, 5, 40])
+def test_plans_what_the_next_tick_launches(jobs: int) -> None:
+    world = ControlWorld()
+    world.send(jobs)
+
+    made = preview(WORKLOAD, world.ports)
+    decision = world.tick()
+
+    assert made.plan.choice.sizing.wanted == sum(len(a.instances) for a in decision.attempts)
+    assert made.candidates.best is not None
+    assert str(made.candidates.best.offer) == decision.candidates[0].offer
+
+
+def test_ranks_offers_even_when_nothing_waits() -> None:
+    made = preview(WORKLOAD, ControlWorld().ports)
+
+    assert made.plan.choice.sizing.wanted == 0
+    assert made.candidates.best is not None
+
+
+def test_plans_for_a_backlog_that_was_asked_for() -> None:
+    world = ControlWorld()
+
+    assert preview(WORKLOAD, world.ports, jobs=50).queue.visible == 50
+    assert world.queue.backlog().visible == 0
+
+
+def test_says_what_stops_a_launch_and_ranks_all_the_same() -> None:
+    world = with_policy(max_workers=0)
+    world.send(3)
+
+    made = preview(WORKLOAD, world.ports)
+
+    assert made.plan.choice.stopped.code is ReasonCode.MAX_WORKERS
+    assert made.candidates.best is not None

@@ -1,0 +1,103 @@
+"""`rightsize` reads what jobs have used and names the machines that would be enough."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spindown.contract.usage import encode_usage, usage_key
+from spindown.domain.footprint import RequirementKey
+from spindown.domain.offer import Requirements
+from spindown.operate.rightsize import rightsize
+from tests.builders import NOW, a_usage_record
+from tests.control import WORKLOAD, ControlWorld
+from tests.reading import only_reading
+
+#: What a job of a minute left behind that used a fifth of an L4.
+USED = {
+    "instance_type": "g6.xlarge",
+    "workload": WORKLOAD,
+    "cpu_mean": 10.0,
+    "cpu_max": 50.0,
+    "memory_mean": 10.0,
+    "memory_max": 20.0,
+    "gpu_mean": 80.0,
+    "gpu_max": 100.0,
+    "vram_mean": 10.0,
+    "vram_max": 20.0,
+}
+
+
+def keep(world: ControlWorld, **changes: Any) -> None:
+    record = a_usage_record(**{**USED, **changes})
+    world.objects.put(usage_key(record), encode_usage([record]))
+
+
+def asking_for_much(**changes: Any) -> ControlWorld:
+    """Return a world in which only the dearer GPUs are allowed."""
+    return ControlWorld(requirements=Requirements(gpu_memory_mib_min=20 * 1024, **changes))
+
+
+def test_finds_the_cheaper_machine_that_requirements_rule_out() -> None:
+    world = asking_for_much()
+    keep(world)
+
+    found = rightsize(WORKLOAD, only_reading(world.ports), days=14)
+
+    assert found.now is not None
+    assert found.then is not None
+    assert found.now.offer.instance_type.name == "g6.xlarge"
+    assert found.then.offer.instance_type.name == "g4dn.xlarge"
+    assert found.saving == pytest.approx(1 - found.then.cost_per_item / found.now.cost_per_item)
+    assert found.saving > 0
+    assert found.footprint is not None
+    assert {one.key: one.advised for one in found.footprint.extents}[RequirementKey.VRAM] == 6
+
+
+def test_counts_jobs_time_and_dollars_of_the_days_asked_for() -> None:
+    world = asking_for_much()
+    for job, hours in (
+        ("a", 0),
+        ("b", 14 * 24 - 1),
+        ("earlier that day", 14 * 24 + 1),
+        ("old", 480),
+    ):
+        keep(world, job_id=job, started_at=NOW - timedelta(hours=hours))
+
+    found = rightsize(WORKLOAD, world.ports, days=14)
+
+    assert (found.jobs, found.seconds, found.types) == (2, 120.0, ("g6.xlarge",))
+    assert found.dollars == pytest.approx(2 * 0.5 / 60)
+
+
+def test_without_a_job_nothing_is_said_of_machines() -> None:
+    found = rightsize(WORKLOAD, asking_for_much().ports, days=14)
+
+    assert (found.jobs, found.footprint, found.now, found.then) == (0, None, None, None)
+
+
+def test_one_object_that_cannot_be_read_hides_no_other() -> None:
+    world = asking_for_much()
+    keep(world)
+    world.objects.put(f"usage/workload={WORKLOAD}/day={NOW:%Y-%m-%d}/a.jsonl", b"{broken")
+
+    assert rightsize(WORKLOAD, world.ports, days=14).jobs == 1
+
+
+def test_a_type_sold_no_more_is_work_but_no_measurement() -> None:
+    world = asking_for_much()
+    keep(world, instance_type="p2.xlarge")
+
+    found = rightsize(WORKLOAD, world.ports, days=14)
+
+    assert (found.jobs, found.footprint) == (1, None)
+
+
+def test_requirements_that_fit_save_nothing() -> None:
+    world = ControlWorld()
+    keep(world)
+
+    found = rightsize(WORKLOAD, world.ports, days=14)
+
+    assert found.saving == 0.0
+    assert found.now == found.then

@@ -1,0 +1,324 @@
+"""The status of a workload is what the ledger and the queue say, for a person."""
+
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+import pytest
+from rich.console import Console
+
+from spindown.cli.render.screen import format_item_cost, format_seconds, render_status
+from spindown.contract import row as rows
+from spindown.contract.codec import encode
+from spindown.contract.decision import Outcome
+from spindown.contract.row import BacklogRow, BreakerRow, DecisionRow, QuotaRow, SpendRow
+from spindown.domain.alert import AlertState
+from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.ec2sim import MemoryClock
+from spindown.ledger import Ledger, account_key
+from spindown.memory.queue import MemoryJobQueue
+from spindown.memory.table import MemoryTable
+from spindown.operate.status import Status, read_status
+from spindown.port import Key, Outgoing, Table, Write
+from spindown.wording import say
+from tests.builders import NOW, a_lease, a_worker, account_refused
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = MemoryClock(NOW)
+        self.table = MemoryTable(self.clock)
+        self.queue = MemoryJobQueue(self.clock, Random(1))
+        self.dead_letters = MemoryJobQueue(self.clock, Random(1))
+
+    def put(self, sort: str, value: object) -> None:
+        put_row(self.table, sort, value)
+
+    def status(self, *, refusal: str = "") -> Status:
+        return read_status(
+            "ocr",
+            ledger=Ledger(self.table, "ocr"),
+            queue=self.queue,
+            dead_letters=self.dead_letters,
+            budget_usd=100.0,
+            refusal=refusal,
+            now=NOW,
+        )
+
+
+def put_row(table: Table, sort: str, value: object) -> None:
+    key = Key(partition=rows.workload_partition("ocr"), sort=sort)
+    table.write(Write(key=key, set=encode(value)))
+
+
+def screen_of(status: Status, *, width: int = 140) -> str:
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(render_status(status))
+    return captured.get()
+
+
+def test_an_empty_deployment_says_that_nothing_bills() -> None:
+    status = World().status()
+
+    assert "nothing is billed" in screen_of(status)
+
+
+def test_the_line_of_a_worker_fits_a_terminal_of_80_columns() -> None:
+    world = World()
+    world.put(
+        rows.worker_sort("i-0123456789abcdef0"),
+        a_worker("i-0123456789abcdef0", state=WorkerState.BUSY),
+    )
+
+    (line,) = [x for x in screen_of(world.status(), width=80).splitlines() if "i-0123" in x]
+
+    assert line.split()[-3:] == ["busy", "30m", "│"]
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        pytest.param({"gpu_percent": 34.6, "vram_percent": 20.0}, True, id="a heartbeat told"),
+        pytest.param({}, False, id="there is no GPU"),
+    ],
+)
+def test_shows_how_the_gpu_of_a_busy_worker_is_used(told: dict[str, float], *, shown: bool) -> None:
+    world = World()
+    world.put(rows.worker_sort("i-1"), a_worker("i-1", state=WorkerState.BUSY, **told))
+    world.put(rows.lease_sort("i-1", 0), a_lease("i-1"))
+
+    assert ("GPU 35 %, VRAM 20 %" in screen_of(world.status())) is shown
+
+
+def test_says_why_an_item_became_dear_as_long_as_it_is() -> None:
+    world = World()
+    lately = AlertState(since=NOW - timedelta(days=1), seen_at=NOW - timedelta(hours=1))
+    world.put(rows.alert_sort("cost-sparse-queue"), lately)
+    world.put(rows.alert_sort("cost-idle"), replace(lately, seen_at=NOW - timedelta(hours=3)))
+
+    assert world.status().troubles == (
+        "an item costs more than it used to, because of sparse queue",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("deadline-missed", "a job is past its deadline"),
+        ("deadline-at-risk", "a job takes longer than is left to its deadline"),
+    ],
+)
+def test_says_that_a_job_is_late_or_will_be_as_long_as_it_is_so(name: str, said: str) -> None:
+    world = World()
+    seen = AlertState(since=NOW - timedelta(hours=5), seen_at=NOW - timedelta(minutes=4))
+    world.put(rows.alert_sort(name), seen)
+
+    (trouble,) = world.status().troubles
+    world.put(rows.alert_sort(name), replace(seen, seen_at=NOW - timedelta(hours=3)))
+
+    assert trouble.startswith(said)
+    assert world.status().troubles == ()
+
+
+def test_what_a_person_must_fix_is_said_once() -> None:
+    stopped = "launching is stopped: the role may not be passed"
+    status = replace(
+        World().status(), decision=f"{stopped} (1 job would start too late)", troubles=(stopped,)
+    )
+
+    assert screen_of(status).count(stopped) == 1
+
+
+def test_shows_workers_with_their_jobs_and_price() -> None:
+    world = World()
+    world.put(
+        rows.worker_sort("i-1"),
+        a_worker(instance_id="i-1", state=WorkerState.BUSY, price_per_hour=0.123),
+    )
+    world.put(
+        rows.lease_sort("i-1", 0), a_lease(instance_id="i-1", job_id="j-7", items=9, items_done=4)
+    )
+
+    shown = screen_of(world.status())
+
+    for part in ("i-1", "0.123", "busy", "j-7 4/9"):
+        assert part in shown
+
+
+def test_an_interruption_is_shown_before_the_state() -> None:
+    world = World()
+    world.put(
+        rows.worker_sort("i-1"),
+        a_worker(instance_id="i-1", state=WorkerState.BUSY, interrupted_at=NOW),
+    )
+
+    assert world.status().workers[0].word == "interrupting"
+
+
+def test_says_how_long_work_waits_and_until_when_it_is_held() -> None:
+    world = World()
+    world.queue.send([Outgoing(body="{}")])
+    world.put(rows.BACKLOG, BacklogRow(backlog_since=NOW - timedelta(seconds=90)))
+    world.put(
+        rows.DECISION,
+        DecisionRow(
+            at=NOW,
+            digest="d",
+            key="k",
+            outcome=Outcome.HELD,
+            held_until=NOW + timedelta(seconds=30),
+        ),
+    )
+
+    shown = screen_of(world.status())
+
+    assert "unclaimed for 1m30s" in shown
+    assert "launch held for 30s more" in shown
+
+
+def test_an_item_s_cost_is_of_today_and_the_month_is_of_all() -> None:
+    world = World()
+    world.put(rows.spend_sort(NOW), SpendRow(dollars=2.0, items=1000))
+    world.put(rows.spend_sort(NOW - timedelta(days=1)), SpendRow(dollars=3.0, items=1))
+    for at, dollars in ((NOW, 90.0), (NOW - timedelta(days=60), 50.0)):
+        key = account_key(rows.budget_sort(at))
+        world.table.write(Write(key=key, add={"dollars": dollars, "committed": dollars}))
+
+    status = world.status()
+
+    assert status.cost_per_item == pytest.approx(0.002)
+    assert "; month $90.00 of $100.00" in screen_of(status)
+
+
+def test_names_what_a_person_must_fix() -> None:
+    world = World()
+    world.dead_letters.send([Outgoing(body="{}")])
+    world.put(
+        rows.BREAKER,
+        BreakerRow(
+            open_until=NOW + timedelta(hours=1),
+            reason=account_refused("the role may not be passed"),
+        ),
+    )
+    world.put(rows.worker_sort("i-2"), {"instance_id": "i-2"})
+
+    status = world.status(refusal="max_workers is -1")
+
+    assert [trouble.split(":")[0] for trouble in status.troubles] == [
+        "launching is stopped",
+        "the live policy is refused",
+        "1 ledger row cannot be read",
+    ]
+    assert "1 in the dead-letter queue" in screen_of(status)
+
+
+def test_says_that_an_unreadable_month_stops_launches() -> None:
+    world = World()
+    world.put(rows.worker_sort("i-2"), {"instance_id": "i-2"})
+    key = account_key(rows.budget_sort(NOW))
+    world.table.write(Write(key=key, set={"committed": "much"}))
+
+    assert world.status().troubles == (
+        "2 ledger rows cannot be read: worker#i-2",
+        f"nothing is launched while {key.sort} cannot be read: spindown doctor fixes it",
+    )
+
+
+@pytest.mark.parametrize(
+    ("quota_class", "name"),
+    [
+        ("us-east-1/G/Spot", "L-3819A6DF (us-east-1/G/Spot)"),
+        ("us-east-1/Standard/Spot", "us-east-1/Standard/Spot"),
+    ],
+)
+def test_names_the_quota_that_must_be_raised(quota_class: str, name: str) -> None:
+    world = World()
+    row = QuotaRow(
+        quota_class=quota_class,
+        code="VcpuLimitExceeded",
+        until=NOW + timedelta(minutes=3),
+        message="64 vCPUs",
+    )
+    for sort, until in (("now", row.until), ("before", NOW)):
+        key = Key(partition=rows.DEPLOYMENT_PARTITION, sort=rows.quota_sort(sort))
+        world.table.write(Write(key=key, set=encode(replace(row, until=until))))
+
+    (trouble,) = world.status().troubles
+
+    assert trouble.startswith(f"quota {name} is full")
+    assert trouble.endswith("64 vCPUs")
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(299, ()), (1500, ("no tick for 25m",))])
+def test_says_when_the_tick_is_silent_and_so_the_decision_old(
+    seconds: int, said: tuple[str, ...]
+) -> None:
+    world = World()
+    at = NOW - timedelta(seconds=seconds)
+    world.put(rows.DECISION, DecisionRow(at=at, digest="a", key="k", outcome=Outcome.IDLE))
+
+    found = world.status().troubles
+
+    assert tuple(trouble.partition(":")[0] for trouble in found) == said
+
+
+def test_shows_what_the_decision_adds_to_its_sentence() -> None:
+    world = World()
+    notes = (Reason(ReasonCode.LEDGER_BUSY),)
+    row = DecisionRow(at=NOW, digest="d", key="k", outcome=Outcome.NOTHING_FITS, notes=notes)
+    world.put(rows.DECISION, row)
+
+    assert say(notes[0]) in screen_of(world.status())
+
+
+def test_a_reclaimed_worker_has_ended_and_nothing_bills() -> None:
+    world = World()
+    ended = a_worker(
+        instance_id="i-1",
+        state=WorkerState.ENDED,
+        interrupted_at=NOW - timedelta(minutes=9),
+        ended_at=NOW - timedelta(minutes=7),
+    )
+    world.put(rows.worker_sort("i-1"), ended)
+
+    status = world.status()
+
+    assert "ended      7m" in screen_of(status)
+    assert "nothing is billed" in screen_of(status)
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_no_id_and_no_offer_is_cut_however_narrow_the_screen(width: int) -> None:
+    world = World()
+    world.put(
+        rows.worker_sort("i-0123456789abcdef0"),
+        a_worker(instance_id="i-0123456789abcdef0", state=WorkerState.BUSY),
+    )
+    world.put(
+        rows.lease_sort("i-0123456789abcdef0", 0),
+        a_lease(instance_id="i-0123456789abcdef0", job_id="b-20261120-153632-495757f5-00000"),
+    )
+    pool = str(a_worker().pool)
+
+    shown = screen_of(world.status(), width=width)
+
+    for part in ("i-0123456789abcdef0", pool, "b-20261120-153632-495757f5-00000"):
+        assert part in shown
+
+
+@pytest.mark.parametrize(
+    ("dollars", "text"),
+    [
+        (1.234, "$1.23 an item"),
+        (0.0123, "$0.0123 an item"),
+        (0.0000123, "$0.0123 for 1,000 items"),
+    ],
+)
+def test_small_money_is_said_for_a_thousand(dollars: float, text: str) -> None:
+    assert format_item_cost(dollars) == text
+
+
+def test_durations_are_shown_to_the_second() -> None:
+    assert format_seconds(timedelta(minutes=2, seconds=3.4)) == "2m3s"
