@@ -33,6 +33,15 @@ OVER = {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.SPLIT}
 _UNFINISHED = {JobState.RUNNING, JobState.CANCELLED}
 _HOUR = timedelta(hours=1)
 
+#: Reasons that the tick or an event takes from EC2's description of an instance that is gone.
+_TOLD_BY_EC2 = frozenset(
+    {
+        ReasonCode.EC2_SAID,
+        ReasonCode.EC2_STATE,
+        ReasonCode.EC2_RECLAIMED,
+        ReasonCode.UNKNOWN_TO_EC2,
+    }
+)
 #: Launches of which not all is known.
 _UNTOLD = frozenset({ReasonCode.FATE_UNKNOWN, ReasonCode.ADOPTED_IN_PART})
 
@@ -233,7 +242,9 @@ class Chronicle:
         # EC2 forgets in an hour how an instance ended: without a notice nobody can tell then, nor
         # with one if we have ended it too.
         is_known = worker.is_interrupting or worker.reason != UNKNOWN
-        if worker.condemned_at is not None:
+        # A reason of the worker's own, or of the scaler's, hides whether EC2 still told its own.
+        is_hidden = not worker.is_interrupting and worker.reason.code not in _TOLD_BY_EC2
+        if worker.condemned_at is not None or is_hidden:
             found = self.found.get(worker.instance_id, self.world.now)
             is_known = is_known and found - end.at < DESCRIBED_FOR
         if end.reason == EndReason.RECLAIMED and lived < FREE_FOR and is_known:
