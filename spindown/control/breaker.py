@@ -34,6 +34,8 @@ STRIKES = 3
 #: Then one launch is tried again, unless the image has changed before.
 _BREAKER_FOR = timedelta(hours=1)
 
+_CLOSED = BreakerRow()
+
 #: What an instance of no use is counted as: a field of BreakerRow.
 Strike = Literal["strikes", "unclaimed", "failed"]
 _STRIKES: Mapping[Strike, ReasonCode] = {
@@ -45,14 +47,19 @@ _STRIKES: Mapping[Strike, ReasonCode] = {
 
 def breaker_of(facts: TickFacts, fleet: Fleet, region: str) -> BreakerRow:
     """Return a region's breaker, closed if it speaks of another image than the present one."""
-    known = fleet.breakers.get(region, BreakerRow())
-    return known if known.image == facts.image(region) else BreakerRow()
+    known = fleet.breakers.get(region)
+    return _CLOSED if known is None or known.image != facts.image(region) else known
 
 
-def open_breakers(facts: TickFacts, fleet: Fleet) -> Mapping[str, BreakerRow]:
-    """Return the breakers that stop launches, by their region."""
-    found = {region: breaker_of(facts, fleet, region) for region in sorted(fleet.breakers)}
-    return {r: b for r, b in found.items() if b.open_until and b.open_until > facts.now}
+def open_breakers(facts: TickFacts, breakers: Mapping[str, BreakerRow]) -> Mapping[str, BreakerRow]:
+    """Return the breakers that stop launches of the present image, by their region."""
+    return {
+        region: known
+        for region, known in sorted(breakers.items())
+        if known.open_until is not None
+        and known.open_until > facts.now
+        and known.image == facts.image(region)
+    }
 
 
 def is_on_trial(facts: TickFacts, fleet: Fleet, region: str) -> bool:

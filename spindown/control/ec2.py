@@ -58,7 +58,7 @@ def observe_launches(facts: TickFacts, ports: ControlPorts) -> TickFacts:
         else:
             of_launches = {**answers.of_launches, launch.launch_id: found}
             answers = replace(answers, of_launches=of_launches)
-    return replace(facts, ec2=answers)
+    return facts if answers is facts.ec2 else replace(facts, ec2=answers)
 
 
 def observe_ec2(draft: PlanDraft, ports: ControlPorts, *, is_launch_due: bool) -> TickFacts:
@@ -126,7 +126,7 @@ def note_answers(draft: PlanDraft) -> PlanDraft:
         backoffs[region] = next_backoff(backoffs.get(region), now, answers.jitter)
     if answers.throttled:
         changes["backoffs"] = backoffs
-    noted = draft.act(notes=answers.failures)
+    noted = draft.act(notes=answers.failures) if answers.failures else draft
     return noted.remember(**changes) if changes else noted
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from spindown.contract import metric as names
 from spindown.contract.decision import Decision, Outcome
@@ -178,14 +178,13 @@ def _deadlines(decision: Decision) -> Mapping[str, float]:
 
 def _trouble(tick: TickResult) -> Mapping[str, float]:
     quotas = full_quotas(tick.seen, tick.plan, tick.record)
-    fleet = replace(tick.plan.fleet, breakers=tick.record.breakers)
     values: dict[str, float] = {
         "InterruptingWorkers": sum(
             w.is_interrupting and w.state is not WorkerState.ENDED for w in tick.workers
         ),
         "UnavailablePools": sum(u.until > tick.facts.now for u in tick.record.unavailable.values()),
         "QuotaBlocked": sum(q.until > tick.facts.now for q in quotas),
-        "BreakerOpen": bool(open_breakers(tick.facts, fleet)),
+        "BreakerOpen": bool(open_breakers(tick.facts, tick.record.breakers)),
         "NothingFits": tick.decision.outcome is Outcome.NOTHING_FITS,
         "BudgetStopped": is_stopped_by_budget(tick.plan, tick.record),
         "CheckInsMissed": _silent_strikes(tick),

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from spindown.contract import row as rows
-from spindown.contract.codec import decode, encode
+from spindown.contract.codec import decode, encode, replace_fields
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.market import PriceList, read_prices
 from spindown.control.policy import EffectivePolicy, effective_policy
@@ -146,7 +146,7 @@ def read_rows(workload: str, ports: ControlPorts, *, source: str, now: datetime)
     deployment = ports.deployment()
     settings, edit = _read_settings(workload, ports, view, now)
     effective = effective_policy(settings, edit, view.policy)
-    effective = replace(effective, policy=at_hour(effective.policy, now))
+    effective = replace_fields(effective, {"policy": at_hour(effective.policy, now)})
     return TickFacts(
         now=now,
         workload=workload,

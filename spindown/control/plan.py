@@ -5,7 +5,7 @@ lost a race is left out by the executor, and the next tick plans anew.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -17,6 +17,7 @@ from spindown.control.spend import Charge
 from spindown.domain.fleet import (
     Backlog,
     Launch,
+    LaunchState,
     Lease,
     RequeuedJob,
     Unavailable,
@@ -225,6 +226,21 @@ class Fleet:
         return self.launches.get(worker.launch_id)
 
     @property
+    def sized_by(self) -> tuple[object, ...]:
+        """Return all by which a fleet is sized: of two equal ones the sizes are equal."""
+        # What is the same object is not compared; of launches only open ones count.
+        row = self.backlog
+        return (
+            self.queue,
+            self.leases,
+            self.workers,
+            self.requeued_jobs,
+            self.breakers,
+            [x for x in self.launches.values() if x.state is LaunchState.INTENDED],
+            (row.backlog_since, row.margin, row.waiting_since, row.waiting_jobs, row.backoffs),
+        )
+
+    @property
     def present(self) -> list[Worker]:
         """Return the workers whose rows have not ended."""
         return [w for w in self.workers.values() if w.state is not WorkerState.ENDED]
@@ -253,10 +269,9 @@ class PlanDraft:
         self, actions: Iterable[Action] = (), *, notes: Iterable[Reason] = (), **changes: object
     ) -> "PlanDraft":
         """Return the draft with more actions, and the fields of the fleet that they change."""
-        fleet = replace(self.fleet, **changes) if changes else self.fleet  # type: ignore[arg-type]
-        return replace(
-            self,
-            fleet=fleet,
+        return PlanDraft(
+            facts=self.facts,
+            fleet=replace_fields(self.fleet, changes) if changes else self.fleet,
             actions=(*self.actions, *actions),
             notes=(*self.notes, *notes),
         )

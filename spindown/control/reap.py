@@ -229,7 +229,7 @@ def find_ends(draft: PlanDraft) -> Reaping:
         launches=list(draft.fleet.launches.values()),
         leases=draft.fleet.leases,
         # By the timeout that workers were told, not by what has been learned since.
-        policy=replace(draft.facts.policy, idle_timeout=draft.facts.idle_timeout),
+        policy=replace_fields(draft.facts.policy, {"idle_timeout": draft.facts.idle_timeout}),
         knowledge=draft.facts.knowledge,
         now=draft.now,
         watched_since=draft.fleet.backlog.watched_since,

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import lru_cache
 
 from spindown.contract import row as rows
@@ -302,11 +302,13 @@ def _keep(
     backlog = replace_fields(plan.fleet.backlog, {"backoffs": record.backoffs})
     journal.note((ledger.change(rows.BACKLOG, tick_fields(backlog)),))
     # The policy in force as workers read it, who cannot read settings.
-    policy = replace(
+    policy = replace_fields(
         facts.effective.row,
-        effective=_policy_text(facts.policy),
-        idle_timeout=facts.idle_timeout,
-        code_digest=facts.settings.run.code_digest,
+        {
+            "effective": _policy_text(facts.policy),
+            "idle_timeout": facts.idle_timeout,
+            "code_digest": facts.settings.run.code_digest,
+        },
     )
     if policy != facts.view.policy:
         names = (f.name for f in fields(PolicyRow) if f.name != "edits")
@@ -339,8 +341,7 @@ def _store(
 
 def _review_alerts(decision: Decision, seen: Observation, plan: Plan, record: TickRecord) -> Review:
     facts = seen.facts
-    fleet = replace(plan.fleet, breakers=record.breakers)
-    stopped = open_breakers(facts, fleet)
+    stopped = open_breakers(facts, record.breakers)
     first = next(iter(stopped), "")
     allowed = facts.policy.regions or facts.settings.outposts.keys()
     given = AlertInput(

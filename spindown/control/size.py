@@ -59,6 +59,14 @@ def size_fleet(draft: PlanDraft) -> LaunchChoice:
     )
 
 
+def size_again(draft: PlanDraft, before: PlanDraft, need: LaunchChoice) -> LaunchChoice:
+    """Size the fleet as ``size_fleet`` does; ``need`` is how it was sized by ``before``.
+
+    In most ticks nothing has changed by which it is sized.
+    """
+    return need if draft.fleet.sized_by == before.fleet.sized_by else size_fleet(draft)
+
+
 def size_for(
     draft: PlanDraft, demand: Demand, start_plan: StartPlan | None, present: Capacity | None = None
 ) -> LaunchChoice:

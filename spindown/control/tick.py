@@ -16,9 +16,8 @@ writes down.
 """
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
 
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.metric import DEPLOYMENT, WORKLOAD
@@ -36,7 +35,7 @@ from spindown.control.ec2 import note_answers, observe_ec2, observe_launches
 from spindown.control.execute import execute
 from spindown.control.journal import FenceLost, Journal
 from spindown.control.migrate import Moves, order_moves, plan_moves
-from spindown.control.observation import Observation, TickFacts, read_market, read_rows
+from spindown.control.observation import Observation, read_market, read_rows
 from spindown.control.offers import choose_offers, launch_action
 from spindown.control.plan import LaunchChoice, Plan, PlanDraft, begin
 from spindown.control.reap import (
@@ -49,11 +48,25 @@ from spindown.control.reap import (
     terminate,
 )
 from spindown.control.record import write_down
-from spindown.control.size import size_fleet
+from spindown.control.size import size_again, size_fleet
 from spindown.error import SpindownError, WriteConflict
 from spindown.ledger import Ledger
 from spindown.port import Datum
 from spindown.port.control import ControlPorts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What is planned without prices: whatever ends, what the fleet has cost, what is missing."""
+
+    draft: PlanDraft
+    need: LaunchChoice
+    moves: Moves
+
+    @property
+    def is_launch_due(self) -> bool:
+        """Tell whether offers are to be chosen from."""
+        return self.need.is_open or any(choice.is_open for choice in self.moves.takeovers)
 
 
 def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = "") -> Decision:
@@ -81,8 +94,8 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
     if fence is None:
         return _locked_out(workload, ports, source)
     try:
-        seen = observe(workload, ports, now=now, source=source)
-        plan = make_plan(seen)
+        settled, seen = observe(workload, ports, now=now, source=source)
+        plan = make_plan(settled, seen)
         journal = Journal(ledger, fence, damaged=seen.facts.view.bad_rows)
         record = execute(plan, seen, ports, journal)
         return write_down(seen, plan, record, ports, journal)
@@ -98,41 +111,62 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
 
 def observe(
     workload: str, ports: ControlPorts, *, now: datetime, source: str, jobs: int | None = None
-) -> Observation:
+) -> tuple[Settled, Observation]:
     """Read all that the tick decides by: the rows, EC2, and prices if a launch is due.
 
-    With ``jobs`` the queue is taken to hold so many that wait.
+    Whether one is due is planned on the way, and returned with what was seen. With ``jobs`` the
+    queue is taken to hold so many that wait.
     """
     facts = read_rows(workload, ports, source=source, now=now)
     if jobs is not None:
         facts = replace(facts, queue=replace(facts.queue, visible=jobs))
     facts = observe_launches(facts, ports)
-    draft = follow_launches(facts)
-    facts = observe_ec2(draft, ports, is_launch_due=size_fleet(draft).is_open)
-    return observe_market(facts, ports)
+    followed = follow_queue(begin(facts))
+    before = adopt_launches(note_answers(followed))
+    need = size_fleet(before)
+    facts = observe_ec2(before, ports, is_launch_due=need.is_open)
+    settled = settle(replace(followed, facts=facts), before, need)
+    return settled, observe_market(settled, ports)
 
 
-def observe_market(facts: TickFacts, ports: ControlPorts, *, is_asked: bool = False) -> Observation:
+def observe_market(settled: Settled, ports: ControlPorts, *, is_asked: bool = False) -> Observation:
     """Read prices and what all workloads share, as far as somebody needs them.
 
     With ``is_asked`` prices are read even if no launch is due.
     """
-    draft, need, moves = settle(facts)
-    wanted = (need, *moves.takeovers)
-    is_launch_due = is_asked or any(choice.is_open for choice in wanted)
+    draft = settled.draft
     return read_market(
-        facts,
+        draft.facts,
         ports,
-        is_launch_due=is_launch_due,
+        is_launch_due=is_asked or settled.is_launch_due,
         ended=unpriced_ends(draft),
         is_billing=any(worker.is_live for worker in draft.fleet.workers.values()),
     )
 
 
-def make_plan(seen: Observation) -> Plan:
-    """Plan the whole tick: the ends first, the launches last."""
-    draft, need, moves = settle(seen.facts)
-    draft = collect_garbage(note_end_prices(draft, seen.prices))
+def settle(draft: PlanDraft, before: PlanDraft, need: LaunchChoice) -> Settled:
+    """Plan all that needs no prices, once EC2 has answered.
+
+    Args:
+        draft: the queue is followed, and EC2's answers are in its facts.
+        before: the plan without these answers.
+        need: how the fleet was sized by ``before``.
+    """
+    draft = note_reclaims(adopt_launches(note_answers(draft)))
+    draft = keep_warm(close_mended(draft))
+    reaping = find_ends(draft)
+    draft = free_jobs(end_rows(draft, reaping))
+    draft = count_failures(draft)
+    draft = terminate(draft, reaping)
+    draft = note_vram(learn_boots(charge_workers(draft)))
+    need = size_again(draft, before, need)
+    return Settled(draft=draft, need=need, moves=plan_moves(draft, need))
+
+
+def make_plan(settled: Settled, seen: Observation) -> Plan:
+    """Plan the rest of the tick, launches last, and return the whole."""
+    need, moves = settled.need, settled.moves
+    draft = collect_garbage(note_end_prices(settled.draft, seen.prices))
     choice, notes = choose_offers(draft, need, seen)
     takeovers = []
     for wanted in moves.takeovers:
@@ -148,28 +182,6 @@ def make_plan(seen: Observation) -> Plan:
         takeovers=tuple(takeovers),
         notes=draft.notes,
     )
-
-
-def follow_launches(facts: TickFacts) -> PlanDraft:
-    """Plan what the queue and EC2's answers about lost launches ask for."""
-    return adopt_launches(note_answers(follow_queue(begin(facts))))
-
-
-@lru_cache(maxsize=1)
-def settle(facts: TickFacts) -> tuple[PlanDraft, LaunchChoice, Moves]:
-    """Plan all that needs no prices: whatever ends, what the fleet has cost, and what is missing.
-
-    Asked twice of the same facts: to know whether prices are needed, and for the plan.
-    """
-    draft = note_reclaims(follow_launches(facts))
-    draft = keep_warm(close_mended(draft))
-    reaping = find_ends(draft)
-    draft = free_jobs(end_rows(draft, reaping))
-    draft = count_failures(draft)
-    draft = terminate(draft, reaping)
-    draft = note_vram(learn_boots(charge_workers(draft)))
-    need = size_fleet(draft)
-    return draft, need, plan_moves(draft, need)
 
 
 def _locked_out(workload: str, ports: ControlPorts, source: str) -> Decision:

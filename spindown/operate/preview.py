@@ -10,7 +10,7 @@ from spindown.control.offers import rank_offers
 from spindown.control.plan import Plan, PlanDraft
 from spindown.control.policy import effective_policy
 from spindown.control.record import record_action
-from spindown.control.tick import make_plan, observe, observe_market, settle
+from spindown.control.tick import make_plan, observe, observe_market
 from spindown.domain.fleet import Backlog
 from spindown.domain.ranking import CandidateList, Demand
 from spindown.domain.reason import Reason
@@ -63,15 +63,16 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
     """
     now = ports.clock.now()
     current_catalogue(ports, now, is_kept=False)
-    seen = observe(workload, ports, now=now, source="plan", jobs=jobs)
-    plan = make_plan(seen)
+    settled, seen = observe(workload, ports, now=now, source="plan", jobs=jobs)
+    plan = make_plan(settled, seen)
     choice, demand = plan.choice, plan.choice.demand
     candidates, notes = choice.candidates, plan.notes
     if candidates is None:
         if seen.prices is None or choice.stopped or seen.account is None:
-            seen = observe_market(seen.facts, ports, is_asked=True)
+            seen = observe_market(settled, ports, is_asked=True)
         demand = _of_a_job(demand, seen.facts)
-        ranked = rank_offers(_after(plan, seen.facts), replace(choice, demand=demand), seen)
+        after = PlanDraft(facts=seen.facts, fleet=plan.fleet)
+        ranked = rank_offers(after, replace(choice, demand=demand), seen)
         if ranked.candidates is None:
             raise Unreachable(str(ranked.failure.about["said"]))
         candidates = ranked.candidates
@@ -87,10 +88,6 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
         next_try_at=None if plan.fleet.queue.is_empty else retry_at,
         warm_hours=_warm_hours(seen.facts, ports),
     )
-
-
-def _after(plan: Plan, facts: TickFacts) -> PlanDraft:
-    return replace(settle(facts)[0], fleet=plan.fleet)
 
 
 def _warm_hours(facts: TickFacts, ports: ControlPorts) -> float:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from spindown.contract.decision import ActionRecord, Decision
 from spindown.control.plan import ActionKind, LaunchWorkers
-from spindown.control.tick import make_plan, observe, settle
+from spindown.control.size import size_fleet
+from spindown.control.tick import make_plan, observe
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.operate.preview import Preview, preview
@@ -114,17 +115,29 @@ def test_one_observation_gives_one_plan_and_no_call(
 ) -> None:
     for act, number in story:
         ACTS[act](world, number)
-    seen = observe(WORKLOAD, world.ports, now=world.now, source="test")
+    settled, seen = observe(WORKLOAD, world.ports, now=world.now, source="test")
     before = world.calls.copy()
 
-    first = make_plan(seen)
-    settle.cache_clear()
-    second = make_plan(seen)
+    first = make_plan(settled, seen)
+    second = make_plan(settled, seen)
 
     assert [replace_choice(a) for a in first.actions] == [replace_choice(a) for a in second.actions]
     assert (first.fleet, first.notes) == (second.fleet, second.notes)
     assert first.choice.sizing == second.choice.sizing
     assert world.calls == before
+
+
+@settings(max_examples=50, deadline=None)
+@given(world=_WORLDS, story=_STORIES)
+def test_the_fleet_is_sized_as_if_it_were_sized_anew(
+    world: ControlWorld, story: list[tuple[str, int]]
+) -> None:
+    for act, number in story:
+        ACTS[act](world, number)
+
+    settled, _ = observe(WORKLOAD, world.ports, now=world.now, source="test")
+
+    assert settled.need == size_fleet(settled.draft)
 
 
 def replace_choice(action: object) -> object:
