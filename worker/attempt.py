@@ -19,10 +19,9 @@ from spindown.job.release import settle_failure, settle_rejection, settle_releas
 from spindown.job.split import is_too_large
 from worker.child.runner import BatchDone, Broken, ItemDone
 from worker.handover import AttemptEnd, Handover, SlotContext
-from worker.result_buffer import ResultBuffer
 from worker.transfer.prefetch import Prefetch
 from worker.workplace import Workplace
-from worker.writer import Writer
+from worker.writer import ResultBuffer, Writer
 
 #: How often a slot looks up from a batch: what a lost lease or a notice waits for at most.
 _LOOK_UP = timedelta(milliseconds=200)

@@ -33,7 +33,7 @@ from worker.lifecycle import WorkerLifecycle
 from worker.log import EventLog
 from worker.transfer.ahead import Ahead
 from worker.transfer.outbox import Outbox
-from worker.usage.record import UsageRecorder
+from worker.usage.journal import UsageRecorder
 
 
 class AttemptEnd(StrEnum):

@@ -9,7 +9,7 @@ from spindown.error import SpindownError
 from spindown.job.attachment.log import keep_log
 from spindown.job.held import ClaimedJob, Finished
 from spindown.port import ObjectStore
-from worker.child.output_log import OutputLog
+from worker.child.output import OutputLog
 from worker.child.runner import Task
 from worker.log import EventLog
 from worker.transfer.gather import remove_folder

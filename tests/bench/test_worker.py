@@ -45,9 +45,8 @@ from worker.lease_renewer import LeaseRenewer
 from worker.lifecycle import WorkerLifecycle
 from worker.log import open_log
 from worker.slot import Slot
-from worker.usage.journal import UsageJournal
+from worker.usage.journal import UsageJournal, UsageRecorder
 from worker.usage.meter import Meter
-from worker.usage.record import UsageRecorder
 
 pytestmark = pytest.mark.bench
 

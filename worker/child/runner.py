@@ -17,7 +17,7 @@ from spindown.user import Item
 from worker.child.code import Code
 from worker.child.ending import MemoryKills
 from worker.child.frame import Frame
-from worker.child.output_log import OutputLog
+from worker.child.output import OutputLog
 from worker.child.process import Child
 from worker.log import EventLog
 

@@ -10,10 +10,9 @@ from spindown.domain.fleet import Worker
 from worker.child.runner import Runner
 from worker.home import WorkerSettings
 from worker.log import EventLog
-from worker.usage.journal import UsageJournal
+from worker.usage.journal import UsageJournal, UsageRecorder
 from worker.usage.meter import Gauge, Meter, MeteredMachine, slot_gpus
 from worker.usage.reading import read_gpus, read_memory_total, read_processes
-from worker.usage.record import UsageRecorder
 
 #: For the last look: more than nvidia-smi is given.
 _PATIENCE = timedelta(seconds=15)

@@ -13,7 +13,7 @@ from tests.proof.container.engine import Engine
 from worker.child.code import Code
 from worker.child.command import CommandRunner
 from worker.child.ending import MemoryKills
-from worker.child.output_log import OutputLog
+from worker.child.output import OutputLog
 from worker.child.place import Container, find_runtime
 from worker.child.runner import Task
 from worker.log import open_log

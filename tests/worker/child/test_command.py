@@ -18,7 +18,7 @@ from tests.worker.child.batch import answers, drain
 from worker.child.call import BadResult, ResultReader, open_call
 from worker.child.code import Code
 from worker.child.command import CommandRunner
-from worker.child.output_log import OutputLog
+from worker.child.output import OutputLog
 from worker.child.place import Machine
 from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
 from worker.log import open_log
