@@ -420,6 +420,8 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.SLOW_DOWN: "EC2 asked to slow down",
     ReasonCode.NO_OUTPOST_READ: "no outpost can be read",
+    ReasonCode.FAILED_TOO_OFTEN: "{failures} failures or losses in all",
+    ReasonCode.FAILED_ON_SEVERAL: "{failures} failures or losses on {instances} instances",
     ReasonCode.POOL_INTERRUPTED: "interrupted",
     ReasonCode.POOL_REFUSED: "{refusal}",
     ReasonCode.POOL_NEVER_CHECKED_IN: _pool_never_checked_in,

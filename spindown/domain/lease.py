@@ -1,4 +1,4 @@
-"""Who may take a job, for how long, and when a job has failed too often.
+"""Who may take a job, and for how long.
 
 The job's manifest is the fence, the lease row is the lease. Both are read through the protocols
 below, so that this module knows nothing of how they are stored.
@@ -9,32 +9,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from spindown.domain.dead_letter import FailureRecord
 from spindown.domain.fleet import Lease
 from spindown.domain.policy import Policy
-
-
-class FailureRecord(Protocol):
-    """One failure or loss that counted against a job."""
-
-    @property
-    def at(self) -> datetime:
-        """When it was found."""
-        ...
-
-    @property
-    def instance_id(self) -> str:
-        """Where the job was."""
-        ...
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that it ended."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """Either "failure" or "loss"."""
-        ...
 
 
 class JobRecord(Protocol):
@@ -206,65 +183,3 @@ def visibility_not_after(received_at: datetime) -> datetime:
 def must_release(received_at: datetime, now: datetime) -> bool:
     """Tell whether a job has been held so long that it must be committed and released."""
     return now - received_at >= RELEASE_AFTER
-
-
-class EpochEnd(StrEnum):
-    """How an epoch ended, as its successor finds it."""
-
-    RELEASED = "released"
-    #: EC2 took the instance away: this never counts against the job.
-    INTERRUPTED = "interrupted"
-    #: Without a release, but with progress: another try is worth it.
-    PROGRESSED = "progressed"
-    #: No release, no recorded interruption, no progress.
-    LOST = "lost"
-
-
-def epoch_end(job: JobRecord, *, interrupted: bool) -> EpochEnd:
-    """Return how the present epoch ended, once its lease has lapsed.
-
-    Args:
-        job: the manifest as the ended epoch left it.
-        interrupted: an interruption of its owner is recorded.
-    """
-    if job.released:
-        return EpochEnd.RELEASED
-    if interrupted:
-        return EpochEnd.INTERRUPTED
-    if job.next_item > job.epoch_first:
-        return EpochEnd.PROGRESSED
-    return EpochEnd.LOST
-
-
-def dead_letter_reason(failures: Sequence[FailureRecord], policy: Policy) -> str | None:
-    """Return why a job goes to the DLQ, or None while it is worth another try.
-
-    After 3 losses or failures on at least 2 instances, or after 5 in all. So one bad instance alone
-    does not fail a job soon, and a job that ends every instance is not tried for ever.
-
-    Args:
-        failures: failures and losses that counted, the newest included; no interruptions.
-        policy: the three limits.
-    """
-    counted = len(failures)
-    instances = len({failure.instance_id for failure in failures})
-    losses = sum(failure.kind == "loss" for failure in failures)
-    if counted >= policy.max_failures:
-        return f"{counted} failures or losses in all"
-    if instances > 1 and (losses >= policy.max_losses or counted >= policy.max_failures_on_two):
-        return f"{counted} failures or losses on {instances} instances"
-    return None
-
-
-def is_quarantined(outcomes: Sequence[tuple[str, bool]], policy: Policy) -> bool:
-    """Tell whether a worker should drain and end: its last k different jobs all failed.
-
-    Args:
-        outcomes: (job id, failed) of each job it has ended, oldest first.
-        policy: gives k.
-    """
-    newest: dict[str, bool] = {}
-    for job, failed in reversed(outcomes):
-        newest.setdefault(job, failed)
-    last = list(newest.values())[: policy.failures_to_quarantine]
-    return len(last) >= policy.failures_to_quarantine and all(last)

@@ -73,6 +73,12 @@ class ReasonCode(StrEnum):
     #: Nothing is deployed in ``region`` any more.
     REGION_REMOVED = "region-removed"
 
+    # Why a job becomes a dead letter.
+    #: ``failures`` in all.
+    FAILED_TOO_OFTEN = "failed-too-often"
+    #: ``failures`` on so many ``instances``.
+    FAILED_ON_SEVERAL = "failed-on-several"
+
     # Why a pool is left alone.
     #: EC2 took an instance of it back.
     POOL_INTERRUPTED = "pool-interrupted"

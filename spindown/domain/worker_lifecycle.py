@@ -56,9 +56,9 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
+from spindown.domain.dead_letter import is_quarantined
 from spindown.domain.idle import poll_wait
 from spindown.domain.interruption import RECLAIM_GRACE, commit_by, should_power_off
-from spindown.domain.lease import is_quarantined
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode

@@ -61,12 +61,12 @@ class SlotId:
 
     @cached_property
     def owner(self) -> str:
-        """Return the name under which a manifest knows this slot_id."""
+        """Return the name under which a manifest knows this slot."""
         return f"{self.instance_id}/{self.slot}"
 
     @cached_property
     def lease_key(self) -> Key:
-        """Return where the slot_id's lease row lies; every heartbeat writes it."""
+        """Return where the slot's lease row lies; every heartbeat writes it."""
         return lease_key(self.workload, self.owner)
 
 
@@ -129,7 +129,7 @@ def current_handle(held: ClaimedJob, slot_id: SlotId, ports: WorkPorts) -> str:
 
 
 def read_lease(table: Table, key: Key) -> Lease | None:
-    """Return what a slot_id holds; None: nothing, also if its row cannot be read."""
+    """Return what a slot holds; None: nothing, also if its row cannot be read."""
     row = table.get(key)
     if not row or not row.get("job_id"):
         return None

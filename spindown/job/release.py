@@ -8,13 +8,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 from spindown.contract.job.manifest import Failure, JobState, Manifest
-from spindown.domain.lease import dead_letter_reason
+from spindown.domain.dead_letter import dead_letter_reason
 from spindown.domain.policy import Policy
 from spindown.job.commit import Portion, commit_as, extend_manifest
 from spindown.job.held import ClaimedJob, SlotId, WorkPorts, current_handle
 from spindown.job.message import dead_letter, put_back
 from spindown.job.presence import Presence
 from spindown.port import Message
+from spindown.wording import say
 
 #: A reason is for a person; what exceeds this is in the log.
 _REASON_CHARACTERS = 1000
@@ -51,10 +52,9 @@ def settle_failure(
     )
     manifest = replace(manifest, failures=(*manifest.failures, failure), released=True)
     verdict = dead_letter_reason(manifest.failures, policy)
-    if verdict is not None:
-        return commit_as(
-            _failed(manifest, f"{verdict}; last: {failure.reason}", ports), held, ports
-        )
+    if verdict:
+        told = f"{say(verdict)}; last: {failure.reason}"
+        return commit_as(_failed(manifest, told, ports), held, ports)
     return commit_as(manifest, held, ports)
 
 

@@ -1,4 +1,4 @@
-"""The manifest with which a slot_id begins an epoch: what the last one left, and how it ended."""
+"""The manifest with which a slot begins an epoch: what the last one left, and how it ended."""
 
 from dataclasses import dataclass, replace
 
@@ -6,19 +6,20 @@ from spindown.contract.codec import replace_fields
 from spindown.contract.job.manifest import Failure, JobState, Manifest
 from spindown.contract.job.message import JobMessage
 from spindown.contract.row import history_partition, worker_sort, workload_partition
+from spindown.domain.dead_letter import EpochEnd, dead_letter_reason, epoch_end
 from spindown.domain.fleet import Lease
-from spindown.domain.lease import EpochEnd, dead_letter_reason, epoch_end
 from spindown.domain.policy import Policy
 from spindown.job.fence import Fence, first_sent
 from spindown.job.held import SlotId, WorkPorts, lease_key, read_lease
 from spindown.port import Key, Message
+from spindown.wording import say
 
-_LOSS = "its worker ended without a word and without progress"
+_LOSS = "its worker ended without a release and without progress"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epochs:
-    """The epochs of a message's job, as a slot_id would begin them."""
+    """The epochs of a message's job, as a slot would begin them."""
 
     message: Message
     job: JobMessage
@@ -36,10 +37,14 @@ class Epochs:
         counted = _of_same_code(self._count_end(fence.manifest), self.slot_id.code_digest)
         manifest = self._owned(counted, max(fence.epoch_floor, counted.epoch) + 1)
         reason = dead_letter_reason(manifest.failures, self.policy)
-        if reason is None:
+        if not reason:
             return manifest
-        now = self.ports.clock.now()
-        ended = {"state": JobState.FAILED, "reason": reason, "finished_at": now, "released": True}
+        ended = {
+            "state": JobState.FAILED,
+            "reason": say(reason),
+            "finished_at": self.ports.clock.now(),
+            "released": True,
+        }
         return replace_fields(manifest, ended)
 
     def _owned(self, manifest: Manifest, epoch: int) -> Manifest:

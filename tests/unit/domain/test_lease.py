@@ -10,16 +10,12 @@ from spindown.contract.job.manifest import Failure, JobState, Manifest
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import (
     ClaimVerdict,
-    EpochEnd,
     JobRecord,
     claim_verdict,
-    dead_letter_reason,
-    epoch_end,
     extended_until,
     is_claimable,
     is_excused,
     is_left_to_others,
-    is_quarantined,
     must_release,
     outage_wait,
     put_back_for,
@@ -160,85 +156,6 @@ def test_a_job_is_released_an_hour_before_its_visibility_ends() -> None:
     assert visibility_not_after(NOW) == NOW + timedelta(hours=12)
     assert not must_release(NOW - timedelta(hours=10, minutes=59), NOW)
     assert must_release(NOW - timedelta(hours=11), NOW)
-
-
-@pytest.mark.parametrize(
-    ("job", "interrupted", "expected"),
-    [
-        pytest.param(Job(released=True), False, EpochEnd.RELEASED, id="released"),
-        pytest.param(Job(released=True), True, EpochEnd.RELEASED, id="released at the notice"),
-        pytest.param(Job(), True, EpochEnd.INTERRUPTED, id="interrupted"),
-        pytest.param(
-            Job(next_item=50, epoch_first=0), False, EpochEnd.PROGRESSED, id="got further"
-        ),
-        pytest.param(
-            Job(next_item=50, epoch_first=50), False, EpochEnd.LOST, id="no further than before"
-        ),
-    ],
-)
-def test_how_an_epoch_ended(job: Job, interrupted: bool, expected: EpochEnd) -> None:
-    assert epoch_end(job, interrupted=interrupted) is expected
-
-
-def faults(*where: str) -> list[Fault]:
-    """Return one fault a word: the instance, with a leading minus for a loss."""
-    return [
-        Fault(instance_id=w.removeprefix("-"), kind="loss" if w.startswith("-") else "failure")
-        for w in where
-    ]
-
-
-@pytest.mark.parametrize(
-    ("where", "dead"),
-    [
-        pytest.param((), False, id="none"),
-        pytest.param(("a", "b"), False, id="two on two"),
-        pytest.param(("a", "a", "b"), True, id="three on two"),
-        pytest.param(("-a", "-a", "-b"), True, id="three losses on two"),
-        pytest.param(("-a", "a", "-b"), True, id="three of either kind on two"),
-        pytest.param(("a", "a", "a", "a"), False, id="four on one instance"),
-        pytest.param(("a", "a", "a", "a", "a"), True, id="five in all"),
-        pytest.param(("-a",) * 5, True, id="five losses in all"),
-    ],
-)
-def test_a_job_is_dead_after_3_losses_on_2_instances_or_5(
-    where: tuple[str, ...], dead: bool
-) -> None:
-    reason = dead_letter_reason(faults(*where), Policy())
-
-    assert (reason is not None) is dead
-    assert reason is None or str(len(where)) in reason
-
-
-def test_losses_have_a_limit_of_their_own() -> None:
-    policy = Policy(max_losses=2, max_failures_on_two=4)
-
-    assert dead_letter_reason(faults("-a", "-b"), policy)
-    assert dead_letter_reason(faults("a", "b"), policy) is None
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "expected"),
-    [
-        pytest.param([], False, id="none yet"),
-        pytest.param([("a", True), ("b", True)], False, id="too few"),
-        pytest.param([("a", True), ("b", True), ("c", True)], True, id="three different"),
-        pytest.param([("a", True), ("a", True), ("a", True)], False, id="one job three times"),
-        pytest.param(
-            [("a", True), ("b", True), ("c", False), ("d", True)], False, id="one succeeded"
-        ),
-        pytest.param(
-            [("z", False), ("a", True), ("b", True), ("c", True)], True, id="the last three"
-        ),
-        pytest.param(
-            [("a", True), ("b", True), ("a", False), ("c", True)], False, id="its latest counts"
-        ),
-    ],
-)
-def test_a_worker_whose_last_different_jobs_all_failed_ends(
-    outcomes: list[tuple[str, bool]], expected: bool
-) -> None:
-    assert is_quarantined(outcomes, Policy(failures_to_quarantine=3)) is expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,118 @@
+"""When a job becomes a dead letter, and when a worker whose jobs all fail ends itself.
+
+Failures and losses count; interruptions never do.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from spindown.domain.policy import Policy
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+
+
+class FailureRecord(Protocol):
+    """One failure or loss that counted against a job."""
+
+    @property
+    def at(self) -> datetime:
+        """When it was found."""
+        ...
+
+    @property
+    def instance_id(self) -> str:
+        """Where the job was."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that it ended."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Either "failure" or "loss"."""
+        ...
+
+
+class EpochRecord(Protocol):
+    """What a manifest says of its present epoch."""
+
+    @property
+    def released(self) -> bool:
+        """Its owner has given the job back."""
+        ...
+
+    @property
+    def next_item(self) -> int:
+        """The first item without a committed result."""
+        ...
+
+    @property
+    def epoch_first(self) -> int:
+        """``next_item`` as the epoch began."""
+        ...
+
+
+class EpochEnd(StrEnum):
+    """How an epoch ended, as its successor finds it."""
+
+    RELEASED = "released"
+    #: EC2 took the instance away: this never counts against the job.
+    INTERRUPTED = "interrupted"
+    #: Without a release, but with progress: another try is worth it.
+    PROGRESSED = "progressed"
+    #: No release, no recorded interruption, no progress.
+    LOST = "lost"
+
+
+def epoch_end(job: EpochRecord, *, interrupted: bool) -> EpochEnd:
+    """Return how the present epoch ended, once its lease has lapsed.
+
+    Args:
+        job: the manifest as the ended epoch left it.
+        interrupted: an interruption of its owner is recorded.
+    """
+    if job.released:
+        return EpochEnd.RELEASED
+    if interrupted:
+        return EpochEnd.INTERRUPTED
+    if job.next_item > job.epoch_first:
+        return EpochEnd.PROGRESSED
+    return EpochEnd.LOST
+
+
+def dead_letter_reason(failures: Sequence[FailureRecord], policy: Policy) -> Reason:
+    """Return why a job becomes a dead letter; no reason while it is worth another try.
+
+    After 3 losses or failures on at least 2 instances, or after 5 in all. So one bad instance alone
+    does not fail a job soon, and a job that ends every instance is not tried for ever.
+
+    Args:
+        failures: failures and losses that counted, the newest included; no interruptions.
+        policy: the three limits.
+    """
+    counted = len(failures)
+    instances = len({failure.instance_id for failure in failures})
+    losses = sum(failure.kind == "loss" for failure in failures)
+    if counted >= policy.max_failures:
+        return Reason(ReasonCode.FAILED_TOO_OFTEN, {"failures": counted})
+    if instances > 1 and (losses >= policy.max_losses or counted >= policy.max_failures_on_two):
+        about = {"failures": counted, "instances": instances}
+        return Reason(ReasonCode.FAILED_ON_SEVERAL, about)
+    return NO_REASON
+
+
+def is_quarantined(outcomes: Sequence[tuple[str, bool]], policy: Policy) -> bool:
+    """Tell whether a worker should drain and end: its last k different jobs all failed.
+
+    Args:
+        outcomes: (job id, failed) of each job it has ended, oldest first.
+        policy: gives k.
+    """
+    newest: dict[str, bool] = {}
+    for job, failed in reversed(outcomes):
+        newest.setdefault(job, failed)
+    last = list(newest.values())[: policy.failures_to_quarantine]
+    return len(last) >= policy.failures_to_quarantine and all(last)
