@@ -229,7 +229,7 @@ def _reader(hint: Any) -> _Reader:  # noqa: PLR0911 - one return per kind of typ
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint
     if isinstance(hint, type) and is_dataclass(hint):
-        return partial(decode, hint)
+        return partial(_read, hint)
     if hint in {int, float, str, bool}:
         return _read_float if hint is float else _scalar_reader(hint)
     return lambda value: value

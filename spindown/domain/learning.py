@@ -147,7 +147,7 @@ def _throughput(
         return Throughput(items_per_hour=prior * own, measured=False, samples=0)
     scale = workload_scale(knowledge, policy) if scale is None else scale
     items = _robust_rate(record) * record.hours
-    weight = _prior_hours(knowledge, record)
+    weight = _prior_hours(record, _worth(knowledge))
     rate = (items + prior * scale / slots * weight) / (record.hours + weight)
     return Throughput(items_per_hour=rate * slots, measured=True, samples=record.reports)
 
@@ -183,6 +183,7 @@ def workload_scale(knowledge: Knowledge, policy: Policy) -> float:
 def _scale(knowledge: Knowledge, policy: Policy, gpu_name: str | None) -> float | None:
     """Return the geometric mean of measured over prior; each counts up to 1 by its hours."""
     weights = logs = 0.0
+    worth = _worth(knowledge)
     for (name, count), record in knowledge.throughput.items():
         if gpu_name is not None and name != gpu_name:
             continue
@@ -190,15 +191,19 @@ def _scale(knowledge: Knowledge, policy: Policy, gpu_name: str | None) -> float 
             continue
         slots = slot_count(count, knowledge.slots)
         prior = policy.throughput_estimate * relative_throughput(name, count) / slots
-        weight = record.hours / (record.hours + _prior_hours(knowledge, record))
+        weight = record.hours / (record.hours + _prior_hours(record, worth))
         logs += weight * math.log(_robust_rate(record) / prior)
         weights += weight
     return math.exp(logs / weights) if weights > 0.0 else None
 
 
-def _prior_hours(knowledge: Knowledge, record: ThroughputRecord) -> float:
+def _worth(knowledge: Knowledge) -> float:
+    """Return how many workers the data sheet counts as."""
+    return data_sheet_worth(tuple(each.rates for each in knowledge.throughput.values()))
+
+
+def _prior_hours(record: ThroughputRecord, worth: float) -> float:
     """Return the busy hours that the data sheet counts as, compared with a record."""
-    worth = data_sheet_worth(tuple(each.rates for each in knowledge.throughput.values()))
     return max(PRIOR_BUSY_HOURS, worth * record.hours / max(record.lives, 1))
 
 
