@@ -280,7 +280,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.CONDEMNED: "the scaler ended it",
     ReasonCode.OTHER_CODE: "other code is deployed",
     ReasonCode.NO_ROOM: "max_workers is 0",
-    ReasonCode.RELIEVED: "another worker goes on with its jobs",
+    ReasonCode.MIGRATED: "another worker goes on with its jobs",
     ReasonCode.UNFIT: "{fault}",
     ReasonCode.FAULTY: "the machine or the worker failed again and again",
     ReasonCode.JOBS_FAILED: "its last jobs all failed",

@@ -255,7 +255,7 @@ def _intend(
         count=count,
         items_per_hour=min(c.items_per_hour for c in band),
         slots=min(each.slots for each in offered.values()),
-        is_relief=is_takeover,
+        is_takeover=is_takeover,
         offered=offered,
     )
     return intent, request

@@ -128,9 +128,9 @@ def _move(
 def order_moves(draft: PlanDraft, moves: Moves) -> PlanDraft:
     """Tell workers to give their jobs back; their next heartbeat hears it."""
     draft = stay(draft, moves.kept, draft.now + TAKEOVER_STAYS_TICKS * draft.facts.policy.tick)
-    told = {"relieved_at": draft.now}
+    told = {"migrating_at": draft.now}
     return draft.with_workers(
-        [replace(draft.fleet.workers[i], relieved_at=draft.now) for i in moves.leaving],
+        [replace(draft.fleet.workers[i], migrating_at=draft.now) for i in moves.leaving],
         [
             Action(
                 kind=ActionKind.MIGRATE,

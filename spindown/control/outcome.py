@@ -177,7 +177,7 @@ def _worker(
         on_demand_price=offered.on_demand_price,
         state=WorkerState.BOOTING,
         launched_at=launched_at,
-        warm_until=stays if launch.is_relief else None,
+        warm_until=stays if launch.is_takeover else None,
     )
 
 

@@ -75,7 +75,7 @@ class Worker:
     #: Until when it stays although it is idle; the scaler renews it for warm workers.
     warm_until: datetime | None = None
     #: Since when another worker is there to continue its jobs: it gives them back and ends.
-    relieved_at: datetime | None = None
+    migrating_at: datetime | None = None
     #: Whether the reclaim has been counted against its pool.
     interruption_counted: bool = False
     #: Up to where its cost has been added to the day's spend.
@@ -116,7 +116,7 @@ class Worker:
     def takes_jobs(self) -> bool:
         """Tell whether work that waits now may go to it."""
         is_leaving = (
-            self.is_interrupting or self.rebalance_at or self.draining_at or self.relieved_at
+            self.is_interrupting or self.rebalance_at or self.draining_at or self.migrating_at
         )
         return self.is_live and not is_leaving
 
@@ -244,7 +244,7 @@ class Launch:
     #: Jobs that each of them can hold at once.
     slots: int = 1
     #: Whether it takes over from a running worker, and so stays until that has given its jobs back.
-    is_relief: bool = False
+    is_takeover: bool = False
     #: Pool as text -> what it was at the launch.
     offered: Mapping[str, Offered] = field(default_factory=dict)
 

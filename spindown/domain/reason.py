@@ -29,7 +29,7 @@ class ReasonCode(StrEnum):
     #: ``max_workers`` is 0.
     NO_ROOM = "no-room"
     #: Another worker goes on with its jobs.
-    RELIEVED = "relieved"
+    MIGRATED = "migrated"
     #: The machine is not fit for the workload's jobs; ``fault`` says what is wrong.
     UNFIT = "unfit"
     #: Fault after fault of the machine or of our own code.

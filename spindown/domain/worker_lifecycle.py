@@ -30,7 +30,7 @@ they are finished first::
     event                                  reason          leave by
     Noticed, or RowSeen with one           INTERRUPTED     the deadline less ``commit_margin``
     WasCondemned                              CONDEMNED       now
-    RowSeen, relieved                      RELIEVED        now
+    RowSeen, migrating                     MIGRATED        now
     Stop                                   STOPPED         now + ``stop_grace``
     time: ``max_lifetime`` is over         LIFETIME        its end + ``lifetime_grace``
                                                            less ``commit_margin``
@@ -272,7 +272,7 @@ class RowSeen(WorkerEvent):
     warm_until: datetime | None = None
     interrupted_at: datetime | None = None
     rebalance_at: datetime | None = None
-    relieved_at: datetime | None = None
+    migrating_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -727,8 +727,8 @@ class _Turn:
             self._interrupt(row.interrupted_at, "ledger")
         if row.rebalance_at is not None:
             self._rebalance(row.rebalance_at, is_known=True)
-        if row.relieved_at is not None and self._leave(self.now, ReasonCode.RELIEVED):
-            self._note("relieved", since=row.relieved_at)
+        if row.migrating_at is not None and self._leave(self.now, ReasonCode.MIGRATED):
+            self._note("migrated", since=row.migrating_at)
 
     def _follow(self, standing: Standing) -> None:
         if standing != self.state.standing:

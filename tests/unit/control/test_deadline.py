@@ -169,31 +169,31 @@ def test_a_job_on_demand_and_ahead_goes_back_to_spot() -> None:
 
     assert launched.outcome is Outcome.LAUNCHED
     assert launched.summary.sizing.code is ReasonCode.TO_SPOT
-    (relief,) = world.workers(WorkerState.BOOTING)
-    assert relief.capacity_type is SPOT
-    assert relief.warm_until is not None
+    (takeover,) = world.workers(WorkerState.BOOTING)
+    assert takeover.capacity_type is SPOT
+    assert takeover.warm_until is not None
     ticks(world, 2)
-    assert world.view().workers[old.instance_id].relieved_at is None
+    assert world.view().workers[old.instance_id].migrating_at is None
     assert len(world.workers()) == 2
 
-    world.check_in(relief.instance_id)
+    world.check_in(takeover.instance_id)
     (told,) = ticks(world, 1)
 
-    assert world.view().workers[old.instance_id].relieved_at == told.at
+    assert world.view().workers[old.instance_id].migrating_at == told.at
     assert [(each.kind, each.subject) for each in told.actions] == [("migrate", old.instance_id)]
     assert len(world.workers()) == 2
 
 
-def test_a_relief_stays_idle_until_the_job_is_handed_over() -> None:
+def test_a_takeover_stays_idle_until_the_job_is_handed_over() -> None:
     world = a_world(hours=20.0, idle_timeout=timedelta(seconds=5))
     on_demand_for_lack_of_spot(world)
     world.tick()
-    (relief,) = world.workers(WorkerState.BOOTING)
-    world.check_in(relief.instance_id)
+    (takeover,) = world.workers(WorkerState.BOOTING)
+    world.check_in(takeover.instance_id)
 
     ticks(world, 4)
 
-    assert world.view().workers[relief.instance_id].state is WorkerState.IDLE
+    assert world.view().workers[takeover.instance_id].state is WorkerState.IDLE
 
 
 @pytest.mark.parametrize(
@@ -239,14 +239,14 @@ def test_a_job_on_spot_with_time_moves_only_to_cheaper_spot() -> None:
         world.compute.set_capacity(pool, None)
     ticks(world, 31)
 
-    (relief,) = world.workers(WorkerState.BOOTING)
-    assert relief.instance_type == "g4dn.xlarge"
+    (takeover,) = world.workers(WorkerState.BOOTING)
+    assert takeover.instance_type == "g4dn.xlarge"
 
 
 def test_a_worker_is_told_to_leave_once_and_counts_no_more() -> None:
     world = a_world(hours=20.0)
     old = on_demand_for_lack_of_spot(world)
-    world.put(worker_sort(old.instance_id), relieved_at=encode(world.now))
+    world.put(worker_sort(old.instance_id), migrating_at=encode(world.now))
 
     ticks(world, 3)
 

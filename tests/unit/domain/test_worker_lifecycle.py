@@ -208,9 +208,9 @@ REASONS: dict[str, tuple[Callable[[Driver], object], ReasonCode, timedelta | Non
         50 * SECOND,
     ),
     "condemned": (lambda one: one.tell(WasCondemned), ReasonCode.CONDEMNED, timedelta(0)),
-    "relieved": (
+    "migrated": (
         lambda one: one.tell(RowSeen, None, None, None, one.now),
-        ReasonCode.RELIEVED,
+        ReasonCode.MIGRATED,
         timedelta(0),
     ),
     "stopped": (lambda one: one.tell(Stop), ReasonCode.STOPPED, 20 * SECOND),

@@ -1,4 +1,4 @@
-"""A job moves from a worker that runs to one that relieves it: real workers, real code."""
+"""A job moves from a worker that runs to one that takes over: real workers, real code."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -44,10 +44,10 @@ def test_a_job_handed_over_loses_nothing_and_repeats_nothing(tmp_path: Path) -> 
     dear.start(capacity_type=CapacityType.ON_DEMAND)
     dear.until(lambda: dear.items_done(0) == 2)
 
-    # As reconcile launches a relief, and tells the other to leave once it is there.
+    # As reconcile launches a takeover, and tells the other to leave once it is there.
     cheap.start(warm_until=world.clock.now() + timedelta(minutes=10))
     cheap.until(lambda: world.worker("i-2").state is WorkerState.IDLE)
-    world.change_worker("i-1", relieved_at=world.clock.now())
+    world.change_worker("i-1", migrating_at=world.clock.now())
     dear.join()
     cheap.until(lambda: world.manifest("a").state is JobState.COMPLETED)
     world.change_worker("i-2", warm_until=None)
@@ -60,13 +60,13 @@ def test_a_job_handed_over_loses_nothing_and_repeats_nothing(tmp_path: Path) -> 
     assert [record.index for record in world.records("a")] == list(range(6))
     assert sum(world.metrics.values("ItemsDone")) == 6
     assert not sum(world.metrics.values("ItemsRedone"))
-    assert world.worker("i-1").reason.code is ReasonCode.RELIEVED
+    assert world.worker("i-1").reason.code is ReasonCode.MIGRATED
     assert dear.has_powered_off
     assert world.queue.backlog().is_empty
     due = Key(partition=workload_partition(WORKLOAD), sort=requeued_sort("a"))
     assert world.table.get(due) is None
     # Both write to the log that was opened last.
-    assert len(cheap.events("relieved")) == 1
+    assert len(cheap.events("migrated")) == 1
 
 
 def make(path: Path) -> Path:
