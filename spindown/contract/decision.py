@@ -122,7 +122,7 @@ class SizingRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionSummary:
-    """What a sentence about a decision is made of (``wording.summarize``)."""
+    """What a sentence about a decision is made of (``wording.say_outcome``)."""
 
     #: Why that many workers are wanted.
     sizing: Reason = NO_REASON

@@ -77,7 +77,7 @@ def _was_adopted(draft: PlanDraft, worker: Worker) -> bool:
     return launch is not None and launch.reason.code in ADOPTED
 
 
-def note_vram(draft: PlanDraft) -> PlanDraft:
+def record_vram(draft: PlanDraft) -> PlanDraft:
     """Keep the most GPU memory that any worker has used today."""
     sort = rows.spend_sort(draft.now)
     today = draft.facts.view.spend.get(sort.removeprefix(rows.SPEND), SpendRow())
@@ -88,7 +88,7 @@ def note_vram(draft: PlanDraft) -> PlanDraft:
     return draft.act([Action(kind=ActionKind.LEARN, subject=sort, writes=(write,))])
 
 
-def unpriced_ends(draft: PlanDraft) -> list[Worker]:
+def ended_without_price(draft: PlanDraft) -> list[Worker]:
     """Return the workers that have ended, and whose pool's price at their end nobody has noted."""
     return [
         worker
@@ -97,14 +97,14 @@ def unpriced_ends(draft: PlanDraft) -> list[Worker]:
     ]
 
 
-def note_end_prices(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
+def record_end_prices(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
     """Note what its pool costs on each worker that has just ended, as its launch did.
 
     A price that is not known now is looked for by the next tick, as long as the row is in sight.
     """
     if prices is None:
         return draft
-    for worker in unpriced_ends(draft):
+    for worker in ended_without_price(draft):
         price = price_of(worker.pool, worker.region, prices, draft.facts.settings)
         if price is not None:
             changes = {"end_price_per_hour": price}

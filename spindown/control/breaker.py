@@ -79,7 +79,7 @@ def breaker_name(facts: TickFacts, region: str) -> str:
     return rows.breaker_sort("" if region == facts.deployment.region else region)
 
 
-def close_mended(draft: PlanDraft) -> PlanDraft:
+def close_mended_breakers(draft: PlanDraft) -> PlanDraft:
     """Close the breakers that a deploy has mended: whoever reads their rows takes them as open."""
     for region, known in draft.fleet.breakers.items():
         image = draft.facts.image(region)
@@ -89,7 +89,7 @@ def close_mended(draft: PlanDraft) -> PlanDraft:
     return draft
 
 
-def count_failures(draft: PlanDraft) -> PlanDraft:
+def count_useless_instances(draft: PlanDraft) -> PlanDraft:
     """Count once each instance that has ended and was of no use."""
     before, done = draft.facts.view.backlog, _items_done(draft)
     for region, known in draft.fleet.breakers.items():

@@ -111,7 +111,7 @@ def question_due(facts: TickFacts, fleet: Fleet, *, is_launch_due: bool) -> str:
     return question if now - at >= least else ""
 
 
-def note_answers(draft: PlanDraft) -> PlanDraft:
+def remember_answers(draft: PlanDraft) -> PlanDraft:
     """Remember what was asked when, and leave regions alone that asked to slow down."""
     answers, now = draft.facts.ec2, draft.now
     changes: dict[str, object] = {}

@@ -209,7 +209,7 @@ def _heed(
     elif RefusalKind.THROTTLE in kinds:
         _close(run, progress, region, Reason(ReasonCode.SLOW_DOWN))
     elif RefusalKind.QUOTA in kinds and run.quotas_met.isdisjoint(classes):
-        # Which one it did not say.
+        # EC2 did not say which class is full: take the first.
         run.quotas_met.add(classes[0])
 
 
@@ -265,7 +265,7 @@ def _tags(run: Execution, launch_id: str, region: str) -> Mapping[str, str]:
     """Return what the request itself says: whose it is, and what no template can know.
 
     The template has the former as well, and EC2 lets nobody make a fleet by that: it looks for
-    the tag in the request (``infra.grant.launch``).
+    the tag in the request (``infra/iam``).
     """
     facts = run.facts
     lives_for = facts.policy.max_lifetime + facts.policy.lifetime_grace

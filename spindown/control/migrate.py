@@ -125,7 +125,7 @@ def _move(
     return Moves(kept=tuple(kept), leaving=leaving, takeovers=takeovers)
 
 
-def order_moves(draft: PlanDraft, moves: Moves) -> PlanDraft:
+def tell_movers(draft: PlanDraft, moves: Moves) -> PlanDraft:
     """Tell workers to give their jobs back; their next heartbeat hears it."""
     draft = stay(draft, moves.kept, draft.now + TAKEOVER_STAYS_TICKS * draft.facts.policy.tick)
     told = {"migrating_at": draft.now}

@@ -48,7 +48,7 @@ def choose_offers(
 
     Returns the choice, and what a person should know of prices and quotas.
     """
-    if not need.is_open:
+    if not need.may_launch:
         return need, ()
     ranked = rank_offers(draft, need, seen)
     if ranked.candidates is None:

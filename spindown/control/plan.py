@@ -190,14 +190,14 @@ class LaunchChoice:
     quotas_short: Mapping[str, tuple[float, int]] = field(default_factory=dict)
 
     @property
-    def is_due(self) -> bool:
+    def is_wanted(self) -> bool:
         """Tell whether workers are wanted now, whatever may prevent them."""
         return self.sizing.unbounded > 0
 
     @property
-    def is_open(self) -> bool:
+    def may_launch(self) -> bool:
         """Tell whether workers are wanted now and nothing known prevents them."""
-        return self.is_due and not self.stopped
+        return self.is_wanted and not self.stopped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,7 +160,7 @@ def _give_up(draft: PlanDraft, launch: Launch, reason: Reason) -> PlanDraft:
     return draft.act([action], launches={**draft.fleet.launches, launch.launch_id: done})
 
 
-def note_reclaims(draft: PlanDraft) -> PlanDraft:
+def mark_interrupted(draft: PlanDraft) -> PlanDraft:
     """Plan for instances whose spot request says that EC2 takes them away."""
     deadline, workers, unavailable = deadline_after(draft.now), [], dict(draft.fleet.unavailable)
     actions = []
@@ -247,7 +247,7 @@ def _instances(draft: PlanDraft) -> list[InstanceView]:
     return [*described, *(assumed(worker) for worker in workers if worker.region in unseen)]
 
 
-def end_rows(draft: PlanDraft, reaping: Reaping) -> PlanDraft:
+def end_gone_rows(draft: PlanDraft, reaping: Reaping) -> PlanDraft:
     """End the rows of instances that are gone."""
     for ending in reaping.ended:
         draft = _end(draft, ending.instance_id, ending.reason, reclaimed=ending.reclaimed)
@@ -309,7 +309,7 @@ def _ended_at(worker: Worker, policy: Policy, now: datetime) -> datetime:
     return max(min(known), worker.accrued_until or worker.launched_at)
 
 
-def free_jobs(draft: PlanDraft) -> PlanDraft:
+def requeue_jobs(draft: PlanDraft) -> PlanDraft:
     """Give back to the queue what the slots of instances without a live row still hold."""
     fleet, unreadable = draft.fleet, draft.facts.view.unreadable_workers
     gone: dict[str, list[Lease]] = {}
@@ -346,7 +346,7 @@ def free_jobs(draft: PlanDraft) -> PlanDraft:
     )
 
 
-def terminate(draft: PlanDraft, reaping: Reaping) -> PlanDraft:
+def condemn_and_terminate(draft: PlanDraft, reaping: Reaping) -> PlanDraft:
     """Condemn what breaks its contract; terminate what is condemned, and what no row knows."""
     doomed = list(reaping.terminate)
     for condemnation in reaping.condemn:

@@ -157,7 +157,7 @@ def _outcome(plan: Plan, choice: LaunchChoice, record: TickRecord) -> Outcome:
         return Outcome.LAUNCHED
     if choice.sizing.hold_until is not None:
         return Outcome.HELD
-    if choice.is_due:
+    if choice.is_wanted:
         if choice.stopped:
             return Outcome.STOPPED
         if choice.candidates is not None and choice.candidates.best is None:

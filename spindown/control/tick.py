@@ -1,14 +1,16 @@
 """One tick: what is wanted is compared with what is there, and repaired. The whole story.
 
-A tick is three values. It *observes* all that it decides by, once; it *plans* from that alone,
-without a clock, a port or chance; and it *executes* the plan, which is the only part that writes,
-terminates or launches. ``spindown plan`` prints the very plan of the next tick (``preview``).
+A tick has three steps, and each returns a value: ``observe`` an ``Observation``, ``make_plan`` a
+``Plan``, ``execute`` a ``TickRecord``. Before them the tick takes the lock of its workload; after
+them it writes the decision down, tells people, and gives the lock back. Planning needs no clock, no
+port and no chance; only executing changes the fleet. ``spindown plan`` prints the very plan of the
+next tick (``operate.preview``). Observing plans a part, to know which questions are worth a call.
 
-It is idempotent and driven by the level: doing it twice, or not at all for a while, changes only
-how soon. A tick that launches nothing makes at most three calls besides the lock's two (the
-ledger, the queue, EC2); a launch that succeeds first time adds three (intent, request, decision).
-What is older than a few minutes costs a call more now and then: settings, prices, catalogue, what
-all workloads share; and so does a decision that differs from the last one.
+A tick looks at the present state, not at what woke it: doing it twice, or not at all for a while,
+changes only how soon. In one region a tick that launches nothing makes at most three calls (ledger,
+queue, EC2) and two for the lock; a launch that succeeds at once adds three (intent, request,
+decision). Now and then it reads settings, prices, the catalogue or shared rows again, or stores a
+decision that differs from the last one.
 
 Where to look further: ``observation`` and ``ec2`` read, ``backlog``, ``reap``, ``breaker``,
 ``books``, ``size``, ``offers`` and ``migrate`` plan, ``execute`` and ``launch`` act, ``record``
@@ -25,27 +27,27 @@ from spindown.control.backlog import follow_queue
 from spindown.control.books import (
     charge_workers,
     collect_garbage,
+    ended_without_price,
     learn_boots,
-    note_end_prices,
-    note_vram,
-    unpriced_ends,
+    record_end_prices,
+    record_vram,
 )
-from spindown.control.breaker import close_mended, count_failures
-from spindown.control.ec2 import note_answers, observe_ec2, observe_launches
+from spindown.control.breaker import close_mended_breakers, count_useless_instances
+from spindown.control.ec2 import observe_ec2, observe_launches, remember_answers
 from spindown.control.execute import execute
 from spindown.control.journal import FenceLost, Journal
-from spindown.control.migrate import Moves, order_moves, plan_moves
+from spindown.control.migrate import Moves, plan_moves, tell_movers
 from spindown.control.observation import Observation, read_market, read_rows
 from spindown.control.offers import choose_offers, launch_action
 from spindown.control.plan import LaunchChoice, Plan, PlanDraft, begin
 from spindown.control.reap import (
     adopt_launches,
-    end_rows,
+    condemn_and_terminate,
+    end_gone_rows,
     find_ends,
-    free_jobs,
     keep_warm,
-    note_reclaims,
-    terminate,
+    mark_interrupted,
+    requeue_jobs,
 )
 from spindown.control.record import write_down
 from spindown.control.size import size_again, size_fleet
@@ -66,15 +68,15 @@ class Settled:
     @property
     def is_launch_due(self) -> bool:
         """Tell whether offers are to be chosen from."""
-        return self.need.is_open or any(choice.is_open for choice in self.moves.takeovers)
+        return self.need.may_launch or any(choice.may_launch for choice in self.moves.takeovers)
 
 
 def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = "") -> Decision:
     """Bring the fleet of one workload to what its queue and policy ask for.
 
     Args:
-        workload: whose.
-        ports: the world.
+        workload: name of the workload.
+        ports: how to reach AWS.
         holder: who asks, unique among those who may ask at once.
         source: what woke it, for the record only.
 
@@ -83,27 +85,27 @@ def reconcile(workload: str, ports: ControlPorts, *, holder: str, source: str = 
         SpindownError: the ledger, the settings or the queue could not be read; the next tick
             tries again.
 
-    Whatever it raises, the lock is given back, so that the next tick need not wait for its lease.
+    Whatever it raises, the lock is given back.
     """
     now, ledger = ports.clock.now(), Ledger(ports.table, workload)
     try:
         fence = ledger.take_lock(holder=holder, now=now)
     except WriteConflict:
-        # A transaction of whoever holds it is under way.
+        # Its holder is writing just now.
         fence = None
     if fence is None:
         return _locked_out(workload, ports, source)
     try:
         settled, seen = observe(workload, ports, now=now, source=source)
-        plan = make_plan(settled, seen)
+        plan = make_plan(seen, settled)
         journal = Journal(ledger, fence, damaged=seen.facts.view.bad_rows)
         record = execute(plan, seen, ports, journal)
         return write_down(seen, plan, record, ports, journal)
     except FenceLost:
         return _locked_out(workload, ports, source)
     except Exception:
-        # A fault of our own, too: intents and conditions make good what a crash leaves at the same
-        # place, and whoever has taken the lock meanwhile has raised its fence.
+        # Also after an error of our own: intents and conditional writes repair what a crash leaves,
+        # and the fence rejects this release if somebody else holds the lock by now.
         with suppress(SpindownError):
             ledger.apply(fence, (), release=True)
         raise
@@ -114,59 +116,66 @@ def observe(
 ) -> tuple[Settled, Observation]:
     """Read all that the tick decides by: the rows, EC2, and prices if a launch is due.
 
-    Whether one is due is planned on the way, and returned with what was seen. With ``jobs`` the
-    queue is taken to hold so many that wait.
+    Returns besides what is planned on the way, to know whether a launch is due. With ``jobs`` it
+    pretends that so many jobs wait.
     """
     facts = read_rows(workload, ports, source=source, now=now)
     if jobs is not None:
         facts = replace(facts, queue=replace(facts.queue, visible=jobs))
     facts = observe_launches(facts, ports)
     followed = follow_queue(begin(facts))
-    before = adopt_launches(note_answers(followed))
+    before = adopt_launches(remember_answers(followed))
     need = size_fleet(before)
-    facts = observe_ec2(before, ports, is_launch_due=need.is_open)
-    settled = settle(replace(followed, facts=facts), before, need)
+    facts = observe_ec2(before, ports, is_launch_due=need.may_launch)
+    draft = plan_without_prices(replace(followed, facts=facts))
+    settled = add_need(draft, size_again(draft, before, need))
     return settled, observe_market(settled, ports)
 
 
 def observe_market(settled: Settled, ports: ControlPorts, *, is_asked: bool = False) -> Observation:
-    """Read prices and what all workloads share, as far as somebody needs them.
-
-    With ``is_asked`` prices are read even if no launch is due.
-    """
+    """Read prices and shared rows as far as somebody needs them; ``is_asked``: prices too."""
     draft = settled.draft
     return read_market(
         draft.facts,
         ports,
         is_launch_due=is_asked or settled.is_launch_due,
-        ended=unpriced_ends(draft),
+        ended=ended_without_price(draft),
         is_billing=any(worker.is_live for worker in draft.fleet.workers.values()),
     )
 
 
-def settle(draft: PlanDraft, before: PlanDraft, need: LaunchChoice) -> Settled:
-    """Plan all that needs no prices, once EC2 has answered.
-
-    Args:
-        draft: the queue is followed, and EC2's answers are in its facts.
-        before: the plan without these answers.
-        need: how the fleet was sized by ``before``.
-    """
-    draft = note_reclaims(adopt_launches(note_answers(draft)))
-    draft = keep_warm(close_mended(draft))
+def plan_without_prices(draft: PlanDraft) -> PlanDraft:
+    """Plan whatever ends, and what the fleet has cost, once the queue is followed."""
+    draft = remember_answers(draft)
+    draft = adopt_launches(draft)
+    draft = mark_interrupted(draft)
+    draft = close_mended_breakers(draft)
+    draft = keep_warm(draft)
     reaping = find_ends(draft)
-    draft = free_jobs(end_rows(draft, reaping))
-    draft = count_failures(draft)
-    draft = terminate(draft, reaping)
-    draft = note_vram(learn_boots(charge_workers(draft)))
-    need = size_again(draft, before, need)
+    draft = end_gone_rows(draft, reaping)
+    draft = requeue_jobs(draft)
+    draft = count_useless_instances(draft)
+    draft = condemn_and_terminate(draft, reaping)
+    draft = charge_workers(draft)
+    draft = learn_boots(draft)
+    return record_vram(draft)
+
+
+def add_need(draft: PlanDraft, need: LaunchChoice) -> Settled:
+    """Return a draft with what is missing, for the queue and for jobs that move."""
     return Settled(draft=draft, need=need, moves=plan_moves(draft, need))
 
 
-def make_plan(settled: Settled, seen: Observation) -> Plan:
-    """Plan the rest of the tick, launches last, and return the whole."""
+def make_plan(seen: Observation, settled: Settled | None = None) -> Plan:
+    """Plan the whole tick: ends first, launches last.
+
+    ``settled`` is what ``observe`` has planned of the same facts; without it, it is planned again.
+    """
+    if settled is None:
+        draft = plan_without_prices(follow_queue(begin(seen.facts)))
+        settled = add_need(draft, size_fleet(draft))
     need, moves = settled.need, settled.moves
-    draft = collect_garbage(note_end_prices(settled.draft, seen.prices))
+    draft = collect_garbage(record_end_prices(settled.draft, seen.prices))
     choice, notes = choose_offers(draft, need, seen)
     takeovers = []
     for wanted in moves.takeovers:
@@ -174,7 +183,7 @@ def make_plan(settled: Settled, seen: Observation) -> Plan:
         takeovers.append(takeover)
         notes += tuple(note for note in more if note not in notes)
     launches = filter(None, (launch_action(draft, each) for each in (choice, *takeovers)))
-    draft = order_moves(draft, moves).act(launches, notes=(*notes, *seen.notes))
+    draft = tell_movers(draft, moves).act(launches, notes=(*notes, *seen.notes))
     return Plan(
         actions=draft.actions,
         fleet=draft.fleet,

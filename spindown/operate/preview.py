@@ -64,7 +64,7 @@ def preview(workload: str, ports: ControlPorts, *, jobs: int | None = None) -> P
     now = ports.clock.now()
     current_catalogue(ports, now, is_kept=False)
     settled, seen = observe(workload, ports, now=now, source="plan", jobs=jobs)
-    plan = make_plan(settled, seen)
+    plan = make_plan(seen, settled)
     choice, demand = plan.choice, plan.choice.demand
     candidates, notes = choice.candidates, plan.notes
     if candidates is None:

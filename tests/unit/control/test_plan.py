@@ -118,8 +118,8 @@ def test_one_observation_gives_one_plan_and_no_call(
     settled, seen = observe(WORKLOAD, world.ports, now=world.now, source="test")
     before = world.calls.copy()
 
-    first = make_plan(settled, seen)
-    second = make_plan(settled, seen)
+    first = make_plan(seen, settled)
+    second = make_plan(seen)
 
     assert [replace_choice(a) for a in first.actions] == [replace_choice(a) for a in second.actions]
     assert (first.fleet, first.notes) == (second.fleet, second.notes)
