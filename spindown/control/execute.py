@@ -87,7 +87,7 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
         except FenceLost:
             raise
         except SpindownError as exc:
-            run.lost.add(action.subject)
+            run.lose(action.subject)
             run.tell(failure_of(exc, action.kind.value, subject=action.subject))
     return TickRecord(
         done=tuple(run.done),
@@ -118,7 +118,7 @@ def _carry_out(run: Execution, action: Action) -> None:
             replay(run, action)
         case _ if action.kind in _COMMITTED:
             if not run.journal.commit(action.writes):
-                run.lost.add(action.subject)
+                run.lose(action.subject)
                 return
             if isinstance(action, MarkInterrupted):
                 bound_leases(action.leases, action.deadline, run.journal.ledger)

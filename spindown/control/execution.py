@@ -37,8 +37,10 @@ class Execution:
     notes: list[Reason] = field(default_factory=list)
     ended_early: Reason = NO_REASON
     leases_freed: int = 0
-    #: Instances of which an action has lost a race.
+    #: Instances of which an action has lost a race, or has had no answer.
     lost: set[str] = field(default_factory=set)
+    #: Those of them that the plan took to be gone, and that live on.
+    alive: set[str] = field(default_factory=set)
 
     @property
     def facts(self) -> TickFacts:
@@ -49,6 +51,17 @@ class Execution:
     def now(self) -> datetime:
         """Return the time of the tick."""
         return self.seen.facts.now
+
+    def lose(self, instance_id: str) -> None:
+        """Take an action to have had no effect: its worker is as it was seen."""
+        self.lost.add(instance_id)
+        seen = self.facts.view.workers.get(instance_id)
+        if seen is None:
+            return
+        planned = self.workers.get(instance_id, seen)
+        if seen.is_live and not planned.is_live:
+            self.alive.add(instance_id)
+        self.workers[instance_id] = seen
 
     def note(self, *unit: Write) -> None:
         """Let a unit wait for the next transaction."""

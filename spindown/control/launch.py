@@ -98,10 +98,14 @@ def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
 
 
 def _left(run: Execution, choice: LaunchChoice) -> int:
-    """Return how many workers all bounds together allow; ``max_workers`` holds for any offer."""
+    """Return how many workers all bounds together allow; ``max_workers`` holds for any offer.
+
+    A worker that was to be condemned and lives on keeps its place.
+    """
     given = sum(len(a.instances) for a in run.attempts if choice.is_takeover)
+    given += len(run.alive)
     if choice.sizing.bound not in {"", "max_workers"}:
-        return choice.sizing.wanted
+        return choice.sizing.wanted - len(run.alive)
     return run.facts.policy.max_workers - choice.capacity.workers - given
 
 

@@ -71,6 +71,8 @@ def test_a_worker_that_takes_a_job_just_in_time_is_spared() -> None:
     assert decision.condemned == ()
     (row,) = world.workers(WorkerState.BUSY)
     assert row.instance_id == worker.instance_id
+    # It was to make room for another, and did not.
+    assert decision.attempts == ()
     assert world.calls["compute.terminate"] == 0
 
 
