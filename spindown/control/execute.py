@@ -4,7 +4,7 @@ Actions go in their order. One whose condition no longer holds has lost a race a
 an event: it is left out, with what needs it, and the next tick plans anew.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spindown.contract.decision import AttemptRecord
 from spindown.contract.row import Backoff, BreakerRow
@@ -112,8 +112,8 @@ def _carry_out(run: Execution, action: Action) -> None:
             freed = free_leases(action.leases, run.journal.ledger, queue, now=run.now)
             run.leases_freed += len(freed)
         case Terminate():
-            if not _terminate(run, action):
-                return
+            _terminate(run, action)
+            return
         case Replay():
             replay(run, action)
         case _ if action.kind in _COMMITTED:
@@ -129,17 +129,18 @@ def _carry_out(run: Execution, action: Action) -> None:
     run.done.append(action)
 
 
-def _terminate(run: Execution, action: Terminate) -> bool:
-    region, ids = action.subject, [i for i in action.instance_ids if i not in run.lost]
+def _terminate(run: Execution, action: Terminate) -> None:
+    region, ids = action.subject, tuple(i for i in action.instance_ids if i not in run.lost)
     if not ids:
-        return False
+        return
     try:
         run.ports.compute.terminate(region=region, instance_ids=ids)
     except SpindownError as exc:
         if isinstance(exc, Throttled):
             run.back_off(region)
         run.tell(failure_of(exc, action.kind.value, region=region))
-    return True
+        return
+    run.done.append(replace(action, instance_ids=ids))
 
 
 def _launch(run: Execution, action: LaunchWorkers) -> None:

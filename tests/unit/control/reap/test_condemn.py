@@ -73,6 +73,7 @@ def test_a_worker_that_takes_a_job_just_in_time_is_spared() -> None:
     assert row.instance_id == worker.instance_id
     # It was to make room for another, and did not.
     assert decision.attempts == ()
+    assert "terminate" not in {action.kind for action in decision.actions}
     assert world.calls["compute.terminate"] == 0
 
 
@@ -193,6 +194,7 @@ def test_an_instance_that_will_not_end_stops_no_other_action() -> None:
 
     assert decision.outcome is Outcome.LAUNCHED
     assert ReasonCode.GRANT_MISSING in codes(decision) or ReasonCode.CALL_FAILED in codes(decision)
+    assert "terminate" not in {action.kind for action in decision.actions}
 
 
 def test_a_worker_that_was_just_heard_is_not_condemned() -> None:
