@@ -11,7 +11,7 @@ from spindown.contract.row import Backoff, BreakerRow
 from spindown.control.ending import bound_leases, free_leases
 from spindown.control.execution import Execution
 from spindown.control.journal import FenceLost, Journal
-from spindown.control.launch import replay, try_offers
+from spindown.control.launch import places_left, replay, try_offers
 from spindown.control.observation import Observation, failure_of
 from spindown.control.plan import (
     Action,
@@ -144,7 +144,7 @@ def _terminate(run: Execution, action: Terminate) -> None:
 
 
 def _launch(run: Execution, action: LaunchWorkers) -> None:
-    before = len(run.attempts)
+    before, places = len(run.attempts), places_left(run, action.choice)
     if not action.choice.is_takeover:
         run.ended_early = try_offers(run, action)
         run.done.append(action)
@@ -159,5 +159,8 @@ def _launch(run: Execution, action: LaunchWorkers) -> None:
     made = run.attempts[before:]
     run.takeovers += made
     is_urgent = action.choice.opens is CapacityType.ON_DEMAND
-    if is_urgent and not any(attempt.instances for attempt in made):
+    if places <= 0:
+        most = run.facts.policy.max_workers
+        run.tell(Reason(ReasonCode.MAX_WORKERS, {"max_workers": most}))
+    elif is_urgent and not any(attempt.instances for attempt in made):
         run.tell(Reason(ReasonCode.NOTHING_ON_DEMAND, action.reason.about))

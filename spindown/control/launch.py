@@ -82,7 +82,7 @@ def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
     choice, policy = action.choice, run.facts.policy
     if choice.candidates is None:
         return choice.stopped
-    progress = _Progress(action=action, left=_left(run, choice))
+    progress = _Progress(action=action, left=places_left(run, choice))
     for band in bands_to_try(choice.candidates, policy, action.asked_last):
         if _is_over(run, progress):
             break
@@ -97,13 +97,14 @@ def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
     return progress.ended
 
 
-def _left(run: Execution, choice: LaunchChoice) -> int:
+def places_left(run: Execution, choice: LaunchChoice) -> int:
     """Return how many workers all bounds together allow; ``max_workers`` holds for any offer.
 
     A worker that was to be condemned and lives on keeps its place.
     """
-    given = sum(len(a.instances) for a in run.attempts if choice.is_takeover)
-    given += len(run.alive)
+    # What is adopted in this tick counts as present already.
+    made = [a for a in run.attempts if choice.is_takeover and a.outcome != "adopted"]
+    given = sum(len(attempt.instances) for attempt in made) + len(run.alive)
     if choice.sizing.bound not in {"", "max_workers"}:
         return choice.sizing.wanted - len(run.alive)
     return run.facts.policy.max_workers - choice.capacity.workers - given

@@ -344,3 +344,22 @@ def test_a_live_edit_gives_running_jobs_a_deadline() -> None:
     decision = world.tick()
 
     assert decision.deadlines[0].due_at == replace(old).claimed_at + minutes(30)  # type: ignore[operator]
+
+
+def test_an_adopted_launch_takes_no_place_of_a_takeover() -> None:
+    world = a_world(hours=10.0, max_workers=3)
+    world.send()
+    world.tick()
+    worker = a_running_job(world, sent=0.05)
+    world.put(lease_sort(worker.instance_id, 0), items=100)
+    world.send()
+    world.compute.lose_next_answer(is_carried_out=True)
+    world.tick()
+    late = encode({"sent_at": world.now - 9 * HOUR})
+    world.put(lease_sort(worker.instance_id, 0), **late)
+
+    decision = world.tick()
+
+    given = {a.outcome: list(a.instances.values()) for a in decision.attempts}
+    assert len(given["adopted"]) == 1
+    assert [pool.rpartition("/")[2] for pool in given["launched"]] == ["on-demand"]
