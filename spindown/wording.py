@@ -1,6 +1,7 @@
-"""Words for people: the one place where reasons become sentences.
+"""The words of reason codes.
 
-Nothing that decides may import this module.
+Code that decides must not import this; alerts (``spindown.control.alert``) may, and add sentences
+of their own.
 """
 
 import math
@@ -23,7 +24,10 @@ _FAULT_AT_MOST = 300
 
 
 def say(reason: Reason) -> str:
-    """Return a reason as a clause for a person, without a full stop; "" if there is none."""
+    """Return a reason in words; "" if there is none.
+
+    A clause without a full stop, but for COST_... and CASE_...: these are whole sentences.
+    """
     words = _WORDS[reason.code]
     return words.format_map(reason.about) if isinstance(words, str) else words(reason.about)
 
@@ -49,6 +53,10 @@ def _count(number: str | float, thing: str) -> str:
 
 def _are(number: str | float) -> str:
     return "is" if number == 1 else "are"
+
+
+def _were(number: str | float) -> str:
+    return "was" if number == 1 else "were"
 
 
 def _inner(about: About) -> str:
@@ -78,7 +86,7 @@ def say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
         case Outcome.NOTHING_FITS:
             said = f"no offer fits: {why or 'none is known'}"
         case Outcome.REFUSED:
-            said = f"EC2 gave nothing in {summary.requests} requests"
+            said = f"EC2 gave nothing in {_count(summary.requests, 'request')}"
     return f"{said} ({sizing})" + (f"; {early}" if early else "")
 
 
@@ -297,7 +305,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         f"idle for {say_span(float(about['idle_seconds']))}, beyond its timeout and grace"
     ),
     ReasonCode.SILENT: lambda about: f"no heartbeat for {say_span(float(about['silent_seconds']))}",
-    ReasonCode.NO_ROW: "no row knows it",
+    ReasonCode.NO_ROW: "it has no row in the ledger",
     ReasonCode.ADOPTED: "adopted",
     ReasonCode.ADOPTED_IN_PART: (
         "adopted; nobody asked EC2 for over an hour: what else it gave and ended again is not in "
@@ -332,8 +340,8 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.PRICE_ABSURD: "{price:g} USD/h cannot be right",
     ReasonCode.OVER_MAX_PRICE: "{price:.4f} USD/h is above {most:g}",
     ReasonCode.OVER_GPU_PRICE: "{price:.4f} USD per GPU-hour is above {most:g}",
-    ReasonCode.OVER_HEADROOM: "{price:.4f} USD/h, and {left:.4f} are left to grow",
-    ReasonCode.NO_RUNG: "no rung allows {capacity_type} at {price:.4f} USD/h",
+    ReasonCode.OVER_HEADROOM: "{price:.4f} USD/h, and only {left:.4f} USD/h may be added",
+    ReasonCode.NO_RUNG: "no rung of the price ladder allows {capacity_type} at {price:.4f} USD/h",
     ReasonCode.RUNG_OPENS_LATER: lambda about: (
         f"{about['capacity_type']} at {about['price']:.4f} USD/h opens at {_clock(about['at'])}"
     ),
@@ -348,10 +356,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         f"quota {about['quota']} is full; blocked until {_clock(about['until'])}"
     ),
     ReasonCode.QUOTA_SHORT: "it takes {vcpus} vCPUs, quota {quota} has {left:g} left",
-    ReasonCode.IN_TIME: "the fleet works the backlog off in time",
+    ReasonCode.IN_TIME: "the fleet finishes the backlog in time",
     ReasonCode.SLOTS_FREE: "every waiting job has a free slot",
     ReasonCode.ALL_IN_FLIGHT: lambda about: (
-        f"{_count(about['messages'], 'message')} {_are(about['messages'])} in flight, put back for "
+        f"{_count(about['messages'], 'message')} {_are(about['messages'])} in flight, hidden for "
         "a while or with a worker that ends"
     ),
     ReasonCode.THROUGHPUT_MISSING: lambda about: (
@@ -371,9 +379,15 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.CAN_WAIT: lambda about: (
         f"{_count(about['jobs'], 'job')} can wait: held until {_clock(about['until'])}"
     ),
-    ReasonCode.TO_SPOT: "{jobs} jobs could go to spot, or to cheaper spot",
-    ReasonCode.OFF_SPOT: "{jobs} jobs must leave spot to be done in time",
-    ReasonCode.KEPT_WARM: "{workers} workers are kept warm",
+    ReasonCode.TO_SPOT: lambda about: (
+        f"{_count(about['jobs'], 'job')} could move to spot, or to cheaper spot"
+    ),
+    ReasonCode.OFF_SPOT: lambda about: (
+        f"{_count(about['jobs'], 'job')} must leave spot to be done in time"
+    ),
+    ReasonCode.KEPT_WARM: lambda about: (
+        f"{_count(about['workers'], 'worker')} {_are(about['workers'])} kept warm"
+    ),
     ReasonCode.CUT_BY_BOUND: lambda about: (
         f"{_inner(about)}; {about['bound']} allows {about['allowed']} of {about['wanted']}"
     ),
@@ -405,7 +419,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.CASE_SMALL_BILL: _small_bill,
     ReasonCode.CASE_NO_INTERRUPTION: _no_interruption,
     ReasonCode.MOST_ARE_STALE: "{stale} of {workers} workers are stale at once: none is ended",
-    ReasonCode.STALE_NEXT_TICK: "{stale} more stale workers wait for the next tick",
+    ReasonCode.STALE_NEXT_TICK: lambda about: (
+        f"{_count(about['stale'], 'more stale worker')} "
+        f"{'waits' if about['stale'] == 1 else 'wait'} for the next tick"
+    ),
     # A moment, not a length: the note of the next tick reads the same.
     ReasonCode.NOBODY_LISTENED: lambda about: (
         f"{about['silent']} silent, none ended yet: ticks have reached the ledger only since "
@@ -413,10 +430,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ),
     ReasonCode.NOTHING_ON_SALE: "nothing is on sale in the zones where it may run",
     ReasonCode.LAST_RULED_OUT: "{constraint} rules out the last {last} of {offers} offers",
-    ReasonCode.REGION_LEFT_OUT: "regions of the policy leaves {region} out",
+    ReasonCode.REGION_LEFT_OUT: "the setting `regions` does not contain {region}",
     ReasonCode.LAUNCHING_STOPPED: lambda about: f"launching is stopped: {_inner(about)}",
     ReasonCode.IMAGE_ON_TRIAL: lambda about: (
-        f"{about['trial']} tries the image anew: {_inner(about)}"
+        f"{about['trial']} tests whether launches are of use again: {_inner(about)}"
     ),
     ReasonCode.SLOW_DOWN: "EC2 asked to slow down",
     ReasonCode.NO_OUTPOST_READ: "no outpost can be read",
@@ -435,7 +452,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "see why in its log, then deploy fixed code or take out the jobs that fail",
     ),
     ReasonCode.NO_ANSWER: _failed("no answer"),
-    ReasonCode.GRANT_MISSING: _failed("a grant is missing"),
+    ReasonCode.GRANT_MISSING: _failed("a permission is missing"),
     ReasonCode.CALL_THROTTLED: _failed("too many calls"),
     ReasonCode.CALL_FAILED: _failed("it failed"),
     ReasonCode.MAX_WORKERS: "max_workers is {max_workers}",
@@ -446,12 +463,18 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "the workload costs {dollars_per_hour:.2f} of {max_dollars_per_hour:g} USD/h"
     ),
     ReasonCode.MONTH_UNREADABLE: (
-        "{row} cannot be read, and nothing be set aside in it: spindown doctor mends it"
+        "{row} cannot be read, so no launch can reserve money in it: `spindown doctor` prints the "
+        "command that repairs it"
     ),
-    ReasonCode.LEDGER_BUSY: "the ledger was busy, the next tick goes on",
-    ReasonCode.CALLS_USED_UP: "EC2 has been asked {calls} times this minute; the next tick goes on",
-    ReasonCode.TRIES_USED_UP: "{requests} requests were made, the next tick goes on",
-    ReasonCode.TIME_IS_UP: "time is up, the next tick goes on",
+    ReasonCode.LEDGER_BUSY: "the ledger was busy, the next tick continues",
+    ReasonCode.CALLS_USED_UP: (
+        "EC2 has been asked {calls} times this minute; the next tick continues"
+    ),
+    ReasonCode.TRIES_USED_UP: lambda about: (
+        f"{_count(about['requests'], 'request')} {_were(about['requests'])} made, "
+        "the next tick continues"
+    ),
+    ReasonCode.TIME_IS_UP: "time is up, the next tick continues",
     ReasonCode.LAUNCH_UNANSWERED: (
         "EC2 gave no answer ({said}); the next tick finds out what became of it"
     ),
@@ -462,7 +485,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.JOBS_LEFT_BEHIND: lambda about: (
         f"{_count(about['jobs'], 'job')} to be done by others"
     ),
-    ReasonCode.REGIONS_SILENT: "{regions} has not answered a launch, and is asked last",
+    ReasonCode.REGIONS_SILENT: "a launch had no answer in {regions}: other regions are asked first",
     ReasonCode.NO_QUOTA_LEFT: (
         "quota {quota_class}: {left:g} vCPUs are left, the smallest offer takes {smallest}"
     ),
@@ -490,7 +513,9 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "nothing is bought as spot in {region}, its prices are unknown: {said}"
     ),
     ReasonCode.NEAREST_OFFER: _nearest,
-    ReasonCode.WRITES_LOST: "{writes} writes lost a race; the next tick looks again",
+    ReasonCode.WRITES_LOST: lambda about: (
+        f"{_count(about['writes'], 'write')} lost a race; the next tick looks again"
+    ),
     ReasonCode.DECISION_UNSTORED: "the whole decision was not stored: {said}",
     ReasonCode.JOBS_MOVE: "its jobs go to a worker on {to}",
     ReasonCode.NOTHING_ON_DEMAND: lambda about: (
@@ -511,7 +536,8 @@ _REMEDIES: Mapping[ReasonCode, str] = {
     ReasonCode.COST_IDLE: 'set `idle_timeout` to "auto", or make it shorter.',
     ReasonCode.COST_REDO: "shorten `checkpoint_interval`, or raise `min_reliability`.",
     ReasonCode.COST_THROUGHPUT: (
-        "look for larger items or a slower release of the code; a larger `batch_size` may help."
+        "check whether items became larger or a new version of your code is slower; a larger "
+        "`batch_size` may help."
     ),
     ReasonCode.COST_SPARSE_QUEUE: (
         "raise `start_within` or `scale_up_threshold`, so that work gathers before an instance "

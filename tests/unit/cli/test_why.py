@@ -170,7 +170,7 @@ def test_says_where_hidden_messages_are_while_nothing_runs() -> None:
 
     said = now_of(world)
 
-    reason = "1 message is in flight, put back for a while or with a worker that ends"
+    reason = "1 message is in flight, hidden for a while or with a worker that ends"
     assert say_outcome(decision.outcome, decision.summary) == reason
     assert said.startswith(f"Nothing runs: 0 jobs wait; {reason}.")
 

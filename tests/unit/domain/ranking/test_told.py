@@ -58,7 +58,7 @@ UNTIL_DEAR = a_policy(
         pytest.param(
             {},
             {"headroom_per_hour": 0.1},
-            "0.2200 USD/h, and 0.1000 are left to grow",
+            "0.2200 USD/h, and only 0.1000 USD/h may be added",
             id="the fleet's own ceiling",
         ),
         pytest.param(
@@ -70,7 +70,7 @@ UNTIL_DEAR = a_policy(
         pytest.param(
             {"capacity_type": ON_DEMAND},
             {"policy": a_policy(ladder=RUNGS[:2])},
-            "no rung allows on-demand at 0.2200 USD/h",
+            "no rung of the price ladder allows on-demand at 0.2200 USD/h",
             id="no rung",
         ),
         pytest.param(
