@@ -53,7 +53,7 @@ REGION = "us-west-2"
 ZONES = ("us-west-2a", "us-west-2b")
 TEMPLATE = TemplateRef(id="lt-1", version="3")
 #: What a launch is made of in the region: its template, its subnets, the code.
-IMAGE = "lt-1@3 subnet-a subnet-b abc"
+LAUNCH_VERSION = "lt-1@3 subnet-a subnet-b abc"
 #: A second region, for the worlds that have one.
 AWAY = "eu-west-1"
 AWAY_ZONE = "eu-west-1a"

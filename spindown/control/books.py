@@ -15,8 +15,8 @@ from spindown.control.spend import add_to_budget, charge, mark_charged
 from spindown.domain.fleet import Launch, LaunchState, Worker, WorkerState
 from spindown.port import Write
 
-#: How often a worker that runs is charged; one that has ended is charged at once. Each charge is a
-#: write of its own row (decision 47).
+#: How often a worker that runs is charged; one that has ended is charged at once. Each charge
+#: writes the worker's own row (ADR 48).
 CHARGED_EVERY = timedelta(minutes=5)
 #: Finished rows stay in sight this long, for whoever watches.
 _SHOWN_FOR = timedelta(minutes=15)
@@ -25,7 +25,7 @@ _SILENT_FOR = timedelta(hours=1)
 #: Days of spend that one query brings along, and rows that one tick clears away.
 _DAYS_KEPT = 40
 _ROWS_AT_ONCE = 30
-#: SQS drops a message after this; who works on it for longer sends it again.
+#: No message lives longer than this (SQS, maximum retention).
 _MESSAGE_LIVES = timedelta(days=14)
 
 
@@ -98,9 +98,10 @@ def ended_without_price(draft: PlanDraft) -> list[Worker]:
 
 
 def record_end_prices(draft: PlanDraft, prices: PriceList | None) -> PlanDraft:
-    """Note what its pool costs on each worker that has just ended, as its launch did.
+    """Write into the row of each worker that has just ended what its pool costs now.
 
-    A price that is not known now is looked for by the next tick, as long as the row is in sight.
+    The launch wrote the price of its start. If the price is unknown, the next tick tries again, as
+    long as the row is in sight.
     """
     if prices is None:
         return draft

@@ -1,7 +1,8 @@
-"""Stop launching in a region after three instances in a row that were of no use there.
+"""Stop launches in a region after three useless instances in a row, or after an account error.
 
-They never checked in, or ended without a job though work waited, or ended since all their jobs had
-failed: each is counted apart, and forgotten by what shows the contrary.
+Useless instances never checked in, or ended without a job although work waited, or ended because
+all their jobs had failed. Each kind has its own count, which starts again at 0 when something shows
+the contrary.
 """
 
 from collections.abc import Mapping
@@ -27,12 +28,14 @@ from spindown.domain.reaping import (
     known_fault,
 )
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
-from spindown.port import When
+from spindown.port import Refusal, When
 
-#: Instances of no use in a row on one image, from which launching stops.
+#: So many useless instances in a row of one launch version stop launches.
 STRIKES = 3
-#: Then one launch is tried again, unless the image has changed before.
+#: Then one launch is tried again, unless the launch version has changed before.
 _BREAKER_FOR = timedelta(hours=1)
+#: An account error is tried again after this, so that a mend needs no second action.
+_ACCOUNT_RETRY = timedelta(minutes=15)
 
 _CLOSED = BreakerRow()
 
@@ -46,30 +49,32 @@ _STRIKES: Mapping[Strike, ReasonCode] = {
 
 
 def breaker_of(facts: TickFacts, fleet: Fleet, region: str) -> BreakerRow:
-    """Return a region's breaker, closed if it speaks of another image than the present one."""
+    """Return a region's breaker, closed if it is about another launch version."""
     known = fleet.breakers.get(region)
-    return _CLOSED if known is None or known.image != facts.image(region) else known
+    return (
+        _CLOSED if known is None or known.launch_version != facts.launch_version(region) else known
+    )
 
 
 def open_breakers(facts: TickFacts, breakers: Mapping[str, BreakerRow]) -> Mapping[str, BreakerRow]:
-    """Return the breakers that stop launches of the present image, by their region."""
+    """Return the breakers that stop launches of the present launch version, by their region."""
     return {
         region: known
         for region, known in sorted(breakers.items())
         if known.open_until is not None
         and known.open_until > facts.now
-        and known.image == facts.image(region)
+        and known.launch_version == facts.launch_version(region)
     }
 
 
 def is_on_trial(facts: TickFacts, fleet: Fleet, region: str) -> bool:
-    """Tell whether the last instances of the image there all failed: then one launch tries it."""
+    """Tell whether one launch is to test the version, since its last instances all failed."""
     breaker = breaker_of(facts, fleet, region)
     return max(breaker.strikes, breaker.unclaimed, breaker.failed) >= STRIKES
 
 
 def is_tried(worker: Worker, breaker: BreakerRow) -> bool:
-    """Tell whether a worker has taken a job, and is to show that jobs do not all fail any more."""
+    """Tell whether a worker was launched to test whether jobs still all fail."""
     since = breaker.open_until
     return breaker.failed >= STRIKES and since is not None and worker.launched_at >= since
 
@@ -79,13 +84,34 @@ def breaker_name(facts: TickFacts, region: str) -> str:
     return rows.breaker_sort("" if region == facts.deployment.region else region)
 
 
+def open_for_account(
+    facts: TickFacts, known: BreakerRow, region: str, error: Refusal
+) -> BreakerRow:
+    """Return a region's breaker, opened by an error of the account.
+
+    What is counted of the launch version stays: the account error says nothing about it.
+    """
+    version = facts.launch_version(region)
+    counted = known if known.launch_version == version else BreakerRow()
+    about = {"refusal": error.code, "message": error.message}
+    return replace(
+        counted,
+        open_until=facts.now + _ACCOUNT_RETRY,
+        reason=Reason(ReasonCode.ACCOUNT_REFUSED, about),
+        launch_version=version,
+    )
+
+
 def close_mended_breakers(draft: PlanDraft) -> PlanDraft:
-    """Close the breakers that a deploy has mended: whoever reads their rows takes them as open."""
+    """Close each open breaker that belongs to an older deploy.
+
+    Other readers look only at its row and would take it as open.
+    """
     for region, known in draft.fleet.breakers.items():
-        image = draft.facts.image(region)
+        version = draft.facts.launch_version(region)
         is_known = region in draft.facts.settings.outposts
-        if is_known and known.open_until is not None and known.image != image:
-            draft = _set(draft, region, BreakerRow(image=image))
+        if is_known and known.open_until is not None and known.launch_version != version:
+            draft = _set(draft, region, BreakerRow(launch_version=version))
     return draft
 
 
@@ -190,8 +216,8 @@ def _strike(draft: PlanDraft, worker: Worker, what: Strike) -> PlanDraft:
     region = worker.region
     known = breaker_of(draft.facts, draft.fleet, region)
     count = _counts(known)[what] + 1
-    image, done = draft.facts.image(region), _items_done(draft)
-    counted = replace_fields(known, {what: count, "image": image, "items_done": done})
+    version, done = draft.facts.launch_version(region), _items_done(draft)
+    counted = replace_fields(known, {what: count, "launch_version": version, "items_done": done})
     if count >= STRIKES:
         reason = _reason_to_stop(worker, what, count)
         counted = replace(counted, open_until=draft.now + _BREAKER_FOR, reason=reason)

@@ -1,9 +1,10 @@
-"""Ask EC2, at most once a tick and region: what lives, and what is being taken away.
+"""Ask EC2 what lives, and what it is taking away: one of the two in a tick, in each region.
 
-Events say the same sooner; this is for the event that never came. Two questions take turns, since
-each costs a call: are our instances still there, and does a spot request say that EC2 is taking
-one away. A tick that launches leaves both out, unless they have been left out for long. A region
-in which no row expects anything is asked now and then.
+Events say the same sooner; this is for the event that never came. The two questions take turns,
+since each costs a call: are our instances still there, and does a spot request say that EC2 is
+taking one away. Launches without an answer are looked up besides, one call each. A tick that
+launches leaves both questions out, unless they have been left out for long. A region in which no
+row expects anything is asked now and then.
 """
 
 from collections.abc import Callable, Collection

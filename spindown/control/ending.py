@@ -140,9 +140,10 @@ def free_leases(
 ) -> tuple[Lease, ...]:
     """Clear the leases of an instance that is gone and requeue its messages; return which.
 
-    A lease whose row has just got a newer handle stays for the next tick; one whose job another
-    has taken up has no row any more. History keeps how far the work was, so that the next owner
-    can tell how much of it is done again; until then the ledger remembers the job.
+    A lease whose receipt handle has just changed is left to the next tick. If another worker
+    already has the job, the lease row is gone and nothing is done. History
+    keeps how far the work was, so that the next owner can tell how much of it is done again; until
+    then the ledger remembers the job.
     """
     freed = []
     for lease in leases:

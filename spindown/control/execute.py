@@ -1,4 +1,4 @@
-"""Carry out a plan under the fence: the only part of a tick that writes, terminates or launches.
+"""Carry out a plan under the fence: the only part of a tick that changes the fleet.
 
 Actions go in their order. One whose condition no longer holds has lost a race against a worker or
 an event: it is left out, with what needs it, and the next tick plans anew.
@@ -43,7 +43,7 @@ class TickRecord:
     attempts: tuple[AttemptRecord, ...]
     #: Requests for workers that take over from others.
     takeovers: tuple[AttemptRecord, ...]
-    #: Why launching ended before the need was met; false: it did not.
+    #: Why launching ended before the need was met; NO_REASON: nothing ended it early.
     ended_early: Reason
     notes: tuple[Reason, ...]
     leases_freed: int

@@ -1,8 +1,8 @@
 """Act on what EventBridge says of an instance: taken away soon, at risk, or gone.
 
-Each of the three is idempotent and total: an instance that is not ours, or whose row has ended,
-is no case. The worker sees the same through its metadata; whichever comes first acts. The
-message of a job is never touched before its instance is gone.
+Each of the three can run twice without harm. An instance that is not ours, or whose row has ended,
+is ignored. The worker sees the same through its metadata; whichever comes first acts. The message
+of a job is never touched before its instance is gone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -71,21 +71,21 @@ def react(event: InstanceEvent, ports: ControlPorts, *, holder: str) -> Reaction
         holder: who takes the lock if a reconcile follows.
     """
     nothing = Reaction(instance_id=event.instance_id)
-    case = _find(event.instance_id, ports)
-    if case is None:
+    ours = _find(event.instance_id, ports)
+    if ours is None:
         return nothing
     match event:
         case InterruptionWarning():
-            return notice(event, case, holder=holder)
+            return notice(event, ours, holder=holder)
         case RebalanceRecommendation():
-            return rebalance(event, case)
+            return rebalance(event, ours)
         case StateChange() if event.is_end:
-            return state_change(event, case, holder=holder)
+            return state_change(event, ours, holder=holder)
     return nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class OurInstance:
     """One instance of ours, and the rows that hang on it."""
 
     key: Key
@@ -133,8 +133,8 @@ class Case:
             return None
 
 
-def _find(instance_id: str, ports: ControlPorts) -> Case | None:
-    """Return the case of an instance; None if it is not ours or has ended."""
+def _find(instance_id: str, ports: ControlPorts) -> OurInstance | None:
+    """Return an instance and its rows; None if it is not ours or has ended."""
     key = ports.table.find_instance(instance_id)
     if key is None or not key.partition.startswith(_LIVE):
         return None
@@ -143,59 +143,59 @@ def _find(instance_id: str, ports: ControlPorts) -> Case | None:
         return None
     workload = key.partition.removeprefix(_LIVE)
     ledger = Ledger(ports.table, workload)
-    return Case(key=key, workload=workload, worker=worker, ledger=ledger, ports=ports)
+    return OurInstance(key=key, workload=workload, worker=worker, ledger=ledger, ports=ports)
 
 
 _LIVE = rows.workload_partition("")
 
 
-def notice(event: InterruptionWarning, case: Case, *, holder: str) -> Reaction:
+def notice(event: InterruptionWarning, ours: OurInstance, *, holder: str) -> Reaction:
     """Stop counting a worker that EC2 takes away; bound its leases; replace it at once."""
-    _, policy = case.policy()
-    now = case.ports.clock.now()
+    _, policy = ours.policy()
+    now = ours.ports.clock.now()
 
     def attempt(worker: Worker) -> bool:
         if worker.interruption_counted or worker.state is WorkerState.ENDED:
             return False
         deadline = worker.interrupted_at or event.deadline
-        case.ledger.transact(
+        ours.ledger.transact(
             note_interruption(
                 worker,
                 deadline,
-                unavailable=case.unavailable(),
+                unavailable=ours.unavailable(),
                 now=now,
                 policy=policy,
-                ledger=case.ledger,
+                ledger=ours.ledger,
             )
         )
         return True
 
-    acted = _try(case, attempt)
-    bound_leases(case.leases(), event.deadline, case.ledger)
-    _emit(case, {"Interruptions": float(acted)})
+    acted = _try(ours, attempt)
+    bound_leases(ours.leases(), event.deadline, ours.ledger)
+    _emit(ours, {"Interruptions": float(acted)})
     return Reaction(
         instance_id=event.instance_id,
-        workload=case.workload,
+        workload=ours.workload,
         acted=acted,
-        decision=_reconcile(case, holder, "notice") if acted else None,
+        decision=_reconcile(ours, holder, "notice") if acted else None,
     )
 
 
-def rebalance(event: RebalanceRecommendation, case: Case) -> Reaction:
+def rebalance(event: RebalanceRecommendation, ours: OurInstance) -> Reaction:
     """Write down that an instance is at risk; the worker takes no new job then."""
     when = When(exists=True, absent=frozenset({"rebalance_at"}))
     sort = rows.worker_sort(event.instance_id)
     try:
-        case.ledger.write(case.ledger.change(sort, {"rebalance_at": event.at}, when=when))
+        ours.ledger.write(ours.ledger.change(sort, {"rebalance_at": event.at}, when=when))
     except PreconditionFailed:
-        return Reaction(instance_id=event.instance_id, workload=case.workload)
-    return Reaction(instance_id=event.instance_id, workload=case.workload, acted=True)
+        return Reaction(instance_id=event.instance_id, workload=ours.workload)
+    return Reaction(instance_id=event.instance_id, workload=ours.workload, acted=True)
 
 
-def state_change(event: StateChange, case: Case, *, holder: str) -> Reaction:
+def state_change(event: StateChange, ours: OurInstance, *, holder: str) -> Reaction:
     """End the row of an instance that is gone, charge the rest, and requeue its jobs."""
-    settings, policy = case.policy()
-    view = _described(event, case)
+    settings, policy = ours.policy()
+    view = _described(event, ours)
     charged: list[Charge] = []
 
     def attempt(worker: Worker) -> bool:
@@ -207,27 +207,27 @@ def state_change(event: StateChange, case: Case, *, holder: str) -> Reaction:
             at=max(event.at, worker.launched_at),
             reason=ending.reason,
             reclaimed=ending.reclaimed,
-            launch=case.launch(),
-            unavailable=case.unavailable(),
+            launch=ours.launch(),
+            unavailable=ours.unavailable(),
             policy=policy,
-            ledger=case.ledger,
+            ledger=ours.ledger,
         )
-        case.ledger.transact(end.writes)
+        ours.ledger.transact(end.writes)
         charged.append(end.charge)
         counted = ending.reclaimed and not worker.interruption_counted
-        _emit(case, {"Interruptions": float(counted)})
+        _emit(ours, {"Interruptions": float(counted)})
         return True
 
-    acted = _try(case, attempt)
-    queue, now = case.ports.queue(settings.queue_url), case.ports.clock.now()
-    freed = len(free_leases(case.leases(), case.ledger, queue, now=now))
-    _emit(case, {"LeasesFreed": freed, **_sum_charges(charged)})
+    acted = _try(ours, attempt)
+    queue, now = ours.ports.queue(settings.queue_url), ours.ports.clock.now()
+    freed = len(free_leases(ours.leases(), ours.ledger, queue, now=now))
+    _emit(ours, {"LeasesFreed": freed, **_sum_charges(charged)})
     return Reaction(
         instance_id=event.instance_id,
-        workload=case.workload,
+        workload=ours.workload,
         acted=acted,
         leases_freed=freed,
-        decision=_reconcile(case, holder, "state-change") if freed else None,
+        decision=_reconcile(ours, holder, "state-change") if freed else None,
     )
 
 
@@ -239,33 +239,33 @@ def _sum_charges(charged: Sequence[Charge]) -> dict[str, float]:
     }
 
 
-def _try(case: Case, attempt: Callable[[Worker], bool]) -> bool:
+def _try(ours: OurInstance, attempt: Callable[[Worker], bool]) -> bool:
     """Carry out a conditional change, over a fresh read as often as another write comes between.
 
     After the last try the tick takes over, which sees the same from the spot request and from EC2.
     """
-    worker: Worker | None = case.worker
+    worker: Worker | None = ours.worker
     for _ in range(_TRIES):
         if worker is None:
             return False
         try:
             return attempt(worker)
         except (PreconditionFailed, WriteConflict):
-            worker = case.read_again()
+            worker = ours.read_again()
     return False
 
 
-def _described(event: StateChange, case: Case) -> InstanceView | None:
+def _described(event: StateChange, ours: OurInstance) -> InstanceView | None:
     """Return EC2's description, in which the event's state holds.
 
     None without an answer, or with one from before the event (EC2's descriptions lag): whether
     the instance was reclaimed, and so what it costs, is then left to the tick that can ask.
     """
     try:
-        view = case.ports.compute.instance(region=case.worker.region, instance_id=event.instance_id)
+        view = ours.ports.compute.instance(region=ours.worker.region, instance_id=event.instance_id)
     except NotFound:
-        lived = case.ports.clock.now() - case.worker.launched_at
-        return None if lived <= UNSEEN_FOR else replace(assumed(case.worker), state=event.state)
+        lived = ours.ports.clock.now() - ours.worker.launched_at
+        return None if lived <= UNSEEN_FOR else replace(assumed(ours.worker), state=event.state)
     except (Throttled, Unreachable):
         return None
     return None if view.state in _BEFORE else replace(view, state=event.state)
@@ -275,13 +275,13 @@ def _described(event: StateChange, case: Case) -> InstanceView | None:
 _BEFORE = frozenset({"pending", "running"})
 
 
-def _reconcile(case: Case, holder: str, source: str) -> Decision:
-    return reconcile(case.workload, case.ports, holder=holder, source=source)
+def _reconcile(ours: OurInstance, holder: str, source: str) -> Decision:
+    return reconcile(ours.workload, ours.ports, holder=holder, source=source)
 
 
-def _emit(case: Case, values: Mapping[str, float]) -> None:
-    deployment = {DEPLOYMENT: case.ports.deployment().name}
-    dimensions = {**deployment, WORKLOAD: case.workload}
+def _emit(ours: OurInstance, values: Mapping[str, float]) -> None:
+    deployment = {DEPLOYMENT: ours.ports.deployment().name}
+    dimensions = {**deployment, WORKLOAD: ours.workload}
     data = [
         Datum(name=name, value=value, dimensions=dimensions)
         for name, value in values.items()
@@ -290,4 +290,4 @@ def _emit(case: Case, values: Mapping[str, float]) -> None:
     data += [
         replace(d, name="SpendOfAll", dimensions=deployment) for d in data if d.name == "Spend"
     ]
-    case.ports.metrics.emit(data)
+    ours.ports.metrics.emit(data)

@@ -3,9 +3,10 @@
 A *unit* is a few writes that hold together: all of them or none. Units wait in the journal until
 something must be durable (an intent, a condemnation, the end of the tick) and then go in one
 transaction under the fence. If that fails, each goes on its own: a unit whose condition no
-longer holds lost a race against a worker or an event, and is dropped; the next tick sees why. So
-is one that the table refuses for what is in a row, but for sums of rows that nobody can read:
-these are left out of their units, or one bad row would stop a fleet.
+longer holds lost a race against a worker or an event, and is dropped; the next tick sees why. A
+unit is also dropped if the table refuses it because of a row's content. One exception: additions to
+an unreadable row are left out, and the rest of the unit is written. Otherwise one bad row would
+stop the whole fleet.
 """
 
 from collections.abc import Collection, Sequence

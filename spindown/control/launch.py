@@ -13,10 +13,10 @@ from datetime import timedelta
 
 from spindown.contract import row as rows
 from spindown.contract import tag
-from spindown.contract.codec import encode, replace_fields
+from spindown.contract.codec import encode
 from spindown.contract.decision import AttemptRecord
 from spindown.contract.row import CALLS_PER_MINUTE, BreakerRow, CallsRow, QuotaRow
-from spindown.control.breaker import breaker_name
+from spindown.control.breaker import breaker_name, open_for_account
 from spindown.control.execution import Execution
 from spindown.control.observation import encode_request, forget_settings
 from spindown.control.offers import bands_to_try, budget_left, payable
@@ -49,8 +49,6 @@ _NOTHING = 1e-9
 #: Tries to write an intent; the second is for who finds that another workload has just begun the
 #: minute.
 _TRIES = 2
-#: An account error is tried again after this, so that a mend needs no second action.
-_ACCOUNT_RETRY = timedelta(minutes=15)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,7 +76,10 @@ class _Progress:
 
 
 def try_offers(run: Execution, action: LaunchWorkers) -> Reason:
-    """Launch what an action asks for; return why it ended early, false if it did not."""
+    """Launch what an action asks for.
+
+    Return why it ended before the need was met; NO_REASON if nothing ended it early.
+    """
     choice, policy = action.choice, run.facts.policy
     if choice.candidates is None:
         return choice.stopped
@@ -269,8 +270,8 @@ def _intend(
 def _tags(run: Execution, launch_id: str, region: str) -> Mapping[str, str]:
     """Return what the request itself says: whose it is, and what no template can know.
 
-    The template has the former as well, and EC2 lets nobody make a fleet by that: it looks for
-    the tag in the request (``infra/iam``).
+    The template has the first two as well, but the permission for CreateFleet sees only the tags
+    of the request (``infra.iam.control``).
     """
     facts = run.facts
     lives_for = facts.policy.max_lifetime + facts.policy.lifetime_grace
@@ -307,7 +308,10 @@ def _offered(run: Execution, candidate: Candidate) -> Offered:
 
 
 def _write_intent(run: Execution, intent: Launch, region: str) -> Reason:
-    """Write an intent, its reservation and its call, all or none; return why not, false if so."""
+    """Write an intent, its reservation and its call, all or none.
+
+    Return why not; NO_REASON if they are written.
+    """
     put = run.facts.rows.put(rows.launch_sort(intent.launch_id), intent)
     for _ in range(_TRIES):
         reason = _no_room(run, intent, region)
@@ -439,16 +443,8 @@ def _avoid(run: Execution, pool: Pool, reason: Reason) -> None:
 
 
 def _open_breaker(run: Execution, region: str, refusal: Refusal) -> None:
-    facts, about = run.facts, {"refusal": refusal.code, "message": refusal.message}
-    image, known = facts.image(region), run.breakers.get(region, BreakerRow())
-    stop = {
-        "open_until": run.now + _ACCOUNT_RETRY,
-        "reason": Reason(ReasonCode.ACCOUNT_REFUSED, about),
-        "image": image,
-    }
-    # What is counted of the image goes on to count: the account says nothing of it.
-    counted = known if known.image == image else BreakerRow()
-    breaker = run.breakers[region] = replace_fields(counted, stop)
+    facts, known = run.facts, run.breakers.get(region, BreakerRow())
+    breaker = run.breakers[region] = open_for_account(facts, known, region, refusal)
     run.note(facts.rows.put(breaker_name(facts, region), breaker))
     # A deploy may have replaced what was asked for.
     forget_settings(run.ports, facts.workload)

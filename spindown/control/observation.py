@@ -85,7 +85,8 @@ class TickFacts:
     def idle_timeout(self) -> timedelta:
         """Return the idle timeout that workers go by.
 
-        What is learned they are told again only when it is no longer about what they were told.
+        Workers hear a newly learned timeout only when it differs by more than a tenth from the
+        one that they know.
         """
         told, timeout = self.view.policy.idle_timeout, idle_timeout(self.knowledge, self.policy)
         if told is None or self.policy.idle_timeout is not None:
@@ -111,8 +112,8 @@ class TickFacts:
         earlier = (launch for launch in known if rows.budget_sort(launch.intended_at) != month)
         return whole - sum(launch.reserved_usd for launch in earlier)
 
-    def image(self, region: str) -> str:
-        """Return what a launch is made of there, for the breaker: templates, subnets, code."""
+    def launch_version(self, region: str) -> str:
+        """Return one text that changes when templates, subnets or code change there."""
         outpost = self.settings.outposts.get(region)
         if outpost is None:
             return self.settings.run.code_digest

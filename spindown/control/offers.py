@@ -36,7 +36,7 @@ class Ranked:
     """A candidate list, and what a person should know of how it came about."""
 
     candidates: CandidateList | None
-    #: Why there is none; false: there is one.
+    #: Why there is none; NO_REASON: there is one.
     failure: Reason = NO_REASON
     notes: tuple[Reason, ...] = ()
 
@@ -216,7 +216,10 @@ def budget_left(budget: float | None, account: AccountView | None, now: datetime
 def payable(
     band: Sequence[Candidate], *, headroom_left: float | None, budget: float | None
 ) -> tuple[list[Candidate], float]:
-    """Return what of a band both ceilings leave, and how many workers, whichever EC2 chooses."""
+    """Return the offers of a band that both ceilings allow, and how many workers are affordable.
+
+    So many are affordable even if EC2 picks the dearest of these offers.
+    """
     cheap, some = _within(band, headroom_left, lambda each: each.offer.price)
     fitting, few = _within(cheap, budget, lambda each: each.expected_dollars)
     return fitting, min(some, few)
@@ -273,7 +276,10 @@ def _over_budget(draft: PlanDraft, sizing: Sizing) -> Reason:
 
 
 def _over_ceiling(draft: PlanDraft, candidates: CandidateList) -> Reason:
-    """Say that a smaller fleet could buy what this one may not; false if it could not either."""
+    """Say that a smaller fleet could buy what this one may not.
+
+    NO_REASON if it could not either.
+    """
     most, left = draft.facts.policy.max_dollars_per_hour, _headroom(draft)
     if most is None or left is None:
         return NO_REASON
@@ -295,7 +301,7 @@ def _retry_at(need: LaunchChoice, candidates: CandidateList) -> datetime | None:
 
 
 def none_fits(candidates: CandidateList | None) -> Reason:
-    """Return what left nothing to buy; false: something is left, or nobody has looked."""
+    """Return what left nothing to buy; NO_REASON: something is left, or nobody has looked."""
     if candidates is None or candidates.best is not None:
         return NO_REASON
     return candidates.why_none()

@@ -75,7 +75,7 @@ def complete_launch(
         refusals: what it did not give, and why.
         facts: of the tick.
         known: instances that have rows: an earlier tick may have written some before it died.
-        adopted: the reason on a launch whose answer was lost; false: it was answered.
+        adopted: the reason on a launch whose answer was lost; NO_REASON: it was answered.
         is_new: whether the launch is of this very tick.
     """
     instances = list({found.instance_id: found for found in instances}.values())

@@ -153,7 +153,7 @@ class LaunchWorkers(Action):
     """Launch workers: try the offers of a list until the need is met."""
 
     choice: "LaunchChoice"
-    #: Regions in which a single launch tries the image.
+    #: Regions in which a single launch tests the launch version.
     trials: frozenset[str] = frozenset()
     #: Regions that are asked after all others, since they have not answered a launch.
     asked_last: frozenset[str] = frozenset()
@@ -165,7 +165,7 @@ class LaunchChoice:
 
     demand: Demand
     capacity: Capacity
-    #: None: as many messages are visible as make a launch due at once.
+    #: None: so many messages are visible that a launch is due at once.
     start_plan: StartPlan | None
     sizing: Sizing
     #: What deadlines ask for; None: there are none, or nothing is known of how long work takes.

@@ -1,7 +1,7 @@
-"""The policy in force: as deployed, with the live edit of the moment, if that is valid.
+"""The policy in force: as deployed, with the current live edit, if that is valid.
 
 An edit that is not valid changes nothing: the last good one stays in force, and the refusal is
-said. Only an edit needs the validation of ``spindown.config``, which is imported when there is
+shown. Only an edit needs the validation of ``spindown.config``, which is imported when there is
 one, so that the functions start without it.
 """
 
@@ -73,8 +73,8 @@ def edit_policy(
 ) -> EffectivePolicy:
     """Change keys of the live policy, or give them back to the deployed one; validated first.
 
-    If the edit as stored is not valid and the change does not fix it, it is the last good one
-    that is changed: the one in force, and all that is known to have been meant.
+    If the stored edit is invalid and the change does not repair it, the change is applied to the
+    last valid edit, which is the one in force.
 
     Args:
         workload: whose policy.

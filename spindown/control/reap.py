@@ -1,4 +1,4 @@
-"""Plan the ends: lost launches, instances that are gone, workers that break their contract.
+"""Plan the ends: instances that are gone, workers that break their contract, orphans.
 
 A worker is condemned under the version of its row that was read, which fails if it has just taken
 a job or begun to leave; only then its instance is terminated, and again in every tick until EC2
@@ -7,157 +7,39 @@ says that it is gone.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from spindown.contract import row as rows
 from spindown.contract.codec import encode, replace_fields
 from spindown.control.breaker import count_silence
-from spindown.control.ec2 import backing_off_until, open_launches
 from spindown.control.ending import end_worker, note_interruption, remember_interruption
-from spindown.control.observation import assumed, decode_request
-from spindown.control.outcome import close_launch, complete_launch
+from spindown.control.observation import assumed
 from spindown.control.plan import (
     Action,
     ActionKind,
-    Adopt,
     EndRow,
     FreeJobs,
     MarkInterrupted,
     PlanDraft,
-    Replay,
     Terminate,
 )
-from spindown.domain.fleet import Launch, LaunchState, Lease, Worker, WorkerState
+from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.interruption import deadline_after
 from spindown.domain.policy import Policy
 from spindown.domain.reaping import (
-    ASKED_FOR,
     DRAINED_FOR,
-    UNSEEN_FOR,
     Condemnation,
     Reaping,
     reap,
 )
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.warm import kept_warm_of
-from spindown.port import InstanceView, LaunchedInstance, LaunchRequest, When, Write
+from spindown.port import InstanceView, When, Write
 
-#: Making a request again later could launch for a backlog that is long gone; EC2's tokens live
-#: far longer.
-_REPLAY_WITHIN: timedelta = UNSEEN_FOR
-#: EC2 describes an instance that has ended for about an hour (EC2 User Guide, "Terminate
-#: Amazon EC2 instances").
-_DESCRIBED_FOR = timedelta(hours=1)
 #: Why a row has ended whose instance EC2 does not describe.
 UNKNOWN = Reason(ReasonCode.UNKNOWN_TO_EC2)
 #: Ticks that may be missed before a worker that is kept warm ends by itself.
 _WARM_TICKS = 5
-
-
-def adopt_launches(draft: PlanDraft) -> PlanDraft:
-    """Plan what becomes of launches whose answer was lost.
-
-    Their instances are found by their launch's tag. If EC2 shows fewer than were asked for, the
-    very same request is made again under the same client token, which gives the first answer if
-    there was one: EC2 may have given less, or be slow in showing the rest. A launch too old for EC2
-    to be merely slow in showing its instances never happened; only if nobody asked for over an hour
-    can it have happened and be over, unknown to anybody.
-    """
-    facts = draft.facts
-    for launch in open_launches(draft.fleet.launches.values()):
-        request = decode_request(launch)
-        if request is None:
-            draft = _give_up(draft, launch, Reason(ReasonCode.REQUEST_UNREADABLE))
-        elif request.region not in facts.deployed_regions:
-            # Its outpost has ended what there was, and with it went the right to ask.
-            removed = Reason(ReasonCode.REGION_REMOVED, {"region": request.region})
-            draft = _give_up(draft, launch, removed)
-        elif launch.launch_id in facts.ec2.of_launches:
-            draft = _adopt(draft, launch, request, facts.ec2.of_launches[launch.launch_id])
-    return draft
-
-
-def _adopt(
-    draft: PlanDraft, launch: Launch, request: LaunchRequest, instances: Sequence[InstanceView]
-) -> PlanDraft:
-    found = tuple(_launched(instance) for instance in instances)
-    age = draft.now - launch.intended_at
-    is_told = age <= _DESCRIBED_FOR
-    may_be_more = age <= _REPLAY_WITHIN and len(found) < launch.count
-    if found and not may_be_more:
-        is_whole = is_told or len(found) >= launch.count
-        code = ReasonCode.ADOPTED if is_whole else ReasonCode.ADOPTED_IN_PART
-        return _complete(draft, launch, request, found, Reason(code))
-    if may_be_more:
-        if backing_off_until(draft.fleet, request.region, draft.now) is not None:
-            about = {"launch_id": launch.launch_id, "region": request.region}
-            return draft.act(notes=[Reason(ReasonCode.LAUNCH_WAITS, about)])
-        replay = Replay(
-            kind=ActionKind.REPLAY,
-            subject=launch.launch_id,
-            launch=launch,
-            request=request,
-            found=found,
-        )
-        return draft.act([replay])
-    if age > ASKED_FOR:
-        code = ReasonCode.NEVER_REACHED_EC2 if is_told else ReasonCode.FATE_UNKNOWN
-        return _give_up(draft, launch, Reason(code))
-    return draft
-
-
-def _launched(instance: InstanceView) -> LaunchedInstance:
-    return LaunchedInstance(
-        instance_id=instance.instance_id,
-        instance_type=instance.instance_type,
-        zone=instance.zone,
-        capacity_type=instance.capacity_type,
-        launched_at=instance.launched_at,
-    )
-
-
-def _complete(
-    draft: PlanDraft,
-    launch: Launch,
-    request: LaunchRequest,
-    found: Sequence[LaunchedInstance],
-    reason: Reason,
-) -> PlanDraft:
-    facts, fleet = draft.facts, draft.fleet
-    known = fleet.workers.keys() | facts.view.unreadable_workers
-    outcome = complete_launch(launch, request, found, (), facts=facts, known=known, adopted=reason)
-    served = outcome.served & fleet.unavailable.keys()
-    action = Adopt(
-        kind=ActionKind.ADOPT,
-        subject=launch.launch_id,
-        reason=reason,
-        writes=(
-            *outcome.writes,
-            *(draft.rows.delete(rows.unavailable_sort(pool)) for pool in sorted(served, key=str)),
-        ),
-        attempt=outcome.attempt,
-    )
-    backoffs = {k: v for k, v in fleet.backlog.backoffs.items() if k != request.region}
-    return (
-        draft.with_workers(outcome.workers, [action])
-        .act(
-            launches={**fleet.launches, launch.launch_id: outcome.launch},
-            unavailable={p: x for p, x in fleet.unavailable.items() if p not in served},
-        )
-        .remember(backoffs=backoffs)
-    )
-
-
-def _give_up(draft: PlanDraft, launch: Launch, reason: Reason) -> PlanDraft:
-    """Close an intent that never became a launch."""
-    done = replace(launch, state=LaunchState.REFUSED, reserved_usd=0.0, reason=reason)
-    action = Action(
-        kind=ActionKind.GIVE_UP,
-        subject=launch.launch_id,
-        reason=reason,
-        writes=close_launch(launch, done, draft.facts),
-    )
-    return draft.act([action], launches={**draft.fleet.launches, launch.launch_id: done})
 
 
 def mark_interrupted(draft: PlanDraft) -> PlanDraft:

@@ -170,8 +170,8 @@ def _price_of_late(draft: PlanDraft) -> float | None:
 def waiting_work(draft: PlanDraft) -> Backlog:
     """Return the queue, with what interrupted workers hold counted as visible already.
 
-    Their jobs come back within two minutes, less than any boot takes: the replacement is due
-    at the notice, not at the deadline.
+    Their jobs come back within two minutes, about as long as a boot takes. So the replacement
+    starts at the notice, not at the deadline.
     """
     queue, leaving = draft.fleet.queue, _leaving(draft.fleet.workers)
     if not leaving:

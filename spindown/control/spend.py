@@ -4,8 +4,8 @@ A worker is charged every few minutes and at its end. Each charge moves ``accrue
 own row, on the condition that nobody has moved it since: a tick charges under the lock, an event
 charges a worker that has ended without it.
 
-Dollars go to the day of the workload and to the month of the deployment; what a launch had set
-aside from the budget is given back as its workers accrue on their own.
+Dollars go to the day of the workload and to the month of the deployment; what a launch has
+reserved in the budget is released step by step as its workers are charged.
 """
 
 from collections.abc import Iterable, Mapping

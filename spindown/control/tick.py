@@ -12,9 +12,9 @@ queue, EC2) and two for the lock; a launch that succeeds at once adds three (int
 decision). Now and then it reads settings, prices, the catalogue or shared rows again, or stores a
 decision that differs from the last one.
 
-Where to look further: ``observation`` and ``ec2`` read, ``backlog``, ``reap``, ``breaker``,
-``books``, ``size``, ``offers`` and ``migrate`` plan, ``execute`` and ``launch`` act, ``record``
-writes down.
+Where to look further: ``observation`` and ``ec2`` read, ``backlog``, ``adopt``, ``reap``,
+``breaker``, ``books``, ``size``, ``offers`` and ``migrate`` plan, ``execute`` and ``launch`` act,
+``record`` writes down.
 """
 
 from contextlib import suppress
@@ -23,6 +23,7 @@ from datetime import datetime
 
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.metric import DEPLOYMENT, WORKLOAD
+from spindown.control.adopt import adopt_launches
 from spindown.control.backlog import follow_queue
 from spindown.control.books import (
     charge_workers,
@@ -41,7 +42,6 @@ from spindown.control.observation import Observation, read_market, read_rows
 from spindown.control.offers import choose_offers, launch_action
 from spindown.control.plan import LaunchChoice, Plan, PlanDraft, begin
 from spindown.control.reap import (
-    adopt_launches,
     condemn_and_terminate,
     end_gone_rows,
     find_ends,

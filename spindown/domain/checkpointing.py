@@ -15,28 +15,19 @@ _SHORTEST = SHORTEST_INTERVAL / _HOUR
 _LONGEST = LONGEST_INTERVAL / _HOUR
 
 
-def checkpoint_interval(cost: timedelta, mean_time_between_interruptions: timedelta) -> timedelta:
-    """Return Young's interval, sqrt(2 x cost x mean time), within 10 s and 30 min.
-
-    Worked: 10 s and 10.4 h between interruptions: sqrt(2 x 10 x 37,440) = 865 s.
-    """
-    hours = young_interval_hours(cost / _HOUR, mean_time_between_interruptions / _HOUR)
-    return timedelta(hours=hours)
-
-
-def young_interval_hours(cost_hours: float, mean_hours: float) -> float:
-    """Return Young's interval in hours; ``mean_hours`` may be infinite."""
-    if math.isinf(mean_hours):
-        return _LONGEST
-    best = math.sqrt(2.0 * max(0.0, cost_hours) * max(0.0, mean_hours))
-    return min(max(best, _SHORTEST), _LONGEST)
-
-
 def interval_hours(policy: Policy, *, cost_hours: float, rate: float) -> float:
-    """Return the checkpoint interval in force at ``rate`` interruptions per hour, in hours."""
+    """Return the checkpoint interval in force at ``rate`` interruptions per hour, in hours.
+
+    Without a setting it is Young's interval, sqrt(2 x cost / rate), within 10 s and 30 min. Worked:
+    a checkpoint of 10 s and 10.4 h between interruptions: sqrt(2 x 10 x 37,440) = 865 s.
+    """
     if policy.checkpoint_interval is not None:
         return max(policy.checkpoint_interval / _HOUR, 1.0 / 3600.0)
-    return young_interval_hours(cost_hours, 1.0 / rate if rate > 0.0 else math.inf)
+    mean = 1.0 / rate if rate > 0.0 else math.inf
+    if math.isinf(mean):
+        return _LONGEST
+    best = math.sqrt(2.0 * max(0.0, cost_hours) * mean)
+    return min(max(best, _SHORTEST), _LONGEST)
 
 
 def is_due(policy: Policy, *, items_since: int, elapsed: timedelta, interval: timedelta) -> bool:
@@ -46,7 +37,7 @@ def is_due(policy: Policy, *, items_since: int, elapsed: timedelta, interval: ti
         policy: gives the number of items, if there is one.
         items_since: items finished since the last commit; with none there is nothing to commit.
         elapsed: time since the last commit.
-        interval: ``policy.checkpoint_interval`` or what ``checkpoint_interval`` says.
+        interval: what ``interval_hours`` says, as a span of time.
     """
     if items_since <= 0:
         return False

@@ -1,4 +1,7 @@
-"""What workers have cost: paid seconds by what they were for, dollars, dollars per item."""
+"""What workers and items have cost: paid seconds by what they were for, dollars, dollars per item.
+
+What an item will cost on an offer is in ``domain.ranking.score``.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,7 +1,8 @@
-"""Which instances the scaler ends: only those that break their own contract.
+"""Which instances the scaler ends: workers that break their contract, and instances without a row.
 
-A worker that is at work and says so is never ended from outside: its own timer and the dead-man
-timer on the instance bound its life. Four nets end an instance, and this is the third.
+A worker that is at work and says so is never ended from outside. Four things keep an instance from
+running on, each without the others: the worker's own timeouts, the dead-man timer on the instance,
+this module, and the alarm `idle`, which calls a person.
 """
 
 from collections.abc import Sequence
@@ -201,7 +202,7 @@ class Reaping:
     lost_rows: tuple[str, ...] = ()
     #: Instances of this workload that no row and no open intent knows.
     orphans: tuple[str, ...] = ()
-    #: Busy and alive past their lifetime: left alone, worth an alarm.
+    #: Busy and alive past their lifetime: left alone, with a note in the decision.
     overdue: tuple[str, ...] = ()
     #: Why stale workers were left alone, if any were.
     held_back: Reason = NO_REASON

@@ -203,7 +203,7 @@ class ReasonCode(StrEnum):
     REGION_LEFT_OUT = "region-left-out"
     #: ``why`` is the code of the breaker's reason, whose parameters are the others.
     LAUNCHING_STOPPED = "launching-stopped"
-    #: Likewise; the instance ``trial`` is to show whether the image is any better.
+    #: Likewise; the instance ``trial`` is to show whether launches are of use again.
     IMAGE_ON_TRIAL = "image-on-trial"
     SLOW_DOWN = "slow-down"
     NO_OUTPOST_READ = "no-outpost-read"

@@ -6,7 +6,7 @@ Drivers decide nothing. They tell what happened (events, each with the time of i
 what is commanded: the daemon with threads (``worker.daemon``), the simulator with its agenda
 (``spindown.simulator.worker``), the proofs step by step (``tests.proof.process``).
 
-The worker's phases. In each of the first three it takes jobs::
+The worker's phases. In WORKING and LAST_POLL it takes jobs::
 
     phase      event                                   next phase   commands
     BOOTING    CheckedIn                               WORKING
@@ -29,7 +29,7 @@ they are finished first::
 
     event                                  reason          leave by
     Noticed, or RowSeen with one           INTERRUPTED     the deadline less ``commit_margin``
-    WasCondemned                              CONDEMNED       now
+    WasCondemned                           CONDEMNED       now
     RowSeen, migrating                     MIGRATED        now
     Stop                                   STOPPED         now + ``stop_grace``
     time: ``max_lifetime`` is over         LIFETIME        its end + ``lifetime_grace``

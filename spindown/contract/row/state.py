@@ -82,7 +82,7 @@ class QuotaRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerRow:
-    """Launches in a row on one image that came to nothing, or an account error."""
+    """Useless launches in a row of one launch version, or an account error."""
 
     #: Instances that never checked in.
     strikes: int = 0
@@ -95,7 +95,7 @@ class BreakerRow:
     open_until: datetime | None = None
     reason: Reason = NO_REASON
     #: Template versions, subnets and code digest that the strikes belong to.
-    image: str = ""
+    launch_version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,7 @@ class AlertInput:
 
 
 def over(given: AlertInput) -> frozenset[str]:
-    """Return what is over unless it is found."""
+    """Return the names of the alerts that are over, unless ``find`` finds them in this tick."""
     match given.decision.outcome:
         case Outcome.LAUNCHED:
             return _SEEN_BY_EACH | _ENDED_BY_LAUNCH

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from spindown.domain.checkpointing import (
     LONGEST_INTERVAL,
     SHORTEST_INTERVAL,
-    checkpoint_interval,
     interval_hours,
     is_due,
     slowdown,
@@ -22,29 +21,28 @@ def seconds(count: float) -> timedelta:
 
 
 @pytest.mark.parametrize(
-    ("cost", "between", "expected"),
+    ("cost", "rate", "expected"),
     [
         # 2.3, 10.6 and 33 interruptions a day at 10 s a checkpoint.
-        pytest.param(seconds(10), timedelta(days=1) / 2.3, 866.8, id="calm zone"),
-        pytest.param(seconds(10), timedelta(days=1) / 10.6, 403.8, id="usual zone"),
-        pytest.param(seconds(10), timedelta(days=1) / 33, 228.8, id="hot zone"),
-        pytest.param(seconds(0), timedelta(days=1), 10.0, id="free checkpoints"),
-        pytest.param(seconds(10), timedelta(0), 10.0, id="never a quiet moment"),
-        pytest.param(seconds(10), timedelta.max, 1800.0, id="never interrupted"),
+        pytest.param(10, 2.3 / 24, 866.8, id="calm zone"),
+        pytest.param(10, 10.6 / 24, 403.8, id="usual zone"),
+        pytest.param(10, 33 / 24, 228.8, id="hot zone"),
+        pytest.param(0, 1 / 24, 10.0, id="free checkpoints"),
+        pytest.param(10, 1e12, 10.0, id="never a quiet moment"),
+        pytest.param(10, 0.0, 1800.0, id="never interrupted"),
     ],
 )
-def test_the_interval_is_youngs_within_bounds(
-    cost: timedelta, between: timedelta, expected: float
-) -> None:
-    assert checkpoint_interval(cost, between).total_seconds() == pytest.approx(expected, abs=0.1)
+def test_the_interval_is_youngs_within_bounds(cost: float, rate: float, expected: float) -> None:
+    found = interval_hours(Policy(), cost_hours=cost / 3600, rate=rate)
+
+    assert found * 3600 == pytest.approx(expected, abs=0.1)
 
 
-@given(cost=st.floats(0, 1e5), between=st.floats(0, 1e9))
-def test_the_interval_never_leaves_its_bounds(cost: float, between: float) -> None:
-    found = checkpoint_interval(seconds(cost), seconds(between))
+@given(cost=st.floats(0, 100), rate=st.floats(0))
+def test_the_interval_never_leaves_its_bounds(cost: float, rate: float) -> None:
+    found = timedelta(hours=interval_hours(Policy(), cost_hours=cost, rate=rate))
 
-    # A microsecond of rounding aside.
-    assert SHORTEST_INTERVAL - seconds(1e-6) <= found <= LONGEST_INTERVAL + seconds(1e-6)
+    assert SHORTEST_INTERVAL <= found <= LONGEST_INTERVAL
 
 
 def test_a_fixed_interval_holds_at_any_rate() -> None:

@@ -22,7 +22,7 @@ from spindown.memory import PortCall, intercept
 from spindown.operate.doctor.finding import Severity
 from spindown.port import Key, Write
 from tests.builders import NOW, account_refused, minutes
-from tests.control import IMAGE, ControlWorld, with_policy
+from tests.control import LAUNCH_VERSION, ControlWorld, with_policy
 from tests.unit.operate.examined import TEMPLATE, Examined
 
 OPEN = BreakerRow(strikes=3, reason=account_refused(), open_until=NOW + minutes(40))
@@ -96,7 +96,13 @@ def test_the_command_that_it_prints_lets_one_launch_try_at_once() -> None:
 
     world: ControlWorld = with_policy(max_workers=9)
     open_until = world.now + timedelta(hours=1)
-    world.put(rows.BREAKER, strikes=3, image=IMAGE, reason=account_refused(), open_until=open_until)
+    world.put(
+        rows.BREAKER,
+        strikes=3,
+        launch_version=LAUNCH_VERSION,
+        reason=account_refused(),
+        open_until=open_until,
+    )
     world.send(900)
     assert world.tick().outcome is Outcome.STOPPED
     told = Key(partition=key[PARTITION]["S"], sort=key[SORT]["S"])

@@ -280,7 +280,7 @@ def stop_away(world: ControlWorld, **counts: int) -> None:
     world.put(
         breaker_sort(AWAY),
         **counts,
-        image="lt-2@1 subnet-z abc",
+        launch_version="lt-2@1 subnet-z abc",
         reason=Reason(
             ReasonCode.STRIKES_SILENT, {"count": 3, "instance_id": "i-3", "fault_code": ""}
         ),

@@ -12,7 +12,7 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
 from tests.builders import account_refused, ec2_said, minutes
-from tests.control import IMAGE, ControlWorld, with_policy
+from tests.control import LAUNCH_VERSION, ControlWorld, with_policy
 from tests.failure import failing
 
 
@@ -87,7 +87,13 @@ def test_a_pool_whose_instance_kept_silent_is_left_alone_for_it() -> None:
 
 def test_one_launch_tries_the_image_of_an_open_breaker() -> None:
     world = with_policy(max_workers=20)
-    world.put(rows.BREAKER, strikes=3, image=IMAGE, reason=account_refused(), open_until=world.now)
+    world.put(
+        rows.BREAKER,
+        strikes=3,
+        launch_version=LAUNCH_VERSION,
+        reason=account_refused(),
+        open_until=world.now,
+    )
     world.send(2000)
     tries = [world.tick(), world.tick(minutes(1))]
     (booting,) = world.workers(WorkerState.BOOTING)
@@ -103,7 +109,7 @@ def test_an_open_breaker_lets_one_launch_through_after_an_hour() -> None:
     world.put(
         rows.BREAKER,
         strikes=3,
-        image=IMAGE,
+        launch_version=LAUNCH_VERSION,
         reason=account_refused(),
         open_until=world.now + minutes(60),
     )

@@ -1,4 +1,4 @@
-"""What lifts the stop of an image, and what does not."""
+"""What lifts the stop of a launch version, and what does not."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,12 +14,14 @@ from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.memory import PortCall
 from spindown.port import RefusalKind
 from tests.builders import account_refused, ec2_said, minutes
-from tests.control import AWAY, IMAGE, REGION, ControlWorld, with_policy
+from tests.control import AWAY, LAUNCH_VERSION, REGION, ControlWorld, with_policy
 
 
 def test_a_check_in_makes_the_strikes_start_anew() -> None:
     world = ControlWorld()
-    world.put(rows.BREAKER, strikes=2, image=IMAGE, reason=NO_REASON, open_until=None)
+    world.put(
+        rows.BREAKER, strikes=2, launch_version=LAUNCH_VERSION, reason=NO_REASON, open_until=None
+    )
 
     world.launched()
     world.tick(minutes(1))
@@ -37,7 +39,7 @@ def test_a_claimed_job_does_not_lift_a_stop_by_missed_check_ins() -> None:
         rows.BREAKER,
         strikes=3,
         unclaimed=1,
-        image=IMAGE,
+        launch_version=LAUNCH_VERSION,
         reason=account_refused(),
         open_until=until,
     )
@@ -62,7 +64,9 @@ def test_a_done_item_lifts_a_stop_by_failing_jobs_alone(unclaimed: int, closes: 
     counts = {"strikes": 2, "unclaimed": unclaimed, "failed": 3}
     about: dict[str, str | int | float] = {"count": 3, "instance_id": "i-3", "fault_code": ""}
     reason = Reason(ReasonCode.STRIKES_FAILED, about)
-    world.put(rows.BREAKER, **counts, image=IMAGE, reason=reason, open_until=until)
+    world.put(
+        rows.BREAKER, **counts, launch_version=LAUNCH_VERSION, reason=reason, open_until=until
+    )
     world.do_items(1)
 
     world.tick()
@@ -82,7 +86,7 @@ def test_a_spend_day_moved_to_history_is_no_done_item() -> None:
     world.put(
         rows.BREAKER,
         failed=3,
-        image=IMAGE,
+        launch_version=LAUNCH_VERSION,
         reason=account_refused(),
         open_until=until,
         items_done=40 * 100,
@@ -106,7 +110,7 @@ def test_a_tick_without_done_items_does_not_rewrite_a_stop() -> None:
     world.put(
         rows.BREAKER,
         failed=3,
-        image=IMAGE,
+        launch_version=LAUNCH_VERSION,
         reason=account_refused(),
         open_until=until,
         items_done=5,
@@ -128,7 +132,13 @@ def test_a_tick_without_done_items_does_not_rewrite_a_stop() -> None:
 def test_an_account_error_forgets_no_useless_instance() -> None:
     world = with_policy(max_workers=9)
     counts = {"strikes": 1, "unclaimed": 2, "failed": 3, "items_done": 0}
-    world.put(rows.BREAKER, **counts, image=IMAGE, reason=account_refused(), open_until=world.now)
+    world.put(
+        rows.BREAKER,
+        **counts,
+        launch_version=LAUNCH_VERSION,
+        reason=account_refused(),
+        open_until=world.now,
+    )
     world.send(900)
     world.compute.refuse_next(RefusalKind.ACCOUNT, "UnauthorizedOperation")
 
@@ -138,14 +148,20 @@ def test_an_account_error_forgets_no_useless_instance() -> None:
     assert breaker.open_until is not None
     assert breaker.reason.about["refusal"] == "UnauthorizedOperation"
     assert (breaker.strikes, breaker.unclaimed, breaker.failed) == (1, 2, 3)
-    # Once the account is fixed, one instance tries the image anew, as before.
+    # Once the account is fixed, one instance tests the launch version, as before.
     tried = world.tick(minutes(16))
     assert [len(a.instances) for a in tried.attempts] == [1]
 
 
 def test_a_done_item_does_not_lift_a_stop_by_an_account_error() -> None:
     world = ControlWorld()
-    world.put(rows.BREAKER, failed=3, image=IMAGE, reason=account_refused(), open_until=world.now)
+    world.put(
+        rows.BREAKER,
+        failed=3,
+        launch_version=LAUNCH_VERSION,
+        reason=account_refused(),
+        open_until=world.now,
+    )
     world.send()
     world.compute.refuse_next(RefusalKind.ACCOUNT, "UnauthorizedOperation")
     world.tick()
@@ -162,7 +178,9 @@ def test_a_strike_does_not_lift_a_stop_by_an_account_error() -> None:
     world.send()
     (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
     until = world.now + minutes(15)
-    world.put(rows.BREAKER, image=IMAGE, reason=account_refused(), open_until=until)
+    world.put(
+        rows.BREAKER, launch_version=LAUNCH_VERSION, reason=account_refused(), open_until=until
+    )
     world.change(
         instance_id,
         state=WorkerState.ENDED,
@@ -180,7 +198,13 @@ def test_a_check_in_does_not_lift_a_stop_by_an_account_error() -> None:
     world = with_policy(max_workers=2)
     world.launched()
     until = world.now + minutes(15)
-    world.put(rows.BREAKER, strikes=2, image=IMAGE, reason=account_refused(), open_until=until)
+    world.put(
+        rows.BREAKER,
+        strikes=2,
+        launch_version=LAUNCH_VERSION,
+        reason=account_refused(),
+        open_until=until,
+    )
 
     world.tick(minutes(1))
 
@@ -188,17 +212,23 @@ def test_a_check_in_does_not_lift_a_stop_by_an_account_error() -> None:
     assert (breaker.strikes, breaker.reason, breaker.open_until) == (0, account_refused(), until)
 
 
-def test_another_image_s_breaker_is_forgotten() -> None:
+def test_the_breaker_of_another_version_is_forgotten() -> None:
     world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
     until = world.now + minutes(60)
     for sort in (rows.BREAKER, rows.breaker_sort(AWAY)):
-        world.put(sort, strikes=3, image="of yesterday", reason=account_refused(), open_until=until)
+        world.put(
+            sort,
+            strikes=3,
+            launch_version="of yesterday",
+            reason=account_refused(),
+            open_until=until,
+        )
     deployed = world.workload_settings()
     home = {REGION: deployed.outposts[REGION]}
     world.settings.deploy(replace(deployed, outposts=home, unread={AWAY: "no answer"}))
 
     world.tick()
 
-    assert world.view().breaker == BreakerRow(image=IMAGE)
+    assert world.view().breaker == BreakerRow(launch_version=LAUNCH_VERSION)
     # What runs there now cannot be read.
     assert world.view().breakers[AWAY].open_until is not None
