@@ -34,7 +34,7 @@ from spindown.port import Refusal, When
 STRIKES = 3
 #: Then one launch is tried again, unless the launch version has changed before.
 _BREAKER_FOR = timedelta(hours=1)
-#: An account error is tried again after this, so that a mend needs no second action.
+#: An account error is tried again after this, so that a repair needs no second action.
 _ACCOUNT_RETRY = timedelta(minutes=15)
 
 _CLOSED = BreakerRow()

@@ -42,7 +42,7 @@ class Why:
     now: Preview | None = None
     #: Why it cannot be said; "": it can.
     unknown: str = ""
-    #: While nothing waits: why the next message would launch nothing; false: it may.
+    #: While nothing waits: why the next message would launch nothing; NO_REASON: it would launch.
     barred: Reason = NO_REASON
 
 

@@ -4,7 +4,7 @@ Figures of two kinds. Of the policy: dollars and waits against what people run i
 and a market of our own making. Of the simulator: the time of a month, which is that of the shipped
 code itself, since all of it runs: an event is a heartbeat, a claim, a commit or a reconcile of a
 fleet of twenty, each a few conditional writes, so that no simulator that runs them can do 200,000
-events a second; ``profile_...`` says where the time goes (decision 32). Read them beside
+events a second; ``profile_...`` says where the time goes (ADR 32). Read them beside
 docs/bench; nothing here is tuned to pass. Times are of the processor, since a simulation waits for
 nothing; on a machine that others use they are still up to twice what they are on a quiet one.
 """
