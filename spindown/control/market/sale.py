@@ -51,7 +51,7 @@ class Sale:
 
     offers: tuple[Offer, ...]
     notes: tuple[Reason, ...] = ()
-    #: Why nothing is on sale as spot anywhere: prices are unknown. False: some are known.
+    #: Why nothing is on sale as spot anywhere: prices are unknown. NO_REASON: some are known.
     failure: Reason = NO_REASON
 
 
