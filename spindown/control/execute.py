@@ -147,6 +147,9 @@ def _launch(run: Execution, action: LaunchWorkers) -> None:
     before, places = len(run.attempts), places_left(run, action.choice)
     if not action.choice.is_takeover:
         run.ended_early = try_offers(run, action)
+        if places <= 0 and not run.ended_early:
+            most = run.facts.policy.max_workers
+            run.ended_early = Reason(ReasonCode.MAX_WORKERS, {"max_workers": most})
         run.done.append(action)
         return
     try:

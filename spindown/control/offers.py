@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 
+from spindown.contract.row import CALLS_PER_MINUTE, budget_sort
 from spindown.control.breaker import is_on_trial
 from spindown.control.market import sale_of
 from spindown.control.observation import Observation, decode_request
@@ -84,7 +85,8 @@ def choose_offers(
         need,
         sizing=sizing,
         candidates=candidates,
-        stopped=_over_ceiling(draft, candidates) if is_dear else _over_budget(draft, sizing),
+        stopped=_unaskable(draft, seen.account)
+        or (_over_ceiling(draft, candidates) if is_dear else _over_budget(draft, sizing)),
         retry_at=retry_at,
         quotas_short=short,
     )
@@ -100,6 +102,20 @@ def choose_offers(
         regions = ", ".join(sorted(silent & draft.facts.settings.outposts.keys()))
         notes.append(Reason(ReasonCode.REGIONS_SILENT, {"regions": regions}))
     return choice, (*ranked.notes, *notes)
+
+
+def _unaskable(draft: PlanDraft, account: AccountView | None) -> Reason:
+    """Return why no request can be made at all: the shared rows that were read say so."""
+    if account is None:
+        return NO_REASON
+    month = budget_sort(draft.now)
+    if month in account.bad_rows:
+        return Reason(ReasonCode.MONTH_UNREADABLE, {"row": month})
+    regions = sorted(draft.facts.settings.outposts)
+    if all(account.calls_at(region, draft.now) >= CALLS_PER_MINUTE for region in regions):
+        named = ", ".join(regions)
+        return Reason(ReasonCode.CALLS_USED_UP, {"calls": CALLS_PER_MINUTE, "region": named})
+    return NO_REASON
 
 
 def launch_action(draft: PlanDraft, choice: LaunchChoice) -> LaunchWorkers | None:

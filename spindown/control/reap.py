@@ -145,9 +145,10 @@ def _end(draft: PlanDraft, instance_id: str, reason: Reason, *, reclaimed: bool)
     fleet, policy = draft.fleet, draft.facts.policy
     worker = fleet.workers[instance_id]
     launch, known = fleet.launch_of(worker), fleet.unavailable.get(worker.pool)
+    at = _ended_at(worker, policy, draft.now)
     end = end_worker(
         worker,
-        at=_ended_at(worker, policy, draft.now),
+        at=at,
         reason=reason,
         reclaimed=reclaimed,
         launch=launch,
@@ -169,7 +170,7 @@ def _end(draft: PlanDraft, instance_id: str, reason: Reason, *, reclaimed: bool)
         left = replace(launch, reserved_usd=launch.reserved_usd - end.charge.released_usd)
         ended = ended.act(launches={**fleet.launches, launch.launch_id: left})
     if is_interruption:
-        memory = remember_interruption(worker, known, draft.now, policy)
+        memory = remember_interruption(worker, known, at, policy)
         ended = ended.act(unavailable={**fleet.unavailable, worker.pool: memory})
     return ended
 

@@ -1,10 +1,22 @@
 """A plan says what a reconcile would do, and does nothing."""
 
+from typing import Any
+
 import pytest
 
+from spindown.contract.decision import Outcome
+from spindown.contract.row import (
+    CALLS_PER_MINUTE,
+    DEPLOYMENT_PARTITION,
+    budget_sort,
+    calls_sort,
+    minute_of,
+)
 from spindown.domain.reason import ReasonCode
 from spindown.operate.preview import preview
-from tests.control import WORKLOAD, ControlWorld, with_policy
+from spindown.port import Key, Write
+from tests.builders import NOW
+from tests.control import REGION, WORKLOAD, ControlWorld, with_policy
 from tests.reading import only_reading
 
 
@@ -43,6 +55,39 @@ def test_plans_for_a_backlog_that_was_asked_for() -> None:
 
     assert preview(WORKLOAD, world.ports, jobs=50).queue.visible == 50
     assert world.queue.backlog().visible == 0
+
+
+@pytest.mark.parametrize(
+    ("sort", "row", "code"),
+    [
+        pytest.param(
+            calls_sort(REGION),
+            {"minute": minute_of(NOW), "count": CALLS_PER_MINUTE},
+            ReasonCode.CALLS_USED_UP,
+            id="the calls of the minute are used up",
+        ),
+        pytest.param(
+            budget_sort(NOW),
+            {"committed": "much"},
+            ReasonCode.MONTH_UNREADABLE,
+            id="the month cannot be read",
+        ),
+    ],
+)
+def test_plans_no_launch_that_the_tick_may_not_ask_for(
+    sort: str, row: dict[str, Any], code: ReasonCode
+) -> None:
+    world = with_policy()
+    world.send(3)
+    key = Key(partition=DEPLOYMENT_PARTITION, sort=sort)
+    world.table.write(Write(key=key, set=row))
+
+    made = preview(WORKLOAD, world.ports)
+    decision = world.tick()
+
+    assert made.plan.choice.stopped.code is code
+    assert decision.attempts == ()
+    assert decision.outcome is Outcome.STOPPED
 
 
 def test_says_what_stops_a_launch_and_ranks_all_the_same() -> None:

@@ -19,6 +19,7 @@ from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
 from spindown.memory import PortCall
+from spindown.operate.preview import preview
 from tests.builders import minutes
 from tests.control import WORKLOAD, ControlWorld, codes, with_policy
 
@@ -232,3 +233,17 @@ def test_a_job_counts_once_while_ec2_is_late_to_take_a_worker() -> None:
     assert world.workers(WorkerState.BUSY) == [world.view().workers[worker.instance_id]]
     assert world.queue.backlog().visible == 1
     assert len(world.workers(WorkerState.BOOTING)) == 1
+
+
+def test_a_reclaim_found_late_is_planned_as_its_row_says() -> None:
+    world = with_policy(max_workers=2)
+    worker = world.launched()
+    world.compute.reclaim(worker.instance_id, notice=timedelta(0))
+    world.clock.advance(minutes(45))
+
+    made = preview(WORKLOAD, world.ports)
+    world.tick()
+
+    row = world.view().unavailable[worker.pool]
+    assert made.plan.fleet.unavailable[worker.pool] == row
+    assert row.until <= world.now
