@@ -239,7 +239,7 @@ def test_a_reclaim_found_late_is_planned_as_its_row_says() -> None:
     world = with_policy(max_workers=2)
     worker = world.launched()
     world.compute.reclaim(worker.instance_id, notice=timedelta(0))
-    world.clock.advance(minutes(45))
+    world.clock.advance(minutes(20))
 
     made = preview(WORKLOAD, world.ports)
     world.tick()
