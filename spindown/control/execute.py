@@ -150,7 +150,7 @@ def _launch(run: Execution, action: LaunchWorkers) -> None:
         if places <= 0 and not run.ended_early:
             most = run.facts.policy.max_workers
             run.ended_early = Reason(ReasonCode.MAX_WORKERS, {"max_workers": most})
-        run.done.append(action)
+        _note_asked(run, action, before)
         return
     try:
         try_offers(run, action)
@@ -158,7 +158,7 @@ def _launch(run: Execution, action: LaunchWorkers) -> None:
         raise
     except SpindownError as exc:
         run.tell(failure_of(exc, action.kind.value))
-    run.done.append(action)
+    _note_asked(run, action, before)
     made = run.attempts[before:]
     run.takeovers += made
     is_urgent = action.choice.opens is CapacityType.ON_DEMAND
@@ -167,3 +167,9 @@ def _launch(run: Execution, action: LaunchWorkers) -> None:
         run.tell(Reason(ReasonCode.MAX_WORKERS, {"max_workers": most}))
     elif is_urgent and not any(attempt.instances for attempt in made):
         run.tell(Reason(ReasonCode.NOTHING_ON_DEMAND, action.reason.about))
+
+
+def _note_asked(run: Execution, action: LaunchWorkers, before: int) -> None:
+    """Count a launch as done if EC2 was asked at all."""
+    if len(run.attempts) > before:
+        run.done.append(action)
