@@ -26,7 +26,7 @@ from spindown.domain.fleet import (
 )
 from spindown.domain.ladder import PurchaseMode
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.ranking import CandidateList, Demand
+from spindown.domain.ranking import Candidate, CandidateList, Demand
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.domain.schedule import Capacity, DeadlineForecast, Sizing, StartPlan
 from spindown.ledger import RowWrites
@@ -157,6 +157,15 @@ class LaunchWorkers(Action):
     trials: frozenset[str] = frozenset()
     #: Regions that are asked after all others, since they have not answered a launch.
     asked_last: frozenset[str] = frozenset()
+
+    @property
+    def first(self) -> Candidate | None:
+        """Return the offer that is asked for first; None: there is none."""
+        candidates = self.choice.candidates
+        if candidates is None or not self.asked_last:
+            return None if candidates is None else candidates.best
+        others = (c for c in candidates if c.offer.region not in self.asked_last)
+        return next(others, candidates.best)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from spindown.cli.render.count import say_count, say_waiting
 from spindown.cli.render.screen import format_item_cost, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
-from spindown.control.plan import ActionKind, LaunchChoice, LaunchWorkers
+from spindown.control.plan import ActionKind, LaunchWorkers
 from spindown.domain.ranking import Candidate, Rejection
 from spindown.operate.preview import Preview, preview
 from spindown.wording import say, say_action
@@ -187,15 +187,17 @@ def _sentence(made: Preview) -> str:
     launches = [a for a in made.plan.actions if isinstance(a, LaunchWorkers)]
     if not launches:
         return f"{waiting} Nothing is launched now."
-    told = [_say_launch(launch.choice) for launch in launches]
+    told = [_say_launch(launch) for launch in launches]
     return f"{waiting} Would launch {', and '.join(told)}."
 
 
-def _say_launch(choice: LaunchChoice) -> str:
-    best = choice.candidates.best if choice.candidates is not None else None
-    if best is None:
-        return str(choice.sizing.wanted)
-    return f"{choice.sizing.wanted}, first {best.offer} at {format_item_cost(best.cost_per_item)}"
+def _say_launch(launch: LaunchWorkers) -> str:
+    number, first = str(launch.choice.sizing.wanted), launch.first
+    if launch.choice.is_takeover:
+        number += " for jobs that migrate if max_workers leaves a place"
+    if first is None:
+        return number
+    return f"{number}, first {first.offer} at {format_item_cost(first.cost_per_item)}"
 
 
 def plan_to_json(made: Preview, candidates: Sequence[Candidate] | None = None) -> dict[str, Any]:

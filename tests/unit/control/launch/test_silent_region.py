@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from spindown.control.plan import LaunchWorkers
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
-from tests.control import AWAY, AWAY_ZONE, ZONES, ControlWorld, every_spot_pool, pools
+from spindown.operate.preview import preview
+from tests.control import AWAY, AWAY_ZONE, WORKLOAD, ZONES, ControlWorld, every_spot_pool, pools
 from tests.failure import only_in, refuse
 
 MINUTE = timedelta(minutes=1)
@@ -42,7 +44,14 @@ def test_a_silent_region_keeps_no_work_from_starting_at_home(
     world.empty_the_queue()
     world.run(20)
     world.send()
+    (planned,) = [
+        action
+        for action in preview(WORKLOAD, world.ports).plan.actions
+        if isinstance(action, LaunchWorkers)
+    ]
     assert pools(world.tick()) == launched
+    assert planned.first is not None
+    assert [str(planned.first.offer)] == launched
 
 
 def test_a_silent_region_is_asked_once_no_other_gives_anything() -> None:
