@@ -69,7 +69,7 @@ class Ending:
 def ending_of(worker: Worker, instance: Instance) -> Ending:
     """Say why an instance that is gone has ended, and whether EC2 took it back."""
     reclaimed = instance.state_reason in _RECLAIMED or (
-        worker.is_interrupting and not instance.state_reason.startswith("Client.")
+        worker.is_interrupting and not instance.state_reason.startswith(_FAULT_OF_REQUEST)
     )
     if instance.state_reason:
         found = Reason(ReasonCode.EC2_SAID, {"state_reason": instance.state_reason})
