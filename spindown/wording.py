@@ -432,8 +432,8 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.LAST_RULED_OUT: "{constraint} rules out the last {last} of {offers} offers",
     ReasonCode.REGION_LEFT_OUT: "the setting `regions` does not contain {region}",
     ReasonCode.LAUNCHING_STOPPED: lambda about: f"launching is stopped: {_inner(about)}",
-    ReasonCode.IMAGE_ON_TRIAL: lambda about: (
-        f"{about['trial']} tests whether launches are of use again: {_inner(about)}"
+    ReasonCode.LAUNCH_VERSION_ON_TEST: lambda about: (
+        f"{about['tested_by']} tests whether launches are of use again: {_inner(about)}"
     ),
     ReasonCode.SLOW_DOWN: "EC2 asked to slow down",
     ReasonCode.NO_OUTPOST_READ: "no outpost can be read",

@@ -290,7 +290,7 @@ class ControlWorld:
         """Let a job arrive and one worker come up for it, then the other jobs; return it."""
         self.send(1)
         decision = self.tick()
-        (instance_id,) = [i for a in decision.attempts for i in a.instances]
+        (instance_id,) = [i for a in decision.requests for i in a.instances]
         self.clock.advance(timedelta(minutes=2))
         self.check_in(instance_id)
         self.send(jobs - 1)
@@ -324,7 +324,7 @@ class ControlWorld:
 
 def pools(decision: Decision) -> list[str]:
     """Return the pools that a decision's instances came from."""
-    return [pool for attempt in decision.attempts for pool in attempt.instances.values()]
+    return [pool for request in decision.requests for pool in request.instances.values()]
 
 
 def codes(decision: Decision) -> list[ReasonCode]:

@@ -270,7 +270,7 @@ def _trouble(metrics: MetricScope) -> Section:
         explanation=(
             "The alarm topic tells once a day what waits for a person, and what to do. "
             "Interruptions are normal on spot; their price is the work that is done again. A "
-            "launch attempt that is not *launched* names the class of EC2's refusal. A message in "
+            "launch request that is not *launched* names the class of EC2's refusal. A message in "
             "the dead-letter queue has its reason as an attribute."
         ),
         graphs=[
@@ -311,8 +311,8 @@ def _trouble(metrics: MetricScope) -> Section:
 
 def _attempts(metrics: MetricScope) -> Graph:
     return Graph(
-        title="Launch attempts by outcome",
-        left=[metrics.search("LaunchAttempts", "Sum", by=OUTCOME)],
+        title="Launch requests by outcome",
+        left=[metrics.search("LaunchRequests", "Sum", by=OUTCOME)],
         right=[metrics.level("UnavailablePools", label="unavailable pools")],
         stacked=True,
     )

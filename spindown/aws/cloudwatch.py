@@ -96,7 +96,7 @@ class LogStream:
         with self._sending:
             while batch := self._take_batch():
                 if not self._send(batch):
-                    self._put_back(batch)
+                    self._keep_for_later(batch)
                     return
 
     def take_dropped(self) -> int:
@@ -121,7 +121,7 @@ class LogStream:
             self._size -= size
         return batch
 
-    def _put_back(self, batch: Sequence[_Line]) -> None:
+    def _keep_for_later(self, batch: Sequence[_Line]) -> None:
         with self._lock:
             self._waiting.extendleft(reversed(batch))
             self._size += sum(line.size for line in batch)

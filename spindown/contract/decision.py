@@ -76,7 +76,7 @@ class RefusalRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptRecord:
+class LaunchRequestRecord:
     """One launch request and what came of it."""
 
     launch_id: str
@@ -183,7 +183,7 @@ class Decision:
     next_try_at: datetime | None = None
     candidates: tuple[CandidateRecord, ...] = ()
     rejections: tuple[RejectionRecord, ...] = ()
-    attempts: tuple[AttemptRecord, ...] = ()
+    requests: tuple[LaunchRequestRecord, ...] = ()
     #: What else was done, in its order; bookkeeping is left out.
     actions: tuple[ActionRecord, ...] = ()
     #: The least slack first.
@@ -250,8 +250,8 @@ def summary_counts(decision: Decision) -> Mapping[str, Any]:
     return {
         "visible": decision.visible,
         "in_flight": decision.in_flight,
-        "attempts": len(decision.attempts),
-        "instances": sum(len(attempt.instances) for attempt in decision.attempts),
+        "requests": len(decision.requests),
+        "instances": sum(len(request.instances) for request in decision.requests),
         **{f"workers_{state}": number for state, number in decision.workers.items()},
     }
 

@@ -96,7 +96,7 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("VramPercent", _PERCENT, (), _SCALER, "Memory of their GPUs that was used at the most."),
     ("BootSeconds", _SECONDS, (), _WORKER, "From the launch to the check-in."),
     # What went wrong?
-    ("LaunchAttempts", _COUNT, (OUTCOME,), _SCALER, "Launch calls by outcome."),
+    ("LaunchRequests", _COUNT, (OUTCOME,), _SCALER, "Launch calls by outcome."),
     ("Refusals", _COUNT, (POOL,), _SCALER, "Refusals of EC2's by pool."),
     ("Alerts", _COUNT, (ALERT,), _TELLERS, "1 while something waits for a person to fix it."),
     ("UnavailablePools", _COUNT, (), _SCALER, "Pools remembered as dry or reclaimed."),

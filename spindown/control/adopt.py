@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from spindown.contract import row as rows
-from spindown.control.ec2 import backing_off_until, open_launches
 from spindown.control.observation import decode_request
+from spindown.control.observe_ec2 import backing_off_until, open_launches
 from spindown.control.outcome import close_launch, complete_launch
 from spindown.control.plan import Action, ActionKind, Adopt, PlanDraft, Replay
 from spindown.domain.fleet import Launch, LaunchState
@@ -103,7 +103,7 @@ def _complete(
             *outcome.writes,
             *(draft.rows.delete(rows.unavailable_sort(pool)) for pool in sorted(served, key=str)),
         ),
-        attempt=outcome.attempt,
+        record=outcome.record,
     )
     backoffs = {k: v for k, v in fleet.backlog.backoffs.items() if k != request.region}
     return (

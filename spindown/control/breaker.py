@@ -24,7 +24,7 @@ from spindown.domain.reaping import (
     has_failed_all,
     has_left_work,
     has_missed_check_in,
-    is_fault_of_image,
+    is_fault_of_ec2,
     known_fault,
 )
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
@@ -67,13 +67,13 @@ def open_breakers(facts: TickFacts, breakers: Mapping[str, BreakerRow]) -> Mappi
     }
 
 
-def is_on_trial(facts: TickFacts, fleet: Fleet, region: str) -> bool:
+def is_on_test(facts: TickFacts, fleet: Fleet, region: str) -> bool:
     """Tell whether one launch is to test the version, since its last instances all failed."""
     breaker = breaker_of(facts, fleet, region)
     return max(breaker.strikes, breaker.unclaimed, breaker.failed) >= STRIKES
 
 
-def is_tried(worker: Worker, breaker: BreakerRow) -> bool:
+def tests_launch_version(worker: Worker, breaker: BreakerRow) -> bool:
     """Tell whether a worker was launched to test whether jobs still all fail."""
     since = breaker.open_until
     return breaker.failed >= STRIKES and since is not None and worker.launched_at >= since
@@ -181,7 +181,7 @@ def _count_miss(draft: PlanDraft, worker: Worker) -> PlanDraft:
     ended = {"ended": worker.reason.code.value, **worker.reason.about}
     why = Reason(ReasonCode.POOL_NEVER_CHECKED_IN, ended)
     draft = avoid_pool(draft, worker.pool, why, worker.instance_id)
-    return _strike(draft, worker, "strikes") if is_fault_of_image(worker) else draft
+    return draft if is_fault_of_ec2(worker) else _strike(draft, worker, "strikes")
 
 
 def _note_counted(draft: PlanDraft, worker: Worker) -> PlanDraft:

@@ -6,7 +6,7 @@ an event: it is left out, with what needs it, and the next tick plans anew.
 
 from dataclasses import dataclass, replace
 
-from spindown.contract.decision import AttemptRecord
+from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import Backoff, BreakerRow
 from spindown.control.ending import bound_leases, free_leases
 from spindown.control.execution import Execution
@@ -40,9 +40,9 @@ class TickRecord:
     """What came of a plan."""
 
     done: tuple[Action, ...]
-    attempts: tuple[AttemptRecord, ...]
+    requests: tuple[LaunchRequestRecord, ...]
     #: Requests for workers that take over from others.
-    takeovers: tuple[AttemptRecord, ...]
+    takeovers: tuple[LaunchRequestRecord, ...]
     #: Why launching ended before the need was met; NO_REASON: nothing ended it early.
     ended_early: Reason
     notes: tuple[Reason, ...]
@@ -91,7 +91,7 @@ def execute(plan: Plan, seen: Observation, ports: ControlPorts, journal: Journal
             run.tell(failure_of(exc, action.kind.value, subject=action.subject))
     return TickRecord(
         done=tuple(run.done),
-        attempts=tuple(run.attempts),
+        requests=tuple(run.requests),
         takeovers=tuple(run.takeovers),
         ended_early=run.ended_early,
         notes=tuple(run.notes),
@@ -125,7 +125,7 @@ def _carry_out(run: Execution, action: Action) -> None:
         case _:
             run.journal.note(action.writes)
             if isinstance(action, Adopt):
-                run.attempts.append(action.attempt)
+                run.requests.append(action.record)
     run.done.append(action)
 
 
@@ -144,7 +144,7 @@ def _terminate(run: Execution, action: Terminate) -> None:
 
 
 def _launch(run: Execution, action: LaunchWorkers) -> None:
-    before, places = len(run.attempts), places_left(run, action.choice)
+    before, places = len(run.requests), places_left(run, action.choice)
     if not action.choice.is_takeover:
         run.ended_early = try_offers(run, action)
         if places <= 0 and not run.ended_early:
@@ -159,17 +159,17 @@ def _launch(run: Execution, action: LaunchWorkers) -> None:
     except SpindownError as exc:
         run.tell(failure_of(exc, action.kind.value))
     _note_asked(run, action, before)
-    made = run.attempts[before:]
+    made = run.requests[before:]
     run.takeovers += made
     is_urgent = action.choice.opens is CapacityType.ON_DEMAND
     if places <= 0:
         most = run.facts.policy.max_workers
         run.tell(Reason(ReasonCode.MAX_WORKERS, {"max_workers": most}))
-    elif is_urgent and not any(attempt.instances for attempt in made):
+    elif is_urgent and not any(request.instances for request in made):
         run.tell(Reason(ReasonCode.NOTHING_ON_DEMAND, action.reason.about))
 
 
 def _note_asked(run: Execution, action: LaunchWorkers, before: int) -> None:
     """Count a launch as done if EC2 was asked at all."""
-    if len(run.attempts) > before:
+    if len(run.requests) > before:
         run.done.append(action)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from spindown.contract.decision import AttemptRecord
+from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import Backoff, BreakerRow
-from spindown.control.ec2 import next_backoff
 from spindown.control.journal import Journal
 from spindown.control.observation import Observation, TickFacts
+from spindown.control.observe_ec2 import next_backoff
 from spindown.control.plan import Action
 from spindown.domain.fleet import Launch, Unavailable, Worker
 from spindown.domain.offer import Pool
@@ -32,8 +32,8 @@ class Execution:
     account: AccountView | None
     quotas_met: set[str]
     done: list[Action] = field(default_factory=list)
-    attempts: list[AttemptRecord] = field(default_factory=list)
-    takeovers: list[AttemptRecord] = field(default_factory=list)
+    requests: list[LaunchRequestRecord] = field(default_factory=list)
+    takeovers: list[LaunchRequestRecord] = field(default_factory=list)
     notes: list[Reason] = field(default_factory=list)
     ended_early: Reason = NO_REASON
     leases_freed: int = 0

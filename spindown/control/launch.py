@@ -14,7 +14,7 @@ from datetime import timedelta
 from spindown.contract import row as rows
 from spindown.contract import tag
 from spindown.contract.codec import encode
-from spindown.contract.decision import AttemptRecord
+from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import CALLS_PER_MINUTE, BreakerRow, CallsRow, QuotaRow
 from spindown.control.breaker import breaker_name, open_for_account
 from spindown.control.execution import Execution
@@ -104,8 +104,8 @@ def places_left(run: Execution, choice: LaunchChoice) -> int:
     A worker that was to be condemned and lives on keeps its place.
     """
     # What is adopted in this tick counts as present already.
-    made = [a for a in run.attempts if choice.is_takeover and a.outcome != "adopted"]
-    given = sum(len(attempt.instances) for attempt in made) + len(run.alive)
+    made = [a for a in run.requests if choice.is_takeover and a.outcome != "adopted"]
+    given = sum(len(one.instances) for one in made) + len(run.alive)
     if choice.sizing.bound not in {"", "max_workers"}:
         return choice.sizing.wanted - len(run.alive)
     return run.facts.policy.max_workers - choice.capacity.workers - given
@@ -114,7 +114,7 @@ def places_left(run: Execution, choice: LaunchChoice) -> int:
 def _is_over(run: Execution, progress: _Progress) -> bool:
     if progress.ended or progress.left <= 0 or progress.share <= _NOTHING:
         return True
-    if progress.tries >= run.facts.policy.max_attempts_per_tick:
+    if progress.tries >= run.facts.policy.max_requests_per_tick:
         progress.ended = Reason(ReasonCode.TRIES_USED_UP, {"requests": progress.tries})
     elif run.ports.clock.now() - run.now > _BEGIN_WITHIN:
         progress.ended = Reason(ReasonCode.TIME_IS_UP)
@@ -164,9 +164,9 @@ def _planned(choice: LaunchChoice, candidate: Candidate) -> int:
 
 def _try_band(run: Execution, progress: _Progress, band: list[Candidate], most: float) -> None:
     choice, region = progress.choice, band[0].offer.region
-    planned, is_trial = _planned(choice, band[0]), region in progress.action.trials
+    planned, is_test = _planned(choice, band[0]), region in progress.action.regions_on_test
     wanted = math.ceil(progress.share * planned - _NOTHING)
-    count = 1 if is_trial else int(min(progress.left, wanted, most))
+    count = 1 if is_test else int(min(progress.left, wanted, most))
     is_on_demand = band[0].offer.capacity_type is CapacityType.ON_DEMAND
     if is_on_demand and choice.on_demand_at_most is not None:
         count = min(count, choice.on_demand_at_most - progress.on_demand)
@@ -190,12 +190,12 @@ def _try_band(run: Execution, progress: _Progress, band: list[Candidate], most: 
     except AccessDenied as exc:
         refused = Refusal(kind=RefusalKind.ACCOUNT, code="AccessDenied", message=str(exc))
         answer = LaunchAnswer(refusals=(refused,))
-    attempt = _record_answer(run, intent, request, answer.instances, answer.refusals)
-    given = len(attempt.instances)
+    answered = _record_answer(run, intent, request, answer.instances, answer.refusals)
+    given = len(answered.instances)
     progress.left -= given
     progress.on_demand += given if is_on_demand else 0
     progress.share -= given / planned
-    if is_trial:
+    if is_test:
         progress.closed.add(region)
     if given:
         # EC2 gives there again.
@@ -396,7 +396,7 @@ def _record_answer(
     instances: tuple[LaunchedInstance, ...],
     refusals: tuple[Refusal, ...],
     adopted: Reason = NO_REASON,
-) -> AttemptRecord:
+) -> LaunchRequestRecord:
     """Write down an answer of EC2's, and what it says of pools, quotas and the account."""
     outcome = complete_launch(
         launch,
@@ -418,8 +418,8 @@ def _record_answer(
         # A refusal of the whole request is none of the pools that gave something.
         if not outcome.served or refusal.zone is not None:
             _learn_from(run, request, refusal)
-    run.attempts.append(outcome.attempt)
-    return outcome.attempt
+    run.requests.append(outcome.record)
+    return outcome.record
 
 
 def _learn_from(run: Execution, request: LaunchRequest, refusal: Refusal) -> None:

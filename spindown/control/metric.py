@@ -15,9 +15,9 @@ from spindown.control.observation import Observation, TickFacts
 from spindown.control.plan import Action, ActionKind, EndRow, Plan
 from spindown.control.spend import Charge
 from spindown.domain.alert import Review
-from spindown.domain.cost import cost_per_item, dollars_per_hour
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.offer import QUOTA_CODES, CapacityType
+from spindown.domain.past_cost import cost_per_item, dollars_per_hour
 from spindown.domain.reason import ReasonCode
 from spindown.port import Datum
 
@@ -88,9 +88,9 @@ def _data(tick: TickResult) -> list[Datum]:
     data += _split(workload, "LiveWorkers", names.CAPACITY_TYPE, _capacity_types(tick))
     types = Counter(w.instance_type for w in tick.workers if w.is_live)
     data += _split(workload, "WorkersOfType", names.INSTANCE_TYPE, types)
-    outcomes = Counter(attempt.outcome for attempt in tick.record.attempts)
-    data += _split(workload, "LaunchAttempts", names.OUTCOME, outcomes)
-    pools = Counter(r.pool for attempt in tick.record.attempts for r in attempt.refusals if r.pool)
+    outcomes = Counter(request.outcome for request in tick.record.requests)
+    data += _split(workload, "LaunchRequests", names.OUTCOME, outcomes)
+    pools = Counter(r.pool for request in tick.record.requests for r in request.refusals if r.pool)
     data += _split(workload, "Refusals", names.POOL, pools)
     return [*data, *alarm.measure(tick.alerts.standing, tick.untold, workload)]
 
@@ -113,7 +113,7 @@ def _flow(tick: TickResult) -> Mapping[str, float]:
         "InFlight": tick.plan.fleet.queue.in_flight,
         "BacklogAge": (tick.facts.now - since).total_seconds() if since else 0,
         "Held": tick.decision.outcome is Outcome.HELD,
-        "InstancesLaunched": sum(len(attempt.instances) for attempt in tick.record.attempts),
+        "InstancesLaunched": sum(len(request.instances) for request in tick.record.requests),
     }
 
 

@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spindown.control.ec2 import open_launches
 from spindown.control.observation import decode_request
+from spindown.control.observe_ec2 import open_launches
 from spindown.control.outcome import TAKEOVER_STAYS_TICKS
 from spindown.control.plan import Action, ActionKind, LaunchChoice, PlanDraft
 from spindown.control.reap import change_worker, stay

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import islice
 
 from spindown.contract.row import CALLS_PER_MINUTE, budget_sort
-from spindown.control.breaker import is_on_trial
+from spindown.control.breaker import is_on_test
 from spindown.control.market import sale_of
 from spindown.control.observation import Observation, decode_request
 from spindown.control.outcome import UNANSWERED
@@ -73,8 +73,8 @@ def choose_offers(
             quota_vcpus_left=None if best is None else quotas.get(best.offer.quota_class),
         ),
     )
-    if sizing.wanted > 1 and best and is_on_trial(draft.facts, draft.fleet, best.offer.region):
-        sizing = replace(sizing, wanted=1, bound="trial")
+    if sizing.wanted > 1 and best and is_on_test(draft.facts, draft.fleet, best.offer.region):
+        sizing = replace(sizing, wanted=1, bound="test")
     if need.is_takeover:
         # Why they take over says more than what they can do.
         sizing = replace(sizing, reason=need.sizing.reason)
@@ -128,7 +128,9 @@ def launch_action(draft: PlanDraft, choice: LaunchChoice) -> LaunchWorkers | Non
         subject=facts.workload,
         reason=choice.sizing.reason,
         choice=choice,
-        trials=frozenset(r for r in facts.settings.outposts if is_on_trial(facts, fleet, r)),
+        regions_on_test=frozenset(
+            r for r in facts.settings.outposts if is_on_test(facts, fleet, r)
+        ),
         asked_last=_silent_regions(fleet),
     )
 

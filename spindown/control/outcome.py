@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from spindown.contract import row as rows
-from spindown.contract.decision import AttemptRecord, RefusalRecord
+from spindown.contract.decision import LaunchRequestRecord, RefusalRecord
 from spindown.control.observation import TickFacts
 from spindown.control.spend import add_to_budget
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker, WorkerState
@@ -31,7 +31,7 @@ _NOTHING = Refusal(
 )
 #: Characters that a row keeps of EC2's words.
 _SAID_AT_MOST = 500
-#: The gravest refusal names an attempt.
+#: The gravest refusal names a request.
 _GRAVEST_FIRST = (
     RefusalKind.ACCOUNT,
     RefusalKind.THROTTLE,
@@ -50,7 +50,7 @@ class LaunchOutcome:
     refusals: tuple[Refusal, ...]
     #: They hold together.
     writes: tuple[Write, ...]
-    attempt: AttemptRecord
+    record: LaunchRequestRecord
     #: Pools that gave something.
     served: frozenset[Pool]
 
@@ -109,7 +109,7 @@ def complete_launch(
             *close_launch(launch, done, facts),
             facts.rows.add(rows.spend_sort(facts.now), counts),
         ),
-        attempt=AttemptRecord(
+        record=LaunchRequestRecord(
             launch_id=launch.launch_id,
             pools=tuple(str(pool) for pool in pools_of(request)),
             count=request.count,

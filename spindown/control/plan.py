@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from spindown.contract.codec import replace_fields
-from spindown.contract.decision import AttemptRecord
+from spindown.contract.decision import LaunchRequestRecord
 from spindown.contract.row import BacklogRow, BreakerRow
 from spindown.control.observation import TickFacts
 from spindown.control.spend import Charge
@@ -128,7 +128,7 @@ class Terminate(Action):
 class Adopt(Action):
     """Complete a launch by the instances that carry its tag."""
 
-    attempt: AttemptRecord
+    record: LaunchRequestRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ class LaunchWorkers(Action):
 
     choice: "LaunchChoice"
     #: Regions in which a single launch tests the launch version.
-    trials: frozenset[str] = frozenset()
+    regions_on_test: frozenset[str] = frozenset()
     #: Regions that are asked after all others, since they have not answered a launch.
     asked_last: frozenset[str] = frozenset()
 

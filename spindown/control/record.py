@@ -10,11 +10,11 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode, replace_fields
 from spindown.contract.decision import (
     ActionRecord,
-    AttemptRecord,
     CandidateRecord,
     DeadlineRecord,
     Decision,
     DecisionSummary,
+    LaunchRequestRecord,
     Outcome,
     RejectionRecord,
     SizingRecord,
@@ -132,7 +132,7 @@ def decide(seen: Observation, plan: Plan, record: TickRecord, journal: Journal) 
         if candidates is not None
         else (),
         rejections=_rejections(candidates),
-        attempts=record.attempts,
+        requests=record.requests,
         actions=tuple(entry for action in record.done for entry in record_action(action)),
         deadlines=record_deadlines(choice.forecast),
         notes=tuple(_notes(plan, record, candidates, journal)),
@@ -144,8 +144,8 @@ def decide(seen: Observation, plan: Plan, record: TickRecord, journal: Journal) 
 
 def _told_of(plan: Plan, record: TickRecord) -> LaunchChoice:
     """Return the choice to tell of: that of a takeover, if only that gave something."""
-    taken = any(attempt.instances for attempt in record.takeovers)
-    given = any(a.instances for a in record.attempts if a not in record.takeovers)
+    taken = any(request.instances for request in record.takeovers)
+    given = any(a.instances for a in record.requests if a not in record.takeovers)
     if given or not taken:
         return plan.choice
     launched = {a.choice.is_takeover: a.choice for a in record.done if isinstance(a, LaunchWorkers)}
@@ -153,7 +153,7 @@ def _told_of(plan: Plan, record: TickRecord) -> LaunchChoice:
 
 
 def _outcome(plan: Plan, choice: LaunchChoice, record: TickRecord) -> Outcome:
-    if any(attempt.instances for attempt in record.attempts):
+    if any(request.instances for request in record.requests):
         return Outcome.LAUNCHED
     if choice.sizing.hold_until is not None:
         return Outcome.HELD
@@ -162,7 +162,7 @@ def _outcome(plan: Plan, choice: LaunchChoice, record: TickRecord) -> Outcome:
             return Outcome.STOPPED
         if choice.candidates is not None and choice.candidates.best is None:
             return Outcome.HELD if choice.retry_at else Outcome.NOTHING_FITS
-        return Outcome.REFUSED if record.attempts else Outcome.STOPPED
+        return Outcome.REFUSED if record.requests else Outcome.STOPPED
     is_idle = plan.fleet.queue.is_empty and not any(w.is_live for w in record.workers.values())
     return Outcome.IDLE if is_idle and not record.ended_early else Outcome.ENOUGH
 
@@ -178,15 +178,15 @@ def _summary(choice: LaunchChoice, record: TickRecord, outcome: Outcome) -> Deci
         sizing=choice.sizing.reason,
         why=why,
         ended_early=record.ended_early if record.ended_early != why else NO_REASON,
-        launched=_given(record.attempts, "launched"),
-        adopted=_given(record.attempts, "adopted"),
-        requests=len(record.attempts),
+        launched=_given(record.requests, "launched"),
+        adopted=_given(record.requests, "adopted"),
+        requests=len(record.requests),
         retry_at=choice.retry_at,
     )
 
 
-def _given(attempts: Sequence[AttemptRecord], outcome: str) -> Mapping[str, int]:
-    found = (attempt for attempt in attempts if attempt.outcome == outcome)
+def _given(requests: Sequence[LaunchRequestRecord], outcome: str) -> Mapping[str, int]:
+    found = (request for request in requests if request.outcome == outcome)
     return dict(sorted(Counter(p for each in found for p in each.instances.values()).items()))
 
 

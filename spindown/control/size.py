@@ -5,11 +5,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from spindown.control.backlog import waiting_of
-from spindown.control.breaker import breaker_of, is_on_trial, is_tried
-from spindown.control.ec2 import backing_off_until
+from spindown.control.breaker import breaker_of, is_on_test, tests_launch_version
+from spindown.control.observe_ec2 import backing_off_until
 from spindown.control.plan import LaunchChoice, PlanDraft
-from spindown.domain.cost import dollars_per_hour
 from spindown.domain.fleet import Backlog, Launch, Worker, WorkerState
+from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import Demand, RegionBlock
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
@@ -264,10 +264,12 @@ def _block(draft: PlanDraft, region: str) -> RegionBlock | None:
         stopped = breaker.reason.within(ReasonCode.LAUNCHING_STOPPED)
         return RegionBlock(reason=stopped, until=breaker.open_until)
     here = (w for w in fleet.workers.values() if w.region == region and w.is_live)
-    unproven = [w for w in here if w.claimed_at is None or is_tried(w, breaker)]
-    if unproven and is_on_trial(facts, fleet, region):
-        trial = unproven[0].instance_id
-        return RegionBlock(reason=breaker.reason.within(ReasonCode.IMAGE_ON_TRIAL, trial=trial))
+    unproven = [w for w in here if w.claimed_at is None or tests_launch_version(w, breaker)]
+    if unproven and is_on_test(facts, fleet, region):
+        tester = unproven[0].instance_id
+        return RegionBlock(
+            reason=breaker.reason.within(ReasonCode.LAUNCH_VERSION_ON_TEST, tested_by=tester)
+        )
     until = backing_off_until(fleet, region, draft.now)
     if until is None:
         return None

@@ -17,10 +17,10 @@ from typing import Any
 from spindown.contract import row as rows
 from spindown.contract.codec import decode, encode, encode_instant
 from spindown.contract.row import SpendRow
-from spindown.domain.cost import accrue, reclaim_refund
 from spindown.domain.fleet import Launch, Worker
 from spindown.domain.interruption import FREE_FOR
 from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.past_cost import accrue, reclaim_refund
 from spindown.ledger import RowWrites, account_key
 from spindown.port import Key, When, Write
 

@@ -34,11 +34,11 @@ from spindown.control.books import (
     record_vram,
 )
 from spindown.control.breaker import close_mended_breakers, count_useless_instances
-from spindown.control.ec2 import observe_ec2, observe_launches, remember_answers
 from spindown.control.execute import execute
 from spindown.control.journal import FenceLost, Journal
 from spindown.control.migrate import Moves, plan_moves, tell_movers
 from spindown.control.observation import Observation, read_market, read_rows
+from spindown.control.observe_ec2 import observe_ec2, observe_launches, remember_answers
 from spindown.control.offers import choose_offers, launch_action
 from spindown.control.plan import LaunchChoice, Plan, PlanDraft, begin
 from spindown.control.reap import (

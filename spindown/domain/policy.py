@@ -66,7 +66,7 @@ class Policy:
     warm_workers: int = 0
     #: When more than ``warm_workers`` are kept warm.
     warm_schedule: tuple[WarmSpan, ...] = ()
-    max_attempts_per_tick: int = 10
+    max_requests_per_tick: int = 10
     # What may be bought.
     rank_by: RankBy = RankBy.COST_PER_ITEM
     #: Offers within this share of the best cost are left to EC2's choice of capacity.

@@ -134,9 +134,9 @@ def known_fault(worker: Worker) -> Reason:
     return worker.reason if is_told else NO_REASON
 
 
-def is_fault_of_image(worker: Worker) -> bool:
-    """Tell whether an instance may have ended because of its image, code or account, not EC2."""
-    return not _state_reason(worker).startswith(_FAULT_OF_EC2)
+def is_fault_of_ec2(worker: Worker) -> bool:
+    """Tell whether EC2 says that it ended an instance; else image, code or account may have."""
+    return _state_reason(worker).startswith(_FAULT_OF_EC2)
 
 
 def _state_reason(worker: Worker) -> str:

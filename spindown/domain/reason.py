@@ -203,8 +203,8 @@ class ReasonCode(StrEnum):
     REGION_LEFT_OUT = "region-left-out"
     #: ``why`` is the code of the breaker's reason, whose parameters are the others.
     LAUNCHING_STOPPED = "launching-stopped"
-    #: Likewise; the instance ``trial`` is to show whether launches are of use again.
-    IMAGE_ON_TRIAL = "image-on-trial"
+    #: Likewise; the instance ``tested_by`` is to show whether launches are of use again.
+    LAUNCH_VERSION_ON_TEST = "launch-version-on-test"
     SLOW_DOWN = "slow-down"
     NO_OUTPOST_READ = "no-outpost-read"
 

@@ -258,7 +258,7 @@ class Ec2:
         """Let a pool give nothing until an instant."""
         self._dry_until[pool] = until
 
-    def headroom(self, pool: Pool) -> float:
+    def capacity_left(self, pool: Pool) -> float:
         """Return how many more instances a pool holds now."""
         return self._room(pool)[0]
 

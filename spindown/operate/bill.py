@@ -10,11 +10,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from spindown.contract.codec import decode
-from spindown.contract.decision import AttemptRecord, CandidateRecord, Decision, decision_prefix
+from spindown.contract.decision import (
+    CandidateRecord,
+    Decision,
+    LaunchRequestRecord,
+    decision_prefix,
+)
 from spindown.contract.row import SpendRow
 from spindown.control.spend import sum_spend
-from spindown.domain.cost import CostPerItem, cost_per_item, kept_warm_dollars
 from spindown.domain.fleet import Worker
+from spindown.domain.past_cost import CostPerItem, cost_per_item, kept_warm_dollars
 from spindown.domain.reason import Reason
 from spindown.ledger import Ledger
 from spindown.port import ObjectStore
@@ -157,17 +162,17 @@ def _instance(worker: Worker, reasons: Mapping[str, str]) -> InstanceBill:
 
 def _reasons(decisions: Sequence[Decision]) -> dict[str, str]:
     return {
-        instance_id: _explain(decision, attempt, pool)
+        instance_id: _explain(decision, request, pool)
         for decision in decisions
-        for attempt in decision.attempts
-        for instance_id, pool in attempt.instances.items()
+        for request in decision.requests
+        for instance_id, pool in request.instances.items()
     }
 
 
-def _explain(decision: Decision, attempt: AttemptRecord, pool: str) -> str:
+def _explain(decision: Decision, request: LaunchRequestRecord, pool: str) -> str:
     order = [candidate.offer for candidate in decision.candidates]
     if pool not in order:
-        return attempt.outcome
+        return request.outcome
     place = order.index(pool)
     chosen = decision.candidates[place]
     origin = "measured" if chosen.measured else "expected"
@@ -187,8 +192,8 @@ def _ordinal(number: int) -> str:
 def _count_refusals(decisions: Sequence[Decision]) -> tuple[RefusalCount, ...]:
     times: dict[tuple[str, str], int] = {}
     for decision in decisions:
-        for attempt in decision.attempts:
-            for refusal in attempt.refusals:
+        for request in decision.requests:
+            for refusal in request.refusals:
                 key = (refusal.code, refusal.pool)
                 times[key] = times.get(key, 0) + 1
     return tuple(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from spindown.contract.codec import decode
-from spindown.contract.decision import AttemptRecord, Decision, decision_prefix
+from spindown.contract.decision import Decision, LaunchRequestRecord, decision_prefix
 from spindown.domain.fleet import LaunchState
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.error import ContractError, NotFound, SpindownError
@@ -117,16 +117,16 @@ def _newest_keys(workload: str, objects: ObjectStore, *, last: int, today: datet
 def fates(decision: Decision) -> Mapping[str, str]:
     """Return what came of each pool that EC2 was asked for: its name -> words."""
     told: dict[str, str] = {}
-    for attempt in decision.attempts:
-        told.update({pool: _fate(attempt, pool) for pool in attempt.pools})
+    for request in decision.requests:
+        told.update({pool: _fate(request, pool) for pool in request.pools})
     return told
 
 
-def _fate(attempt: AttemptRecord, pool: str) -> str:
-    given = list(attempt.instances.values()).count(pool)
+def _fate(request: LaunchRequestRecord, pool: str) -> str:
+    given = list(request.instances.values()).count(pool)
     if given:
-        return f"{attempt.outcome} {given}"
-    codes = [refusal.code for refusal in attempt.refusals if refusal.pool in {"", pool}]
+        return f"{request.outcome} {given}"
+    codes = [refusal.code for refusal in request.refusals if refusal.pool in {"", pool}]
     if codes:
         return f"refused: {codes[0]}"
-    return "asked for; EC2 chose another" if attempt.instances else f"asked for: {attempt.outcome}"
+    return "asked for; EC2 chose another" if request.instances else f"asked for: {request.outcome}"

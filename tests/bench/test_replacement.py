@@ -30,7 +30,7 @@ REPEATS = 15
 def a_replacement() -> float:
     world = Market(policy=Policy(max_price_per_hour=60.0, max_workers=2))
     world.send(40)
-    (instance_id, *_) = [i for a in world.tick().attempts for i in a.instances]
+    (instance_id, *_) = [i for a in world.tick().requests for i in a.instances]
     world.clock.advance(minutes(2))
     world.check_in(instance_id)
     world.claim(instance_id)

@@ -117,11 +117,11 @@ def test_the_limit_of_a_pool_counts_what_is_alive() -> None:
 
     assert isinstance(refusal, Refusal)
     assert refusal.code == "Novel"
-    assert ec2.headroom(first.pool) == 1
+    assert ec2.capacity_left(first.pool) == 1
     ec2.dry_up(first.pool, until=clock.now() + MINUTE)
-    assert ec2.headroom(first.pool) == 0
+    assert ec2.capacity_left(first.pool) == 0
     clock.advance(MINUTE)
-    assert ec2.headroom(first.pool) == 1
+    assert ec2.capacity_left(first.pool) == 1
 
 
 def test_a_token_is_forgotten_after_a_day() -> None:

@@ -16,7 +16,7 @@ from spindown.port import Datum
 OCR = {"Deployment": "prod", "Workload": "ocr"}
 BACKLOG = Datum(name="Backlog", value=3, dimensions=OCR)
 BOOT = Datum(name="BootSeconds", value=41.5, dimensions=OCR)
-DRY = Datum(name="LaunchAttempts", value=2, dimensions=OCR | {"Outcome": "capacity"})
+DRY = Datum(name="LaunchRequests", value=2, dimensions=OCR | {"Outcome": "capacity"})
 
 
 def _printed(clock: MemoryClock, data: Sequence[Datum]) -> list[Mapping[str, Any]]:
@@ -50,7 +50,7 @@ def test_prints_one_line_for_each_set_of_dimensions(clock: MemoryClock) -> None:
     assert second["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [
         ["Deployment", "Outcome", "Workload"]
     ]
-    assert (second["Outcome"], second["LaunchAttempts"]) == ("capacity", 2)
+    assert (second["Outcome"], second["LaunchRequests"]) == ("capacity", 2)
 
 
 def test_a_reason_stands_beside_a_metric_and_is_no_dimension(clock: MemoryClock) -> None:

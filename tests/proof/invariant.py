@@ -16,9 +16,9 @@ from spindown.contract.job.message import items_key, parse_items, parse_job
 from spindown.contract.job.result import Record
 from spindown.contract.row import BudgetRow
 from spindown.control.reap import UNKNOWN
-from spindown.domain.cost import LEAST_BILLED
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR
+from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.reaping import DRAINED_FOR
 from spindown.domain.reason import ReasonCode
 from spindown.ec2sim import EndReason

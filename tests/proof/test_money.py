@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.domain.cost import LEAST_BILLED
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.offer import extra_price_per_hour
+from spindown.domain.past_cost import LEAST_BILLED
 from spindown.ec2sim import Ec2Bill
 from tests.builders import a_worker
 from tests.local.market.world import START, World, a_world

@@ -113,7 +113,7 @@ def test_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_child_imports_the_contract_without_aws_or_pydantic() -> None:
-    program = "import sys, worker.child.__main__; print([m for m in sys.modules])"
+    program = "import sys, worker.child.user_code; print([m for m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )

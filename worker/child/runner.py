@@ -225,7 +225,7 @@ class ChildRunner:
 
     def _command(self, read_fd: int, write_fd: int) -> list[str]:
         return [
-            *(self._python, "-P", "-c", _BOOT, _ROOT, "worker.child"),
+            *(self._python, "-P", "-c", _BOOT, _ROOT, "worker.child.user_code"),
             *(str(read_fd), str(write_fd), str(self._code.root), self._code.spec.entrypoint),
             *(str(self._slot), str(self._scratch)),
         ]

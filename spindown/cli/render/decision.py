@@ -137,9 +137,9 @@ def _reasons(decision: Decision, top: int) -> Iterator[str]:
         offers = say_count(left_out.offers, "offer")
         why = f"{left_out.example}: {say(left_out.reason)}"
         yield f"{offers} left out by {left_out.constraint}: {why}"
-    for attempt in decision.attempts:
-        yield f"request {attempt.launch_id} for {attempt.count}: {attempt.outcome}"
-        for refusal in attempt.refusals:
+    for request in decision.requests:
+        yield f"request {request.launch_id} for {request.count}: {request.outcome}"
+        for refusal in request.refusals:
             where = refusal.pool or "the whole request"
             yield f"  {where}: {refusal.kind}, {refusal.code}: {refusal.message}"
 

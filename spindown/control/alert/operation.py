@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.contract.decision import AttemptRecord, Decision, Outcome, RefusalRecord
+from spindown.contract.decision import Decision, LaunchRequestRecord, Outcome, RefusalRecord
 from spindown.contract.row import BreakerRow, QuotaRow
 from spindown.control.alert.deadline import find_deadlines
 from spindown.domain.alert import SAID_AGAIN_AFTER, Alert
@@ -118,8 +118,8 @@ def _remedy_of_breaker(breaker: BreakerRow) -> str:
 
 
 def _refusals(given: AlertInput) -> Iterator[Alert]:
-    attempts = given.decision.attempts
-    account = _words(attempts, _ACCOUNT)
+    requests = given.decision.requests
+    account = _words(requests, _ACCOUNT)
     if account:
         yield Alert(
             name="account",
@@ -129,7 +129,7 @@ def _refusals(given: AlertInput) -> Iterator[Alert]:
             "it. It is tried again every 15 minutes, or at once after the command that it prints "
             "for the breaker.",
         )
-    unknown = _words(attempts, _UNKNOWN)
+    unknown = _words(requests, _UNKNOWN)
     if unknown:
         yield Alert(
             name="unknown-refusal",
@@ -139,11 +139,11 @@ def _refusals(given: AlertInput) -> Iterator[Alert]:
             rest=SAID_AGAIN_AFTER,
         )
     if (
-        attempts
+        requests
         and not given.may_wait
-        and all(attempt.outcome == _CAPACITY for attempt in attempts)
+        and all(request.outcome == _CAPACITY for request in requests)
     ):
-        pools = sorted({pool for attempt in attempts for pool in attempt.pools})
+        pools = sorted({pool for request in requests for pool in request.pools})
         yield Alert(
             name="capacity",
             says=f"EC2 has had no capacity for {given.workload} in half an hour, lately in "
@@ -261,9 +261,9 @@ def _because(decision: Decision) -> str:
     return f"; {_sentence(say(nearest[0]))}" if nearest else "."
 
 
-def _words(attempts: Sequence[AttemptRecord], kind: str) -> str:
+def _words(requests: Sequence[LaunchRequestRecord], kind: str) -> str:
     """Return EC2's words on the first refusal of a kind; "" without one."""
-    refusals = [r for attempt in attempts for r in attempt.refusals if r.kind == kind]
+    refusals = [r for request in requests for r in request.refusals if r.kind == kind]
     return _sentence(_said(refusals[0])) if refusals else ""
 
 

@@ -193,10 +193,10 @@ class LocalMarket:
         with self._lock:
             return self._ec2.fleet(fleet_id)
 
-    def headroom(self, pool: Pool) -> float:
+    def capacity_left(self, pool: Pool) -> float:
         """Return how many more instances the pool holds now."""
         with self.held():
-            return self._ec2.headroom(pool)
+            return self._ec2.capacity_left(pool)
 
     def bill(self) -> list[Ec2Bill]:
         """Return what AWS would charge for every instance so far, without volumes."""

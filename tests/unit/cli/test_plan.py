@@ -134,7 +134,7 @@ def test_says_which_constraint_removed_the_last_offers() -> None:
 
 
 def test_every_pool_dry_says_when_the_first_comes_back() -> None:
-    world = with_policy(band=0.0, ladder=(), max_attempts_per_tick=12)
+    world = with_policy(band=0.0, ladder=(), max_requests_per_tick=12)
     pools = [(name, zone, kind) for name in PRICES for zone in ZONES for kind in CapacityType]
     world.dry(*(a_pool_of(*pool) for pool in pools))
     world.send(3)

@@ -8,9 +8,9 @@ import pytest
 from spindown.contract.codec import decode
 from spindown.contract.decision import (
     ActionRecord,
-    AttemptRecord,
     CandidateRecord,
     Decision,
+    LaunchRequestRecord,
     Outcome,
     SizingRecord,
 )
@@ -57,7 +57,7 @@ def test_what_every_tick_changes_is_not_another_decision(changes: dict[str, obje
     [
         {"outcome": Outcome.LAUNCHED},
         {"held_until": NOW},
-        {"attempts": (AttemptRecord(launch_id="a", pools=(), count=1, outcome="capacity"),)},
+        {"requests": (LaunchRequestRecord(launch_id="a", pools=(), count=1, outcome="capacity"),)},
         {"actions": (ActionRecord(kind="condemn", subject="i-1"),)},
         {"candidates": ()},
         {"notes": (Reason(ReasonCode.CATALOGUE_OLD),)},

@@ -21,9 +21,9 @@ from spindown.contract.decision import Decision, Outcome
 from spindown.contract.event import InstanceEvent, InterruptionWarning, StateChange
 from spindown.control.interrupt import react
 from spindown.control.policy import edit_policy, effective_policy
-from spindown.domain.cost import dollars_per_hour
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.interruption import FREE_FOR
+from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.policy import Policy
 from spindown.domain.schedule import unanswered_dollars
 from spindown.error import PreconditionFailed, SpindownError, Throttled, Unreachable, WriteConflict
@@ -252,7 +252,7 @@ class Story(RuleBasedStateMachine):
         view, policy = self.world.view(), _policy(self.world)
         workers = list(view.workers.values())
         launches = list(view.launches.values())
-        bought = [a for a in decision.attempts if a.outcome == "launched"]
+        bought = [a for a in decision.requests if a.outcome == "launched"]
         if not bought:
             return
         assert decision.outcome is Outcome.LAUNCHED

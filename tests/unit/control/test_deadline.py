@@ -360,6 +360,6 @@ def test_an_adopted_launch_takes_no_place_of_a_takeover() -> None:
 
     decision = world.tick()
 
-    given = {a.outcome: list(a.instances.values()) for a in decision.attempts}
+    given = {a.outcome: list(a.instances.values()) for a in decision.requests}
     assert len(given["adopted"]) == 1
     assert [pool.rpartition("/")[2] for pool in given["launched"]] == ["on-demand"]

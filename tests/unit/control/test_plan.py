@@ -96,7 +96,7 @@ def test_the_next_tick_does_what_the_plan_says(
 
     assert told(made) == done(decision)
     launches = [each for each in made.plan.actions if isinstance(each, LaunchWorkers)]
-    fresh = [each for each in decision.attempts if each.outcome != "adopted"]
+    fresh = [each for each in decision.requests if each.outcome != "adopted"]
     first = next((each for each in fresh if each.launch_id.split("-")[-1] == "1"), None)
     if not launches:
         assert not [each for each in fresh if each.outcome == "launched"]

@@ -96,7 +96,7 @@ def test_a_dry_region_is_passed_over_for_the_next_in_the_list() -> None:
 
     decision = world.tick()
 
-    assert [a.outcome for a in decision.attempts] == ["capacity", "launched"]
+    assert [a.outcome for a in decision.requests] == ["capacity", "launched"]
     assert pools(decision) == [f"g4dn.xlarge/{ZONES[0]}/spot"]
 
 

@@ -40,7 +40,7 @@ def test_an_unwritable_spend_day_stops_no_launch_or_charge() -> None:
 
     assert decision.outcome is Outcome.LAUNCHED
     assert rows.spend_sort(world.now) in decision.bad_rows
-    started = {i for attempt in decision.attempts for i in attempt.instances}
+    started = {i for request in decision.requests for i in request.instances}
     assert started <= world.view().workers.keys()
     assert world.view().workers[busy.instance_id].accrued_until == world.now
     after = world.table.query(rows.DEPLOYMENT_PARTITION, month)[month]["dollars"]

@@ -240,7 +240,7 @@ def test_a_worker_condemned_for_silence_is_charged_until_gone() -> None:
 def test_a_worker_without_check_in_is_charged_until_gone() -> None:
     world = ControlWorld()
     world.send()
-    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    (instance_id,) = [i for a in world.tick().requests for i in a.instances]
     world.compute.power_off(instance_id)
     world.queue.receive(wait=timedelta(0), visibility=HOUR)
 

@@ -110,7 +110,7 @@ def test_the_command_that_it_prints_lets_one_launch_try_at_once() -> None:
 
     tried = world.tick(minutes(1))
 
-    assert [len(attempt.instances) for attempt in tried.attempts] == [1]
+    assert [len(request.instances) for request in tried.requests] == [1]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_plans_what_the_next_tick_launches(jobs: int) -> None:
     made = preview(WORKLOAD, world.ports)
     decision = world.tick()
 
-    assert made.plan.choice.sizing.wanted == sum(len(a.instances) for a in decision.attempts)
+    assert made.plan.choice.sizing.wanted == sum(len(a.instances) for a in decision.requests)
     assert made.candidates.best is not None
     assert str(made.candidates.best.offer) == decision.candidates[0].offer
 
@@ -86,7 +86,7 @@ def test_plans_no_launch_that_the_tick_may_not_ask_for(
     decision = world.tick()
 
     assert made.plan.choice.stopped.code is code
-    assert decision.attempts == ()
+    assert decision.requests == ()
     assert decision.outcome is Outcome.STOPPED
 
 

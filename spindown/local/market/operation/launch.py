@@ -126,7 +126,7 @@ def _ordered(
     if strategy in {"capacity-optimized-prioritized", "prioritized"}:
         return sorted(overrides, key=lambda one: one.priority)
     if strategy == "capacity-optimized":
-        return sorted(overrides, key=lambda one: -market.headroom(one.order.pool))
+        return sorted(overrides, key=lambda one: -market.capacity_left(one.order.pool))
     return sorted(overrides, key=price)
 
 

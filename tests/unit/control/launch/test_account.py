@@ -49,10 +49,10 @@ def test_all_workloads_share_ec2s_bucket_of_calls() -> None:
     first, second = world.tick(), world.tick(timedelta(seconds=5))
     next_minute = world.tick(minutes(1))
 
-    assert len(first.attempts) == 2
+    assert len(first.requests) == 2
     assert ReasonCode.CALLS_USED_UP in (first.summary.why.code, first.summary.ended_early.code)
-    assert second.attempts == ()
-    assert len(next_minute.attempts) == 6
+    assert second.requests == ()
+    assert len(next_minute.requests) == 6
     assert _calls(world) == {"minute": minute_of(world.now), "count": 6}
 
 
@@ -83,7 +83,7 @@ def test_a_full_quota_blocks_its_class_and_the_next_is_tried() -> None:
     decision = world.tick()
 
     # One refusal is enough for the whole class: the next try is on-demand.
-    assert [a.outcome for a in decision.attempts] == ["quota", "launched"]
+    assert [a.outcome for a in decision.requests] == ["quota", "launched"]
     assert pools(decision) == ["g4dn.xlarge/us-west-2a/on-demand"]
     row = world.table.query(DEPLOYMENT_PARTITION, "quota#")["quota#us-west-2/G/Spot"]
     assert row["code"] == "MaxSpotInstanceCountExceeded"
@@ -98,7 +98,7 @@ def test_nothing_is_asked_of_a_quota_that_is_known_to_be_full() -> None:
 
     decision = world.tick()
 
-    assert [a.outcome for a in decision.attempts] == ["launched"]
+    assert [a.outcome for a in decision.requests] == ["launched"]
     assert pools(decision) == ["g4dn.xlarge/us-west-2a/on-demand"]
     (left_out,) = [r for r in decision.rejections if r.constraint == "quota"]
     assert left_out.offers == 6
@@ -148,7 +148,7 @@ def test_a_quota_is_not_blocked_while_ours_gives_it_back() -> None:
     world.compute.reclaim(worker.instance_id, notice=timedelta(0))
     later = world.tick(minutes(3))
 
-    assert [a.outcome for a in refused.attempts] == ["quota"]
+    assert [a.outcome for a in refused.requests] == ["quota"]
     assert world.table.query(DEPLOYMENT_PARTITION, "quota#") == {}
     assert later.outcome is Outcome.LAUNCHED
 
@@ -182,7 +182,7 @@ def test_two_workloads_cannot_reserve_the_same_dollars() -> None:
     world.interfere = race
     decision = world.tick()
 
-    assert decision.attempts == ()
+    assert decision.requests == ()
     assert ReasonCode.BUDGET_TOO_LOW in (
         decision.summary.why.code,
         decision.summary.ended_early.code,
@@ -209,7 +209,7 @@ def test_a_full_quota_blocks_the_class_that_it_counts() -> None:
 
     decision = world.tick()
 
-    first, second = decision.attempts
+    first, second = decision.requests
     assert {pool.partition("/")[0] for pool in first.pools} == {"g4dn.xlarge", "p6-b200.48xlarge"}
     assert first.outcome == "quota"
     assert list(second.instances.values()) == ["g6.xlarge/us-west-2a/spot"]

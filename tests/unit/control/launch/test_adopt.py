@@ -35,10 +35,10 @@ def test_a_lost_answer_to_a_launch_never_launches_twice(carried_out: bool) -> No
     (intent,) = world.view().launches.values()
     adopted = world.tick(minutes(1))
 
-    assert lost.attempts == ()
+    assert lost.requests == ()
     assert lost.summary.why.code is ReasonCode.LAUNCH_UNANSWERED
     assert intent.state is LaunchState.INTENDED
-    assert [a.outcome for a in adopted.attempts] == ["adopted"]
+    assert [a.outcome for a in adopted.requests] == ["adopted"]
     assert len(world.compute.bills()) == len(world.workers()) == 1
     assert {x.state for x in world.view().launches.values()} == {LaunchState.LAUNCHED}
 
@@ -131,7 +131,7 @@ def test_a_crash_after_the_launch_is_adopted() -> None:
     adopted = world.tick(LOCK_LEASE)
 
     assert shut_out.outcome is Outcome.LOCKED
-    assert [a.outcome for a in adopted.attempts] == ["adopted"]
+    assert [a.outcome for a in adopted.requests] == ["adopted"]
     assert len(world.compute.bills()) == 1
 
 
@@ -162,7 +162,7 @@ def test_a_launch_of_which_ec2_shows_a_part_is_adopted_whole(shown: int) -> None
     decisions = world.run(8)
 
     assert len(world.compute.bills()) == len(world.workers()) == 3
-    assert not any(d.condemned or d.attempts for d in decisions)
+    assert not any(d.condemned or d.requests for d in decisions)
     (launch,) = world.view().launches.values()
     assert len(launch.instance_ids) == 3
 
@@ -176,9 +176,9 @@ def test_adopts_what_is_shown_once_it_may_not_ask_again() -> None:
     (intent,) = world.view().launches.values()
     late = world.tick(minutes(5))
 
-    assert early.attempts == ()
+    assert early.requests == ()
     assert intent.state is LaunchState.INTENDED
-    assert [len(a.instances) for a in late.attempts][:1] == [2]
+    assert [len(a.instances) for a in late.requests][:1] == [2]
 
 
 def test_keeps_what_is_shown_though_asking_again_is_refused() -> None:

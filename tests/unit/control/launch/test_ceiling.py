@@ -31,8 +31,8 @@ def _committed(world: ControlWorld) -> float:
 def _reserved_by_eight() -> float:
     world = ControlWorld(policy=WIDE, budget=1000.0)
     world.send(8)
-    (attempt,) = world.tick().attempts
-    return attempt.reserved_usd
+    (request,) = world.tick().requests
+    return request.reserved_usd
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_asks_for_the_cheaper_part_of_a_band_beyond_the_budget() -> None:
     decision = world.tick()
 
     assert decision.outcome is Outcome.LAUNCHED
-    (attempt,) = decision.attempts
-    assert attempt.pools == tuple(str(a_pool_of("g4dn.xlarge", zone)) for zone in ZONES)
+    (request,) = decision.requests
+    assert request.pools == tuple(str(a_pool_of("g4dn.xlarge", zone)) for zone in ZONES)
 
 
 def test_says_that_the_budget_ended_the_walk() -> None:

@@ -60,10 +60,10 @@ def test_tries_dry_pools_strictly_in_the_order_of_the_list() -> None:
 
     decision = world.tick()
 
-    tried = [attempt.pools for attempt in decision.attempts]
+    tried = [request.pools for request in decision.requests]
     assert tried == [(str(pool),) for pool in dry] + [("g5.xlarge/us-west-2a/spot",)]
     assert tried == [(c.offer,) for c in decision.candidates[: len(tried)]]
-    assert [a.outcome for a in decision.attempts] == ["capacity"] * 4 + ["launched"]
+    assert [a.outcome for a in decision.requests] == ["capacity"] * 4 + ["launched"]
 
 
 @pytest.mark.parametrize("rank_by", ["cost_per_item", "price"])
@@ -80,7 +80,7 @@ def test_with_the_first_k_dry_the_list_is_tried_in_order(rank_by: str, dry: int)
 
     decision = world.tick()
 
-    tried = [attempt.pools for attempt in decision.attempts]
+    tried = [request.pools for request in decision.requests]
     assert tried == [(str(offer),) for offer in order[: dry + 1]]
     assert pools(decision) == [str(offer) for offer in order[dry : dry + 1]]
     assert [c.offer for c in decision.candidates] == [str(offer) for offer in order]
@@ -93,22 +93,22 @@ def test_asks_for_a_band_of_equal_offers_in_one_request() -> None:
 
     decision = world.tick()
 
-    (attempt,) = decision.attempts
-    assert attempt.pools == tuple(str(a_pool_of("g4dn.xlarge", zone)) for zone in ZONES)
+    (request,) = decision.requests
+    assert request.pools == tuple(str(a_pool_of("g4dn.xlarge", zone)) for zone in ZONES)
     assert pools(decision) == ["g4dn.xlarge/us-west-2b/spot"]
 
 
 def test_stops_after_a_bounded_number_of_tries() -> None:
-    world = with_policy(**STRICT, max_attempts_per_tick=2)
+    world = with_policy(**STRICT, max_requests_per_tick=2)
     world.dry(*(a_pool_of(name, zone) for name in ("g4dn.xlarge", "g6.xlarge") for zone in ZONES))
     world.send()
 
     first, second = world.tick(), world.tick(minutes(1))
 
-    assert len(first.attempts) == 2
+    assert len(first.requests) == 2
     assert first.summary.ended_early.code is ReasonCode.TRIES_USED_UP
     # The next tick goes on where this one stopped, since what was dry is remembered.
-    assert [a.pools[0] for a in second.attempts] == [
+    assert [a.pools[0] for a in second.requests] == [
         "g6.xlarge/us-west-2a/spot",
         "g6.xlarge/us-west-2b/spot",
     ]
@@ -127,7 +127,7 @@ def test_begins_no_request_when_its_time_is_up() -> None:
     world.interfere = slow
     decision = world.tick()
 
-    assert len(decision.attempts) == 1
+    assert len(decision.requests) == 1
     assert decision.summary.ended_early.code is ReasonCode.TIME_IS_UP
 
 
@@ -215,7 +215,7 @@ def test_fills_the_need_from_several_bands_when_pools_are_small() -> None:
 
     launched = pools(decision)
     assert {"g4dn.xlarge/us-west-2a/spot", "g4dn.xlarge/us-west-2b/spot"} < set(launched)
-    assert world.tick(minutes(1)).attempts == ()
+    assert world.tick(minutes(1)).requests == ()
 
 
 def test_says_which_constraint_is_in_the_way_when_nothing_fits() -> None:
@@ -251,7 +251,7 @@ def test_marks_a_launch_with_template_version_token_and_tag() -> None:
     assert request.tags == {
         "spindown:deployment": "demo",
         "spindown:workload": "classify",
-        "spindown:launch": decision.attempts[0].launch_id,
+        "spindown:launch": decision.requests[0].launch_id,
         "spindown:lease-until": f"{world.now + lives_for:%Y-%m-%dT%H:%M:%SZ}",
     }
     assert request.capacity_type is CapacityType.SPOT

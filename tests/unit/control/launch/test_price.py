@@ -89,8 +89,8 @@ def test_list_prices_unread_for_a_week_buy_nothing_on_demand() -> None:
 
     decision = world.tick()
 
-    assert {a.outcome for a in decision.attempts} == {"capacity"}
-    assert not any("on-demand" in pool for a in decision.attempts for pool in a.pools)
+    assert {a.outcome for a in decision.requests} == {"capacity"}
+    assert not any("on-demand" in pool for a in decision.requests for pool in a.pools)
     assert codes(decision) == [ReasonCode.CATALOGUE_OLD, ReasonCode.ON_DEMAND_PRICES_OLD]
     assert decision.notes[0].about["read_at"] == read_at.isoformat()
     assert world.metric("CatalogueAge") == timedelta(days=7, minutes=1).total_seconds()
@@ -122,7 +122,7 @@ def test_an_unreadable_price_delays_no_end_and_is_stored_later(
 ) -> None:
     world = ControlWorld()
     world.send(40)
-    launched = [i for a in world.tick().attempts for i in a.instances]
+    launched = [i for a in world.tick().requests for i in a.instances]
     world.clock.advance(minutes(45))
     for instance_id in launched:
         world.check_in(instance_id)

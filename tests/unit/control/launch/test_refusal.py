@@ -30,7 +30,7 @@ def test_leaves_a_dry_pool_alone_and_longer_with_each_time() -> None:
     second = world.view().unavailable[pool]
 
     assert refused.outcome is Outcome.REFUSED
-    assert waiting.attempts == ()
+    assert waiting.requests == ()
     assert waiting.next_try_at == first.until
     assert (first.strikes, second.strikes) == (1, 2)
     assert second.until - world.now == minutes(6)
@@ -57,7 +57,7 @@ def test_an_account_error_opens_the_breaker_in_ec2_s_words() -> None:
     refused, stopped = world.tick(), world.tick(minutes(1))
     later = world.tick(minutes(15))
 
-    assert [a.outcome for a in refused.attempts] == ["account"]
+    assert [a.outcome for a in refused.requests] == ["account"]
     assert stopped.outcome is Outcome.STOPPED
     assert stopped.summary.why.about["refusal"] == "UnauthorizedOperation"
     assert world.metrics.values("BreakerOpen")[:2] == [1, 1]
@@ -76,7 +76,7 @@ def test_after_a_deploy_without_a_subnet_one_tick_asks_for_it() -> None:
 
     refused, anew = world.tick(), world.tick(minutes(1))
 
-    assert [a.outcome for a in refused.attempts] == ["account"]
+    assert [a.outcome for a in refused.requests] == ["account"]
     assert anew.outcome is Outcome.LAUNCHED
     assert {pool.split("/")[1] for pool in pools(anew)} == {ZONES[1]}
 
@@ -94,8 +94,8 @@ def test_a_throttle_ends_the_tick_and_backs_off(as_error: bool) -> None:
     waiting = world.tick(timedelta(seconds=5))
     world.run(2)
 
-    assert len(throttled.attempts) <= 1
-    assert waiting.attempts == ()
+    assert len(throttled.requests) <= 1
+    assert waiting.requests == ()
     told = [waiting.summary.why.code, *codes(waiting)]
     assert {ReasonCode.SLOW_DOWN, ReasonCode.LAUNCH_WAITS}.intersection(told)
     assert len(world.workers()) == 1
@@ -110,7 +110,7 @@ def test_an_unknown_refusal_counts_as_a_dry_pool() -> None:
 
     decision = world.tick()
 
-    assert [a.outcome for a in decision.attempts] == ["unknown", "launched"]
+    assert [a.outcome for a in decision.requests] == ["unknown", "launched"]
     assert world.view().unavailable[pool].reason.about["refusal"] == "SomethingNew"
 
 
@@ -133,7 +133,7 @@ def test_a_subnet_without_addresses_is_avoided_for_every_type() -> None:
     world.send()
     decision = world.tick()
 
-    first, second = decision.attempts
+    first, second = decision.requests
     assert first.pools == ("g4dn.xlarge/us-west-2a/spot",)
     # Not g6.xlarge in the same zone, which comes before it in the list.
     assert second.pools == ("g6.xlarge/us-west-2b/spot",)
@@ -151,7 +151,7 @@ def test_an_answer_with_nothing_in_it_is_a_failure_of_its_pools() -> None:
     world.send()
     decision = world.tick()
 
-    assert [a.outcome for a in decision.attempts] == ["capacity", "launched"]
+    assert [a.outcome for a in decision.requests] == ["capacity", "launched"]
     assert (
         world.view().unavailable[a_pool_of("g4dn.xlarge")].reason.about["refusal"] == "NoInstances"
     )
@@ -164,7 +164,7 @@ def test_errors_beside_instances_are_heeded() -> None:
 
     decision = world.tick()
 
-    first = decision.attempts[0]
+    first = decision.requests[0]
     assert "g4dn.xlarge/us-west-2a/spot" in first.instances.values()
     assert [r.pool for r in first.refusals] == ["g4dn.xlarge/us-west-2a/spot"]
     assert a_pool_of("g4dn.xlarge") in world.view().unavailable
@@ -177,7 +177,7 @@ def test_a_missing_grant_stops_launching_with_its_name() -> None:
 
     decision = world.tick()
 
-    assert [a.outcome for a in decision.attempts] == ["account"]
+    assert [a.outcome for a in decision.requests] == ["account"]
     assert world.tick(minutes(1)).summary.why.about["message"] == "ec2:CreateFleet"
 
 
@@ -217,11 +217,11 @@ def test_an_instance_no_offer_names_costs_as_the_dearest_asked(
 
     decision = world.tick()
 
-    (attempt,) = decision.attempts
+    (request,) = decision.requests
     prices = {c.offer: c.price_per_hour for c in decision.candidates}
     (worker,) = world.workers()
-    asked = [prices[pool] for pool in attempt.pools]
-    alike = [prices[pool] for pool in attempt.pools if pool.startswith(worker.instance_type)]
+    asked = [prices[pool] for pool in request.pools]
+    alike = [prices[pool] for pool in request.pools if pool.startswith(worker.instance_type)]
     assert worker.price_per_hour == pytest.approx(max(alike or asked))
     assert worker.slots == 1
 

@@ -66,5 +66,5 @@ def test_a_silent_region_is_asked_once_no_other_gives_anything() -> None:
     decision = world.tick()
 
     assert pools(decision) == [f"g4dn.xlarge/{AWAY_ZONE}/spot"]
-    assert decision.attempts[-1].pools[0].startswith(f"g4dn.xlarge/{AWAY_ZONE}")
+    assert decision.requests[-1].pools[0].startswith(f"g4dn.xlarge/{AWAY_ZONE}")
     assert Reason(ReasonCode.REGIONS_SILENT, {"regions": AWAY}) in decision.notes

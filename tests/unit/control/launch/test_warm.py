@@ -19,7 +19,7 @@ def test_a_warm_worker_is_kept_without_any_work() -> None:
 
     assert decision.outcome is Outcome.LAUNCHED
     assert len(world.workers()) == 1
-    assert world.tick(minutes(1)).attempts == ()
+    assert world.tick(minutes(1)).requests == ()
 
 
 def test_workers_are_kept_warm_at_their_hours_and_no_longer() -> None:
@@ -37,7 +37,7 @@ def test_workers_are_kept_warm_at_their_hours_and_no_longer() -> None:
         world.beat()
         world.tick(minutes(1))
 
-    assert not any(d.attempts for d in before)
+    assert not any(d.requests for d in before)
     assert len(pools(at_work)) == 2
     assert at_work.sizing is not None
     assert at_work.sizing.reason == Reason(ReasonCode.KEPT_WARM, {"workers": 2})
@@ -63,7 +63,7 @@ def test_a_warm_worker_ends_when_it_is_kept_no_longer() -> None:
     for _ in range(60):
         world.clock.advance(minutes(1))
         world.beat()
-        assert world.tick().attempts == ()
+        assert world.tick().requests == ()
         assert until() == minutes(5)
         assert world.metric("IdleBeyondExpectation") == 0
     edit_policy(WORKLOAD, {"warm_workers": 0}, settings=world.settings, table=world.table)

@@ -21,7 +21,7 @@ def test_three_missed_check_ins_open_it_until_a_new_image() -> None:
     world.send()
 
     decisions = [world.tick(), *world.run(45)]
-    launched = [i for d in decisions for a in d.attempts for i in a.instances]
+    launched = [i for d in decisions for a in d.requests for i in a.instances]
 
     assert len(launched) == 3
     assert decisions[-1].outcome is Outcome.STOPPED
@@ -38,7 +38,7 @@ def test_an_instance_long_without_a_row_is_no_strike() -> None:
 
     adopted, condemned = world.tick(minutes(12)), world.tick(minutes(1))
 
-    assert [a.outcome for a in adopted.attempts] == ["adopted"]
+    assert [a.outcome for a in adopted.requests] == ["adopted"]
     assert adopted.condemned == ()
     assert len(condemned.condemned) == 1
     assert world.view().breaker.strikes == 0
@@ -128,7 +128,7 @@ def test_instances_that_die_before_their_check_in_open_it() -> None:
 
     for _ in range(30):
         decision = world.tick(minutes(1))
-        found = [i for a in decision.attempts for i in a.instances]
+        found = [i for a in decision.requests for i in a.instances]
         launched += found
         for instance_id in found:
             world.compute.power_off(instance_id)
@@ -140,7 +140,7 @@ def test_instances_that_die_before_their_check_in_open_it() -> None:
 
 def _comes_up_and_ends(world: ControlWorld, decision: Decision) -> int:
     """Let each instance of a decision check in and power off without a job; return how many."""
-    found = [i for a in decision.attempts for i in a.instances]
+    found = [i for a in decision.requests for i in a.instances]
     for instance_id in found:
         world.check_in(instance_id)
         world.compute.power_off(instance_id)
@@ -165,10 +165,10 @@ def test_instances_that_end_without_a_job_open_it() -> None:
     world.settings.deploy(replace(world.workload_settings(), policy=Policy(max_workers=9)))
     world.send(900)
     tried = world.tick(minutes(60))
-    assert [len(a.instances) for a in tried.attempts] == [1]
-    (trial,) = tried.attempts[0].instances
+    assert [len(a.instances) for a in tried.requests] == [1]
+    (trial,) = tried.requests[0].instances
     world.check_in(trial)
-    assert world.tick(minutes(1)).summary.why.code is ReasonCode.IMAGE_ON_TRIAL
+    assert world.tick(minutes(1)).summary.why.code is ReasonCode.LAUNCH_VERSION_ON_TEST
     # It takes a job: all is well with the image.
     world.claim(trial)
     assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
@@ -177,7 +177,7 @@ def test_instances_that_end_without_a_job_open_it() -> None:
 
 def _fails_all(world: ControlWorld, decision: Decision) -> int:
     """Let each instance of a decision take a job, find itself no good and power off."""
-    found = [i for a in decision.attempts for i in a.instances]
+    found = [i for a in decision.requests for i in a.instances]
     for instance_id in found:
         world.check_in(instance_id)
         lease = world.claim(instance_id)
@@ -210,10 +210,10 @@ def test_workers_whose_jobs_all_fail_open_it_until_one_is_done() -> None:
     # After an hour one tries again, and no other while nobody knows how it fares.
     world.settings.deploy(replace(world.workload_settings(), policy=Policy(max_workers=9)))
     tried = world.tick(minutes(60))
-    (trial,) = [i for a in tried.attempts for i in a.instances]
+    (trial,) = [i for a in tried.requests for i in a.instances]
     world.check_in(trial)
     world.claim(trial)
-    assert world.tick(minutes(1)).summary.why.code is ReasonCode.IMAGE_ON_TRIAL
+    assert world.tick(minutes(1)).summary.why.code is ReasonCode.LAUNCH_VERSION_ON_TEST
     world.do_items(1)
     assert world.tick(minutes(1)).outcome is Outcome.LAUNCHED
     assert world.view().breaker.failed == 0
@@ -276,7 +276,7 @@ def test_what_ended_an_instance_early_says_whose_fault_it_was(
 ) -> None:
     world = with_policy(max_workers=1, band=0.0)
     world.send()
-    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    (instance_id,) = [i for a in world.tick().requests for i in a.instances]
     worker = world.view().workers[instance_id]
     world.change(
         instance_id,
@@ -298,7 +298,7 @@ def test_what_ended_an_instance_early_says_whose_fault_it_was(
 def test_a_row_that_is_gone_is_not_made_anew_to_count() -> None:
     world = with_policy(max_workers=1)
     world.send()
-    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    (instance_id,) = [i for a in world.tick().requests for i in a.instances]
     world.change(instance_id, state=WorkerState.ENDED, ended_at=world.now, end_price_per_hour=0.2)
     world.just_before("transact", lambda: world.remove(rows.worker_sort(instance_id)))
 

@@ -20,7 +20,7 @@ from tests.failure import failing
 def test_ends_an_instance_without_check_in_and_tries_the_next() -> None:
     world = with_policy(band=0.0, rank_by="price")
     world.send()
-    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    (instance_id,) = [i for a in world.tick().requests for i in a.instances]
 
     decisions = world.run(11)
 
@@ -72,7 +72,7 @@ def test_a_worker_that_takes_a_job_just_in_time_is_spared() -> None:
     (row,) = world.workers(WorkerState.BUSY)
     assert row.instance_id == worker.instance_id
     # It was to make room for another, and did not.
-    assert decision.attempts == ()
+    assert decision.requests == ()
     assert decision.actions == ()
     assert world.calls["compute.terminate"] == 0
 

@@ -34,7 +34,7 @@ def test_what_stops_launches_is_told_with_a_known_reason(
     world = with_policy(max_workers=1)
     world.send()
     for _ in range(30):
-        for instance_id in [i for a in world.tick(minutes(1)).attempts for i in a.instances]:
+        for instance_id in [i for a in world.tick(minutes(1)).requests for i in a.instances]:
             at = {"unfit_at": world.now} if "unfit_at" in marks else {}
             end = {"state": WorkerState.ENDED, "ended_at": world.now, "end_price_per_hour": 0.2}
             world.change(instance_id, **end, **{**marks, **at})

@@ -97,7 +97,7 @@ def test_what_ec2_forgot_was_reclaimed_if_it_had_said_so(told: bool) -> None:
 def test_an_instance_gone_early_is_charged_until_it_was_found() -> None:
     world = ControlWorld()
     world.send()
-    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    (instance_id,) = [i for a in world.tick().requests for i in a.instances]
     world.put(worker_sort(instance_id), interrupted_at=world.now + minutes(2))
     world.compute.power_off(instance_id)
     # A tick that launches would not look.
@@ -246,5 +246,5 @@ def test_a_pool_whose_reclaim_is_found_late_may_be_asked_again() -> None:
 
     # It was to be left alone for three minutes from its end, which are over.
     assert made.plan.fleet.unavailable[worker.pool].until <= world.now
-    given = [pool for a in decision.attempts for pool in a.instances.values()]
+    given = [pool for a in decision.requests for pool in a.instances.values()]
     assert given == [str(worker.pool)]

@@ -150,7 +150,7 @@ def test_an_account_error_forgets_no_useless_instance() -> None:
     assert (breaker.strikes, breaker.unclaimed, breaker.failed) == (1, 2, 3)
     # Once the account is fixed, one instance tests the launch version, as before.
     tried = world.tick(minutes(16))
-    assert [len(a.instances) for a in tried.attempts] == [1]
+    assert [len(a.instances) for a in tried.requests] == [1]
 
 
 def test_a_done_item_does_not_lift_a_stop_by_an_account_error() -> None:
@@ -176,7 +176,7 @@ def test_a_done_item_does_not_lift_a_stop_by_an_account_error() -> None:
 def test_a_strike_does_not_lift_a_stop_by_an_account_error() -> None:
     world = with_policy(max_workers=1)
     world.send()
-    (instance_id,) = [i for a in world.tick().attempts for i in a.instances]
+    (instance_id,) = [i for a in world.tick().requests for i in a.instances]
     until = world.now + minutes(15)
     world.put(
         rows.BREAKER, launch_version=LAUNCH_VERSION, reason=account_refused(), open_until=until

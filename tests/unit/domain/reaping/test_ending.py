@@ -11,7 +11,7 @@ from spindown.domain.reaping import (
     has_failed_all,
     has_left_work,
     has_missed_check_in,
-    is_fault_of_image,
+    is_fault_of_ec2,
     known_fault,
 )
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
@@ -141,17 +141,15 @@ def test_a_check_in_is_missed_by_an_early_end_of_its_own_fault(
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
-        pytest.param(ec2_said("Server.InsufficientInstanceCapacity"), False, id="EC2 had no room"),
-        pytest.param(ec2_said("Server.InternalError"), False, id="EC2 failed"),
-        pytest.param(ec2_said("Client.VolumeLimitExceeded"), True, id="the account has no room"),
-        pytest.param(_SILENT, True, id="setup hangs"),
-        pytest.param(NO_REASON, True, id="nobody knows"),
+        pytest.param(ec2_said("Server.InsufficientInstanceCapacity"), True, id="EC2 had no room"),
+        pytest.param(ec2_said("Server.InternalError"), True, id="EC2 failed"),
+        pytest.param(ec2_said("Client.VolumeLimitExceeded"), False, id="the account has no room"),
+        pytest.param(_SILENT, False, id="setup hangs"),
+        pytest.param(NO_REASON, False, id="nobody knows"),
     ],
 )
-def test_what_ec2_does_not_own_up_to_may_be_the_image_s_fault(
-    reason: Reason, *, expected: bool
-) -> None:
-    assert is_fault_of_image(a_worker(reason=reason)) is expected
+def test_what_ec2_does_not_own_up_to_is_not_its_fault(reason: Reason, *, expected: bool) -> None:
+    assert is_fault_of_ec2(a_worker(reason=reason)) is expected
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """Run the user's code: load it, then answer one batch after another until the line closes.
 
-Started by ``worker.child.runner`` as ``python -m worker.child READ_FD WRITE_FD CODE ENTRYPOINT
-SLOT SCRATCH``. Trigger: a ``batch`` frame. Answers: ``ready`` once, or ``broken`` if the code
-cannot be loaded; then ``results``, the last of a batch with ``done``. When the worker is gone
-the line ends, and so does this process at once, whatever the user's code is doing.
+Started by ``worker.child.runner`` as ``python -m worker.child.user_code READ_FD WRITE_FD CODE
+ENTRYPOINT SLOT SCRATCH``. Trigger: a ``batch`` frame. Answers: ``ready`` once, or ``broken`` if
+the code cannot be loaded; then ``results``, the last of a batch with ``done``. When the worker is
+gone the line ends, and so does this process at once, whatever the user's code is doing.
 """
 
 import importlib

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.cost import (
+from spindown.domain.fleet import WorkerState
+from spindown.domain.past_cost import (
     CostPerItem,
     accrue,
     cost_per_item,
@@ -14,7 +15,6 @@ from spindown.domain.cost import (
     kept_warm_dollars,
     reclaim_refund,
 )
-from spindown.domain.fleet import WorkerState
 from tests.builders import NOW, ON_DEMAND, a_booting_worker, a_worker, minutes
 
 
