@@ -8,13 +8,13 @@ reading: a row is changed field by field, so what a later version wrote stays in
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cache, lru_cache, partial
 from operator import attrgetter
-from typing import Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 from spindown.error import ContractError
 
@@ -24,8 +24,9 @@ Row = dict[str, Any]
 
 #: Turns a JSON value into one of a type.
 _Reader = Callable[[Any], Any]
-#: A field's name, its type, what reads it, and whether it must be there.
-_Step = tuple[str, Any, _Reader, bool]
+#: A field's name, the types of values that are good as they are, what reads others, and whether
+#: it must be there.
+_Step = tuple[str, frozenset[Any], _Reader, bool]
 
 #: What a reader raises of a value that is not of its type.
 _MISFITS = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
@@ -59,7 +60,7 @@ def is_too_deep(value: Any) -> bool:
     return True
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def encode_instant(at: datetime) -> str:
     """Return an aware datetime as fixed-width UTC text."""
     if at.tzinfo is not UTC:
@@ -67,6 +68,7 @@ def encode_instant(at: datetime) -> str:
     return at.isoformat(timespec="microseconds")[: -len("+00:00")] + "Z"
 
 
+@lru_cache(maxsize=1024)
 def decode_instant(text: str) -> datetime:
     """Return the aware datetime that ``encode_instant`` wrote."""
     return datetime.fromisoformat(text)
@@ -85,7 +87,7 @@ def encode(value: Any) -> Any:
 def _writer(kind: Any) -> Callable[[Any], Any]:
     """Return what writes a type: looked into once, since rows are written by the million."""
     for known, write in (
-        (Enum, lambda value: value.value),
+        (Enum, attrgetter("_value_")),
         (datetime, encode_instant),
         (timedelta, timedelta.total_seconds),
         (Mapping, _write_mapping),
@@ -96,14 +98,21 @@ def _writer(kind: Any) -> Callable[[Any], Any]:
     return _write_fields if is_dataclass(kind) else lambda value: [encode(v) for v in value]
 
 
+#: Plain ``type``, whose results the type checker would not take for keys of a cache.
+_type: Callable[[Any], Any] = type
+
+
 def _write_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(k): v if type(v) in _ATOMS else encode(v) for k, v in value.items()}
+    return {
+        k if type(k) is str else str(k): v if (kind := _type(v)) in _ATOMS else _writer(kind)(v)
+        for k, v in value.items()
+    }
 
 
 def _write_fields(value: Any) -> dict[str, Any]:
     return {
-        name: inner if type(inner := getattr(value, name)) in _ATOMS else encode(inner)
-        for name in _names(cast("Any", type(value)))
+        name: v if (kind := _type(v := getattr(value, name))) in _ATOMS else _writer(kind)(v)
+        for name in _names(_type(value))
     }
 
 
@@ -115,18 +124,34 @@ def _names(cls: Any) -> tuple[str, ...]:
 class KeptRow(Row):
     """A row that nobody changes any more: it is read once, however often it is asked for."""
 
-    #: What it was read as; None: not yet.
+    #: What it, or an earlier version of it, was read as; None: not yet.
     read_as: Any = None
+    #: The fields that may differ from that.
+    stale: frozenset[str] = frozenset()
+
+    def follow(self, earlier: Row, changed: Iterable[str]) -> None:
+        """Be read as an earlier version was, except for what has changed."""
+        if type(earlier) is KeptRow and earlier.read_as is not None:
+            self.read_as, self.stale = earlier.read_as, earlier.stale.union(changed)
 
 
 def decode(cls: type[T], row: Mapping[str, Any]) -> T:
     """Build a dataclass from a row; raise ContractError naming the field that does not fit."""
     if type(row) is not KeptRow:
         return _read(cls, row)
+    kind: Any = cls
     if type(row.read_as) is not cls:
         row.read_as = _read(cls, row)
+    elif row.stale:
+        plan = _plan(kind)
+        steps = [plan[name] for name in row.stale if name in plan]
+        row.read_as = replace_fields(row.read_as, _read_fields(cls, row, steps))
+    row.stale = _NOTHING
     read_as: T = row.read_as
     return read_as
+
+
+_NOTHING = frozenset[str]()
 
 
 def replace_fields(value: T, changes: Mapping[str, Any]) -> T:
@@ -163,6 +188,13 @@ class _Slots:
 
 
 @cache
+def _is_plain(cls: Any) -> bool:
+    """Tell whether a class checks nothing and keeps its fields in a dict."""
+    names, slots = _way_to_vary(cls)
+    return bool(names) and slots is None
+
+
+@cache
 def _way_to_vary(cls: Any) -> tuple[frozenset[str], _Slots | None]:
     """Return the fields that can be varied at once, none if a class checks them; its slots."""
     names = _names(cls)
@@ -175,41 +207,74 @@ def _way_to_vary(cls: Any) -> tuple[frozenset[str], _Slots | None]:
 
 
 def _read(cls: type[T], row: Mapping[str, Any]) -> T:
-    if not isinstance(row, Mapping):
+    if not isinstance(row, _OBJECTS):
         raise ContractError(cls.__name__, row, "write an object")
+    kind: Any = cls
+    plan = _plan(kind)
+    values = _read_fields(cls, row, plan.values())
+    if len(values) < len(plan) or not _is_plain(kind):
+        return cls(**values)
+    # As its own __init__ does, which sets one field after the other.
+    made: T = object.__new__(cls)
+    object.__setattr__(made, "__dict__", values)
+    return made
+
+
+def _read_fields(cls: type[Any], row: Mapping[str, Any], steps: Iterable[_Step]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for step in _plan(cast("Any", cls)):
-        name, _, read, required = step
-        if name not in row:
-            if required:
-                raise ContractError(f"{cls.__name__}.{name}", None, "write this field")
-            continue
-        try:
-            values[name] = read(row[name])
-        except _MISFITS as exc:
-            raise _misfit(cls, step, row[name]) from exc
-    return cls(**values)
+    for name, kept, read, required in steps:
+        if name in row:
+            value = row[name]
+            if type(value) in kept:
+                values[name] = value
+                continue
+            try:
+                values[name] = read(value)
+            except _MISFITS as exc:
+                raise _misfit(cls, name, value) from exc
+        elif required:
+            raise ContractError(f"{cls.__name__}.{name}", None, "write this field")
+    return values
 
 
-def _misfit(cls: type[Any], step: _Step, value: Any) -> ContractError:
-    name, hint, *_ = step
+#: A dict is told from others at once; only then is the abstract class asked.
+_OBJECTS = (dict, Mapping)
+
+
+def _misfit(cls: type[Any], name: str, value: Any) -> ContractError:
+    hint = typing.get_type_hints(cls)[name]
     wanted = getattr(hint, "__name__", str(hint))
     return ContractError(f"{cls.__name__}.{name}", value, f"write a {wanted}")
 
 
 @cache
-def _plan(cls: Any) -> tuple[_Step, ...]:
-    """Return for each field its name, its type, what reads it, and whether it must be there."""
+def _plan(cls: Any) -> dict[str, _Step]:
+    """Return by name how each field is read."""
     hints = typing.get_type_hints(cls)
-    return tuple(
-        (
+    return {
+        f.name: (
             f.name,
-            hints[f.name],
+            _kept(hints[f.name]),
             _reader(hints[f.name]),
             f.default is MISSING and f.default_factory is MISSING,
         )
         for f in fields(cls)
-    )
+    }
+
+
+def _kept(hint: Any) -> frozenset[Any]:
+    """Return the types of the JSON values that a type takes as they are."""
+    if get_origin(hint) not in {Union, types.UnionType}:
+        return frozenset({hint} & _SCALARS)
+    args = get_args(hint)
+    if _PLAIN.issuperset(args):
+        return frozenset(args)
+    return _kept(_of_union(args)) | frozenset({_NONE} & set(args))
+
+
+def _of_union(args: tuple[Any, ...]) -> Any:
+    """Return the type that a union with None has besides."""
+    return next(a for a in args if a is not _NONE)
 
 
 @cache
@@ -227,10 +292,11 @@ def _reader(hint: Any) -> _Reader:  # noqa: PLR0911 - one return per kind of typ
     if hint is timedelta:
         return lambda value: timedelta(seconds=float(value))
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint
+        # What looking up a member by its value comes to, without the calls.
+        return {member.value: member for member in hint}.__getitem__
     if isinstance(hint, type) and is_dataclass(hint):
         return partial(_read, hint)
-    if hint in {int, float, str, bool}:
+    if hint in _SCALARS:
         return _read_float if hint is float else _scalar_reader(hint)
     return lambda value: value
 
@@ -238,7 +304,7 @@ def _reader(hint: Any) -> _Reader:  # noqa: PLR0911 - one return per kind of typ
 def _union_reader(args: tuple[Any, ...]) -> _Reader:
     if _PLAIN.issuperset(args):
         return _plain_reader(args)
-    read, is_optional = _reader(next(a for a in args if a is not _NONE)), _NONE in args
+    read, is_optional = _reader(_of_union(args)), _NONE in args
 
     def read_union(value: Any) -> Any:
         if value is not None:
@@ -252,6 +318,7 @@ def _union_reader(args: tuple[Any, ...]) -> _Reader:
 
 _NONE = type(None)
 _PLAIN = frozenset({str, int, float})
+_SCALARS = _PLAIN | {bool}
 
 
 def _plain_reader(kinds: tuple[type, ...]) -> _Reader:

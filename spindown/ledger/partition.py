@@ -7,7 +7,7 @@ bad row must not stop a fleet.
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from spindown.contract.codec import KeptRow, Row, decode
+from spindown.contract.codec import Row, decode
 from spindown.error import ContractError
 
 T = TypeVar("T")
@@ -49,9 +49,7 @@ class Partition:
 
     def _decode(self, cls: type[T], sort: str, row: Row) -> T | None:
         try:
-            # Of a simulation's rows, most are as the last tick has read them.
-            known = row.read_as if type(row) is KeptRow else None
-            return known if type(known) is cls else decode(cls, row)
+            return decode(cls, row)
         except ContractError:
             self.bad.append(sort)
             return None

@@ -25,6 +25,7 @@ from spindown.memory import (
     MemoryJobQueue,
     MemoryObjectStore,
     MemorySettingsStore,
+    MemoryTable,
 )
 from spindown.memory.interception import Interceptor, intercept
 from spindown.port import LaunchedInstance
@@ -33,7 +34,6 @@ from spindown.simulator.compute import SimCompute
 from spindown.simulator.poll_queue import PollQueue
 from spindown.simulator.record import Silence, SimRecorder
 from spindown.simulator.scenario import SimScenario
-from spindown.simulator.table import SimTable
 from spindown.simulator.worker import SimSite, SimWorker
 
 P = TypeVar("P")
@@ -74,7 +74,7 @@ class World:
         self.workers: dict[str, SimWorker] = {}
         self.dead_letters, self.queue = self._make_queues(seed)
         self.objects = MemoryObjectStore(clock, noncurrent_versions=1)
-        self.table = SimTable(clock)
+        self.table = MemoryTable(clock, shares_rows=True)
         self._speeds = {each.instance_type.name: each.speed for each in scenario.listings}
         ours = {tag.DEPLOYMENT: DEPLOYMENT, tag.WORKLOAD: WORKLOAD}
         self.compute = SimCompute(

@@ -30,7 +30,6 @@ from spindown.job.presence import Condemned
 from spindown.ledger import Ledger
 from spindown.memory import MemoryInputSource, MemoryJobQueue, MemoryTable, PortCall, intercept
 from spindown.port import Outgoing
-from spindown.simulator.table import SimTable
 from tests.control import DEPLOYMENT, PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
 from tests.proof.fault import Crashed, Faults
 from tests.proof.process import Process
@@ -81,7 +80,7 @@ class ProofWorld(ControlWorld):
 
     def make_table(self) -> MemoryTable:
         # Decodes each row once, however often the story and its invariants look at it.
-        return SimTable(self.clock)
+        return MemoryTable(self.clock, shares_rows=True)
 
     def workload_settings(self) -> WorkloadSettings:
         run = RunSettings(code_digest=self.code_digest, slots="2")

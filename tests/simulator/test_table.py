@@ -13,7 +13,6 @@ from spindown.contract.row import RateRow
 from spindown.error import ContractError, PreconditionFailed
 from spindown.memory import MemoryClock, MemoryTable
 from spindown.port import Key, When, Write, merge
-from spindown.simulator.table import SimTable
 
 KEY = Key(partition="w#work", sort="rate#job")
 CLOCK = MemoryClock(datetime(2026, 1, 5, tzinfo=UTC))
@@ -46,7 +45,7 @@ def _read(table: MemoryTable) -> object:
 def test_a_changed_row_reads_as_if_it_were_read_anew(
     changes: list[tuple[Write, bool]],
 ) -> None:
-    plain, simulated = MemoryTable(CLOCK), SimTable(CLOCK)
+    plain, simulated = MemoryTable(CLOCK), MemoryTable(CLOCK, shares_rows=True)
 
     for change, is_read in changes:
         plain.write(change)
