@@ -17,7 +17,8 @@ from spindown.job.item import settle_items
 from spindown.job.progress import Progress
 from spindown.job.release import settle_failure, settle_rejection, settle_release
 from spindown.job.split import is_too_large
-from worker.child.runner import BatchDone, Broken, ItemDone
+from worker.child.ending import Broken, FailureCause
+from worker.child.runner import BatchDone, ItemDone
 from worker.handover import AttemptEnd, Handover, SlotContext
 from worker.transfer.prefetch import Prefetch
 from worker.workplace import Workplace
@@ -27,10 +28,14 @@ from worker.writer import ResultBuffer, Writer
 _LOOK_UP = timedelta(milliseconds=200)
 #: Answers that may come one upon the other between two looks.
 _POLLS_A_LOOK = 8
-_UNANSWERED = "the code said that it was done and had given no answer for some items"
-_IN_VAIN = (
+_UNANSWERED = Broken(
+    FailureCause.UNANSWERED,
+    "the code said that it was done and had given no answer for some items",
+)
+_IN_VAIN = Broken(
+    FailureCause.NO_PROGRESS,
     f"nothing came of it in {RELEASE_AFTER / timedelta(hours=1):g} hours, for which a job may be "
-    "held: let it give results as they are done, or keep a checkpoint"
+    "held: let it give results as they are done, or keep a checkpoint",
 )
 
 
@@ -155,7 +160,7 @@ class Attempt:
         if context.ahead is not None:
             context.ahead.note_pace(total - next_item, context.ports.clock.now() - started)
         # Only of a job that is whole the message may go.
-        return _End() if self._buffer.is_whole else _End(reason=_UNANSWERED)
+        return _End() if self._buffer.is_whole else _End(broken=_UNANSWERED)
 
     def _is_ready(self, prefetch: Prefetch, indexes: range) -> bool:
         """Wait for the input of a batch; False if the job must be left."""
@@ -199,8 +204,8 @@ class Attempt:
                     self._keep(event)
                 case BatchDone():
                     return None
-                case Broken(reason):
-                    return _End(reason=reason)
+                case Broken():
+                    return _End(broken=event)
             if event is None or polls % _POLLS_A_LOOK == 0:
                 if self._should_stop() or self._is_held_too_long():
                     for done in context.runner.stop(context.stop_grace):
@@ -212,7 +217,8 @@ class Attempt:
                 ):
                     context.runner.kill()
                     seconds = context.job_timeout.total_seconds()
-                    return _End(reason=f"the job took longer than {seconds:g} s (job_timeout)")
+                    reason = f"the job took longer than {seconds:g} s (job_timeout)"
+                    return _End(broken=Broken(FailureCause.TIMEOUT, reason))
                 self._checkpoint(writer)
         raise AssertionError
 
@@ -243,16 +249,16 @@ class Attempt:
         portion = self._buffer.take(context.ports.clock.now(), state)
         if end.is_stopped and self._is_held_too_long() and not self._has_moved(portion):
             # The next to hold it would fare no better.
-            end = _End(reason=_IN_VAIN)
+            end = _End(broken=_IN_VAIN)
         if portion.finished and state is not None:
             # First what is small: to upload a checkpoint may take longer than the machine has.
             self._held = writer.commit(replace(portion, state=None))
             portion = Portion(state=state)
-        if not end.is_stopped and end.reason is None:
+        if not end.is_stopped and end.broken is None:
             self._held = writer.commit(portion)
             return self._handover.complete(self._held)
         started = context.ports.clock.now()
-        if end.reason is None:
+        if end.broken is None:
             self._held = settle_release(
                 self._held,
                 portion,
@@ -261,13 +267,14 @@ class Attempt:
                 ports=context.ports,
             )
         else:
-            self._log.warning("attempt_failed", reason=end.reason)
-            self._place.output_log.add(f"[spindown] the attempt failed: {end.reason}")
+            reason = end.broken.reason
+            self._log.warning("attempt_failed", cause=end.broken.cause, reason=reason)
+            self._place.output_log.add(f"[spindown] the attempt failed: {reason}")
             context.reporter.emit({"JobsFailed": 1})
             self._held = settle_failure(
                 self._held,
                 portion,
-                end.reason,
+                reason,
                 slot_id=context.slot_id,
                 ports=context.ports,
                 policy=context.policy,
@@ -293,14 +300,14 @@ class Attempt:
                 return self._handover.dead_letter(self._held, "failures")
             case _:
                 self._handover.release(self._held)
-                return AttemptEnd.RELEASED if end.reason is None else AttemptEnd.FAILED
+                return AttemptEnd.RELEASED if end.broken is None else AttemptEnd.FAILED
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Why computing ended: all done, stopped on purpose, or broken with a reason."""
+    """Why computing ended: all done, stopped on purpose, or broken."""
 
-    reason: str | None = None
+    broken: Broken | None = None
     is_stopped: bool = False
 
 

@@ -19,7 +19,8 @@ from spindown.port import Message
 from spindown.user import Item
 from tests.proof.fault import Crashed
 from tests.slot import ScriptedRunner
-from worker.child.runner import Broken, Event, ItemDone, Task
+from worker.child.ending import Broken, FailureCause
+from worker.child.runner import Event, ItemDone, Task
 from worker.handover import SlotContext
 from worker.lease_renewer import LeaseRenewer
 from worker.slot import Slot
@@ -199,7 +200,7 @@ class HandRunner:
             hand.looks_up = False
             return None
         if hand.breaks is not None:
-            return Broken(hand.breaks)
+            return Broken(FailureCause.ENDED, hand.breaks)
         event = self._events.pop(0) if self._events else None
         if not isinstance(event, ItemDone):
             return event

@@ -22,7 +22,7 @@ from tests.proof.recovery import recover
 from tests.proof.sweep import sweep
 from tests.proof.world import BUCKET, MINUTE, ProofWorld, a_world
 from tests.slot import square
-from worker.child.runner import Broken
+from worker.child.ending import Broken, FailureCause
 
 _SECOND = timedelta(seconds=1)
 _MALFORMED = '{"items": "not a list"}'
@@ -87,7 +87,8 @@ def work_until_a_notice(world: ProofWorld, process: Process) -> None:
 
 def fail_twice(world: ProofWorld, process: Process) -> None:
     """Fail a job until it goes to the dead-letter queue."""
-    process.runner.script = lambda task, batch: [*square(task, batch)[:1], Broken("it is broken")]
+    broken = Broken(FailureCause.ENDED, "it is broken")
+    process.runner.script = lambda task, batch: [*square(task, batch)[:1], broken]
     process.work()
     world.clock.advance(11 * MINUTE)
     process.beat()

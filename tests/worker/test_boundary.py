@@ -87,8 +87,9 @@ def test_an_item_comes_from_a_declared_prefix_or_not_at_all(
     ids=lambda extra: next(iter(extra)),
 )
 def test_a_message_chooses_no_code(extra: dict[str, object]) -> None:
-    with pytest.raises(ContractError, match=r"take this unknown key out|did you mean"):
+    with pytest.raises(ContractError) as caught:
         parse_job(json.dumps({"items": ["a"], **extra}))
+    assert caught.value.field.removeprefix("message.") in extra
 
 
 @pytest.mark.parametrize("job_id", ["..", ".", "a/b", "../a", "", "a\\b", "a\0", "é", "x" * 129])
@@ -147,6 +148,5 @@ def test_a_listed_key_that_climbs_out_fails_its_item_alone(
         prefetch = Prefetch(values, inputs=listed.ports.inputs, scratch=tmp_path, executor=pool)
         batch = prefetch.take(range(len(values)))
     assert [item.value for item in batch.items] == ["s3://inputs/a"]
-    assert list(batch.failed.values()) == [
-        "uri is 's3://inputs/../b': write a key without . and .. segments"
-    ]
+    [said] = batch.failed.values()
+    assert said.startswith("uri is 's3://inputs/../b': ")

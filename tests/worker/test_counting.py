@@ -8,21 +8,29 @@ import pytest
 
 from spindown.contract.job.manifest import JobState
 from spindown.domain.fleet import WorkerState
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.port import Message
 from spindown.user import Item
+from spindown.wording import say
 from tests.slot import ScriptedRunner, SlotWorld, square
 from tests.work import WorkWorld, a_slot_id, items
-from worker.child.runner import Broken, Event, Task
+from worker.child.ending import Broken, FailureCause
+from worker.child.runner import Event, Task
 
 JOB = {"job_id": "j", "items": items(6)}
 MINUTE = timedelta(minutes=1)
-KILLED = "the process was killed by SIGSEGV"
+KILLED = "SIGSEGV"
+
+
+def on_several(failures: int, instances: int) -> Reason:
+    return Reason(ReasonCode.FAILED_ON_SEVERAL, {"failures": failures, "instances": instances})
+
 
 #: Workers that take turns -> epochs that a job may lose before it is given up.
 UNTIL_GIVEN_UP = [
-    pytest.param(1, 5, "5 failures or losses in all", id="one worker"),
-    pytest.param(2, 3, "3 failures or losses on 2 instances", id="two workers"),
-    pytest.param(4, 3, "3 failures or losses on 3 instances", id="four workers"),
+    pytest.param(1, 5, Reason(ReasonCode.FAILED_TOO_OFTEN, {"failures": 5}), id="one worker"),
+    pytest.param(2, 3, on_several(3, 2), id="two workers"),
+    pytest.param(4, 3, on_several(3, 3), id="four workers"),
 ]
 
 
@@ -35,7 +43,7 @@ def letter_of(world: WorkWorld) -> Message:
 
 @pytest.mark.parametrize(("workers", "deaths", "reason"), UNTIL_GIVEN_UP)
 def test_a_job_whose_process_keeps_dying_is_dead_lettered(
-    tmp_path: Path, workers: int, deaths: int, reason: str
+    tmp_path: Path, workers: int, deaths: int, reason: Reason
 ) -> None:
     world = WorkWorld()
     begun: list[str] = []
@@ -43,7 +51,7 @@ def test_a_job_whose_process_keeps_dying_is_dead_lettered(
     def a_slot(instance_id: str) -> SlotWorld:
         def crash(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
             begun.append(instance_id)
-            return [Broken(KILLED)]
+            return [Broken(FailureCause.ENDED, KILLED)]
 
         runner = ScriptedRunner(script=crash)
         return SlotWorld(tmp_path, world=world, runner=runner, instance_id=instance_id)
@@ -57,14 +65,14 @@ def test_a_job_whose_process_keeps_dying_is_dead_lettered(
     assert (world.manifest("j").state, len(begun)) == (JobState.FAILED, deaths)
     assert [f.kind for f in world.manifest("j").failures] == ["failure"] * deaths
     letter = letter_of(world)
-    assert letter.attributes["reason"] == f"{reason}; last: {KILLED}"
+    assert letter.attributes["reason"] == f"{say(reason)}; last: {KILLED}"
     assert letter.attributes["log"] == f"log/{begun[-1]}"
     assert world.queue.bodies() == []
 
 
 @pytest.mark.parametrize(("workers", "deaths", "reason"), UNTIL_GIVEN_UP)
 def test_a_job_that_keeps_killing_its_worker_is_dead_lettered(
-    workers: int, deaths: int, reason: str
+    workers: int, deaths: int, reason: Reason
 ) -> None:
     world = WorkWorld()
     world.send(JOB)
@@ -78,7 +86,7 @@ def test_a_job_that_keeps_killing_its_worker_is_dead_lettered(
 
     manifest = world.manifest("j")
     assert (manifest.state, manifest.losses) == (JobState.FAILED, deaths)
-    assert letter_of(world).attributes["reason"] == reason
+    assert letter_of(world).attributes["reason"] == say(reason)
     assert world.queue.bodies() == []
 
 

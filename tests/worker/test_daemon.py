@@ -65,7 +65,7 @@ def test_works_until_there_is_nothing_more_and_ends_itself(plant: Callable[..., 
     assert (worker.state, worker.reason) == (WorkerState.DRAINED, Reason(ReasonCode.IDLE))
     assert worker.checked_in_at is not None
     [line] = one.events("idle_timeout")
-    assert line["message"] == "No work for 0.3 seconds. Shutting down."
+    assert " 0.3 seconds" in line["message"]
     assert one.has_powered_off
     assert one.world.metrics.values("ItemsDone") == [3, 3, 3]
     assert len(one.world.metrics.values("BootSeconds")) == 1
@@ -203,7 +203,7 @@ def test_waits_for_its_row_if_it_was_quicker_than_its_launch(plant: Callable[...
 
 def test_gives_up_when_nobody_has_launched_it(plant: Callable[..., Plant]) -> None:
     one = plant()
-    with pytest.raises(NotFound, match="no worker row of i-1"):
+    with pytest.raises(NotFound, match="i-1"):
         one.daemon.run()
 
 
@@ -293,7 +293,7 @@ def test_unloadable_code_fails_the_job_and_the_worker_lives(
     one.start()
     one.join()
     [failure] = one.world.manifest("a").failures
-    assert failure.reason == "the code cannot be loaded: RuntimeError: no licence"
+    assert failure.reason.endswith("RuntimeError: no licence")
     assert one.world.worker().reason.code is ReasonCode.IDLE
 
 

@@ -55,44 +55,44 @@ def answering(basic: str, health: Mapping[str, str] | None = None) -> Ask:
         pytest.param(
             Equipment(gpus=1, gpu_memory_mib=40_960),
             answering(T4),
-            "GPU 0 (Tesla T4) has 15360 MiB of memory, and 40960 are required",
+            ("GPU 0", "Tesla T4", "15360 MiB", "40960"),
             id="too little memory",
         ),
         pytest.param(
             Equipment(gpus=4),
             answering(f"{T4}\n1, Tesla T4, 15360"),
-            "4 GPUs were bought and the driver sees 2",
+            ("4 GPUs", "2"),
             id="GPUs are missing",
         ),
         pytest.param(Equipment(gpus=0.5), answering("0, L4, 11500"), None, id="a part of a GPU"),
         pytest.param(
             Equipment(gpus=2),
             answering(f"{T4}\n1, Tesla T4, 15360", {ECC: "0/3"}),
-            f"GPU 1 has uncorrected memory errors ({ECC} is 3)",
+            ("GPU 1", f"({ECC} is 3)"),
             id="memory errors",
         ),
         pytest.param(
             Equipment(gpus=1),
             answering(T4, {"retired_pages.pending": "Yes"}),
-            "GPU 0 has pages of memory that wait to be retired (retired_pages.pending is Yes)",
+            ("GPU 0", "(retired_pages.pending is Yes)"),
             id="pages to retire",
         ),
         pytest.param(
             Equipment(gpus=1),
             answering(T4, {"remapped_rows.failure": "1"}),
-            "GPU 0 has a row of memory that could not be remapped (remapped_rows.failure is 1)",
+            ("GPU 0", "(remapped_rows.failure is 1)"),
             id="a row that is lost",
         ),
         pytest.param(
             Equipment(gpus=1),
             answering("0, Tesla T4, [GPU requires reset]"),
-            "GPU 0 answers only [GPU requires reset]",
+            ("GPU 0", "[GPU requires reset]"),
             id="a GPU that waits for a reset",
         ),
         pytest.param(
             Equipment(gpus=2),
             answering(f"{T4}\n1, Tesla T4, 15360", {ECC: "0/[GPU is lost]"}),
-            "GPU 1 answers only [GPU is lost]",
+            ("GPU 1", "[GPU is lost]"),
             id="a GPU that has fallen off its bus",
         ),
         pytest.param(
@@ -103,8 +103,12 @@ def answering(basic: str, health: Mapping[str, str] | None = None) -> Ask:
         ),
     ],
 )
-def test_says_what_is_wrong_with_the_gpus(bought: Equipment, ask: Ask, says: str | None) -> None:
-    assert find_fault(bought, ask, is_there=True, is_installed=True) == says
+def test_says_what_is_wrong_with_the_gpus(
+    bought: Equipment, ask: Ask, says: tuple[str, ...] | None
+) -> None:
+    found = find_fault(bought, ask, is_there=True, is_installed=True)
+    assert (found is None) is (says is None)
+    assert all(part in str(found) for part in says or ())
 
 
 @pytest.mark.parametrize(
@@ -112,9 +116,12 @@ def test_says_what_is_wrong_with_the_gpus(bought: Equipment, ask: Ask, says: str
     [
         (
             subprocess.CalledProcessError(9, "nvidia-smi", "NVIDIA-SMI has failed\n", "no driver"),
-            "nvidia-smi failed (9): NVIDIA-SMI has failed no driver",
+            "(9): NVIDIA-SMI has failed no driver",
         ),
-        (subprocess.TimeoutExpired("nvidia-smi", 60.0), "nvidia-smi gives no answer: "),
+        (
+            subprocess.TimeoutExpired("nvidia-smi", 60.0),
+            "60.0 seconds",
+        ),
     ],
     ids=["fails", "hangs"],
 )
@@ -124,25 +131,26 @@ def test_a_driver_that_does_not_answer_is_a_fault(error: Exception, says: str) -
 
     found = find_fault(Equipment(gpus=1), ask, is_there=True, is_installed=True)
     assert found is not None
-    assert found.startswith(says)
+    assert found.startswith("nvidia-smi ")
+    assert says in found
 
 
 @pytest.mark.parametrize(
-    ("gpus", "is_there", "is_installed", "says"),
+    ("gpus", "is_there", "is_installed", "has_fault"),
     [
-        (1, True, False, "the GPU has no driver: nvidia-smi is not installed"),
-        (1, False, False, None),
-        (0, True, False, None),
+        (1, True, False, True),
+        (1, False, False, False),
+        (0, True, False, False),
     ],
     ids=["no driver", "a GPU of another maker", "no GPU was bought"],
 )
 def test_only_what_was_bought_of_nvidia_is_tested(
-    gpus: float, is_there: bool, is_installed: bool, says: str | None
+    gpus: float, *, is_there: bool, is_installed: bool, has_fault: bool
 ) -> None:
     found = find_fault(
         Equipment(gpus=gpus), answering(""), is_there=is_there, is_installed=is_installed
     )
-    assert found == says
+    assert (found is not None) is has_fault
 
 
 def test_a_real_program_is_asked(tmp_path: Path) -> None:
@@ -158,9 +166,7 @@ def test_a_real_program_is_asked(tmp_path: Path) -> None:
     assert examine_gpus(Equipment(gpus=1), str(program), devices) is None
     assert examine_gpus(Equipment(gpus=2), str(program), devices) is not None
     gone = str(tmp_path / "none")
-    assert examine_gpus(Equipment(gpus=1), gone, devices) == (
-        "the GPU has no driver: nvidia-smi is not installed"
-    )
+    assert "nvidia-smi" in str(examine_gpus(Equipment(gpus=1), gone, devices))
     assert examine_gpus(Equipment(gpus=1), "", devices) is None
 
 

@@ -25,6 +25,7 @@ from worker.__main__ import (
 )
 from worker.child.code import Code
 from worker.child.command import CommandRunner
+from worker.child.place import RUNTIMES
 from worker.home import find_home
 from worker.log import open_log
 
@@ -143,9 +144,9 @@ def test_a_secret_that_cannot_be_read_is_named_with_the_cause(tmp_path: Path) ->
     known, unread = with_secrets(code, read)
 
     assert known is code
-    assert unread == (
-        "the secret hub/gone cannot be read: Secrets Manager can't find the specified secret."
-    )
+    assert unread is not None
+    assert "hub/gone" in unread
+    assert unread.endswith("Secrets Manager can't find the specified secret.")
 
 
 def test_the_code_s_user_is_ours_unless_the_machine_names_one(tmp_path: Path) -> None:
@@ -173,14 +174,14 @@ def test_without_a_container_runtime_a_machine_is_unfit_for_one(tmp_path: Path) 
     worker, ours = a_worker(), identity(TAGS)
     fault = find_fault(worker, ours, image, settings)
     assert fault is not None
-    assert fault.endswith("podman is not installed; nerdctl is not installed")
+    assert all(name in fault for name in RUNTIMES)
     assert find_fault(worker, ours, program, settings) is None
 
 
 def test_a_machine_is_unfit_for_code_with_an_unreadable_secret(tmp_path: Path) -> None:
     settings = read_settings({"PATH": str(tmp_path)}, tmp_path)
     code = Code(root=tmp_path, spec=RunSpec(image="render:1"), digest="d")
-    unread = "the secret hub/gone cannot be read"
+    unread = "hub/gone"
 
     # First of all: nothing else of the machine matters then.
     assert find_fault(a_worker(), identity(TAGS), code, settings, unread) == unread

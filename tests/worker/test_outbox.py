@@ -9,10 +9,12 @@ from spindown.error import Unreachable
 from spindown.memory import MemoryJobEvents, PortCall
 from tests.slot import ScriptedRunner, SlotWorld
 from tests.work import items
-from worker.child.runner import Broken
+from worker.child.ending import Broken, FailureCause
 from worker.log import open_log
 from worker.slot import Slot
 from worker.transfer.outbox import Outbox
+
+NO_LICENCE = Broken(FailureCause.ENDED, "no licence")
 
 JOB = {"job_id": "j", "items": items(2), "batch_id": "b"}
 
@@ -61,7 +63,10 @@ def test_a_completed_job_is_told_though_the_ledger_is_silent(
 
 
 def test_a_job_that_is_given_up_is_told_with_its_reason(tmp_path: Path) -> None:
-    slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=lambda *_: [Broken("no licence")]))
+    slot = SlotWorld(
+        tmp_path,
+        runner=ScriptedRunner(script=lambda *_: [NO_LICENCE]),
+    )
     slot.world.policy = replace(slot.world.policy, max_failures=1, max_failures_on_two=1)
     slot.life.tell(PolicySeen, replace(slot.life.state.standing, policy=slot.world.policy))
     events = telling(slot)

@@ -1,5 +1,7 @@
 """A worker that gets no answer when it starts or ends loses no job, and ends all the same."""
 
+import errno
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -123,4 +125,4 @@ def test_a_slot_that_cannot_warm_its_code_fails_at_a_job(
     one.join()
     assert one.events("code_not_warmed")
     [failure] = one.world.manifest("a").failures
-    assert "No such file or directory" in failure.reason
+    assert os.strerror(errno.ENOENT) in failure.reason

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spindown.contract.job.manifest import JobState
+from spindown.contract.job.result import ItemStatus
 from spindown.domain.policy import Policy
 from spindown.job.attachment.log import read_logs
 from spindown.memory.interception import PortCall
@@ -16,7 +17,8 @@ from spindown.user import Item
 from tests.slot import ScriptedRunner, SlotWorld, in_line, square
 from tests.work import items
 from tests.worker.settled import write_settled
-from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
+from worker.child.ending import Broken, FailureCause
+from worker.child.runner import BatchDone, Event, ItemDone, Task
 from worker.slot import Slot
 
 JOB = {"job_id": "j", "items": items(5)}
@@ -217,22 +219,28 @@ def test_a_job_that_takes_too_long_is_a_failure_of_its_own(tmp_path: Path) -> No
     slot.world.send(JOB)
     slot.step()
     [failure] = slot.world.manifest("j").failures
-    assert failure.reason == "the job took longer than 300 s (job_timeout)"
+    assert "300 s (job_timeout)" in failure.reason
+    [event] = slot.events("attempt_failed")
+    assert event["cause"] == FailureCause.TIMEOUT
     assert slot.runner.kills >= 1
 
 
 def test_what_the_code_printed_is_kept_for_each_attempt(tmp_path: Path) -> None:
+    broken = Broken(FailureCause.ENDED, "it broke")
+
     def talk(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
         assert task.output_log is not None
         task.output_log.add(f"batch {batch[0].index}")
-        return [Broken("it broke")] if batch[0].index == 4 else square(task, batch)
+        return [broken] if batch[0].index == 4 else square(task, batch)
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=talk))
     slot.world.send(JOB)
     slot.step()
-    assert list(read_logs("j", slot.world.objects)) == [
-        (1, "batch 0\nbatch 2\nbatch 4\n[spindown] the attempt failed: it broke\n")
-    ]
+    [(epoch, text)] = read_logs("j", slot.world.objects)
+    *printed, ours = text.splitlines()
+    assert (epoch, printed) == (1, ["batch 0", "batch 2", "batch 4"])
+    assert ours.startswith("[spindown] ")
+    assert ours.endswith(": it broke")
 
 
 def test_an_item_whose_result_is_a_file_of_somebody_else_failed(tmp_path: Path) -> None:
@@ -250,9 +258,7 @@ def test_an_item_whose_result_is_a_file_of_somebody_else_failed(tmp_path: Path) 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=steal))
     slot.world.send(JOB)
     slot.step()
-    assert {r.error for r in slot.world.records("j")} == {
-        "its files lie outside its output directory"
-    }
+    assert {r.status for r in slot.world.records("j")} == {ItemStatus.FAILED}
 
 
 def test_files_of_committed_items_are_removed_from_the_disk(tmp_path: Path) -> None:

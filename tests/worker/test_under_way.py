@@ -14,7 +14,8 @@ from spindown.user import Item
 from tests.slot import ScriptedRunner, SlotWorld
 from tests.work import items
 from tests.worker.settled import write_settled
-from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
+from worker.child.ending import Broken, FailureCause
+from worker.child.runner import BatchDone, Event, ItemDone, Task
 from worker.slot import Slot
 
 JOB = {"job_id": "j", "items": items(5)}
@@ -205,7 +206,7 @@ def test_an_input_that_comes_after_its_job_is_gone_is_removed(
 
     def fail(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
         assert source.is_reached.wait(20)
-        return [Broken("it broke")]
+        return [Broken(FailureCause.ENDED, "it broke")]
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=fail))
     ports: Any = replace(slot.context.ports, inputs=cast("Any", source))

@@ -20,10 +20,10 @@ from spindown.contract.run import Results
 from spindown.user import Item
 from worker.child.call import BadResult, Call, ResultReader, open_call
 from worker.child.code import Code
-from worker.child.ending import MemoryKills, describe_end
+from worker.child.ending import Broken, FailureCause, MemoryKills, describe_end
 from worker.child.output import Output
 from worker.child.place import Place
-from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
+from worker.child.runner import BatchDone, Event, ItemDone, Task
 from worker.family.family import Family
 from worker.log import EventLog
 from worker.transfer.gather import list_files
@@ -138,15 +138,20 @@ class CommandRunner:
         if self._answers:
             return self._answers.popleft()
         if self._call is None:
-            return Broken("the process was ended")
+            return Broken(FailureCause.ENDED, "the process was ended")
         try:
             if self._program is None and not self._is_ready(self._call, timeout):
                 return None
             return self._look(self._call, timeout)
         except OSError as exc:
-            return self._break(f"the program cannot be started: {exc.strerror}: {exc.filename}")
-        except (BadResult, _Failure) as exc:
-            return self._break(str(exc))
+            reason = f"the program cannot be started: {exc.strerror}: {exc.filename}"
+            broken = Broken(FailureCause.NOT_STARTED, reason)
+        except BadResult as exc:
+            broken = Broken(FailureCause.BAD_RESULT, str(exc))
+        except _Failure as exc:
+            broken = exc.broken
+        self.kill()
+        return broken
 
     def stop(self, grace: timedelta) -> Sequence[ItemDone]:
         """Ask the program to stop, end it after ``grace``; return what it still gave."""
@@ -190,14 +195,16 @@ class CommandRunner:
             if status is None:
                 if time.monotonic() > self._give_up_at:
                     limit = self._code.spec.setup_timeout.total_seconds()
-                    raise _Failure(f"to prepare the program took longer than {limit:g} s")
+                    reason = f"to prepare the program took longer than {limit:g} s"
+                    raise _Failure(FailureCause.TIMEOUT, reason)
                 return False
             preparation.kill()
             self._preparation = None
             if status != 0:
                 last = preparation.output.last_line
                 image = self._code.spec.image
-                raise _Failure(f"the image {image} cannot be pulled (status {status}): {last}")
+                reason = f"the image {image} cannot be pulled (status {status}): {last}"
+                raise _Failure(FailureCause.NOT_PULLED, reason)
             self._is_prepared = True
         self._start(call)
         return True
@@ -228,8 +235,9 @@ class CommandRunner:
             if left <= 0:
                 limit = self._code.spec.item_timeout.total_seconds() * len(call.batch)
                 raise _Failure(
+                    FailureCause.TIMEOUT,
                     f"a call of {len(call.batch)} items took longer than {limit:g} s "
-                    "(item_timeout times items)"
+                    "(item_timeout times items)",
                 )
             status = program.status(min(timeout.total_seconds(), left, _LOOK_SECONDS))
             if status is not None:
@@ -254,19 +262,20 @@ class CommandRunner:
         complaint = self._place.complaint(status, program.output.last_lines)
         last = program.output.last_line
         killed_for_memory = self._place.clean(call) or self._kills.has_killed
-        why = (
-            f"the container cannot be started: {complaint}"
+        broken = (
+            Broken(FailureCause.NOT_STARTED, f"the container cannot be started: {complaint}")
             if complaint
             else describe_end(status, last, out_of_memory=killed_for_memory)
         )
         try:
             self._answers.extend(self._read(is_last=True))
-            rest = self._answer_rest(call, status, last or why)
+            rest = self._answer_rest(call, status, last or broken.reason)
         except BadResult as exc:
             rest = None
-            why = f"{exc}; {why}" if status else str(exc)
+            reason = f"{exc}; {broken.reason}" if status else str(exc)
+            broken = Broken(FailureCause.BAD_RESULT, reason)
         self._close()
-        self._answers.extend([Broken(why)] if rest is None else [*rest, BatchDone()])
+        self._answers.extend([broken] if rest is None else [*rest, BatchDone()])
 
     def _answer_rest(self, call: Call, status: int, said: str) -> Sequence[ItemDone] | None:
         """Answer for the items without a result; None: the attempt failed."""
@@ -283,10 +292,6 @@ class CommandRunner:
         error = _NO_RESULT if status == 0 else said
         return [ItemDone(index=index, error=error) for index in left]
 
-    def _break(self, reason: str) -> Broken:
-        self.kill()
-        return Broken(reason)
-
     def _close(self) -> None:
         if self._reader is not None:
             self._reader.close()
@@ -298,6 +303,10 @@ class CommandRunner:
 
 class _Failure(Exception):
     """Why an attempt cannot go on."""
+
+    def __init__(self, cause: FailureCause, reason: str) -> None:
+        super().__init__(reason)
+        self.broken = Broken(cause, reason)
 
 
 def _whole(call: Call, value: Any, seconds: float) -> Sequence[ItemDone]:

@@ -1,6 +1,8 @@
-"""Why a process is gone, in words for a person; and whether memory was the cause."""
+"""Why an attempt fails, as a cause and in words for a person; and whether memory ran out."""
 
 import signal
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 #: What shells and container runtimes make of a death by a signal.
@@ -9,7 +11,42 @@ _SAID_CHARACTERS = 300
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
-def describe_end(status: int, last_line: str, *, out_of_memory: bool) -> str:
+class FailureCause(StrEnum):
+    """Why an attempt fails."""
+
+    #: The process ended itself before its work was done.
+    ENDED = "ended"
+    #: A signal killed it.
+    KILLED = "killed"
+    #: Memory ran out: the code or the kernel says so, or SIGKILL makes it likely.
+    OUT_OF_MEMORY = "out-of-memory"
+    #: A setup, a batch, a call or a job took longer than its timeout.
+    TIMEOUT = "timeout"
+    #: The process lives, and does not speak with the worker any more.
+    SILENT = "silent"
+    #: The code cannot be loaded.
+    NOT_LOADED = "not-loaded"
+    #: The program or its container cannot be started.
+    NOT_STARTED = "not-started"
+    #: The image cannot be pulled.
+    NOT_PULLED = "not-pulled"
+    #: What the program wrote is no result.
+    BAD_RESULT = "bad-result"
+    #: The code said that it was done before it had answered for every item.
+    UNANSWERED = "unanswered"
+    #: The job was held for as long as one may be, and is no further.
+    NO_PROGRESS = "no-progress"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The code cannot go on; the rest of the batch has no answer. ``reason`` is for a person."""
+
+    cause: FailureCause
+    reason: str
+
+
+def describe_end(status: int, last_line: str, *, out_of_memory: bool) -> Broken:
     """Return why a process is gone, with the last thing that it said.
 
     Args:
@@ -20,12 +57,12 @@ def describe_end(status: int, last_line: str, *, out_of_memory: bool) -> str:
     said = f'; its last output was "{last_line[:_SAID_CHARACTERS]}"' if last_line else ""
     number = -status if status < 0 else status - _SHELL_OFFSET
     if number == signal.SIGKILL:
-        if out_of_memory:
-            return f"the process was killed by the kernel for want of memory{said}"
-        return f"the process was killed (SIGKILL), most likely for want of memory{said}"
+        how = "by the kernel for" if out_of_memory else "(SIGKILL), most likely for"
+        reason = f"the process was killed {how} want of memory{said}"
+        return Broken(FailureCause.OUT_OF_MEMORY, reason)
     if status < 0:
-        return f"the process was killed by {_name(number)}{said}"
-    return f"the process ended with status {status}{said}"
+        return Broken(FailureCause.KILLED, f"the process was killed by {_name(number)}{said}")
+    return Broken(FailureCause.ENDED, f"the process ended with status {status}{said}")
 
 
 def _name(number: int) -> str:

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from worker.child.ending import describe_end
+from worker.child.ending import Broken, FailureCause, describe_end
 from worker.child.frame import Frame, FrameReader, encode_frame, write_within
 from worker.child.output import Output
 from worker.family.family import Family
@@ -73,12 +73,13 @@ class Child:
         except EOFError:
             return {"type": "end"}
 
-    def describe_end(self, *, out_of_memory: bool) -> str:
+    def describe_end(self, *, out_of_memory: bool) -> Broken:
         """Return why the process is gone, with the last thing that it said."""
         status = self._family.status(_AFTER_END_SECONDS)
         self.kill()
         if status is None:
-            return "the process has closed its line to the worker, or garbled it"
+            reason = "the process has closed its line to the worker, or garbled it"
+            return Broken(FailureCause.SILENT, reason)
         return describe_end(status, self.output.last_line, out_of_memory=out_of_memory)
 
     def kill(self) -> None:

@@ -1,7 +1,7 @@
 """The worker's end of the line to a child: start it, feed it, time it, bury it.
 
 Whatever happens to the child, a crash, a hang, a kill by the kernel, becomes one ``Broken``
-event with a reason that a person understands; the next batch starts a new child.
+event with its cause and a reason that a person understands; the next batch starts a new child.
 """
 
 import time
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import worker
 from spindown.user import Item
 from worker.child.code import Code
-from worker.child.ending import MemoryKills
+from worker.child.ending import Broken, FailureCause, MemoryKills
 from worker.child.frame import Frame
 from worker.child.output import OutputLog
 from worker.child.process import Child
@@ -53,13 +53,6 @@ class ItemDone:
 @dataclass(frozen=True, slots=True)
 class BatchDone:
     """Every item of the batch has been answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """The child cannot go on; the rest of the batch has no answer."""
-
-    reason: str
 
 
 Event = ItemDone | BatchDone | Broken
@@ -168,10 +161,10 @@ class ChildRunner:
             return self._answers.popleft()
         child = self._child
         if child is None:
-            return Broken("the process was ended")
+            return Broken(FailureCause.ENDED, "the process was ended")
         left = self._give_up_at - time.monotonic()
         if left <= 0:
-            return self._break(self._overdue(child))
+            return self._break(Broken(FailureCause.TIMEOUT, self._overdue(child)))
         frame = child.next_frame(min(timeout.total_seconds(), left))
         return None if frame is None else self._take(child, frame)
 
@@ -195,9 +188,11 @@ class ChildRunner:
                 self._hand_over()
                 return None
             case "broken":
-                return self._break(f"the code cannot be loaded: {frame['reason']}")
+                reason = f"the code cannot be loaded: {frame['reason']}"
+                return self._break(Broken(FailureCause.NOT_LOADED, reason))
             case "memory":
-                return self._break(f"memory ran out: {frame['reason']}")
+                reason = f"memory ran out: {frame['reason']}"
+                return self._break(Broken(FailureCause.OUT_OF_MEMORY, reason))
             case _:
                 return self._break(child.describe_end(out_of_memory=self._kills.has_killed))
 
@@ -262,9 +257,9 @@ class ChildRunner:
         limit = spec.item_timeout.total_seconds() * count
         return f"a batch of {count} items took longer than {limit:g} s (item_timeout times items)"
 
-    def _break(self, reason: str) -> Broken:
+    def _break(self, broken: Broken) -> Broken:
         self.kill()
-        return Broken(reason)
+        return broken
 
 
 def _item_done(frame: Frame, size: int) -> ItemDone:

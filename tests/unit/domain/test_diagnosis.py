@@ -19,7 +19,8 @@ from spindown.domain.diagnosis import (
     split_rise,
     usual_shape,
 )
-from spindown.wording import say, say_remedy
+from spindown.domain.reason import ReasonCode
+from spindown.wording import say_remedy
 
 #: 0.5 USD/h, 1000 items an hour, boots of 6 and idle tails of 3 minutes for 500 items each:
 #: 0.00066 USD an item.
@@ -81,63 +82,63 @@ def test_names_the_part_that_moved_most(now: CostShape, cause: Cause, said: str)
     assert found.cause is cause
     assert found.dollars == max(found.parts.values())
     assert said in say_remedy(found.reason)
-    assert say(found.reason).startswith("An item costs ")
     assert (found.cost, found.usual) == (now.cost_per_item, USUAL.cost_per_item)
 
 
 @pytest.mark.parametrize(
-    ("now", "says"),
+    ("now", "numbers"),
     [
         pytest.param(
             replace(USUAL, price_per_hour=1.5),
-            "Price: a paid hour costs 1.500 USD instead of 0.500.",
+            (1.5, 0.5),
             id="price",
         ),
         pytest.param(
             replace(USUAL, boot_hours=0.6),
-            "Boot: an instance takes 36.0 minutes instead of 6.0 to take its first job.",
+            (36.0, 6.0),
             id="boot",
         ),
         pytest.param(
             replace(USUAL, idle_hours=0.55),
-            "Idle: an instance idles 33.0 minutes instead of 3.0.",
+            (33.0, 3.0),
             id="idle",
         ),
         pytest.param(
             replace(USUAL, redo_hours=0.001),
-            "Redo: 50 % of the computing repeats lost work instead of 2 %.",
+            (50.0, 100.0 / 51.0),
             id="redo",
         ),
         pytest.param(
             replace(USUAL, work_hours=0.004),
-            "Throughput: a paid hour of work does 250 items instead of 1,000.",
+            (250.0, 1000.0),
             id="throughput",
         ),
         pytest.param(
             replace(USUAL, items_per_launch=25.0),
-            "Sparse queue: a launch serves 25 items instead of 500.",
+            (25.0, 500.0),
             id="sparse queue",
         ),
     ],
 )
-def test_says_how_much_of_the_cause_there_is_and_is_usual(now: CostShape, says: str) -> None:
+def test_tells_how_much_of_the_cause_there_is_and_is_usual(
+    now: CostShape, numbers: tuple[float, float]
+) -> None:
     found = diagnose(now, USUAL)
 
     assert found is not None
-    assert say(found.reason) == (
-        f"An item costs {now.cost_per_item:.6g} USD, usually {USUAL.cost_per_item:.6g}. {says}"
-    )
+    about = found.reason.about
+    assert (about["cost"], about["usual"]) == (now.cost_per_item, USUAL.cost_per_item)
+    assert (about["now"], about["before"]) == pytest.approx(numbers)
 
 
-def test_says_which_share_of_the_computing_repeats_lost_work() -> None:
+def test_tells_which_share_of_the_computing_repeats_lost_work() -> None:
     usual = replace(USUAL, redo_hours=0.004)
 
     found = diagnose(replace(usual, redo_hours=0.019), usual)
 
     assert found is not None
-    assert say(found.reason).endswith(
-        "Redo: 95 % of the computing repeats lost work instead of 80 %."
-    )
+    assert found.reason.code is ReasonCode.COST_REDO
+    assert (found.reason.about["now"], found.reason.about["before"]) == pytest.approx((95.0, 80.0))
 
 
 def test_without_computation_no_work_is_redone_and_none_done() -> None:
@@ -147,9 +148,11 @@ def test_without_computation_no_work_is_redone_and_none_done() -> None:
     slower = diagnose(replace(USUAL, work_hours=0.01), idled)
 
     assert repeated is not None
-    assert say(repeated.reason).endswith("instead of 0 %.")
+    assert repeated.reason.about["before"] == 0.0
     assert slower is not None
-    assert say(slower.reason).endswith("does 100 items instead of 0.")
+    assert (slower.reason.about["now"], slower.reason.about["before"]) == pytest.approx(
+        (100.0, 0.0)
+    )
 
 
 def test_names_overkill_when_a_cheaper_offer_saves_most() -> None:
@@ -161,7 +164,8 @@ def test_names_overkill_when_a_cheaper_offer_saves_most() -> None:
     assert found is not None
     assert found.cause is Cause.OVERKILL
     assert found.dollars == pytest.approx((1.0 - 0.2) * dear.hours)
-    assert "g4dn.xlarge would do for 0.200 USD an hour" in say(found.reason)
+    assert found.reason.about["offer"] == "g4dn.xlarge"
+    assert (found.reason.about["price"], found.reason.about["gpu"]) == (0.2, 12.0)
     assert "`gpu_memory_gib_min`" in say_remedy(found.reason)
 
 

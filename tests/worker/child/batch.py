@@ -34,3 +34,8 @@ def drain(runner: Runner) -> list[Event]:
 
 def answers(events: list[Event]) -> dict[int, Any]:
     return {e.index: e.error or e.value for e in events if isinstance(e, ItemDone)}
+
+
+def failed(events: list[Event]) -> set[int]:
+    """Return the indices of the items that failed."""
+    return {e.index for e in events if isinstance(e, ItemDone) and e.error is not None}

@@ -1,7 +1,9 @@
 """Any program as a workload's code: real processes, whatever they do."""
 
+import errno
 import io
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -14,13 +16,14 @@ import pytest
 from spindown.contract.run import Results, RunSpec
 from spindown.user import Item
 from tests.local.waiting import until
-from tests.worker.child.batch import answers, drain
+from tests.worker.child.batch import answers, drain, failed
 from worker.child.call import BadResult, ResultReader, open_call
 from worker.child.code import Code
 from worker.child.command import CommandRunner
+from worker.child.ending import Broken, FailureCause
 from worker.child.output import OutputLog
 from worker.child.place import Machine
-from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
+from worker.child.runner import BatchDone, Event, ItemDone, Task
 from worker.log import open_log
 
 Make = Callable[..., CommandRunner]
@@ -151,30 +154,42 @@ def test_a_whole_job_is_done_by_its_exit_status(make: Make, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("body", "expected", "says"),
+    ("body", "expected", "cause", "says"),
     [
-        ("tell(index=0)", {0: None, 1: "the program gave no result for this item"}, None),
         (
-            "tell(index=0, value=1)\nprint('bad header')\nsys.exit(65)",
-            {0: 1, 1: "bad header"},
-            None,
+            "tell(index=0, value=1)\nprint('oh')\nsys.exit(3)",
+            {0: 1},
+            FailureCause.ENDED,
+            'status 3; its last output was "oh"',
         ),
-        ("tell(index=0, value=1)\nprint('oh')\nsys.exit(3)", {0: 1}, "ended with status 3; its"),
-        ("os.kill(os.getpid(), signal.SIGSEGV)", {}, "killed by SIGSEGV"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", {}, "most likely for want of memory"),
-        ("sys.exit(137)", {}, "most likely for want of memory"),
-        ("tell(index=7)", {}, "names no open item"),
-        ("tell(index=0)\ntell(index=0)", {}, "names no open item"),
-        ("tell(value=1)", {}, "names no index"),
-        ("tell(index=0, value=float('nan'))", {}, "not JSON"),
-        ("tell(index=0, value=float('inf'))", {}, "not JSON"),
-        (_AS_IT_IS + 'results.write(\'{"index": 0, "value": -1e999}\')', {}, "not JSON"),
-        ("x = []\nfor _ in range(99): x = [x]\ntell(index=0, value=x)", {}, "64 levels"),
-        ("open(os.environ['SPINDOWN_RESULTS'], 'wb').write(b'\\xff{]')", {}, "not JSON"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", {}, FailureCause.KILLED, "SIGSEGV"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", {}, FailureCause.OUT_OF_MEMORY, "memory"),
+        ("sys.exit(137)", {}, FailureCause.OUT_OF_MEMORY, "memory"),
+        ("tell(index=7)", {}, FailureCause.BAD_RESULT, '"index": 7'),
+        ("tell(index=0)\ntell(index=0)", {}, FailureCause.BAD_RESULT, '"index": 0'),
+        ("tell(value=1)", {}, FailureCause.BAD_RESULT, "index"),
+        ("tell(index=0, value=float('nan'))", {}, FailureCause.BAD_RESULT, "JSON"),
+        ("tell(index=0, value=float('inf'))", {}, FailureCause.BAD_RESULT, "JSON"),
+        (
+            _AS_IT_IS + 'results.write(\'{"index": 0, "value": -1e999}\')',
+            {},
+            FailureCause.BAD_RESULT,
+            "JSON",
+        ),
+        (
+            "x = []\nfor _ in range(99): x = [x]\ntell(index=0, value=x)",
+            {},
+            FailureCause.BAD_RESULT,
+            "64 levels",
+        ),
+        (
+            "open(os.environ['SPINDOWN_RESULTS'], 'wb').write(b'\\xff{]')",
+            {},
+            FailureCause.BAD_RESULT,
+            "JSON",
+        ),
     ],
     ids=[
-        "an item is left out",
-        "its input is bad",
         "it fails",
         "it crashes",
         "it is killed",
@@ -189,25 +204,41 @@ def test_a_whole_job_is_done_by_its_exit_status(make: Make, tmp_path: Path) -> N
         "bytes",
     ],
 )
-def test_says_what_came_of_every_item(
-    make: Make, tmp_path: Path, body: str, expected: dict[int, Any], says: str | None
+def test_says_why_a_program_failed(
+    make: Make,
+    tmp_path: Path,
+    body: str,
+    expected: dict[int, Any],
+    cause: FailureCause,
+    says: str,
 ) -> None:
     events = run_batch(make(body), tmp_path, 2)
-    if says is None:
-        assert answers(events) == expected
-        assert events[-1] == BatchDone()
-    else:
-        [broken] = [event for event in events if isinstance(event, Broken)]
-        assert says in broken.reason
-        assert answers(events).items() >= expected.items()
+    [broken] = [event for event in events if isinstance(event, Broken)]
+    assert broken.cause is cause
+    assert says in broken.reason
+    assert answers(events).items() >= expected.items()
+
+
+def test_an_item_without_a_result_fails_alone(make: Make, tmp_path: Path) -> None:
+    *done, end = run_batch(make("tell(index=0)"), tmp_path, 2)
+    assert failed(done) == {1}
+    assert answers(done)[0] is None
+    assert end == BatchDone()
+
+
+def test_bad_input_fails_the_item_with_its_last_words(make: Make, tmp_path: Path) -> None:
+    body = "tell(index=0, value=1)\nprint('bad header')\nsys.exit(65)"
+    *done, end = run_batch(make(body), tmp_path, 2)
+    assert answers(done) == {0: 1, 1: "bad header"}
+    assert end == BatchDone()
 
 
 def test_a_program_that_is_not_there_is_one_sentence(make: Make, tmp_path: Path) -> None:
     runner = make("", command=("./no-such-program",))
     [broken] = run_batch(runner, tmp_path, 1)
-    assert broken == Broken(
-        "the program cannot be started: No such file or directory: ./no-such-program"
-    )
+    assert isinstance(broken, Broken)
+    assert broken.cause is FailureCause.NOT_STARTED
+    assert broken.reason.endswith(f"{os.strerror(errno.ENOENT)}: ./no-such-program")
 
 
 def test_a_hang_is_ended_with_all_that_it_has_started(make: Make, tmp_path: Path) -> None:
@@ -221,9 +252,11 @@ def test_a_hang_is_ended_with_all_that_it_has_started(make: Make, tmp_path: Path
         item_timeout=timedelta(seconds=0.4),
     )
     events = run_batch(runner, tmp_path, 2)
-    assert events[-1] == Broken(
-        "a call of 2 items took longer than 0.8 s (item_timeout times items)"
-    )
+    broken = events[-1]
+    assert isinstance(broken, Broken)
+    assert broken.cause is FailureCause.TIMEOUT
+    assert "item_timeout" in broken.reason
+    assert " 0.8 s " in broken.reason
     sleeper = answers(events)[0]
     until(lambda: not is_running(sleeper))
 
@@ -264,7 +297,8 @@ def test_is_asked_to_stop_and_ended_after_its_grace(
     assert (tmp_path / "job" / "state" / "step").read_text() == "41"
     assert runner.pid is None
     after: Event | None = runner.poll(timedelta(0))
-    assert after == Broken("the process was ended")
+    assert isinstance(after, Broken)
+    assert after.cause is FailureCause.ENDED
 
 
 def test_cannot_make_the_worker_read_another_file_as_results(make: Make, tmp_path: Path) -> None:
@@ -277,10 +311,7 @@ def test_cannot_make_the_worker_read_another_file_as_results(make: Make, tmp_pat
         os.symlink({str(secret)!r}, path)
         """
     )
-    assert answers(run_batch(runner, tmp_path, 2)) == {
-        0: "the program gave no result for this item",
-        1: "the program gave no result for this item",
-    }
+    assert failed(run_batch(runner, tmp_path, 2)) == {0, 1}
 
 
 def test_output_goes_to_the_tape_of_its_job(make: Make, tmp_path: Path) -> None:
@@ -309,7 +340,7 @@ def test_of_a_flood_of_results_only_enough_to_refuse_is_read(
     with (call.directory / "results.jsonl").open("wb") as results:
         for _ in range(60):
             results.write(b'{"index": 0}\n' * 80_000)
-    with pytest.raises(BadResult, match="names no open item"):
+    with pytest.raises(BadResult, match="index"):
         reader.read(1.0, is_last=True)
     assert reader._file.tell() < 40 * 1024 * 1024
     reader.close()

@@ -6,22 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from worker.child.ending import MemoryKills, describe_end
+from worker.child.ending import FailureCause, MemoryKills, describe_end
 
 
 @pytest.mark.parametrize(
-    ("status", "is_known", "says"),
+    ("status", "is_known", "cause", "says"),
     [
-        (-signal.SIGKILL, True, "killed by the kernel for want of memory"),
-        (137, True, "killed by the kernel for want of memory"),
-        (-signal.SIGKILL, False, "killed (SIGKILL), most likely for want of memory"),
-        (-signal.SIGSEGV, True, "killed by SIGSEGV"),
-        (-99, False, "killed by signal 99"),
-        (1, True, "ended with status 1"),
+        (-signal.SIGKILL, True, FailureCause.OUT_OF_MEMORY, "memory"),
+        (137, True, FailureCause.OUT_OF_MEMORY, "memory"),
+        (-signal.SIGKILL, False, FailureCause.OUT_OF_MEMORY, "SIGKILL"),
+        (-signal.SIGSEGV, True, FailureCause.KILLED, "SIGSEGV"),
+        (-99, False, FailureCause.KILLED, "signal 99"),
+        (1, True, FailureCause.ENDED, "status 1"),
     ],
 )
-def test_says_why_a_process_is_gone(status: int, is_known: bool, says: str) -> None:
-    assert says in describe_end(status, "", out_of_memory=is_known)
+def test_says_why_a_process_is_gone(
+    status: int, is_known: bool, cause: FailureCause, says: str
+) -> None:
+    broken = describe_end(status, "last words", out_of_memory=is_known)
+    assert broken.cause is cause
+    assert says in broken.reason
+    assert "last words" in broken.reason
 
 
 def test_the_control_group_tells_of_kills_for_memory(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from spindown.user import Item
-from tests.worker.child.batch import Make, answers, run_batch
+from tests.worker.child.batch import Make, answers, failed, run_batch
+from worker.child.ending import Broken, FailureCause
 from worker.child.frame import ANSWERS_BYTES_MAX, encode_frame, read_frame
-from worker.child.runner import BatchDone, Broken, ItemDone, Task
+from worker.child.runner import BatchDone, ItemDone, Task
 
 
 def test_gives_each_result_as_it_comes(make: Make, tmp_path: Path) -> None:
@@ -101,12 +102,12 @@ def test_an_item_that_raises_fails_alone(make: Make, tmp_path: Path, kind: str) 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("return [Result(batch[0], {1, 2})]", "the result is not JSON: TypeError"),
-        ("return [Result(batch[0], float('nan'))]", "the result is not JSON: ValueError"),
+        ("return [Result(batch[0], {1, 2})]", "TypeError"),
+        ("return [Result(batch[0], float('nan'))]", "ValueError"),
         ("x = []\n    for _ in range(200): x = [x]\n    return [Result(batch[0], x)]", "64 levels"),
-        ("return []", "gave no result for this item"),
+        ("return []", "result"),
         ("return [Result(batch[0], 1), Result(batch[0], 2)]", None),
-        ("return [42]", "must give spindown.user.Result, not int"),
+        ("return [42]", "spindown.user.Result, not int"),
         ("sys.exit('enough')", "SystemExit: enough"),
         ("return [Result(batch[0], error='not today')]", "not today"),
         ("return [Result(batch[0], error=type('E', (), {'__str__': lambda _: 1 / 0})())]", "Zero"),
@@ -130,20 +131,27 @@ def test_says_what_is_wrong_with_a_result(
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("raise RuntimeError('no licence')", "cannot be loaded: RuntimeError: no licence"),
-        ("import not_there", "cannot be loaded: ModuleNotFoundError: No module named 'not_there'"),
-        ("x = 1", "cannot be loaded: AttributeError: module 'job' has no attribute 'run'"),
-        ("run = 3", "cannot be loaded: TypeError: job:run is not callable"),
+        ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
+        ("import not_there", "ModuleNotFoundError: No module named 'not_there'"),
+        ("x = 1", "AttributeError: module 'job' has no attribute 'run'"),
+        ("run = 3", "TypeError: job:run"),
         ("def setup(ctx):\n    raise OSError('no model')\ndef run(b, c): ...", "OSError: no model"),
-        ("def setup(ctx):\n    os._exit(3)\ndef run(b, c): ...", "ended with status 3"),
         ("def (", "SyntaxError"),
     ],
-    ids=["raises", "no module", "no entrypoint", "not callable", "setup", "setup exits", "syntax"],
+    ids=["raises", "no module", "no entrypoint", "not callable", "setup", "syntax"],
 )
 def test_says_why_code_cannot_be_loaded(make: Make, tmp_path: Path, source: str, says: str) -> None:
     [broken] = run_batch(make(source), tmp_path)
     assert isinstance(broken, Broken)
+    assert broken.cause is FailureCause.NOT_LOADED
     assert says in broken.reason
+
+
+def test_a_setup_that_exits_is_told_by_its_status(make: Make, tmp_path: Path) -> None:
+    [broken] = run_batch(make("def setup(ctx):\n    os._exit(3)\ndef run(b, c): ..."), tmp_path)
+    assert isinstance(broken, Broken)
+    assert broken.cause is FailureCause.ENDED
+    assert "status 3" in broken.reason
 
 
 def test_names_the_files_of_an_item_but_no_link(make: Make, tmp_path: Path) -> None:
@@ -200,11 +208,9 @@ def test_a_result_that_is_too_large_fails_its_item_alone(make: Make, tmp_path: P
             return [Result(item, "x" * (item.value << 24)) for item in batch]
         """
     )
-    found = answers(run_batch(runner, tmp_path, 2))
-    assert found == {
-        0: "",
-        1: "the result is longer than 16777216 bytes: write it to a file in ctx.output_dir(item)",
-    }
+    events = run_batch(runner, tmp_path, 2)
+    assert failed(events) == {1}
+    assert "16777216" in answers(events)[1]
 
 
 def test_frames_survive_being_cut() -> None:

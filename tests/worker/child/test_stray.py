@@ -18,8 +18,9 @@ from spindown.user import Item
 from tests.worker.child.batch import PRELUDE, answers, drain
 from worker.child.code import Code
 from worker.child.command import CommandRunner
+from worker.child.ending import Broken
 from worker.child.place import Machine
-from worker.child.runner import BatchDone, Broken, ChildRunner, Event, Task
+from worker.child.runner import BatchDone, ChildRunner, Event, Task
 from worker.family.family import Family
 from worker.log import open_log
 

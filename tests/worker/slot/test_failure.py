@@ -15,7 +15,8 @@ from spindown.error import LeaseLost, Unreachable
 from spindown.user import Item
 from tests.slot import JOB, MINUTE, ScriptedRunner, SlotWorld, square
 from tests.work import WorkWorld, items
-from worker.child.runner import BatchDone, Broken, Event, ItemDone, Task
+from worker.child.ending import Broken, FailureCause
+from worker.child.runner import BatchDone, Event, ItemDone, Task
 from worker.family.family import Wedged
 
 
@@ -23,14 +24,14 @@ def test_a_broken_child_is_a_failed_job_that_keeps_its_work(tmp_path: Path) -> N
     def crash(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
         if batch[0].index < 2:
             return square(task, batch)
-        return [Broken("the process was killed by SIGSEGV")]
+        return [Broken(FailureCause.KILLED, "SIGSEGV")]
 
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(script=crash))
     slot.world.send(JOB)
     slot.step()
     manifest = slot.world.manifest("j")
     assert manifest.next_item == 2
-    assert [f.reason for f in manifest.failures] == ["the process was killed by SIGSEGV"]
+    assert [f.reason for f in manifest.failures] == ["SIGSEGV"]
     assert slot.world.queue.backlog().visible == 1
     assert slot.world.worker().state is WorkerState.IDLE
 
@@ -45,12 +46,13 @@ def test_a_job_is_not_over_because_its_code_says_so(tmp_path: Path) -> None:
     manifest = slot.world.manifest("j")
     assert (manifest.state, manifest.next_item) == (JobState.RUNNING, 2)
     assert slot.world.queue.backlog().visible == 1
-    [failure] = manifest.failures
-    assert "had given no answer for some items" in failure.reason
+    assert len(manifest.failures) == 1
+    [event] = slot.events("attempt_failed")
+    assert event["cause"] == FailureCause.UNANSWERED
 
 
 def test_ends_after_three_different_jobs_have_failed_in_a_row(tmp_path: Path) -> None:
-    runner = ScriptedRunner(script=lambda task, batch: [Broken("bad GPU")])
+    runner = ScriptedRunner(script=lambda task, batch: [Broken(FailureCause.ENDED, "bad GPU")])
     slot = SlotWorld(tmp_path, runner=runner)
     for name in "abc":
         assert not slot.life.is_finishing
@@ -85,7 +87,7 @@ def test_a_machine_fault_gives_the_job_back_and_is_reported(tmp_path: Path) -> N
     assert slot.world.lease() is None
     [failure] = slot.world.manifest("j").failures
     assert (failure.kind, failure.instance_id) == ("failure", "i-1")
-    assert failure.reason == "the worker failed: OSError: no space left on device"
+    assert failure.reason.endswith("OSError: no space left on device")
 
 
 def test_a_full_machine_does_not_use_up_a_job_s_tries(tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_a_machine_without_room_takes_no_more_than_three_jobs(tmp_path: Path) ->
 
 def test_an_unkillable_process_costs_its_worker_and_not_the_job(tmp_path: Path) -> None:
     def hang(polls: int) -> None:
-        raise Wedged("process 7 was killed and has not ended in 30 s")
+        raise Wedged("process 7")
 
     world = WorkWorld(clock=SystemClock())
     slot = SlotWorld(tmp_path, runner=ScriptedRunner(before_poll=hang), world=world)
@@ -137,14 +139,14 @@ def test_an_unkillable_process_costs_its_worker_and_not_the_job(tmp_path: Path) 
     assert world.lease() is None
     assert world.queue.backlog().visible == 1
     [failure] = world.manifest("j").failures
-    assert "Wedged: process 7 was killed" in failure.reason
+    assert failure.reason.endswith("Wedged: process 7")
 
 
 @pytest.mark.parametrize("cause", [LeaseLost, Unreachable, ValueError], ids=lambda e: e.__name__)
 def test_no_lease_is_kept_for_an_unkillable_process(tmp_path: Path, cause: type[Exception]) -> None:
     class Stuck(ScriptedRunner):
         def kill(self) -> None:
-            raise Wedged("process 7 was killed and has not ended in 30 s")
+            raise Wedged("process 7")
 
     def fail(polls: int) -> None:
         raise cause("so it is")
@@ -160,7 +162,7 @@ def test_no_lease_is_kept_for_an_unkillable_process(tmp_path: Path, cause: type[
 
 def test_a_job_that_every_worker_fails_on_is_dead_lettered(tmp_path: Path) -> None:
     def fail(polls: int) -> None:
-        raise ValueError("a fault of ours")
+        raise ValueError("ours")
 
     world = None
     for instance in ("i-1", "i-2", "i-3"):
@@ -169,7 +171,7 @@ def test_a_job_that_every_worker_fails_on_is_dead_lettered(tmp_path: Path) -> No
         if world is None:
             slot.world.send(JOB)
         world = slot.world
-        with pytest.raises(ValueError, match="a fault of ours"):
+        with pytest.raises(ValueError, match="ours"):
             slot.step()
 
     assert world is not None

@@ -19,7 +19,7 @@ from tests.local.waiting import until
 from tests.slot import ScriptedRunner, SlotWorld, square
 from tests.work import WORKLOAD, items
 from tests.worker.usage.machine import fake_smi, read_all
-from worker.child.runner import Broken
+from worker.child.ending import Broken, FailureCause
 from worker.home import WorkerSettings
 from worker.slot import Slot
 from worker.usage.journal import UsageJournal
@@ -118,7 +118,7 @@ def test_a_job_too_short_to_be_seen_has_a_record_all_the_same(
 
 
 def test_a_failed_job_and_an_interrupted_one_say_so(plant: Callable[..., Plant]) -> None:
-    answers = [[Broken("no")], None]
+    answers = [[Broken(FailureCause.ENDED, "no")], None]
     one = plant(script=lambda task, batch: answers.pop(0) or square(task, batch))
     one.world.send({"job_id": "a", "items": items(4)})
     one.slot.step()

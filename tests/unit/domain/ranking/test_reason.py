@@ -6,9 +6,8 @@ import pytest
 
 from spindown.domain.offer import CapacityType, Offer, Requirements
 from spindown.domain.ranking import RegionBlock
-from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.requirement import JUDGED, misfit
-from spindown.wording import say
 from tests.builders import (
     NOW,
     ON_DEMAND,
@@ -248,43 +247,48 @@ def test_without_a_time_the_nearest_is_the_cheapest_that_fits() -> None:
     assert found.nearest.offer.instance_price == 0.7
 
 
+def ruled_out(constraint: str, last: int, offers: int) -> Reason:
+    about: About = {"constraint": constraint, "last": last, "offers": offers}
+    return Reason(ReasonCode.LAST_RULED_OUT, about)
+
+
 @pytest.mark.parametrize(
     ("offers", "changes", "expected"),
     [
-        pytest.param([], {}, "nothing is on sale in the zones where it may run", id="no zone"),
+        pytest.param([], {}, Reason(ReasonCode.NOTHING_ON_SALE), id="no zone"),
         pytest.param(
             [an_offer(), an_offer("g6.xlarge")],
             {"requirements": Requirements(gpu_names=frozenset({"A100"}), vcpus_min=8)},
-            "gpu_names rules out the last 2 of 2 offers",
+            ruled_out("gpu_names", 2, 2),
             id="one requirement",
         ),
         pytest.param(
             [an_offer(), an_offer("g6.xlarge"), an_offer("p4d.24xlarge")],
             {"requirements": Requirements(gpu_names=frozenset({"L4", "A100"}), vcpus_min=128)},
-            "vcpus_min rules out the last 2 of 3 offers",
+            ruled_out("vcpus_min", 2, 3),
             id="the last of the requirements",
         ),
         pytest.param(
             [an_offer(), an_offer("g6.xlarge", instance_price=9.0), an_offer(instance_price=0.0)],
             {"policy": a_policy(max_price_per_hour=5.0), "unavailable": [an_unavailable()]},
-            "unavailable rules out the last 1 of 3 offers",
+            ruled_out("unavailable", 1, 3),
             id="what fits is dry",
         ),
         pytest.param(
             [an_offer(instance_price=0.0)],
             {},
-            "price rules out the last 1 of 1 offers",
+            ruled_out("price", 1, 1),
             id="no price",
         ),
     ],
 )
 def test_says_which_constraint_has_removed_the_last_offers(
-    offers: list[Offer], changes: dict[str, Any], expected: str
+    offers: list[Offer], changes: dict[str, Any], expected: Reason
 ) -> None:
     found = a_ranking(offers, **changes)
 
     assert found.best is None
-    assert say(found.why_none()) == expected
+    assert found.why_none() == expected
 
 
 def test_every_constraint_has_its_turn() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from spindown.domain.offer import Requirements
 from spindown.domain.policy import Rung
-from spindown.wording import say
+from spindown.domain.reason import Reason, ReasonCode
 from tests.builders import (
     NOW,
     ON_DEMAND,
@@ -24,6 +24,7 @@ from tests.builders import (
 )
 from tests.unit.domain.ranking.reading import RUNGS, reason
 
+SOON, LATER = ((NOW + minutes(count)).isoformat() for count in (3, 15))
 UNTIL_DEAR = a_policy(
     ladder=(
         Rung(after=timedelta(0), capacity_types=frozenset({SPOT}), max_price_per_hour=0.5),
@@ -34,89 +35,108 @@ UNTIL_DEAR = a_policy(
 
 
 @pytest.mark.parametrize(
-    ("offer", "changes", "sentence"),
+    ("offer", "changes", "expected"),
     [
         pytest.param(
             {"instance_price": 0.0},
             {},
-            "no price is known, neither as spot nor on demand",
+            Reason(ReasonCode.PRICE_UNKNOWN, {"price": 0.0}),
             id="no price",
         ),
-        pytest.param({"instance_price": -1.0}, {}, "-1 USD/h cannot be right", id="a wrong price"),
+        pytest.param(
+            {"instance_price": -1.0},
+            {},
+            Reason(ReasonCode.PRICE_ABSURD, {"price": -1.0}),
+            id="a wrong price",
+        ),
         pytest.param(
             {},
             {"policy": a_policy(max_price_per_hour=0.21)},
-            "0.2200 USD/h is above 0.21",
+            Reason(ReasonCode.OVER_MAX_PRICE, {"price": 0.22, "most": 0.21}),
             id="ceiling",
         ),
         pytest.param(
             {"instance_type": a_type("g4dn.12xlarge"), "instance_price": 1.18},
             {"policy": a_policy(max_price_per_gpu_hour=0.25)},
-            "0.3000 USD per GPU-hour is above 0.25",
+            Reason(ReasonCode.OVER_GPU_PRICE, {"price": 0.3, "most": 0.25}),
             id="ceiling by GPU",
         ),
         pytest.param(
             {},
             {"headroom_per_hour": 0.1},
-            "0.2200 USD/h, and only 0.1000 USD/h may be added",
+            Reason(ReasonCode.OVER_HEADROOM, {"price": 0.22, "left": 0.1}),
             id="the fleet's own ceiling",
         ),
         pytest.param(
             {"capacity_type": ON_DEMAND},
             {"policy": a_policy(ladder=RUNGS, start_within=minutes(60))},
-            "on-demand at 0.2200 USD/h opens at 12:15:00",
+            Reason(
+                ReasonCode.RUNG_OPENS_LATER,
+                {"capacity_type": ON_DEMAND, "price": 0.22, "at": LATER},
+            ),
             id="a later rung",
         ),
         pytest.param(
             {"capacity_type": ON_DEMAND},
             {"policy": a_policy(ladder=RUNGS[:2])},
-            "no rung of the price ladder allows on-demand at 0.2200 USD/h",
+            Reason(ReasonCode.NO_RUNG, {"capacity_type": ON_DEMAND, "price": 0.22}),
             id="no rung",
         ),
         pytest.param(
             {"on_demand_price": 0.19},
             {},
-            "0.2000 USD/h as spot is dearer than 0.1900 on demand",
+            Reason(ReasonCode.DEARER_THAN_ON_DEMAND, {"spot": 0.2, "on_demand": 0.19}),
             id="on demand",
         ),
         pytest.param(
             {"reclaim_share": 0.9},
             {"policy": a_policy(min_reliability=0.999)},
-            f"it lives an hour with probability {0.1 ** (1 / 730):.3f}, below 0.999",
+            Reason(ReasonCode.UNRELIABLE, {"survives": 0.1 ** (1 / 730), "least": 0.999}),
             id="reliability",
         ),
         pytest.param(
             {},
             {"unavailable": [an_unavailable()]},
-            "InsufficientInstanceCapacity; left alone until 12:03:00",
+            Reason(
+                ReasonCode.POOL_LEFT_ALONE,
+                {
+                    "why": ReasonCode.POOL_REFUSED.value,
+                    "refusal": "InsufficientInstanceCapacity",
+                    "until": SOON,
+                },
+            ),
             id="dry",
         ),
         pytest.param(
             {},
             {"blocked": {"us-west-2/G/Spot": NOW + minutes(15)}},
-            "quota us-west-2/G/Spot is full; blocked until 12:15:00",
+            Reason(
+                ReasonCode.QUOTA_FULL,
+                {"quota": "us-west-2/G/Spot", "until": LATER},
+            ),
             id="a quota that EC2 says is full",
         ),
         pytest.param(
             {},
             {"quota_left": {"us-west-2/G/Spot": 3.0}},
-            "it takes 4 vCPUs, quota us-west-2/G/Spot has 3 left",
+            Reason(ReasonCode.QUOTA_SHORT, {"quota": "us-west-2/G/Spot", "vcpus": 4, "left": 3.0}),
             id="a quota that we know is too full",
         ),
         pytest.param(
             {},
             {"quota_left": {"us-west-2/G/Spot": -8.0}},
-            "it takes 4 vCPUs, quota us-west-2/G/Spot has 0 left",
+            Reason(ReasonCode.QUOTA_SHORT, {"quota": "us-west-2/G/Spot", "vcpus": 4, "left": 0.0}),
             id="a quota that is more than full",
         ),
     ],
 )
 def test_says_why_an_offer_is_left_out(
-    offer: dict[str, Any], changes: dict[str, Any], sentence: str
+    offer: dict[str, Any], changes: dict[str, Any], expected: Reason
 ) -> None:
     (rejection,) = a_ranking([replace(an_offer(), **offer)], **changes).rejected
 
-    assert say(rejection.reason) == sentence
+    assert rejection.reason.code is expected.code
+    assert rejection.reason.about == pytest.approx(expected.about)
 
 
 @pytest.mark.parametrize(
